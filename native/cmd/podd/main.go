@@ -1,0 +1,109 @@
+// podd is PID 1 of a sandbox: it starts processes, moves files and tunnels ports for the server outside. It speaks
+// spec/guest-protocol.md on a listener it inherits.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"agentpod/native/internal/guard"
+	"agentpod/native/internal/guest"
+	"agentpod/native/internal/process"
+	"agentpod/native/internal/seccomp"
+)
+
+const (
+	exitFailed  = 1
+	exitExpired = 79 // the lease is over; podhost reads it
+	umask       = 0o022
+	// gcPercent trades processor time for a small idle footprint.
+	gcPercent = 30
+)
+
+type options struct {
+	listenerFD, groupFD, oomFD int
+	unguarded                  bool
+}
+
+func init() {
+	// The first thread is kept for main. File operations change the identity of the thread they run on and then end
+	// it, which the first thread cannot do.
+	runtime.LockOSThread()
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
+	flag.IntVar(&o.groupFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")
+	flag.IntVar(&o.oomFD, "oom-events-fd", -1, "memory.events or memory.oom_control of the sandbox, open for reading")
+	flag.BoolVar(&o.unguarded, "unguarded", false, "no guards and no peer check, for tests outside a sandbox")
+	flag.Parse()
+	log.SetFlags(0)
+	log.SetPrefix("podd: ")
+	if err := run(o); err != nil {
+		fmt.Fprintln(os.Stderr, "podd:", err)
+		os.Exit(exitFailed)
+	}
+	os.Exit(exitExpired)
+}
+
+// run serves until the lease is over.
+func run(o options) error {
+	runtime.GOMAXPROCS(2)
+	debug.SetGCPercent(gcPercent)
+	unix.Umask(umask)
+	children := guard.TakeSignals()
+	launchers, err := raiseGuards(o)
+	if err != nil {
+		return err
+	}
+	table := &process.Table{
+		Reaper: process.NewReaper(children), Launchers: launchers,
+		OOM: &process.OOMCounter{FD: o.oomFD}, SpillDirs: []string{"/var/tmp", "/tmp"},
+	}
+	listener, err := guest.Listen(o.listenerFD, !o.unguarded)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	server := guest.New(table)
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	expired := make(chan struct{})
+	go func() {
+		server.Lease.Wait()
+		close(expired)
+	}()
+	select {
+	case err := <-failed:
+		return err
+	case <-expired:
+		table.KillAll()
+		return nil
+	}
+}
+
+// raiseGuards puts every defence in place, in the one order that works: each step needs what a later one gives up.
+func raiseGuards(o options) (launchers process.Launchers, err error) {
+	if err := guard.SealDescriptors(); err != nil {
+		return launchers, fmt.Errorf("seal descriptors: %w", err)
+	}
+	if o.unguarded {
+		return process.NewLaunchers(o.groupFD, false)
+	}
+	if err := guard.Undumpable(); err != nil {
+		return launchers, fmt.Errorf("clear the dumpable flag: %w", err)
+	}
+	if err := seccomp.Install(); err != nil {
+		return launchers, fmt.Errorf("install the seccomp filter: %w", err)
+	}
+	if launchers, err = process.NewLaunchers(o.groupFD, true); err != nil {
+		return launchers, err
+	}
+	return launchers, guard.DropCapabilities()
+}

@@ -1,0 +1,135 @@
+// podhost is AgentPod's privileged helper on the host. spec/host-protocol.md describes what it answers to.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"agentpod/native/internal/enter"
+	"agentpod/native/internal/host"
+	"agentpod/native/internal/launch"
+	"agentpod/native/internal/mount"
+
+	"golang.org/x/sys/unix"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+const (
+	exitFailure = 1
+	exitUsage   = 2
+	// exitUnable: this host, or this user on it, lacks what sandboxes need.
+	exitUnable = 3
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		usage()
+	}
+	args := os.Args[2:]
+	var err error
+	switch os.Args[1] {
+	case "serve":
+		err = serve(args)
+	case "serve-mapped":
+		err = enter.Mapped(append([]string{"serve-inside"}, args...))
+	case "serve-inside":
+		err = serveInside(args)
+	case launch.Helper:
+		err = launch.Become(args)
+	case mount.UserNamespaceHelper:
+		if len(args) != 1 {
+			usage()
+		}
+		err = mount.RunUserNamespaceHelper(args[0])
+	case "version", "--version":
+		fmt.Println("podhost", version)
+	default:
+		usage()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "podhost:", err)
+		if unable := (enter.Unable{}); errors.As(err, &unable) {
+			os.Exit(exitUnable)
+		}
+		os.Exit(exitFailure)
+	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: podhost serve --home DIR --podd FILE [--runtime FILE] [--log FILE]")
+	os.Exit(exitUsage)
+}
+
+type options struct {
+	home, podd, runtime, log string
+	rootless                 bool
+}
+
+func parse(args []string) options {
+	var o options
+	flags := flag.NewFlagSet("podhost serve", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.home, "home", "", "")
+	flags.StringVar(&o.podd, "podd", "", "")
+	flags.StringVar(&o.runtime, "runtime", "", "")
+	flags.StringVar(&o.log, "log", "", "")
+	flags.BoolVar(&o.rootless, "rootless", false, "")
+	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || !filepath.IsAbs(o.home) || !filepath.IsAbs(o.podd) ||
+		filepath.Clean(o.home) == "/" {
+		usage()
+	}
+	o.home, o.podd = filepath.Clean(o.home), filepath.Clean(o.podd)
+	return o
+}
+
+// serve moves into namespaces of podhost's own; there, serveInside goes on.
+func serve(args []string) error {
+	parse(args)
+	if os.Geteuid() == 0 {
+		return enter.MountNamespace(append([]string{"serve-inside"}, args...))
+	}
+	return enter.UserNamespace(append(append([]string{"serve-mapped"}, args...), "--rootless"))
+}
+
+func serveInside(args []string) error {
+	o := parse(args)
+	unix.Umask(0o022)
+	lock, err := host.Lock(o.home)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	output := io.Writer(os.Stderr)
+	if o.log != "" {
+		file, err := os.OpenFile(o.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		output = file
+	}
+	logger := log.New(output, "", log.LstdFlags|log.Lmicroseconds|log.LUTC)
+	if err := enter.Settle(o.rootless); err != nil {
+		return err
+	}
+	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Runtime: o.runtime, Rootless: o.rootless, Version: version}, logger)
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
+	go func() {
+		<-signals
+		h.Stop()
+	}()
+	return h.Run(func() { fmt.Println("ready") })
+}

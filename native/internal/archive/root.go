@@ -1,0 +1,148 @@
+// Package archive moves trees in and out of the sandbox as tar streams.
+package archive
+
+import (
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentpod/native/internal/connect"
+)
+
+const directoryFlags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOFOLLOW
+
+// root is a directory below which entries are made. Nothing it opens lies outside, whatever links stand inside.
+//
+// SECURITY: attack cases FS-09, FS-10 and SC-01; the kernel walks the path and refuses a symbolic link or a step up,
+// so there is no moment between a check and a use.
+type root struct {
+	fd int
+	// parent is the directory opened last; archives name files of one directory in a row.
+	parent     int
+	parentName string
+	noOpenat2  bool
+}
+
+// openRoot opens a directory, which may itself be reached through links, and makes it where it is missing.
+func openRoot(dir string) (*root, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return &root{fd: fd, parent: -1}, nil
+}
+
+func (r *root) close() {
+	r.forgetParent()
+	unix.Close(r.fd)
+}
+
+func (r *root) forgetParent() {
+	if r.parent >= 0 {
+		unix.Close(r.parent)
+		r.parent = -1
+	}
+}
+
+// enter gives the directory that holds name, and name's last part. Missing directories are made.
+func (r *root) enter(name string) (fd int, base string, err error) {
+	dir, base := path.Split(name)
+	dir = strings.TrimSuffix(dir, "/")
+	if dir == "" {
+		return r.fd, base, nil
+	}
+	if r.parent >= 0 && r.parentName == dir {
+		return r.parent, base, nil
+	}
+	if fd, err = r.beneath(dir); err == unix.ENOENT {
+		fd, err = r.make(dir)
+	}
+	if err != nil {
+		return -1, "", entryError(name, err)
+	}
+	r.forgetParent()
+	r.parent, r.parentName = fd, dir
+	return fd, base, nil
+}
+
+// beneath opens a directory that exists.
+func (r *root) beneath(dir string) (int, error) {
+	if !r.noOpenat2 {
+		how := unix.OpenHow{Flags: directoryFlags, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+		fd, err := unix.Openat2(r.fd, dir, &how)
+		if err != unix.ENOSYS {
+			return fd, err
+		}
+		r.noOpenat2 = true
+	}
+	return r.walk(dir, func(int, string) error { return nil })
+}
+
+func (r *root) make(dir string) (int, error) {
+	return r.walk(dir, func(parent int, name string) error {
+		if err := unix.Mkdirat(parent, name, 0o755); err != nil && err != unix.EEXIST {
+			return err
+		}
+		return nil
+	})
+}
+
+// walk goes down one component at a time.
+func (r *root) walk(dir string, before func(parent int, name string) error) (int, error) {
+	current := r.fd
+	for _, name := range strings.Split(dir, "/") {
+		err := before(current, name)
+		next := -1
+		if err == nil {
+			next, err = unix.Openat(current, name, directoryFlags, 0)
+		}
+		if current != r.fd {
+			unix.Close(current)
+		}
+		if err != nil {
+			return -1, err
+		}
+		current = next
+	}
+	return current, nil
+}
+
+// replace runs make, and once more after what stands in its way is gone. A directory is never removed.
+func replace(parent int, base string, create func() error) error {
+	err := create()
+	if err != unix.EEXIST {
+		return err
+	}
+	if err := unix.Unlinkat(parent, base, 0); err != nil {
+		return err
+	}
+	return create()
+}
+
+// checkName accepts a relative path without steps up and cleans it; "" stands for the root itself.
+func checkName(name string) (string, error) {
+	if len(name) > unix.PathMax-1 || strings.IndexByte(name, 0) >= 0 || strings.HasPrefix(name, "/") {
+		return "", connect.Errorf(connect.InvalidArgument, "entry %.200q: the name is absolute, too long or holds a NUL byte", name)
+	}
+	for _, part := range strings.Split(name, "/") {
+		if part == ".." {
+			return "", connect.Errorf(connect.InvalidArgument, "entry %.200q: the name steps up", name)
+		}
+	}
+	if name = path.Clean(name); name == "." {
+		return "", nil
+	}
+	return name, nil
+}
+
+func entryError(name string, err error) error {
+	if err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EXDEV {
+		return connect.Errorf(connect.InvalidArgument, "entry %.200q: its directory is a link or no directory", name)
+	}
+	return &os.PathError{Op: "unpack", Path: name, Err: err}
+}

@@ -1,0 +1,103 @@
+// Package bundle writes the OCI runtime configuration of a sandbox.
+package bundle
+
+import "strconv"
+
+// Spec is what differs between sandboxes.
+type Spec struct {
+	Hostname string
+	// Root is the mounted root file system.
+	Root string
+	// UserNamespace is the path of the sealed namespace to join.
+	UserNamespace string
+	// BootID is the file shown as the kernel's boot id.
+	BootID   string
+	PoddArgs []string
+	Files    uint64
+	// MaxProcesses, when not zero, is an rlimit per user: the stand-in where no cgroup counts processes.
+	MaxProcesses       uint64
+	TmpBytes, ShmBytes int64
+}
+
+// PoddPath is where podd lies inside every sandbox.
+const PoddPath = "/.agentpod/podd"
+
+// podd begins with what it needs to install its seccomp filter and to set up payloads, and drops the rest before it
+// serves; a payload gets none of it.
+var capabilities = []string{
+	"CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
+	"CAP_FSETID", "CAP_SETFCAP", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE",
+}
+
+// maskedPaths say things about the host, or reach into it.
+var maskedPaths = []string{
+	"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/latency_stats",
+	"/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
+	"/sys/devices/virtual/powercap", "/sys/fs/cgroup",
+}
+
+var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+
+type object = map[string]any
+
+// Config returns the configuration, ready to be encoded. It has no seccomp section (podd installs the filter itself, since
+// payload and podd get different ones) and no resources (podhost writes the cgroups).
+func Config(s Spec) object {
+	rlimits := []object{
+		{"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
+	}
+	if s.Files > 0 {
+		rlimits = append(rlimits, object{"type": "RLIMIT_NOFILE", "soft": s.Files, "hard": s.Files})
+	}
+	if s.MaxProcesses > 0 {
+		rlimits = append(rlimits, object{"type": "RLIMIT_NPROC", "soft": s.MaxProcesses, "hard": s.MaxProcesses})
+	}
+	return object{
+		"ociVersion": "1.0.2",
+		"hostname":   s.Hostname,
+		"root":       object{"path": s.Root, "readonly": false},
+		"process": object{
+			"terminal": false,
+			"user":     object{"uid": 0, "gid": 0},
+			"args":     append([]string{PoddPath}, s.PoddArgs...),
+			"env":      []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			"cwd":      "/",
+			// podd sets no_new_privs for each payload that has to have it; with sudo, some have not.
+			"noNewPrivileges": false,
+			"capabilities":    object{"bounding": capabilities, "effective": capabilities, "permitted": capabilities},
+			"rlimits":         rlimits,
+		},
+		"mounts": mounts(s),
+		"linux": object{
+			"namespaces": []object{
+				{"type": "user", "path": s.UserNamespace},
+				{"type": "pid"}, {"type": "mount"}, {"type": "network"}, {"type": "ipc"}, {"type": "uts"}, {"type": "cgroup"},
+			},
+			"maskedPaths":   maskedPaths,
+			"readonlyPaths": readonlyPaths,
+		},
+	}
+}
+
+func mounts(s Spec) []object {
+	tmpfs := func(destination, mode string, bytes int64, extra ...string) object {
+		options := append([]string{"nosuid", "nodev", "mode=" + mode}, extra...)
+		if bytes > 0 {
+			options = append(options, "size="+strconv.FormatInt(bytes, 10))
+		}
+		return object{"destination": destination, "type": "tmpfs", "source": "tmpfs", "options": options}
+	}
+	return []object{
+		{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "noexec", "nodev"}},
+		{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{"destination": "/dev/pts", "type": "devpts", "source": "devpts",
+			"options": []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{"destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": []string{"nosuid", "noexec", "nodev"}},
+		tmpfs("/dev/shm", "1777", s.ShmBytes),
+		{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": []string{"ro", "nosuid", "noexec", "nodev"}},
+		tmpfs("/tmp", "1777", s.TmpBytes),
+		tmpfs("/run", "755", 64<<20),
+		{"destination": "/proc/sys/kernel/random/boot_id", "type": "bind", "source": s.BootID,
+			"options": []string{"bind", "ro", "nosuid", "noexec", "nodev"}},
+	}
+}

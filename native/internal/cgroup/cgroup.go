@@ -1,0 +1,200 @@
+// Package cgroup makes the control groups of sandboxes: cgroup v1 (and hybrid hosts), v2, or none.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Headroom is what a sandbox's own group allows beyond its payload's limit on processes, so that podd keeps working
+// while the payload is at its limit (case RS-01).
+const Headroom = 64
+
+// Limits are what to enforce; zero leaves one out.
+type Limits struct {
+	MemoryBytes int64
+	SwapBytes   int64
+	CPUs        float64
+	Pids        int64
+}
+
+// Level says how far a limit holds.
+type Level struct {
+	Level  string `json:"level"`
+	Reason string `json:"reason,omitempty"`
+}
+
+var Enforced = Level{Level: "enforced"}
+
+// NotAsked is the level of a limit that was left out.
+var NotAsked = Level{Level: "none", Reason: "not asked for"}
+
+// None says why a limit does not hold.
+func None(format string, args ...any) Level {
+	return Level{Level: "none", Reason: fmt.Sprintf(format, args...)}
+}
+
+// Usage is what a sandbox's groups count.
+type Usage struct {
+	CPUMs    int64 `json:"cpuMs"`
+	MemBytes int64 `json:"memBytes"`
+	MemPeak  int64 `json:"memPeakBytes"`
+	MemLimit int64 `json:"memLimitBytes"`
+	Pids     int64 `json:"pids"`
+	PidLimit int64 `json:"pidsLimit"`
+	OOMKills int64 `json:"oomKills"`
+}
+
+// A Group is one sandbox's place in the hierarchy.
+type Group struct {
+	// Procs are the cgroup.procs files that the sandbox's first process writes itself into.
+	Procs []string
+	// Payload, for podd to move its payload's launcher threads with, and OOM, to watch, are nil where there is none.
+	Payload, OOM *os.File
+	Levels       map[string]Level
+}
+
+// Close releases the descriptors; the groups stay.
+func (g *Group) Close() {
+	for _, f := range []*os.File{g.Payload, g.OOM} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// A Manager makes and removes groups. Every method takes a sandbox's id, and works without any memory of it.
+type Manager interface {
+	// Version is "v1", "v2" or "none".
+	Version() string
+	Controllers() []string
+	// Create makes the group and sets its limits; what a controller cannot do is said in Levels.
+	Create(id string, limits Limits) (*Group, error)
+	Usage(id string) Usage
+	// Kill sends SIGKILL to every process in the group.
+	Kill(id string)
+	// Remove removes the group, waiting for processes that are on their way out.
+	Remove(id string) error
+	// IDs lists the sandboxes that have a group.
+	IDs() []string
+	// Close removes the groups above the sandboxes' if no sandbox is left in them.
+	Close()
+}
+
+// Detect finds what this host offers. scope keeps several state directories on one host apart.
+func Detect(scope string, rootless bool) Manager {
+	mounts := readMounts()
+	if rootless {
+		if m, err := newDelegatedV2(mounts, scope); err == nil {
+			return m
+		} else {
+			return none{reason: err.Error()}
+		}
+	}
+	if m, err := newV1(mounts, scope); err == nil {
+		return m
+	}
+	m, err := newV2(mounts, scope)
+	if err == nil {
+		return m
+	}
+	return none{reason: err.Error()}
+}
+
+// readMounts maps a v1 controller's name, or "" for v2, to the mount point of its hierarchy.
+func readMounts() map[string]string {
+	mounts := map[string]string{}
+	data, _ := os.ReadFile("/proc/self/mountinfo")
+	for _, line := range strings.Split(string(data), "\n") {
+		before, after, found := strings.Cut(line, " - ")
+		fields, tail := strings.Fields(before), strings.Fields(after)
+		// Only a mount of the hierarchy's root will do: below a bind of one group the names mean something else.
+		if !found || len(fields) < 5 || len(tail) < 3 || fields[3] != "/" {
+			continue
+		}
+		switch tail[0] {
+		case "cgroup2":
+			mounts[""] = fields[4]
+		case "cgroup":
+			for _, option := range strings.Split(tail[2], ",") {
+				mounts[option] = fields[4]
+			}
+		}
+	}
+	return mounts
+}
+
+func write(dir, file, value string) error {
+	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0)
+}
+
+func readInt(dir, file string) int64 {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	// "max", and v1's way of saying it, are no limit.
+	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	if err != nil || n > 1<<60 {
+		return 0
+	}
+	return n
+}
+
+// readField finds "name value" in a flat keyed file.
+func readField(dir, file, name string) int64 {
+	data, _ := os.ReadFile(filepath.Join(dir, file))
+	for _, line := range strings.Split(string(data), "\n") {
+		if key, value, _ := strings.Cut(line, " "); key == name {
+			n, _ := strconv.ParseInt(value, 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+func killAll(dir string) {
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	for _, field := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// removeDir removes one empty group. A process that has ended leaves its group a moment later, hence the patience.
+func removeDir(dir string) error {
+	deadline := time.Now().Add(5 * time.Second)
+	for wait := 200 * time.Microsecond; ; wait *= 2 {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return &os.PathError{Op: "rmdir", Path: dir, Err: err}
+		}
+		if wait > 50*time.Millisecond {
+			killAll(dir)
+			wait = 50 * time.Millisecond
+		}
+		time.Sleep(wait)
+	}
+}
+
+func subdirs(dir string) []string {
+	entries, _ := os.ReadDir(dir)
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}

@@ -1,0 +1,205 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// v2 keeps one directory per sandbox: <root>/agentpod/<scope>/<id>. podd lives in it, and its payload's launcher threads in
+// the threaded child "payload", so that processes can be counted apart while memory is charged to one group.
+type v2 struct {
+	dir         string
+	controllers []string
+}
+
+var v2Controllers = []string{"memory", "cpu", "pids"}
+
+var errNoV2 = errors.New("no cgroup v2 hierarchy with the memory and pids controllers can be written")
+
+func newV2(mounts map[string]string, scope string) (*v2, error) {
+	root, there := mounts[""]
+	if !there {
+		return nil, errNoV2
+	}
+	return makeV2(root, []string{"agentpod", scope})
+}
+
+// newDelegatedV2 works below podhost's own group, which a service manager may have given to its user.
+func newDelegatedV2(mounts map[string]string, scope string) (*v2, error) {
+	root, there := mounts[""]
+	if !there {
+		return nil, errors.New("an ordinary user needs cgroup v2")
+	}
+	data, _ := os.ReadFile("/proc/self/cgroup")
+	_, own, found := strings.Cut("\n"+string(data), "\n0::")
+	if !found {
+		return nil, errNoV2
+	}
+	own, _, _ = strings.Cut(own, "\n")
+	base := filepath.Join(root, own)
+	// A group with processes of its own cannot hand controllers to its children, so podhost moves into a leaf.
+	leaf := filepath.Join(base, "podhost")
+	if err := os.Mkdir(leaf, 0o755); err != nil && !os.IsExist(err) {
+		return nil, fmt.Errorf("%s is not delegated to this user (systemd-run --user --scope -p Delegate=yes does that)", own)
+	}
+	if err := write(leaf, "cgroup.procs", "0"); err != nil {
+		os.Remove(leaf)
+		return nil, fmt.Errorf("%s is not delegated to this user: %w", own, err)
+	}
+	m, err := makeV2(base, []string{"agentpod", scope})
+	if err != nil {
+		write(base, "cgroup.procs", "0")
+		os.Remove(leaf)
+		return nil, err
+	}
+	return m, nil
+}
+
+// makeV2 hands the controllers down from root through each of the levels.
+func makeV2(root string, levels []string) (*v2, error) {
+	m := &v2{dir: root}
+	data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err != nil {
+		return nil, err
+	}
+	available := strings.Fields(string(data))
+	for _, controller := range v2Controllers {
+		for _, name := range available {
+			if name == controller {
+				m.controllers = append(m.controllers, name)
+			}
+		}
+	}
+	if len(m.controllers) == 0 {
+		return nil, errNoV2
+	}
+	for _, level := range levels {
+		for _, controller := range m.controllers {
+			if err := write(m.dir, "cgroup.subtree_control", "+"+controller); err != nil {
+				return nil, err
+			}
+		}
+		m.dir = filepath.Join(m.dir, level)
+		if err := os.Mkdir(m.dir, 0o755); err != nil && !os.IsExist(err) {
+			return nil, err
+		}
+	}
+	for _, controller := range m.controllers {
+		if err := write(m.dir, "cgroup.subtree_control", "+"+controller); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *v2) Version() string { return "v2" }
+
+func (m *v2) Controllers() []string { return m.controllers }
+
+func (m *v2) has(controller string) bool {
+	for _, name := range m.controllers {
+		if name == controller {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *v2) Create(id string, limits Limits) (group *Group, err error) {
+	dir := filepath.Join(m.dir, id)
+	group = &Group{Levels: map[string]Level{}, Procs: []string{filepath.Join(dir, "cgroup.procs")}}
+	defer func() {
+		if err != nil {
+			group.Close()
+			m.Remove(id)
+		}
+	}()
+	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+		return group, err
+	}
+	limit := func(name, controller string, asked bool, file, value string) {
+		switch {
+		case !asked:
+			group.Levels[name] = NotAsked
+		case !m.has(controller):
+			group.Levels[name] = None("no %s controller", controller)
+		default:
+			group.Levels[name] = levelOf(write(dir, file, value))
+		}
+	}
+	memory := limits.MemoryBytes > 0
+	limit("memory", "memory", memory, "memory.max", strconv.FormatInt(limits.MemoryBytes, 10))
+	limit("swap", "memory", memory, "memory.swap.max", strconv.FormatInt(limits.SwapBytes, 10))
+	period, quota := cpuQuota(limits.CPUs)
+	limit("cpus", "cpu", limits.CPUs > 0, "cpu.max", fmt.Sprintf("%d %d", quota, period))
+	limit("pids", "pids", limits.Pids > 0, "pids.max", strconv.FormatInt(limits.Pids+Headroom, 10))
+	if m.has("memory") {
+		group.OOM, _ = os.Open(filepath.Join(dir, "memory.events"))
+	}
+	if m.has("pids") {
+		return group, m.makePayload(dir, limits, group)
+	}
+	return group, nil
+}
+
+// makePayload makes the threaded child. The order matters: the child's type turns its parent into a threaded domain, and
+// only then may the parent, which is about to hold podd, hand the pids controller on.
+func (m *v2) makePayload(dir string, limits Limits, group *Group) error {
+	payload := filepath.Join(dir, "payload")
+	if err := os.Mkdir(payload, 0o755); err != nil && !os.IsExist(err) {
+		return err
+	}
+	if err := write(payload, "cgroup.type", "threaded"); err != nil {
+		return err
+	}
+	if err := write(dir, "cgroup.subtree_control", "+pids"); err != nil {
+		return err
+	}
+	if limits.Pids > 0 {
+		if err := write(payload, "pids.max", strconv.FormatInt(limits.Pids, 10)); err != nil {
+			return err
+		}
+	}
+	var err error
+	group.Payload, err = os.OpenFile(filepath.Join(payload, "cgroup.threads"), os.O_WRONLY, 0)
+	return err
+}
+
+func (m *v2) Usage(id string) Usage {
+	dir := filepath.Join(m.dir, id)
+	return Usage{
+		CPUMs:    readField(dir, "cpu.stat", "usage_usec") / 1e3,
+		MemBytes: readInt(dir, "memory.current"),
+		MemPeak:  readInt(dir, "memory.peak"),
+		MemLimit: readInt(dir, "memory.max"),
+		Pids:     readInt(dir, "pids.current"),
+		PidLimit: readInt(filepath.Join(dir, "payload"), "pids.max"),
+		OOMKills: readField(dir, "memory.events", "oom_kill"),
+	}
+}
+
+func (m *v2) Kill(id string) {
+	dir := filepath.Join(m.dir, id)
+	if write(dir, "cgroup.kill", "1") != nil {
+		killAll(dir)
+	}
+}
+
+func (m *v2) Remove(id string) error {
+	err := removeDir(filepath.Join(m.dir, id, "payload"))
+	if own := removeDir(filepath.Join(m.dir, id)); err == nil {
+		err = own
+	}
+	return err
+}
+
+func (m *v2) IDs() []string { return subdirs(m.dir) }
+
+func (m *v2) Close() {
+	os.Remove(m.dir)
+	os.Remove(filepath.Dir(m.dir))
+}

@@ -1,0 +1,63 @@
+// Package enter moves podhost into namespaces of its own before it starts to work. Go programs have threads from the first
+// moment, and namespaces belong to threads; so each step ends in an exec, which leaves one thread and its namespaces.
+package enter
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// MountNamespace re-executes this program with args in a private mount namespace. It returns only on failure.
+func MountNamespace(args []string) error {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("mount namespace: %w", err)
+	}
+	return reexec(args)
+}
+
+func reexec(args []string) error {
+	return unix.Exec("/proc/self/exe", append([]string{os.Args[0]}, args...), os.Environ())
+}
+
+// Settle finishes the namespace from the inside: no mount gets out of it or in, and crun gets a cgroup tree it can read. On
+// a hybrid host crun 1.8 refuses to run as long as the v2 mount lists a controller, even with its cgroup handling off.
+func Settle(rootless bool) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	unified := hybridMount()
+	if unified == "" {
+		return nil
+	}
+	if !rootless {
+		return unix.Unmount(unified, unix.MNT_DETACH)
+	}
+	// A mount taken over from the parent's namespace cannot be unmounted here, only covered.
+	return unix.Mount("agentpod", "/sys/fs/cgroup", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=1m")
+}
+
+// hybridMount returns the v2 mount point of a host that has v1 hierarchies as well, else "".
+func hybridMount() string {
+	data, _ := os.ReadFile("/proc/self/mountinfo")
+	unified, v1 := "", false
+	for _, line := range strings.Split(string(data), "\n") {
+		before, after, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		switch {
+		case len(fields) < 5:
+		case strings.HasPrefix(after, "cgroup2 "):
+			unified = fields[4]
+		case strings.HasPrefix(after, "cgroup "):
+			v1 = true
+		}
+	}
+	if !v1 {
+		return ""
+	}
+	return unified
+}

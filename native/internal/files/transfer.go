@@ -1,0 +1,56 @@
+package files
+
+import (
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"agentpod/native/internal/connect"
+)
+
+// OpenRead opens a regular file. A FIFO or a device would block or never end, so neither is read.
+func OpenRead(name string) (*os.File, error) {
+	return openRegular(name, unix.O_RDONLY, 0)
+}
+
+// OpenWrite makes a file, or empties the one there, with its parents and exactly this metadata.
+func OpenWrite(name string, metadata map[string]string) (*os.File, error) {
+	if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	file, err := openRegular(name, unix.O_WRONLY|unix.O_CREAT, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err = file.Truncate(0); err == nil {
+		err = replaceMetadata(int(file.Fd()), metadata)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// openRegular looks before it trusts: O_NONBLOCK keeps the open itself from waiting, and O_TRUNC comes after the look.
+func openRegular(name string, flags int, mode uint32) (*os.File, error) {
+	fd, err := unix.Open(name, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, mode)
+	if err == unix.ENXIO || err == unix.EISDIR {
+		return nil, notRegular(name)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		unix.Close(fd)
+		return nil, notRegular(name)
+	}
+	unix.SetNonblock(fd, false)
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func notRegular(name string) error {
+	return connect.Errorf(connect.InvalidArgument, "%.200q is not a regular file", name)
+}

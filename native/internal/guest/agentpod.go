@@ -1,0 +1,86 @@
+package guest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"agentpod/native/internal/connect"
+	"agentpod/native/internal/process"
+)
+
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
+
+func (s *Server) envs(w http.ResponseWriter, _ *http.Request) {
+	env, _, _, _ := s.settings.view()
+	if env == nil {
+		env = map[string]string{}
+	}
+	connect.WriteJSON(w, http.StatusOK, env)
+}
+
+// readStrict parses a body of our own calls. Only the server sends these, so an unknown field is a mistake.
+func readStrict(r *http.Request, into any) error {
+	decoder := json.NewDecoder(io.LimitReader(r.Body, connect.MaxMessage))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return connect.Errorf(connect.InvalidArgument, "the body does not parse: %v", err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return connect.Errorf(connect.InvalidArgument, "the body goes on after its end")
+	}
+	return nil
+}
+
+func (s *Server) init(w http.ResponseWriter, r *http.Request) {
+	var request initRequest
+	err := readStrict(r, &request)
+	if err == nil {
+		err = s.settings.apply(request)
+	}
+	if err == nil && request.Lease != nil {
+		err = s.setLease(*request.Lease)
+	}
+	connect.WriteUnary(w, empty{}, err)
+}
+
+func (s *Server) renew(w http.ResponseWriter, r *http.Request) {
+	var terms Terms
+	err := readStrict(r, &terms)
+	if err == nil {
+		err = s.setLease(terms)
+	}
+	connect.WriteUnary(w, empty{}, err)
+}
+
+func (s *Server) setLease(terms Terms) error {
+	if !s.Lease.Set(terms) {
+		return connect.Errorf(connect.InvalidArgument, "the terms of the lease are out of range")
+	}
+	return nil
+}
+
+type processInfo struct {
+	Pid         int            `json:"pid"`
+	Tag         string         `json:"tag,omitempty"`
+	Config      process.Config `json:"config"`
+	StartedAt   time.Time      `json:"startedAt"`
+	EndedAt     *time.Time     `json:"endedAt,omitempty"`
+	ExitCode    *int           `json:"exitCode,omitempty"`
+	Signal      string         `json:"signal,omitempty"`
+	OOMKilled   bool           `json:"oomKilled,omitempty"`
+	OutputBytes connect.Int64  `json:"outputBytes"`
+}
+
+func (s *Server) listAll(w http.ResponseWriter, _ *http.Request) {
+	answer := []processInfo{}
+	for _, p := range s.processes.All() {
+		info := processInfo{Pid: p.Pid, Tag: p.Tag, Config: p.Config, StartedAt: p.Started, OutputBytes: connect.Int64(p.Output.Size())}
+		if exit := p.Exit(); exit != nil {
+			info.EndedAt, info.ExitCode, info.Signal, info.OOMKilled = &exit.At, &exit.Code, exit.Signal, exit.OOMKilled
+		}
+		answer = append(answer, info)
+	}
+	connect.WriteJSON(w, http.StatusOK, answer)
+}

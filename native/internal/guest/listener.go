@@ -1,0 +1,78 @@
+package guest
+
+import (
+	"net"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+const maxConnections = 1024
+
+// Listen makes a listener of an inherited descriptor. Where guarded, it serves only peers outside the sandbox.
+func Listen(fd int, guarded bool) (net.Listener, error) {
+	unix.CloseOnExec(fd)
+	file := os.NewFile(uintptr(fd), "listener")
+	defer file.Close()
+	inner, err := net.FileListener(file)
+	if err != nil {
+		return nil, err
+	}
+	return &listener{Listener: inner, guarded: guarded}, nil
+}
+
+type listener struct {
+	net.Listener
+	guarded bool
+	open    atomic.Int64
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.open.Load() >= maxConnections || l.guarded && !isOutside(conn) {
+			conn.Close()
+			continue
+		}
+		l.open.Add(1)
+		return &connection{UnixConn: conn.(*net.UnixConn), listener: l}, nil
+	}
+}
+
+// isOutside says that the peer has no pid in podd's pid namespace.
+//
+// SECURITY: attack case CP-20; whatever gets hold of the socket inside the sandbox is refused.
+func isOutside(conn net.Conn) bool {
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	outside := false
+	raw.Control(func(fd uintptr) {
+		peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		outside = err == nil && peer.Pid == 0
+	})
+	return outside
+}
+
+// connection gives its place back when it closes.
+type connection struct {
+	*net.UnixConn
+	listener *listener
+	closed   atomic.Bool
+}
+
+func (c *connection) Close() error {
+	if !c.closed.Swap(true) {
+		c.listener.open.Add(-1)
+	}
+	return c.UnixConn.Close()
+}

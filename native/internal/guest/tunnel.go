@@ -1,0 +1,81 @@
+package guest
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentpod/native/internal/connect"
+)
+
+const (
+	tunnelProtocol = "agentpod-tunnel"
+	dialTimeout    = 5 * time.Second
+)
+
+// tunnel joins the client to a port inside. It dials before it says 101, so that a closed port has a status.
+func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
+	if !strings.EqualFold(r.Header.Get("Upgrade"), tunnelProtocol) {
+		e := connect.Errorf(connect.InvalidArgument, "the tunnel needs Upgrade: %s", tunnelProtocol)
+		e.Status = http.StatusUpgradeRequired
+		connect.WriteError(w, e)
+		return
+	}
+	port, err := strconv.ParseUint(r.URL.Query().Get("port"), 10, 16)
+	if err != nil || port == 0 {
+		connect.WriteError(w, connect.Errorf(connect.InvalidArgument, "port= is no port"))
+		return
+	}
+	inside, err := dialInside(int(port))
+	if err != nil {
+		e := connect.Errorf(connect.Unavailable, "port %d is not open", port)
+		e.Status = http.StatusBadGateway
+		connect.WriteError(w, e)
+		return
+	}
+	defer inside.Close()
+	outside, buffered, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer outside.Close()
+	_, err = io.WriteString(outside, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+tunnelProtocol+"\r\n\r\n")
+	if err != nil {
+		return
+	}
+	// What the client sent behind its request sits in net/http's buffer.
+	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	if _, err := inside.Write(early); err != nil {
+		return
+	}
+	join(outside.(halfCloser), inside.(halfCloser))
+}
+
+func dialInside(port int) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dialTimeout)
+	if err != nil {
+		conn, err = net.DialTimeout("tcp6", net.JoinHostPort("::1", strconv.Itoa(port)), dialTimeout)
+	}
+	return conn, err
+}
+
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// join copies both ways. The end of one direction is passed on, and the other goes on until its own.
+func join(a, b halfCloser) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		io.Copy(a, b)
+		a.CloseWrite()
+	}()
+	io.Copy(b, a)
+	b.CloseWrite()
+	<-done
+}

@@ -1,0 +1,101 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/safefs"
+)
+
+// States of a handle. A sandbox that has ended is still "running" in its handle; exit.json beside it says how it ended.
+const (
+	stateCreating   = "creating"
+	stateRunning    = "running"
+	stateDestroying = "destroying"
+)
+
+// A Handle is what podhost writes down about a sandbox, before it acts: enough for the next podhost to find, watch and end it.
+type Handle struct {
+	ID         string                  `json:"id"`
+	State      string                  `json:"state"`
+	Owner      string                  `json:"owner"`
+	Root       hostproto.Root          `json:"root"`
+	Base       string                  `json:"base,omitempty"`
+	Pid        int                     `json:"pid"`
+	StartTime  uint64                  `json:"startTime"`
+	DeadlineMs int64                   `json:"deadlineMs"`
+	CreatedMs  int64                   `json:"createdMs"`
+	Limits     map[string]cgroup.Level `json:"limits"`
+}
+
+// An Exit says how a sandbox ended; Known is false when nobody saw it.
+type Exit struct {
+	Known     bool   `json:"known"`
+	Code      int    `json:"code"`
+	Signal    string `json:"signal,omitempty"`
+	OOMKilled bool   `json:"oomKilled"`
+	Expired   bool   `json:"expired"`
+	AtMs      int64  `json:"atMs"`
+}
+
+func (h *Host) dir(id string) string { return filepath.Join(h.home, "sandboxes", id) }
+
+func (h *Host) socketPath(id string) string { return filepath.Join(h.home, "run", "s", id+".sock") }
+
+func (h *Host) save(handle *Handle) error {
+	data, err := json.Marshal(handle)
+	if err != nil {
+		return err
+	}
+	return safefs.WriteFile(filepath.Join(h.dir(handle.ID), "handle.json"), data, 0o600)
+}
+
+// load returns nil for a sandbox that is not there, or that has a directory and no handle yet.
+func (h *Host) load(id string) (*Handle, error) {
+	data, err := os.ReadFile(filepath.Join(h.dir(id), "handle.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var handle Handle
+	if err := json.Unmarshal(data, &handle); err != nil || handle.ID != id {
+		return nil, hostproto.Errorf(hostproto.DataLoss, "sandbox.handle", "the handle of %s is damaged", id)
+	}
+	return &handle, nil
+}
+
+func (h *Host) saveExit(id string, exit Exit) error {
+	data, err := json.Marshal(exit)
+	if err != nil {
+		return err
+	}
+	return safefs.WriteFile(filepath.Join(h.dir(id), "exit.json"), data, 0o600)
+}
+
+func (h *Host) loadExit(id string) (exit Exit, there bool) {
+	data, err := os.ReadFile(filepath.Join(h.dir(id), "exit.json"))
+	return exit, err == nil && json.Unmarshal(data, &exit) == nil
+}
+
+// startTime tells one process from a later one with the same pid; 0 means there is no such process.
+func startTime(pid int) uint64 {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	// The name in parentheses may hold anything, so the fields are counted from the last parenthesis.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return 0
+	}
+	started, _ := strconv.ParseUint(fields[19], 10, 64)
+	return started
+}

@@ -1,0 +1,176 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/layer"
+	"agentpod/native/internal/mount"
+	"agentpod/native/internal/rootfs"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host owns the sandboxes of one state directory.
+type Host struct {
+	config  Config
+	home    string
+	log     *log.Logger
+	ids     mount.Range
+	cgroups cgroup.Manager
+	runtime Runtime
+	program sealedProgram
+	stage   *mount.Stage
+	builder *rootfs.Builder
+	layers  *layer.Store
+	events  *hub
+	locks   keyedLocks
+	// layerUse is held for reading by starts and for writing while a layer goes.
+	layerUse sync.RWMutex
+	spares   *namespacePool
+	disk     diskCache
+	stopping chan struct{}
+	stopOnce sync.Once
+
+	// tasks are the goroutines that New and adopt start.
+	tasks sync.WaitGroup
+
+	mu   sync.Mutex
+	live map[string]*live
+}
+
+// New prepares everything but the socket. It must run in podhost's own mount namespace and hold the lock on the home.
+func New(config Config, logger *log.Logger) (*Host, error) {
+	h := &Host{config: config, home: config.Home, log: logger, live: map[string]*live{}, events: newHub(), stopping: make(chan struct{})}
+	for _, dir := range []string{"run/s", "run/runtime", "sandboxes", "layers", "base", "bin", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if h.ids, err = idRange(h.home, config.Rootless); err != nil {
+		return nil, err
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("subreaper: %w", err)
+	}
+	h.cgroups = cgroup.Detect(h.scope(), config.Rootless)
+	h.runtime = findRuntime(config.Runtime)
+	h.spares = newNamespacePool(h.ids)
+	if err := h.setStage(); err != nil {
+		return nil, err
+	}
+	if err := h.recover(); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// setStage mounts the stage and puts podd on it.
+func (h *Host) setStage() error {
+	var idmap *os.File
+	if !h.config.Rootless {
+		namespace, err := mount.NewUserNamespace(h.ids, false)
+		if err != nil {
+			return err
+		}
+		if err := mount.ProbeIdmap(filepath.Join(h.home, "tmp"), namespace); err != nil {
+			h.log.Printf("idmapped mounts do not work here: %v", err)
+			namespace.Close()
+		} else {
+			idmap = namespace
+		}
+	}
+	keep := []string{h.home, h.config.Podd, h.runtime.Path}
+	view := rootfs.FindView(os.Getenv)
+	var err error
+	if h.stage, err = mount.NewStage(idmap, append(keep, view.Dirs...)); err != nil {
+		return err
+	}
+	podd, err := h.copyPodd()
+	if err != nil {
+		return fmt.Errorf("podd: %w", err)
+	}
+	h.builder = &rootfs.Builder{Home: h.home, Podd: podd, Stage: h.stage, Range: h.ids, Rootless: h.config.Rootless, View: view}
+	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget}
+	return nil
+}
+
+// copyPodd keeps a copy of its own under a name made of the content: a sandbox must not see its program change when the
+// product is upgraded under it, nor write to the product's file.
+func (h *Host) copyPodd() (string, error) {
+	data, err := os.ReadFile(h.config.Podd)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	path := filepath.Join(h.home, "bin", "podd-"+hex.EncodeToString(sum[:8]))
+	if there, err := os.ReadFile(path); err == nil && sha256.Sum256(there) == sum {
+		return path, nil
+	}
+	temporary := path + ".tmp"
+	os.Remove(temporary)
+	if err := os.WriteFile(temporary, data, 0o555); err != nil {
+		return "", err
+	}
+	return path, os.Rename(temporary, path)
+}
+
+// scope tells the groups of several state directories on one host apart.
+func (h *Host) scope() string {
+	sum := sha256.Sum256([]byte(h.home))
+	return hex.EncodeToString(sum[:4])
+}
+
+// Stop makes Run return. Sandboxes stay; the next podhost finds them.
+func (h *Host) Stop() { h.stopOnce.Do(func() { close(h.stopping) }) }
+
+// idleLimit is how long podhost stays with nobody connected and no sandbox alive.
+const idleLimit = 10 * time.Minute
+
+// tend runs until ctx ends: deadlines each half second, and leaving when there is nothing to do.
+func (h *Host) tend(ctx context.Context) {
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	var inherited orphans
+	idleSince := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		h.tick(time.Now())
+		h.trimLogs()
+		inherited.reap(time.Now())
+		h.mu.Lock()
+		alive := len(h.live)
+		h.mu.Unlock()
+		if alive > 0 || h.events.count() > 0 {
+			idleSince = time.Now()
+		} else if time.Since(idleSince) > idleLimit {
+			h.log.Printf("nothing to do for %v: leaving", idleLimit)
+			h.Stop()
+		}
+	}
+}
+
+// close lets go of everything without touching the sandboxes.
+func (h *Host) close() {
+	h.mu.Lock()
+	for _, l := range h.live {
+		l.pidfd.Close()
+	}
+	h.mu.Unlock()
+	h.tasks.Wait()
+	h.spares.close()
+	h.cgroups.Close()
+}

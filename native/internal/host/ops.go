@@ -1,0 +1,196 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/rootfs"
+)
+
+// answer runs one request. A defect in one request must not take the others with it.
+func (h *Host) answer(request hostproto.Request) (reply answer) {
+	reply.ID = request.ID
+	defer func() {
+		if cause := recover(); cause != nil {
+			incident := rootfs.RandomHex(6)
+			h.log.Printf("incident %s: %s: %v\n%s", incident, request.Op, cause, debug.Stack())
+			reply.Result = nil
+			reply.Error = hostproto.Errorf(hostproto.Internal, "host.defect", "podhost failed; its log has incident %s", incident)
+		}
+	}()
+	result, err := h.perform(request)
+	if err != nil {
+		reply.Error = hostproto.AsError(err)
+		h.log.Printf("%s: %s: %s", request.Op, reply.Error.Reason, reply.Error.Message)
+		return reply
+	}
+	reply.Result = result
+	return reply
+}
+
+func (h *Host) perform(request hostproto.Request) (any, error) {
+	switch args := request.Args.(type) {
+	case hostproto.CreateSandbox:
+		defer h.locks.lock("sandbox " + args.ID)()
+		h.layerUse.RLock()
+		defer h.layerUse.RUnlock()
+		return h.create(args)
+	case hostproto.SetDeadline:
+		defer h.locks.lock("sandbox " + args.ID)()
+		return h.setDeadline(args)
+	case hostproto.ImportLayer:
+		defer h.locks.lock("layer " + args.Digest)()
+		return h.layers.Import(args.Digest, args.File)
+	case hostproto.LayerDigest:
+		defer h.locks.lock("layer " + args.Digest)()
+		return h.removeLayer(args.Digest)
+	case hostproto.ListSandboxes:
+		return h.list(args.After), nil
+	case hostproto.SandboxID:
+		return h.performOn(request.Op, args.ID)
+	}
+	switch request.Op {
+	case "hello":
+		return h.hello(), nil
+	case "probe":
+		return map[string]any{"checks": h.probe()}, nil
+	case "layer.list":
+		layers, err := h.layers.List()
+		return map[string]any{"layers": layers}, err
+	case "shutdown":
+		h.Stop()
+		return map[string]any{}, nil
+	}
+	return nil, fmt.Errorf("operation %s has no handler", request.Op)
+}
+
+func (h *Host) performOn(op, id string) (any, error) {
+	switch op {
+	case "sandbox.inspect":
+		return h.inspect(id)
+	case "sandbox.stats":
+		return h.stats(id)
+	case "sandbox.destroy":
+		defer h.locks.lock("sandbox " + id)()
+		return h.destroy(id)
+	}
+	return nil, fmt.Errorf("operation %s has no handler", op)
+}
+
+func (h *Host) hello() any {
+	return map[string]any{
+		"version": h.config.Version, "protocol": hostproto.Version, "pid": os.Getpid(), "rootless": h.config.Rootless,
+		"uidBase": h.ids.Base, "uidCount": h.ids.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
+		"idmap": h.stage.Shifted(), "runtime": h.runtime,
+	}
+}
+
+// view is a sandbox as inspect and list show it.
+type view struct {
+	ID         string                  `json:"id,omitempty"`
+	State      string                  `json:"state"`
+	Owner      string                  `json:"owner"`
+	Pid        int                     `json:"pid"`
+	StartTime  uint64                  `json:"startTime"`
+	Socket     string                  `json:"socket"`
+	DeadlineMs int64                   `json:"deadlineMs"`
+	OOMKilled  bool                    `json:"oomKilled"`
+	Expired    bool                    `json:"expired"`
+	Limits     map[string]cgroup.Level `json:"limits"`
+}
+
+// inspect tells what is on disk and whether the process lives. A sandbox that is being made or removed is absent: it is not
+// there yet, or no longer.
+func (h *Host) inspect(id string) (view, error) {
+	handle, err := h.load(id)
+	if err != nil {
+		return view{}, err
+	}
+	if handle == nil || handle.State != stateRunning {
+		return view{State: "absent", Limits: map[string]cgroup.Level{}}, nil
+	}
+	v := view{State: "running", Owner: handle.Owner, Pid: handle.Pid, StartTime: handle.StartTime, Socket: h.socketPath(id),
+		DeadlineMs: handle.DeadlineMs, Limits: handle.Limits}
+	h.mu.Lock()
+	_, alive := h.live[id]
+	h.mu.Unlock()
+	if !alive {
+		exit, _ := h.loadExit(id)
+		v.State, v.OOMKilled, v.Expired = "exited", exit.OOMKilled, exit.Expired
+	}
+	return v, nil
+}
+
+// pageLength keeps a list's answer within a line.
+const pageLength = 500
+
+func (h *Host) list(after string) any {
+	sandboxes, next := []view{}, ""
+	for _, id := range h.sandboxIDs() {
+		if id <= after {
+			continue
+		}
+		if len(sandboxes) == pageLength {
+			next = sandboxes[pageLength-1].ID
+			break
+		}
+		v, err := h.inspect(id)
+		if err != nil {
+			v = view{State: "exited", Limits: map[string]cgroup.Level{}}
+		}
+		if v.ID = id; v.State != "absent" {
+			sandboxes = append(sandboxes, v)
+		}
+	}
+	return map[string]any{"sandboxes": sandboxes, "next": next}
+}
+
+func (h *Host) setDeadline(args hostproto.SetDeadline) (any, error) {
+	handle, err := h.running(args.ID)
+	if err != nil {
+		return nil, err
+	}
+	handle.DeadlineMs = args.DeadlineMs
+	if err := h.save(handle); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.live[args.ID]; l != nil {
+		l.deadlineMs = args.DeadlineMs
+	}
+	return map[string]any{}, nil
+}
+
+// running returns the handle of a sandbox that exists, be its process alive or not.
+func (h *Host) running(id string) (*Handle, error) {
+	handle, err := h.load(id)
+	if err != nil {
+		return nil, err
+	}
+	if handle == nil || handle.State != stateRunning {
+		return nil, hostproto.Errorf(hostproto.NotFound, "sandbox.absent", "there is no sandbox %s", id)
+	}
+	return handle, nil
+}
+
+// removeLayer refuses while a sandbox stands on the layer. No start is under way meanwhile, so every sandbox that does has a handle.
+func (h *Host) removeLayer(digest string) (any, error) {
+	h.layerUse.Lock()
+	defer h.layerUse.Unlock()
+	for _, id := range h.sandboxIDs() {
+		handle, err := h.load(id)
+		if err != nil || handle == nil {
+			continue
+		}
+		for _, used := range handle.Root.Layers {
+			if used == digest {
+				return nil, hostproto.Errorf(hostproto.Conflict, "layer.used", "sandbox %s stands on layer %s", id, digest)
+			}
+		}
+	}
+	return map[string]any{}, h.layers.Remove(digest)
+}

@@ -1,0 +1,171 @@
+package host
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/mount"
+	"agentpod/native/internal/rootfs"
+
+	"golang.org/x/sys/unix"
+)
+
+// A check is something about this host that was tried, not looked up.
+type check struct {
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Required bool   `json:"required"`
+	Detail   string `json:"detail"`
+	Hint     string `json:"hint"`
+}
+
+// probe runs every check. The last one is a whole sandbox.
+func (h *Host) probe() []check {
+	scratch := filepath.Join(h.home, "tmp")
+	checks := []check{
+		tried("kernel", true, checkKernel, "Linux 5.12 or newer has the system calls that podhost uses"),
+		tried("user-namespaces", true, h.checkUserNamespace, "enable user namespaces: sysctl user.max_user_namespaces and kernel.unprivileged_userns_clone"),
+		tried("overlay", true, func() (string, error) {
+			return "an overlay can be mounted and written in the state directory", mount.ProbeOverlay(scratch, h.config.Rootless)
+		}, "put the state directory on a file system that overlayfs accepts as upper: ext4, xfs, btrfs or tmpfs"),
+		tried("idmap", false, h.checkIdmap, "without idmapped mounts (root, Linux 5.19, ext4 or xfs or btrfs) the host's tools are read-only in a sandbox"),
+		tried("cgroups", false, h.checkCgroups, "as root, mount cgroup v2 or the v1 memory, cpu and pids hierarchies; as a user, start with systemd-run --user --scope -p Delegate=yes"),
+		tried("seccomp", true, checkSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
+		tried("disk", true, h.checkDisk, "free space on the disk that holds the state directory"),
+		tried("sandbox", true, h.checkSandbox, "the detail names what failed; without crun: apt-get install crun"),
+	}
+	return checks
+}
+
+func tried(name string, required bool, try func() (string, error), hint string) check {
+	detail, err := try()
+	if err != nil {
+		return check{Name: name, Required: required, Detail: err.Error(), Hint: hint}
+	}
+	return check{Name: name, OK: true, Required: required, Detail: detail}
+}
+
+func checkKernel() (string, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return "", err
+	}
+	release := unix.ByteSliceToString(name.Release[:])
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return "", err
+	}
+	if major < 5 || (major == 5 && minor < 12) {
+		return "", fmt.Errorf("Linux %s is too old", release)
+	}
+	return "Linux " + release, nil
+}
+
+func (h *Host) checkUserNamespace() (string, error) {
+	namespace, err := mount.NewUserNamespace(h.ids, true)
+	if err != nil {
+		return "", err
+	}
+	namespace.Close()
+	return fmt.Sprintf("one with ids %d to %d was made and closed to nesting", h.ids.Base, h.ids.Base+h.ids.Count-1), nil
+}
+
+func (h *Host) checkIdmap() (string, error) {
+	if h.config.Rootless {
+		return "", errors.New("not for an ordinary user")
+	}
+	namespace, err := mount.NewUserNamespace(h.ids, false)
+	if err != nil {
+		return "", err
+	}
+	defer namespace.Close()
+	return "a directory was shown with shifted ids", mount.ProbeIdmap(filepath.Join(h.home, "tmp"), namespace)
+}
+
+func (h *Host) checkCgroups() (string, error) {
+	id := "probe" + rootfs.RandomHex(4)
+	group, err := h.cgroups.Create(id, cgroup.Limits{MemoryBytes: 1 << 26, CPUs: 1, Pids: 16})
+	if err != nil {
+		return "", err
+	}
+	group.Close()
+	err = h.cgroups.Remove(id)
+	for _, name := range []string{"memory", "swap", "cpus", "pids"} {
+		if level := group.Levels[name]; level.Level != "enforced" && name != "swap" && err == nil {
+			err = fmt.Errorf("%s: %s", name, level.Reason)
+		}
+	}
+	return fmt.Sprintf("%s: limits on memory, cpus and pids can be set", h.cgroups.Version()), err
+}
+
+func checkSeccomp() (string, error) {
+	// With a nil program the kernel complains about the address if it has filters, and about the mode if not.
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0, 0, 0); err != unix.EFAULT {
+		return "", fmt.Errorf("seccomp filters: %v", err)
+	}
+	return "the kernel takes filters", nil
+}
+
+func (h *Host) checkDisk() (string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(h.home, &fs); err != nil {
+		return "", err
+	}
+	free := fs.Bavail * uint64(fs.Bsize)
+	if free < 1<<30 || (fs.Files > 0 && fs.Ffree < 100_000) {
+		return "", fmt.Errorf("%d MiB and %d inodes free", free>>20, fs.Ffree)
+	}
+	return fmt.Sprintf("%d MiB free", free>>20), nil
+}
+
+// checkSandbox makes a sandbox, speaks to podd in it and removes it.
+func (h *Host) checkSandbox() (string, error) {
+	id := "probe" + rootfs.RandomHex(4)
+	defer h.locks.lock("sandbox " + id)()
+	begin := time.Now()
+	_, err := h.create(hostproto.CreateSandbox{ID: id, Owner: "probe", Hostname: "probe", Root: hostproto.Root{Kind: "host"},
+		DeadlineMs: begin.Add(time.Minute).UnixMilli()})
+	if err != nil {
+		return "", err
+	}
+	status, err := askPodd(h.socketPath(id))
+	took := time.Since(begin)
+	if _, undo := h.destroy(id); err == nil {
+		err = undo
+	}
+	return fmt.Sprintf("%s %s; podd answered %q after %d ms", h.runtime.Name, h.runtime.Version, status, took.Milliseconds()), err
+}
+
+func askPodd(path string) (string, error) {
+	address := path
+	if len(path) > maxSocketPath {
+		dir, err := os.Open(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		defer dir.Close()
+		address = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
+	}
+	peer, err := net.DialTimeout("unix", address, 5*time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer peer.Close()
+	peer.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := peer.Write([]byte("GET /health HTTP/1.1\r\nHost: podd\r\nConnection: close\r\n\r\n")); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(peer).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 ") {
+		return "", fmt.Errorf("podd did not answer: %q %v", line, err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "HTTP/1.1 ")), nil
+}

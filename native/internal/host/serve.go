@@ -1,0 +1,85 @@
+package host
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const (
+	maxConnections = 64
+	// maxRequests bounds the work under way; a peer that sends more waits.
+	maxRequests = 32
+	// leaveTimeout is how long requests under way may take when podhost is told to leave.
+	leaveTimeout = 15 * time.Second
+)
+
+// Run serves until Stop, then lets requests under way finish. ready is called when the socket listens.
+func (h *Host) Run(ready func()) error {
+	file, err := listenUnix(filepath.Join(h.home, "run/podhost.sock"), 128)
+	if err != nil {
+		return err
+	}
+	listener, err := net.FileListener(file)
+	file.Close()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving, tending sync.WaitGroup
+	tending.Add(1)
+	go func() {
+		defer tending.Done()
+		h.tend(ctx)
+	}()
+	go func() {
+		<-h.stopping
+		listener.Close()
+	}()
+	ready()
+	h.accept(listener, &serving)
+	finished := make(chan struct{})
+	go func() {
+		serving.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+	case <-time.After(leaveTimeout):
+		h.log.Printf("leaving with requests under way")
+	}
+	cancel()
+	tending.Wait()
+	h.close()
+	return nil
+}
+
+func (h *Host) accept(listener net.Listener, serving *sync.WaitGroup) {
+	work := make(chan struct{}, maxRequests)
+	for {
+		peer, err := listener.Accept()
+		if err != nil {
+			select {
+			case <-h.stopping:
+				return
+			case <-time.After(50 * time.Millisecond):
+				h.log.Printf("accept: %v", err)
+				continue
+			}
+		}
+		stream, ok := peer.(*net.UnixConn)
+		if !ok || h.events.count() >= maxConnections || !trusted(stream) {
+			peer.Close()
+			continue
+		}
+		c := newConn(h, stream, work)
+		h.events.join(c)
+		serving.Add(1)
+		go func() {
+			defer serving.Done()
+			c.serve()
+		}()
+	}
+}

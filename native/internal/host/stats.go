@@ -1,0 +1,73 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/safefs"
+)
+
+const (
+	diskCacheFor   = 5 * time.Second
+	maxDiskEntries = 200_000
+	maxLogBytes    = 1 << 20
+)
+
+// diskCache remembers what a walk over an upper found, so that polling for figures does not keep the disk busy.
+type diskCache struct {
+	mu    sync.Mutex
+	found map[string]diskFigure
+}
+
+type diskFigure struct {
+	bytes int64
+	at    time.Time
+}
+
+func (c *diskCache) bytes(id, path string) int64 {
+	c.mu.Lock()
+	figure, there := c.found[id]
+	c.mu.Unlock()
+	if there && time.Since(figure.at) < diskCacheFor {
+		return figure.bytes
+	}
+	figure = diskFigure{bytes: safefs.Usage(path, maxDiskEntries), at: time.Now()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.found == nil {
+		c.found = map[string]diskFigure{}
+	}
+	c.found[id] = figure
+	return figure.bytes
+}
+
+func (c *diskCache) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.found, id)
+}
+
+func (h *Host) stats(id string) (any, error) {
+	if _, err := h.running(id); err != nil {
+		return nil, err
+	}
+	return struct {
+		cgroup.Usage
+		DiskBytes int64 `json:"diskBytes"`
+	}{h.cgroups.Usage(id), h.disk.bytes(id, filepath.Join(h.dir(id), "upper"))}, nil
+}
+
+// trimLogs empties a podd's log that has grown too long. podd appends, so it goes on at the new end.
+func (h *Host) trimLogs() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id := range h.live {
+		path := filepath.Join(h.dir(id), "podd.log")
+		if info, err := os.Lstat(path); err == nil && info.Size() > maxLogBytes {
+			os.Truncate(path, 0)
+		}
+	}
+}

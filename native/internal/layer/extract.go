@@ -1,0 +1,282 @@
+package layer
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/safefs"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxEntries   = 4_000_000
+	maxTreeBytes = 1 << 40
+	maxID        = 65535
+)
+
+// extractor unpacks one archive below root. Every name is resolved by the kernel, beneath root and without symlinks.
+//
+// SECURITY: FS-05, FS-06, FS-07, SC-01. What an earlier entry made cannot redirect a later one.
+type extractor struct {
+	root  int
+	shift int
+	bytes int64
+	// dirs get their times last, since each entry made in them changes these.
+	dirs []dirTime
+}
+
+type dirTime struct {
+	name string
+	at   time.Time
+}
+
+func newExtractor(root string, shift int) (*extractor, error) {
+	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &extractor{root: fd, shift: shift}, unix.Fchownat(fd, "", shift, shift, unix.AT_EMPTY_PATH)
+}
+
+func (x *extractor) close() { unix.Close(x.root) }
+
+func invalid(format string, args ...any) *hostproto.Error {
+	return hostproto.Errorf(hostproto.InvalidArgument, "layer.invalid", "tar: "+format, args...)
+}
+
+func (x *extractor) extract(content io.Reader) error {
+	archive := tar.NewReader(content)
+	for entries := 0; ; entries++ {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return invalid("%v", err)
+		}
+		if entries >= maxEntries {
+			return invalid("more than %d entries", maxEntries)
+		}
+		if err := x.entry(header, archive); err != nil {
+			return entryError(header.Name, err)
+		}
+	}
+	for i := len(x.dirs) - 1; i >= 0; i-- {
+		if err := x.setTimes(x.dirs[i].name, x.dirs[i].at); err != nil {
+			return entryError(x.dirs[i].name, err)
+		}
+	}
+	return nil
+}
+
+// entryError tells a bad archive from a host in trouble.
+func entryError(name string, err error) error {
+	for _, bad := range []error{unix.ELOOP, unix.EXDEV, unix.ENOTDIR, unix.EISDIR, unix.EEXIST, unix.ENOENT, unix.ENAMETOOLONG, unix.EINVAL} {
+		if errors.Is(err, bad) {
+			return invalid("%q: %v", name, err)
+		}
+	}
+	var known *hostproto.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return fmt.Errorf("tar: %q: %w", name, err)
+}
+
+// clean refuses names that leave the tree; the kernel would too, with a less helpful message.
+func clean(name string) (string, error) {
+	if strings.ContainsRune(name, 0) {
+		return "", invalid("a name contains a zero byte")
+	}
+	for _, part := range strings.Split(name, "/") {
+		if part == ".." {
+			return "", invalid("%q leads out of the tree", name)
+		}
+	}
+	return path.Clean("/" + name)[1:], nil
+}
+
+func (x *extractor) entry(header *tar.Header, content io.Reader) error {
+	name, err := clean(header.Name)
+	if err != nil {
+		return err
+	}
+	if header.Uid < 0 || header.Uid > maxID || header.Gid < 0 || header.Gid > maxID {
+		return invalid("%q belongs to %d:%d, beyond %d", header.Name, header.Uid, header.Gid, maxID)
+	}
+	if name == "" {
+		if header.Typeflag != tar.TypeDir {
+			return invalid("the root is not a directory")
+		}
+		return x.finish(x.root, "", header)
+	}
+	parent, err := x.parent(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	last := path.Base(name)
+	switch header.Typeflag {
+	case tar.TypeDir:
+		if err := unix.Mkdirat(parent, last, 0o700); errors.Is(err, unix.EEXIST) {
+			fd, err := safefs.OpenBeneath(parent, last, unix.O_PATH|unix.O_DIRECTORY, 0)
+			if err != nil {
+				return err
+			}
+			unix.Close(fd)
+		} else if err != nil {
+			return err
+		}
+		x.dirs = append(x.dirs, dirTime{name, header.ModTime})
+	case tar.TypeReg:
+		if err := x.file(parent, last, header, content); err != nil {
+			return err
+		}
+	case tar.TypeSymlink:
+		if err := replace(parent, last, func() error { return unix.Symlinkat(header.Linkname, parent, last) }); err != nil {
+			return err
+		}
+	case tar.TypeLink:
+		return x.link(parent, last, header.Linkname)
+	case tar.TypeFifo:
+		if err := replace(parent, last, func() error { return unix.Mknodat(parent, last, unix.S_IFIFO|0o600, 0) }); err != nil {
+			return err
+		}
+	case tar.TypeXGlobalHeader:
+		return nil
+	default:
+		// A device would be one of the host's.
+		return invalid("%q is of type %q, which a layer cannot hold", header.Name, header.Typeflag)
+	}
+	return x.finish(parent, last, header)
+}
+
+// parent opens a directory of the tree, made with default rights where the archive has not mentioned it yet.
+func (x *extractor) parent(name string) (int, error) {
+	if name == "." {
+		return safefs.OpenBeneath(x.root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	}
+	fd, err := safefs.OpenBeneath(x.root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	above, err := x.parent(path.Dir(name))
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(above)
+	if err := unix.Mkdirat(above, path.Base(name), 0o755); err != nil {
+		return -1, err
+	}
+	if err := unix.Fchownat(above, path.Base(name), x.shift, x.shift, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return -1, err
+	}
+	return safefs.OpenBeneath(above, path.Base(name), unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+// replace makes an entry again when the archive has it twice; the last one counts.
+func replace(parent int, name string, make func() error) error {
+	err := make()
+	if errors.Is(err, unix.EEXIST) {
+		if err := unix.Unlinkat(parent, name, 0); err != nil {
+			return err
+		}
+		return make()
+	}
+	return err
+}
+
+func (x *extractor) file(parent int, name string, header *tar.Header, content io.Reader) error {
+	if x.bytes += header.Size; x.bytes > maxTreeBytes {
+		return hostproto.Errorf(hostproto.ResourceExhausted, "layer.too_large", "the layer is larger than %d bytes", int64(maxTreeBytes))
+	}
+	fd := -1
+	err := replace(parent, name, func() (err error) {
+		fd, err = safefs.OpenBeneath(parent, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(fd), name)
+	_, err = io.Copy(file, content)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// link makes a hard link to an earlier entry: opened beneath the root first, so that the link is to what was checked.
+func (x *extractor) link(parent int, name, target string) error {
+	target, err := clean(target)
+	if err != nil {
+		return err
+	}
+	fd, err := safefs.OpenBeneath(x.root, target, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return replace(parent, name, func() error {
+		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), parent, name, unix.AT_SYMLINK_FOLLOW)
+	})
+}
+
+// finish sets owner, mode, attributes and time, in the order in which one does not undo another: chown clears setuid
+// bits and file capabilities.
+func (x *extractor) finish(parent int, name string, header *tar.Header) error {
+	flags := unix.AT_SYMLINK_NOFOLLOW
+	if name == "" {
+		flags |= unix.AT_EMPTY_PATH
+	}
+	if err := unix.Fchownat(parent, name, x.shift+header.Uid, x.shift+header.Gid, flags); err != nil {
+		return err
+	}
+	if header.Typeflag == tar.TypeSymlink {
+		return x.touch(parent, name, header.ModTime)
+	}
+	// Neither chmod nor setxattr works on a path descriptor itself; the magic link leads to exactly that file.
+	fd := parent
+	if name != "" {
+		var err error
+		if fd, err = safefs.OpenBeneath(parent, name, unix.O_PATH, 0); err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+	}
+	self := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if err := unix.Chmod(self, uint32(header.Mode)&0o7777); err != nil {
+		return err
+	}
+	if capability, there := header.PAXRecords["SCHILY.xattr.security.capability"]; there {
+		if err := unix.Setxattr(self, "security.capability", []byte(capability), 0); err != nil {
+			return err
+		}
+	}
+	if header.Typeflag == tar.TypeDir {
+		return nil
+	}
+	return x.touch(parent, name, header.ModTime)
+}
+
+func (x *extractor) setTimes(name string, at time.Time) error {
+	parent, err := x.parent(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	return x.touch(parent, path.Base(name), at)
+}
+
+func (x *extractor) touch(parent int, name string, at time.Time) error {
+	stamp := unix.NsecToTimespec(at.UnixNano())
+	return unix.UtimesNanoAt(parent, name, []unix.Timespec{stamp, stamp}, unix.AT_SYMLINK_NOFOLLOW)
+}

@@ -1,0 +1,77 @@
+// Package mount makes file system trees in podhost's own mount namespace.
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// A Range says where a user namespace's ids 0..Count-1 lie in podhost's.
+type Range struct {
+	Base  int
+	Count int
+}
+
+// UserNamespaceHelper is podhost's subcommand that NewUserNamespace runs.
+const UserNamespaceHelper = "userns-helper"
+
+// NewUserNamespace makes a user namespace that maps ids to r and returns a descriptor that keeps it alive. With sealed,
+// nothing in it can make another one inside: a namespace of one's own is the way to capabilities, and from there to the
+// kernel code that only they reach (case PR-03). The switch is per namespace and needs CAP_SYS_RESOURCE in it, which
+// only a process born inside holds; crun refuses to write it, so it joins a namespace made here.
+func NewUserNamespace(r Range, sealed bool) (*os.File, error) {
+	mode := "open"
+	if sealed {
+		mode = "sealed"
+	}
+	cmd := exec.Command("/proc/self/exe", UserNamespaceHelper, mode)
+	cmd.Env = []string{}
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.Base, Size: r.Count}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:                 syscall.CLONE_NEWUSER,
+		UidMappings:                ids,
+		GidMappings:                ids,
+		GidMappingsEnableSetgroups: true,
+		// Without an identity inside the map, the exec would drop the capabilities the seal needs.
+		Credential: &syscall.Credential{Uid: 0, Gid: 0},
+	}
+	release, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("user namespace: %w", err)
+	}
+	defer func() {
+		release.Close()
+		cmd.Wait()
+	}()
+	line := make([]byte, 256)
+	n, _ := answer.Read(line)
+	if string(line[:n]) != "ok" {
+		return nil, fmt.Errorf("user namespace: %s", line[:n])
+	}
+	return os.Open(fmt.Sprintf("/proc/%d/ns/user", cmd.Process.Pid))
+}
+
+// RunUserNamespaceHelper is the process inside: it seals the namespace if asked to, and stays until its maker has hold of it.
+func RunUserNamespaceHelper(mode string) error {
+	answer := "ok"
+	if mode == "sealed" {
+		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			answer = err.Error()
+		}
+	}
+	if _, err := os.Stdout.WriteString(answer); err != nil {
+		return err
+	}
+	os.Stdin.Read(make([]byte, 1))
+	return nil
+}

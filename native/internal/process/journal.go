@@ -1,0 +1,266 @@
+package process
+
+import (
+	"sync"
+	"time"
+)
+
+// Kind says which stream a run of output bytes belongs to; its text is the field of envd's data event.
+type Kind string
+
+const (
+	Stdout Kind = "stdout"
+	Stderr Kind = "stderr"
+	Pty    Kind = "pty"
+)
+
+const (
+	// ChunkLimit bounds the bytes of one output event.
+	ChunkLimit = 64 << 10
+	// graceAfterReader is how long a reader that went away still holds the process back.
+	graceAfterReader = 2 * time.Minute
+	// inFlight is how far behind its position a reader may want to start again: bytes in sockets on the way may
+	// never have arrived.
+	inFlight = 8 << 20
+	// runLimit bounds the index against a process that alternates streams byte by byte.
+	runLimit = 1 << 16
+)
+
+// run is a stretch of output of one kind that ends at end and begins where the run before it ends.
+type run struct {
+	kind Kind
+	end  int64
+}
+
+// Journal keeps the output of one process so that readers can come back. Any number of readers follow one writer.
+type Journal struct {
+	mu      sync.Mutex
+	store   store
+	runs    []run
+	readers map[*Reader]struct{}
+	left    struct {
+		position int64
+		at       time.Time
+	}
+	closed  bool
+	changed chan struct{} // closed and replaced when anyone waits and something happens
+	waiting int
+	now     func() time.Time
+}
+
+// NewJournal makes an empty journal that spills into one of the directories.
+func NewJournal(spillDirs ...string) *Journal {
+	return &Journal{
+		store:   store{spillDirs: spillDirs},
+		readers: map[*Reader]struct{}{},
+		changed: make(chan struct{}),
+		now:     time.Now,
+	}
+}
+
+// Append adds output. It blocks while the journal is full of bytes that a reader still wants, which is what holds the
+// process back.
+func (j *Journal) Append(kind Kind, data []byte) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for !j.closed && !j.hasRoom(int64(len(data))) {
+		j.wait()
+	}
+	if j.closed {
+		return
+	}
+	j.store.put(data)
+	if last := len(j.runs) - 1; last >= 0 && j.runs[last].kind == kind {
+		j.runs[last].end = j.store.end
+	} else {
+		j.runs = append(j.runs, run{kind, j.store.end})
+	}
+	j.trim()
+	j.wake()
+}
+
+// wait gives up the lock until something changes or a reader's grace may be over.
+func (j *Journal) wait() {
+	j.waiting++
+	changed := j.changed
+	j.mu.Unlock()
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	}
+	j.mu.Lock()
+	j.waiting--
+}
+
+func (j *Journal) wake() {
+	if j.waiting > 0 {
+		close(j.changed)
+		j.changed = make(chan struct{})
+	}
+}
+
+// hasRoom says whether size more bytes fit without dropping what a reader may still ask for.
+func (j *Journal) hasRoom(size int64) bool {
+	floor, held := j.floor()
+	if !held {
+		return true
+	}
+	oldest := j.store.end + size - j.store.capacity()
+	if len(j.runs) >= runLimit && j.runs[0].end > oldest {
+		oldest = j.runs[0].end
+	}
+	return oldest <= floor
+}
+
+// floor is the offset below which nobody needs a byte; held is false when nobody reads.
+func (j *Journal) floor() (floor int64, held bool) {
+	floor = j.store.end
+	for reader := range j.readers {
+		held = true
+		if reader.position < floor {
+			floor = reader.position
+		}
+	}
+	if !j.left.at.IsZero() && j.now().Sub(j.left.at) < graceAfterReader {
+		held = true
+		if j.left.position < floor {
+			floor = j.left.position
+		}
+	}
+	// The slack gives way where the store is too small for it.
+	slack := int64(inFlight)
+	if quarter := j.store.capacity() / 4; slack > quarter {
+		slack = quarter
+	}
+	return floor - slack, held
+}
+
+// trim forgets the runs whose bytes are gone, and the oldest bytes when there are too many runs.
+func (j *Journal) trim() {
+	gone := 0
+	for len(j.runs)-gone > runLimit || len(j.runs) > gone && j.runs[gone].end <= j.store.start {
+		if j.runs[gone].end > j.store.start {
+			j.store.start = j.runs[gone].end
+		}
+		gone++
+	}
+	if gone > 0 {
+		j.runs = append(j.runs[:0], j.runs[gone:]...)
+	}
+}
+
+// Close says that no more output comes. Readers still get what is held.
+func (j *Journal) Close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = true
+	j.wake()
+}
+
+// Discard frees what the journal holds. Readers find a gap.
+func (j *Journal) Discard() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = true
+	j.store.start = j.store.end
+	j.store.close()
+	j.runs = nil
+	j.wake()
+}
+
+// Size is the number of bytes ever appended.
+func (j *Journal) Size() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.store.end
+}
+
+// Reader follows a journal. It belongs to one goroutine, which closes it.
+type Reader struct {
+	journal  *Journal
+	position int64
+}
+
+// Reader starts reading at an offset, which may be one that does not exist yet.
+func (j *Journal) Reader(offset int64) *Reader {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	reader := &Reader{journal: j, position: offset}
+	j.readers[reader] = struct{}{}
+	j.left.at = time.Time{} // whoever went away has come back
+	return reader
+}
+
+// Close detaches the reader; its position still counts for a while.
+func (r *Reader) Close() {
+	j := r.journal
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.readers, r)
+	j.left.position, j.left.at = r.position, j.now()
+	j.wake()
+}
+
+// Chunk is what Next found: bytes of one kind, or a gap, or the end, or a channel to wait on.
+type Chunk struct {
+	Kind    Kind
+	Data    []byte
+	GapTo   int64 // bytes from GapFrom to GapTo are gone
+	GapFrom int64
+	Ended   bool
+	Wait    <-chan struct{}
+}
+
+// Next never blocks. After the caller has waited on Wait it calls Waited and asks again.
+func (r *Reader) Next(buf []byte) (chunk Chunk) {
+	j := r.journal
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case r.position < j.store.start:
+		chunk = Chunk{GapFrom: r.position, GapTo: j.store.start}
+		r.position = j.store.start
+		return chunk
+	case r.position >= j.store.end && j.closed:
+		return Chunk{Ended: true}
+	case r.position >= j.store.end:
+		j.waiting++
+		return Chunk{Wait: j.changed}
+	}
+	current := j.runAt(r.position)
+	if limit := current.end - r.position; int64(len(buf)) > limit {
+		buf = buf[:limit]
+	}
+	n, err := j.store.read(buf, r.position)
+	if err != nil || n == 0 {
+		// The file cannot be read: these bytes are as good as dropped.
+		chunk = Chunk{GapFrom: r.position, GapTo: current.end}
+		r.position = current.end
+		return chunk
+	}
+	r.position += int64(n)
+	j.wake()
+	return Chunk{Kind: current.kind, Data: buf[:n]}
+}
+
+// Waited pairs with a chunk that had Wait.
+func (r *Reader) Waited() {
+	r.journal.mu.Lock()
+	r.journal.waiting--
+	r.journal.mu.Unlock()
+}
+
+func (j *Journal) runAt(position int64) run {
+	low, high := 0, len(j.runs)-1
+	for low < high {
+		middle := (low + high) / 2
+		if j.runs[middle].end > position {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return j.runs[low]
+}

@@ -1,0 +1,77 @@
+package process
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"agentpod/native/internal/guard"
+)
+
+// Launcher is one thread from which payloads are forked. A child inherits the thread's bounding set, no_new_privs,
+// filter and control group, so what a payload may not do is true before its first instruction and costs no helper
+// program. The thread lives as long as podd.
+type Launcher struct {
+	jobs chan func()
+}
+
+// NewLauncher starts a thread and prepares it; Go never uses it, nor a thread cloned from it, for anything else.
+func NewLauncher(prepare func() error) (*Launcher, error) {
+	l := &Launcher{jobs: make(chan func())}
+	ready := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := prepare()
+		ready <- err
+		if err != nil {
+			return
+		}
+		for job := range l.jobs {
+			job()
+		}
+	}()
+	return l, <-ready
+}
+
+// do runs f on the thread and waits for it.
+func (l *Launcher) do(f func()) {
+	done := make(chan struct{})
+	l.jobs <- func() {
+		f()
+		close(done)
+	}
+	<-done
+}
+
+// Launchers are the two kinds of thread there are.
+type Launchers struct {
+	Strict, Sudo *Launcher
+}
+
+// NewLaunchers prepares both threads. A groupFD below zero means that no payload group was handed over; guarded is
+// false only outside a sandbox.
+func NewLaunchers(groupFD int, guarded bool) (Launchers, error) {
+	sudo, err := NewLauncher(func() error { return joinGroup(groupFD) })
+	if err != nil {
+		return Launchers{}, err
+	}
+	strict, err := NewLauncher(func() error {
+		if err := joinGroup(groupFD); err != nil || !guarded {
+			return err
+		}
+		return guard.StripThread()
+	})
+	return Launchers{Strict: strict, Sudo: sudo}, err
+}
+
+// joinGroup moves the calling thread alone into the payload group, where its children are born.
+func joinGroup(fd int) error {
+	if fd < 0 {
+		return nil
+	}
+	if _, err := unix.Pwrite(fd, []byte("0"), 0); err != nil {
+		return fmt.Errorf("join the payload group: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+// Package process starts payloads, owns their output, terminals and exit codes, and reaps.
+package process
+
+import (
+	"context"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentpod/native/internal/connect"
+)
+
+// Config is envd's ProcessConfig.
+type Config struct {
+	Cmd  string            `json:"cmd,omitempty"`
+	Args []string          `json:"args,omitempty"`
+	Envs map[string]string `json:"envs,omitempty"`
+	Cwd  string            `json:"cwd,omitempty"`
+}
+
+// Exit is how a process ended. Code is -1 after a signal, as envd has it.
+type Exit struct {
+	Code      int
+	Signal    string
+	OOMKilled bool
+	At        time.Time
+}
+
+// Process is a payload that podd started, alive or remembered.
+type Process struct {
+	Pid     int
+	Tag     string
+	Config  Config
+	Started time.Time
+	Output  *Journal
+
+	reaper *Reaper
+	child  *child
+	oom    *OOMCounter
+
+	inputMu  sync.Mutex
+	input    *os.File // the write end of stdin, or the terminal's master; nil when there is none
+	terminal bool
+
+	mu     sync.Mutex
+	exit   *Exit
+	killed bool // podd itself sent SIGKILL
+	done   chan struct{}
+}
+
+// Exit is nil while the process lives.
+func (p *Process) Exit() *Exit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit
+}
+
+// Done is closed when the process has ended and its output is complete.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Signal sends a signal to the process group; SIGKILL takes the whole tree.
+func (p *Process) Signal(signal syscall.Signal) error {
+	err := p.reaper.whileAlive(p.child, func() error {
+		if signal != unix.SIGKILL {
+			return unix.Kill(-p.Pid, signal)
+		}
+		p.mu.Lock()
+		p.killed = true
+		p.mu.Unlock()
+		killTree(p.Pid)
+		return nil
+	})
+	if err == unix.ESRCH {
+		return connect.Errorf(connect.NotFound, "process %d has ended", p.Pid)
+	}
+	return err
+}
+
+// Resize changes the terminal's size.
+func (p *Process) Resize(size Size) error {
+	p.inputMu.Lock()
+	defer p.inputMu.Unlock()
+	if !p.terminal || p.input == nil {
+		return connect.Errorf(connect.FailedPrecondition, "process %d has no terminal", p.Pid)
+	}
+	return control(p.input, func(fd int) error { return resize(fd, size) })
+}
+
+// Write sends input: to the terminal, or to stdin. It waits while the process does not read, until ctx ends.
+func (p *Process) Write(ctx context.Context, data []byte, terminal bool) error {
+	p.inputMu.Lock()
+	defer p.inputMu.Unlock()
+	if p.input == nil {
+		return connect.Errorf(connect.FailedPrecondition, "process %d has no stdin, or it is closed", p.Pid)
+	}
+	if terminal != p.terminal {
+		return connect.Errorf(connect.FailedPrecondition, "process %d takes its input another way (terminal: %t)", p.Pid, p.terminal)
+	}
+	p.input.SetWriteDeadline(time.Time{})
+	finished := make(chan struct{})
+	defer close(finished)
+	input := p.input
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-p.done:
+		case <-finished:
+			return
+		}
+		input.SetWriteDeadline(time.Unix(1, 0))
+	}()
+	_, err := input.Write(data)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return connect.Errorf(connect.Canceled, "process %d did not read its input", p.Pid)
+	}
+	return connect.Errorf(connect.FailedPrecondition, "process %d does not read its input: %v", p.Pid, err)
+}
+
+// CloseInput ends stdin. A terminal's end of input is a character, so it has none to close.
+func (p *Process) CloseInput() error {
+	p.inputMu.Lock()
+	defer p.inputMu.Unlock()
+	if p.terminal {
+		return connect.Errorf(connect.FailedPrecondition, "process %d has a terminal; send it ^D", p.Pid)
+	}
+	if p.input != nil {
+		p.input.Close()
+		p.input = nil
+	}
+	return nil
+}
+
+// watch waits for the end, lets the output settle, and publishes the exit.
+func (p *Process) watch(oomBefore int64, pumps []*pump) {
+	exit := exitOf(<-p.child.died)
+	exit.At = time.Now()
+	p.mu.Lock()
+	exit.OOMKilled = exit.Signal == "SIGKILL" && !p.killed && p.oom.read() > oomBefore
+	p.mu.Unlock()
+	settle(pumps)
+	p.Output.Close()
+	p.mu.Lock()
+	p.exit = &exit
+	p.mu.Unlock()
+	close(p.done)
+	p.inputMu.Lock()
+	defer p.inputMu.Unlock()
+	if p.input != nil {
+		p.input.Close()
+		p.input = nil
+	}
+}
+
+func exitOf(status unix.WaitStatus) Exit {
+	if status.Signaled() {
+		return Exit{Code: -1, Signal: unix.SignalName(status.Signal())}
+	}
+	return Exit{Code: status.ExitStatus()}
+}
+
+// control runs f on a descriptor without taking it out of the poller, as Fd would.
+func control(file *os.File, f func(fd int) error) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}

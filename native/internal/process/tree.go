@@ -1,0 +1,95 @@
+package process
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// freezeRounds bounds the race against a tree that forks while it is being stopped.
+const freezeRounds = 64
+
+// killTree kills a process, its descendants and its session. It stops them first, until a look at /proc shows no
+// member that was not stopped before: a fork bomb cannot outrun that as it can a plain walk.
+func killTree(root int) {
+	stopped := map[int]bool{}
+	for round := 0; round < freezeRounds; round++ {
+		fresh := false
+		for _, pid := range members(root) {
+			if !stopped[pid] {
+				stopped[pid], fresh = true, true
+				unix.Kill(pid, unix.SIGSTOP)
+			}
+		}
+		if !fresh {
+			break
+		}
+	}
+	for pid := range stopped {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	unix.Kill(-root, unix.SIGKILL)
+}
+
+type procStat struct {
+	pid, parent, session int
+	zombie               bool
+}
+
+// members lists the living processes that belong to root's tree or session.
+func members(root int) []int {
+	all := readProcesses()
+	in := map[int]bool{root: true}
+	for grew := true; grew; {
+		grew = false
+		for _, p := range all {
+			if !in[p.pid] && (in[p.parent] || p.session == root) {
+				in[p.pid], grew = true, true
+			}
+		}
+	}
+	var pids []int
+	for _, p := range all {
+		if in[p.pid] && !p.zombie {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
+func readProcesses() []procStat {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	var all []procStat
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if stat, ok := readStat(pid); ok {
+			all = append(all, stat)
+		}
+	}
+	return all
+}
+
+// readStat parses /proc/<pid>/stat behind the last ")", since the name before it is the process's own to choose.
+func readStat(pid int) (procStat, bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return procStat{}, false
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 4 {
+		return procStat{}, false
+	}
+	parent, _ := strconv.Atoi(string(fields[1]))
+	session, _ := strconv.Atoi(string(fields[3]))
+	return procStat{pid: pid, parent: parent, session: session, zombie: fields[0][0] == 'Z'}, true
+}

@@ -1,0 +1,245 @@
+package rootfs
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/mount"
+	"agentpod/native/internal/safefs"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Builder mounts roots on its stage.
+type Builder struct {
+	// Home is the state directory; Podd a read-only copy of podd in it.
+	Home, Podd string
+	Stage      *mount.Stage
+	Range      mount.Range
+	Rootless   bool
+	View       View
+
+	mu        sync.Mutex
+	checked   time.Time
+	checkedAs string
+}
+
+// A Mounted root is ready for the runtime. Base, if any, names the tree that must stay as long as the sandbox lives.
+type Mounted struct {
+	Path string
+	Base string
+	Env  map[string]string
+}
+
+// Shift is what ids in base trees and layers are stored with: nothing where mounts shift them.
+func (b *Builder) Shift() int {
+	if b.Stage.Shifted() {
+		return 0
+	}
+	return b.Range.Base
+}
+
+// Mount assembles root for the sandbox whose directory is dir. The caller releases it with Stage.ReleaseRoot, also after an error.
+func (b *Builder) Mount(id, dir string, root hostproto.Root, hostname string) (Mounted, error) {
+	path, err := b.Stage.Root(id)
+	if err != nil {
+		return Mounted{}, err
+	}
+	// The sandbox's directory is reached through a descriptor, so that no length of the state directory's path can
+	// overrun the mount options.
+	at, err := os.Open(dir)
+	if err != nil {
+		return Mounted{}, err
+	}
+	defer at.Close()
+	if err := b.makeUppers(dir); err != nil {
+		return Mounted{}, err
+	}
+	m := Mounted{Path: path}
+	if root.Kind == "host" {
+		m.Base, m.Env, err = b.mountHost(path, dir, at, hostname)
+	} else {
+		err = b.mountLayers(path, at, root.Layers, hostname)
+	}
+	if err != nil {
+		return m, err
+	}
+	return m, b.Stage.Bind(b.Podd, filepath.Join(path, ".agentpod/podd"))
+}
+
+func (b *Builder) makeUppers(dir string) error {
+	for _, name := range []string{"upper", "work"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil && !os.IsExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// upper makes the n-th upper and work directory, the upper owned by the sandbox's uid and gid as its merged root is to be.
+func (b *Builder) upper(at *os.File, n, uid, gid int) (upper, work string, err error) {
+	dir := fmt.Sprintf("/proc/self/fd/%d", at.Fd())
+	upper, work = fmt.Sprintf("%s/upper/%d", dir, n), fmt.Sprintf("%s/work/%d", dir, n)
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return "", "", err
+	}
+	return upper, work, b.mkdir(upper, uid, gid)
+}
+
+func (b *Builder) mkdir(path string, uid, gid int) error {
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return err
+	}
+	return os.Chown(path, b.Range.Base+uid, b.Range.Base+gid)
+}
+
+func (b *Builder) mountHost(path, dir string, at *os.File, hostname string) (string, map[string]string, error) {
+	base, err := b.base()
+	if err != nil {
+		return "", nil, fmt.Errorf("base tree: %w", err)
+	}
+	lower, err := b.Stage.Lower(filepath.Join(b.Home, "base", base))
+	if err != nil {
+		return "", nil, err
+	}
+	upper, work, err := b.upper(at, 0, 0, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := b.mkdir(upper+"/etc", 0, 0); err != nil {
+		return "", nil, err
+	}
+	for name, text := range identity(hostname) {
+		if err := b.writeOwned(upper+"/etc/"+name, text); err != nil {
+			return "", nil, err
+		}
+	}
+	overlay := mount.Overlay{Lower: []string{lower}, Upper: upper, Work: work, UserXattr: b.Rootless}
+	if err := overlay.Mount(path); err != nil {
+		return "", nil, err
+	}
+	for i, dir := range b.View.Dirs {
+		if err := b.mountDir(path+dir, at, i+1, dir); err != nil {
+			return "", nil, err
+		}
+	}
+	return base, b.View.Env, nil
+}
+
+// mountDir shows one of the host's directories: under a private upper where its ids can be shifted, else read-only. An
+// overlay without upper is not a detour for the latter: through a plain bind mount, the host's unix sockets could be connected to.
+func (b *Builder) mountDir(target string, at *os.File, n int, dir string) error {
+	source, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	lower, err := b.Stage.Lower(source)
+	if err != nil {
+		return err
+	}
+	if !b.Stage.Shifted() {
+		return mount.Overlay{Lower: []string{lower, b.Stage.Empty()}, UserXattr: b.Rootless}.Mount(target)
+	}
+	uid, gid := 0, 0
+	if info, err := os.Stat(source); err == nil {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) < b.Range.Count && int(stat.Gid) < b.Range.Count {
+			uid, gid = int(stat.Uid), int(stat.Gid)
+		}
+	}
+	upper, work, err := b.upper(at, n, uid, gid)
+	if err != nil {
+		return err
+	}
+	return mount.Overlay{Lower: []string{lower}, Upper: upper, Work: work}.Mount(target)
+}
+
+// base returns the name of the current base tree, and looks for changes at most every five seconds.
+func (b *Builder) base() (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.checkedAs != "" && time.Since(b.checked) < 5*time.Second {
+		return b.checkedAs, nil
+	}
+	name := "host-" + b.View.fingerprint(b.Shift())
+	if err := os.MkdirAll(filepath.Join(b.Home, "base"), 0o700); err != nil {
+		return "", err
+	}
+	if err := buildBase(filepath.Join(b.Home, "base", name), b.View, b.Shift()); err != nil {
+		return "", err
+	}
+	b.checked, b.checkedAs = time.Now(), name
+	return name, nil
+}
+
+// Prepare builds the base tree ahead of the first sandbox and removes those that no sandbox stands on.
+func (b *Builder) Prepare(used map[string]bool) error {
+	current, err := b.base()
+	if err != nil {
+		return err
+	}
+	entries, _ := os.ReadDir(filepath.Join(b.Home, "base"))
+	for _, entry := range entries {
+		if name := entry.Name(); name != current && !used[name] {
+			if err := safefs.RemoveTree(filepath.Join(b.Home, "base"), name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Builder) writeOwned(path, text string) error {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Chown(path, b.Range.Base, b.Range.Base)
+}
+
+// identity is what makes one sandbox's /etc differ from another's.
+func identity(hostname string) map[string]string {
+	return map[string]string{
+		"machine-id": RandomHex(16) + "\n",
+		"hostname":   hostname + "\n",
+		"hosts":      hostsTemplate + hostname + "\n",
+	}
+}
+
+// RandomHex returns n random bytes as text.
+func RandomHex(n int) string {
+	data := make([]byte, n)
+	if _, err := rand.Read(data); err != nil {
+		panic(err)
+	}
+	return hex.EncodeToString(data)
+}
+
+// mountLayers stacks layers, lowest first.
+func (b *Builder) mountLayers(path string, at *os.File, layers []string, hostname string) error {
+	var lowers []string
+	for i := len(layers) - 1; i >= 0; i-- {
+		lower, err := b.Stage.Lower(filepath.Join(b.Home, "layers", layers[i], "tree"))
+		if err != nil {
+			if errors.Is(err, unix.ENOENT) {
+				return hostproto.Errorf(hostproto.NotFound, "layer.absent", "layer %s is not here", layers[i])
+			}
+			return err
+		}
+		lowers = append(lowers, lower)
+	}
+	upper, work, err := b.upper(at, 0, 0, 0)
+	if err != nil {
+		return err
+	}
+	if err := (mount.Overlay{Lower: lowers, Upper: upper, Work: work, UserXattr: b.Rootless}).Mount(path); err != nil {
+		return err
+	}
+	return b.furnish(path, hostname)
+}

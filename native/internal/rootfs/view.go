@@ -1,0 +1,146 @@
+// Package rootfs assembles a sandbox's root: this machine's tools without its secrets, or a stack of layers.
+package rootfs
+
+import (
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// A View is the part of this machine that a `host` root shows: directories mounted at their own paths, single files
+// copied, and the variables that make tools find each other.
+type View struct {
+	Dirs  []string
+	Files []string
+	Links map[string]string
+	Env   map[string]string
+}
+
+// toolchain is a directory below a user's home that holds installed programs and nothing personal. It is shown when the PATH
+// leads into it. extra comes along; variable, if any, tells the tools where the directory is.
+type toolchain struct {
+	dir, variable string
+	extra         []string
+}
+
+// SECURITY: LK-05. This is an allow-list; directories with credentials beside programs (~/.cargo, ~/.config, ~/.npm)
+// appear only by the parts that hold programs.
+var toolchains = []toolchain{
+	{dir: ".pyenv", variable: "PYENV_ROOT"},
+	{dir: ".rbenv", variable: "RBENV_ROOT"},
+	{dir: ".nvm/versions"},
+	{dir: ".volta/bin", extra: []string{".volta/tools"}},
+	{dir: ".cargo/bin", extra: []string{".rustup/toolchains", ".rustup/settings.toml"}},
+	{dir: "go/bin"},
+	{dir: ".bun/bin"},
+	{dir: ".deno/bin"},
+	{dir: ".sdkman/candidates"},
+	{dir: ".asdf/shims", extra: []string{".asdf/installs", ".asdf/bin"}},
+	{dir: ".local/share/mise/installs"},
+	{dir: ".local/share/pnpm"},
+	{dir: ".ghcup/bin", extra: []string{".ghcup/ghc"}},
+	{dir: ".dotnet", variable: "DOTNET_ROOT"},
+}
+
+// carried are variables taken over from the environment when they point at something visible.
+var carried = []string{"JAVA_HOME", "GOROOT", "DOTNET_ROOT", "RUSTUP_HOME", "PYENV_ROOT", "RBENV_ROOT", "VOLTA_HOME"}
+
+// FindView looks at the host as getenv describes it.
+func FindView(getenv func(string) string) View {
+	v := View{Links: map[string]string{}, Env: map[string]string{}}
+	for _, dir := range []string{"/usr", "/opt"} {
+		v.addDir(dir)
+	}
+	for _, name := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
+		if target, err := os.Readlink(name); err == nil {
+			v.Links[name] = target
+		} else {
+			v.addDir(name)
+		}
+	}
+	path := filepath.SplitList(getenv("PATH"))
+	if home := getenv("HOME"); filepath.IsAbs(home) && home != "/" {
+		v.addToolchains(filepath.Clean(home), path)
+	}
+	sort.Strings(v.Dirs)
+	v.setEnv(getenv, path)
+	return v
+}
+
+func (v *View) addDir(path string) bool {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() || v.Shows(path) {
+		return false
+	}
+	v.Dirs = append(v.Dirs, path)
+	return true
+}
+
+func (v *View) addToolchains(home string, path []string) {
+	for _, t := range toolchains {
+		dir := filepath.Join(home, t.dir)
+		used := false
+		for _, entry := range path {
+			used = used || within(filepath.Clean(entry), dir)
+		}
+		if !used || !v.addDir(dir) {
+			continue
+		}
+		if t.variable != "" {
+			v.Env[t.variable] = dir
+		}
+		for _, extra := range t.extra {
+			file := filepath.Join(home, extra)
+			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+				v.Files = append(v.Files, file)
+			} else {
+				v.addDir(file)
+			}
+		}
+		if t.dir == ".cargo/bin" {
+			v.Env["RUSTUP_HOME"] = filepath.Join(home, ".rustup")
+		}
+	}
+}
+
+func (v *View) setEnv(getenv func(string) string, path []string) {
+	var visible []string
+	seen := map[string]bool{}
+	for _, entry := range path {
+		entry = filepath.Clean(entry)
+		if !seen[entry] && v.Shows(entry) {
+			visible = append(visible, entry)
+		}
+		seen[entry] = true
+	}
+	for _, entry := range []string{"/usr/local/bin", "/usr/bin", "/bin"} {
+		if !seen[entry] {
+			visible = append(visible, entry)
+		}
+	}
+	v.Env["PATH"] = strings.Join(visible, ":")
+	for _, name := range carried {
+		if value := getenv(name); value != "" && v.Env[name] == "" && v.Shows(filepath.Clean(value)) {
+			v.Env[name] = value
+		}
+	}
+}
+
+// Shows reports whether an absolute path lies in the view.
+func (v *View) Shows(path string) bool {
+	for _, dir := range v.Dirs {
+		if within(path, dir) {
+			return true
+		}
+	}
+	for link := range v.Links {
+		if within(path, link) {
+			return true
+		}
+	}
+	return false
+}
+
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}

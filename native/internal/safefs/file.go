@@ -1,0 +1,64 @@
+package safefs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenBeneath opens name below dir with no symlink anywhere on the way, and never outside dir.
+func OpenBeneath(dir int, name string, flags int, mode uint32) (int, error) {
+	how := unix.OpenHow{
+		Flags:   uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	if flags&(unix.O_CREAT) != 0 {
+		how.Mode = uint64(mode)
+	}
+	for {
+		fd, err := unix.Openat2(dir, name, &how)
+		// EAGAIN: a rename elsewhere raced with the walk, and the kernel cannot vouch for the result.
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// WriteFile replaces path in one step: a reader, or the next podhost after a kill, sees the old text or the new one.
+// It does not sync: the server keeps its intent in a database of its own, and a machine that crashed has no sandboxes.
+func WriteFile(path string, data []byte, mode os.FileMode) error {
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	if err := os.WriteFile(temporary, data, mode); err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+var errStop = errors.New("enough")
+
+// Usage adds up the allocated bytes below path on one file system. It stops at maxEntries: a tree of a million small files
+// must not make asking for a figure expensive, and the answer is then a floor.
+func Usage(path string, maxEntries int) int64 {
+	var total int64
+	left := maxEntries
+	filepath.WalkDir(path, func(_ string, entry os.DirEntry, err error) error {
+		if left--; left < 0 {
+			return errStop
+		}
+		if err != nil {
+			return nil
+		}
+		if info, err := entry.Info(); err == nil {
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+				total += stat.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return total
+}

@@ -1,0 +1,129 @@
+// Runs test files with node:test and turns its events into cases.
+
+import { join, relative, resolve } from 'node:path'
+import { runChild } from './child.ts'
+import type { TestEvent, TestResult } from './reporter.ts'
+import { type Case, failed, passed, skipped } from './result.ts'
+
+const OUTPUT_KEPT_CHARS = 4_000
+
+export type NodeTestOptions = {
+  readonly root: string
+  readonly files: readonly string[]
+  readonly concurrency: number
+  readonly limitMs: number
+  readonly env: Readonly<Record<string, string>>
+}
+
+export async function runNodeTests(options: NodeTestOptions): Promise<Case[]> {
+  const collector = createCollector(options.root)
+  const { code, timedOut, output } = await runChild(
+    process.execPath,
+    [
+      '--disable-warning=ExperimentalWarning',
+      '--test',
+      `--test-concurrency=${options.concurrency}`,
+      `--test-reporter=${join(import.meta.dirname, 'reporter.ts')}`,
+      '--test-reporter-destination=stdout',
+      ...options.files,
+    ],
+    {
+      cwd: options.root,
+      limitMs: options.limitMs,
+      env: options.env,
+      onLine: (line) => collector.add(JSON.parse(line)),
+    },
+  )
+  const cases = collector.finish()
+  if (timedOut) {
+    const unfinished = collector.running().join('\n') || 'nothing was running'
+    cases.push(
+      failed('time limit', `stopped after ${options.limitMs / 1000} s while these ran:\n${unfinished}`),
+    )
+  } else if (code !== 0 && !cases.some((one) => one.outcome === 'failed')) {
+    cases.push(failed('test runner', `exited with ${code} and no failed test\n${output}`))
+  }
+  return cases
+}
+
+type Collector = {
+  add(event: TestEvent): void
+  /** The tests that have begun and not ended. */
+  running(): string[]
+  finish(): Case[]
+}
+
+type FileState = { output: string; lastNesting: number; readonly cases: Case[] }
+
+/** Collects events into cases: one for each leaf test, and one for each failure of what surrounds them. */
+export function createCollector(root: string): Collector {
+  const files = new Map<string, FileState>()
+  const open = new Set<string>()
+  const label = (file: string, name: string): string => {
+    const path = relative(root, resolve(root, file))
+    return resolve(root, name) === resolve(root, file) ? path : `${path}: ${name}`
+  }
+
+  // Node gives the path of a file as it was asked for in some events and the absolute one in others.
+  const stateOf = (file: string): FileState => {
+    const path = resolve(root, file)
+    const state = files.get(path) ?? { output: '', lastNesting: 0, cases: [] }
+    files.set(path, state)
+    return state
+  }
+
+  const addResult = (event: TestResult): void => {
+    const state = stateOf(event.file)
+    // Results come in the order of the source, children first, so a parent follows a result that is nested deeper.
+    const isParent = event.isSuite || state.lastNesting > event.nesting
+    state.lastNesting = event.nesting
+    const name = label(event.file, event.name)
+    // Node passes a file as a whole only when it reported no test: it has none, or it ended the process too early.
+    const isWholeFile = resolve(root, event.name) === resolve(root, event.file)
+    const one =
+      event.passed && isWholeFile
+        ? failed(name, 'no test in this file was run')
+        : caseOf(event, isParent, name)
+    if (one) state.cases.push(one)
+  }
+
+  return {
+    add(event) {
+      switch (event.kind) {
+        case 'begin':
+          open.add(label(event.file, event.name))
+          break
+        case 'end':
+          open.delete(label(event.file, event.name))
+          break
+        case 'output': {
+          const state = stateOf(event.file)
+          state.output = (state.output + event.text).slice(-OUTPUT_KEPT_CHARS)
+          break
+        }
+        case 'result':
+          addResult(event)
+      }
+    },
+    running: () => [...open],
+    finish: () =>
+      [...files.values()].flatMap(({ cases, output }) => {
+        const last = cases.findLastIndex((one) => one.outcome === 'failed')
+        return cases.map((one, at) =>
+          at === last && output
+            ? { ...one, detail: `${one.detail}\n--- output of the file ---\n${output}` }
+            : one,
+        )
+      }),
+  }
+}
+
+function caseOf(event: TestResult, isParent: boolean, name: string): Case | null {
+  if (event.skip !== null) return skipped(name, event.skip === true ? 'no reason given' : event.skip)
+  if (!event.passed) {
+    return isParent && event.failureType === 'subtestsFailed'
+      ? null
+      : failed(name, event.error, event.durationMs)
+  }
+  return isParent ? null : passed(name, event.durationMs)
+}

@@ -1,0 +1,104 @@
+// What each test command runs, in order.
+
+import { existsSync, globSync } from 'node:fs'
+import { join } from 'node:path'
+import { runChild } from './child.ts'
+import { runGoChecks } from './go-tests.ts'
+import { checkLeftovers, findTraces } from './leftovers.ts'
+import { runNodeTests } from './node-tests.ts'
+import { type Case, failed, passed } from './result.ts'
+
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+
+export type Phase = { readonly name: string; run(): Promise<Case[]> }
+
+export const COMMANDS = ['check', 'all', 'long'] as const
+export type Command = (typeof COMMANDS)[number]
+
+export type Selection = {
+  readonly root: string
+  /** A part of a phase's name or of a test file's path. */
+  readonly only: string | undefined
+  /** How many test files run at a time, where the phase's own number does not suit the machine. */
+  readonly concurrency: number | undefined
+}
+
+/** Gives groups of phases: the groups run one after the other, the phases of a group at the same time. */
+export function phasesOf(command: Command, selection: Selection): Phase[][] {
+  switch (command) {
+    case 'check':
+      return checks(selection, { short: true })
+    case 'all':
+      return [
+        ...checks(selection, { short: false }),
+        ...onRealParts(selection, { e2e: 15, attack: 15, crash: 15, compat: 10, docs: 10 }),
+      ]
+    case 'long':
+      return onRealParts(selection, { long: 120 })
+  }
+}
+
+function checks(selection: Selection, { short }: { short: boolean }): Phase[][] {
+  const { root } = selection
+  const programs: Phase[] = [
+    program(root, 'types', 2 * MINUTE, ['node_modules/.bin/tsc', '--noEmit', '--pretty', 'false']),
+    program(root, 'lint', MINUTE, ['node_modules/.bin/biome', 'check', '--colors=off']),
+  ]
+  const moduleDir = join(root, 'native')
+  if (existsSync(join(moduleDir, 'go.mod'))) {
+    programs.push({ name: 'go', run: () => runGoChecks({ moduleDir, limitMs: 10 * MINUTE, short }) })
+  }
+  const unit = tests(selection, 'unit', { limitMs: 3 * MINUTE, atOnce: 2 }, [
+    'src/**/*.test.ts',
+    'test/*.test.ts',
+  ])
+  return [programs.filter(({ name }) => name.includes(selection.only ?? '')), unit].filter(
+    (group) => group.length > 0,
+  )
+}
+
+// These tests start ./agentpod, so the build comes first, and they touch the machine, so what they leave is a failure.
+function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string, number>>): Phase[][] {
+  const phases = Object.entries(limitMinutes).flatMap(([name, minutes]) =>
+    tests(selection, name, { limitMs: minutes * MINUTE, atOnce: 1 }, [`test/${name}/**/*.test.ts`]),
+  )
+  if (phases.length === 0) return []
+  let before: ReadonlySet<string> = new Set()
+  const build: Phase = {
+    name: 'build',
+    run: async () => {
+      before = await findTraces()
+      return program(selection.root, 'build', 5 * MINUTE, [join(selection.root, 'scripts/build')]).run()
+    },
+  }
+  const leftovers: Phase = { name: 'leftovers', run: async () => [await checkLeftovers(before)] }
+  return [build, ...phases, leftovers].map((phase) => [phase])
+}
+
+function program(
+  root: string,
+  name: string,
+  limitMs: number,
+  [command = '', ...args]: readonly string[],
+): Phase {
+  const run = async (): Promise<Case[]> => {
+    const { code, timedOut, durationMs, output } = await runChild(command, args, { cwd: root, limitMs })
+    if (timedOut) return [failed(name, `stopped after ${limitMs / SECOND} s\n${output}`, durationMs)]
+    return [code === 0 ? passed(name, durationMs) : failed(name, output, durationMs)]
+  }
+  return { name, run }
+}
+
+type TestLimits = { readonly limitMs: number; readonly atOnce: number }
+
+function tests(selection: Selection, name: string, limits: TestLimits, patterns: readonly string[]): Phase[] {
+  const { root, only = '' } = selection
+  const files = globSync(patterns, { cwd: root })
+    .filter((file) => name === only || file.includes(only))
+    .sort()
+  if (files.length === 0) return []
+  const concurrency = selection.concurrency ?? limits.atOnce
+  const env = { AGENTPOD_TEST: '1' }
+  return [{ name, run: () => runNodeTests({ root, files, concurrency, limitMs: limits.limitMs, env }) }]
+}

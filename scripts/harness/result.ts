@@ -1,0 +1,35 @@
+// What one phase of a test run found. A check without test cases of its own, such as the type check, is one case.
+
+export type Case = {
+  readonly name: string
+  readonly outcome: 'passed' | 'failed' | 'skipped'
+  readonly durationMs: number
+  /** Why it failed, ready to print, or why it was skipped. */
+  readonly detail: string
+}
+
+export type Counts = { readonly passed: number; readonly failed: number; readonly skipped: number }
+
+export function passed(name: string, durationMs = 0): Case {
+  return { name, outcome: 'passed', durationMs, detail: '' }
+}
+
+export function failed(name: string, detail: string, durationMs = 0): Case {
+  return { name, outcome: 'failed', durationMs, detail }
+}
+
+export function skipped(name: string, reason: string): Case {
+  return { name, outcome: 'skipped', durationMs: 0, detail: reason }
+}
+
+export function count(cases: readonly Case[]): Counts {
+  const of = (outcome: Case['outcome']): number => cases.filter((one) => one.outcome === outcome).length
+  return { passed: of('passed'), failed: of('failed'), skipped: of('skipped') }
+}
+
+export function slowest(cases: readonly Case[], limit: number, thresholdMs: number): Case[] {
+  return cases
+    .filter((one) => one.durationMs >= thresholdMs)
+    .sort((a, b) => b.durationMs - a.durationMs)
+    .slice(0, limit)
+}

@@ -1,0 +1,89 @@
+# Functions shared by ./agentpod and the scripts beside this file. Whoever sources it has set `root`, the directory that
+# holds package.json. It is read at every start, so it runs nothing by itself.
+# shellcheck shell=sh disable=SC2154
+
+node_major=24
+go_minor=19
+exit_precondition=6
+
+say() {
+  printf 'agentpod: %s\n' "$*" >&2
+}
+
+fail() {
+  say "$@"
+  exit "$exit_precondition"
+}
+
+has() {
+  command -v "$1" >/dev/null 2>&1
+}
+
+# Runs a function while no other set-up or build of this directory does. The descriptor is closed for what the function
+# starts: a service that a package's installation starts, or our server, would otherwise hold the lock for its life.
+locked() {
+  mkdir -p "$root/.cache" 2>/dev/null || fail "cannot write in $root; run it once as its owner"
+  (
+    flock -n 9 || {
+      say 'waiting for another set-up or build of this directory'
+      flock 9
+    }
+    "$@" 9>&-
+  ) 9>"$root/.cache/lock"
+}
+
+# Directories count too: their time changes when a file in them is added or removed. An installed package has no src/
+# and is always built.
+is_built() {
+  [ -f "$root/dist/cli.js" ] || return 1
+  [ -d "$root/src" ] || return 0
+  [ -f "$root/dist/.stamp" ] || return 1
+  [ -z "$(find "$root/src" "$root/native" "$root/package.json" "$root/package-lock.json" "$root/scripts/build" \
+    -newer "$root/dist/.stamp" -print -quit 2>/dev/null)" ]
+}
+
+# Sets `node` to the recorded interpreter. Asking a binary for its version costs more than all the rest of a start, so
+# the choice is made once and only its existence is checked after that.
+has_node() {
+  node=
+  if [ -f "$root/.cache/node-path" ]; then read -r node <"$root/.cache/node-path"; fi
+  [ -n "$node" ] && [ -x "$node" ]
+}
+
+# The path comes from the running binary because PATH's entry may be a version manager's shim, which answers
+# differently in another directory.
+find_recent_node() {
+  node=$("$1" -p "parseInt(process.versions.node) >= $node_major ? process.execPath : ''" 2>/dev/null) && [ -n "$node" ]
+}
+
+record_node() {
+  mkdir -p "$root/.cache"
+  printf '%s\n' "$node" >"$root/.cache/node-path.new"
+  mv -f "$root/.cache/node-path.new" "$root/.cache/node-path"
+}
+
+# Puts the chosen Node first for the children of this script. A directory that already answers is left where it is:
+# moving /usr/bin to the front could change which other programs are found.
+use_node() {
+  has_node || fail "no Node is chosen yet; run scripts/setup"
+  [ "$(command -v node)" = "$node" ] || PATH=${node%/*}:$PATH
+  export PATH
+}
+
+is_recent_go() {
+  version=$("$1" env GOVERSION 2>/dev/null) || return 1
+  version=${version#go1.}
+  version=${version%%[!0-9]*}
+  [ -n "$version" ] && [ "$version" -ge "$go_minor" ]
+}
+
+# Makes `go` on PATH one that can build native/. Go's own installer leaves its directory off PATH.
+use_go() {
+  if has go && is_recent_go go; then return 0; fi
+  if is_recent_go /usr/local/go/bin/go; then
+    PATH=/usr/local/go/bin:$PATH
+    export PATH
+    return 0
+  fi
+  return 1
+}

@@ -1,0 +1,90 @@
+/** The control plane, `/v1`: translates HTTP into calls of the engine and nothing else. */
+import { Hono } from 'hono'
+import { stream } from 'hono/streaming'
+import { BASES } from '../core/environment.ts'
+import { AgentPodError } from '../core/error.ts'
+import type { Engine } from '../engine/engine.ts'
+import type { Log } from '../telemetry/log.ts'
+import { type Random, randomWord } from '../util/random.ts'
+import { errorBody } from './error-response.ts'
+import { sandboxRoutes } from './routes/sandboxes.ts'
+
+export interface AppParts {
+  readonly engine: Engine
+  readonly version: string
+  readonly pid: number
+  readonly startedAt: number
+  readonly log: Log
+  readonly random: Random
+  /** Ends the server after the answer is out. */
+  stop(): void
+}
+
+export function createApp(parts: AppParts): Hono {
+  const { engine } = parts
+  const app = new Hono()
+
+  app.onError((thrown, c) => {
+    const incident = randomWord(parts.random, 12)
+    const { status, body, error } = errorBody(thrown, incident)
+    if (error.code === 'internal') parts.log.error('request failed', { incident, path: c.req.path, error })
+    return c.json(body, status as 500)
+  })
+  app.notFound((c) => {
+    const { status, body } = errorBody(
+      new AgentPodError({
+        code: 'not_found',
+        reason: 'route.unknown',
+        message: `there is no ${c.req.method} ${c.req.path}`,
+      }),
+    )
+    return c.json(body, status as 404)
+  })
+
+  app.get('/health', (c) => c.body(null, 204))
+  app.route('/v1/sandboxes', sandboxRoutes(engine))
+
+  app.get('/v1/server', async (c) =>
+    c.json({
+      version: parts.version,
+      pid: parts.pid,
+      startedAt: new Date(parts.startedAt).toISOString(),
+      living: engine.livingCount,
+      capabilities: await engine.capabilities(),
+    }),
+  )
+  app.get('/v1/server/checks', async (c) => c.json(await engine.diagnose()))
+  app.post('/v1/server/stop', (c) => {
+    parts.stop()
+    return c.json({ stopping: true })
+  })
+
+  app.post('/v1/server/clear', async (c) => {
+    await engine.clear()
+    parts.stop()
+    return c.json({ stopping: true })
+  })
+
+  // A base may take a minute to build; lines of JSON tell how far it is.
+  app.post('/v1/bases/:base', (c) => {
+    const base = BASES.find((known) => known === c.req.param('base'))
+    if (!base)
+      throw new AgentPodError({
+        code: 'not_found',
+        reason: 'base.unknown',
+        message: `the bases are ${BASES.join(', ')}`,
+      })
+    c.header('content-type', 'application/x-ndjson')
+    return stream(c, async (out) => {
+      const say = (line: object): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
+      try {
+        await engine.prepare(base, (progress) => void say({ progress }))
+        await say({ ready: true })
+      } catch (thrown) {
+        await say(errorBody(thrown).body)
+      }
+    })
+  })
+
+  return app
+}

@@ -1,0 +1,28 @@
+import { z } from 'zod'
+
+export const check = z.object({
+  name: z.string(),
+  ok: z.boolean(),
+  required: z.boolean(),
+  detail: z.string(),
+  hint: z.string().optional(),
+})
+export type CheckView = z.infer<typeof check>
+
+export const server = z.object({
+  version: z.string(),
+  pid: z.number(),
+  startedAt: z.string(),
+  living: z.number(),
+  capabilities: z.object({
+    isolation: z.string(),
+    limits: z.string(),
+    pause: z.string(),
+    snapshot: z.string(),
+    layers: z.boolean(),
+    hostWritable: z.boolean(),
+    rootless: z.boolean(),
+    notes: z.array(z.string()),
+  }),
+})
+export type ServerView = z.infer<typeof server>

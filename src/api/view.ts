@@ -1,0 +1,35 @@
+/** The engine's records as the API shows them. */
+import type { SandboxEvent } from '../core/event.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import type { EventView, SandboxView } from './schema/sandbox.ts'
+
+export function sandboxView(s: Sandbox): SandboxView {
+  const { environment, resources, lifetime } = s.spec
+  return {
+    id: s.id,
+    name: s.name ?? null,
+    state: s.state,
+    provider: s.provider,
+    labels: { ...s.labels },
+    base: environment.base,
+    user: environment.user,
+    workdir: environment.workdir,
+    sudo: environment.sudo,
+    resources: { ...resources },
+    limits: s.limits ? { ...s.limits } : null,
+    createdAt: time(s.createdAt),
+    startedAt: s.startedAt === undefined ? null : time(s.startedAt),
+    deadlineAt: time(s.deadlineAt),
+    idleMs: lifetime.idleMs,
+    endedAt: s.endedAt === undefined ? null : time(s.endedAt),
+    ending: s.ending ? { ...s.ending } : null,
+  }
+}
+
+export function eventView(event: SandboxEvent): EventView {
+  return { seq: event.seq, at: time(event.at), type: event.type, data: { ...event.data } }
+}
+
+function time(ms: number): string {
+  return new Date(ms).toISOString()
+}

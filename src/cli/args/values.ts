@@ -1,0 +1,101 @@
+/** Words of a person as values: sizes, durations, variables, labels. */
+import { readFileSync } from 'node:fs'
+import { invalid } from '../../core/error.ts'
+
+const SIZE_UNITS: Record<string, number> = {
+  '': 1,
+  m: 1,
+  mi: 1,
+  mb: 1,
+  mib: 1,
+  g: 1024,
+  gi: 1024,
+  gb: 1024,
+  gib: 1024,
+  t: 1024 * 1024,
+}
+const TIME_UNITS: Record<string, number> = {
+  '': 1000,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+}
+
+/** `512m`, `2g`; a bare number is MiB. */
+export function parseMib(text: string, option: string): number {
+  const match = /^(\d+(?:\.\d+)?)([a-z]*)$/.exec(text.toLowerCase())
+  const unit = SIZE_UNITS[match?.[2] ?? '-']
+  if (!match || unit === undefined)
+    throw invalid(`option.${option}`, `--${option} is a size like 512m or 2g, not ${JSON.stringify(text)}`)
+  return Math.round(Number(match[1]) * unit)
+}
+
+/** `90s`, `15m`, `1h`; a bare number is seconds. */
+export function parseDuration(text: string, option: string): number {
+  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text)
+  if (!match)
+    throw invalid(
+      `option.${option}`,
+      `--${option} is a time like 90s, 15m or 1h, not ${JSON.stringify(text)}`,
+    )
+  return Math.round(Number(match[1]) * (TIME_UNITS[match[2] ?? ''] ?? 1000))
+}
+
+export function parseNumber(text: string, option: string): number {
+  const number = Number(text)
+  if (text.trim() === '' || !Number.isFinite(number))
+    throw invalid(`option.${option}`, `--${option} is a number, not ${JSON.stringify(text)}`)
+  return number
+}
+
+/** `key=value` pairs. */
+export function parsePairs(pairs: readonly string[], option: string): Record<string, string> {
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const cut = pair.indexOf('=')
+      if (cut < 1) throw invalid(`option.${option}`, `--${option} is key=value, not ${JSON.stringify(pair)}`)
+      return [pair.slice(0, cut), pair.slice(cut + 1)]
+    }),
+  )
+}
+
+/** Variables from files first, then from `-e`. `-e NAME` alone passes the caller's own value. */
+export function parseVariables(
+  files: readonly string[],
+  pairs: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+): Record<string, string> {
+  const variables: Record<string, string> = {}
+  for (const file of files) Object.assign(variables, readEnvFile(file))
+  for (const pair of pairs) {
+    const cut = pair.indexOf('=')
+    const name = cut < 0 ? pair : pair.slice(0, cut)
+    if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
+      throw invalid('option.env', `${JSON.stringify(name)} is not the name of a variable`)
+    const value = cut < 0 ? env[name] : pair.slice(cut + 1)
+    if (value === undefined)
+      throw invalid('option.env', `-e ${name}: there is no such variable here`, `-e ${name}=value sets one`)
+    variables[name] = value
+  }
+  return variables
+}
+
+function readEnvFile(file: string): Record<string, string> {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    throw invalid('option.env-file', `cannot read ${file}: ${(error as Error).message}`)
+  }
+  const variables: Record<string, string> = {}
+  text.split('\n').forEach((line, index) => {
+    const trimmed = line.trim()
+    if (trimmed === '' || trimmed.startsWith('#')) return
+    const match = /^(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$/.exec(trimmed)
+    if (!match) throw invalid('option.env-file', `${file}:${index + 1}: not NAME=value`)
+    variables[match[1] ?? ''] = (match[2] ?? '').replace(/^(["'])(.*)\1$/, '$2')
+  })
+  return variables
+}

@@ -1,0 +1,106 @@
+/** Joins a process in a sandbox with the person's terminal or pipes. */
+import type { Process } from '../client/process.ts'
+import type { Terminal } from './output/terminal.ts'
+
+export interface AttachOptions {
+  readonly process: Process
+  readonly terminal: Terminal
+  readonly isTerminal: boolean
+  readonly hasStdin: boolean
+  /** Called when an interrupt had no effect and is repeated. */
+  onSecondInterrupt(): void
+}
+
+const INTERRUPT = 3
+/** An interrupt that is only echoed has had no effect. */
+const ECHO_BYTES = 8
+const REPEAT_WITHIN_MS = 5000
+
+/** Carries output and input until the process ends; answers its exit code as a shell would. */
+export async function attach(o: AttachOptions): Promise<number> {
+  using input = o.isTerminal ? rawInput(o) : pipedInput(o)
+  for await (const { stream, data } of o.process.output()) {
+    input.sawOutput(data.length)
+    const out = stream === 'stderr' ? o.terminal.stderr : o.terminal.stdout
+    if (!out.write(data)) await new Promise((resolve) => out.once('drain', resolve))
+  }
+  const { exitCode, signal } = o.process.exit
+  return signal && exitCode <= 0 ? 128 + (SIGNALS[signal] ?? 0) : exitCode
+}
+
+const SIGNALS: Record<string, number> = {
+  SIGHUP: 1,
+  SIGINT: 2,
+  SIGQUIT: 3,
+  SIGABRT: 6,
+  SIGKILL: 9,
+  SIGSEGV: 11,
+  SIGPIPE: 13,
+  SIGTERM: 15,
+}
+
+interface Input extends Disposable {
+  sawOutput(bytes: number): void
+}
+
+/** Keys go in one by one, Ctrl-C too: the terminal inside turns it into a signal. */
+function rawInput({ process: child, terminal, onSecondInterrupt }: AttachOptions): Input {
+  const { stdin, stdout } = terminal
+  let interruptedAt = 0
+  let outputSince = 0
+  let sending = Promise.resolve()
+  const onData = (data: Buffer): void => {
+    if (data.includes(INTERRUPT)) {
+      const isRepeated = performance.now() - interruptedAt < REPEAT_WITHIN_MS && outputSince <= ECHO_BYTES
+      if (isRepeated && interruptedAt > 0) {
+        onSecondInterrupt()
+        return
+      }
+      interruptedAt = performance.now()
+      outputSince = 0
+    }
+    sending = sending.then(() => child.write(data)).catch(() => undefined)
+  }
+  const onResize = (): void => {
+    child.resize({ cols: stdout.columns, rows: stdout.rows }).catch(() => undefined)
+  }
+  stdin.setRawMode(true)
+  stdin.on('data', onData)
+  stdout.on('resize', onResize)
+  return {
+    sawOutput: (bytes) => {
+      outputSince += bytes
+    },
+    [Symbol.dispose]() {
+      stdin.off('data', onData)
+      stdout.off('resize', onResize)
+      stdin.setRawMode(false)
+      stdin.pause()
+    },
+  }
+}
+
+/** Piped input goes in with back-pressure; Ctrl-C becomes a signal inside. */
+function pipedInput({ process: child, terminal, hasStdin, onSecondInterrupt }: AttachOptions): Input {
+  let interrupts = 0
+  const onInterrupt = (signal: NodeJS.Signals): void => {
+    if (++interrupts > 1) onSecondInterrupt()
+    else child.signal(signal).catch(() => undefined)
+  }
+  process.on('SIGINT', onInterrupt)
+  process.on('SIGTERM', onInterrupt)
+  const carry = async (): Promise<void> => {
+    for await (const chunk of terminal.stdin as AsyncIterable<Buffer>) await child.write(chunk)
+    await child.closeStdin()
+  }
+  // A command that ends before its input does is no failure.
+  if (hasStdin) carry().catch(() => undefined)
+  return {
+    sawOutput: () => undefined,
+    [Symbol.dispose]() {
+      process.off('SIGINT', onInterrupt)
+      process.off('SIGTERM', onInterrupt)
+      terminal.stdin.pause()
+    },
+  }
+}

@@ -1,0 +1,40 @@
+/** Every command with its one line; the rest of a command is loaded when it is called. */
+import type { Command } from './command.ts'
+
+export interface Entry {
+  readonly summary: string
+  readonly load: () => Promise<{ readonly command: Command }>
+}
+
+/** Commands that answer with the exit code of the program they ran. */
+export const PASS_THROUGH: ReadonlySet<string> = new Set(['run', 'exec', 'shell'])
+
+export const COMMANDS: Readonly<Record<string, Entry>> = {
+  run: {
+    summary: 'Run a command in a new sandbox on a copy of this directory',
+    load: () => import('./commands/run.ts'),
+  },
+  shell: {
+    summary: 'Open a terminal in a sandbox, or in a new one on a copy of this directory',
+    load: () => import('./commands/shell.ts'),
+  },
+  create: { summary: 'Create a sandbox and print its id', load: () => import('./commands/create.ts') },
+  exec: { summary: 'Run a command in a sandbox', load: () => import('./commands/exec.ts') },
+  ls: { summary: 'List sandboxes', load: () => import('./commands/ls.ts') },
+  logs: { summary: 'Show the output of a process in a sandbox', load: () => import('./commands/logs.ts') },
+  cp: { summary: 'Copy files and directories in or out', load: () => import('./commands/cp.ts') },
+  stats: { summary: 'Show what a sandbox uses', load: () => import('./commands/stats.ts') },
+  extend: { summary: 'Give a sandbox more time', load: () => import('./commands/extend.ts') },
+  destroy: { summary: 'End sandboxes', load: () => import('./commands/destroy.ts') },
+  serve: { summary: 'Run the server in the foreground', load: () => import('./commands/serve.ts') },
+  server: { summary: 'Show or stop the background server', load: () => import('./commands/server.ts') },
+  doctor: {
+    summary: 'Try what sandboxes need on this machine and say what is missing',
+    load: () => import('./commands/doctor.ts'),
+  },
+  reset: {
+    summary: 'Destroy everything and remove the state directory',
+    load: () => import('./commands/reset.ts'),
+  },
+  version: { summary: 'Show versions', load: () => import('./commands/version.ts') },
+}

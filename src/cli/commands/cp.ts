@@ -1,0 +1,102 @@
+import { createReadStream } from 'node:fs'
+import { lstat, mkdir, stat } from 'node:fs/promises'
+import { basename, join, resolve } from 'node:path'
+import type { AgentPod } from '../../client/client.ts'
+import { invalid, isAgentPodError } from '../../core/error.ts'
+import { listFiles } from '../../sync/project.ts'
+import { packFiles } from '../../sync/tar.ts'
+import { type Extracted, extract, extractFile } from '../../sync/untar.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import type { Command, CommandContext } from '../command.ts'
+import { printable } from '../output/terminal.ts'
+
+export const command: Command = {
+  usage: 'agentpod cp SOURCE TARGET, one of them NAME:PATH',
+  examples: [
+    'agentpod cp ./src box:/home/user/src',
+    'agentpod cp box:/home/user/out.txt .',
+    'agentpod cp --user root conf box:/etc/conf',
+  ],
+  options: { user: { value: 'USER', help: 'act as this user inside' }, ...JSON_OPTION },
+  words: { min: 2, max: 2 },
+  async run(ctx, parsed) {
+    const from = place(parsed.word(0))
+    const to = place(parsed.word(1))
+    if ((from.sandbox === undefined) === (to.sandbox === undefined)) {
+      throw invalid('copy.sides', 'one side is NAME:PATH and the other is here', command.usage)
+    }
+    const pod = await ctx.client()
+    const user = parsed.value('user')
+    const result =
+      to.sandbox === undefined
+        ? await copyOut(pod, from, to.path, user)
+        : await copyIn(pod, from.path, to, user)
+    report(ctx, result, parsed.has('json'))
+    return 0
+  },
+}
+
+interface Place {
+  readonly sandbox: string | undefined
+  readonly path: string
+}
+
+/** `NAME:PATH`; a path with a slash before the colon is a path here. */
+function place(text: string): Place {
+  const match = /^([^/:]+):(.*)$/.exec(text)
+  return match ? { sandbox: match[1], path: match[2] || '.' } : { sandbox: undefined, path: text }
+}
+
+async function copyIn(
+  pod: AgentPod,
+  source: string,
+  to: Place,
+  user: string | undefined,
+): Promise<Extracted> {
+  const sandbox = await pod.get(to.sandbox ?? '')
+  const info = await lstat(source).catch((error: NodeJS.ErrnoException) => {
+    throw invalid('copy.source', `cannot read ${source}: ${error.code}`)
+  })
+  const existing = await sandbox.stat(to.path, user).catch((error) => {
+    if (isAgentPodError(error, 'not_found')) return undefined
+    throw error
+  })
+  const isInto = existing?.type === 'directory' || to.path.endsWith('/')
+  const target = isInto ? join(to.path, basename(resolve(source))) : to.path
+  if (info.isDirectory()) {
+    const files = await listFiles(source)
+    await sandbox.unpack(target, packFiles(source, files), { user })
+    return { files: files.length, bytes: 0, skipped: [] }
+  }
+  if (!info.isFile() && !info.isSymbolicLink())
+    throw invalid('copy.source', `${source} is neither a file nor a directory`)
+  const { size, mode } = await stat(source)
+  await sandbox.writeFile(target, createReadStream(source), { user })
+  if (mode & 0o111) await sandbox.exec('chmod', { args: ['+x', '--', target], user }).wait()
+  return { files: 1, bytes: size, skipped: [] }
+}
+
+async function copyOut(
+  pod: AgentPod,
+  from: Place,
+  target: string,
+  user: string | undefined,
+): Promise<Extracted> {
+  const sandbox = await pod.get(from.sandbox ?? '')
+  const info = await sandbox.stat(from.path, user)
+  const existing = await stat(target).catch(() => undefined)
+  const name = basename(info.path) || 'root'
+  const place = existing?.isDirectory() || target.endsWith('/') ? join(target, name) : target
+  const tar = await sandbox.pack(from.path, { user })
+  if (info.type !== 'directory') return extractFile(tar, place)
+  await mkdir(place, { recursive: true })
+  return extract(tar, place)
+}
+
+function report({ terminal }: CommandContext, result: Extracted, isJson: boolean): void {
+  if (isJson) {
+    terminal.out(JSON.stringify(result))
+    return
+  }
+  for (const { path, why } of result.skipped) terminal.say(`left out ${printable(path)}: ${why}`)
+}

@@ -1,0 +1,49 @@
+import type { SandboxView } from '../../api/schema/sandbox.ts'
+import { systemClock } from '../../util/clock.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import { parsePairs } from '../args/values.ts'
+import type { Command } from '../command.ts'
+import { printable, table } from '../output/terminal.ts'
+import { span } from '../output/units.ts'
+
+export const command: Command = {
+  usage: 'agentpod ls [--all] [--label key=value] [--json]',
+  examples: ['agentpod ls', 'agentpod ls --label team=web --json'],
+  options: {
+    all: { short: 'a', help: 'ended ones too' },
+    label: { value: 'KEY=VALUE', help: 'only those with this label', repeat: true },
+    ...JSON_OPTION,
+  },
+  words: { min: 0, max: 0 },
+  async run({ client, terminal }, parsed) {
+    const labels = parsePairs(parsed.values('label'), 'label')
+    const sandboxes = await (await client()).list({ labels, all: parsed.has('all') })
+    if (parsed.has('json')) {
+      terminal.out(JSON.stringify(sandboxes, null, 2))
+    } else if (sandboxes.length === 0) {
+      terminal.say('no sandboxes; `agentpod create` makes one')
+    } else {
+      for (const line of table([
+        ['ID', 'NAME', 'STATE', 'BASE', 'AGE', 'ENDS IN', 'LABELS'],
+        ...sandboxes.map(row),
+      ]))
+        terminal.out(line)
+    }
+    return 0
+  },
+}
+
+function row(s: SandboxView): string[] {
+  const now = systemClock.now()
+  return [
+    s.id,
+    s.name ?? '-',
+    s.ending && s.state !== 'running' ? `${s.state} (${printable(s.ending.message)})` : s.state,
+    s.base,
+    span(now - Date.parse(s.createdAt)),
+    s.endedAt === null ? span(Date.parse(s.deadlineAt) - now) : '-',
+    Object.entries(s.labels)
+      .map(([key, value]) => `${key}=${value}`)
+      .join(',') || '-',
+  ]
+}

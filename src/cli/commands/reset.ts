@@ -1,0 +1,36 @@
+import { existsSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { createInterface } from 'node:readline/promises'
+import { invalid } from '../../core/error.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import type { Command, CommandContext } from '../command.ts'
+
+export const command: Command = {
+  usage: 'agentpod reset [--yes]',
+  examples: ['agentpod reset', 'agentpod reset --yes'],
+  options: { yes: { short: 'y', help: 'do not ask' }, ...JSON_OPTION },
+  words: { min: 0, max: 0 },
+  async run(ctx, parsed) {
+    const { home, terminal } = ctx
+    if (!parsed.has('yes') && !(await confirm(ctx))) {
+      terminal.say('nothing was changed')
+      return 1
+    }
+    if (existsSync(home.root)) {
+      const pod = await ctx.client()
+      await pod.clear()
+      await rm(home.root, { recursive: true, force: true })
+    }
+    terminal.out(parsed.has('json') ? JSON.stringify({ removed: home.root }) : `removed ${home.root}`)
+    return 0
+  },
+}
+
+async function confirm({ home, terminal }: CommandContext): Promise<boolean> {
+  if (!terminal.isInteractive)
+    throw invalid('reset.unconfirmed', `this destroys every sandbox and removes ${home.root}`, 'say --yes')
+  const ask = createInterface({ input: terminal.stdin, output: terminal.stderr })
+  const answer = await ask.question(`Destroy every sandbox and remove ${home.root}? [y/N] `)
+  ask.close()
+  return /^y(es)?$/i.test(answer.trim())
+}

@@ -1,0 +1,29 @@
+import type { Command } from '../command.ts'
+import { execIn } from './exec.ts'
+import { RUN_OPTIONS, runInNew } from './run.ts'
+
+const { json: _, ...OPTIONS } = RUN_OPTIONS
+
+/** The user's shell inside; `bash` where there is one. */
+const LOGIN = ['-c', 'if [ -x /bin/bash ]; then exec /bin/bash -l; else exec /bin/sh -l; fi'] as const
+
+export const command: Command = {
+  usage: 'agentpod shell [options] [NAME]',
+  examples: [
+    'agentpod shell box',
+    'agentpod shell                    in a new sandbox on a copy of this directory',
+    'agentpod shell --base debian --keep --name box',
+  ],
+  options: OPTIONS,
+  words: { min: 0, max: 1 },
+  async run(ctx, parsed) {
+    const name = parsed.words[0]
+    if (name === undefined) return runInNew(ctx, parsed, '/bin/sh', LOGIN)
+    const sandbox = await (await ctx.client()).get(name)
+    return execIn(ctx, sandbox, parsed, {
+      program: '/bin/sh',
+      args: LOGIN,
+      onSecondInterrupt: () => process.exit(130),
+    })
+  },
+}

@@ -1,0 +1,91 @@
+/** The command line: finds the command, reads its words, prints its errors. */
+
+import { enableCompileCache } from 'node:module'
+import { homedir } from 'node:os'
+import { resolve } from 'node:path'
+import { invalid } from '../core/error.ts'
+import { homeAt } from '../core/home.ts'
+import { nearest } from '../util/nearest.ts'
+import { parseArgs } from './args/parse.ts'
+import type { Command, CommandContext } from './command.ts'
+import { COMMANDS, PASS_THROUGH } from './commands.ts'
+import { exitCode, OWN_FAILURE, printError } from './output/error.ts'
+import { commandHelp, overview } from './output/help.ts'
+import { terminal } from './output/terminal.ts'
+import { VERSION } from './version.ts'
+
+enableCompileCache()
+
+async function main(argv: readonly string[]): Promise<number> {
+  const screen = terminal(process, process.env)
+  const [name = 'help', ...rest] = argv
+  const ownWords = rest.includes('--') ? rest.slice(0, rest.indexOf('--')) : rest
+  try {
+    if (name === '--version' || name === '-v') return print(screen.out, VERSION)
+    if (name === 'help' || name === '--help' || name === '-h') {
+      const about = rest[0]
+      return print(
+        screen.out,
+        about && about in COMMANDS ? commandHelp(about, COMMANDS, await load(about)) : overview(COMMANDS),
+      )
+    }
+    if (!Object.hasOwn(COMMANDS, name)) throw unknownCommand(name)
+    const command = await load(name)
+    if (ownWords.includes('--help') || ownWords[0] === '-h')
+      return print(screen.out, commandHelp(name, COMMANDS, command))
+    return await command.run(context(screen), parseArgs(rest, command))
+  } catch (error) {
+    screen.clearProgress()
+    printError(screen, error, ownWords.includes('--json'))
+    return PASS_THROUGH.has(name) ? passThroughCode(error) : exitCode(error)
+  }
+}
+
+/** `exec` and `run` pass the command's code through, so a failure of ours has a code of its own; wrong usage stays 2. */
+function passThroughCode(error: unknown): number {
+  const code = exitCode(error)
+  return code === 2 || code === 130 ? code : OWN_FAILURE
+}
+
+function context(screen: CommandContext['terminal']): CommandContext {
+  const root = process.env['AGENTPOD_HOME']
+  const home = homeAt(root ? resolve(root) : `${homedir()}/.agentpod`)
+  const script = process.argv[1] ?? ''
+  const make = async (): Promise<void> => {
+    const { startServerInBackground } = await import('./server-start.ts')
+    await startServerInBackground(home, script)
+  }
+  return {
+    home,
+    env: process.env,
+    cwd: process.cwd(),
+    terminal: screen,
+    async client(o = {}) {
+      const { AgentPod } = await import('../client/client.ts')
+      return new AgentPod({ socket: home.socket, revive: o.start === false ? undefined : make })
+    },
+  }
+}
+
+async function load(name: string): Promise<Command> {
+  const entry = COMMANDS[name]
+  if (!entry) throw unknownCommand(name)
+  return (await entry.load()).command
+}
+
+function unknownCommand(name: string): Error {
+  const near = nearest(name, Object.keys(COMMANDS))
+  return invalid(
+    'command.unknown',
+    `unknown command ${JSON.stringify(name)}`,
+    near ? `did you mean \`agentpod ${near}\`?` : '`agentpod help` lists them',
+  )
+}
+
+function print(out: (line: string) => void, text: string): number {
+  out(text)
+  return 0
+}
+
+// Kept-alive connections would hold the process for seconds after its work is done.
+process.exit(await main(process.argv.slice(2)))

@@ -1,0 +1,101 @@
+/** Starts a server in the background when none listens, and waits until it does. */
+import { spawn } from 'node:child_process'
+import { closeSync, mkdirSync, openSync, readFileSync, statSync } from 'node:fs'
+import { connect } from 'node:net'
+import { AgentPodError } from '../core/error.ts'
+import type { Home } from '../core/home.ts'
+import { systemClock } from '../util/clock.ts'
+import { socketPath } from '../util/socket-path.ts'
+
+const READY_WITHIN_MS = 30_000
+const ASK_EVERY_MS = 10
+
+export async function startServerInBackground(home: Home, script: string): Promise<void> {
+  try {
+    for (const directory of [home.root, home.run, home.logs])
+      mkdirSync(directory, { recursive: true, mode: 0o700 })
+  } catch (error) {
+    throw new AgentPodError({
+      code: 'failed_precondition',
+      reason: 'home.unusable',
+      message: `the state directory ${home.root} cannot be used: ${(error as Error).message}`,
+      hint: 'set AGENTPOD_HOME to a directory you own',
+      cause: error,
+    })
+  }
+  const log = openSync(home.serverLog, 'a', 0o600)
+  const logStart = statSync(home.serverLog).size
+  let exited: number | undefined
+  const child = spawn(process.execPath, [...process.execArgv, script, 'serve', '--background'], {
+    detached: true,
+    stdio: ['ignore', log, log],
+    cwd: '/',
+    env: { ...process.env, AGENTPOD_HOME: home.root },
+  })
+  closeSync(log)
+  child.once('exit', (code) => {
+    exited = code ?? 1
+  })
+  const deadline = systemClock.now() + READY_WITHIN_MS
+  while (systemClock.now() < deadline) {
+    if (await isListening(home)) {
+      child.unref()
+      return
+    }
+    // Another client may have started one at the same moment; then ours leaves and theirs answers.
+    if (exited !== undefined && !(await isListeningSoon(home))) throw startFailed(home, logStart)
+    await new Promise((resolve) => setTimeout(resolve, ASK_EVERY_MS))
+  }
+  throw startFailed(home, logStart)
+}
+
+function isListening(home: Home): Promise<boolean> {
+  return new Promise((resolve) => {
+    let path: string
+    try {
+      path = socketPath(home.socket)
+    } catch {
+      return resolve(false)
+    }
+    const socket = connect(path)
+    socket.once('connect', () => {
+      socket.destroy()
+      resolve(true)
+    })
+    socket.once('error', () => resolve(false))
+  })
+}
+
+async function isListeningSoon(home: Home): Promise<boolean> {
+  for (let i = 0; i < 50; i++) {
+    if (await isListening(home)) return true
+    await new Promise((resolve) => setTimeout(resolve, ASK_EVERY_MS * 2))
+  }
+  return false
+}
+
+/** The server's last words are the reason. */
+function startFailed(home: Home, logStart: number): AgentPodError {
+  const words = readFileSync(home.serverLog).subarray(logStart).toString('utf8').trim().split('\n')
+  for (const line of words.reverse()) {
+    try {
+      const { error } = JSON.parse(line) as {
+        error?: { code: never; reason: string; message: string; hint?: string }
+      }
+      if (error?.message)
+        return new AgentPodError({
+          ...error,
+          code: error.code ?? 'unavailable',
+          reason: error.reason ?? 'server.start',
+        })
+    } catch {
+      // Not one of our lines.
+    }
+  }
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'server.start',
+    message: `the server did not start: ${words[0] || 'it said nothing'}`,
+    hint: `its log is ${home.serverLog}`,
+  })
+}

@@ -1,0 +1,317 @@
+/**
+ * A command in a sandbox. Its output is followed by byte offset: when the connection breaks, or the server is restarted, the
+ * stream goes on where it stopped and nothing is lost or doubled.
+ */
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { AgentPodError, isAgentPodError } from '../core/error.ts'
+import { sleep, systemClock } from '../util/clock.ts'
+import { encodeFrame, FrameError, FrameReader } from '../util/connect-frame.ts'
+import { connectError, errorFrom, readText, type Transport } from './transport.ts'
+
+export interface ExecOptions {
+  readonly args?: readonly string[] | undefined
+  readonly env?: Readonly<Record<string, string>> | undefined
+  readonly cwd?: string | undefined
+  readonly user?: string | undefined
+  /** Keeps stdin open for `write` and `closeStdin`. */
+  readonly stdin?: boolean | undefined
+  /** A terminal of this size instead of pipes. */
+  readonly terminal?: { readonly cols: number; readonly rows: number } | undefined
+  /** Ends the command, and everything it started, after this long. */
+  readonly timeoutMs?: number | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+export type Output = { readonly stream: 'stdout' | 'stderr' | 'terminal'; readonly data: Buffer }
+
+/** A command that ended, whatever its code. */
+export interface Exit {
+  readonly exitCode: number
+  readonly signal: string | undefined
+  readonly oomKilled: boolean
+}
+
+export interface ProcessResult extends Exit {
+  readonly stdout: string
+  readonly stderr: string
+}
+
+const RECONNECT_FOR_MS = 60_000
+const RECONNECT_EVERY_MS = 100
+const STREAM = 'application/connect+json'
+
+interface Selector {
+  readonly tag?: string
+  readonly pid?: number
+}
+
+export class Process {
+  readonly #transport: Transport
+  readonly #headers: Readonly<Record<string, string>>
+  readonly #selector: Selector
+  readonly #options: ExecOptions
+  readonly #begin: (() => Promise<IncomingMessage>) | undefined
+  readonly #started = Promise.withResolvers<number>()
+  readonly #isTerminal: boolean
+  #offset = 0
+  #mayHaveStarted = false
+  #hasStarted = false
+  #exit: Exit | undefined
+
+  /** Use `Sandbox.exec` or `Sandbox.attach`. */
+  constructor(o: {
+    transport: Transport
+    headers: Readonly<Record<string, string>>
+    selector: Selector
+    options: ExecOptions
+    begin?: () => Promise<IncomingMessage>
+  }) {
+    this.#transport = o.transport
+    this.#headers = o.headers
+    this.#selector = o.selector
+    this.#options = o.options
+    this.#begin = o.begin
+    this.#isTerminal = o.options.terminal !== undefined
+    this.#started.promise.catch(() => undefined)
+  }
+
+  /** The process id inside, once it runs. */
+  get pid(): Promise<number> {
+    return this.#started.promise
+  }
+
+  /** The output as it comes; may be read once. Ends when the command ends. */
+  async *output(): AsyncGenerator<Output> {
+    let failingSince: number | undefined
+    for (;;) {
+      try {
+        const response = await this.#connect()
+        failingSince = undefined
+        for await (const event of this.#events(response)) {
+          const output = this.#take(event)
+          if (output) yield output
+          if (this.#exit) return
+        }
+        throw new AgentPodError({ code: 'unavailable', reason: 'stream.cut', message: 'the stream was cut' })
+      } catch (error) {
+        if (!isAgentPodError(error, 'unavailable')) {
+          this.#started.reject(error)
+          throw error
+        }
+        failingSince ??= systemClock.now()
+        if (systemClock.now() - failingSince > RECONNECT_FOR_MS) {
+          this.#started.reject(error)
+          throw error
+        }
+        await sleep(systemClock, RECONNECT_EVERY_MS, this.#options.signal)
+      }
+    }
+  }
+
+  /** Reads everything and answers how it ended. */
+  async wait(): Promise<ProcessResult> {
+    const parts = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
+    for await (const { stream, data } of this.output())
+      parts[stream === 'stderr' ? 'stderr' : 'stdout'].push(data)
+    return {
+      ...this.exit,
+      stdout: Buffer.concat(parts.stdout).toString('utf8'),
+      stderr: Buffer.concat(parts.stderr).toString('utf8'),
+    }
+  }
+
+  /** How it ended; to be asked after `output` is over. */
+  get exit(): Exit {
+    if (this.#exit) return this.#exit
+    throw new AgentPodError({
+      code: 'conflict',
+      reason: 'process.running',
+      message: 'the command has not ended',
+    })
+  }
+
+  async write(data: Buffer): Promise<void> {
+    const input = this.#isTerminal ? { pty: data.toString('base64') } : { stdin: data.toString('base64') }
+    await this.#call('SendInput', { input })
+  }
+
+  async closeStdin(): Promise<void> {
+    await this.#call('CloseStdin', {})
+  }
+
+  /** SIGKILL ends the command and everything it started; other signals go to its process group. */
+  async signal(name: string): Promise<void> {
+    await this.#call('SendSignal', { signal: `SIGNAL_${name}` })
+  }
+
+  async resize(size: { cols: number; rows: number }): Promise<void> {
+    await this.#call('Update', { pty: { size } })
+  }
+
+  async #call(method: string, body: object): Promise<void> {
+    await this.pid
+    await this.#transport.json(
+      'POST',
+      `/process.Process/${method}`,
+      { process: this.#selector, ...body },
+      { headers: this.#headers },
+    )
+  }
+
+  /** Starts the command, or finds it again where its output stopped. */
+  async #connect(): Promise<IncomingMessage> {
+    if (this.#begin && !this.#hasStarted && !this.#mayHaveStarted) {
+      this.#mayHaveStarted = true
+      return this.#begin()
+    }
+    const found = await this.#attach()
+    if (found) return found
+    // The start was lost with its connection: the tag is free, so it cannot run twice.
+    if (this.#begin && !this.#hasStarted) return this.#begin()
+    throw new AgentPodError({
+      code: 'not_found',
+      reason: 'process.unknown',
+      message: 'the sandbox remembers no such process',
+    })
+  }
+
+  /** Undefined when the sandbox knows no such process. */
+  async #attach(): Promise<IncomingMessage | undefined> {
+    const response = await this.#transport.send({
+      method: 'POST',
+      path: '/agentpod/attach',
+      headers: { ...this.#headers, 'content-type': STREAM },
+      body: encodeFrame({ process: this.#selector, offset: String(this.#offset) }),
+      signal: this.#options.signal,
+    })
+    if (response.statusCode === 200) return response
+    const error = errorFrom(response.statusCode ?? 0, await readText(response))
+    if (isUnknownProcess(error)) return undefined
+    throw error
+  }
+
+  async *#events(response: IncomingMessage): AsyncGenerator<Record<string, unknown>> {
+    const reader = new FrameReader()
+    try {
+      for await (const chunk of response as AsyncIterable<Buffer>) {
+        for (const { last, message } of reader.push(chunk)) {
+          const fields = message as Record<string, unknown>
+          if (!last) {
+            yield (fields['event'] ?? fields) as Record<string, unknown>
+          } else if (fields['error']) {
+            throw connectError(fields['error'] as Record<string, unknown>, 'the command failed')
+          }
+        }
+      }
+    } catch (error) {
+      if (isAgentPodError(error)) throw error
+      if (error instanceof FrameError) {
+        throw new AgentPodError({
+          code: 'data_loss',
+          reason: 'stream.malformed',
+          message: error.message,
+          cause: error,
+        })
+      }
+      if (this.#options.signal?.aborted) {
+        throw new AgentPodError({
+          code: 'canceled',
+          reason: 'canceled',
+          message: 'the call was canceled',
+          cause: error,
+        })
+      }
+      throw new AgentPodError({
+        code: 'unavailable',
+        reason: 'stream.cut',
+        message: 'the stream was cut',
+        cause: error,
+      })
+    }
+  }
+
+  #take(event: Record<string, unknown>): Output | undefined {
+    if (event['start']) {
+      this.#hasStarted = true
+      this.#started.resolve(Number((event['start'] as { pid?: unknown }).pid))
+    } else if (event['data']) {
+      return this.#output(event['data'] as Record<string, string>)
+    } else if (event['gap']) {
+      return this.#gap(event['gap'] as Record<string, string>)
+    } else if (event['end']) {
+      this.#exit = exitOf(event['end'] as Record<string, unknown>)
+    }
+    return undefined
+  }
+
+  #output(data: Record<string, string>): Output | undefined {
+    for (const [key, stream] of [
+      ['stdout', 'stdout'],
+      ['stderr', 'stderr'],
+      ['pty', 'terminal'],
+    ] as const) {
+      const text = data[key]
+      if (text === undefined) continue
+      const bytes = Buffer.from(text, 'base64')
+      this.#offset += bytes.length
+      return { stream, data: bytes }
+    }
+    return undefined
+  }
+
+  /** Output that the sandbox could not keep is said where it is missing. */
+  #gap(gap: Record<string, string>): Output {
+    const missing = Number(gap['to']) - Number(gap['from'] ?? 0)
+    this.#offset = Number(gap['to'])
+    return { stream: 'stderr', data: Buffer.from(`\n[agentpod: ${missing} bytes of output were not kept]\n`) }
+  }
+}
+
+export interface StartOptions extends ExecOptions {
+  readonly command: string
+}
+
+/** A process that starts when its output is first read. */
+export function startProcess(
+  transport: Transport,
+  sandbox: Readonly<Record<string, string>>,
+  o: StartOptions,
+): Process {
+  const tag = randomUUID()
+  const headers = o.user === undefined ? sandbox : { ...sandbox, authorization: basic(o.user) }
+  const message = {
+    process: { cmd: o.command, args: o.args ?? [], envs: o.env ?? {}, ...(o.cwd && { cwd: o.cwd }) },
+    ...(o.terminal && { pty: { size: o.terminal } }),
+    tag,
+    stdin: o.stdin ?? false,
+  }
+  const begin = (): Promise<IncomingMessage> =>
+    transport.open({
+      method: 'POST',
+      path: '/process.Process/Start',
+      headers: {
+        ...headers,
+        'content-type': STREAM,
+        ...(o.timeoutMs !== undefined && { 'connect-timeout-ms': String(o.timeoutMs) }),
+      },
+      body: encodeFrame(message),
+      signal: o.signal,
+    })
+  return new Process({ transport, headers, selector: { tag }, options: o, begin })
+}
+
+export function basic(user: string): string {
+  return `Basic ${Buffer.from(`${user}:`).toString('base64')}`
+}
+
+/** The guest's own "not found", as against the server's for a sandbox that is gone. */
+function isUnknownProcess(error: AgentPodError): boolean {
+  return error.code === 'not_found' && error.reason === 'guest'
+}
+
+function exitOf(end: Record<string, unknown>): Exit {
+  const code = Number(end['exitCode'] ?? 0)
+  const signal = typeof end['signal'] === 'string' ? end['signal'] : undefined
+  return { exitCode: code, signal, oomKilled: end['oomKilled'] === true }
+}

@@ -1,0 +1,207 @@
+/** HTTP to the server over its unix socket. Nothing but Node's own parts. */
+import { Agent, request as httpRequest, type IncomingMessage } from 'node:http'
+import type { Duplex, Readable } from 'node:stream'
+import { AgentPodError, isErrorCode } from '../core/error.ts'
+import { socketPath } from '../util/socket-path.ts'
+
+export interface TransportOptions {
+  readonly socket: string
+  /** Called when nobody listens; when it resolves the request is tried once more. */
+  readonly revive?: (() => Promise<void>) | undefined
+}
+
+export interface Call {
+  readonly method: string
+  readonly path: string
+  readonly headers?: Readonly<Record<string, string>> | undefined
+  readonly body?: Buffer | Readable | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Answers are small but for streams, which are not read through here. */
+const LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
+
+export class Transport {
+  readonly #options: TransportOptions
+  readonly #agent = new Agent({ keepAlive: true })
+
+  constructor(options: TransportOptions) {
+    this.#options = options
+  }
+
+  /** The response as a stream, whatever its status. A broken connection is `unavailable`. */
+  async send(call: Call): Promise<IncomingMessage> {
+    try {
+      return await this.#once(call)
+    } catch (error) {
+      const isUnheard = isErrno(error, 'ECONNREFUSED') || isErrno(error, 'ENOENT')
+      const isReplayable = call.body === undefined || Buffer.isBuffer(call.body)
+      if (!isUnheard || !isReplayable || !this.#options.revive) throw broken(error, call.signal)
+      await this.#options.revive()
+      try {
+        return await this.#once(call)
+      } catch (again) {
+        throw broken(again, call.signal)
+      }
+    }
+  }
+
+  /** Throws the server's error unless the status is 2xx. */
+  async open(call: Call): Promise<IncomingMessage> {
+    const response = await this.send(call)
+    if (isSuccess(response)) return response
+    throw errorFrom(response.statusCode ?? 0, await readText(response))
+  }
+
+  async json(
+    method: string,
+    path: string,
+    body?: unknown,
+    o: { headers?: Record<string, string>; signal?: AbortSignal | undefined } = {},
+  ): Promise<unknown> {
+    const payload = body === undefined ? undefined : Buffer.from(JSON.stringify(body))
+    const response = await this.open({
+      method,
+      path,
+      headers: { ...(payload && { 'content-type': 'application/json' }), ...o.headers },
+      body: payload,
+      signal: o.signal,
+    })
+    const text = await readText(response)
+    return text === '' ? undefined : JSON.parse(text)
+  }
+
+  /** A raw byte stream after an HTTP upgrade. */
+  upgrade(path: string, headers: Readonly<Record<string, string>>, signal?: AbortSignal): Promise<Duplex> {
+    return new Promise((resolve, reject) => {
+      const outgoing = httpRequest({
+        socketPath: socketPath(this.#options.socket),
+        path,
+        headers: { ...headers, host: 'agentpod', connection: 'upgrade', upgrade: 'agentpod-tunnel' },
+        ...(signal && { signal }),
+      })
+      outgoing.once('upgrade', (_, socket, head) => {
+        if (head.length > 0) socket.unshift(head)
+        resolve(socket)
+      })
+      outgoing.once('response', (response) => {
+        readText(response).then((text) => reject(errorFrom(response.statusCode ?? 0, text)), reject)
+      })
+      outgoing.once('error', (error) => reject(broken(error, signal)))
+      outgoing.end()
+    })
+  }
+
+  close(): void {
+    this.#agent.destroy()
+  }
+
+  #once(call: Call): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const body = call.body
+      const outgoing = httpRequest({
+        socketPath: socketPath(this.#options.socket),
+        agent: this.#agent,
+        method: call.method,
+        path: call.path,
+        headers: {
+          host: 'agentpod',
+          ...call.headers,
+          ...(Buffer.isBuffer(body) && { 'content-length': String(body.length) }),
+        },
+        ...(call.signal && { signal: call.signal }),
+      })
+      outgoing.once('response', resolve)
+      outgoing.once('error', (error: NodeJS.ErrnoException) => {
+        // A kept-alive connection that the server closed meanwhile says nothing about the server.
+        if (
+          outgoing.reusedSocket &&
+          isErrno(error, 'ECONNRESET') &&
+          (body === undefined || Buffer.isBuffer(body)) &&
+          isIdempotent(call)
+        ) {
+          resolve(this.#once(call))
+        } else reject(error)
+      })
+      if (body === undefined || Buffer.isBuffer(body)) {
+        outgoing.end(body)
+      } else {
+        body.once('error', (error) => outgoing.destroy(error))
+        body.pipe(outgoing)
+      }
+    })
+  }
+}
+
+function isIdempotent(call: Call): boolean {
+  return call.method !== 'POST'
+}
+
+function isSuccess(response: IncomingMessage): boolean {
+  const status = response.statusCode ?? 0
+  return status >= 200 && status < 300
+}
+
+export async function readText(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > LONGEST_ANSWER_BYTES) {
+      throw new AgentPodError({
+        code: 'resource_exhausted',
+        reason: 'answer.too_large',
+        message: 'the answer is too long',
+      })
+    }
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+/** The server's error body (ours, or the guest's Connect body) as the error it stands for. */
+export function errorFrom(status: number, text: string): AgentPodError {
+  let body: Record<string, unknown> = {}
+  try {
+    const parsed = JSON.parse(text) as Record<string, unknown>
+    body = (parsed['error'] as Record<string, unknown> | undefined) ?? parsed
+  } catch {
+    // Not JSON: the status alone has to do.
+  }
+  return connectError(body, `the server answered ${status}`)
+}
+
+export function connectError(body: Record<string, unknown>, fallback: string): AgentPodError {
+  const text = (key: string): string | undefined =>
+    typeof body[key] === 'string' ? (body[key] as string) : undefined
+  const code = body['code']
+  return new AgentPodError({
+    code: isErrorCode(code) ? code : code === 'unimplemented' ? 'unsupported' : 'internal',
+    reason: text('reason') ?? 'guest',
+    message: text('message') ?? fallback,
+    hint: text('hint'),
+    details: body['details'] as Record<string, unknown> | undefined,
+  })
+}
+
+function broken(error: unknown, signal: AbortSignal | undefined): AgentPodError {
+  if (signal?.aborted) {
+    return new AgentPodError({
+      code: 'canceled',
+      reason: 'canceled',
+      message: 'the call was canceled',
+      cause: error,
+    })
+  }
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'server.unreachable',
+    message: 'the AgentPod server cannot be reached',
+    hint: '`agentpod serve` starts one',
+    cause: error,
+  })
+}
+
+function isErrno(error: unknown, code: string): boolean {
+  return (error as NodeJS.ErrnoException | undefined)?.code === code
+}

@@ -1,0 +1,20 @@
+/** An appended fact about a sandbox. */
+export const EVENT_TYPES = [
+  'sandbox.creating',
+  'sandbox.running',
+  'sandbox.extended',
+  'sandbox.destroying',
+  'sandbox.destroyed',
+  'sandbox.failed',
+  'sandbox.lost',
+] as const
+
+export type EventType = (typeof EVENT_TYPES)[number]
+
+export interface SandboxEvent {
+  readonly seq: number
+  readonly at: number
+  readonly sandboxId: string
+  readonly type: EventType
+  readonly data: Readonly<Record<string, unknown>>
+}

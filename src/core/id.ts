@@ -1,0 +1,43 @@
+import { type Random, randomWord } from '../util/random.ts'
+import { invalid } from './error.ts'
+
+declare const brand: unique symbol
+export type SandboxId = string & { readonly [brand]: 'SandboxId' }
+
+/** Names everything one state directory made outside its database, so that it can be found again without one. */
+export type OwnerLabel = string & { readonly [brand]: 'OwnerLabel' }
+
+const ID = /^[a-z0-9]{4,20}$/
+const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?$/
+const OWNER = /^[a-z0-9-]{4,40}$/
+
+export function newSandboxId(random: Random): SandboxId {
+  return randomWord(random, 16) as SandboxId
+}
+
+export function isSandboxId(value: string): value is SandboxId {
+  return ID.test(value)
+}
+
+export function parseSandboxId(value: string): SandboxId {
+  if (isSandboxId(value)) return value
+  throw invalid(
+    'id.malformed',
+    'a sandbox id is 4 to 20 lowercase letters and digits',
+    'see `agentpod ls` for ids',
+  )
+}
+
+/** A name a person chose. It never looks like a path, an option or a line break. */
+export function parseName(value: string): string {
+  if (NAME.test(value)) return value
+  throw invalid(
+    'name.malformed',
+    'a name is 1 to 64 lowercase letters, digits, dots, dashes and underscores, and begins and ends with a letter or digit',
+  )
+}
+
+export function parseOwner(value: string): OwnerLabel {
+  if (OWNER.test(value)) return value as OwnerLabel
+  throw invalid('owner.malformed', 'malformed owner label')
+}

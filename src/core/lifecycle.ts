@@ -1,0 +1,71 @@
+/** The life of a sandbox as one table. Only `engine/transition.ts` writes a state. */
+import { AgentPodError } from './error.ts'
+
+export const STATES = [
+  'creating',
+  'running',
+  'pausing',
+  'paused',
+  'resuming',
+  'stopping',
+  'stopped',
+  'starting',
+  'destroying',
+  'destroyed',
+  'failed',
+] as const
+
+export type State = (typeof STATES)[number]
+
+/** What may happen to a sandbox: a verb begins (`create`), it is finished (`created`), or the sandbox is lost. */
+export type LifecycleEvent =
+  | 'created'
+  | 'pause'
+  | 'paused'
+  | 'resume'
+  | 'resumed'
+  | 'stop'
+  | 'stopped'
+  | 'start'
+  | 'started'
+  | 'destroy'
+  | 'destroyed'
+  | 'fail'
+
+const TABLE: Record<State, Partial<Record<LifecycleEvent, State>>> = {
+  creating: { created: 'running', destroy: 'destroying', fail: 'failed' },
+  running: { pause: 'pausing', stop: 'stopping', destroy: 'destroying', fail: 'failed' },
+  pausing: { paused: 'paused', resumed: 'running', destroy: 'destroying', fail: 'failed' },
+  paused: { resume: 'resuming', stop: 'stopping', destroy: 'destroying', fail: 'failed' },
+  resuming: { resumed: 'running', paused: 'paused', destroy: 'destroying', fail: 'failed' },
+  stopping: { stopped: 'stopped', destroy: 'destroying', fail: 'failed' },
+  stopped: { start: 'starting', destroy: 'destroying', fail: 'failed' },
+  starting: { started: 'running', stopped: 'stopped', destroy: 'destroying', fail: 'failed' },
+  destroying: { destroyed: 'destroyed', destroy: 'destroying' },
+  failed: { destroy: 'destroying' },
+  destroyed: {},
+}
+
+const VERBS = ['pause', 'resume', 'stop', 'start', 'destroy'] as const
+
+/** The next state, or `conflict` naming the state and what it allows. */
+export function next(state: State, event: LifecycleEvent): State {
+  const to = TABLE[state][event]
+  if (to !== undefined) return to
+  throw new AgentPodError({
+    code: 'conflict',
+    reason: 'sandbox.state',
+    message: `a sandbox that is ${state} cannot ${event}`,
+    details: { state, allowed: VERBS.filter((verb) => TABLE[state][verb] !== undefined) },
+  })
+}
+
+/** States from which a sandbox does nothing more and owns nothing outside. */
+export function isEnded(state: State): boolean {
+  return state === 'destroyed'
+}
+
+/** States in which the provider may hold something for the sandbox. */
+export function mayExist(state: State): boolean {
+  return state !== 'destroyed'
+}

@@ -1,0 +1,30 @@
+import type { ErrorCode } from './error.ts'
+import type { SandboxId } from './id.ts'
+import type { State } from './lifecycle.ts'
+import type { Handle } from './provider.ts'
+import type { LimitLevels } from './resources.ts'
+import type { Spec } from './spec.ts'
+
+/** Why a sandbox failed or ended other than by request. */
+export interface Ending {
+  readonly code: ErrorCode
+  readonly reason: string
+  readonly message: string
+}
+
+/** Everything we remember of one sandbox. Times are unix milliseconds. */
+export interface Sandbox {
+  readonly id: SandboxId
+  readonly name: string | undefined
+  readonly labels: Readonly<Record<string, string>>
+  readonly provider: string
+  readonly state: State
+  readonly spec: Spec
+  readonly limits: LimitLevels | undefined
+  readonly handle: Handle | undefined
+  readonly createdAt: number
+  readonly startedAt: number | undefined
+  readonly deadlineAt: number
+  readonly endedAt: number | undefined
+  readonly ending: Ending | undefined
+}

@@ -1,0 +1,44 @@
+import type { Base } from '../core/environment.ts'
+import type { Guest } from '../core/guest.ts'
+import type { OwnerLabel, SandboxId } from '../core/id.ts'
+import type { Provider, RootPlan } from '../core/provider.ts'
+import type { EventStore } from '../store/events.ts'
+import type { SandboxStore } from '../store/sandboxes.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Clock } from '../util/clock.ts'
+import type { KeyedLock } from '../util/keyed-lock.ts'
+import type { Random } from '../util/random.ts'
+import type { Ledger } from './ledger.ts'
+
+/** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
+export interface Roots {
+  ensure(base: Base, provider: Provider, onProgress: (line: string) => void): Promise<RootPlan>
+}
+
+/** What the engine is given. */
+export interface EngineParts {
+  readonly sandboxes: SandboxStore
+  readonly events: EventStore
+  readonly provider: Provider
+  readonly roots: Roots
+  readonly owner: OwnerLabel
+  readonly clock: Clock
+  readonly random: Random
+  readonly log: Log
+}
+
+/** A running sandbox as this process holds it. `ended` aborts when it is destroyed, and cuts every stream. */
+export interface Live {
+  readonly guest: Guest
+  readonly ended: AbortController
+}
+
+/** What the engine's verbs share. */
+export interface Context extends EngineParts {
+  readonly ledger: Ledger
+  readonly live: Map<SandboxId, Live>
+  readonly lock: KeyedLock
+}
+
+export const CALL = { timeoutMs: 20_000 } as const
+export const CREATE = { timeoutMs: 60_000 } as const

@@ -1,0 +1,162 @@
+import { createHash } from 'node:crypto'
+import { DEFAULT_ENVIRONMENT, type Environment } from '../core/environment.ts'
+import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
+import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
+import type { CreatePlan, RootPlan } from '../core/provider.ts'
+import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import type { Some } from '../core/some.ts'
+import { DEFAULT_LIFETIME, type Lifetime, LONGEST_TTL_MS, type Spec } from '../core/spec.ts'
+import type { RequestKey } from '../store/sandboxes.ts'
+import { CALL, type Context, CREATE } from './context.ts'
+import { cleanUp } from './destroy.ts'
+
+/** What a caller asks for; everything left out has a default. */
+export interface CreateRequest {
+  readonly name?: string | undefined
+  readonly labels?: Readonly<Record<string, string>> | undefined
+  readonly environment?: Some<Environment> | undefined
+  readonly resources?: Some<Resources> | undefined
+  readonly lifetime?: Some<Lifetime> | undefined
+  /** Two creates with one key are one create. */
+  readonly requestKey?: string | undefined
+}
+
+/** Creates a sandbox and answers when it takes commands. On failure nothing is left outside and the record says why. */
+export async function create(ctx: Context, request: CreateRequest): Promise<Sandbox> {
+  const key = request.requestKey
+  if (key === undefined) return createNew(ctx, request, undefined)
+  return ctx.lock.run(`request:${key}`, async () => {
+    const digest = digestOf(request)
+    const earlier = ctx.sandboxes.requested(key)
+    if (!earlier) return createNew(ctx, request, { key, digest })
+    if (earlier.digest === digest) return ctx.ledger.get(earlier.sandbox.id) ?? earlier.sandbox
+    throw new AgentPodError({
+      code: 'conflict',
+      reason: 'request_key.reused',
+      message: 'this idempotency key was used for a different request',
+      hint: 'use a new key for a new request',
+    })
+  })
+}
+
+async function createNew(
+  ctx: Context,
+  request: CreateRequest,
+  key: RequestKey | undefined,
+): Promise<Sandbox> {
+  const spec = resolveSpec(request)
+  const name = request.name === undefined ? undefined : parseName(request.name)
+  const root = await ctx.roots.ensure(spec.environment.base, ctx.provider, () => undefined)
+  const now = ctx.clock.now()
+  const sandbox: Sandbox = {
+    id: newSandboxId(ctx.random),
+    name,
+    labels: request.labels ?? {},
+    provider: ctx.provider.name,
+    state: 'creating',
+    spec,
+    limits: undefined,
+    handle: undefined,
+    createdAt: now,
+    startedAt: undefined,
+    deadlineAt: now + spec.lifetime.ttlMs,
+    endedAt: undefined,
+    ending: undefined,
+  }
+  return ctx.lock.run(sandbox.id, async () => {
+    ctx.ledger.begin(sandbox, key)
+    try {
+      return await bringUp(ctx, sandbox, root, askedLimits(request.resources ?? {}))
+    } catch (error) {
+      await fail(ctx, sandbox.id, asAgentPodError(error))
+      throw error
+    }
+  })
+}
+
+async function bringUp(
+  ctx: Context,
+  sandbox: Sandbox,
+  root: RootPlan,
+  required: CreatePlan['required'],
+): Promise<Sandbox> {
+  const { environment, lifetime, resources } = sandbox.spec
+  const created = await ctx.provider.create(
+    {
+      sandboxId: sandbox.id,
+      owner: ctx.owner,
+      hostname: sandbox.name?.replaceAll(/[._]/g, '-') ?? sandbox.id,
+      root,
+      resources,
+      required,
+      deadlineAt: sandbox.deadlineAt,
+    },
+    CREATE,
+  )
+  const guest = ctx.provider.open(created.handle)
+  try {
+    await guest.configure(
+      {
+        env: { ...created.env, ...environment.variables },
+        defaultUser: environment.user,
+        defaultWorkdir: environment.workdir,
+        sudo: environment.sudo,
+        lease: { remainingMs: sandbox.deadlineAt - ctx.clock.now(), idleMs: lifetime.idleMs },
+      },
+      CALL,
+    )
+  } catch (error) {
+    guest.close()
+    throw error
+  }
+  const running = ctx.ledger.move(sandbox.id, 'created', {
+    handle: created.handle,
+    limits: created.limits,
+    startedAt: ctx.clock.now(),
+  })
+  ctx.live.set(sandbox.id, { guest, ended: new AbortController() })
+  return running
+}
+
+async function fail(ctx: Context, id: SandboxId, error: AgentPodError): Promise<void> {
+  ctx.ledger.move(id, 'fail', { ending: { code: error.code, reason: error.reason, message: error.message } })
+  await cleanUp(ctx, id)
+}
+
+/** Every default filled in, every value checked, before anything is spent. */
+export function resolveSpec(request: CreateRequest): Spec {
+  const lifetime = { ...DEFAULT_LIFETIME, ...defined(request.lifetime) }
+  if (!Number.isInteger(lifetime.ttlMs) || lifetime.ttlMs < 1000 || lifetime.ttlMs > LONGEST_TTL_MS) {
+    throw invalid('lifetime.ttl', 'the time to live must be from 1 second to 30 days')
+  }
+  if (!Number.isInteger(lifetime.idleMs) || lifetime.idleMs < 0 || lifetime.idleMs > LONGEST_TTL_MS) {
+    throw invalid('lifetime.idle', 'the idle timeout must be from 0 (none) to 30 days')
+  }
+  return {
+    environment: { ...DEFAULT_ENVIRONMENT, ...defined(request.environment) },
+    resources: resolveResources(request.resources ?? {}),
+    lifetime,
+  }
+}
+
+function defined<T extends object>(partial: Some<T> | undefined): Partial<T> {
+  return Object.fromEntries(
+    Object.entries(partial ?? {}).filter(([, value]) => value !== undefined),
+  ) as Partial<T>
+}
+
+function digestOf(request: CreateRequest): string {
+  return createHash('sha256')
+    .update(canonical({ ...request, requestKey: undefined }))
+    .digest('hex')
+}
+
+/** JSON with sorted keys, so that the order a client wrote them in does not matter. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, inner) =>
+    inner && typeof inner === 'object' && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  )
+}

@@ -1,0 +1,40 @@
+import type { SandboxId } from '../core/id.ts'
+import { isEnded } from '../core/lifecycle.ts'
+import type { Ending, Sandbox } from '../core/sandbox.ts'
+import { ignore } from '../telemetry/log.ts'
+import { CALL, type Context } from './context.ts'
+
+/**
+ * Ends a sandbox; a second call gives the same answer. When the provider cannot be reached the sandbox stays
+ * `destroying`, the sweep tries again, and the caller hears `unavailable`: never a false "gone".
+ */
+export async function destroy(ctx: Context, id: SandboxId, ending?: Ending): Promise<Sandbox | undefined> {
+  return ctx.lock.run(id, async () => {
+    const sandbox = ctx.ledger.get(id)
+    if (!sandbox || sandbox.endedAt !== undefined || isEnded(sandbox.state)) return sandbox
+    if (sandbox.state !== 'destroying') ctx.ledger.move(id, 'destroy', ending ? { ending } : {})
+    release(ctx, id)
+    await ctx.provider.destroy(id, CALL)
+    return ctx.ledger.move(id, 'destroyed')
+  })
+}
+
+/** Removes what a failed sandbox left outside. When that fails, the sweep tries again. Called under the sandbox's lock. */
+export async function cleanUp(ctx: Context, id: SandboxId): Promise<void> {
+  release(ctx, id)
+  try {
+    await ctx.provider.destroy(id, CALL)
+    ctx.ledger.settle(id)
+  } catch (error) {
+    ignore(ctx.log, error, `remains of ${id} are left for the sweep`)
+  }
+}
+
+/** Cuts every stream into the sandbox and forgets the way in. */
+function release(ctx: Context, id: SandboxId): void {
+  const live = ctx.live.get(id)
+  if (!live) return
+  ctx.live.delete(id)
+  live.ended.abort()
+  live.guest.close()
+}

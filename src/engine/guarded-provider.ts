@@ -1,0 +1,100 @@
+/**
+ * The care every provider needs and none should repeat: a deadline on each call, one kind of error out, a create that
+ * succeeds after its caller gave up is undone, and slow calls are logged.
+ */
+
+import type { CallOptions } from '../core/call.ts'
+import { AgentPodError, asAgentPodError } from '../core/error.ts'
+import type { Created, CreatePlan, Layers, Provider } from '../core/provider.ts'
+import { ignore, type Log } from '../telemetry/log.ts'
+import type { Clock } from '../util/clock.ts'
+import { withTimeout } from '../util/deadline.ts'
+
+const SLOW_MS = 5000
+const UNDO_TIMEOUT_MS = 10_000
+
+export function guardedProvider(
+  inner: Provider,
+  parts: { readonly log: Log; readonly clock: Clock },
+): Provider {
+  const { log, clock } = parts
+
+  const guard = async <T>(call: string, o: CallOptions, work: (o: CallOptions) => Promise<T>): Promise<T> => {
+    const started = clock.now()
+    try {
+      return await withTimeout(
+        o.timeoutMs,
+        o.signal,
+        (signal) => work({ signal, timeoutMs: o.timeoutMs }),
+        () => tooSlow(inner.name, call, o.timeoutMs),
+      )
+    } catch (error) {
+      throw o.signal?.aborted && error === o.signal.reason ? canceled(call) : asAgentPodError(error)
+    } finally {
+      const tookMs = clock.now() - started
+      if (tookMs > SLOW_MS) log.warn('slow provider call', { provider: inner.name, call, tookMs })
+    }
+  }
+
+  const create = (plan: CreatePlan, o: CallOptions): Promise<Created> => {
+    let abandoned = false
+    const pending = guard('create', o, (inside) => {
+      const made = inner.create(plan, inside)
+      made.then(
+        async () => {
+          if (!abandoned) return
+          await inner
+            .destroy(plan.sandboxId, { timeoutMs: UNDO_TIMEOUT_MS })
+            .catch((error) =>
+              ignore(log, error, `late create of ${plan.sandboxId} not undone; the sweep will`),
+            )
+        },
+        () => undefined,
+      )
+      return made
+    })
+    pending.catch(() => {
+      abandoned = true
+    })
+    return pending
+  }
+
+  const layers = inner.layers
+  return {
+    name: inner.name,
+    capabilities: (o) => guard('capabilities', o, (p) => inner.capabilities(p)),
+    diagnose: (o) => guard('diagnose', o, (p) => inner.diagnose(p)),
+    create,
+    inspect: (id, o) => guard('inspect', o, (p) => inner.inspect(id, p)),
+    list: (owner, o) => guard('list', o, (p) => inner.list(owner, p)),
+    open: (handle) => inner.open(handle),
+    extend: (id, at, o) => guard('extend', o, (p) => inner.extend(id, at, p)),
+    stats: (id, o) => guard('stats', o, (p) => inner.stats(id, p)),
+    destroy: (id, o) => guard('destroy', o, (p) => inner.destroy(id, p)),
+    clear: (o) => guard('clear', o, (p) => inner.clear(p)),
+    onExit: (listener) => inner.onExit(listener),
+    ...(layers && { layers: guardedLayers(layers, guard) }),
+  }
+}
+
+type Guard = <T>(call: string, o: CallOptions, work: (o: CallOptions) => Promise<T>) => Promise<T>
+
+function guardedLayers(inner: Layers, guard: Guard): Layers {
+  return {
+    has: (digest, o) => guard('layers.has', o, (p) => inner.has(digest, p)),
+    import: (digest, file, o) => guard('layers.import', o, (p) => inner.import(digest, file, p)),
+  }
+}
+
+function tooSlow(provider: string, call: string, timeoutMs: number): AgentPodError {
+  return new AgentPodError({
+    code: 'deadline_exceeded',
+    reason: 'provider.timeout',
+    message: `provider ${provider} did not finish ${call} within ${timeoutMs} ms`,
+    hint: 'the machine may be overloaded; `agentpod doctor` tries each part',
+  })
+}
+
+function canceled(call: string): AgentPodError {
+  return new AgentPodError({ code: 'canceled', reason: 'canceled', message: `${call} was canceled` })
+}

@@ -1,0 +1,167 @@
+/** The host side of podd: HTTP over the socket the sandbox was started with. */
+import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { CallOptions } from '../core/call.ts'
+import { AgentPodError } from '../core/error.ts'
+import type { Guest, GuestInit, GuestLease, GuestRequest, GuestResponse, GuestUsage } from '../core/guest.ts'
+import { socketPath } from '../util/socket-path.ts'
+import { parseUsage } from './protocol.ts'
+
+const IDLE_CONNECTIONS = 16
+/** podd's own answers are small; a sandbox cannot make the server hold more than this. */
+const LONGEST_ANSWER_BYTES = 1024 * 1024
+
+export function poddGuest(socket: string): Guest {
+  return new PoddGuest(socket)
+}
+
+class PoddGuest implements Guest {
+  readonly #socket: string
+  readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS })
+
+  constructor(socket: string) {
+    this.#socket = socketPath(socket)
+  }
+
+  async health(o: CallOptions): Promise<void> {
+    await this.#call('GET', '/health', undefined, o)
+  }
+
+  async configure(init: GuestInit, o: CallOptions): Promise<void> {
+    await this.#call('PUT', '/agentpod/init', init, o)
+  }
+
+  async renew(lease: GuestLease, o: CallOptions): Promise<void> {
+    await this.#call('PUT', '/agentpod/lease', lease, o)
+  }
+
+  async usage(o: CallOptions): Promise<GuestUsage> {
+    return parseUsage(await this.#call('GET', '/agentpod/usage', undefined, o))
+  }
+
+  forward(request: GuestRequest, o: { readonly signal: AbortSignal }): Promise<GuestResponse> {
+    return new Promise((resolve, reject) => {
+      const outgoing = this.#request(request, o.signal)
+      outgoing.once('response', (response) => resolve(answer(response)))
+      outgoing.once('error', (error) => reject(unreachable(error)))
+      if (request.body) {
+        request.body.once('error', (error) => outgoing.destroy(error))
+        request.body.pipe(outgoing)
+      } else {
+        outgoing.end()
+      }
+    })
+  }
+
+  dial(port: number, o: CallOptions): Promise<Duplex> {
+    const signal = callSignal(o)
+    return new Promise((resolve, reject) => {
+      const headers = { connection: 'upgrade', upgrade: 'agentpod-tunnel' }
+      const outgoing = this.#request(
+        { method: 'GET', path: `/agentpod/tunnel?port=${port}`, headers },
+        signal,
+      )
+      outgoing.once('upgrade', (_, socket, head) => {
+        if (head.length > 0) socket.unshift(head)
+        resolve(socket)
+      })
+      outgoing.once('response', (response) => {
+        response.resume()
+        reject(
+          response.statusCode === 502
+            ? portClosed(port)
+            : unreachable(new Error(`status ${response.statusCode}`)),
+        )
+      })
+      outgoing.once('error', (error) => reject(unreachable(error)))
+      outgoing.end()
+    })
+  }
+
+  close(): void {
+    this.#agent.destroy()
+  }
+
+  #request(request: Omit<GuestRequest, 'body'>, signal: AbortSignal): ClientRequest {
+    return httpRequest({
+      socketPath: this.#socket,
+      agent: this.#agent,
+      method: request.method,
+      path: request.path,
+      // HTTP/1.1 wants a host; which one is nobody's business but ours.
+      headers: { ...request.headers, host: 'podd' },
+      signal,
+      setHost: false,
+    })
+  }
+
+  async #call(method: string, path: string, body: unknown, o: CallOptions): Promise<unknown> {
+    const payload = body === undefined ? undefined : Buffer.from(JSON.stringify(body))
+    const headers: Record<string, string> = {}
+    if (payload) {
+      headers['content-type'] = 'application/json'
+      headers['content-length'] = String(payload.length)
+    }
+    const signal = callSignal(o)
+    return new Promise((resolve, reject) => {
+      const outgoing = this.#request({ method, path, headers }, signal)
+      outgoing.once('error', (error) => reject(unreachable(error)))
+      outgoing.once('response', (response) => {
+        collect(response)
+          .then((text) => {
+            const status = response.statusCode ?? 0
+            if (status >= 200 && status < 300) resolve(text === '' ? undefined : JSON.parse(text))
+            else reject(refused(path, status, text))
+          })
+          .catch((error) => reject(unreachable(error)))
+      })
+      outgoing.end(payload)
+    })
+  }
+}
+
+function callSignal(o: CallOptions): AbortSignal {
+  const timeout = AbortSignal.timeout(o.timeoutMs)
+  return o.signal ? AbortSignal.any([o.signal, timeout]) : timeout
+}
+
+function answer(response: IncomingMessage): GuestResponse {
+  return { status: response.statusCode ?? 502, headers: response.headers, body: response }
+}
+
+async function collect(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > LONGEST_ANSWER_BYTES) throw new Error('the answer is too long')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function unreachable(cause: unknown): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'guest.unreachable',
+    message: 'the sandbox does not answer',
+    hint: '`agentpod ls` shows whether it still runs',
+    cause,
+  })
+}
+
+function refused(path: string, status: number, text: string): AgentPodError {
+  return new AgentPodError({
+    code: 'internal',
+    reason: 'guest.refused',
+    message: `the sandbox's daemon refused ${path} (${status}): ${text.slice(0, 300)}`,
+  })
+}
+
+function portClosed(port: number): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'port.closed',
+    message: `nothing listens on port ${port} in the sandbox`,
+  })
+}

@@ -1,0 +1,22 @@
+/** What podd answers, parsed strictly: these bytes come out of a sandbox. */
+import { AgentPodError } from '../core/error.ts'
+import type { GuestUsage } from '../core/guest.ts'
+
+const USAGE_KEYS = ['cpuMs', 'memBytes', 'pids', 'processes', 'uptimeMs', 'idleForMs'] as const
+
+export function parseUsage(value: unknown): GuestUsage {
+  const fields = value as Record<string, unknown> | null
+  const usage: Record<string, number> = {}
+  for (const key of USAGE_KEYS) {
+    const number = fields?.[key] ?? 0
+    if (typeof number !== 'number' || !Number.isFinite(number) || number < 0) {
+      throw new AgentPodError({
+        code: 'internal',
+        reason: 'guest.protocol',
+        message: `podd's usage has no number ${key}`,
+      })
+    }
+    usage[key] = number
+  }
+  return usage as unknown as GuestUsage
+}

@@ -1,0 +1,146 @@
+/** The `debian` base: bootstrapped once from packages, with the mirrors this machine's own apt uses. */
+import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { createReadStream, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { AgentPodError } from '../core/error.ts'
+
+/** Raised whenever the recipe below changes what comes out. */
+export const DEBIAN_RECIPE = 1
+
+const FALLBACK_SUITE = 'bookworm'
+const PACKAGES = [
+  'bash',
+  'ca-certificates',
+  'coreutils',
+  'curl',
+  'git',
+  'less',
+  'make',
+  'openssh-client',
+  'procps',
+  'python3',
+  'sudo',
+  'unzip',
+  'xz-utils',
+]
+const SLIM = [
+  'path-exclude=/usr/share/man/*',
+  'path-exclude=/usr/share/doc/*',
+  'path-include=/usr/share/doc/*/copyright',
+  'path-exclude=/usr/share/locale/*',
+]
+
+/** Files that must not be the same in every sandbox, or that only the bootstrap needed. */
+const CUSTOMIZE = [
+  'chroot "$1" useradd -m -u 1000 -s /bin/bash user',
+  `printf '%s\\n' 'user ALL=(ALL:ALL) NOPASSWD:ALL' > "$1/etc/sudoers.d/user" && chmod 440 "$1/etc/sudoers.d/user"`,
+  'rm -f "$1/etc/machine-id" "$1/etc/resolv.conf" "$1/etc/hostname" && : > "$1/etc/machine-id" && : > "$1/etc/resolv.conf"',
+  'rm -rf "$1"/var/log/* "$1"/var/cache/ldconfig/aux-cache "$1"/tmp/*',
+]
+
+export interface DebianBuild {
+  /** Where the tar file goes. It is removed when the build fails. */
+  readonly file: string
+  readonly isRoot: boolean
+  readonly etc?: string
+  onProgress(line: string): void
+  readonly signal?: AbortSignal | undefined
+}
+
+/** Bootstraps into a tar file and answers its digest. `failed_precondition` when mmdebstrap is missing or fails. */
+export async function buildDebian(build: DebianBuild): Promise<string> {
+  const etc = build.etc ?? '/etc'
+  const { suite, sources } = aptSources(etc)
+  const args = [
+    `--mode=${build.isRoot ? 'root' : 'unshare'}`,
+    '--variant=minbase',
+    '--format=tar',
+    `--include=${PACKAGES.join(',')}`,
+    ...SLIM.map((option) => `--dpkgopt=${option}`),
+    ...CUSTOMIZE.map((hook) => `--customize-hook=${hook}`),
+    suite,
+    build.file,
+    ...sources,
+  ]
+  build.onProgress(`building the debian base (${suite}, once, about a minute)`)
+  try {
+    await mmdebstrap(args, build)
+    build.onProgress('checking the layer')
+    return await sha256(build.file)
+  } catch (error) {
+    await rm(build.file, { force: true })
+    throw error
+  }
+}
+
+function mmdebstrap(args: readonly string[], build: DebianBuild): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('mmdebstrap', args, { stdio: ['ignore', 'ignore', 'pipe'], signal: build.signal })
+    let tail = ''
+    child.stderr.setEncoding('utf8')
+    child.stderr.on('data', (text: string) => {
+      tail = (tail + text).slice(-4000)
+      for (const step of text.matchAll(/^I: ((?:downloading|extracting|installing|creating) .*)$/gm)) {
+        build.onProgress(step[1] ?? '')
+      }
+    })
+    child.once('error', (error: NodeJS.ErrnoException) =>
+      reject(buildFailed(error.code === 'ENOENT' ? undefined : error.message)),
+    )
+    child.once('close', (code) =>
+      code === 0 ? resolve() : reject(buildFailed(lastError(tail) ?? `exit code ${code}`)),
+    )
+  })
+}
+
+/** The host's suite and its apt source files; on a host without apt, Debian's stable and the tool's own default mirror. */
+function aptSources(etc: string): { suite: string; sources: string[] } {
+  const release = read(join(etc, 'os-release'))
+  if (!/^ID=debian$/m.test(release)) return { suite: FALLBACK_SUITE, sources: [] }
+  const suite = /^VERSION_CODENAME=([a-z]+)$/m.exec(release)?.[1] ?? FALLBACK_SUITE
+  const parts = join(etc, 'apt', 'sources.list.d')
+  const files = existsSync(parts)
+    ? readdirSync(parts)
+        .filter((name) => /\.(list|sources)$/.test(name))
+        .sort()
+    : []
+  const sources = [join(etc, 'apt', 'sources.list'), ...files.map((name) => join(parts, name))]
+  return { suite, sources: sources.filter((file) => isDebianSource(read(file), suite)) }
+}
+
+/** Third-party repositories stay out of the base: they need keys and trust of their own. */
+function isDebianSource(text: string, suite: string): boolean {
+  return text.split('\n').some((line) => /^(deb |Suites:)/.test(line) && line.includes(suite))
+}
+
+function read(file: string): string {
+  return existsSync(file) ? readFileSync(file, 'utf8') : ''
+}
+
+async function sha256(file: string): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer)
+  return hash.digest('hex')
+}
+
+function lastError(text: string): string | undefined {
+  return text
+    .split('\n')
+    .filter((line) => /^(E|error):/i.test(line))
+    .at(-1)
+}
+
+function buildFailed(why: string | undefined): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: why === undefined ? 'mmdebstrap.missing' : 'base.build_failed',
+    message:
+      why === undefined ? 'the debian base needs mmdebstrap' : `the debian base could not be built: ${why}`,
+    hint:
+      why === undefined
+        ? 'apt-get install mmdebstrap (or use --base host)'
+        : 'check that apt-get update works on this machine, or use --base host',
+  })
+}

@@ -1,0 +1,131 @@
+/** The composition root of the server: the one place that names concrete parts together. */
+import { mkdirSync } from 'node:fs'
+import { createApp } from '../api/app.ts'
+import { dataPlane } from '../api/data-plane.ts'
+import { listen } from '../api/listen.ts'
+import { homeAt } from '../core/home.ts'
+import { parseOwner } from '../core/id.ts'
+import { Engine } from '../engine/engine.ts'
+import { LayerRoots } from '../layers/roots.ts'
+import { crun } from '../providers/crun/provider.ts'
+import { Podhost } from '../providers/local/podhost.ts'
+import { openDatabase } from '../store/database.ts'
+import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
+import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
+import { jsonLog } from '../telemetry/log.ts'
+import { systemClock } from '../util/clock.ts'
+import { randomWord, systemRandom } from '../util/random.ts'
+import { lockServer } from './server-lock.ts'
+
+export interface ServerOptions {
+  readonly home: string
+  readonly version: string
+  readonly programs: { readonly podhost: string; readonly podd: string }
+  /** Leave after this long with no living sandbox and no request; 0 stays. */
+  readonly idleExitMs: number
+  writeLog(line: string): void
+}
+
+export interface RunningServer {
+  /** Resolves when the server has left, by request or by itself. */
+  readonly done: Promise<void>
+  stop(): Promise<void>
+}
+
+const IDLE_CHECK_MS = 5000
+
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const clock = systemClock
+  const home = homeAt(options.home)
+  for (const directory of [home.root, home.run, home.logs, home.tmp])
+    mkdirSync(directory, { recursive: true, mode: 0o700 })
+  const log = jsonLog(clock, options.writeLog)
+  const scope = new AsyncDisposableStack()
+  try {
+    const lock = lockServer(home, process.pid)
+    scope.defer(() => lock.release())
+    const state = openDatabase({ path: home.stateDb, synchronous: 'FULL', migrations: STATE_MIGRATIONS })
+    scope.defer(() => state.close())
+    const events = openDatabase({ path: home.eventsDb, synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
+    scope.defer(() => events.close())
+    const sandboxes = sandboxStore(state)
+    const podhost = new Podhost({ home: home.root, ...options.programs })
+    scope.defer(() => podhost.close())
+    const engine = new Engine({
+      sandboxes,
+      events: eventStore(events),
+      provider: crun(podhost),
+      roots: new LayerRoots({
+        tmpDir: home.tmp,
+        isRoot: process.getuid?.() === 0,
+        arch: process.arch,
+        built: { get: (key) => sandboxes.meta(key), set: (key, digest) => sandboxes.setMeta(key, digest) },
+      }),
+      owner: ownerOf(sandboxes),
+      clock,
+      random: systemRandom,
+      log,
+    })
+    await engine.start()
+    scope.defer(() => engine.stop())
+
+    const finished = Promise.withResolvers<void>()
+    let lastActivity = clock.now()
+    let stopping: Promise<void> | undefined
+    const stop = (): Promise<void> => {
+      stopping ??= scope.disposeAsync().then(finished.resolve, finished.reject)
+      return stopping
+    }
+    const http = await listen({
+      app: createApp({
+        engine,
+        version: options.version,
+        pid: process.pid,
+        startedAt: clock.now(),
+        log,
+        random: systemRandom,
+        stop: () => setImmediate(() => void stop()),
+      }),
+      dataPlane: dataPlane(engine, log),
+      socket: home.socket,
+      onActivity: () => {
+        lastActivity = clock.now()
+      },
+    })
+    scope.defer(async () => {
+      const closed = new Promise((resolve) => http.close(resolve))
+      http.closeIdleConnections()
+      clock.after(200, () => http.closeAllConnections())
+      await closed
+    })
+
+    const watchIdle = (): void => {
+      const isBusy = engine.livingCount > 0
+      if (isBusy) lastActivity = clock.now()
+      if (options.idleExitMs > 0 && clock.now() - lastActivity >= options.idleExitMs) {
+        log.info('leaving: nothing lives and nobody asks')
+        void podhost
+          .call('shutdown', {}, { timeoutMs: 2000 })
+          .catch(() => undefined)
+          .then(stop)
+        return
+      }
+      clock.after(IDLE_CHECK_MS, watchIdle)
+    }
+    clock.after(IDLE_CHECK_MS, watchIdle)
+    log.info('serving', { pid: process.pid, living: engine.livingCount })
+    return { done: finished.promise, stop }
+  } catch (error) {
+    await scope.disposeAsync()
+    throw error
+  }
+}
+
+/** One owner label to a state directory, made once. */
+function ownerOf(sandboxes: SandboxStore): ReturnType<typeof parseOwner> {
+  const known = sandboxes.meta('owner')
+  if (known) return parseOwner(known)
+  const made = `ap-${randomWord(systemRandom, 12)}`
+  sandboxes.setMeta('owner', made)
+  return parseOwner(made)
+}

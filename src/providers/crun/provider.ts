@@ -1,0 +1,8 @@
+/** Sandboxes of namespaces, cgroups and a seccomp filter, started by crun (or runc) on this machine. */
+import type { Provider } from '../../core/provider.ts'
+import { localProvider } from '../local/driver.ts'
+import type { Podhost } from '../local/podhost.ts'
+
+export function crun(podhost: Podhost): Provider {
+  return localProvider({ name: 'crun', isolation: 'namespace', podhost })
+}

@@ -1,0 +1,196 @@
+/** What every local runtime shares: podhost does the work, podd is the guest. */
+
+import type { CallOptions } from '../../core/call.ts'
+import type { Capabilities, Check } from '../../core/capability.ts'
+import { AgentPodError } from '../../core/error.ts'
+import { parseOwner, parseSandboxId, type SandboxId } from '../../core/id.ts'
+import type {
+  Created,
+  CreatePlan,
+  Exit,
+  Handle,
+  HostStats,
+  Layers,
+  Listed,
+  Observed,
+  Provider,
+} from '../../core/provider.ts'
+import type { Limited } from '../../core/resources.ts'
+import { poddGuest } from '../../guest/podd.ts'
+import type { Podhost } from './podhost.ts'
+import { type HostInfo, parseCreated, parseHello, parseProbe, parseSandbox, parseStats } from './protocol.ts'
+
+const MIB = 1024 * 1024
+
+export interface LocalOptions {
+  readonly name: string
+  readonly isolation: Capabilities['isolation']
+  readonly podhost: Podhost
+}
+
+export function localProvider(options: LocalOptions): Provider {
+  const { podhost } = options
+  let hello: Promise<HostInfo> | undefined
+  const info = (o: CallOptions): Promise<HostInfo> => {
+    hello ??= podhost.call('hello', {}, o).then(parseHello)
+    hello.catch(() => {
+      hello = undefined
+    })
+    return hello
+  }
+
+  return {
+    name: options.name,
+
+    async capabilities(o) {
+      return capabilities(options.isolation, await info(o))
+    },
+
+    async diagnose(o): Promise<readonly Check[]> {
+      return parseProbe(await podhost.call('probe', {}, o))
+    },
+
+    async create(plan: CreatePlan, o): Promise<Created> {
+      refuseUnenforced(plan.required, await info(o))
+      const made = parseCreated(await podhost.call('sandbox.create', createArgs(plan), o))
+      return {
+        handle: { sandboxId: plan.sandboxId, data: { socket: made.socket } },
+        limits: made.limits,
+        env: made.env,
+      }
+    },
+
+    async inspect(id: SandboxId, o): Promise<Observed> {
+      return parseSandbox(await podhost.call('sandbox.inspect', { id }, o)).observed
+    },
+
+    async list(owner, o): Promise<readonly Listed[]> {
+      const { sandboxes } = await podhost.call('sandbox.list', {}, o)
+      return (sandboxes as unknown[])
+        .map(parseSandbox)
+        .filter((found) => found.owner === owner)
+        .map(({ id, socket, observed }) => ({
+          handle: { sandboxId: parseSandboxId(id), data: { socket } },
+          observed,
+        }))
+    },
+
+    open(handle: Handle) {
+      const socket = handle.data['socket']
+      if (typeof socket !== 'string') {
+        throw new AgentPodError({
+          code: 'data_loss',
+          reason: 'handle.malformed',
+          message: 'a handle without its socket',
+        })
+      }
+      return poddGuest(socket)
+    },
+
+    async extend(id, deadlineAt, o) {
+      await podhost.call('sandbox.deadline', { id, deadlineMs: deadlineAt }, o)
+    },
+
+    async stats(id, o): Promise<HostStats> {
+      return parseStats(await podhost.call('sandbox.stats', { id }, o))
+    },
+
+    async destroy(id, o) {
+      await podhost.call('sandbox.destroy', { id }, o)
+    },
+
+    async clear(o) {
+      await podhost.call('clear', {}, o)
+      await podhost.call('shutdown', {}, o)
+    },
+
+    onExit(listener: (exit: Exit) => void) {
+      return podhost.onEvent((event) => {
+        if (event['event'] !== 'sandbox.exited') return
+        listener({
+          sandboxId: parseSandboxId(String(event['id'])),
+          oomKilled: event['oomKilled'] === true,
+          expired: event['expired'] === true,
+        })
+      })
+    },
+
+    layers: layers(podhost),
+  }
+}
+
+function layers(podhost: Podhost): Layers {
+  return {
+    async has(digest, o) {
+      const { layers: found } = await podhost.call('layer.list', {}, o)
+      return (found as { digest?: unknown }[]).some((layer) => layer.digest === digest)
+    },
+    async import(digest, file, o) {
+      await podhost.call('layer.import', { digest, file }, o)
+    },
+  }
+}
+
+function createArgs(plan: CreatePlan): Record<string, unknown> {
+  const r = plan.resources
+  return {
+    id: plan.sandboxId,
+    owner: parseOwner(plan.owner),
+    hostname: plan.hostname,
+    root: plan.root,
+    deadlineMs: plan.deadlineAt,
+    resources: {
+      memoryBytes: r.memoryMib * MIB,
+      swapBytes: r.swapMib * MIB,
+      cpus: r.cpus,
+      pids: r.pids,
+      files: r.files,
+      tmpBytes: r.tmpMib * MIB,
+      shmBytes: r.shmMib * MIB,
+    },
+  }
+}
+
+/** A limit somebody asked for holds or is refused, before anything is made. */
+function refuseUnenforced(required: readonly Limited[], host: HostInfo): void {
+  const missing = required.filter((limit) => !isEnforceable(limit, host))
+  if (missing.length === 0) return
+  throw new AgentPodError({
+    code: 'unsupported',
+    reason: 'limits.unenforced',
+    message: `this machine cannot enforce a limit on ${missing.join(', ')} for ${host.rootless ? 'an ordinary user' : 'sandboxes'}`,
+    hint: host.rootless
+      ? 'leave the option out, run as root, or have cgroup v2 delegated to your user'
+      : 'leave the option out, or enable the cgroup controllers; `agentpod doctor` lists them',
+    details: { missing },
+  })
+}
+
+const CONTROLLERS: Partial<Record<Limited, string>> = {
+  memory: 'memory',
+  swap: 'memory',
+  cpus: 'cpu',
+  pids: 'pids',
+}
+
+function isEnforceable(limit: Limited, host: HostInfo): boolean {
+  const controller = CONTROLLERS[limit]
+  return controller === undefined || host.controllers.includes(controller)
+}
+
+function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Capabilities {
+  const all = ['memory', 'cpu', 'pids'].every((controller) => host.controllers.includes(controller))
+  const notes: string[] = []
+  if (!all) notes.push(`limits: cgroup controllers at hand are ${host.controllers.join(', ') || 'none'}`)
+  if (!host.idmap) notes.push('the host base is read-only: idmapped mounts are not available')
+  return {
+    isolation,
+    limits: all ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
+    pause: 'none',
+    snapshot: 'none',
+    layers: true,
+    hostWritable: host.idmap && !host.rootless,
+    rootless: host.rootless,
+    notes,
+  }
+}

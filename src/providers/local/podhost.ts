@@ -1,0 +1,210 @@
+/**
+ * The connection to podhost: started when nobody listens, asked in lines of JSON, and reconnected when it was restarted. What
+ * fails because the connection broke is asked once more, since every operation of podhost may be repeated.
+ */
+import { spawn } from 'node:child_process'
+import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { join } from 'node:path'
+import type { CallOptions } from '../../core/call.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { raceAbort } from '../../util/deadline.ts'
+import { socketPath } from '../../util/socket-path.ts'
+import { hostError } from './error.ts'
+
+export interface PodhostOptions {
+  readonly home: string
+  readonly podhost: string
+  readonly podd: string
+}
+
+interface Pending {
+  resolve(result: unknown): void
+  reject(error: Error): void
+}
+
+const PROTOCOL = 1
+const START_TIMEOUT_MS = 15_000
+const LONGEST_LINE = 8 * 1024 * 1024
+
+export class Podhost {
+  readonly #options: PodhostOptions
+  readonly #listeners = new Set<(event: Record<string, unknown>) => void>()
+  #connection: Promise<Connection> | undefined
+
+  constructor(options: PodhostOptions) {
+    this.#options = options
+  }
+
+  async call(op: string, args: Record<string, unknown>, o: CallOptions): Promise<Record<string, unknown>> {
+    const work = async (): Promise<Record<string, unknown>> => {
+      const connection = await this.#connected()
+      try {
+        return await connection.call(op, args)
+      } catch (error) {
+        if (!isAgentPodError(error, 'unavailable') || error.reason !== 'podhost.gone') throw error
+        return (await this.#connected()).call(op, args)
+      }
+    }
+    const timeout = AbortSignal.timeout(o.timeoutMs)
+    return raceAbort(work(), o.signal ? AbortSignal.any([o.signal, timeout]) : timeout)
+  }
+
+  onEvent(listener: (event: Record<string, unknown>) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Closes the connection; podhost and the sandboxes live on. */
+  async close(): Promise<void> {
+    const connection = await this.#connection?.catch(() => undefined)
+    connection?.close()
+  }
+
+  #connected(): Promise<Connection> {
+    this.#connection ??= this.#open().catch((error) => {
+      this.#connection = undefined
+      throw error
+    })
+    return this.#connection
+  }
+
+  async #open(): Promise<Connection> {
+    const path = join(this.#options.home, 'run', 'podhost.sock')
+    const socket = (await dial(path)) ?? (await this.#start(path))
+    return new Connection(socket, {
+      onEvent: (event) => {
+        for (const listener of this.#listeners) listener(event)
+      },
+      onGone: () => {
+        this.#connection = undefined
+      },
+    })
+  }
+
+  async #start(path: string): Promise<Socket> {
+    const { home, podhost, podd } = this.#options
+    mkdirSync(join(home, 'logs'), { recursive: true, mode: 0o700 })
+    const logFile = join(home, 'logs', 'podhost.log')
+    const log = openSync(logFile, 'a', 0o600)
+    try {
+      await new Promise<void>((resolve, reject) => {
+        const child = spawn(podhost, ['serve', '--home', home, '--podd', podd], {
+          detached: true,
+          stdio: ['ignore', 'pipe', log],
+          cwd: '/',
+        })
+        const timer = setTimeout(
+          () => reject(startFailed(logFile, 'it did not become ready')),
+          START_TIMEOUT_MS,
+        )
+        child.once('error', (error) => reject(startFailed(logFile, error.message)))
+        child.once('exit', (code) => reject(startFailed(logFile, `it exited with code ${code}`)))
+        child.stdout?.once('data', () => resolve())
+        child.unref()
+        const settle = (): void => {
+          clearTimeout(timer)
+          child.stdout?.destroy()
+          child.removeAllListeners()
+        }
+        child.stdout?.once('close', settle)
+        child.stdout?.once('data', settle)
+      })
+    } finally {
+      closeSync(log)
+    }
+    const socket = await dial(path)
+    if (socket) return socket
+    throw startFailed(logFile, 'it does not listen')
+  }
+}
+
+class Connection {
+  readonly #socket: Socket
+  readonly #pending = new Map<number, Pending>()
+  readonly #onEvent: (event: Record<string, unknown>) => void
+  #next = 1
+  #rest = ''
+
+  constructor(socket: Socket, o: { onEvent(event: Record<string, unknown>): void; onGone(): void }) {
+    this.#socket = socket
+    this.#onEvent = o.onEvent
+    socket.setEncoding('utf8')
+    // An idle connection to podhost keeps nobody alive; a pending call holds it by its own timer.
+    socket.unref()
+    socket.on('data', (text: string) => this.#read(text))
+    socket.on('error', () => socket.destroy())
+    socket.on('close', () => {
+      o.onGone()
+      for (const pending of this.#pending.values()) pending.reject(gone())
+      this.#pending.clear()
+    })
+  }
+
+  call(op: string, args: Record<string, unknown>): Promise<Record<string, unknown>> {
+    return new Promise((resolve, reject) => {
+      if (this.#socket.destroyed) return reject(gone())
+      const id = this.#next++
+      this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject })
+      this.#socket.write(`${JSON.stringify({ v: PROTOCOL, id, op, args })}\n`)
+    })
+  }
+
+  close(): void {
+    this.#socket.destroy()
+  }
+
+  #read(text: string): void {
+    this.#rest += text
+    const lines = this.#rest.split('\n')
+    this.#rest = lines.pop() ?? ''
+    if (this.#rest.length > LONGEST_LINE) this.#socket.destroy()
+    for (const line of lines) this.#answer(JSON.parse(line) as Record<string, unknown>)
+  }
+
+  #answer(message: Record<string, unknown>): void {
+    if (typeof message['event'] === 'string') {
+      this.#onEvent(message)
+      return
+    }
+    const pending = this.#pending.get(Number(message['id']))
+    if (!pending) return
+    this.#pending.delete(Number(message['id']))
+    if (message['error']) pending.reject(hostError(message['error']))
+    else pending.resolve(message['result'] ?? {})
+  }
+}
+
+/** A connected socket, or undefined when nobody listens. */
+function dial(path: string): Promise<Socket | undefined> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(socketPath(path))
+    socket.once('connect', () => {
+      socket.removeAllListeners('error')
+      resolve(socket)
+    })
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED') resolve(undefined)
+      else reject(error)
+    })
+  })
+}
+
+function gone(): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'podhost.gone',
+    message: 'the connection to podhost broke',
+  })
+}
+
+/** podhost says in its last line of log why it could not start. */
+function startFailed(logFile: string, what: string): AgentPodError {
+  const said = readFileSync(logFile, 'utf8').trimEnd().split('\n').at(-1)?.slice(0, 500)
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'podhost.start',
+    message: `podhost did not start: ${what}${said ? ` (${said})` : ''}`,
+    hint: '`agentpod doctor` tries each part and says what to do',
+  })
+}

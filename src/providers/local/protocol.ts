@@ -1,0 +1,98 @@
+/** podhost's answers, parsed once. podhost is ours, but a version apart is a fault to find here and not three calls later. */
+import { z } from 'zod'
+import type { Check } from '../../core/capability.ts'
+import { AgentPodError } from '../../core/error.ts'
+import type { HostStats, Observed } from '../../core/provider.ts'
+import type { LimitLevels } from '../../core/resources.ts'
+
+const count = z.number().nonnegative()
+
+const limit = z.object({ level: z.enum(['enforced', 'soft', 'none']), reason: z.string().optional() })
+const limits = z.object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit })
+
+const hello = z.object({
+  version: z.string(),
+  protocol: z.literal(1),
+  rootless: z.boolean(),
+  cgroup: z.enum(['v1', 'v2', 'none']),
+  controllers: z.array(z.string()),
+  idmap: z.boolean(),
+  runtime: z.object({ name: z.string(), path: z.string(), version: z.string() }),
+})
+export type HostInfo = z.infer<typeof hello>
+
+const created = z.object({ socket: z.string(), limits, env: z.record(z.string(), z.string()) })
+
+const sandbox = z.object({
+  id: z.string().default(''),
+  owner: z.string().default(''),
+  state: z.enum(['running', 'exited', 'absent']),
+  socket: z.string().default(''),
+  deadlineMs: count.default(0),
+  oomKilled: z.boolean().default(false),
+  expired: z.boolean().default(false),
+})
+
+const stats = z.object({
+  cpuMs: count,
+  memBytes: count,
+  memPeakBytes: count,
+  memLimitBytes: count,
+  pids: count,
+  pidsLimit: count,
+  oomKills: count,
+  diskBytes: count,
+})
+
+const probe = z.object({
+  checks: z.array(
+    z.object({
+      name: z.string(),
+      ok: z.boolean(),
+      required: z.boolean(),
+      detail: z.string(),
+      hint: z.string().optional(),
+    }),
+  ),
+})
+
+export const parseHello = (value: unknown): HostInfo => parse(hello, value)
+export const parseStats = (value: unknown): HostStats => parse(stats, value)
+export const parseProbe = (value: unknown): readonly Check[] => parse(probe, value).checks
+
+export function parseCreated(value: unknown): {
+  socket: string
+  limits: LimitLevels
+  env: Record<string, string>
+} {
+  return parse(created, value)
+}
+
+export interface FoundSandbox {
+  readonly id: string
+  readonly owner: string
+  readonly socket: string
+  readonly observed: Observed
+}
+
+export function parseSandbox(value: unknown): FoundSandbox {
+  const { id, owner, socket, state, deadlineMs, oomKilled, expired } = parse(sandbox, value)
+  const observed: Observed =
+    state === 'running'
+      ? { state, deadlineAt: deadlineMs }
+      : state === 'exited'
+        ? { state, oomKilled, expired }
+        : { state }
+  return { id, owner, socket, observed }
+}
+
+function parse<T>(schema: z.ZodType<T>, value: unknown): T {
+  const result = schema.safeParse(value)
+  if (result.success) return result.data
+  throw new AgentPodError({
+    code: 'internal',
+    reason: 'podhost.protocol',
+    message: `podhost answered in a way this version does not know: ${result.error.issues[0]?.path.join('.')} ${result.error.issues[0]?.message}`,
+    hint: 'stop the server and podhost (`agentpod server stop`), then try again',
+  })
+}

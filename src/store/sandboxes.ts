@@ -1,0 +1,183 @@
+/** The table of sandboxes. Rows are written by `engine/transition.ts` alone. */
+import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
+import { AgentPodError } from '../core/error.ts'
+import type { SandboxId } from '../core/id.ts'
+import type { State } from '../core/lifecycle.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import { type Migration, sqliteError } from './database.ts'
+
+export const STATE_MIGRATIONS: readonly Migration[] = [
+  {
+    version: 1,
+    sql: `
+      CREATE TABLE sandboxes (
+        id TEXT PRIMARY KEY,
+        name TEXT,
+        labels TEXT NOT NULL,
+        provider TEXT NOT NULL,
+        state TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        limits TEXT,
+        handle TEXT,
+        created_at INTEGER NOT NULL,
+        started_at INTEGER,
+        deadline_at INTEGER NOT NULL,
+        ended_at INTEGER,
+        ending TEXT,
+        request_key TEXT,
+        request_digest TEXT
+      ) STRICT;
+      CREATE UNIQUE INDEX sandboxes_live_name ON sandboxes (name) WHERE ended_at IS NULL;
+      CREATE UNIQUE INDEX sandboxes_request_key ON sandboxes (request_key) WHERE request_key IS NOT NULL;
+      CREATE INDEX sandboxes_live ON sandboxes (created_at) WHERE ended_at IS NULL;
+      CREATE INDEX sandboxes_created ON sandboxes (created_at, id);
+      CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+    `,
+  },
+]
+
+/** A create's idempotency key and a digest of what was asked with it. */
+export interface RequestKey {
+  readonly key: string
+  readonly digest: string
+}
+
+export interface SandboxStore {
+  /** `already_exists` when the name or the request key is taken. */
+  insert(sandbox: Sandbox, request: RequestKey | undefined): void
+  update(sandbox: Sandbox): void
+  get(id: SandboxId): Sandbox | undefined
+  /** The living sandbox of that name. */
+  named(name: string): Sandbox | undefined
+  requested(key: string): { sandbox: Sandbox; digest: string } | undefined
+  /** Not ended, oldest first. */
+  living(): Sandbox[]
+  /** Ended ones too, newest first. */
+  page(o: { before?: { createdAt: number; id: string } | undefined; limit: number }): Sandbox[]
+  /** Small facts of the state directory itself. */
+  meta(key: string): string | undefined
+  setMeta(key: string, value: string): void
+}
+
+const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending`
+
+export function sandboxStore(db: DatabaseSync): SandboxStore {
+  const insert = db.prepare(
+    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+  )
+  const update = db.prepare(
+    `UPDATE sandboxes SET name=?, labels=?, provider=?, state=?, spec=?, limits=?, handle=?, created_at=?, started_at=?,
+     deadline_at=?, ended_at=?, ending=? WHERE id=?`,
+  )
+  const select = (where: string): StatementSync => db.prepare(`SELECT ${COLUMNS} FROM sandboxes ${where}`)
+  const byId = select('WHERE id = ?')
+  const byName = select('WHERE name = ? AND ended_at IS NULL')
+  const byKey = db.prepare(`SELECT ${COLUMNS}, request_digest FROM sandboxes WHERE request_key = ?`)
+  const living = select('WHERE ended_at IS NULL ORDER BY created_at, id')
+  const getMeta = db.prepare('SELECT value FROM meta WHERE key = ?')
+  const setMeta = db.prepare(
+    'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
+  )
+  const page = select('WHERE (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?')
+
+  return {
+    insert(sandbox, request) {
+      try {
+        insert.run(...values(sandbox), request?.key ?? null, request?.digest ?? null)
+      } catch (error) {
+        throw insertError(error, sandbox)
+      }
+    },
+    update(sandbox) {
+      const [id, ...rest] = values(sandbox)
+      try {
+        update.run(...rest, id ?? null)
+      } catch (error) {
+        throw sqliteError(error, 'cannot save the sandbox')
+      }
+    },
+    get: (id) => one(byId.get(id)),
+    named: (name) => one(byName.get(name)),
+    requested(key) {
+      const row = byKey.get(key)
+      return row && { sandbox: fromRow(row), digest: String(row['request_digest']) }
+    },
+    living: () => living.all().map(fromRow),
+    page: ({ before, limit }) =>
+      page.all(before?.createdAt ?? Number.MAX_SAFE_INTEGER, before?.id ?? '', limit).map(fromRow),
+    meta: (key) => (getMeta.get(key) as { value: string } | undefined)?.value,
+    setMeta(key, value) {
+      setMeta.run(key, value)
+    },
+  }
+}
+
+type Value = string | number | null
+
+function values(s: Sandbox): Value[] {
+  return [
+    s.id,
+    s.name ?? null,
+    JSON.stringify(s.labels),
+    s.provider,
+    s.state,
+    JSON.stringify(s.spec),
+    s.limits ? JSON.stringify(s.limits) : null,
+    s.handle ? JSON.stringify(s.handle) : null,
+    s.createdAt,
+    s.startedAt ?? null,
+    s.deadlineAt,
+    s.endedAt ?? null,
+    s.ending ? JSON.stringify(s.ending) : null,
+  ]
+}
+
+type Row = Record<string, SQLOutputValue>
+
+function fromRow(row: Row): Sandbox {
+  const json = (column: string): never | undefined => {
+    const text = row[column]
+    return typeof text === 'string' ? JSON.parse(text) : undefined
+  }
+  const number = (column: string): number | undefined =>
+    row[column] === null ? undefined : Number(row[column])
+  return {
+    id: String(row['id']) as SandboxId,
+    name: row['name'] === null ? undefined : String(row['name']),
+    labels: json('labels') ?? {},
+    provider: String(row['provider']),
+    state: String(row['state']) as State,
+    spec: json('spec') as unknown as Sandbox['spec'],
+    limits: json('limits'),
+    handle: json('handle'),
+    createdAt: Number(row['created_at']),
+    startedAt: number('started_at'),
+    deadlineAt: Number(row['deadline_at']),
+    endedAt: number('ended_at'),
+    ending: json('ending'),
+  }
+}
+
+function one(row: Row | undefined): Sandbox | undefined {
+  return row && fromRow(row)
+}
+
+function insertError(error: unknown, sandbox: Sandbox): AgentPodError {
+  const text = error instanceof Error ? error.message : ''
+  if (text.includes('UNIQUE constraint failed: sandboxes.name')) {
+    return new AgentPodError({
+      code: 'already_exists',
+      reason: 'sandbox.name_taken',
+      message: `a sandbox named ${sandbox.name} is alive`,
+      hint: `choose another name, or \`agentpod destroy ${sandbox.name}\` first`,
+    })
+  }
+  if (text.includes('UNIQUE constraint failed')) {
+    return new AgentPodError({
+      code: 'already_exists',
+      reason: 'sandbox.duplicate',
+      message: 'the sandbox exists already',
+    })
+  }
+  return sqliteError(error, 'cannot save the sandbox')
+}

@@ -1,0 +1,86 @@
+/**
+ * What a command changed, found inside the sandbox by the sandbox's own git in a repository beside the workspace. Its answer is
+ * hostile bytes to the host: it is stored and shown, never run.
+ */
+import { AgentPodError } from '../core/error.ts'
+
+/** Beside the workspace, so that the project's own `.git`, if it has one inside, is left alone. */
+const REPOSITORY = '.agentpod-base'
+
+/**
+ * Attributes that win over the project's: bytes are compared as they are, no line ends are turned and no filter is asked for.
+ */
+const ATTRIBUTES = '* -text -filter -ident !diff !merge'
+
+const GIT = `export GIT_DIR="$1" GIT_WORK_TREE="$2" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null LC_ALL=C
+cd "$2" || exit 1`
+
+/** Remembers the workspace as it is. */
+const BASELINE = `${GIT}
+git init -q --template= >/dev/null || exit 1
+mkdir -p "$1/info" && echo '${ATTRIBUTES}' > "$1/info/attributes"
+git config core.fileMode true && git config core.symlinks true && git config core.quotePath false
+git add -A -f . && git write-tree > "$1/base"`
+
+/** The changed files, then the patch: \`git diff\` against the baseline, as one stream. */
+const CHANGES = `${GIT}
+git add -A . >/dev/null 2>&1 || exit 1
+git diff-index --cached --raw -z -M "$(cat "$1/base")" || exit 1
+printf '\\0\\0'
+git diff-index --cached --binary --full-index -M "$(cat "$1/base")"`
+
+export interface Script {
+  readonly command: string
+  readonly args: readonly string[]
+}
+
+export function baselineScript(home: string, workspace: string): Script {
+  return script(BASELINE, home, workspace)
+}
+
+export function changesScript(home: string, workspace: string): Script {
+  return script(CHANGES, home, workspace)
+}
+
+function script(text: string, home: string, workspace: string): Script {
+  return { command: '/bin/sh', args: ['-c', text, 'agentpod', `${home}/${REPOSITORY}`, workspace] }
+}
+
+export interface Change {
+  readonly kind: 'added' | 'deleted' | 'modified' | 'renamed' | 'type changed'
+  readonly path: string
+  readonly from?: string | undefined
+}
+
+const KINDS: Record<string, Change['kind']> = {
+  A: 'added',
+  D: 'deleted',
+  M: 'modified',
+  R: 'renamed',
+  C: 'added',
+  T: 'type changed',
+}
+
+/** The answer of `changesScript`, taken apart. */
+export function parseChanges(output: Buffer): { changes: Change[]; patch: Buffer } {
+  const cut = output.indexOf('\0\0\0')
+  const border = cut >= 0 ? cut + 1 : output.indexOf('\0\0')
+  if (border < 0)
+    throw new AgentPodError({
+      code: 'data_loss',
+      reason: 'changes.malformed',
+      message: 'the sandbox did not say what changed',
+    })
+  const fields = output
+    .subarray(0, border)
+    .toString('utf8')
+    .split('\0')
+    .filter((field) => field !== '')
+  const changes: Change[] = []
+  for (let i = 0; i < fields.length; ) {
+    const kind = KINDS[/ ([A-Z])\d*$/.exec(fields[i++] ?? '')?.[1] ?? ''] ?? 'modified'
+    const from = kind === 'renamed' ? fields[i++] : undefined
+    changes.push({ kind, path: fields[i++] ?? '', from })
+  }
+  return { changes, patch: output.subarray(border + 2) }
+}

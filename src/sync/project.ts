@@ -1,0 +1,118 @@
+/** Which files of a directory are the project: what git does not ignore, or everything where there is no git. */
+import { execFile } from 'node:child_process'
+import { lstat, readdir } from 'node:fs/promises'
+import { join, relative, resolve } from 'node:path'
+import { AgentPodError } from '../core/error.ts'
+
+const MOST_FILES = 2_000_000
+const GIT_OUTPUT_BYTES = 512 * 1024 * 1024
+
+export interface ProjectOptions {
+  readonly directory: string
+  /** Left out, wherever they lie: the state directory itself may be inside a project. */
+  readonly exclude: readonly string[]
+  /** Where git is found and whose configuration it reads. */
+  readonly env: Readonly<Record<string, string | undefined>>
+}
+
+/** Paths relative to the directory, in order, without `.git`. Directories appear only where they are empty and there is no git. */
+export async function listProject(options: ProjectOptions): Promise<string[]> {
+  const directory = resolve(options.directory)
+  const found: string[] = []
+  await collect(directory, '', found, gitEnv(options.env))
+  const excluded = options.exclude.map((path) => relative(directory, resolve(path)))
+  return found
+    .filter((path) => !excluded.some((out) => out !== '' && (path === out || path.startsWith(`${out}/`))))
+    .sort()
+}
+
+/** Every file below a directory, `.git` and ignored ones too. */
+export async function listFiles(directory: string): Promise<string[]> {
+  const found: string[] = []
+  await walk(resolve(directory), '', found, () => false)
+  return found.sort()
+}
+
+const isGit = (name: string): boolean => name === '.git'
+
+async function collect(root: string, prefix: string, found: string[], env: NodeJS.ProcessEnv): Promise<void> {
+  const listed = await gitFiles(join(root, prefix), env)
+  if (listed === undefined) return walk(root, prefix, found, isGit)
+  for (const name of listed) {
+    const path = join(prefix, name.replace(/\/$/, ''))
+    const info = await lstat(join(root, path)).catch(() => undefined)
+    // Tracked and deleted since: the copy lacks it as the directory does.
+    if (!info) continue
+    // A submodule or a repository inside the repository lists its own files.
+    if (info.isDirectory()) await collect(root, path, found, env)
+    else add(found, path)
+  }
+}
+
+/** What git tracks, and what is there and not ignored. Undefined where there is no repository or no git. */
+function gitFiles(directory: string, env: NodeJS.ProcessEnv): Promise<string[] | undefined> {
+  return new Promise((resolvePromise) => {
+    // SECURITY: the project's own configuration must not name a program for git to run (GT-01).
+    const safe = [
+      '-c',
+      'core.fsmonitor=false',
+      '-c',
+      'core.hooksPath=/dev/null',
+      '-c',
+      'core.untrackedCache=false',
+    ]
+    execFile(
+      'git',
+      [...safe, 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate'],
+      { cwd: directory, maxBuffer: GIT_OUTPUT_BYTES, env },
+      (error, stdout) => resolvePromise(error ? undefined : stdout.split('\0').filter((name) => name !== '')),
+    )
+  })
+}
+
+/** Git as the user has it, but without variables that point it elsewhere. */
+function gitEnv(env: ProjectOptions['env']): NodeJS.ProcessEnv {
+  return { PATH: env['PATH'], HOME: env['HOME'], LC_ALL: 'C', GIT_OPTIONAL_LOCKS: '0' }
+}
+
+async function walk(
+  root: string,
+  prefix: string,
+  found: string[],
+  isOut: (name: string) => boolean,
+): Promise<void> {
+  const entries = await readdir(join(root, prefix), { withFileTypes: true }).catch(
+    (error: NodeJS.ErrnoException) => {
+      throw unreadable(join(root, prefix), error)
+    },
+  )
+  if (entries.length === 0 && prefix !== '') add(found, prefix)
+  for (const entry of entries) {
+    const path = join(prefix, entry.name)
+    if (isOut(entry.name)) continue
+    if (entry.isDirectory()) await walk(root, path, found, isOut)
+    else if (entry.isFile() || entry.isSymbolicLink()) add(found, path)
+  }
+}
+
+function add(found: string[], path: string): void {
+  if (found.length >= MOST_FILES) {
+    throw new AgentPodError({
+      code: 'resource_exhausted',
+      reason: 'project.too_large',
+      message: `the project has more than ${MOST_FILES} files`,
+      hint: 'start in a smaller directory, or list what is not needed in .gitignore',
+    })
+  }
+  found.push(path)
+}
+
+export function unreadable(path: string, error: NodeJS.ErrnoException): AgentPodError {
+  return new AgentPodError({
+    code: 'invalid_argument',
+    reason: 'project.unreadable',
+    message: `cannot read ${path}: ${error.code ?? error.message}`,
+    hint: 'change its permissions, or list it in .gitignore',
+    cause: error,
+  })
+}

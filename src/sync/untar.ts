@@ -1,0 +1,256 @@
+/**
+ * Reads a tar stream that came out of a sandbox. Every byte is hostile: names are checked, nothing is written through a link,
+ * and only plain files, directories and links that stay inside come out.
+ */
+import { constants } from 'node:fs'
+import { lstat, mkdir, open, symlink, unlink } from 'node:fs/promises'
+import { dirname, join, normalize } from 'node:path'
+import { AgentPodError } from '../core/error.ts'
+
+const BLOCK = 512
+const LONGEST_NAME_BYTES = 4096
+const LONGEST_PAX_BYTES = 64 * 1024
+
+export interface Extracted {
+  files: number
+  bytes: number
+  /** Entries that were left out, each with the reason. */
+  skipped: { path: string; why: string }[]
+}
+
+interface Entry {
+  readonly path: string
+  readonly type: string
+  readonly size: number
+  readonly mode: number
+  readonly link: string
+}
+
+/** Writes the stream's entries below `root`, which must be a directory that nobody else writes to meanwhile. */
+export async function extract(tar: AsyncIterable<Buffer>, root: string): Promise<Extracted> {
+  const source = new Source(tar)
+  const result: Extracted = { files: 0, bytes: 0, skipped: [] }
+  for (;;) {
+    const entry = await nextEntry(source)
+    if (!entry) return result
+    await place(entry, source, root, result)
+  }
+}
+
+/** The one file of a stream that holds one, written to `target`. */
+export async function extractFile(tar: AsyncIterable<Buffer>, target: string): Promise<Extracted> {
+  const source = new Source(tar)
+  const entry = await nextEntry(source)
+  if (entry?.type !== '0') throw malformed('not a plain file')
+  await writeFile(entry, source, target)
+  return { files: 1, bytes: entry.size, skipped: [] }
+}
+
+async function place(entry: Entry, source: Source, root: string, result: Extracted): Promise<void> {
+  const path = safePath(entry.path)
+  const skip = async (why: string): Promise<void> => {
+    result.skipped.push({ path: entry.path, why })
+    await source.skip(entry.size)
+  }
+  if (path === undefined) return skip('its name leads outside')
+  if (path === '.') return source.skip(entry.size)
+  // SECURITY: a link that an earlier entry made is never walked through (FS-06).
+  if (!(await makeParents(root, entry.type === '5' ? path : dirname(path))))
+    return skip('a link or a file stands in its way')
+  const target = join(root, path)
+  if (entry.type === '5') return
+  if (entry.type === '2') {
+    if (!staysInside(path, entry.link)) return skip('a link that leads outside')
+    await clear(target)
+    await symlink(entry.link, target)
+    result.files++
+    return
+  }
+  if (entry.type !== '0') return skip('not a plain file')
+  await writeFile(entry, source, target)
+  result.files++
+  result.bytes += entry.size
+}
+
+async function writeFile(entry: Entry, source: Source, target: string): Promise<void> {
+  await clear(target)
+  const handle = await open(
+    target,
+    constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
+    entry.mode & 0o777,
+  )
+  try {
+    for await (const piece of source.take(entry.size)) await handle.write(piece)
+  } finally {
+    await handle.close()
+  }
+  await source.skip(padding(entry.size))
+}
+
+/** An older file or link makes room; a directory does not. */
+async function clear(target: string): Promise<void> {
+  await unlink(target).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT')
+      throw new AgentPodError({
+        code: 'conflict',
+        reason: 'copy.in_the_way',
+        message: `${target} is in the way: ${error.code}`,
+      })
+  })
+}
+
+async function makeParents(root: string, path: string): Promise<boolean> {
+  let at = root
+  for (const part of path.split('/').filter((name) => name !== '.' && name !== '')) {
+    at = join(at, part)
+    const info = await lstat(at).catch(() => undefined)
+    if (!info) await mkdir(at)
+    else if (!info.isDirectory()) return false
+  }
+  return true
+}
+
+function safePath(name: string): string | undefined {
+  if (
+    name === '' ||
+    name.startsWith('/') ||
+    name.includes('\0') ||
+    Buffer.byteLength(name) > LONGEST_NAME_BYTES
+  )
+    return undefined
+  const path = normalize(name).replace(/\/$/, '')
+  return path === '..' || path.startsWith('../') ? undefined : path
+}
+
+function staysInside(path: string, link: string): boolean {
+  return (
+    link !== '' &&
+    !link.startsWith('/') &&
+    !link.includes('\0') &&
+    safePath(join(dirname(path), link)) !== undefined
+  )
+}
+
+async function nextEntry(source: Source): Promise<Entry | undefined> {
+  const pax: Record<string, string> = {}
+  for (;;) {
+    const block = await source.block()
+    if (!block || block.every((byte) => byte === 0)) return undefined
+    checkSum(block)
+    const type = String.fromCharCode(block[156] ?? 0).replace('\0', '0')
+    const size = number(block, 124, 12)
+    if (type === 'x') {
+      Object.assign(pax, parsePax(await source.small(size)))
+      await source.skip(padding(size))
+      continue
+    }
+    if (type === 'g') {
+      await source.skip(size + padding(size))
+      continue
+    }
+    const prefix = text(block, 345, 155)
+    return {
+      path: pax['path'] ?? (prefix ? `${prefix}/${text(block, 0, 100)}` : text(block, 0, 100)),
+      link: pax['linkpath'] ?? text(block, 157, 100),
+      type: type === '7' ? '0' : type,
+      size: type === '0' || type === '7' ? Number(pax['size'] ?? size) : 0,
+      mode: number(block, 100, 8),
+    }
+  }
+}
+
+function parsePax(body: Buffer): Record<string, string> {
+  const records: Record<string, string> = {}
+  let at = 0
+  while (at < body.length) {
+    const space = body.indexOf(0x20, at)
+    const length = Number(body.subarray(at, space).toString('latin1'))
+    if (space < 0 || !Number.isInteger(length) || length <= space - at || at + length > body.length)
+      throw malformed('a broken pax record')
+    const record = body.subarray(space + 1, at + length - 1).toString('utf8')
+    const cut = record.indexOf('=')
+    const key = record.slice(0, cut)
+    if (key === 'path' || key === 'linkpath' || key === 'size') records[key] = record.slice(cut + 1)
+    at += length
+  }
+  return records
+}
+
+function checkSum(block: Buffer): void {
+  let sum = 8 * 32
+  for (let i = 0; i < BLOCK; i++) if (i < 148 || i >= 156) sum += block[i] ?? 0
+  if (sum !== number(block, 148, 8)) throw malformed('a header with a wrong sum')
+}
+
+function text(block: Buffer, at: number, length: number): string {
+  const field = block.subarray(at, at + length)
+  const end = field.indexOf(0)
+  return field.subarray(0, end < 0 ? length : end).toString('utf8')
+}
+
+function number(block: Buffer, at: number, length: number): number {
+  const field = text(block, at, length).trim()
+  const value = field === '' ? 0 : /^[0-7]+$/.test(field) ? Number.parseInt(field, 8) : Number.NaN
+  if (!Number.isSafeInteger(value)) throw malformed('a header with a broken number')
+  return value
+}
+
+function padding(size: number): number {
+  return (BLOCK - (size % BLOCK)) % BLOCK
+}
+
+function malformed(what: string): AgentPodError {
+  return new AgentPodError({
+    code: 'data_loss',
+    reason: 'archive.malformed',
+    message: `the sandbox sent a broken archive: ${what}`,
+  })
+}
+
+/** Bytes by count out of chunks by chance. */
+class Source {
+  readonly #chunks: AsyncIterator<Buffer>
+  #rest: Buffer = Buffer.alloc(0)
+
+  constructor(tar: AsyncIterable<Buffer>) {
+    this.#chunks = tar[Symbol.asyncIterator]()
+  }
+
+  async block(): Promise<Buffer | undefined> {
+    const pieces: Buffer[] = []
+    for await (const piece of this.take(BLOCK, true)) pieces.push(piece)
+    return pieces.length === 0 ? undefined : Buffer.concat(pieces)
+  }
+
+  async small(size: number): Promise<Buffer> {
+    if (size > LONGEST_PAX_BYTES) throw malformed('a header that is too long')
+    const pieces: Buffer[] = []
+    for await (const piece of this.take(size)) pieces.push(piece)
+    return Buffer.concat(pieces)
+  }
+
+  async skip(size: number): Promise<void> {
+    for await (const _ of this.take(size)) {
+      // Passed over.
+    }
+  }
+
+  async *take(size: number, mayEnd = false): AsyncGenerator<Buffer> {
+    let left = size
+    while (left > 0) {
+      if (this.#rest.length === 0) {
+        const { value, done } = await this.#chunks.next()
+        if (done) {
+          if (mayEnd && left === size) return
+          throw malformed('it ends early')
+        }
+        this.#rest = value
+        continue
+      }
+      const piece = this.#rest.subarray(0, left)
+      this.#rest = this.#rest.subarray(piece.length)
+      left -= piece.length
+      yield piece
+    }
+  }
+}

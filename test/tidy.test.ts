@@ -1,0 +1,250 @@
+// The rules of STYLE.md that a program can check, and for each a sample that breaks it.
+
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { checkCycles, checkDirections, checkProviderNames } from './tidy/directions.ts'
+import { checkLinks } from './tidy/documents.ts'
+import { checkCalls, checkExports, checkNames } from './tidy/habits.ts'
+import { checkMachinePaths, checkRegistryHosts, findRegistryHosts, privateHosts } from './tidy/machine.ts'
+import { checkPrograms } from './tidy/native.ts'
+import { type Parsed, parse, type SourceFile, type Violation } from './tidy/source.ts'
+
+const root = join(import.meta.dirname, '..')
+const TEXT_LIMIT_BYTES = 2 << 20
+
+describe('the repository', () => {
+  const paths = listFiles()
+  const files = paths.map(read).filter((file) => file !== null)
+  const sources = files.filter(({ path }) => /^(?:src|web)\/.*\.ts$/.test(path)).map(parse)
+
+  test('imports point in the directions of the table', () => assertNone(checkDirections(sources)))
+  test('imports form no cycles', () => assertNone(checkCycles(sources)))
+  test('only its own folder names a provider', () => assertNone(checkProviderNames(sources)))
+  test('files are named in kebab-case for what is inside', () =>
+    assertNone(
+      checkNames(
+        paths.filter((path) => /^(?:src|test|scripts)\//.test(path) && !path.includes('/fixtures/')),
+      ),
+    ))
+  test('only src/exports/ re-exports and nothing has a default export', () =>
+    assertNone(checkExports(sources)))
+  test('the environment, clock, processes and network are used where the list allows', () =>
+    assertNone(checkCalls(sources)))
+  test('podd holds no part of podhost, nor podhost of podd', () => assertNone(checkPrograms(files)))
+  test('links in documents lead somewhere', () =>
+    assertNone(checkLinks(files, (path) => existsSync(join(root, path)))))
+  test('no file names a directory of the machine it was written on', () =>
+    assertNone(checkMachinePaths(files, root)))
+  test('no file names a registry of the machine it was written on', async () =>
+    assertNone(checkRegistryHosts(files, await findRegistryHosts())))
+})
+
+describe('the rules find', () => {
+  const samples: readonly { name: string; found: () => Violation[]; at: readonly string[] }[] = [
+    {
+      name: 'an import against the direction',
+      found: () =>
+        checkDirections([
+          source('src/core/spec.ts', "import { open } from '../store/database.ts'\nimport fs from 'node:fs'"),
+          source('src/router/place.ts', "import type { Crun } from '../providers/crun/provider.ts'"),
+          source('src/providers/docker/provider.ts', "import { a } from '../local/driver.ts'"),
+          source('src/providers/crun/provider.ts', "import { a } from '../local/driver.ts'"),
+          source('src/cli/commands/list.ts', "\nconst { start } = await import('../../main/server.ts')"),
+          source('src/cli/commands/serve.ts', "const { start } = await import('../../main/server.ts')"),
+          source('src/cli/commands/up.ts', 'await layers.import(digest, file)\nawait import(name)'),
+          source(
+            'src/client/client.ts',
+            "import { S } from '../api/schema/run.ts'\nimport { a } from '../api/app.ts'",
+          ),
+          source('src/engine/destroy.test.ts', "import { FakeProvider } from '../testing/fake-provider.ts'"),
+          source('src/engine/destroy.ts', "import { FakeProvider } from '../testing/fake-provider.ts'"),
+          source('src/novel/thing.ts', "import { a } from '../core/id.ts'"),
+        ]),
+      at: [
+        'src/core/spec.ts:1',
+        'src/core/spec.ts:2',
+        'src/router/place.ts:1',
+        'src/providers/docker/provider.ts:1',
+        'src/cli/commands/list.ts:2',
+        'src/cli/commands/up.ts:2',
+        'src/client/client.ts:2',
+        'src/engine/destroy.ts:1',
+        'src/novel/thing.ts:1',
+      ],
+    },
+    {
+      name: 'nothing in comments, strings, templates and patterns',
+      found: () =>
+        checkDirections([
+          source(
+            'src/core/id.ts',
+            [
+              "// import a from '../main/a.ts'",
+              '/* process.env */ const a = "import b from \'../main/b.ts\'"',
+              // biome-ignore lint/suspicious/noTemplateCurlyInString: the sample is itself a template.
+              "const c = `import d from '../main/d.ts' ${`${a}`} }`",
+              "const e = /['\"`/*]/.test(a) ? 1 / 2 : '/'",
+              "import { f } from '../main/f.ts'",
+            ].join('\n'),
+          ),
+        ]),
+      at: ['src/core/id.ts:5'],
+    },
+    {
+      name: 'a cycle',
+      found: () =>
+        checkCycles([
+          source('src/core/a.ts', "import { b } from './b.ts'"),
+          source('src/core/b.ts', "\nimport type { c } from './c.ts'"),
+          source('src/core/c.ts', "\n\nimport { a } from './a.ts'"),
+        ]),
+      at: ['src/core/c.ts:3'],
+    },
+    {
+      name: 'the name of a provider',
+      found: () =>
+        checkProviderNames([
+          source('src/providers/crun/provider.ts', "export const name = 'crun'"),
+          source('src/main/server.ts', "const chosen = 'crun'"),
+          source('src/router/place.ts', "// 'crun'\nif (name === 'crun') {}"),
+          source('src/router/place.test.ts', "const name = 'crun'"),
+        ]),
+      at: ['src/router/place.ts:2'],
+    },
+    {
+      name: 'a file name that says nothing',
+      found: () =>
+        checkNames([
+          'src/core/types.ts',
+          'src/helpers/a.ts',
+          'src/core/sandboxId.ts',
+          'src/core/sandbox.test.ts',
+        ]),
+      at: ['src/core/types.ts:1', 'src/helpers/a.ts:1', 'src/core/sandboxId.ts:1'],
+    },
+    {
+      name: 'a re-export and a default export',
+      found: () =>
+        checkExports([
+          source(
+            'src/core/id.ts',
+            "const a = 1\nexport { a }\nimport b from './b.ts'\nexport * from './c.ts'",
+          ),
+          source('src/core/run.ts', 'export default class Run {}'),
+          source('src/exports/client.ts', "export { connect } from '../client/connect.ts'"),
+        ]),
+      at: ['src/core/id.ts:4', 'src/core/run.ts:1'],
+    },
+    {
+      name: 'a banned call',
+      found: () =>
+        checkCalls([
+          source(
+            'src/engine/a.ts',
+            'Date.now()\nMath.random()\nprocess.env\nprocess.exit(1)\nconsole.log(1)',
+          ),
+          source('src/engine/b.ts', "import { spawn } from 'node:child_process'\nawait fetch(url)"),
+          source(
+            'src/engine/c.ts',
+            'await app.fetch(r)\nconst door = {\n  async fetch(r) {},\n  fetch(r: X): Y {},\n}',
+          ),
+          source('src/engine/d.test.ts', 'Date.now()'),
+          source('src/cli/main.ts', 'process.exit(Number(process.env.X))\nconsole.log(1)'),
+          source('src/util/clock.ts', 'Date.now()'),
+        ]),
+      at: [
+        ...[1, 2, 3, 4, 5].map((line) => `src/engine/a.ts:${line}`),
+        'src/engine/b.ts:1',
+        'src/engine/b.ts:2',
+        'src/cli/main.ts:2',
+      ],
+    },
+    {
+      name: 'a host package inside podd',
+      found: () =>
+        checkPrograms([
+          {
+            path: 'native/cmd/podd/main.go',
+            text: 'import (\n\t"fmt"\n\t"agentpod/native/internal/safefs"\n)',
+          },
+          { path: 'native/internal/safefs/file.go', text: 'import "agentpod/native/internal/mount"' },
+        ]),
+      at: ['native/internal/safefs/file.go:1'],
+    },
+    {
+      name: 'a link that leads nowhere',
+      found: () =>
+        checkLinks(
+          [
+            {
+              path: 'docs/a.md',
+              text: '[b](b.md) [web](https://example.org) `[c](c.md)`\n[up](../README.md#start)',
+            },
+          ],
+          (path) => path === 'README.md',
+        ),
+      at: ['docs/a.md:1'],
+    },
+    {
+      name: 'a directory of the machine',
+      found: () =>
+        checkMachinePaths(
+          [{ path: 'a.md', text: 'see example.org/build7/clone\nand /build7/clone/dist\nor /build7' }],
+          '/build7/clone',
+        ),
+      at: ['a.md:2', 'a.md:2', 'a.md:3'],
+    },
+    {
+      name: 'a private registry',
+      found: () =>
+        checkRegistryHosts(
+          [{ path: '.npmrc', text: 'registry=https://npm.corp.test/all/' }],
+          privateHosts('https://registry.npmjs.org/\nhttps://npm.corp.test/all/,direct\nhttp://localhost/'),
+        ),
+      at: ['.npmrc:1'],
+    },
+  ]
+  for (const { name, found, at } of samples) {
+    test(name, () =>
+      assert.deepEqual(
+        found()
+          .map(({ path, line }) => `${path}:${line}`)
+          .sort(),
+        [...at].sort(),
+      ),
+    )
+  }
+})
+
+function source(path: string, text: string): Parsed {
+  return parse({ path, text })
+}
+
+function assertNone(found: readonly Violation[]): void {
+  assert.ok(found.length === 0, found.map(({ path, line, rule }) => `${path}:${line}: ${rule}`).join('\n'))
+}
+
+// What is tracked and what is about to be. A clone that belongs to another user, as in CI, is still ours to read.
+function listFiles(): string[] {
+  const args = [
+    '-c',
+    `safe.directory=${root}`,
+    'ls-files',
+    '-z',
+    '--cached',
+    '--others',
+    '--exclude-standard',
+  ]
+  return execFileSync('git', args, { cwd: root, encoding: 'utf8' }).split('\0').filter(Boolean)
+}
+
+// A tracked file may be deleted and not yet staged; binaries and large data hold no rules.
+function read(path: string): SourceFile | null {
+  const absolute = join(root, path)
+  if (!existsSync(absolute)) return null
+  const bytes = readFileSync(absolute)
+  return bytes.length > TEXT_LIMIT_BYTES || bytes.includes(0) ? null : { path, text: bytes.toString('utf8') }
+}

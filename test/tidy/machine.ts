@@ -1,0 +1,75 @@
+// Nothing in the repository tells where it was written: neither a path of the machine nor the registry it is served by.
+
+import { execFile } from 'node:child_process'
+import { globSync, readFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { promisify } from 'node:util'
+import { lineAt, type SourceFile, type Violation } from './source.ts'
+
+const run = promisify(execFile)
+
+// Where clones commonly lie, which documents and tests name for other reasons.
+const ORDINARY_DIRECTORIES =
+  /^\/(?:(?:tmp|home|root|opt|srv|mnt|media|usr\/src|usr\/local\/src|var\/tmp|workspaces?|app|src|repo|code|builds?)?|home\/[^/]+)$/
+const PUBLIC_HOSTS =
+  /(?:^|\.)(?:npmjs\.org|yarnpkg\.com|golang\.org|goproxy\.io|pypi\.org|pythonhosted\.org|debian\.org|ubuntu\.com|github\.com)$/
+const LOOPBACK = /^(?:localhost|127\.[\d.]+|\[::1\])$/
+
+export function checkMachinePaths(files: readonly SourceFile[], root: string): Violation[] {
+  const directories = [root, dirname(root)].filter((directory) => !ORDINARY_DIRECTORIES.test(directory))
+  return directories.flatMap((directory) => {
+    const pattern = new RegExp(`(?<![\\w.~/-])${escapePattern(directory)}(?![\\w-])`, 'g')
+    return violations(files, pattern, 'names a directory of the machine it was written on')
+  })
+}
+
+// The message leaves the host out: it is itself what must not be published.
+export function checkRegistryHosts(files: readonly SourceFile[], hosts: readonly string[]): Violation[] {
+  return hosts.flatMap((host) => {
+    const pattern = new RegExp(`(?<![\\w.-])${escapePattern(host)}(?![\\w-])`, 'g')
+    return violations(files, pattern, "names a registry of this machine's configuration")
+  })
+}
+
+function escapePattern(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')
+}
+
+function violations(files: readonly SourceFile[], pattern: RegExp, rule: string): Violation[] {
+  return files.flatMap(({ path, text }) =>
+    [...text.matchAll(pattern)].map((match) => ({ path, line: lineAt(text, match.index), rule })),
+  )
+}
+
+/** Asks the package managers of this machine where they fetch from; the ones everybody uses are left out. */
+export async function findRegistryHosts(): Promise<string[]> {
+  const answers = await Promise.all([
+    ask('npm', ['config', 'get', 'registry']),
+    ask('go', ['env', 'GOPROXY']),
+    ask('pip', ['config', 'list']),
+    aptSources(),
+  ])
+  return privateHosts(answers.join('\n'))
+}
+
+export function privateHosts(answers: string): string[] {
+  const urls = answers.match(/\bhttps?:\/\/[^\s'",|]+/g) ?? []
+  const hosts = urls.flatMap((url) => (URL.canParse(url) ? [new URL(url)] : []))
+  const known = hosts.filter(({ hostname }) => !PUBLIC_HOSTS.test(hostname))
+  return [...new Set(known.map(({ host, hostname }) => (LOOPBACK.test(hostname) ? host : hostname)))].filter(
+    (host) => !LOOPBACK.test(host),
+  )
+}
+
+// A program that is not installed fetches nothing.
+async function ask(program: string, args: readonly string[]): Promise<string> {
+  return run(program, [...args], { timeout: 10_000 }).then(
+    ({ stdout }) => stdout,
+    () => '',
+  )
+}
+
+function aptSources(): string {
+  const files = globSync(['/etc/apt/sources.list', '/etc/apt/sources.list.d/*', '/etc/apt/apt.conf.d/*'])
+  return files.map((file) => readFileSync(file, 'utf8')).join('\n')
+}
