@@ -3,6 +3,7 @@
  * hot path of every exec, so it stands before the router and asks no database.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { posix } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { AgentPodError, invalid } from '../core/error.ts'
@@ -120,15 +121,30 @@ async function tunnel(
   }
 }
 
+/**
+ * SECURITY: the guest's parser is another one than ours. Only a path in its plain form passes (`https:///agentpod/init` is
+ * `/init` here and `/agentpod/init` there), and every spelling of an engine's path is refused, whether or not the guest
+ * would take it.
+ */
 function refuseEngineOnly(path: string): void {
-  const pathname = new URL(path, 'http://sandbox').pathname.replaceAll(/\/+/g, '/')
-  if (ENGINE_ONLY.has(decodeURIComponent(pathname).replace(/\/$/, ''))) {
+  const pathname = decoded(path.split('?', 1)[0] ?? '')
+  if (!pathname.startsWith('/')) throw invalid('path.malformed', 'a path begins with one slash')
+  const plain = posix.normalize(pathname.replaceAll('\\', '/')).replace(/\/$/, '').toLowerCase()
+  if (ENGINE_ONLY.has(plain)) {
     throw new AgentPodError({
       code: 'permission_denied',
       reason: 'guest.engine_only',
-      message: `${pathname} is not for clients`,
+      message: `${plain} is not for clients`,
       hint: 'use /v1/sandboxes to change a sandbox',
     })
+  }
+}
+
+function decoded(pathname: string): string {
+  try {
+    return decodeURIComponent(pathname)
+  } catch {
+    throw invalid('path.malformed', 'a path with a broken %-encoding')
   }
 }
 

@@ -1,10 +1,11 @@
 /** Starts a server in the background when none listens, and waits until it does. */
 import { spawn } from 'node:child_process'
-import { closeSync, mkdirSync, openSync, readFileSync, statSync } from 'node:fs'
+import { closeSync, openSync, readFileSync, statSync } from 'node:fs'
 import { connect } from 'node:net'
 import { AgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
 import { systemClock } from '../util/clock.ts'
+import { makeDirectory } from '../util/make-directory.ts'
 import { socketPath } from '../util/socket-path.ts'
 
 const READY_WITHIN_MS = 30_000
@@ -12,8 +13,7 @@ const ASK_EVERY_MS = 10
 
 export async function startServerInBackground(home: Home, script: string): Promise<void> {
   try {
-    for (const directory of [home.root, home.run, home.logs])
-      mkdirSync(directory, { recursive: true, mode: 0o700 })
+    for (const directory of [home.root, home.run, home.logs]) makeDirectory(directory, 0o700)
   } catch (error) {
     throw new AgentPodError({
       code: 'failed_precondition',

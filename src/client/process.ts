@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import { sleep, systemClock } from '../util/clock.ts'
 import { encodeFrame, FrameError, FrameReader } from '../util/connect-frame.ts'
-import { connectError, errorFrom, readText, type Transport } from './transport.ts'
+import { connectError, type Transport } from './transport.ts'
 
 export interface ExecOptions {
   readonly args?: readonly string[] | undefined
@@ -57,6 +57,7 @@ export class Process {
   #offset = 0
   #mayHaveStarted = false
   #hasStarted = false
+  #isAttaching = false
   #exit: Exit | undefined
 
   /** Use `Sandbox.exec` or `Sandbox.attach`. */
@@ -95,14 +96,11 @@ export class Process {
         }
         throw new AgentPodError({ code: 'unavailable', reason: 'stream.cut', message: 'the stream was cut' })
       } catch (error) {
-        if (!isAgentPodError(error, 'unavailable')) {
-          this.#started.reject(error)
-          throw error
-        }
         failingSince ??= systemClock.now()
-        if (systemClock.now() - failingSince > RECONNECT_FOR_MS) {
-          this.#started.reject(error)
-          throw error
+        const verdict = this.#judge(error, systemClock.now() - failingSince)
+        if (verdict !== 'retry') {
+          this.#started.reject(verdict)
+          throw verdict
         }
         await sleep(systemClock, RECONNECT_EVERY_MS, this.#options.signal)
       }
@@ -161,34 +159,29 @@ export class Process {
 
   /** Starts the command, or finds it again where its output stopped. */
   async #connect(): Promise<IncomingMessage> {
-    if (this.#begin && !this.#hasStarted && !this.#mayHaveStarted) {
+    this.#isAttaching = !this.#begin || this.#hasStarted || this.#mayHaveStarted
+    if (this.#begin && !this.#isAttaching) {
       this.#mayHaveStarted = true
       return this.#begin()
     }
-    const found = await this.#attach()
-    if (found) return found
-    // The start was lost with its connection: the tag is free, so it cannot run twice.
-    if (this.#begin && !this.#hasStarted) return this.#begin()
-    throw new AgentPodError({
-      code: 'not_found',
-      reason: 'process.unknown',
-      message: 'the sandbox remembers no such process',
-    })
-  }
-
-  /** Undefined when the sandbox knows no such process. */
-  async #attach(): Promise<IncomingMessage | undefined> {
-    const response = await this.#transport.send({
+    return this.#transport.open({
       method: 'POST',
       path: '/agentpod/attach',
       headers: { ...this.#headers, 'content-type': STREAM },
       body: encodeFrame({ process: this.#selector, offset: String(this.#offset) }),
       signal: this.#options.signal,
     })
-    if (response.statusCode === 200) return response
-    const error = errorFrom(response.statusCode ?? 0, await readText(response))
-    if (isUnknownProcess(error)) return undefined
-    throw error
+  }
+
+  /** What to do about a failure: nothing and try again, or the error to end with. */
+  #judge(error: unknown, failingForMs: number): 'retry' | unknown {
+    if (this.#isAttaching && isUnknownProcess(error)) {
+      if (!this.#begin || this.#hasStarted) return unknownProcess()
+      // The start was lost with its connection: the tag is free, so it cannot run twice.
+      this.#mayHaveStarted = false
+      return 'retry'
+    }
+    return isAgentPodError(error, 'unavailable') && failingForMs < RECONNECT_FOR_MS ? 'retry' : error
   }
 
   async *#events(response: IncomingMessage): AsyncGenerator<Record<string, unknown>> {
@@ -306,8 +299,17 @@ export function basic(user: string): string {
 }
 
 /** The guest's own "not found", as against the server's for a sandbox that is gone. */
-function isUnknownProcess(error: AgentPodError): boolean {
-  return error.code === 'not_found' && error.reason === 'guest'
+function isUnknownProcess(error: unknown): boolean {
+  return isAgentPodError(error, 'not_found') && error.reason === 'guest'
+}
+
+function unknownProcess(): AgentPodError {
+  return new AgentPodError({
+    code: 'not_found',
+    reason: 'process.unknown',
+    message: 'the sandbox remembers no such process',
+    hint: '`agentpod logs --list NAME` shows those it does',
+  })
 }
 
 function exitOf(end: Record<string, unknown>): Exit {

@@ -8,6 +8,7 @@ import type { Sandbox } from '../core/sandbox.ts'
 import type { Some } from '../core/some.ts'
 import { DEFAULT_LIFETIME, type Lifetime, LONGEST_TTL_MS, type Spec } from '../core/spec.ts'
 import type { RequestKey } from '../store/sandboxes.ts'
+import { ignore } from '../telemetry/log.ts'
 import { CALL, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
 
@@ -30,7 +31,7 @@ export async function create(ctx: Context, request: CreateRequest): Promise<Sand
     const digest = digestOf(request)
     const earlier = ctx.sandboxes.requested(key)
     if (!earlier) return createNew(ctx, request, { key, digest })
-    if (earlier.digest === digest) return ctx.ledger.get(earlier.sandbox.id) ?? earlier.sandbox
+    if (earlier.digest === digest) return sameAnswer(ctx.ledger.get(earlier.sandbox.id) ?? earlier.sandbox)
     throw new AgentPodError({
       code: 'conflict',
       reason: 'request_key.reused',
@@ -38,6 +39,12 @@ export async function create(ctx: Context, request: CreateRequest): Promise<Sand
       hint: 'use a new key for a new request',
     })
   })
+}
+
+/** The second answer to one create is the first one, also where that was an error. */
+function sameAnswer(sandbox: Sandbox): Sandbox {
+  if (sandbox.startedAt === undefined && sandbox.ending) throw new AgentPodError(sandbox.ending)
+  return sandbox
 }
 
 async function createNew(
@@ -102,7 +109,8 @@ async function bringUp(
         defaultUser: environment.user,
         defaultWorkdir: environment.workdir,
         sudo: environment.sudo,
-        lease: { remainingMs: sandbox.deadlineAt - ctx.clock.now(), idleMs: lifetime.idleMs },
+        // Zero would mean no end at all.
+        lease: { remainingMs: Math.max(1, sandbox.deadlineAt - ctx.clock.now()), idleMs: lifetime.idleMs },
       },
       CALL,
     )
@@ -120,7 +128,14 @@ async function bringUp(
 }
 
 async function fail(ctx: Context, id: SandboxId, error: AgentPodError): Promise<void> {
-  ctx.ledger.move(id, 'fail', { ending: { code: error.code, reason: error.reason, message: error.message } })
+  try {
+    ctx.ledger.move(id, 'fail', {
+      ending: { code: error.code, reason: error.reason, message: error.message },
+    })
+  } catch (unwritten) {
+    // A full disk keeps the record from being written; what was made is removed all the same.
+    ignore(ctx.log, unwritten, `the failure of ${id} was not recorded`)
+  }
   await cleanUp(ctx, id)
 }
 

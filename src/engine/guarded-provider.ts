@@ -42,7 +42,7 @@ export function guardedProvider(
       const made = inner.create(plan, inside)
       made.then(
         async () => {
-          if (!abandoned) return
+          if (!abandoned && !inside.signal?.aborted) return
           await inner
             .destroy(plan.sandboxId, { timeoutMs: UNDO_TIMEOUT_MS })
             .catch((error) =>

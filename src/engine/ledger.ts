@@ -65,7 +65,8 @@ export class Ledger {
   /** A failed sandbox of which nothing is left outside. */
   settle(id: SandboxId): void {
     const sandbox = this.#need(id)
-    if (sandbox.state === 'failed') this.#write({ ...sandbox, endedAt: this.#parts.clock.now() })
+    if (sandbox.state === 'failed' && sandbox.endedAt === undefined)
+      this.#write({ ...sandbox, endedAt: this.#parts.clock.now() })
   }
 
   /** Appends a fact. An event that cannot be written is logged, never a reason to fail what happened. */
@@ -96,7 +97,7 @@ export class Ledger {
       this.#remember(sandbox)
     } else {
       this.#living.delete(sandbox.id)
-      if (sandbox.name) this.#names.delete(sandbox.name)
+      if (sandbox.name && this.#names.get(sandbox.name) === sandbox.id) this.#names.delete(sandbox.name)
     }
     return sandbox
   }

@@ -57,6 +57,8 @@ export async function buildDebian(build: DebianBuild): Promise<string> {
     `--mode=${build.isRoot ? 'root' : 'unshare'}`,
     '--variant=minbase',
     '--format=tar',
+    // Sandboxes get a /dev of their own; a layer holds no device.
+    '--skip=output/dev,output/mknod',
     `--include=${PACKAGES.join(',')}`,
     ...SLIM.map((option) => `--dpkgopt=${option}`),
     ...CUSTOMIZE.map((hook) => `--customize-hook=${hook}`),

@@ -1,5 +1,4 @@
 /** The composition root of the server: the one place that names concrete parts together. */
-import { mkdirSync } from 'node:fs'
 import { createApp } from '../api/app.ts'
 import { dataPlane } from '../api/data-plane.ts'
 import { listen } from '../api/listen.ts'
@@ -14,6 +13,7 @@ import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
 import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
 import { jsonLog } from '../telemetry/log.ts'
 import { systemClock } from '../util/clock.ts'
+import { makeDirectory } from '../util/make-directory.ts'
 import { randomWord, systemRandom } from '../util/random.ts'
 import { lockServer } from './server-lock.ts'
 
@@ -37,8 +37,7 @@ const IDLE_CHECK_MS = 5000
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const clock = systemClock
   const home = homeAt(options.home)
-  for (const directory of [home.root, home.run, home.logs, home.tmp])
-    mkdirSync(directory, { recursive: true, mode: 0o700 })
+  for (const directory of [home.root, home.run, home.logs, home.tmp]) makeDirectory(directory, 0o700)
   const log = jsonLog(clock, options.writeLog)
   const scope = new AsyncDisposableStack()
   try {

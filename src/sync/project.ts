@@ -1,7 +1,7 @@
 /** Which files of a directory are the project: what git does not ignore, or everything where there is no git. */
 import { execFile } from 'node:child_process'
 import { lstat, readdir } from 'node:fs/promises'
-import { join, relative, resolve } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 
 const MOST_FILES = 2_000_000
@@ -38,8 +38,11 @@ const isGit = (name: string): boolean => name === '.git'
 async function collect(root: string, prefix: string, found: string[], env: NodeJS.ProcessEnv): Promise<void> {
   const listed = await gitFiles(join(root, prefix), env)
   if (listed === undefined) return walk(root, prefix, found, isGit)
+  const isReal = realDirectories(root)
   for (const name of listed) {
     const path = join(prefix, name.replace(/\/$/, ''))
+    // SECURITY: an index may name what lies outside, by `..` or behind a directory that is a link by now (GT-02).
+    if (path === '..' || path.startsWith('../') || !(await isReal(dirname(path)))) continue
     const info = await lstat(join(root, path)).catch(() => undefined)
     // Tracked and deleted since: the copy lacks it as the directory does.
     if (!info) continue
@@ -47,6 +50,23 @@ async function collect(root: string, prefix: string, found: string[], env: NodeJ
     if (info.isDirectory()) await collect(root, path, found, env)
     else add(found, path)
   }
+}
+
+/** Whether a path below the root is reached through directories alone; each is looked at once. */
+function realDirectories(root: string): (path: string) => Promise<boolean> {
+  const known = new Map<string, Promise<boolean>>([['.', Promise.resolve(true)]])
+  const look = async (path: string): Promise<boolean> =>
+    (await isReal(dirname(path))) &&
+    (await lstat(join(root, path)).then(
+      (info) => info.isDirectory(),
+      () => false,
+    ))
+  const isReal = (path: string): Promise<boolean> => {
+    const found = known.get(path) ?? look(path)
+    known.set(path, found)
+    return found
+  }
+  return isReal
 }
 
 /** What git tracks, and what is there and not ignored. Undefined where there is no repository or no git. */

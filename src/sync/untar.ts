@@ -50,10 +50,10 @@ async function place(entry: Entry, source: Source, root: string, result: Extract
   const path = safePath(entry.path)
   const skip = async (why: string): Promise<void> => {
     result.skipped.push({ path: entry.path, why })
-    await source.skip(entry.size)
+    await source.skip(entry.size + padding(entry.size))
   }
   if (path === undefined) return skip('its name leads outside')
-  if (path === '.') return source.skip(entry.size)
+  if (path === '.') return source.skip(entry.size + padding(entry.size))
   // SECURITY: a link that an earlier entry made is never walked through (FS-06).
   if (!(await makeParents(root, entry.type === '5' ? path : dirname(path))))
     return skip('a link or a file stands in its way')
@@ -122,11 +122,18 @@ function safePath(name: string): string | undefined {
   return path === '..' || path.startsWith('../') ? undefined : path
 }
 
+/**
+ * SECURITY: `..` counts only at the front, where what it leaves are directories that we made. After a name it may leave
+ * by way of another link: with `here -> .`, the link `up -> here/..` reads as `.` and is the directory above (FS-06).
+ */
 function staysInside(path: string, link: string): boolean {
+  const parts = link.split('/').filter((part) => part !== '' && part !== '.')
+  const firstName = parts.findIndex((part) => part !== '..')
   return (
     link !== '' &&
     !link.startsWith('/') &&
     !link.includes('\0') &&
+    (firstName < 0 || !parts.slice(firstName).includes('..')) &&
     safePath(join(dirname(path), link)) !== undefined
   )
 }
@@ -153,10 +160,16 @@ async function nextEntry(source: Source): Promise<Entry | undefined> {
       path: pax['path'] ?? (prefix ? `${prefix}/${text(block, 0, 100)}` : text(block, 0, 100)),
       link: pax['linkpath'] ?? text(block, 157, 100),
       type: type === '7' ? '0' : type,
-      size: type === '0' || type === '7' ? Number(pax['size'] ?? size) : 0,
+      size: type === '0' || type === '7' ? paxSize(pax['size'] ?? String(size)) : 0,
       mode: number(block, 100, 8),
     }
   }
+}
+
+function paxSize(text: string): number {
+  const size = /^\d+$/.test(text) ? Number(text) : Number.NaN
+  if (!Number.isSafeInteger(size)) throw malformed('a pax header with a broken size')
+  return size
 }
 
 function parsePax(body: Buffer): Record<string, string> {

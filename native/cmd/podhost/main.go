@@ -40,6 +40,8 @@ func main() {
 		err = serve(args)
 	case "serve-mapped":
 		err = enter.Mapped(append([]string{"serve-inside"}, args...))
+	case "serve-joined":
+		err = enter.MountNamespace(append([]string{"serve-inside"}, args...))
 	case "serve-inside":
 		err = serveInside(args)
 	case launch.Helper:
@@ -92,11 +94,19 @@ func parse(args []string) options {
 
 // serve moves into namespaces of podhost's own; there, serveInside goes on.
 func serve(args []string) error {
-	parse(args)
+	o := parse(args)
 	if os.Geteuid() == 0 {
 		return enter.MountNamespace(append([]string{"serve-inside"}, args...))
 	}
-	return enter.UserNamespace(append(append([]string{"serve-mapped"}, args...), "--rootless"))
+	args = append(args, "--rootless")
+	if err := enter.Rejoin(host.Living(o.home), append([]string{"serve-joined"}, args...)); err != nil {
+		return err
+	}
+	code, err := enter.UserNamespace(append([]string{"serve-mapped"}, args...))
+	if err == nil && code != 0 {
+		os.Exit(code)
+	}
+	return err
 }
 
 func serveInside(args []string) error {
@@ -109,7 +119,7 @@ func serveInside(args []string) error {
 	defer lock.Close()
 	output := io.Writer(os.Stderr)
 	if o.log != "" {
-		file, err := os.OpenFile(o.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		file, err := host.OpenLog(o.log)
 		if err != nil {
 			return err
 		}

@@ -31,9 +31,9 @@ func Pack(name string, begin func() io.Writer) error {
 		return err
 	}
 	kind := stat.Mode & unix.S_IFMT
-	if kind != unix.S_IFDIR && kind != unix.S_IFREG {
+	if kind != unix.S_IFDIR && kind != unix.S_IFREG || isKernel(fd) {
 		unix.Close(fd)
-		return connect.Errorf(connect.InvalidArgument, "%.200q is neither a directory nor a file", name)
+		return connect.Errorf(connect.InvalidArgument, "%.200q is neither a directory nor a regular file", name)
 	}
 	out := bufio.NewWriterSize(begin(), readAhead)
 	p := packer{tar: tar.NewWriter(out), buffer: make([]byte, copyBuffer)}
@@ -60,6 +60,9 @@ type packer struct {
 func (p *packer) directory(fd int, prefix string, depth int) error {
 	dir := os.NewFile(uintptr(fd), prefix)
 	defer dir.Close()
+	if isKernel(fd) {
+		return nil
+	}
 	if depth > maxDepth {
 		return connect.Errorf(connect.InvalidArgument, "%.200q is deeper than %d directories", prefix, maxDepth)
 	}
@@ -74,6 +77,13 @@ func (p *packer) directory(fd int, prefix string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// isKernel says that a directory shows the kernel's state, which is no part of a tree of files.
+func isKernel(fd int) bool {
+	var system unix.Statfs_t
+	err := unix.Fstatfs(fd, &system)
+	return err != nil || system.Type == unix.PROC_SUPER_MAGIC || system.Type == unix.SYSFS_MAGIC
 }
 
 // entry packs one name. What is neither file, directory nor link is left out, and so is what went away meanwhile.

@@ -100,8 +100,6 @@ func (m *v1) limitMemory(id string, limits Limits, group *Group) {
 		group.Levels["memory"] = None("no memory controller")
 	default:
 		group.Levels["memory"] = levelOf(write(dir, "memory.limit_in_bytes", strconv.FormatInt(limits.MemoryBytes, 10)))
-		// What is left uncharged when a page's first user leaves would otherwise stay with nobody.
-		write(dir, "memory.use_hierarchy", "1")
 	}
 	switch {
 	case limits.MemoryBytes == 0:

@@ -15,7 +15,7 @@ import (
 func MountNamespace(args []string) error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("mount namespace: %w", err)
+		return Unable{fmt.Sprintf("root cannot make a mount namespace (%v): inside a container, give it CAP_SYS_ADMIN", err)}
 	}
 	return reexec(args)
 }
@@ -24,11 +24,12 @@ func reexec(args []string) error {
 	return unix.Exec("/proc/self/exe", append([]string{os.Args[0]}, args...), os.Environ())
 }
 
-// Settle finishes the namespace from the inside: no mount gets out of it or in, and crun gets a cgroup tree it can read. On
+// Settle finishes the namespace from the inside: no mount gets out of it (those of the host still come in, and, what matters
+// more, go: podhost holds no disk that its owner wants to unmount), and crun gets a cgroup tree it can read. On
 // a hybrid host crun 1.8 refuses to run as long as the v2 mount lists a controller, even with its cgroup handling off.
 func Settle(rootless bool) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("private mounts: %w", err)
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("slave mounts: %w", err)
 	}
 	unified := hybridMount()
 	if unified == "" {
@@ -41,7 +42,8 @@ func Settle(rootless bool) error {
 	return unix.Mount("agentpod", "/sys/fs/cgroup", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=1m")
 }
 
-// hybridMount returns the v2 mount point of a host that has v1 hierarchies as well, else "".
+// hybridMount returns the v2 mount point of a host whose main controllers are v1's, else "". A v1 hierarchy for something else, such as a
+// VPN's net_cls, does not make a host hybrid.
 func hybridMount() string {
 	data, _ := os.ReadFile("/proc/self/mountinfo")
 	unified, v1 := "", false
@@ -53,7 +55,7 @@ func hybridMount() string {
 		case strings.HasPrefix(after, "cgroup2 "):
 			unified = fields[4]
 		case strings.HasPrefix(after, "cgroup "):
-			v1 = true
+			v1 = v1 || strings.Contains(after+",", ",memory,") || strings.Contains(after+",", ",pids,")
 		}
 	}
 	if !v1 {

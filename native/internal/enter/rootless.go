@@ -20,54 +20,77 @@ func (u Unable) Error() string { return u.Advice }
 const neededIDs = 65536
 
 // UserNamespace starts this program with args in a user and a mount namespace in which this user is root and owns a range of
-// subordinate ids, and returns when the new process has them. The process then continues with Mapped.
-func UserNamespace(args []string) error {
+// subordinate ids; there it continues with Mapped. It returns when that process has said its first line, which is passed on, or has
+// ended, with its exit code.
+func UserNamespace(args []string) (int, error) {
 	me, err := user.Current()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	maps := map[string]idMap{}
-	for tool, file := range map[string]string{"newuidmap": "/etc/subuid", "newgidmap": "/etc/subgid"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return Unable{tool + " is missing: install the uidmap (or shadow-utils) package, or run as root"}
-		}
-		base, ok := subordinate(file, me)
-		if !ok {
-			return Unable{fmt.Sprintf("%s gives %s no range of %d ids: run `sudo usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 %s` with a range that is free, or run as root",
-				file, me.Username, neededIDs, me.Username)}
-		}
-		maps[tool] = idMap{base: base}
-	}
-	own := map[string]string{"newuidmap": me.Uid, "newgidmap": me.Gid}
-	// go is released by a byte: it must not touch anything before it has its ids.
-	wait, release, err := os.Pipe()
+	maps, err := findMaps(me)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	defer release.Close()
+	// The gate holds the process back: it must not touch anything before it has its ids.
+	wait, gate, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer gate.Close()
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, os.Stdout, os.Stderr
+	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{wait}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, Setsid: true}
-	err = cmd.Start()
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	wait.Close()
 	if err != nil {
-		return Unable{fmt.Sprintf("this user cannot make user namespaces (%v): look at the sysctls kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces, or run as root", err)}
+		return 0, Unable{fmt.Sprintf("this user cannot make user namespaces (%v): look at the sysctls kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces, or run as root", err)}
 	}
-	for tool, m := range maps {
-		out, err := exec.Command(tool, strconv.Itoa(cmd.Process.Pid), "0", own[tool], "1", "1", strconv.Itoa(m.base), strconv.Itoa(neededIDs)).CombinedOutput()
+	for _, m := range maps {
+		out, err := exec.Command(m.tool, strconv.Itoa(cmd.Process.Pid), "0", m.own, "1", "1", strconv.Itoa(m.base), strconv.Itoa(neededIDs)).CombinedOutput()
 		if err != nil {
 			cmd.Process.Kill()
 			cmd.Wait()
-			return Unable{fmt.Sprintf("%s: %s (%v)", tool, strings.TrimSpace(string(out)), err)}
+			return 0, Unable{fmt.Sprintf("%s: %s (%v)", m.tool, strings.TrimSpace(string(out)), err)}
 		}
 	}
-	_, err = release.Write([]byte{1})
-	return err
+	if _, err := gate.Write([]byte{1}); err != nil {
+		return 0, err
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		cmd.Wait()
+		return cmd.ProcessState.ExitCode(), nil
+	}
+	_, err = os.Stdout.WriteString(line)
+	return 0, err
 }
 
-type idMap struct{ base int }
+// idMap is one call of a mapping tool.
+type idMap struct {
+	tool, own string
+	base      int
+}
+
+func findMaps(me *user.User) ([]idMap, error) {
+	maps := []idMap{{tool: "newuidmap", own: me.Uid}, {tool: "newgidmap", own: me.Gid}}
+	for i, file := range []string{"/etc/subuid", "/etc/subgid"} {
+		if _, err := exec.LookPath(maps[i].tool); err != nil {
+			return nil, Unable{maps[i].tool + " is missing: install the uidmap (or shadow-utils) package, or run as root"}
+		}
+		base, ok := subordinate(file, me)
+		if !ok {
+			return nil, Unable{fmt.Sprintf("%s gives %s no range of %d ids: run `sudo usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 %s` with a range that is free, or run as root",
+				file, me.Username, neededIDs, me.Username)}
+		}
+		maps[i].base = base
+	}
+	return maps, nil
+}
 
 // Mapped waits until this process has its ids and executes itself with args: as root of its namespace it regains by exec the
 // capabilities that its first exec, as nobody, has lost.

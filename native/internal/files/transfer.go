@@ -33,9 +33,18 @@ func OpenWrite(name string, metadata map[string]string) (*os.File, error) {
 	return file, nil
 }
 
-// openRegular looks before it trusts: O_NONBLOCK keeps the open itself from waiting, and O_TRUNC comes after the look.
+// openRegular looks before it trusts: O_NONBLOCK keeps the open itself from waiting, and a file is emptied only after
+// the look.
+//
+// SECURITY: /proc as podd sees it is podd's own: its memory, its environment, its descriptors. None of it is a file to
+// move, and no link of it is followed.
 func openRegular(name string, flags int, mode uint32) (*os.File, error) {
-	fd, err := unix.Open(name, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, mode)
+	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	how := unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &how)
+	if err == unix.ENOSYS {
+		fd, err = unix.Open(name, flags, mode)
+	}
 	if err == unix.ENXIO || err == unix.EISDIR {
 		return nil, notRegular(name)
 	}
@@ -43,7 +52,9 @@ func openRegular(name string, flags int, mode uint32) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+	var system unix.Statfs_t
+	if unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG ||
+		unix.Fstatfs(fd, &system) != nil || system.Type == unix.PROC_SUPER_MAGIC {
 		unix.Close(fd)
 		return nil, notRegular(name)
 	}

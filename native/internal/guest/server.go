@@ -2,6 +2,7 @@
 package guest
 
 import (
+	"context"
 	"log"
 	"net"
 	"net/http"
@@ -101,9 +102,18 @@ func (s *Server) noRoute(r *http.Request) error {
 func unary[In, Out any](serve func(*http.Request, *In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in In
-		if err := connect.ReadUnary(r, &in); err != nil {
+		timeout, err := connect.Timeout(r)
+		if err == nil {
+			err = connect.ReadUnary(r, &in)
+		}
+		if err != nil {
 			connect.WriteError(w, err)
 			return
+		}
+		if timeout > 0 {
+			ctx, cancel := context.WithTimeout(r.Context(), timeout)
+			defer cancel()
+			r = r.WithContext(ctx)
 		}
 		out, err := serve(r, &in)
 		connect.WriteUnary(w, out, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentpod/native/internal/bundle"
+	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/safefs"
 
 	"golang.org/x/sys/unix"
@@ -94,7 +95,8 @@ func (h *Host) killAll(handle *Handle) error {
 		case <-again.C:
 			h.cgroups.Kill(handle.ID)
 		case <-deadline.C:
-			return fmt.Errorf("sandbox %s is still there %v after it was killed", handle.ID, killTimeout)
+			return hostproto.Errorf(hostproto.DeadlineExceeded, "sandbox.lingers", "sandbox %s is still there %v after it was killed", handle.ID, killTimeout).
+				WithHint("a process of it waits in the kernel, for a disk or a network file system; try again later")
 		}
 	}
 }

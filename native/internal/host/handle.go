@@ -85,6 +85,19 @@ func (h *Host) loadExit(id string) (exit Exit, there bool) {
 	return exit, err == nil && json.Unmarshal(data, &exit) == nil
 }
 
+// Living returns the first processes of a home's sandboxes that run, before there is a Host.
+func Living(home string) []int {
+	h := &Host{home: home}
+	var pids []int
+	for _, id := range h.sandboxIDs() {
+		handle, err := h.load(id)
+		if err == nil && handle != nil && handle.StartTime != 0 && startTime(handle.Pid) == handle.StartTime {
+			pids = append(pids, handle.Pid)
+		}
+	}
+	return pids
+}
+
 // startTime tells one process from a later one with the same pid; 0 means there is no such process.
 func startTime(pid int) uint64 {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

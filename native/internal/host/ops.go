@@ -60,6 +60,8 @@ func (h *Host) perform(request hostproto.Request) (any, error) {
 	case "layer.list":
 		layers, err := h.layers.List()
 		return map[string]any{"layers": layers}, err
+	case "clear":
+		return h.clear()
 	case "shutdown":
 		h.Stop()
 		return map[string]any{}, nil
@@ -193,4 +195,23 @@ func (h *Host) removeLayer(digest string) (any, error) {
 		}
 	}
 	return map[string]any{}, h.layers.Remove(digest)
+}
+
+// clear removes what outlives sandboxes. Its files belong to the sandboxes' ids, so an ordinary user cannot remove them with rm.
+func (h *Host) clear() (any, error) {
+	h.layerUse.Lock()
+	defer h.layerUse.Unlock()
+	if ids := h.sandboxIDs(); len(ids) > 0 {
+		return nil, hostproto.Errorf(hostproto.Conflict, "sandbox.exists", "sandbox %s exists", ids[0])
+	}
+	layers, err := h.layers.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, layer := range layers {
+		if err := h.layers.Remove(layer.Digest); err != nil {
+			return nil, err
+		}
+	}
+	return map[string]any{}, h.builder.Clear()
 }

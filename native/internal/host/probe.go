@@ -130,6 +130,8 @@ func (h *Host) checkDisk() (string, error) {
 func (h *Host) checkSandbox() (string, error) {
 	id := "probe" + rootfs.RandomHex(4)
 	defer h.locks.lock("sandbox " + id)()
+	h.layerUse.RLock()
+	defer h.layerUse.RUnlock()
 	begin := time.Now()
 	_, err := h.create(hostproto.CreateSandbox{ID: id, Owner: "probe", Hostname: "probe", Root: hostproto.Root{Kind: "host"},
 		DeadlineMs: begin.Add(time.Minute).UnixMilli()})

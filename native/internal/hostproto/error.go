@@ -16,7 +16,6 @@ const (
 	FailedPrecondition = "failed_precondition"
 	ResourceExhausted  = "resource_exhausted"
 	DeadlineExceeded   = "deadline_exceeded"
-	Unavailable        = "unavailable"
 	DataLoss           = "data_loss"
 	Internal           = "internal"
 )

@@ -110,7 +110,7 @@ func Parse(line []byte) (Request, *Error) {
 
 func parseArgs(op string, raw []byte) (any, *Error) {
 	switch op {
-	case "hello", "probe", "layer.list", "shutdown":
+	case "hello", "probe", "layer.list", "clear", "shutdown":
 		o := parseObject("args", raw, nil, nil)
 		return NoArgs{}, o.err
 	case "sandbox.inspect", "sandbox.stats", "sandbox.destroy":

@@ -65,7 +65,7 @@ func (x *extractor) extract(content io.Reader) error {
 		if entries >= maxEntries {
 			return invalid("more than %d entries", maxEntries)
 		}
-		if err := x.entry(header, archive); err != nil {
+		if err := x.entry(header, archiveReader{archive}); err != nil {
 			return entryError(header.Name, err)
 		}
 	}
@@ -75,6 +75,18 @@ func (x *extractor) extract(content io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// archiveReader marks what goes wrong inside the archive, so that it is not taken for trouble with the tree.
+type archiveReader struct{ io.Reader }
+
+func (r archiveReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	var host *os.PathError
+	if err != nil && !errors.Is(err, io.EOF) && !errors.As(err, &host) {
+		err = invalid("%v", err)
+	}
+	return n, err
 }
 
 // entryError tells a bad archive from a host in trouble.

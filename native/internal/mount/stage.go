@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,9 +18,15 @@ import (
 type Stage struct {
 	dir    string
 	mu     sync.Mutex
-	lowers map[string]string
+	lowers map[string]lower
 	next   int
 	idmap  *os.File
+}
+
+// lower is a mounted lower directory; shifted says whether its ids are the sandboxes'.
+type lower struct {
+	path    string
+	shifted bool
 }
 
 // NewStage mounts the stage. idmap (nil where idmapped mounts do not work) shifts lower directories into the sandboxes' range.
@@ -37,7 +44,7 @@ func NewStage(idmap *os.File, keep []string) (*Stage, error) {
 			return nil, err
 		}
 	}
-	return &Stage{dir: dir, lowers: map[string]string{}, idmap: idmap}, nil
+	return &Stage{dir: dir, lowers: map[string]lower{}, idmap: idmap}, nil
 }
 
 // stagePoint finds a directory that every host has and podhost does not need. Directories of /proc and /sys are no choice:
@@ -59,33 +66,39 @@ func stagePoint(keep []string) (string, error) {
 	return "", fmt.Errorf("none of /mnt, /media, /srv and /dev/shm is a directory that can be mounted over")
 }
 
-// Lower returns a path under which source can be an overlay's lower directory: shifted where that works, once per source.
-func (s *Stage) Lower(source string) (string, error) {
+// Lower returns a path under which source can be an overlay's lower directory, mounted once per source, and whether its ids are
+// shifted into the sandboxes' range. A file system that cannot do that is shown as it is.
+func (s *Stage) Lower(source string) (path string, shifted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if path, there := s.lowers[source]; there {
-		return path, nil
+	if l, there := s.lowers[source]; there {
+		return l.path, l.shifted, nil
 	}
 	s.next++
-	path := filepath.Join(s.dir, "lower", fmt.Sprint(s.next))
-	if err := os.Mkdir(path, 0o755); err != nil {
-		return "", err
+	l := lower{path: filepath.Join(s.dir, "lower", fmt.Sprint(s.next)), shifted: s.idmap != nil}
+	if err := os.Mkdir(l.path, 0o755); err != nil {
+		return "", false, err
 	}
-	if err := Clone(source, path, s.idmap, unix.MOUNT_ATTR_NODEV); err != nil {
-		os.Remove(path)
-		return "", err
+	err = Clone(source, l.path, s.idmap, unix.MOUNT_ATTR_NODEV)
+	if l.shifted && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP)) {
+		l.shifted = false
+		err = Clone(source, l.path, nil, unix.MOUNT_ATTR_NODEV)
 	}
-	s.lowers[source] = path
-	return path, nil
+	if err != nil {
+		os.Remove(l.path)
+		return "", false, err
+	}
+	s.lowers[source] = l
+	return l.path, l.shifted, nil
 }
 
 // Forget drops source's lower mount, so that its directory can be removed or replaced.
 func (s *Stage) Forget(source string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if path, there := s.lowers[source]; there {
-		Detach(path)
-		os.Remove(path)
+	if l, there := s.lowers[source]; there {
+		Detach(l.path)
+		os.Remove(l.path)
 		delete(s.lowers, source)
 	}
 }
@@ -93,7 +106,7 @@ func (s *Stage) Forget(source string) {
 // Empty is a directory with nothing in it.
 func (s *Stage) Empty() string { return filepath.Join(s.dir, "empty") }
 
-// Shifted reports whether lower directories appear with the sandboxes' ids.
+// Shifted reports whether the state directory's trees appear with the sandboxes' ids when mounted.
 func (s *Stage) Shifted() bool { return s.idmap != nil }
 
 // Root makes the mount point of one sandbox's root.

@@ -49,9 +49,12 @@ type Launchers struct {
 	Strict, Sudo *Launcher
 }
 
-// NewLaunchers prepares both threads. A groupFD below zero means that no payload group was handed over; guarded is
-// false only outside a sandbox.
+// NewLaunchers prepares both threads and closes groupFD. One below zero means that no payload group was handed over;
+// guarded is false only outside a sandbox.
 func NewLaunchers(groupFD int, guarded bool) (Launchers, error) {
+	if groupFD >= 0 {
+		defer unix.Close(groupFD)
+	}
 	sudo, err := NewLauncher(func() error { return joinGroup(groupFD) })
 	if err != nil {
 		return Launchers{}, err

@@ -41,11 +41,11 @@ type Process struct {
 	child  *child
 	oom    *OOMCounter
 
-	inputMu  sync.Mutex
-	input    *os.File // the write end of stdin, or the terminal's master; nil when there is none
+	writing  chan struct{} // holds a token while somebody writes input
 	terminal bool
 
 	mu     sync.Mutex
+	input  *os.File // the write end of stdin, or the terminal's master; nil when there is none
 	exit   *Exit
 	killed bool // podd itself sent SIGKILL
 	done   chan struct{}
@@ -81,38 +81,47 @@ func (p *Process) Signal(signal syscall.Signal) error {
 
 // Resize changes the terminal's size.
 func (p *Process) Resize(size Size) error {
-	p.inputMu.Lock()
-	defer p.inputMu.Unlock()
-	if !p.terminal || p.input == nil {
+	input := p.openInput()
+	if !p.terminal || input == nil {
 		return connect.Errorf(connect.FailedPrecondition, "process %d has no terminal", p.Pid)
 	}
-	return control(p.input, func(fd int) error { return resize(fd, size) })
+	return control(input, func(fd int) error { return resize(fd, size) })
+}
+
+func (p *Process) openInput() *os.File {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.input
 }
 
 // Write sends input: to the terminal, or to stdin. It waits while the process does not read, until ctx ends.
 func (p *Process) Write(ctx context.Context, data []byte, terminal bool) error {
-	p.inputMu.Lock()
-	defer p.inputMu.Unlock()
-	if p.input == nil {
-		return connect.Errorf(connect.FailedPrecondition, "process %d has no stdin, or it is closed", p.Pid)
-	}
 	if terminal != p.terminal {
 		return connect.Errorf(connect.FailedPrecondition, "process %d takes its input another way (terminal: %t)", p.Pid, p.terminal)
 	}
-	p.input.SetWriteDeadline(time.Time{})
-	finished := make(chan struct{})
-	defer close(finished)
-	input := p.input
+	select {
+	case p.writing <- struct{}{}:
+	case <-ctx.Done():
+		return connect.Errorf(connect.Canceled, "process %d did not read the input before this", p.Pid)
+	}
+	defer func() { <-p.writing }()
+	input := p.openInput()
+	if input == nil {
+		return connect.Errorf(connect.FailedPrecondition, "process %d has no stdin, or it is closed", p.Pid)
+	}
+	input.SetWriteDeadline(time.Time{})
+	finished, watcher := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(watcher)
 		select {
 		case <-ctx.Done():
-		case <-p.done:
+			input.SetWriteDeadline(time.Unix(1, 0))
 		case <-finished:
-			return
 		}
-		input.SetWriteDeadline(time.Unix(1, 0))
 	}()
 	_, err := input.Write(data)
+	close(finished)
+	<-watcher
 	switch {
 	case err == nil:
 		return nil
@@ -122,18 +131,23 @@ func (p *Process) Write(ctx context.Context, data []byte, terminal bool) error {
 	return connect.Errorf(connect.FailedPrecondition, "process %d does not read its input: %v", p.Pid, err)
 }
 
-// CloseInput ends stdin. A terminal's end of input is a character, so it has none to close.
+// CloseInput ends stdin, and a write that waits. A terminal's end of input is a character, so it has none to close.
 func (p *Process) CloseInput() error {
-	p.inputMu.Lock()
-	defer p.inputMu.Unlock()
 	if p.terminal {
 		return connect.Errorf(connect.FailedPrecondition, "process %d has a terminal; send it ^D", p.Pid)
 	}
-	if p.input != nil {
-		p.input.Close()
-		p.input = nil
-	}
+	p.dropInput()
 	return nil
+}
+
+func (p *Process) dropInput() {
+	p.mu.Lock()
+	input := p.input
+	p.input = nil
+	p.mu.Unlock()
+	if input != nil {
+		input.Close()
+	}
 }
 
 // watch waits for the end, lets the output settle, and publishes the exit.
@@ -149,12 +163,7 @@ func (p *Process) watch(oomBefore int64, pumps []*pump) {
 	p.exit = &exit
 	p.mu.Unlock()
 	close(p.done)
-	p.inputMu.Lock()
-	defer p.inputMu.Unlock()
-	if p.input != nil {
-		p.input.Close()
-		p.input = nil
-	}
+	p.dropInput()
 }
 
 func exitOf(status unix.WaitStatus) Exit {

@@ -56,7 +56,7 @@ func (t *Table) start(request Request) (*Process, *Reader, error) {
 	p := &Process{
 		Tag: request.Tag, Config: request.Config, Started: time.Now(),
 		Output: NewJournal(t.SpillDirs...), reaper: t.Reaper, oom: t.OOM,
-		input: io.input, terminal: request.Terminal != nil, done: make(chan struct{}),
+		input: io.input, writing: make(chan struct{}, 1), terminal: request.Terminal != nil, done: make(chan struct{}),
 	}
 	launcher := t.Launchers.Strict
 	if request.Sudo {

@@ -14,6 +14,9 @@ const (
 	rememberFor  = 10 * time.Minute
 	rememberMost = 256
 	aliveMost    = 4096
+	tidyEvery    = time.Minute
+	// tidySlack is forgotten ahead of need, so that a busy sandbox does not sort on every start.
+	tidySlack = 16
 )
 
 // Table holds the processes podd started: the living, and the ended ones it still remembers.
@@ -23,9 +26,10 @@ type Table struct {
 	OOM       *OOMCounter
 	SpillDirs []string
 
-	mu    sync.Mutex
-	byPid map[int]*Process
-	byTag map[string]*Process
+	mu     sync.Mutex
+	byPid  map[int]*Process
+	byTag  map[string]*Process
+	tidied time.Time
 }
 
 // Selector is envd's ProcessSelector.
@@ -80,8 +84,13 @@ func (t *Table) reserve(tag string) error {
 	return nil
 }
 
-// tidy forgets ended processes that are too old, and the oldest when there are too many.
+// tidy forgets ended processes that are too old, and the oldest when there are too many. It looks only when there can
+// be something to forget.
 func (t *Table) tidy() {
+	if len(t.byPid) < rememberMost && time.Since(t.tidied) < tidyEvery {
+		return
+	}
+	t.tidied = time.Now()
 	var ended []*Process
 	for _, p := range t.byPid {
 		if p.Exit() != nil {
@@ -90,7 +99,7 @@ func (t *Table) tidy() {
 	}
 	sort.Slice(ended, func(a, b int) bool { return ended[a].Exit().At.Before(ended[b].Exit().At) })
 	for i, p := range ended {
-		if len(ended)-i < rememberMost && time.Since(p.Exit().At) < rememberFor {
+		if len(ended)-i <= rememberMost-tidySlack && time.Since(p.Exit().At) < rememberFor {
 			break
 		}
 		t.forget(p)

@@ -27,8 +27,9 @@ type base struct {
 // fingerprint changes when a rebuilt tree would differ. It looks at names and times only, so that asking costs microseconds.
 func (v View) fingerprint(shift int) string {
 	sum := sha256.New()
-	fmt.Fprintln(sum, "base 1", shift, v.Dirs)
-	for _, list := range [][]string{etcSources(), v.Files} {
+	fmt.Fprintln(sum, "base 1", shift, v.Dirs, etcWritten)
+	// The bundle of certificates may be written in place, which its directory does not notice.
+	for _, list := range [][]string{etcSources(), v.Files, {"/etc/ssl/certs/ca-certificates.crt"}} {
 		for _, path := range list {
 			if info, err := os.Lstat(path); err == nil {
 				fmt.Fprintln(sum, path, info.ModTime().UnixNano(), info.Size())

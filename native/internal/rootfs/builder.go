@@ -60,12 +60,14 @@ func (b *Builder) Mount(id, dir string, root hostproto.Root, hostname string) (M
 		return Mounted{}, err
 	}
 	defer at.Close()
-	if err := b.makeUppers(dir); err != nil {
-		return Mounted{}, err
+	for _, name := range []string{"upper", "work"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return Mounted{}, err
+		}
 	}
 	m := Mounted{Path: path}
 	if root.Kind == "host" {
-		m.Base, m.Env, err = b.mountHost(path, dir, at, hostname)
+		m.Base, m.Env, err = b.mountHost(path, at, hostname)
 	} else {
 		err = b.mountLayers(path, at, root.Layers, hostname)
 	}
@@ -73,15 +75,6 @@ func (b *Builder) Mount(id, dir string, root hostproto.Root, hostname string) (M
 		return m, err
 	}
 	return m, b.Stage.Bind(b.Podd, filepath.Join(path, ".agentpod/podd"))
-}
-
-func (b *Builder) makeUppers(dir string) error {
-	for _, name := range []string{"upper", "work"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil && !os.IsExist(err) {
-			return err
-		}
-	}
-	return nil
 }
 
 // upper makes the n-th upper and work directory, the upper owned by the sandbox's uid and gid as its merged root is to be.
@@ -101,12 +94,12 @@ func (b *Builder) mkdir(path string, uid, gid int) error {
 	return os.Chown(path, b.Range.Base+uid, b.Range.Base+gid)
 }
 
-func (b *Builder) mountHost(path, dir string, at *os.File, hostname string) (string, map[string]string, error) {
+func (b *Builder) mountHost(path string, at *os.File, hostname string) (string, map[string]string, error) {
 	base, err := b.base()
 	if err != nil {
 		return "", nil, fmt.Errorf("base tree: %w", err)
 	}
-	lower, err := b.Stage.Lower(filepath.Join(b.Home, "base", base))
+	lower, err := b.ownLower(filepath.Join(b.Home, "base", base))
 	if err != nil {
 		return "", nil, err
 	}
@@ -134,6 +127,15 @@ func (b *Builder) mountHost(path, dir string, at *os.File, hostname string) (str
 	return base, b.View.Env, nil
 }
 
+// ownLower mounts a tree of the state directory, whose ids were stored for what this file system can do.
+func (b *Builder) ownLower(tree string) (string, error) {
+	lower, shifted, err := b.Stage.Lower(tree)
+	if err == nil && shifted != b.Stage.Shifted() {
+		err = fmt.Errorf("%s cannot be mounted with shifted ids", tree)
+	}
+	return lower, err
+}
+
 // mountDir shows one of the host's directories: under a private upper where its ids can be shifted, else read-only. An
 // overlay without upper is not a detour for the latter: through a plain bind mount, the host's unix sockets could be connected to.
 func (b *Builder) mountDir(target string, at *os.File, n int, dir string) error {
@@ -141,11 +143,11 @@ func (b *Builder) mountDir(target string, at *os.File, n int, dir string) error 
 	if err != nil {
 		return err
 	}
-	lower, err := b.Stage.Lower(source)
+	lower, shifted, err := b.Stage.Lower(source)
 	if err != nil {
 		return err
 	}
-	if !b.Stage.Shifted() {
+	if !shifted {
 		return mount.Overlay{Lower: []string{lower, b.Stage.Empty()}, UserXattr: b.Rootless}.Mount(target)
 	}
 	uid, gid := 0, 0
@@ -196,6 +198,25 @@ func (b *Builder) Prepare(used map[string]bool) error {
 	return nil
 }
 
+// Clear removes every base tree; the next `host` root builds its own. No root may be mounted meanwhile.
+func (b *Builder) Clear() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.checkedAs = ""
+	dir := filepath.Join(b.Home, "base")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		b.Stage.Forget(filepath.Join(dir, entry.Name()))
+		if err := safefs.RemoveTree(dir, entry.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *Builder) writeOwned(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
@@ -225,7 +246,7 @@ func RandomHex(n int) string {
 func (b *Builder) mountLayers(path string, at *os.File, layers []string, hostname string) error {
 	var lowers []string
 	for i := len(layers) - 1; i >= 0; i-- {
-		lower, err := b.Stage.Lower(filepath.Join(b.Home, "layers", layers[i], "tree"))
+		lower, err := b.ownLower(filepath.Join(b.Home, "layers", layers[i], "tree"))
 		if err != nil {
 			if errors.Is(err, unix.ENOENT) {
 				return hostproto.Errorf(hostproto.NotFound, "layer.absent", "layer %s is not here", layers[i])

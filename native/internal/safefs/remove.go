@@ -80,13 +80,9 @@ func emptyUntilDir(dir int) (string, error) {
 		if _, err := unix.Seek(dir, 0, 0); err != nil {
 			return "", err
 		}
-		n, err := unix.Getdents(dir, buffer)
-		if err != nil {
+		names, err := readNames(dir, buffer)
+		if err != nil || len(names) == 0 {
 			return "", err
-		}
-		_, _, names := unix.ParseDirent(buffer[:n], -1, nil)
-		if len(names) == 0 {
-			return "", nil
 		}
 		for _, name := range names {
 			done, err := unlink(dir, name)
@@ -96,6 +92,23 @@ func emptyUntilDir(dir int) (string, error) {
 			if !done {
 				return name, nil
 			}
+		}
+	}
+}
+
+// readNames returns some names, and none only at the directory's end. A signal cuts a read short, even after "." and ".." alone, and
+// the Go scheduler sends itself signals; so a read without names is not the end, one without bytes is.
+func readNames(dir int, buffer []byte) ([]string, error) {
+	for {
+		n, err := unix.Getdents(dir, buffer)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		if _, _, names := unix.ParseDirent(buffer[:n], -1, nil); len(names) > 0 {
+			return names, nil
 		}
 	}
 }

@@ -18,7 +18,15 @@ import type {
 import type { Limited } from '../../core/resources.ts'
 import { poddGuest } from '../../guest/podd.ts'
 import type { Podhost } from './podhost.ts'
-import { type HostInfo, parseCreated, parseHello, parseProbe, parseSandbox, parseStats } from './protocol.ts'
+import {
+  type HostInfo,
+  parseCreated,
+  parseHello,
+  parsePage,
+  parseProbe,
+  parseSandbox,
+  parseStats,
+} from './protocol.ts'
 
 const MIB = 1024 * 1024
 
@@ -65,14 +73,16 @@ export function localProvider(options: LocalOptions): Provider {
     },
 
     async list(owner, o): Promise<readonly Listed[]> {
-      const { sandboxes } = await podhost.call('sandbox.list', {}, o)
-      return (sandboxes as unknown[])
-        .map(parseSandbox)
-        .filter((found) => found.owner === owner)
-        .map(({ id, socket, observed }) => ({
-          handle: { sandboxId: parseSandboxId(id), data: { socket } },
-          observed,
-        }))
+      const listed: Listed[] = []
+      for (let after: string | undefined = ''; after !== undefined; ) {
+        const page = parsePage(await podhost.call('sandbox.list', after === '' ? {} : { after }, o))
+        for (const { id, owner: found, socket, observed } of page.sandboxes) {
+          if (found === owner)
+            listed.push({ handle: { sandboxId: parseSandboxId(id), data: { socket } }, observed })
+        }
+        after = page.next === '' ? undefined : page.next
+      }
+      return listed
     },
 
     open(handle: Handle) {

@@ -2,13 +2,14 @@
  * The connection to podhost: started when nobody listens, asked in lines of JSON, and reconnected when it was restarted. What
  * fails because the connection broke is asked once more, since every operation of podhost may be repeated.
  */
-import { spawn } from 'node:child_process'
-import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs'
+import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import type { CallOptions } from '../../core/call.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { raceAbort } from '../../util/deadline.ts'
+import { makeDirectory } from '../../util/make-directory.ts'
 import { socketPath } from '../../util/socket-path.ts'
 import { hostError } from './error.ts'
 
@@ -84,39 +85,42 @@ export class Podhost {
 
   async #start(path: string): Promise<Socket> {
     const { home, podhost, podd } = this.#options
-    mkdirSync(join(home, 'logs'), { recursive: true, mode: 0o700 })
     const logFile = join(home, 'logs', 'podhost.log')
-    const log = openSync(logFile, 'a', 0o600)
+    makeDirectory(join(home, 'logs'), 0o700)
+    const child = spawn(podhost, ['serve', '--home', home, '--podd', podd, '--log', logFile], {
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      cwd: '/',
+    })
     try {
-      await new Promise<void>((resolve, reject) => {
-        const child = spawn(podhost, ['serve', '--home', home, '--podd', podd], {
-          detached: true,
-          stdio: ['ignore', 'pipe', log],
-          cwd: '/',
-        })
-        const timer = setTimeout(
-          () => reject(startFailed(logFile, 'it did not become ready')),
-          START_TIMEOUT_MS,
-        )
-        child.once('error', (error) => reject(startFailed(logFile, error.message)))
-        child.once('exit', (code) => reject(startFailed(logFile, `it exited with code ${code}`)))
-        child.stdout?.once('data', () => resolve())
-        child.unref()
-        const settle = (): void => {
-          clearTimeout(timer)
-          child.stdout?.destroy()
-          child.removeAllListeners()
-        }
-        child.stdout?.once('close', settle)
-        child.stdout?.once('data', settle)
-      })
+      await ready(child)
     } finally {
-      closeSync(log)
+      child.stdout.destroy()
+      child.stderr.destroy()
+      child.unref()
     }
     const socket = await dial(path)
     if (socket) return socket
-    throw startFailed(logFile, 'it does not listen')
+    throw startFailed('it does not listen')
   }
+}
+
+/** Waits for podhost's one line on stdout. What it says on stderr instead is why it could not start. */
+function ready(child: ChildProcessByStdio<null, Readable, Readable>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(startFailed('it did not become ready')), START_TIMEOUT_MS)
+    let said = ''
+    child.stderr.on('data', (text: Buffer) => {
+      said = (said + text).slice(-2000)
+    })
+    child.once('error', (error) => reject(startFailed(error.message)))
+    child.stdout.once('data', () => resolve())
+    child.stdout.once('close', () => {
+      clearTimeout(timer)
+      // Its last words may still be on their way.
+      child.stderr.once('close', () => reject(startFailed(said.trim() || 'it said nothing')))
+    })
+  })
 }
 
 class Connection {
@@ -198,13 +202,11 @@ function gone(): AgentPodError {
   })
 }
 
-/** podhost says in its last line of log why it could not start. */
-function startFailed(logFile: string, what: string): AgentPodError {
-  const said = readFileSync(logFile, 'utf8').trimEnd().split('\n').at(-1)?.slice(0, 500)
+function startFailed(why: string): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'podhost.start',
-    message: `podhost did not start: ${what}${said ? ` (${said})` : ''}`,
-    hint: '`agentpod doctor` tries each part and says what to do',
+    message: `podhost did not start: ${why}`,
+    hint: 'see logs/podhost.log in the state directory',
   })
 }

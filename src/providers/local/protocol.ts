@@ -86,6 +86,13 @@ export function parseSandbox(value: unknown): FoundSandbox {
   return { id, owner, socket, observed }
 }
 
+const page = z.object({ sandboxes: z.array(z.unknown()), next: z.string() })
+
+export function parsePage(value: unknown): { sandboxes: FoundSandbox[]; next: string } {
+  const { sandboxes, next } = parse(page, value)
+  return { sandboxes: sandboxes.map(parseSandbox), next }
+}
+
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   const result = schema.safeParse(value)
   if (result.success) return result.data

@@ -1,0 +1,69 @@
+package bundle
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestTheConfigurationClosesWhatASandboxMustNotReach(t *testing.T) {
+	data, err := json.Marshal(Config(Spec{Hostname: "box", Root: "/mnt/root/abcd", UserNamespace: "/proc/1/fd/9", BootID: "/mnt/file/boot-abcd",
+		PoddArgs: []string{"--listener-fd", "3"}, Files: 256, TmpBytes: 1 << 20}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Process struct {
+			Args    []string
+			Rlimits []struct {
+				Type       string
+				Soft, Hard int
+			}
+			Capabilities map[string][]string
+		}
+		Mounts []struct {
+			Destination, Type, Source string
+			Options                   []string
+		}
+		Linux struct {
+			Namespaces                 []struct{ Type, Path string }
+			MaskedPaths, ReadonlyPaths []string
+		}
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]string{}
+	for _, namespace := range config.Linux.Namespaces {
+		kinds[namespace.Type] = namespace.Path
+	}
+	for _, kind := range []string{"user", "pid", "mount", "network", "ipc", "uts", "cgroup"} {
+		if path, there := kinds[kind]; !there || (path != "") != (kind == "user") {
+			t.Errorf("namespace %s: %v, path %q", kind, there, path)
+		}
+	}
+	for set, names := range config.Process.Capabilities {
+		for _, name := range names {
+			switch name {
+			case "CAP_SYS_PTRACE", "CAP_SYS_MODULE", "CAP_MKNOD", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_RESOURCE":
+				t.Errorf("%s has %s", set, name)
+			}
+		}
+		if set == "ambient" || set == "inheritable" {
+			t.Errorf("%s capabilities: %v", set, names)
+		}
+	}
+	// The only thing of the host that the runtime binds in is the file that stands for the boot id.
+	for _, m := range config.Mounts {
+		if options := strings.Join(m.Options, ","); strings.Contains(options, "bind") && (m.Source != "/mnt/file/boot-abcd" || !strings.Contains(options, "ro")) {
+			t.Errorf("mount %+v", m)
+		}
+	}
+	if joined := strings.Join(append(config.Linux.MaskedPaths, config.Linux.ReadonlyPaths...), " "); !strings.Contains(joined, "/proc/sysrq-trigger") ||
+		!strings.Contains(joined, "/proc/kcore") || !strings.Contains(joined, "/sys/firmware") {
+		t.Errorf("paths %s", joined)
+	}
+	if len(config.Process.Rlimits) != 2 || config.Process.Rlimits[0].Hard != 0 || config.Process.Rlimits[1].Hard != 256 {
+		t.Errorf("rlimits %+v", config.Process.Rlimits)
+	}
+}

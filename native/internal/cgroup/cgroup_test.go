@@ -1,0 +1,74 @@
+package cgroup
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+func TestGroupsAreMadeLimitedKilledAndRemoved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	m := Detect("test0000", false)
+	if m.Version() == "none" {
+		t.Skipf("no cgroups here: %+v", m)
+	}
+	defer m.Close()
+	group, err := m.Create("abcd", Limits{MemoryBytes: 64 << 20, CPUs: 0.5, Pids: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	for _, name := range []string{"memory", "cpus", "pids"} {
+		if group.Levels[name] != Enforced {
+			t.Errorf("%s: %+v", name, group.Levels[name])
+		}
+	}
+	if usage := m.Usage("abcd"); usage.MemLimit != 64<<20 || usage.PidLimit != 10 {
+		t.Errorf("usage %+v", usage)
+	}
+	sleeper := exec.Command("sleep", "60")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := []byte(strconv.Itoa(sleeper.Process.Pid))
+	for _, procs := range group.Procs {
+		if err := os.WriteFile(procs, pid, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids := m.IDs(); len(ids) != 1 || ids[0] != "abcd" {
+		t.Errorf("ids %v", ids)
+	}
+	m.Kill("abcd")
+	if err := sleeper.Wait(); err == nil {
+		t.Error("the process ended by itself")
+	}
+	if err := m.Remove("abcd"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Remove("abcd"); err != nil {
+		t.Fatalf("a second removal: %v", err)
+	}
+	for _, procs := range group.Procs {
+		if _, err := os.Stat(filepath.Dir(procs)); !os.IsNotExist(err) {
+			t.Errorf("%s is still there", filepath.Dir(procs))
+		}
+	}
+}
+
+func TestWithoutGroupsEachLimitSaysWhy(t *testing.T) {
+	group, err := none{reason: "a test"}.Create("abcd", Limits{MemoryBytes: 1, Pids: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := group.Levels["memory"]; l.Level != "none" || l.Reason != "no cgroups: a test" {
+		t.Errorf("memory %+v", l)
+	}
+	if group.Levels["cpus"] != NotAsked {
+		t.Errorf("cpus %+v", group.Levels["cpus"])
+	}
+}

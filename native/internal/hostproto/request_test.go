@@ -1,0 +1,125 @@
+package hostproto
+
+import (
+	"strings"
+	"testing"
+)
+
+const createLine = `{"v":1,"id":7,"op":"sandbox.create","args":{"id":"k3x9","owner":"server-1","hostname":"box",` +
+	`"root":{"kind":"layers","layers":["` + digest + `"]},"resources":{"memoryBytes":1048576,"cpus":0.5},"deadlineMs":0}}`
+
+const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func TestAWellFormedCreateIsRead(t *testing.T) {
+	request, err := Parse([]byte(createLine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args, ok := request.Args.(CreateSandbox)
+	if !ok || *request.ID != 7 || args.ID != "k3x9" || args.Root.Layers[0] != digest || args.Resources.CPUs != 0.5 {
+		t.Fatalf("read as %+v", request)
+	}
+}
+
+func TestARequestOutsideTheGrammarIsRefused(t *testing.T) {
+	inspect := func(id string) string { return `{"v":1,"id":1,"op":"sandbox.inspect","args":{"id":` + id + `}}` }
+	create := func(old, new string) string { return strings.Replace(createLine, old, new, 1) }
+	cases := map[string]string{
+		"empty line":               ``,
+		"not JSON":                 `hello`,
+		"binary":                   "\x00\xff\xfe{}",
+		"an array":                 `[]`,
+		"null":                     `null`,
+		"two objects":              `{"v":1,"id":1,"op":"hello","args":{}}{}`,
+		"no version":               `{"id":1,"op":"hello","args":{}}`,
+		"another version":          `{"v":2,"id":1,"op":"hello","args":{}}`,
+		"version as text":          `{"v":"1","id":1,"op":"hello","args":{}}`,
+		"no args":                  `{"v":1,"id":1,"op":"hello"}`,
+		"args as array":            `{"v":1,"id":1,"op":"hello","args":[]}`,
+		"args null":                `{"v":1,"id":1,"op":"hello","args":null}`,
+		"an unknown op":            `{"v":1,"id":1,"op":"sandbox.exec","args":{}}`,
+		"an unknown key":           `{"v":1,"id":1,"op":"hello","args":{},"extra":1}`,
+		"an unknown argument":      `{"v":1,"id":1,"op":"hello","args":{"x":1}}`,
+		"a key in another case":    `{"v":1,"id":1,"op":"sandbox.inspect","args":{"ID":"abcd"}}`,
+		"a key twice":              `{"v":1,"id":1,"op":"sandbox.inspect","args":{"id":"abcd","id":"efgh"}}`,
+		"a negative request id":    `{"v":1,"id":-1,"op":"hello","args":{}}`,
+		"a fractional request id":  `{"v":1,"id":1.5,"op":"hello","args":{}}`,
+		"a huge request id":        `{"v":1,"id":99999999999999999999,"op":"hello","args":{}}`,
+		"id with dots":             inspect(`"../../etc"`),
+		"id with slash":            inspect(`"ab/cd"`),
+		"id with newline":          inspect(`"abcd\n"`),
+		"id with zero byte":        inspect(`"abcd\u0000"`),
+		"id too short":             inspect(`"abc"`),
+		"id too long":              inspect(`"` + strings.Repeat("a", 21) + `"`),
+		"id in capitals":           inspect(`"ABCD"`),
+		"id as number":             inspect(`1234`),
+		"id as null":               inspect(`null`),
+		"id as list":               inspect(`["abcd"]`),
+		"id of lookalikes":         inspect(`"аbcd"`),
+		"deep nesting":             inspect(strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000)),
+		"owner with space":         create(`server-1`, `server 1`),
+		"owner empty":              create(`server-1`, ``),
+		"hostname with dot":        create(`"box"`, `"box.example"`),
+		"hostname with quote":      create(`"box"`, `"b\"x"`),
+		"hostname with dash first": create(`"box"`, `"-box"`),
+		"an unknown root":          create(`"layers","layers"`, `"image","layers"`),
+		"host root with layers":    create(`"kind":"layers"`, `"kind":"host"`),
+		"no layers":                create(`["`+digest+`"]`, `[]`),
+		"digest too short":         create(digest, digest[1:]),
+		"digest as path":           create(digest, "../"+digest[3:]),
+		"digest in capitals":       create(digest, strings.ToUpper(digest)),
+		"too many layers":          create(`"`+digest+`"`, strings.Repeat(`"`+digest+`",`, MaxLayers)+`"`+digest+`"`),
+		"negative memory":          create(`1048576`, `-1`),
+		"memory as text":           create(`1048576`, `"1048576"`),
+		"memory beyond bounds":     create(`1048576`, `9007199254740991`),
+		"memory with exponent":     create(`1048576`, `1e6`),
+		"cpus negative":            create(`0.5`, `-0.5`),
+		"cpus huge":                create(`0.5`, `1e300`),
+		"an unknown resource":      create(`"cpus"`, `"gpus"`),
+		"a resource on prototype":  create(`"cpus"`, `"__proto__"`),
+		"deadline as text":         create(`"deadlineMs":0`, `"deadlineMs":"0"`),
+		"deadline missing":         create(`,"deadlineMs":0`, ``),
+		"file outside":             `{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":"../host.json"}}`,
+		"file absolute":            `{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":"/etc/passwd"}}`,
+		"file dotted":              `{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":".."}}`,
+		"file with option":         `{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":""}}`,
+	}
+	for name, line := range cases {
+		t.Run(name, func(t *testing.T) {
+			request, err := Parse([]byte(line))
+			if err == nil {
+				t.Fatalf("accepted as %+v", request)
+			}
+			if err.Code != InvalidArgument || err.Message == "" || len(err.Message) > 1000 {
+				t.Fatalf("refused as %+v", err)
+			}
+		})
+	}
+}
+
+// FuzzParse looks for panics and for values that pass without matching their grammar.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(createLine))
+	f.Add([]byte(`{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":"x.tar"}}`))
+	f.Add([]byte(`{"v":1,"id":1,"op":"sandbox.list","args":{"after":"abcd"}}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		request, err := Parse(line)
+		if err != nil {
+			return
+		}
+		switch args := request.Args.(type) {
+		case SandboxID:
+			if !IsID(args.ID) {
+				t.Fatalf("id %q passed", args.ID)
+			}
+		case CreateSandbox:
+			if !IsID(args.ID) || !hostnameGrammar.MatchString(args.Hostname) || args.Resources.MemoryBytes < 0 {
+				t.Fatalf("%+v passed", args)
+			}
+		case ImportLayer:
+			if !IsDigest(args.Digest) || strings.ContainsAny(args.File, "/\x00") || args.File == ".." {
+				t.Fatalf("%+v passed", args)
+			}
+		}
+	})
+}

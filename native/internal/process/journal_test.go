@@ -1,0 +1,153 @@
+package process
+
+import (
+	"bytes"
+	"math/rand"
+	"testing"
+	"time"
+)
+
+// drain reads all that is held, as bytes and as the gap before them.
+func drain(r *Reader) (out []byte, gap int64) {
+	buf := make([]byte, ChunkLimit)
+	for {
+		chunk := r.Next(buf)
+		switch {
+		case chunk.Ended:
+			return out, gap
+		case chunk.Wait != nil:
+			r.Waited()
+			return out, gap
+		case chunk.GapTo > 0:
+			gap += chunk.GapTo - chunk.GapFrom
+		default:
+			out = append(out, chunk.Data...)
+		}
+	}
+}
+
+// pattern is output whose every byte depends on its offset.
+func pattern(from, size int) []byte {
+	out := make([]byte, size)
+	for i := range out {
+		out[i] = byte((from + i) * 7 >> 3)
+	}
+	return out
+}
+
+func TestAJournalGivesBackWhatItTookFromAnyOffset(t *testing.T) {
+	j := NewJournal(t.TempDir())
+	defer j.Discard()
+	random := rand.New(rand.NewSource(1))
+	size := 0
+	for size < 5<<20 {
+		n := 1 + random.Intn(40_000)
+		kind := Stdout
+		if random.Intn(3) == 0 {
+			kind = Stderr
+		}
+		j.Append(kind, pattern(size, n))
+		size += n
+		if random.Intn(20) == 0 {
+			offset := random.Intn(size)
+			r := j.Reader(int64(offset))
+			got, gap := drain(r)
+			delete(j.readers, r)
+			if gap != 0 || !bytes.Equal(got, pattern(offset, size-offset)) {
+				t.Fatalf("from %d of %d: %d bytes, gap %d", offset, size, len(got), gap)
+			}
+		}
+	}
+	if j.store.file == nil || j.store.ring != nil {
+		t.Fatal("a large journal stays in memory")
+	}
+}
+
+func TestWithoutAReaderTheOldestBytesGoAndTheGapIsTold(t *testing.T) {
+	j := NewJournal("/nonexistent")
+	defer j.Discard()
+	size := 0
+	for size < 3<<20 {
+		j.Append(Stdout, pattern(size, 10_000))
+		size += 10_000
+	}
+	got, gap := drain(j.Reader(0))
+	if int(gap)+len(got) != size || len(got) != memoryLimit || !bytes.Equal(got, pattern(int(gap), len(got))) {
+		t.Fatalf("%d bytes after a gap of %d", len(got), gap)
+	}
+}
+
+func TestADiskThatFillsUpCostsTheOldBytesOnly(t *testing.T) {
+	j := NewJournal(t.TempDir())
+	defer j.Discard()
+	j.Append(Stdout, pattern(0, 2<<20))
+	j.store.file.Close() // every later write fails
+	j.Append(Stdout, pattern(2<<20, 100))
+	got, gap := drain(j.Reader(0))
+	if gap != 2<<20 || !bytes.Equal(got, pattern(2<<20, 100)) {
+		t.Fatalf("%d bytes after a gap of %d", len(got), gap)
+	}
+}
+
+func TestAReaderHoldsTheWriterBackUntilItIsLongGone(t *testing.T) {
+	j := NewJournal("/nonexistent")
+	defer j.Discard()
+	now := time.Now()
+	j.now = func() time.Time { return now }
+	r := j.Reader(0)
+	written := make(chan int, 1000)
+	go func() {
+		for i := 0; i < 300; i++ {
+			j.Append(Stdout, make([]byte, 10_000))
+			written <- i
+		}
+		close(written)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	if n := len(written); n > 110 {
+		t.Fatalf("%d appends pass a reader that does not read", n)
+	}
+	r.Close()
+	time.Sleep(20 * time.Millisecond)
+	if n := len(written); n > 110 {
+		t.Fatalf("%d appends pass a reader that has just left", n)
+	}
+	j.mu.Lock()
+	now = now.Add(graceAfterReader)
+	j.wake()
+	j.mu.Unlock()
+	for range written {
+	}
+}
+
+func TestAlternatingStreamsDoNotGrowTheIndex(t *testing.T) {
+	j := NewJournal(t.TempDir())
+	defer j.Discard()
+	for i := 0; i < runLimit+1000; i++ {
+		j.Append([]Kind{Stdout, Stderr}[i%2], []byte{1})
+	}
+	if len(j.runs) > runLimit {
+		t.Fatalf("%d runs", len(j.runs))
+	}
+	got, gap := drain(j.Reader(0))
+	if len(got)+int(gap) != runLimit+1000 || gap == 0 {
+		t.Fatalf("%d bytes, gap %d", len(got), gap)
+	}
+}
+
+func TestFreedJournalsGiveTheirMemoryBack(t *testing.T) {
+	before := budget.Load()
+	for i := 0; i < 40; i++ {
+		j := NewJournal(t.TempDir())
+		j.Append(Stdout, make([]byte, 700_000))
+		defer func() { j.Discard() }()
+		if budget.Load() > budgetLimit+memoryLimit {
+			t.Fatalf("journals hold %d bytes", budget.Load())
+		}
+	}
+	t.Cleanup(func() {
+		if budget.Load() != before {
+			t.Errorf("%d bytes are still accounted for", budget.Load()-before)
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package rootfs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTheViewShowsProgramsAndNotWhatLiesBesideThem(t *testing.T) {
+	home := t.TempDir()
+	for _, file := range []string{".cargo/bin/cargo", ".cargo/credentials.toml", ".rustup/settings.toml", ".rustup/toolchains/x/bin/rustc",
+		".pyenv/shims/python", ".nvm/versions/node/bin/node", ".ssh/id_ed25519", ".npmrc", ".local/bin/tool"} {
+		path := filepath.Join(home, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("canary"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := map[string]string{"HOME": home, "PATH": strings.Join([]string{home + "/.cargo/bin", home + "/.pyenv/shims", home + "/.local/bin", "/snap/bin", "/usr/bin", "relative"}, ":"),
+		"JAVA_HOME": "/usr/lib/jvm/x", "GOROOT": "/home/somebody/go"}
+	view := FindView(func(name string) string { return env[name] })
+	for path, shown := range map[string]bool{
+		"/usr/bin": true, "/bin/sh": true, home + "/.cargo/bin/cargo": true, home + "/.rustup/toolchains/x": true, home + "/.pyenv/shims": true,
+		home + "/.cargo/credentials.toml": false, home + "/.cargo": false, home + "/.nvm/versions": false, home + "/.ssh": false, home + "/.npmrc": false,
+		home + "/.local/bin": false, "/etc": false, "/root": false, "/": false, "/usrx": false,
+	} {
+		if view.Shows(path) != shown {
+			t.Errorf("%s: shown %v", path, !shown)
+		}
+	}
+	if want := home + "/.cargo/bin:" + home + "/.pyenv/shims:/usr/bin:/usr/local/bin:/bin"; view.Env["PATH"] != want {
+		t.Errorf("PATH is %s", view.Env["PATH"])
+	}
+	if view.Env["JAVA_HOME"] == "" || view.Env["GOROOT"] != "" || view.Env["RUSTUP_HOME"] != home+"/.rustup" || view.Env["PYENV_ROOT"] != home+"/.pyenv" {
+		t.Errorf("environment %v", view.Env)
+	}
+	if len(view.Files) != 1 || view.Files[0] != home+"/.rustup/settings.toml" {
+		t.Errorf("files %v", view.Files)
+	}
+}
+
+func TestTheBaseTreeHoldsNothingPrivate(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the tree has several owners")
+	}
+	top := t.TempDir()
+	secret := filepath.Join(top, "source")
+	if err := os.Mkdir(secret, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"public": 0o644, "private": 0o640} {
+		if err := os.WriteFile(filepath.Join(secret, name), []byte("canary"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(top, "base")
+	view := FindView(func(string) string { return "" })
+	view.Files = []string{filepath.Join(secret, "public"), filepath.Join(secret, "private")}
+	if err := buildBase(dir, view, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir + secret + "/public"); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{secret + "/private", "/etc/ssl/private", "/etc/gitconfig", "/etc/apt", "/etc/sudoers", "/etc/ssh"} {
+		if _, err := os.Lstat(dir + name); err == nil {
+			t.Errorf("%s is in the tree", name)
+		}
+	}
+	if data, err := os.ReadFile(dir + "/etc/passwd"); err != nil || string(data) != etcWritten["passwd"] {
+		t.Errorf("passwd is not ours: %v", err)
+	}
+	if before := view.fingerprint(0); before != view.fingerprint(0) || before == view.fingerprint(1) {
+		t.Error("the fingerprint is not one")
+	}
+}

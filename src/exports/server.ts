@@ -1,0 +1,2 @@
+/** What a program that runs a server inside itself imports. */
+export { type RunningServer, type ServerOptions, startServer } from '../main/server.ts'

@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict'
+import type { DatabaseSync } from 'node:sqlite'
+import { afterEach, beforeEach, test } from 'node:test'
+import { DEFAULT_ENVIRONMENT } from '../core/environment.ts'
+import { isAgentPodError } from '../core/error.ts'
+import { parseSandboxId } from '../core/id.ts'
+import { STATES } from '../core/lifecycle.ts'
+import { DEFAULT_RESOURCES } from '../core/resources.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import { DEFAULT_LIFETIME } from '../core/spec.ts'
+import { openDatabase } from './database.ts'
+import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from './sandboxes.ts'
+
+let db: DatabaseSync
+let store: SandboxStore
+beforeEach(() => {
+  db = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
+  store = sandboxStore(db)
+})
+afterEach(() => db.close())
+
+function sandbox(id: string, over: Partial<Sandbox> = {}): Sandbox {
+  return {
+    id: parseSandboxId(id),
+    name: undefined,
+    labels: {},
+    provider: 'fake',
+    state: 'running',
+    spec: { environment: DEFAULT_ENVIRONMENT, resources: DEFAULT_RESOURCES, lifetime: DEFAULT_LIFETIME },
+    limits: undefined,
+    handle: undefined,
+    createdAt: 1000,
+    startedAt: undefined,
+    deadlineAt: 2000,
+    endedAt: undefined,
+    ending: undefined,
+    ...over,
+  }
+}
+
+const FULL = sandbox('full', {
+  name: 'box',
+  labels: { 'a/b': 'ä"\'\n' },
+  state: 'failed',
+  limits: {
+    memory: { level: 'enforced' },
+    swap: { level: 'none', reason: 'no swap' },
+    cpus: { level: 'soft' },
+    pids: { level: 'enforced' },
+    files: { level: 'enforced' },
+  },
+  handle: { sandboxId: parseSandboxId('full'), data: { socket: '/run/x', n: 1, deep: { a: [1] } } },
+  startedAt: 0,
+  endedAt: 1_900_000_000_123,
+  ending: { code: 'unavailable', reason: 'sandbox.lost', message: 'it ended' },
+})
+
+test('a record comes back as it was stored, with everything in it and with nothing', () => {
+  for (const record of [FULL, sandbox('bare')]) {
+    store.insert(record, undefined)
+    assert.deepEqual(store.get(record.id), record)
+  }
+})
+
+test('every state can be stored', () => {
+  for (const state of STATES) {
+    const id = `st${state}`
+    store.insert(sandbox(id, { state }), undefined)
+    assert.equal(store.get(parseSandboxId(id))?.state, state)
+  }
+})
+
+test('an update replaces everything but the request key', () => {
+  store.insert(sandbox('full'), { key: 'k', digest: 'd' })
+  store.update(FULL)
+  assert.deepEqual(store.get(FULL.id), FULL)
+  assert.deepEqual(store.requested('k'), { sandbox: FULL, digest: 'd' })
+})
+
+test('what is not there is undefined', () => {
+  assert.equal(store.get(parseSandboxId('none')), undefined)
+  assert.equal(store.named('none'), undefined)
+  assert.equal(store.requested('none'), undefined)
+  assert.equal(store.meta('none'), undefined)
+})
+
+const taken = (reason: string) => (error: unknown) =>
+  isAgentPodError(error, 'already_exists') && error.reason === reason
+
+test('a name belongs to one living sandbox, and is free again after its end', () => {
+  store.insert(sandbox('one1', { name: 'box' }), undefined)
+  assert.throws(() => store.insert(sandbox('two2', { name: 'box' }), undefined), taken('sandbox.name_taken'))
+  store.update(sandbox('one1', { name: 'box', endedAt: 5 }))
+  store.insert(sandbox('two2', { name: 'box' }), undefined)
+  assert.equal(store.named('box')?.id, 'two2')
+})
+
+test('an id and a request key are used once, even after the end', () => {
+  store.insert(sandbox('one1', { endedAt: 5 }), { key: 'k', digest: 'd' })
+  assert.throws(() => store.insert(sandbox('one1'), undefined), taken('sandbox.duplicate'))
+  assert.throws(() => store.insert(sandbox('two2'), { key: 'k', digest: 'd' }), taken('sandbox.duplicate'))
+})
+
+test('the living come oldest first, without the ended', () => {
+  store.insert(sandbox('late', { createdAt: 3 }), undefined)
+  store.insert(sandbox('gone', { createdAt: 2, endedAt: 9 }), undefined)
+  store.insert(sandbox('soon', { createdAt: 1 }), undefined)
+  assert.deepEqual(
+    store.living().map(({ id }) => id),
+    ['soon', 'late'],
+  )
+})
+
+test('pages hold everything once, newest first, also where many have one time', () => {
+  for (let i = 0; i < 25; i++) {
+    store.insert(
+      sandbox(`id${String(i).padStart(2, '0')}`, { createdAt: 100 + Math.floor(i / 10) }),
+      undefined,
+    )
+  }
+  const seen: string[] = []
+  let before: { createdAt: number; id: string } | undefined
+  for (;;) {
+    const page = store.page({ before, limit: 4 })
+    if (page.length === 0) break
+    seen.push(...page.map(({ id }) => id))
+    before = page.at(-1)
+  }
+  assert.deepEqual(seen, [...seen].sort().reverse())
+  assert.equal(new Set(seen).size, 25)
+})
+
+test('hostile text is data', () => {
+  const name = "x'; DROP TABLE sandboxes; --"
+  store.insert(sandbox('evil', { labels: { [name]: name } }), { key: name, digest: name })
+  assert.deepEqual(store.requested(name)?.sandbox.labels, { [name]: name })
+})
+
+test('a fact of the directory is kept and replaced', () => {
+  store.setMeta('owner', 'a')
+  store.setMeta('owner', 'b')
+  assert.equal(store.meta('owner'), 'b')
+})
+
+test('a write on a full disk says so', () => {
+  db.exec(`PRAGMA max_page_count = ${db.prepare('PRAGMA page_count').get()?.['page_count']}`)
+  const large = sandbox('full', { labels: { a: 'x'.repeat(100_000) } })
+  const isFull = (error: unknown): boolean =>
+    isAgentPodError(error, 'resource_exhausted') && error.reason === 'disk.full'
+  assert.throws(() => store.insert(large, undefined), isFull)
+  store.insert(sandbox('full'), undefined)
+  assert.throws(() => store.update(large), isFull)
+})

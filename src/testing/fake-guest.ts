@@ -1,0 +1,252 @@
+/** The inside of a fake sandbox: enough of the guest protocol for the contract, in memory. */
+import { Duplex, PassThrough, Readable } from 'node:stream'
+import type { CallOptions } from '../core/call.ts'
+import { AgentPodError } from '../core/error.ts'
+import type { Guest, GuestInit, GuestLease, GuestRequest, GuestResponse, GuestUsage } from '../core/guest.ts'
+import type { Clock } from '../util/clock.ts'
+import { encodeFrame, FrameReader } from '../util/connect-frame.ts'
+import { FakeProcess } from './fake-process.ts'
+
+const FRAMES = { 'content-type': 'application/connect+json' }
+const STATUS: Readonly<Record<string, number>> = { not_found: 404, already_exists: 409, unimplemented: 404 }
+
+/** What a sandbox keeps, however many guests are opened on it. */
+export class FakeInside {
+  readonly files = new Map<string, Buffer>()
+  readonly processes: FakeProcess[] = []
+  readonly init: { value: GuestInit | undefined } = { value: undefined }
+  readonly startedAt: number
+  /** Ports where something listens: what is written comes back. */
+  readonly echoPorts = new Set<number>()
+  readonly #clock: Clock
+  readonly #onExpired: () => void
+  readonly #ended = new AbortController()
+  #cancelLease = (): void => undefined
+  #nextPid = 2
+
+  constructor(clock: Clock, onExpired: () => void) {
+    this.#clock = clock
+    this.#onExpired = onExpired
+    this.startedAt = clock.now()
+  }
+
+  /** Aborts when the sandbox is no more. */
+  get ended(): AbortSignal {
+    return this.#ended.signal
+  }
+
+  lease({ remainingMs }: GuestLease): void {
+    this.#cancelLease()
+    if (remainingMs > 0) this.#cancelLease = this.#clock.after(remainingMs, this.#onExpired)
+  }
+
+  end(): void {
+    this.#cancelLease()
+    for (const process of this.processes) process.kill()
+    this.#ended.abort()
+  }
+
+  start(message: Record<string, unknown>, user: string): FakeProcess {
+    const config = message['process'] as { cmd: string; args?: string[]; envs?: object; cwd?: string }
+    const tag = message['tag'] as string | undefined
+    if (tag && this.processes.some((process) => process.tag === tag)) {
+      throw fault('already_exists', 'the tag is taken')
+    }
+    const init = this.init.value
+    const process = new FakeProcess({
+      pid: this.#nextPid++,
+      tag,
+      line: {
+        cmd: config.cmd,
+        args: config.args ?? [],
+        env: { ...init?.env, ...config.envs },
+        user: user || (init?.defaultUser ?? 'user'),
+        cwd: config.cwd ?? (init?.defaultWorkdir || '/home/user'),
+      },
+      clock: this.#clock,
+      files: this.files,
+    })
+    this.processes.push(process)
+    return process
+  }
+
+  find(selector: unknown): FakeProcess {
+    const { pid, tag } = selector as { pid?: number; tag?: string }
+    const found = this.processes.find((process) => process.pid === pid || (tag && process.tag === tag))
+    if (found) return found
+    throw fault('not_found', 'no such process')
+  }
+}
+
+export class FakeGuest implements Guest {
+  readonly #inside: FakeInside | undefined
+  readonly #clock: Clock
+
+  /** Without an inside the sandbox is gone, and nothing answers. */
+  constructor(inside: FakeInside | undefined, clock: Clock) {
+    this.#inside = inside
+    this.#clock = clock
+  }
+
+  async health(_o: CallOptions): Promise<void> {
+    this.#alive()
+  }
+
+  async configure(init: GuestInit, _o: CallOptions): Promise<void> {
+    const inside = this.#alive()
+    inside.init.value = init
+    inside.lease(init.lease)
+  }
+
+  async renew(lease: GuestLease, _o: CallOptions): Promise<void> {
+    this.#alive().lease(lease)
+  }
+
+  async usage(_o: CallOptions): Promise<GuestUsage> {
+    const inside = this.#alive()
+    const processes = inside.processes.filter((process) => process.exitCode === undefined).length
+    const uptimeMs = this.#clock.now() - inside.startedAt
+    return { cpuMs: 1, memBytes: 1 << 20, pids: processes + 1, processes, uptimeMs, idleForMs: 0 }
+  }
+
+  async forward(request: GuestRequest, o: { readonly signal: AbortSignal }): Promise<GuestResponse> {
+    const inside = this.#alive()
+    o.signal.throwIfAborted()
+    const signal = AbortSignal.any([o.signal, inside.ended])
+    const body = await collect(request.body)
+    try {
+      return route(inside, request, body, signal)
+    } catch (error) {
+      if (!(error instanceof GuestFault)) throw error
+      return json(STATUS[error.code] ?? 400, { code: error.code, message: error.message })
+    }
+  }
+
+  async dial(port: number, _o: CallOptions): Promise<Duplex> {
+    if (this.#alive().echoPorts.has(port)) {
+      const echo = new PassThrough()
+      return Duplex.from({ readable: echo, writable: echo })
+    }
+    throw new AgentPodError({
+      code: 'unavailable',
+      reason: 'port.closed',
+      message: `nothing listens on port ${port} in the sandbox`,
+    })
+  }
+
+  close(): void {}
+
+  #alive(): FakeInside {
+    if (this.#inside && !this.#inside.ended.aborted) return this.#inside
+    throw new AgentPodError({
+      code: 'unavailable',
+      reason: 'guest.unreachable',
+      message: 'the sandbox does not answer',
+    })
+  }
+}
+
+class GuestFault extends Error {
+  readonly code: string
+
+  constructor(code: string, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+function fault(code: string, message: string): GuestFault {
+  return new GuestFault(code, message)
+}
+
+function route(inside: FakeInside, request: GuestRequest, body: Buffer, signal: AbortSignal): GuestResponse {
+  const url = new URL(request.path, 'http://guest')
+  const path = url.searchParams.get('path') ?? ''
+  const message = (): Record<string, unknown> => JSON.parse(body.toString('utf8') || '{}')
+  switch (`${request.method} ${decodeURIComponent(url.pathname)}`) {
+    case 'GET /health':
+      return { status: 204, headers: {}, body: Readable.from([]) }
+    case 'PUT /agentpod/init':
+      inside.init.value = message() as unknown as GuestInit
+      return json(200, {})
+    case 'PUT /agentpod/lease':
+      inside.lease(message() as unknown as GuestLease)
+      return json(200, {})
+    case 'POST /process.Process/Start':
+      return events(inside.start(frameOf(body), userOf(request)), 0, signal)
+    case 'POST /agentpod/attach': {
+      const asked = frameOf(body)
+      return events(inside.find(asked['process']), Number(asked['offset'] ?? 0), signal)
+    }
+    case 'GET /agentpod/processes':
+      return json(200, inside.processes.map(describe))
+    case 'POST /process.Process/SendInput':
+      inside.find(message()['process']).write(inputOf(message()['input']))
+      return json(200, {})
+    case 'POST /process.Process/CloseStdin':
+      inside.find(message()['process']).closeStdin()
+      return json(200, {})
+    case 'POST /process.Process/SendSignal':
+      inside.find(message()['process']).kill()
+      return json(200, {})
+    case 'POST /files':
+      inside.files.set(path, body)
+      return json(200, [{ name: path.split('/').at(-1), path, type: 'file' }])
+    case 'GET /files': {
+      const content = inside.files.get(path)
+      if (!content) throw fault('not_found', `${path} does not exist`)
+      const headers = { 'content-type': 'application/octet-stream' }
+      return { status: 200, headers, body: Readable.from([content], { objectMode: false }) }
+    }
+    default:
+      throw fault('unimplemented', `no call ${request.method} ${url.pathname}`)
+  }
+}
+
+/** The events of a process as frames, until it ends or the signal cuts them. */
+function events(process: FakeProcess, offset: number, signal: AbortSignal): GuestResponse {
+  const body = new PassThrough()
+  const unfollow = process.follow(offset, (event) => {
+    body.write(encodeFrame({ event }))
+    if ('end' in event) body.end(encodeFrame({}, true))
+  })
+  const cut = (): void => void body.destroy(new Error('the exchange was cut'))
+  signal.addEventListener('abort', cut, { once: true })
+  body.once('close', () => {
+    unfollow()
+    signal.removeEventListener('abort', cut)
+  })
+  return { status: 200, headers: FRAMES, body }
+}
+
+function describe(process: FakeProcess): object {
+  const { cmd, args } = process.line
+  return { pid: process.pid, tag: process.tag, config: { cmd, args }, exitCode: process.exitCode }
+}
+
+function frameOf(body: Buffer): Record<string, unknown> {
+  const message = new FrameReader().push(body)[0]?.message
+  if (typeof message === 'object' && message !== null) return message as Record<string, unknown>
+  throw fault('invalid_argument', 'no message')
+}
+
+function inputOf(input: unknown): Buffer {
+  const { stdin, pty } = input as { stdin?: string; pty?: string }
+  return Buffer.from(stdin ?? pty ?? '', 'base64')
+}
+
+function userOf(request: GuestRequest): string {
+  const basic = /^Basic (.+)$/.exec(String(request.headers['authorization'] ?? ''))?.[1] ?? ''
+  return Buffer.from(basic, 'base64').toString('utf8').split(':')[0] ?? ''
+}
+
+function json(status: number, value: unknown): GuestResponse {
+  const body = Readable.from([Buffer.from(JSON.stringify(value))], { objectMode: false })
+  return { status, headers: { 'content-type': 'application/json' }, body }
+}
+
+async function collect(body: Readable | undefined): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  for await (const chunk of body ?? []) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks)
+}

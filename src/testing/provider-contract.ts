@@ -1,0 +1,560 @@
+/**
+ * What every provider must do, as named cases that any runner can run. The cases use a provider as the engine does; a case
+ * that a provider cannot run says why, and is skipped with that reason.
+ */
+import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
+import type { CallOptions } from '../core/call.ts'
+import type { Capabilities } from '../core/capability.ts'
+import { type ErrorCode, isAgentPodError } from '../core/error.ts'
+import type { Guest, GuestInit } from '../core/guest.ts'
+import type { OwnerLabel, SandboxId } from '../core/id.ts'
+import type { Created, CreatePlan, Exit, Observed, Provider } from '../core/provider.ts'
+import { LIMITED, type Limited, resolveResources } from '../core/resources.ts'
+import { encodeFrame, FrameReader } from '../util/connect-frame.ts'
+
+/** What a runner gives to the cases. */
+export interface ContractWorld {
+  readonly provider: Provider
+  readonly owner: OwnerLabel
+  /** A second owner on the same provider. */
+  readonly otherOwner: OwnerLabel
+  newId(): SandboxId
+  /** Unix milliseconds, by the clock that the provider's deadlines follow. */
+  now(): number
+  /** Lets time pass: a wait on a real provider, a step of the clock on a fake. */
+  pass(ms: number): Promise<void>
+  /** How long after a deadline a sandbox may still be there. */
+  readonly graceMs: number
+}
+
+export interface ContractCase {
+  readonly name: string
+  /** Why this provider cannot run the case, or undefined when it can. */
+  readonly needs?: (capabilities: Capabilities) => string | undefined
+  run(ctx: ContractContext): Promise<void>
+}
+
+export interface CommandResult {
+  readonly exitCode: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+const CALL: CallOptions = { timeoutMs: 30_000 }
+const HOUR_MS = 3_600_000
+const UNKNOWN_DIGEST = 'f'.repeat(64)
+
+const INIT: GuestInit = {
+  env: {},
+  defaultUser: 'user',
+  defaultWorkdir: '',
+  sudo: false,
+  lease: { remainingMs: HOUR_MS, idleMs: 0 },
+}
+
+/** Runs one case, then destroys what it made and fails when something is left. Answers the reason when it was skipped. */
+export async function runContractCase(one: ContractCase, world: ContractWorld): Promise<string | undefined> {
+  const reason = one.needs?.(await world.provider.capabilities(CALL))
+  if (reason !== undefined) return reason
+  const ctx = new ContractContext(world)
+  try {
+    await one.run(ctx)
+  } finally {
+    await ctx.destroyAll()
+  }
+  for (const owner of [world.owner, world.otherOwner]) {
+    assert.deepEqual(await world.provider.list(owner, CALL), [], 'something is left behind')
+  }
+  return undefined
+}
+
+/** One case's view of the provider: it remembers what was made, so that it is destroyed whatever happens. */
+export class ContractContext {
+  readonly world: ContractWorld
+  readonly provider: Provider
+  readonly #made = new Set<SandboxId>()
+  readonly #guests: Guest[] = []
+
+  constructor(world: ContractWorld) {
+    this.world = world
+    this.provider = world.provider
+  }
+
+  plan(over: Partial<CreatePlan> = {}): CreatePlan {
+    const sandboxId = over.sandboxId ?? this.world.newId()
+    this.#made.add(sandboxId)
+    return {
+      owner: this.world.owner,
+      hostname: 'contract',
+      root: { kind: 'host' },
+      resources: resolveResources({ memoryMib: 256, cpus: 1, pids: 64 }),
+      required: [],
+      deadlineAt: this.world.now() + HOUR_MS,
+      ...over,
+      sandboxId,
+    }
+  }
+
+  create(over: Partial<CreatePlan> = {}): Promise<Created> {
+    return this.provider.create(this.plan(over), CALL)
+  }
+
+  /** A sandbox that takes commands. */
+  async started(
+    over: Partial<CreatePlan> = {},
+    init: Partial<GuestInit> = {},
+  ): Promise<{ id: SandboxId; guest: Guest }> {
+    const created = await this.create(over)
+    const guest = this.open(created)
+    await guest.configure({ ...INIT, ...init, env: { ...created.env, ...init.env } }, CALL)
+    return { id: created.handle.sandboxId, guest }
+  }
+
+  open(created: Created): Guest {
+    const guest = this.provider.open(created.handle)
+    this.#guests.push(guest)
+    return guest
+  }
+
+  inspect(id: SandboxId): Promise<Observed> {
+    return this.provider.inspect(id, CALL)
+  }
+
+  async destroyAll(): Promise<void> {
+    for (const guest of this.#guests) guest.close()
+    await Promise.all([...this.#made].map((id) => this.provider.destroy(id, CALL)))
+  }
+}
+
+/** Runs a command through the guest and collects what it says. */
+export async function runCommand(
+  guest: Guest,
+  cmd: string,
+  args: readonly string[] = [],
+  o: { readonly user?: string } = {},
+): Promise<CommandResult> {
+  const response = await guest.forward(startRequest(cmd, args, o.user), {
+    signal: AbortSignal.timeout(30_000),
+  })
+  assert.equal(response.status, 200, 'Start was refused')
+  const reader = new FrameReader()
+  const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
+  let exitCode: number | undefined
+  for await (const chunk of response.body) {
+    for (const { last, message } of reader.push(chunk as Buffer)) {
+      if (last) assert.deepEqual(message, {}, 'the stream ended in an error')
+      const event = (message as { event?: Record<string, Record<string, unknown>> }).event ?? {}
+      for (const stream of ['stdout', 'stderr'] as const) {
+        const text = event['data']?.[stream]
+        if (typeof text === 'string') output[stream].push(Buffer.from(text, 'base64'))
+      }
+      if (event['end']) exitCode = Number(event['end']['exitCode'] ?? 0)
+    }
+  }
+  assert.ok(reader.isEmpty, 'the stream ended inside a frame')
+  assert.ok(exitCode !== undefined, 'the stream ended without an end event')
+  const text = (stream: 'stdout' | 'stderr'): string => Buffer.concat(output[stream]).toString('utf8')
+  return { exitCode, stdout: text('stdout'), stderr: text('stderr') }
+}
+
+function startRequest(cmd: string, args: readonly string[], user?: string): Parameters<Guest['forward']>[0] {
+  const body = encodeFrame({ process: { cmd, args }, stdin: false })
+  const basic = user === undefined ? undefined : Buffer.from(`${user}:`).toString('base64')
+  return {
+    method: 'POST',
+    path: '/process.Process/Start',
+    headers: {
+      'content-type': 'application/connect+json',
+      'content-length': String(body.length),
+      ...(basic && { authorization: `Basic ${basic}` }),
+    },
+    body: Readable.from([body], { objectMode: false }),
+  }
+}
+
+async function writeFile(guest: Guest, path: string, content: Buffer): Promise<void> {
+  const { status, body } = await guest.forward(
+    {
+      method: 'POST',
+      path: `/files?path=${encodeURIComponent(path)}`,
+      headers: { 'content-type': 'application/octet-stream', 'content-length': String(content.length) },
+      body: Readable.from([content], { objectMode: false }),
+    },
+    { signal: AbortSignal.timeout(30_000) },
+  )
+  const answer = await collect(body)
+  assert.equal(status, 200, answer.toString('utf8'))
+}
+
+async function readFile(guest: Guest, path: string): Promise<{ status: number; content: Buffer }> {
+  const { status, body } = await guest.forward(
+    { method: 'GET', path: `/files?path=${encodeURIComponent(path)}`, headers: {} },
+    { signal: AbortSignal.timeout(30_000) },
+  )
+  return { status, content: await collect(body) }
+}
+
+async function collect(body: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  for await (const chunk of body) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks)
+}
+
+function rejectsWith(work: Promise<unknown>, code: ErrorCode, reason?: string): Promise<void> {
+  return assert.rejects(work, (error) => {
+    assert.ok(isAgentPodError(error), `not an AgentPodError: ${error}`)
+    assert.equal(error.code, code, error.message)
+    if (reason !== undefined) assert.equal(error.reason, reason)
+    return true
+  })
+}
+
+/** Waits for the provider's word that a sandbox ended, while time passes. */
+async function exitWithin(ctx: ContractContext, id: SandboxId, ms: number): Promise<Exit> {
+  const exits: Exit[] = []
+  const unsubscribe = ctx.provider.onExit((exit) => exits.push(exit))
+  try {
+    for (let passed = 0; passed < ms; passed += 100) {
+      const exit = exits.find(({ sandboxId }) => sandboxId === id)
+      if (exit) return exit
+      await ctx.world.pass(100)
+    }
+  } finally {
+    unsubscribe()
+  }
+  throw new assert.AssertionError({ message: `no exit of ${id} was reported within ${ms} ms` })
+}
+
+const EXPIRED: Observed = { state: 'exited', oomKilled: false, expired: true }
+
+export const PROVIDER_CONTRACT: readonly ContractCase[] = [
+  {
+    name: 'a sandbox is created, seen, listed and destroyed',
+    async run(ctx) {
+      const deadlineAt = ctx.world.now() + HOUR_MS
+      const { handle, limits } = await ctx.create({ deadlineAt })
+      const { sandboxId: id } = handle
+      assert.deepEqual(Object.keys(limits).sort(), [...LIMITED].sort())
+      assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt })
+      const listed = await ctx.provider.list(ctx.world.owner, CALL)
+      assert.deepEqual(listed, [{ handle, observed: { state: 'running', deadlineAt } }])
+      await ctx.provider.destroy(id, CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'absent' })
+      assert.deepEqual(await ctx.provider.list(ctx.world.owner, CALL), [])
+    },
+  },
+  {
+    name: 'a handle survives being written down as JSON',
+    async run(ctx) {
+      const { handle } = await ctx.create()
+      const guest = ctx.provider.open(JSON.parse(JSON.stringify(handle)))
+      await guest.health(CALL)
+      guest.close()
+    },
+  },
+  {
+    name: 'a second create with the same id finds the first one',
+    async run(ctx) {
+      const plan = ctx.plan()
+      const first = await ctx.provider.create(plan, CALL)
+      const guest = ctx.open(first)
+      await guest.configure({ ...INIT, env: first.env }, CALL)
+      await writeFile(guest, '/tmp/mark', Buffer.from('one'))
+      const second = await ctx.provider.create(plan, CALL)
+      assert.deepEqual(second.handle, first.handle)
+      assert.equal((await readFile(ctx.open(second), '/tmp/mark')).content.toString(), 'one')
+      assert.equal((await ctx.provider.list(ctx.world.owner, CALL)).length, 1)
+    },
+  },
+  {
+    name: 'destroy of a sandbox that is gone or never was succeeds',
+    async run(ctx) {
+      const { handle } = await ctx.create()
+      await ctx.provider.destroy(handle.sandboxId, CALL)
+      await ctx.provider.destroy(handle.sandboxId, CALL)
+      await ctx.provider.destroy(ctx.world.newId(), CALL)
+    },
+  },
+  {
+    name: 'several destroys at once all resolve only when the sandbox is absent',
+    async run(ctx) {
+      const { id } = await ctx.started()
+      const destroyAndLook = async (): Promise<Observed> => {
+        await ctx.provider.destroy(id, CALL)
+        return ctx.inspect(id)
+      }
+      const seen = await Promise.all([destroyAndLook(), destroyAndLook(), destroyAndLook()])
+      assert.deepEqual(seen, [{ state: 'absent' }, { state: 'absent' }, { state: 'absent' }])
+    },
+  },
+  {
+    name: 'an id can be used again after its sandbox was destroyed, with nothing of the old one in it',
+    async run(ctx) {
+      const { id, guest } = await ctx.started()
+      await writeFile(guest, '/tmp/old', Buffer.from('old'))
+      await ctx.provider.destroy(id, CALL)
+      const again = await ctx.started({ sandboxId: id })
+      assert.equal((await readFile(again.guest, '/tmp/old')).status, 404)
+    },
+  },
+  {
+    name: 'list finds what is ours and nothing of another owner',
+    async run(ctx) {
+      const mine = await ctx.create()
+      const theirs = await ctx.create({ owner: ctx.world.otherOwner })
+      const ids = async (owner: OwnerLabel): Promise<SandboxId[]> =>
+        (await ctx.provider.list(owner, CALL)).map(({ handle }) => handle.sandboxId)
+      assert.deepEqual(await ids(ctx.world.owner), [mine.handle.sandboxId])
+      assert.deepEqual(await ids(ctx.world.otherOwner), [theirs.handle.sandboxId])
+    },
+  },
+  {
+    name: 'inspect of an unknown id is absent',
+    async run(ctx) {
+      assert.deepEqual(await ctx.inspect(ctx.world.newId()), { state: 'absent' })
+    },
+  },
+  {
+    name: 'a command gives its output',
+    async run(ctx) {
+      const { guest } = await ctx.started()
+      const result = await runCommand(guest, '/bin/echo', ['hello', 'Grüße'])
+      assert.deepEqual(result, { exitCode: 0, stdout: 'hello Grüße\n', stderr: '' })
+    },
+  },
+  {
+    name: 'a command gives its exit code',
+    async run(ctx) {
+      const { guest } = await ctx.started()
+      assert.equal((await runCommand(guest, '/bin/sh', ['-c', 'exit 0'])).exitCode, 0)
+      assert.equal((await runCommand(guest, '/bin/sh', ['-c', 'exit 7'])).exitCode, 7)
+    },
+  },
+  {
+    name: 'stderr comes apart from stdout',
+    async run(ctx) {
+      const { guest } = await ctx.started()
+      const result = await runCommand(guest, '/bin/sh', ['-c', 'echo out; echo err >&2; exit 3'])
+      assert.deepEqual(result, { exitCode: 3, stdout: 'out\n', stderr: 'err\n' })
+    },
+  },
+  {
+    name: 'commands have the variables and the default user of configure',
+    async run(ctx) {
+      const { guest } = await ctx.started({}, { env: { CONTRACT: 'a b=c' } })
+      assert.equal((await runCommand(guest, 'printenv', ['CONTRACT'])).stdout, 'a b=c\n')
+      assert.equal((await runCommand(guest, 'id', ['-un'])).stdout, 'user\n')
+      assert.equal((await runCommand(guest, 'id', ['-un'], { user: 'root' })).stdout, 'root\n')
+    },
+  },
+  {
+    name: 'configure may be repeated',
+    async run(ctx) {
+      const created = await ctx.create()
+      const guest = ctx.open(created)
+      for (const value of ['one', 'two']) {
+        await guest.configure({ ...INIT, env: { ...created.env, CONTRACT: value } }, CALL)
+        assert.equal((await runCommand(guest, 'printenv', ['CONTRACT'])).stdout, `${value}\n`)
+      }
+    },
+  },
+  {
+    name: 'a file comes back as it was written, and a missing one is not found',
+    async run(ctx) {
+      const { guest } = await ctx.started()
+      const content = Buffer.from(Array.from({ length: 100_000 }, (_, i) => (i * 7) & 0xff))
+      await writeFile(guest, '/tmp/Übung.bin', content)
+      const read = await readFile(guest, '/tmp/Übung.bin')
+      assert.equal(read.status, 200)
+      assert.ok(read.content.equals(content))
+      assert.equal((await readFile(guest, '/tmp/none')).status, 404)
+    },
+  },
+  {
+    name: 'two sandboxes do not see each other’s files',
+    async run(ctx) {
+      const [one, two] = await Promise.all([ctx.started(), ctx.started()])
+      await writeFile(one.guest, '/tmp/secret', Buffer.from('of one'))
+      assert.equal((await runCommand(one.guest, 'cat', ['/tmp/secret'])).stdout, 'of one')
+      assert.equal((await readFile(two.guest, '/tmp/secret')).status, 404)
+      assert.notEqual((await runCommand(two.guest, 'cat', ['/tmp/secret'])).exitCode, 0)
+    },
+  },
+  {
+    name: 'a sandbox ends by itself at its deadline, and the exit says that it expired',
+    async run(ctx) {
+      const { id } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })
+      const exit = await exitWithin(ctx, id, 1500 + ctx.world.graceMs)
+      assert.deepEqual(exit, { sandboxId: id, oomKilled: false, expired: true })
+      assert.deepEqual(await ctx.inspect(id), EXPIRED)
+    },
+  },
+  {
+    name: 'extend moves the deadline, later and nearer',
+    async run(ctx) {
+      const { id, guest } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })
+      const later = ctx.world.now() + HOUR_MS
+      await ctx.provider.extend(id, later, CALL)
+      await ctx.provider.extend(id, later, CALL)
+      await ctx.world.pass(1500 + ctx.world.graceMs)
+      assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt: later })
+      assert.equal((await runCommand(guest, '/bin/echo', ['alive'])).stdout, 'alive\n')
+      await ctx.provider.extend(id, ctx.world.now() + 200, CALL)
+      assert.equal((await exitWithin(ctx, id, 200 + ctx.world.graceMs)).expired, true)
+    },
+  },
+  {
+    name: 'extend of an unknown sandbox is an error',
+    async run(ctx) {
+      await rejectsWith(ctx.provider.extend(ctx.world.newId(), ctx.world.now() + 1000, CALL), 'not_found')
+    },
+  },
+  {
+    name: 'the guest ends the sandbox when its lease is over, and renew moves that end',
+    async run(ctx) {
+      const { id, guest } = await ctx.started({}, { lease: { remainingMs: 1500, idleMs: 0 } })
+      await guest.renew({ remainingMs: HOUR_MS, idleMs: 0 }, CALL)
+      await ctx.world.pass(2500)
+      assert.equal((await ctx.inspect(id)).state, 'running')
+      await guest.renew({ remainingMs: 200, idleMs: 0 }, CALL)
+      assert.equal((await exitWithin(ctx, id, 200 + ctx.world.graceMs)).expired, true)
+      assert.deepEqual(await ctx.inspect(id), EXPIRED)
+    },
+  },
+  {
+    name: 'a sandbox that ended by itself does not answer, and is destroyed like any other',
+    async run(ctx) {
+      const { id, guest } = await ctx.started({ deadlineAt: ctx.world.now() + 300 })
+      await exitWithin(ctx, id, 300 + ctx.world.graceMs)
+      await rejectsWith(guest.health({ timeoutMs: 2000 }), 'unavailable')
+      await ctx.provider.destroy(id, CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'absent' })
+    },
+  },
+  {
+    name: 'the numbers of a running sandbox are sane',
+    async run(ctx) {
+      const { id, guest } = await ctx.started()
+      await runCommand(guest, '/bin/echo', ['work'])
+      const stats = await ctx.provider.stats(id, CALL)
+      const usage = await guest.usage(CALL)
+      for (const [name, value] of [...Object.entries(stats), ...Object.entries(usage)]) {
+        assert.ok(Number.isFinite(value) && value >= 0, `${name} is ${value}`)
+      }
+      assert.ok(stats.memPeakBytes === 0 || stats.memPeakBytes >= stats.memBytes / 2)
+      assert.ok(usage.uptimeMs < 120_000)
+      assert.ok(stats.pids <= 64 && stats.oomKills === 0)
+    },
+  },
+  {
+    name: 'stats of an unknown sandbox are not found',
+    async run(ctx) {
+      await rejectsWith(ctx.provider.stats(ctx.world.newId(), CALL), 'not_found')
+    },
+  },
+  {
+    name: 'capabilities agree with the members that are there, and stay the same',
+    async run(ctx) {
+      const capabilities = await ctx.provider.capabilities(CALL)
+      assert.equal(ctx.provider.layers !== undefined, capabilities.layers)
+      assert.deepEqual(await ctx.provider.capabilities(CALL), capabilities)
+      const { limits } = await ctx.create()
+      const isAllEnforced = LIMITED.every((limit) => limits[limit].level === 'enforced')
+      if (capabilities.limits === 'none') assert.notEqual(limits.memory.level, 'enforced')
+      if (isAllEnforced) assert.equal(capabilities.limits, 'enforced')
+    },
+  },
+  {
+    name: 'limits that hold can be required',
+    async run(ctx) {
+      const { limits, handle } = await ctx.create()
+      const held = LIMITED.filter((limit) => limits[limit].level === 'enforced')
+      await ctx.provider.destroy(handle.sandboxId, CALL)
+      const again = await ctx.create({ required: held })
+      for (const limit of held) assert.equal(again.limits[limit].level, 'enforced')
+    },
+  },
+  {
+    name: 'a required limit that cannot hold is refused before anything exists',
+    needs: (capabilities) =>
+      capabilities.limits === 'enforced' ? 'every limit holds here, so none can be refused' : undefined,
+    async run(ctx) {
+      const { limits, handle } = await ctx.create()
+      await ctx.provider.destroy(handle.sandboxId, CALL)
+      const missing = LIMITED.filter((limit): limit is Limited => limits[limit].level !== 'enforced')
+      assert.ok(missing.length > 0, 'capabilities say that not every limit holds')
+      const plan = ctx.plan({ required: missing })
+      await rejectsWith(ctx.provider.create(plan, CALL), 'unsupported')
+      assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'absent' })
+    },
+  },
+  {
+    name: 'a create on an unknown layer fails and leaves nothing',
+    needs: (capabilities) => (capabilities.layers ? undefined : 'this provider takes no layers'),
+    async run(ctx) {
+      const plan = ctx.plan({ root: { kind: 'layers', layers: [UNKNOWN_DIGEST] } })
+      await rejectsWith(ctx.provider.create(plan, CALL), 'not_found')
+      assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'absent' })
+      assert.deepEqual(await ctx.provider.list(ctx.world.owner, CALL), [])
+      assert.equal(await ctx.provider.layers?.has(UNKNOWN_DIGEST, CALL), false)
+    },
+  },
+  {
+    name: 'a dial to a closed port says so',
+    async run(ctx) {
+      const { guest } = await ctx.started()
+      await rejectsWith(guest.dial(9, CALL), 'unavailable', 'port.closed')
+    },
+  },
+  {
+    name: 'aborting the signal cuts an exchange',
+    async run(ctx) {
+      const { guest } = await ctx.started()
+      const cut = new AbortController()
+      const { status, body } = await guest.forward(startRequest('sleep', ['600'], undefined), {
+        signal: cut.signal,
+      })
+      assert.equal(status, 200)
+      const ended = collect(body)
+      cut.abort()
+      await assert.rejects(ended)
+      await assert.rejects(guest.forward({ method: 'GET', path: '/health', headers: {} }, cut))
+      await guest.health(CALL)
+    },
+  },
+  {
+    name: 'a guest can be closed twice and the sandbox lives on',
+    async run(ctx) {
+      const { id, guest } = await ctx.started()
+      guest.close()
+      guest.close()
+      assert.equal((await ctx.inspect(id)).state, 'running')
+      const again = ctx.provider.open({
+        ...(await ctx.provider.list(ctx.world.owner, CALL))[0]?.handle,
+      } as Created['handle'])
+      assert.equal((await runCommand(again, '/bin/echo', ['still'])).stdout, 'still\n')
+      again.close()
+    },
+  },
+  {
+    name: 'clear is refused while a sandbox lives',
+    async run(ctx) {
+      const { id } = await ctx.started()
+      await rejectsWith(ctx.provider.clear(CALL), 'conflict')
+      assert.equal((await ctx.inspect(id)).state, 'running')
+    },
+  },
+  {
+    name: 'ten creates at once give ten sandboxes that work',
+    async run(ctx) {
+      const made = await Promise.all(Array.from({ length: 10 }, () => ctx.started()))
+      const said = await Promise.all(made.map(({ id, guest }) => runCommand(guest, '/bin/echo', [id])))
+      assert.deepEqual(
+        said.map(({ stdout }) => stdout),
+        made.map(({ id }) => `${id}\n`),
+      )
+      assert.equal((await ctx.provider.list(ctx.world.owner, CALL)).length, 10)
+    },
+  },
+]

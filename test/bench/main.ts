@@ -1,0 +1,275 @@
+/**
+ * The figures of docs/benchmarks.md: ours beside the floor and the peers, in one run and in turn. Prints a table; with
+ * `--write` it also replaces the one in the document.
+ */
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import {
+  createReadStream,
+  createWriteStream,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { request } from 'node:http'
+import { createServer } from 'node:net'
+import { cpus, tmpdir, totalmem } from 'node:os'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import type { Sandbox } from '../../src/client/sandbox.ts'
+import { encodeFrame } from '../../src/util/connect-frame.ts'
+import { ROOT, World } from '../support/world.ts'
+import { roundRobin, type Summary, summarize, timed } from './measure.ts'
+import { findPeers, run, which } from './peers.ts'
+
+const CGROUP_UNIFIED = '/sys/fs/cgroup/unified'
+const INSIDE = 'AGENTPOD_BENCH_INSIDE'
+
+// crun does not start on hosts with hybrid cgroups unless the v2 part is out of sight; a mount namespace of our own hides it.
+if (process.getuid?.() === 0 && !process.env[INSIDE]) {
+  const script = `umount ${CGROUP_UNIFIED} 2>/dev/null; exec "$@"`
+  const again = [
+    '--mount',
+    '--propagation',
+    'private',
+    'sh',
+    '-c',
+    script,
+    'sh',
+    process.execPath,
+    ...process.execArgv,
+    ...process.argv.slice(1),
+  ]
+  process.exit(
+    spawnSync('unshare', again, { stdio: 'inherit', env: { ...process.env, [INSIDE]: '1' } }).status ?? 1,
+  )
+}
+
+const quick = process.argv.includes('--quick')
+const rounds = quick ? 5 : 40
+const lines: string[] = []
+const say = (line: string): void => {
+  lines.push(line)
+  process.stdout.write(`${line}\n`)
+}
+
+const scratch = mkdtempSync(join(tmpdir(), 'agentpod-bench-'))
+const world = new World()
+try {
+  await main()
+} finally {
+  await world[Symbol.asyncDispose]()
+  rmSync(scratch, { recursive: true, force: true })
+}
+
+async function main(): Promise<void> {
+  const pod = world.client()
+  const { peers, missing } = await findPeers(scratch)
+  say(
+    `Measured ${new Date().toISOString().slice(0, 10)} on ${cpus().length} cores (${cpus()[0]?.model.trim()}), ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${execFileSync('uname', ['-r']).toString().trim()}; milliseconds, ${rounds} rounds in turn.`,
+  )
+  if (missing.length > 0) say(`\nNot here: ${missing.join('; ')}.`)
+
+  const made: Sandbox[] = []
+  heading('Create to the first command’s output')
+  table(
+    await roundRobin(
+      [
+        {
+          name: 'agentpod, SDK and HTTP, no shell ready',
+          once: () =>
+            timed(async () => {
+              const sandbox = await pod.create({})
+              await sandbox.exec('true').wait()
+              made.push(sandbox)
+            }),
+        },
+        ...peers.map((peer) => ({ name: `${peer.name} (create, run, gone)`, once: () => timed(peer.cold) })),
+      ],
+      rounds,
+    ),
+    'crun (create, run, gone)',
+  )
+  await Promise.all(made.map((sandbox) => sandbox.destroy()))
+
+  const sandbox = await pod.create({})
+  const socket = join(world.home, 'run', 's', `${sandbox.id}.sock`)
+  heading('Run `true` in a living sandbox')
+  table(
+    await roundRobin(
+      [
+        { name: 'agentpod, SDK and HTTP', once: () => timed(() => sandbox.exec('true').wait()) },
+        { name: 'straight to podd', once: () => timed(() => straight(socket)) },
+        ...peers.flatMap((peer) =>
+          peer.exec ? [{ name: `${peer.name} exec`, once: () => timed(peer.exec ?? peer.cold) }] : [],
+        ),
+      ],
+      rounds * 2,
+    ),
+    'straight to podd',
+  )
+
+  heading('100 sandboxes at once, each runs a command')
+  table([await hundred()], undefined)
+
+  heading('Memory of an idle sandbox')
+  say(`PSS of podd, ten idle sandboxes: ${(await idleMemory()).toFixed(1)} MiB each.`)
+
+  heading('A file of 1 GiB')
+  await transfer(sandbox, quick ? 64 : 1024)
+
+  heading('The command line')
+  table(
+    await roundRobin(
+      [
+        { name: 'node -e 0', once: () => timed(() => run(process.execPath, ['-e', '0'])) },
+        { name: 'agentpod --version', once: () => timed(() => world.ok(['--version'])) },
+        { name: 'agentpod exec box true', once: () => timed(() => world.ok(['exec', sandbox.id, 'true'])) },
+        {
+          name: 'agentpod run -- true, this repository',
+          once: () => timed(() => world.ok(['run', '--', 'true'], { cwd: ROOT })),
+        },
+      ],
+      Math.ceil(rounds / 2),
+    ),
+    'node -e 0',
+  )
+  for (const peer of peers) peer.close()
+  if (process.argv.includes('--write')) write()
+}
+
+/** One Start on podd's own socket, read to its end. */
+function straight(socketPath: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request(
+      {
+        socketPath,
+        method: 'POST',
+        path: '/process.Process/Start',
+        headers: { 'content-type': 'application/connect+json', host: 'podd' },
+      },
+      (response) => {
+        response.resume()
+        response.once('end', resolve)
+      },
+    )
+    outgoing.once('error', reject)
+    outgoing.end(encodeFrame({ process: { cmd: 'true', args: [], envs: {} } }))
+  })
+}
+
+async function hundred(): Promise<Summary> {
+  const pod = world.client()
+  const samples: number[] = []
+  for (let i = 0; i < (quick ? 1 : 3); i++) {
+    const all: Sandbox[] = []
+    samples.push(
+      await timed(() =>
+        Promise.all(
+          Array.from({ length: 100 }, async () => {
+            const one = await pod.create({})
+            all.push(one)
+            const { exitCode } = await one.exec('true').wait()
+            if (exitCode !== 0) throw new Error('a command failed')
+          }),
+        ),
+      ),
+    )
+    await Promise.all(all.map((one) => one.destroy()))
+  }
+  return summarize('all 100', samples)
+}
+
+async function idleMemory(): Promise<number> {
+  const pod = world.client()
+  const before = new Set(podds())
+  const made = await Promise.all(Array.from({ length: 10 }, () => pod.create({})))
+  await Promise.all(made.map((one) => one.exec('true').wait()))
+  await new Promise((resolve) => setTimeout(resolve, 3000))
+  const mine = podds().filter((pid) => !before.has(pid))
+  const total = mine.reduce(
+    (sum, pid) =>
+      sum + Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0),
+    0,
+  )
+  await Promise.all(made.map((one) => one.destroy()))
+  return total / mine.length / 1024
+}
+
+function podds(): number[] {
+  return execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
+    .split('\n')
+    .filter((line) => line.includes('/.agentpod/podd'))
+    .map((line) => Number.parseInt(line, 10))
+}
+
+/** Up and down through the server, beside a copy through a bare unix socket into a file on the same disk. */
+async function transfer(sandbox: Sandbox, mib: number): Promise<void> {
+  const source = join(scratch, 'big')
+  execFileSync('dd', ['if=/dev/urandom', `of=${source}`, 'bs=1M', `count=${mib}`, 'status=none'])
+  const rate = (ms: number): number => mib / (ms / 1000)
+  const bare = rate(await timed(() => bareCopy(source, join(scratch, 'copy'))))
+  const up = rate(
+    await timed(() =>
+      sandbox.writeFile('/home/user/big', createReadStream(source, { highWaterMark: 1 << 20 })),
+    ),
+  )
+  const down = rate(
+    await timed(async () =>
+      pipeline(
+        await sandbox.readFile('/home/user/big'),
+        createWriteStream(join(scratch, 'down'), { highWaterMark: 1 << 20 }),
+      ),
+    ),
+  )
+  say('| what | MiB/s | to the bare copy |')
+  say('|---|---|---|')
+  for (const [name, value] of [
+    ['bare unix socket into a file', bare],
+    ['up', up],
+    ['down', down],
+  ] as const) {
+    say(`| ${name} | ${value.toFixed(0)} | ${(value / bare).toFixed(2)} |`)
+  }
+}
+
+async function bareCopy(source: string, target: string): Promise<void> {
+  const path = join(scratch, 'bare.sock')
+  const server = createServer(
+    (connection) => void pipeline(createReadStream(source, { highWaterMark: 1 << 20 }), connection),
+  )
+  await new Promise<void>((resolve) => server.listen(path, resolve))
+  const reader = spawn(which('python3') ?? 'python3', [
+    '-c',
+    'import socket,sys\ns=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1])\nf=open(sys.argv[2],"wb",0)\nb=bytearray(1<<20)\nwhile (n:=s.recv_into(b)): f.write(memoryview(b)[:n])',
+    path,
+    target,
+  ])
+  await new Promise((resolve) => reader.once('close', resolve))
+  server.close()
+}
+
+function heading(text: string): void {
+  say(`\n### ${text}\n`)
+}
+
+function table(rows: readonly Summary[], floor: string | undefined): void {
+  const base = rows.find(({ name }) => name === floor)?.p50
+  say(`| what | p50 | p95 | min |${base ? ` to ${floor} |` : ''}`)
+  say(`|---|---|---|---|${base ? '---|' : ''}`)
+  for (const { name, p50, p95, min } of rows) {
+    say(
+      `| ${name} | ${p50.toFixed(1)} | ${p95.toFixed(1)} | ${min.toFixed(1)} |${base ? ` ${(p50 / base).toFixed(2)} |` : ''}`,
+    )
+  }
+}
+
+function write(): void {
+  const file = join(ROOT, 'docs', 'benchmarks.md')
+  const text = readFileSync(file, 'utf8')
+  const [start, end] = ['<!-- figures -->', '<!-- /figures -->']
+  writeFileSync(
+    file,
+    `${text.slice(0, text.indexOf(start) + start.length)}\n\n${lines.join('\n')}\n\n${text.slice(text.indexOf(end))}`,
+  )
+}

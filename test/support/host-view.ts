@@ -1,0 +1,65 @@
+/** A sandbox as the host's kernel shows it, for tests that must not believe what is said inside. */
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { Podhost } from '../../src/providers/local/podhost.ts'
+import { ROOT, type World } from './world.ts'
+
+const ASK = { timeoutMs: 20_000 }
+
+/** podhost, spoken to directly. The world must have been used before, so that its podhost is the server's. */
+export function podhostOf(world: World): Podhost {
+  const bin = join(ROOT, 'dist', 'bin')
+  return new Podhost({ home: world.home, podhost: join(bin, 'podhost'), podd: join(bin, 'podd') })
+}
+
+/** The host's pid of a sandbox's podd. */
+export async function poddPid(podhost: Podhost, id: string): Promise<number> {
+  const { pid } = await podhost.call('sandbox.inspect', { id }, ASK)
+  assert.equal(typeof pid, 'number')
+  return pid as number
+}
+
+/** The host's pids of all processes in the pid namespace of this one. */
+export function pidsBeside(podd: number): number[] {
+  const namespace = readlinkSync(`/proc/${podd}/ns/pid`)
+  return allPids().filter((pid) => quietly(() => readlinkSync(`/proc/${pid}/ns/pid`)) === namespace)
+}
+
+/** The host's pid of a process that has this pid inside. */
+export function hostPid(podd: number, inside: number): number {
+  const found = pidsBeside(podd).find((pid) => namespacePid(pid) === inside)
+  assert.ok(found, `process ${inside} inside has a pid outside`)
+  return found
+}
+
+function namespacePid(pid: number): number | undefined {
+  const status = quietly(() => readFileSync(`/proc/${pid}/status`, 'utf8')) ?? ''
+  return Number(/^NSpid:\s*(.*)$/m.exec(status)?.[1]?.trim().split(/\s+/).at(-1))
+}
+
+export function allPids(): number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+}
+
+/** The directory of a process's group in one cgroup v1 hierarchy, or the v2 one. */
+export function cgroupDirectory(pid: number, controller: string): string {
+  const lines = readFileSync(`/proc/${pid}/cgroup`, 'utf8').trim().split('\n')
+  for (const line of lines) {
+    const [, controllers = '', path = ''] = /^\d+:([^:]*):(.*)$/.exec(line) ?? []
+    if (controllers.split(',').includes(controller)) return join('/sys/fs/cgroup', controller, path)
+  }
+  const unified = lines.find((line) => line.startsWith('0::'))?.slice(3) ?? '/'
+  return join('/sys/fs/cgroup', unified)
+}
+
+/** Undefined for what went away meanwhile. */
+export function quietly<T>(look: () => T): T | undefined {
+  try {
+    return look()
+  } catch {
+    return undefined
+  }
+}

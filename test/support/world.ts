@@ -1,0 +1,118 @@
+/** A state directory of its own, the CLI as a person calls it, and a client; everything is gone at the end. */
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { AgentPod } from '../../src/client/client.ts'
+
+export const ROOT = join(import.meta.dirname, '..', '..')
+const AGENTPOD = join(ROOT, 'agentpod')
+
+export interface CliResult {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface CliOptions {
+  readonly cwd?: string
+  readonly input?: string | Buffer
+  readonly env?: Readonly<Record<string, string>>
+  readonly timeoutMs?: number
+}
+
+export class World implements AsyncDisposable {
+  readonly home: string
+  readonly #env: Readonly<Record<string, string>>
+  readonly #scratch: string[] = []
+
+  constructor(o: { home?: string; env?: Readonly<Record<string, string>> } = {}) {
+    this.home = o.home ?? mkdtempSync(join(tmpdir(), 'agentpod-'))
+    this.#env = o.env ?? {}
+  }
+
+  /** A client that starts the server as the CLI does. */
+  client(): AgentPod {
+    return new AgentPod({
+      socket: join(this.home, 'run', 'api.sock'),
+      revive: async () => {
+        const { code, stderr } = await this.cli(['ls'])
+        if (code !== 0) throw new Error(stderr)
+      },
+    })
+  }
+
+  start(args: readonly string[], o: CliOptions = {}): ChildProcessWithoutNullStreams {
+    return spawn(AGENTPOD, args, {
+      cwd: o.cwd ?? this.home,
+      env: { ...process.env, NO_COLOR: '1', ...this.#env, AGENTPOD_HOME: this.home, ...o.env },
+    })
+  }
+
+  async cli(args: readonly string[], o: CliOptions = {}): Promise<CliResult> {
+    const child = this.start(args, o)
+    const timer = setTimeout(() => child.kill('SIGKILL'), o.timeoutMs ?? 120_000)
+    child.stdin.on('error', () => undefined)
+    child.stdin.end(o.input ?? '')
+    const [stdout, stderr, code] = await Promise.all([
+      text(child.stdout),
+      text(child.stderr),
+      new Promise<number>((resolve) => child.once('close', (exit) => resolve(exit ?? -1))),
+    ])
+    clearTimeout(timer)
+    return { code, stdout, stderr }
+  }
+
+  /** The answer of a call that must succeed. */
+  async ok(args: readonly string[], o: CliOptions = {}): Promise<string> {
+    const { code, stdout, stderr } = await this.cli(args, o)
+    if (code !== 0) throw new Error(`agentpod ${args.join(' ')} gave ${code}: ${stderr}`)
+    return stdout
+  }
+
+  /** An empty directory that is removed with the world. */
+  directory(): string {
+    const made = mkdtempSync(join(tmpdir(), 'agentpod-project-'))
+    this.#scratch.push(made)
+    return made
+  }
+
+  get serverPid(): number {
+    return (JSON.parse(readFileSync(join(this.home, 'run', 'server.json'), 'utf8')) as { pid: number }).pid
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const { code, stderr } = await this.cli(['reset', '--yes'], { cwd: '/' })
+    if (code !== 0) throw new Error(`reset gave ${code}: ${stderr}`)
+    for (const path of [this.home, ...this.#scratch]) await rm(path, { recursive: true, force: true })
+  }
+}
+
+async function text(stream: NodeJS.ReadableStream): Promise<string> {
+  const chunks: Buffer[] = []
+  for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk)
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+/** Waits until a condition holds, looking often; fails after the limit with what it waited for. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  limitMs = 10_000,
+): Promise<void> {
+  const end = performance.now() + limitMs
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`still waiting after ${limitMs} ms: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
