@@ -37,7 +37,8 @@ const isGit = (name: string): boolean => name === '.git'
 
 async function collect(root: string, prefix: string, found: string[], env: NodeJS.ProcessEnv): Promise<void> {
   const listed = await gitFiles(join(root, prefix), env)
-  if (listed === undefined) return walk(root, prefix, found, isGit)
+  // Inside a submodule that was not fetched, git lists the directory itself.
+  if (listed === undefined || listed.includes('./')) return walk(root, prefix, found, isGit)
   const isReal = realDirectories(root)
   for (const name of listed) {
     const path = join(prefix, name.replace(/\/$/, ''))

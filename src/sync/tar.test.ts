@@ -102,7 +102,7 @@ test('our reader reads what we write, in chunks of any size', async () => {
 test('our reader reads what the system’s tar writes', async () => {
   for (const format of ['ustar', 'pax']) {
     const archive = join(top, `${format}.tar`)
-    const out = format === 'ustar' ? ['--exclude=long-directory', '--exclude=long-link'] : []
+    const out = format === 'ustar' ? ['--exclude=long-*', '--exclude=mmm*', '--exclude=nnn*'] : []
     execFileSync('tar', ['cf', archive, `--format=${format}`, '-C', from, ...out, '.'], { stdio: 'pipe' })
     const to = join(top, `to-${format}`)
     mkdirSync(to)

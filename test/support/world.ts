@@ -22,14 +22,25 @@ export interface CliOptions {
   readonly timeoutMs?: number
 }
 
+/** Somebody else than the one who runs the tests, with an installation of their own. */
+export interface Caller {
+  readonly name: string
+  readonly uid: number
+  readonly gid: number
+  readonly home: string
+  readonly agentpod: string
+}
+
 export class World implements AsyncDisposable {
   readonly home: string
   readonly #env: Readonly<Record<string, string>>
+  readonly #as: Caller | undefined
   readonly #scratch: string[] = []
 
-  constructor(o: { home?: string; env?: Readonly<Record<string, string>> } = {}) {
+  constructor(o: { home?: string; env?: Readonly<Record<string, string>>; as?: Caller } = {}) {
     this.home = o.home ?? mkdtempSync(join(tmpdir(), 'agentpod-'))
     this.#env = o.env ?? {}
+    this.#as = o.as
   }
 
   /** A client that starts the server as the CLI does. */
@@ -44,9 +55,18 @@ export class World implements AsyncDisposable {
   }
 
   start(args: readonly string[], o: CliOptions = {}): ChildProcessWithoutNullStreams {
-    return spawn(AGENTPOD, args, {
-      cwd: o.cwd ?? this.home,
-      env: { ...process.env, NO_COLOR: '1', ...this.#env, AGENTPOD_HOME: this.home, ...o.env },
+    const as = this.#as
+    return spawn(as?.agentpod ?? AGENTPOD, args, {
+      cwd: o.cwd ?? (as ? as.home : this.home),
+      env: {
+        ...process.env,
+        ...(as && { HOME: as.home, USER: as.name }),
+        NO_COLOR: '1',
+        ...this.#env,
+        AGENTPOD_HOME: this.home,
+        ...o.env,
+      },
+      ...(as && { uid: as.uid, gid: as.gid }),
     })
   }
 

@@ -4,33 +4,31 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// freezeRounds bounds the race against a tree that forks while it is being stopped.
-const freezeRounds = 64
+// killRounds bounds the race against a tree that forks while it is being killed.
+const killRounds = 256
 
-// killTree kills a process, its descendants and its session. It stops them first, until a look at /proc shows no
-// member that was not stopped before: a fork bomb cannot outrun that as it can a plain walk.
+// killTree kills a process, its descendants and its session. It stops what it sees before it kills, since a stopped
+// process does not fork, and looks again until nothing of the tree lives: a stop is not instant, and what was in the
+// middle of a fork has one more child.
 func killTree(root int) {
-	stopped := map[int]bool{}
-	for round := 0; round < freezeRounds; round++ {
-		fresh := false
-		for _, pid := range members(root) {
-			if !stopped[pid] {
-				stopped[pid], fresh = true, true
-				unix.Kill(pid, unix.SIGSTOP)
-			}
+	for round := 0; round < killRounds; round++ {
+		pids := members(root)
+		if len(pids) == 0 {
+			return
 		}
-		if !fresh {
-			break
+		for _, pid := range pids {
+			unix.Kill(pid, unix.SIGSTOP)
 		}
+		for _, pid := range append(pids, members(root)...) {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		time.Sleep(time.Millisecond)
 	}
-	for pid := range stopped {
-		unix.Kill(pid, unix.SIGKILL)
-	}
-	unix.Kill(-root, unix.SIGKILL)
 }
 
 type procStat struct {

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { chownSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import type { SandboxView } from '../../src/api/schema/sandbox.ts'
+import { makeOrdinaryUser, noOrdinaryUser, type OrdinaryUser } from '../support/ordinary-user.ts'
+import { until, World } from '../support/world.ts'
+
+const skip = noOrdinaryUser()
+let user: OrdinaryUser
+let world: World
+
+before(() => {
+  if (skip) return
+  user = makeOrdinaryUser()
+  world = new World({ home: join(user.home, 'state'), as: user })
+})
+after(async () => {
+  if (skip) return
+  await world[Symbol.asyncDispose]()
+  user[Symbol.dispose]()
+})
+
+test('an ordinary user runs a command on a copy of a project', { skip }, async () => {
+  const cwd = join(user.home, 'project')
+  mkdirSync(cwd)
+  writeFileSync(join(cwd, 'a.txt'), 'a\n')
+  chownSync(cwd, user.uid, user.gid)
+  const script = 'id -u; cat a.txt; echo b > b.txt; exit 4'
+  const { code, stdout, stderr } = await world.cli(['run', '--', 'sh', '-c', script], { cwd })
+  assert.equal(code, 4, stderr)
+  assert.equal(stdout, '1000\na\n')
+  assert.match(stderr, /added {8}b\.txt/)
+})
+
+test('what runs inside is neither the user nor root outside', { skip }, async () => {
+  await world.ok(['create', '--name', 'box'])
+  const running = world.cli(['exec', '--user', 'root', 'box', '--', 'sleep', '77.125'])
+  const owners = (): string[] =>
+    execFileSync('ps', ['-eo', 'uid,args'], { encoding: 'utf8' })
+      .split('\n')
+      .filter((line) => /^ *\d+ sleep 77\.125/.test(line))
+      .map((line) => line.trim().split(' ')[0] ?? '')
+  await until('it runs', () => owners().length === 1)
+  assert.ok(Number(owners()[0]) >= 100_000, `uid ${owners()[0]}`)
+  await world.ok(['destroy', 'box'])
+  await running
+})
+
+test('the host base is read-only below /usr and the home is writable', { skip }, async () => {
+  await world.ok(['create', '--name', 'box'])
+  const script = 'touch /usr/x 2>/dev/null && echo written; touch ~/x && echo home'
+  assert.equal(await world.ok(['exec', '--user', 'root', 'box', '--', 'sh', '-c', script]), 'home\n')
+  await world.ok(['destroy', 'box'])
+})
+
+test('a limit that cannot hold is refused, and a default that cannot hold is in the record', {
+  skip,
+}, async () => {
+  await world.ok(['create', '--name', 'box'])
+  const [box] = JSON.parse(await world.ok(['ls', '--json'])) as SandboxView[]
+  const memory = box?.limits?.memory
+  await world.ok(['destroy', 'box'])
+  const refused = await world.cli(['create', '--memory', '256m'])
+  if (memory?.level === 'enforced') {
+    assert.equal(refused.code, 0, 'a delegated cgroup enforces it')
+    return
+  }
+  assert.ok(memory?.reason)
+  assert.equal(refused.code, 6)
+  assert.match(refused.stderr, /cannot enforce a limit on memory/)
+  assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
+})
+
+test('doctor says what holds and what does not', { skip }, async () => {
+  const { code, stdout } = await world.cli(['doctor'])
+  assert.equal(code, 0, stdout)
+  assert.match(stdout, /Sandboxes work here/)
+})
+
+test('nothing is left after reset, without root’s help', { skip }, async () => {
+  await world.ok(['create'])
+  await world.ok(['reset', '--yes'])
+  assert.equal(execFileSync('find', [user.home, '-path', '*state*'], { encoding: 'utf8' }), '')
+})

@@ -1,0 +1,85 @@
+/** A freshly made user of this machine with AgentPod installed where that user can read it. Everything goes at the end. */
+import { execFileSync } from 'node:child_process'
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { ROOT } from './world.ts'
+
+export interface OrdinaryUser extends Disposable {
+  readonly name: string
+  readonly uid: number
+  readonly gid: number
+  readonly home: string
+  /** The installed `agentpod`. */
+  readonly agentpod: string
+  readonly programs: { readonly podhost: string; readonly podd: string }
+}
+
+/** Why this machine cannot make one, or false. */
+export function noOrdinaryUser(): string | false {
+  if (process.getuid?.() !== 0) return 'only root can make a user to test with'
+  for (const program of ['useradd', 'userdel', 'newuidmap', 'newgidmap']) {
+    try {
+      execFileSync('sh', ['-c', `command -v ${program}`], { stdio: 'ignore' })
+    } catch {
+      return `${program} is not installed`
+    }
+  }
+  return false
+}
+
+export function makeOrdinaryUser(): OrdinaryUser {
+  const name = `agentpod-t${process.pid}`
+  const home = mkdtempSync(join(tmpdir(), 'agentpod-user-'))
+  const installed = mkdtempSync(join(tmpdir(), 'agentpod-installed-'))
+  execFileSync('useradd', ['--no-create-home', '--home-dir', home, '--shell', '/bin/sh', name])
+  try {
+    const id = (flag: string): number => Number(execFileSync('id', [flag, name], { encoding: 'utf8' }))
+    const [uid, gid] = [id('-u'), id('-g')]
+    chownSync(home, uid, gid)
+    install(installed)
+    return {
+      name,
+      uid,
+      gid,
+      home,
+      agentpod: join(installed, 'agentpod'),
+      programs: {
+        podhost: join(installed, 'dist', 'bin', 'podhost'),
+        podd: join(installed, 'dist', 'bin', 'podd'),
+      },
+      [Symbol.dispose]: () => remove(name, [home, installed]),
+    }
+  } catch (error) {
+    remove(name, [home, installed])
+    throw error
+  }
+}
+
+/** The layout of a published package: no sources, and a Node that anybody may run. */
+function install(target: string): void {
+  chmodSync(target, 0o755)
+  for (const directory of ['scripts', '.cache']) mkdirSync(join(target, directory))
+  cpSync(join(ROOT, 'dist'), join(target, 'dist'), { recursive: true })
+  copyFileSync(join(ROOT, 'agentpod'), join(target, 'agentpod'))
+  copyFileSync(join(ROOT, 'scripts', 'lib.sh'), join(target, 'scripts', 'lib.sh'))
+  copyFileSync(process.execPath, join(target, 'node'))
+  chmodSync(join(target, 'node'), 0o755)
+  writeFileSync(join(target, '.cache', 'node-path'), `${join(target, 'node')}\n`)
+}
+
+function remove(name: string, directories: readonly string[]): void {
+  const isKnown = readFileSync('/etc/passwd', 'utf8').includes(`${name}:`)
+  if (isKnown) execFileSync('userdel', [name], { stdio: 'ignore' })
+  for (const directory of directories) rmSync(directory, { recursive: true, force: true })
+}
