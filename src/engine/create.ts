@@ -105,7 +105,7 @@ async function bringUp(
   try {
     await guest.configure(
       {
-        env: { ...created.env, ...environment.variables },
+        env: { LANG: 'C.UTF-8', ...created.env, ...environment.variables },
         defaultUser: environment.user,
         defaultWorkdir: environment.workdir,
         sudo: environment.sudo,

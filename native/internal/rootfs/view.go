@@ -61,7 +61,7 @@ func FindView(getenv func(string) string) View {
 	}
 	path := filepath.SplitList(getenv("PATH"))
 	if home := getenv("HOME"); filepath.IsAbs(home) && home != "/" {
-		v.addToolchains(filepath.Clean(home), path)
+		path = v.addToolchains(filepath.Clean(home), path)
 	}
 	sort.Strings(v.Dirs)
 	v.setEnv(getenv, path)
@@ -76,7 +76,8 @@ func (v *View) addDir(path string) bool {
 	return true
 }
 
-func (v *View) addToolchains(home string, path []string) {
+// addToolchains answers the PATH as it is of use inside.
+func (v *View) addToolchains(home string, path []string) []string {
 	for _, t := range toolchains {
 		dir := filepath.Join(home, t.dir)
 		used := false
@@ -99,8 +100,25 @@ func (v *View) addToolchains(home string, path []string) {
 		}
 		if t.dir == ".cargo/bin" {
 			v.Env["RUSTUP_HOME"] = filepath.Join(home, ".rustup")
+			path = append(rustPrograms(home), path...)
 		}
 	}
+	return path
+}
+
+// rustPrograms is where the default toolchain's own programs lie. rustup's stand-ins in ~/.cargo/bin write to ~/.rustup at
+// every start, which inside belongs to nobody.
+func rustPrograms(home string) []string {
+	toolchains := filepath.Join(home, ".rustup/toolchains")
+	settings, _ := os.ReadFile(filepath.Join(home, ".rustup/settings.toml"))
+	for _, line := range strings.Split(string(settings), "\n") {
+		key, value, found := strings.Cut(line, "=")
+		name := strings.Trim(strings.TrimSpace(value), `"`)
+		if found && strings.TrimSpace(key) == "default_toolchain" && name != "" && !strings.Contains(name, "/") {
+			return []string{filepath.Join(toolchains, name, "bin")}
+		}
+	}
+	return nil
 }
 
 func (v *View) setEnv(getenv func(string) string, path []string) {
