@@ -120,7 +120,7 @@ func launch(t *testing.T, command *exec.Cmd) *podd {
 		command.Process.Kill()
 		command.Wait()
 		if t.Failed() {
-			t.Logf("podd said: %s", log.String())
+			t.Logf("podd ended with %v and said: %s", command.ProcessState, log.String())
 		}
 	})
 	p.plain("PUT", "/agentpod/init", `{"defaultUser":"root"}`, 200)

@@ -58,7 +58,10 @@ func run(o options) error {
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(gcPercent)
 	unix.Umask(umask)
-	children := guard.TakeSignals()
+	children, err := guard.TakeSignals()
+	if err != nil {
+		return err
+	}
 	launchers, err := raiseGuards(o)
 	if err != nil {
 		return err

@@ -1,20 +1,27 @@
 package guard
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
+
+// leftToC are the signals that Go never handles, because C libraries use them inside.
+var leftToC = []uintptr{32, 34}
 
 // TakeSignals handles every signal that can be handled and returns a channel that ticks when a child may have died.
 //
 // A Go program installs handlers at start, so unlike a C program as PID 1 it dies of a SIGTERM that any root process of
-// the sandbox may send. SIGURG stays with the Go runtime, which uses it to interrupt goroutines and ignores strays.
-func TakeSignals() <-chan os.Signal {
+// the sandbox may send. SIGURG and signal 33 stay with the Go runtime, which uses them itself and ignores strays.
+func TakeSignals() (<-chan os.Signal, error) {
 	var others []os.Signal
 	for n := syscall.Signal(1); n < 65; n++ {
 		switch n {
-		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGURG, syscall.SIGCHLD, 32, 33:
+		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGURG, syscall.SIGCHLD, 32, 33, 34:
 		default:
 			others = append(others, n)
 		}
@@ -23,5 +30,33 @@ func TakeSignals() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal), others...)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
-	return children
+	return children, absorb()
+}
+
+// Both are in noop.s. The linker wants to know that noop takes no arguments; nothing in Go calls it.
+var noopAddress uintptr
+
+func noop()
+
+// absorb gives the signals in leftToC a handler that does nothing. To ignore them would do as well, but payloads would
+// inherit that; a handler ends with execve. The rest of the action (stack, return stub, mask) is as Go has it for
+// another signal.
+//
+// SECURITY: the kernel spares PID 1 a signal without a handler only if its first thread does not block it just then,
+// and Go blocks all signals while it handles one. A flood of signals from inside gets through.
+func absorb() error {
+	// struct sigaction begins with the handler and is no longer than this on the architectures there are.
+	var action [8]uint64
+	const maskSize = 8
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGUSR1), 0, uintptr(unsafe.Pointer(&action)), maskSize, 0, 0)
+	action[0] = uint64(noopAddress)
+	for _, number := range leftToC {
+		if errno == 0 {
+			_, _, errno = unix.RawSyscall6(unix.SYS_RT_SIGACTION, number, uintptr(unsafe.Pointer(&action)), 0, maskSize, 0, 0)
+		}
+	}
+	if errno != 0 {
+		return fmt.Errorf("handle signals: %w", errno)
+	}
+	return nil
 }
