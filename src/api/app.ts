@@ -4,10 +4,16 @@ import { stream } from 'hono/streaming'
 import { BASES } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { Engine } from '../engine/engine.ts'
+import type { Keys } from '../engine/keys.ts'
 import type { Log } from '../telemetry/log.ts'
 import { type Random, randomWord } from '../util/random.ts'
+import { readJson } from './body.ts'
 import { errorBody } from './error-response.ts'
+import { adminOnly } from './principal-of.ts'
+import { keyRoutes } from './routes/keys.ts'
 import { sandboxRoutes } from './routes/sandboxes.ts'
+import { parseInput } from './schema/parse.ts'
+import { listenRequest, type TcpAddressView } from './schema/server.ts'
 
 export interface AppParts {
   readonly engine: Engine
@@ -16,6 +22,11 @@ export interface AppParts {
   readonly startedAt: number
   readonly log: Log
   readonly random: Random
+  readonly keys: Keys
+  /** Opens the TCP listener where it is not open yet, and answers where it is. */
+  openTcp(port: number): Promise<TcpAddressView>
+  /** Where it is open. */
+  tcpAddress(): TcpAddressView | undefined
   /** Ends the server after the answer is out. */
   stop(): void
 }
@@ -43,6 +54,8 @@ export function createApp(parts: AppParts): Hono {
 
   app.get('/health', (c) => c.body(null, 204))
   app.route('/v1/sandboxes', sandboxRoutes(engine))
+  app.route('/v1/keys', keyRoutes(parts.keys))
+  app.use('/v1/server/*', adminOnly)
 
   app.get('/v1/server', async (c) =>
     c.json({
@@ -50,10 +63,15 @@ export function createApp(parts: AppParts): Hono {
       pid: parts.pid,
       startedAt: new Date(parts.startedAt).toISOString(),
       living: engine.livingCount,
+      tcp: parts.tcpAddress() ?? null,
       capabilities: await engine.capabilities(),
     }),
   )
   app.get('/v1/server/checks', async (c) => c.json(await engine.diagnose()))
+  app.post('/v1/server/listen', async (c) => {
+    const { port } = parseInput(listenRequest, await readJson(c.req.raw))
+    return c.json(await parts.openTcp(port))
+  })
   app.post('/v1/server/stop', (c) => {
     parts.stop()
     return c.json({ stopping: true })

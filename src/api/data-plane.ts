@@ -1,12 +1,13 @@
 /**
- * The data plane: requests that name a sandbox in a header pass to its guest as they are, streamed both ways. This is the
- * hot path of every exec, so it stands before the router and asks no database.
+ * The data plane: requests for the inside of a sandbox pass to its guest as they are, streamed both ways. This is the hot
+ * path of every exec, so it stands before the router and asks no database.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { posix } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { AgentPodError, invalid } from '../core/error.ts'
+import type { Live } from '../engine/context.ts'
 import type { Engine } from '../engine/engine.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import { errorBody } from './error-response.ts'
@@ -30,59 +31,76 @@ const HOP_BY_HOP = new Set([
   SANDBOX_HEADER,
 ])
 
-export interface DataPlane {
-  /** Takes the request if it names a sandbox. */
-  handle(request: IncomingMessage, response: ServerResponse): boolean
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean
+/** SECURITY: CP-12. What opened the door stays outside: a sandbox must not learn a key or a token from a request. */
+const CREDENTIALS = new Set(['x-api-key', 'x-access-token', 'e2b-traffic-access-token'])
+
+/** One listener's way to handle what comes in. */
+export interface Door {
+  handle(request: IncomingMessage, response: ServerResponse): void
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
 }
 
-export function dataPlane(engine: Engine, log: Log): DataPlane {
+export type Control = (request: IncomingMessage, response: ServerResponse) => unknown
+
+/** The door of the unix socket: whoever could open it is the local user, and needs no key. */
+export function localDoor(engine: Engine, control: Control, log: Log): Door {
   return {
     handle(request, response) {
       const ref = request.headers[SANDBOX_HEADER]
-      if (typeof ref !== 'string') return false
-      forward(engine, ref, request, response).catch((error) => {
-        if (response.headersSent || response.destroyed) response.destroy()
-        else answerError(response, error)
-      })
-      return true
+      if (typeof ref !== 'string') control(request, response)
+      else attempt(response, async () => forwardToGuest(engine.live(ref), request, response))
     },
     upgrade(request, socket, head) {
       const ref = request.headers[SANDBOX_HEADER]
-      if (typeof ref !== 'string') return false
-      tunnel(engine, ref, request, socket, head).catch((error) => {
-        ignore(log, error, 'a tunnel was refused')
-        const { status, body } = errorBody(error)
-        socket.end(
-          `HTTP/1.1 ${status} Refused\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n${JSON.stringify(body)}`,
-        )
+      attemptUpgrade(socket, log, async () => {
+        if (typeof ref !== 'string') throw invalid('upgrade.unknown', 'nothing here takes an upgrade')
+        await tunnelToGuest(engine.live(ref), request, socket, head)
       })
-      return true
     },
   }
 }
 
-async function forward(
-  engine: Engine,
-  ref: string,
+/** Does the work, or answers its error; a response under way is cut instead, so that nobody takes it for whole. */
+export function attempt(
+  response: ServerResponse,
+  work: () => Promise<void>,
+  answer: (response: ServerResponse, error: unknown) => void = answerError,
+): void {
+  work().catch((error) => {
+    if (response.headersSent || response.destroyed) response.destroy()
+    else answer(response, error)
+  })
+}
+
+export function attemptUpgrade(socket: Duplex, log: Log, work: () => Promise<void>): void {
+  work().catch((error) => {
+    ignore(log, error, 'an upgrade was refused or ended')
+    const { status, body } = errorBody(error)
+    const text = JSON.stringify(body)
+    socket.end(
+      `HTTP/1.1 ${status} Refused\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\nconnection: close\r\n\r\n${text}`,
+    )
+  })
+}
+
+export async function forwardToGuest(
+  live: Live,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
   const path = request.url ?? '/'
   refuseEngineOnly(path)
-  const { guest, ended } = engine.live(ref)
+  const { guest, ended } = live
   const gone = new AbortController()
   response.once('close', () => {
     if (!response.writableFinished) gone.abort()
   })
-  const hasBody =
-    request.headers['content-length'] !== undefined || request.headers['transfer-encoding'] !== undefined
   const answer = await guest.forward(
     {
       method: request.method ?? 'GET',
       path,
       headers: passing(request.headers),
-      body: hasBody ? request : undefined,
+      body: hasBody(request) ? request : undefined,
     },
     { signal: AbortSignal.any([gone.signal, ended.signal]) },
   )
@@ -92,9 +110,12 @@ async function forward(
   await pipeline(answer.body, response)
 }
 
-async function tunnel(
-  engine: Engine,
-  ref: string,
+export function hasBody(request: IncomingMessage): boolean {
+  return request.headers['content-length'] !== undefined || request.headers['transfer-encoding'] !== undefined
+}
+
+export async function tunnelToGuest(
+  live: Live,
   request: IncomingMessage,
   socket: Duplex,
   head: Buffer,
@@ -104,19 +125,27 @@ async function tunnel(
   if (url.pathname !== '/agentpod/tunnel' || !Number.isInteger(port) || port < 1 || port > 65535) {
     throw invalid('tunnel.malformed', 'a tunnel is /agentpod/tunnel?port=1..65535')
   }
-  const { guest, ended } = engine.live(ref)
-  const inside = await guest.dial(port, { signal: ended.signal, timeoutMs: 10_000 })
+  const inside = await live.guest.dial(port, { signal: live.ended.signal, timeoutMs: DIAL_TIMEOUT_MS })
   socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: agentpod-tunnel\r\n\r\n')
   if (head.length > 0) inside.write(head)
+  await join(live, socket, inside)
+}
+
+export const DIAL_TIMEOUT_MS = 10_000
+
+/** Carries bytes both ways until either side is done or the sandbox ends. */
+export async function join(live: Live, outside: Duplex, inside: Duplex): Promise<void> {
   const cut = (): void => {
     inside.destroy()
-    socket.destroy()
+    outside.destroy()
   }
-  ended.signal.addEventListener('abort', cut, { once: true })
+  live.ended.signal.addEventListener('abort', cut, { once: true })
   try {
-    await Promise.all([pipeline(socket, inside), pipeline(inside, socket)])
+    await Promise.all([pipeline(outside, inside), pipeline(inside, outside)])
+  } catch {
+    // Either side may hang up at any time.
   } finally {
-    ended.signal.removeEventListener('abort', cut)
+    live.ended.signal.removeEventListener('abort', cut)
     cut()
   }
 }
@@ -127,7 +156,7 @@ async function tunnel(
  * would take it.
  */
 function refuseEngineOnly(path: string): void {
-  const pathname = decoded(path.split('?', 1)[0] ?? '')
+  const pathname = decoded(path.split(/[?#]/, 1)[0] ?? '')
   if (!pathname.startsWith('/')) throw invalid('path.malformed', 'a path begins with one slash')
   const plain = posix.normalize(pathname.replaceAll('\\', '/')).replace(/\/$/, '').toLowerCase()
   if (ENGINE_ONLY.has(plain)) {
@@ -148,17 +177,17 @@ function decoded(pathname: string): string {
   }
 }
 
-function passing(
+export function passing(
   headers: Readonly<Record<string, string | string[] | undefined>>,
 ): Record<string, string | string[]> {
   const kept: Record<string, string | string[]> = {}
   for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined && !HOP_BY_HOP.has(name)) kept[name] = value
+    if (value !== undefined && !HOP_BY_HOP.has(name) && !CREDENTIALS.has(name)) kept[name] = value
   }
   return kept
 }
 
-function answerError(response: ServerResponse, thrown: unknown): void {
+export function answerError(response: ServerResponse, thrown: unknown): void {
   const { status, body } = errorBody(thrown)
   const text = JSON.stringify(body)
   response.writeHead(status, {

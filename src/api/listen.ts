@@ -1,46 +1,76 @@
-/** The HTTP server: data plane first, then the control plane. */
-
+/** An HTTP server behind one door, on a unix socket or on TCP, with bounds on what a client may take. */
 import { chmodSync, rmSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
-import { getRequestListener } from '@hono/node-server'
-import type { Hono } from 'hono'
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { AgentPodError } from '../core/error.ts'
 import { socketPath } from '../util/socket-path.ts'
-import type { DataPlane } from './data-plane.ts'
+import type { Door } from './data-plane.ts'
+
+export type Place =
+  | { readonly socket: string }
+  | {
+      readonly host: string
+      readonly port: number
+      readonly tls?: { readonly cert: string; readonly key: string } | undefined
+    }
 
 export interface ListenOptions {
-  readonly app: Hono
-  readonly dataPlane: DataPlane
-  readonly socket: string
+  readonly door: Door
+  readonly place: Place
   /** Called at the start of each request, and when its connection is done with it. */
   onActivity(): void
 }
 
-const HEADERS_TIMEOUT_MS = 10_000
+/** SECURITY: CP-16. A client that is slow with its headers, or that opens connections for their own sake, is cut. */
+const LIMITS = {
+  headersTimeout: 10_000,
+  requestTimeout: 0,
+  keepAliveTimeout: 60_000,
+  maxHeaderSize: 32 * 1024,
+}
 const MOST_CONNECTIONS = 4096
 
-export async function listen(options: ListenOptions): Promise<Server> {
-  const control = getRequestListener(options.app.fetch)
-  const server = createServer(
-    { headersTimeout: HEADERS_TIMEOUT_MS, requestTimeout: 0, keepAliveTimeout: 60_000 },
-    (request, response) => {
-      options.onActivity()
-      response.once('close', options.onActivity)
-      if (!options.dataPlane.handle(request, response)) void control(request, response)
-    },
-  )
+export async function listen({ door, place, onActivity }: ListenOptions): Promise<Server> {
+  const onRequest: RequestListener = (request, response) => {
+    onActivity()
+    response.once('close', onActivity)
+    door.handle(request, response)
+  }
+  const tls = 'host' in place ? place.tls : undefined
+  const server = tls ? createTlsServer({ ...LIMITS, ...tls }, onRequest) : createServer(LIMITS, onRequest)
   server.maxConnections = MOST_CONNECTIONS
   server.on('upgrade', (request, socket, head) => {
-    options.onActivity()
+    onActivity()
     socket.on('error', () => socket.destroy())
-    if (!options.dataPlane.upgrade(request, socket, head))
-      socket.end('HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n')
+    door.upgrade(request, socket, head)
   })
-  rmSync(options.socket, { force: true })
+  await open(server, place)
+  return server
+}
+
+async function open(server: Server, place: Place): Promise<void> {
+  if ('socket' in place) rmSync(place.socket, { force: true })
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(socketPath(options.socket), resolve)
+    server.once('error', (error: NodeJS.ErrnoException) => reject(busy(error, place)))
+    if ('socket' in place) server.listen(socketPath(place.socket), resolve)
+    else server.listen(place.port, place.host, resolve)
   })
   // The socket's mode is its guard; the directory above is 0700 from the start, so there is no gap before this line.
-  chmodSync(options.socket, 0o600)
-  return server
+  if ('socket' in place) chmodSync(place.socket, 0o600)
+}
+
+function busy(error: NodeJS.ErrnoException, place: Place): unknown {
+  if (!('host' in place) || (error.code !== 'EADDRINUSE' && error.code !== 'EACCES')) return error
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'port.taken',
+    message: `port ${place.port} on ${place.host} cannot be had: ${error.code}`,
+    hint: 'choose another with --port; 0 takes any free one',
+    cause: error,
+  })
+}
+
+export function portOf(server: Server): number {
+  return (server.address() as AddressInfo).port
 }

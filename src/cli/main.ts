@@ -68,7 +68,7 @@ function context(screen: CommandContext['terminal']): CommandContext {
 }
 
 async function load(name: string): Promise<Command> {
-  const entry = COMMANDS[name]
+  const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
   if (!entry) throw unknownCommand(name)
   return (await entry.load()).command
 }

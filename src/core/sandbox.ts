@@ -15,6 +15,8 @@ export interface Ending {
 /** Everything we remember of one sandbox. Times are unix milliseconds. */
 export interface Sandbox {
   readonly id: SandboxId
+  /** Whose it is: the id of a key, or `local`. */
+  readonly owner: string
   readonly name: string | undefined
   readonly labels: Readonly<Record<string, string>>
   readonly provider: string

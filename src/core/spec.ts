@@ -15,4 +15,6 @@ export interface Spec {
   readonly environment: Environment
   readonly resources: Resources
   readonly lifetime: Lifetime
+  /** Who may reach the ports of programs inside; private where it is left out. */
+  readonly ports?: { readonly public: boolean } | undefined
 }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { DEFAULT_ENVIRONMENT, type Environment } from '../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
+import { LOCAL } from '../core/principal.ts'
 import type { CreatePlan, RootPlan } from '../core/provider.ts'
 import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
 import type { Sandbox } from '../core/sandbox.ts'
@@ -14,11 +15,14 @@ import { cleanUp } from './destroy.ts'
 
 /** What a caller asks for; everything left out has a default. */
 export interface CreateRequest {
+  /** Whose it will be. */
+  readonly owner?: string | undefined
   readonly name?: string | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
   readonly environment?: Some<Environment> | undefined
   readonly resources?: Some<Resources> | undefined
   readonly lifetime?: Some<Lifetime> | undefined
+  readonly ports?: { readonly public: boolean } | undefined
   /** Two creates with one key are one create. */
   readonly requestKey?: string | undefined
 }
@@ -27,9 +31,10 @@ export interface CreateRequest {
 export async function create(ctx: Context, request: CreateRequest): Promise<Sandbox> {
   const key = request.requestKey
   if (key === undefined) return createNew(ctx, request, undefined)
-  return ctx.lock.run(`request:${key}`, async () => {
+  const owner = request.owner ?? LOCAL.owner
+  return ctx.lock.run(`request:${owner}/${key}`, async () => {
     const digest = digestOf(request)
-    const earlier = ctx.sandboxes.requested(key)
+    const earlier = ctx.sandboxes.requested(owner, key)
     if (!earlier) return createNew(ctx, request, { key, digest })
     if (earlier.digest === digest) return sameAnswer(ctx.ledger.get(earlier.sandbox.id) ?? earlier.sandbox)
     throw new AgentPodError({
@@ -58,6 +63,7 @@ async function createNew(
   const now = ctx.clock.now()
   const sandbox: Sandbox = {
     id: newSandboxId(ctx.random),
+    owner: request.owner ?? LOCAL.owner,
     name,
     labels: request.labels ?? {},
     provider: ctx.provider.name,
@@ -152,6 +158,7 @@ export function resolveSpec(request: CreateRequest): Spec {
     environment: { ...DEFAULT_ENVIRONMENT, ...defined(request.environment) },
     resources: resolveResources(request.resources ?? {}),
     lifetime,
+    ...(request.ports && { ports: request.ports }),
   }
 }
 

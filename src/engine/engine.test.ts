@@ -86,7 +86,7 @@ describe('create', () => {
       lifetime: { ttlMs: 5000, idleMs: 700 },
     })
     assert.deepEqual(provider.inside(id).init.value, {
-      env: { PATH: '/usr/local/bin:/usr/bin:/bin', A: '1' },
+      env: { LANG: 'C.UTF-8', PATH: '/usr/local/bin:/usr/bin:/bin', A: '1' },
       defaultUser: 'me',
       defaultWorkdir: '/w',
       sudo: true,
@@ -102,7 +102,7 @@ describe('create', () => {
       seen.map((record) => [record?.id, record?.state, record?.name]),
       [[id, 'creating', 'box']],
     )
-    assert.equal(store.requested('k')?.sandbox.id, id)
+    assert.equal(store.requested('local', 'k')?.sandbox.id, id)
   })
 
   for (const [what, code] of [
@@ -407,12 +407,18 @@ describe('a sandbox that ends by itself', () => {
     const first = await engine.create({ name: 'box' })
     const release = provider.hang('destroy')
     provider.exit(first.id)
+    // A sweep finds it failed and waits behind the clean-up that is under way.
     await clock.advance(SWEEP_MS)
     assert.equal(engine.get('box').state, 'failed')
+    const releaseSweep = provider.hang('destroy')
     release()
     await settled()
     const second = await engine.create({ name: 'box' })
+    const { endedAt } = engine.get(first.id)
     await clock.advance(SWEEP_MS)
+    releaseSweep()
+    await clock.advance(SWEEP_MS)
+    assert.equal(engine.get(first.id).endedAt, endedAt)
     assert.equal(engine.get('box').id, second.id)
     assert.equal(engine.get('box').state, 'running')
   })

@@ -4,6 +4,7 @@ import type { Base } from '../core/environment.ts'
 import type { SandboxEvent } from '../core/event.ts'
 import type { GuestUsage } from '../core/guest.ts'
 import { isSandboxId, parseName, type SandboxId } from '../core/id.ts'
+import { LOCAL, maySee, type Principal } from '../core/principal.ts'
 import type { HostStats } from '../core/provider.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
@@ -79,24 +80,26 @@ export class Engine {
   }
 
   /** By id (ended ones too) or by the name of a living one; `not_found` otherwise. */
-  get(ref: string): Sandbox {
-    const sandbox = this.#find(ref)
+  get(ref: string, who: Principal = LOCAL): Sandbox {
+    const sandbox = this.#find(ref, who)
     if (sandbox) return sandbox
     throw notRunning(ref, undefined)
   }
 
-  list(o: ListOptions): Sandbox[] {
+  list(o: ListOptions, who: Principal = LOCAL): Sandbox[] {
     const wanted = Object.entries(o.labels)
     const all = o.all ? this.#ctx.sandboxes.page({ limit: 1000 }).reverse() : this.#ctx.ledger.living()
-    return all.filter((sandbox) => wanted.every(([key, value]) => sandbox.labels[key] === value))
+    return all.filter(
+      (sandbox) => maySee(who, sandbox) && wanted.every(([key, value]) => sandbox.labels[key] === value),
+    )
   }
 
-  extend(ref: string, ttlMs: number): Promise<Sandbox> {
-    return extend(this.#ctx, this.get(ref).id, ttlMs)
+  extend(ref: string, ttlMs: number, who: Principal = LOCAL): Promise<Sandbox> {
+    return extend(this.#ctx, this.get(ref, who).id, ttlMs)
   }
 
-  async destroy(ref: string): Promise<Sandbox> {
-    const sandbox = this.get(ref)
+  async destroy(ref: string, who: Principal = LOCAL): Promise<Sandbox> {
+    const sandbox = this.get(ref, who)
     return (await destroy(this.#ctx, sandbox.id)) ?? sandbox
   }
 
@@ -107,18 +110,18 @@ export class Engine {
   }
 
   /** The way into a running sandbox. Asks no database: this is the hot path of every exec. */
-  live(ref: string): Live {
-    const live = this.#ctx.live.get(ref as SandboxId)
+  live(ref: string, who: Principal = LOCAL): Live {
+    const live = who.isAdmin ? this.#ctx.live.get(ref as SandboxId) : undefined
     if (live) return live
-    const sandbox = this.#find(ref)
-    const named = sandbox && this.#ctx.live.get(sandbox.id)
-    if (named) return named
+    const sandbox = this.#find(ref, who)
+    const found = sandbox && this.#ctx.live.get(sandbox.id)
+    if (found) return found
     throw notRunning(ref, sandbox)
   }
 
-  async stats(ref: string): Promise<HostStats & GuestUsage> {
-    const { id } = this.get(ref)
-    const { guest } = this.live(ref)
+  async stats(ref: string, who: Principal = LOCAL): Promise<HostStats & GuestUsage> {
+    const { id } = this.get(ref, who)
+    const { guest } = this.live(id)
     const [usage, host] = await Promise.all([guest.usage(CALL), this.#ctx.provider.stats(id, CALL)])
     // Where the host counts, its figures are the truth; where it cannot (no cgroups), the guest's own stand in.
     return {
@@ -130,8 +133,8 @@ export class Engine {
     }
   }
 
-  events(ref: string, after: number): SandboxEvent[] {
-    return this.#ctx.events.of(this.get(ref).id, { after, limit: 1000 })
+  events(ref: string, after: number, who: Principal = LOCAL): SandboxEvent[] {
+    return this.#ctx.events.of(this.get(ref, who).id, { after, limit: 1000 })
   }
 
   capabilities(): Promise<Capabilities> {
@@ -146,11 +149,16 @@ export class Engine {
     return this.#ctx.ledger.living().length
   }
 
-  #find(ref: string): Sandbox | undefined {
-    const byName = this.#ctx.ledger.named(ref)
-    if (byName) return byName
-    if (isSandboxId(ref)) return this.#ctx.ledger.get(ref)
-    parseName(ref)
-    return undefined
+  /** Somebody else's sandbox is as unknown as one that never was. */
+  #find(ref: string, who: Principal): Sandbox | undefined {
+    const own = this.#ctx.ledger.named(who.owner, ref)
+    if (own) return own
+    if (isSandboxId(ref)) {
+      const sandbox = this.#ctx.ledger.get(ref)
+      if (sandbox && maySee(who, sandbox)) return sandbox
+    } else {
+      parseName(ref)
+    }
+    return who.isAdmin ? this.#ctx.ledger.living().find(({ name }) => name === ref) : undefined
   }
 }

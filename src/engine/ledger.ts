@@ -82,8 +82,8 @@ export class Ledger {
     return this.#living.get(id) ?? this.#parts.sandboxes.get(id)
   }
 
-  named(name: string): Sandbox | undefined {
-    const id = this.#names.get(name)
+  named(owner: string, name: string): Sandbox | undefined {
+    const id = this.#names.get(nameKey(owner, name))
     return id && this.#living.get(id)
   }
 
@@ -104,7 +104,7 @@ export class Ledger {
 
   #remember(sandbox: Sandbox): void {
     this.#living.set(sandbox.id, sandbox)
-    if (sandbox.name) this.#names.set(sandbox.name, sandbox.id)
+    if (sandbox.name) this.#names.set(nameKey(sandbox.owner, sandbox.name), sandbox.id)
   }
 
   #need(id: SandboxId): Sandbox {
@@ -116,4 +116,9 @@ export class Ledger {
       message: `there is no sandbox ${id}`,
     })
   }
+}
+
+/** Names are unique among the living sandboxes of one owner. */
+function nameKey(owner: string, name: string): string {
+  return `${owner}/${name}`
 }

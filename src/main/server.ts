@@ -1,20 +1,27 @@
 /** The composition root of the server: the one place that names concrete parts together. */
+import { getRequestListener } from '@hono/node-server'
+import { access } from '../api/access.ts'
 import { createApp } from '../api/app.ts'
-import { dataPlane } from '../api/data-plane.ts'
+import { localDoor } from '../api/data-plane.ts'
 import { listen } from '../api/listen.ts'
+import { OneTimeCodes } from '../api/one-time-codes.ts'
+import { tcpDoor } from '../api/tcp-door.ts'
 import { homeAt } from '../core/home.ts'
 import { parseOwner } from '../core/id.ts'
 import { Engine } from '../engine/engine.ts'
+import { Keys } from '../engine/keys.ts'
 import { LayerRoots } from '../layers/roots.ts'
 import { crun } from '../providers/crun/provider.ts'
 import { Podhost } from '../providers/local/podhost.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
+import { keyStore } from '../store/keys.ts'
 import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
 import { jsonLog } from '../telemetry/log.ts'
 import { systemClock } from '../util/clock.ts'
 import { makeDirectory } from '../util/make-directory.ts'
 import { randomWord, systemRandom } from '../util/random.ts'
+import { closeServer, type TcpAddress, TcpListener, type TcpOptions } from './listeners.ts'
 import { lockServer } from './server-lock.ts'
 
 export interface ServerOptions {
@@ -23,10 +30,19 @@ export interface ServerOptions {
   readonly programs: { readonly podhost: string; readonly podd: string }
   /** Leave after this long with no living sandbox and no request; 0 stays. */
   readonly idleExitMs: number
+  readonly tcp?: TcpOptions | undefined
+  /** Domains whose subdomains are sandboxes, besides localhost. */
+  readonly domains?: readonly string[] | undefined
+  /** Further names that the API goes by. */
+  readonly names?: readonly string[] | undefined
   writeLog(line: string): void
 }
 
+const LOOPBACK = '127.0.0.1'
+
 export interface RunningServer {
+  /** Where it listens besides the unix socket. */
+  readonly tcp: TcpAddress | undefined
   /** Resolves when the server has left, by request or by itself. */
   readonly done: Promise<void>
   stop(): Promise<void>
@@ -75,28 +91,46 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       stopping ??= scope.disposeAsync().then(finished.resolve, finished.reject)
       return stopping
     }
-    const http = await listen({
-      app: createApp({
+    const onActivity = (): void => {
+      lastActivity = clock.now()
+    }
+    const keys = new Keys({ store: keyStore(state), clock, random: systemRandom })
+    const codes = new OneTimeCodes({ clock, random: systemRandom })
+    const app = createApp({
+      engine,
+      keys,
+      version: options.version,
+      pid: process.pid,
+      startedAt: clock.now(),
+      log,
+      random: systemRandom,
+      openTcp: (port) => tcp.open({ host: LOOPBACK, port }),
+      tcpAddress: () => tcp.address,
+      stop: () => setImmediate(() => void stop()),
+    })
+    const control = getRequestListener(app.fetch)
+    const tcp = new TcpListener(
+      tcpDoor({
         engine,
-        version: options.version,
-        pid: process.pid,
-        startedAt: clock.now(),
+        keys,
+        codes,
+        access: access(secretOf(sandboxes)),
+        clock,
         log,
-        random: systemRandom,
-        stop: () => setImmediate(() => void stop()),
+        control,
+        domains: ['localhost', ...(options.domains ?? [])],
+        names: options.names ?? [],
       }),
-      dataPlane: dataPlane(engine, log),
-      socket: home.socket,
-      onActivity: () => {
-        lastActivity = clock.now()
-      },
+      onActivity,
+    )
+    scope.use(tcp)
+    const local = await listen({
+      door: localDoor(engine, control, log),
+      place: { socket: home.socket },
+      onActivity,
     })
-    scope.defer(async () => {
-      const closed = new Promise((resolve) => http.close(resolve))
-      http.closeIdleConnections()
-      clock.after(200, () => http.closeAllConnections())
-      await closed
-    })
+    scope.defer(() => closeServer(local))
+    if (options.tcp) await tcp.open(options.tcp)
 
     const watchIdle = (): void => {
       const isBusy = engine.livingCount > 0
@@ -113,11 +147,20 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     }
     clock.after(IDLE_CHECK_MS, watchIdle)
     log.info('serving', { pid: process.pid, living: engine.livingCount })
-    return { done: finished.promise, stop }
+    return { done: finished.promise, stop, tcp: tcp.address }
   } catch (error) {
     await scope.disposeAsync()
     throw error
   }
+}
+
+/** What tokens are derived from: made once, kept with the state. */
+function secretOf(sandboxes: SandboxStore): string {
+  const known = sandboxes.meta('secret')
+  if (known) return known
+  const made = Buffer.from(systemRandom.bytes(32)).toString('hex')
+  sandboxes.setMeta('secret', made)
+  return made
 }
 
 /** One owner label to a state directory, made once. */

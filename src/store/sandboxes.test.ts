@@ -22,6 +22,7 @@ afterEach(() => db.close())
 function sandbox(id: string, over: Partial<Sandbox> = {}): Sandbox {
   return {
     id: parseSandboxId(id),
+    owner: 'local',
     name: undefined,
     labels: {},
     provider: 'fake',
@@ -74,13 +75,13 @@ test('an update replaces everything but the request key', () => {
   store.insert(sandbox('full'), { key: 'k', digest: 'd' })
   store.update(FULL)
   assert.deepEqual(store.get(FULL.id), FULL)
-  assert.deepEqual(store.requested('k'), { sandbox: FULL, digest: 'd' })
+  assert.deepEqual(store.requested('local', 'k'), { sandbox: FULL, digest: 'd' })
 })
 
 test('what is not there is undefined', () => {
   assert.equal(store.get(parseSandboxId('none')), undefined)
-  assert.equal(store.named('none'), undefined)
-  assert.equal(store.requested('none'), undefined)
+  assert.equal(store.named('local', 'none'), undefined)
+  assert.equal(store.requested('local', 'none'), undefined)
   assert.equal(store.meta('none'), undefined)
 })
 
@@ -92,7 +93,7 @@ test('a name belongs to one living sandbox, and is free again after its end', ()
   assert.throws(() => store.insert(sandbox('two2', { name: 'box' }), undefined), taken('sandbox.name_taken'))
   store.update(sandbox('one1', { name: 'box', endedAt: 5 }))
   store.insert(sandbox('two2', { name: 'box' }), undefined)
-  assert.equal(store.named('box')?.id, 'two2')
+  assert.equal(store.named('local', 'box')?.id, 'two2')
 })
 
 test('an id and a request key are used once, even after the end', () => {
@@ -133,7 +134,7 @@ test('pages hold everything once, newest first, also where many have one time', 
 test('hostile text is data', () => {
   const name = "x'; DROP TABLE sandboxes; --"
   store.insert(sandbox('evil', { labels: { [name]: name } }), { key: name, digest: name })
-  assert.deepEqual(store.requested(name)?.sandbox.labels, { [name]: name })
+  assert.deepEqual(store.requested('local', name)?.sandbox.labels, { [name]: name })
 })
 
 test('a fact of the directory is kept and replaced', () => {

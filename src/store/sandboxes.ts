@@ -34,6 +34,25 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
     `,
   },
+  {
+    version: 2,
+    sql: `
+      ALTER TABLE sandboxes ADD COLUMN owner TEXT NOT NULL DEFAULT 'local';
+      DROP INDEX sandboxes_live_name;
+      CREATE UNIQUE INDEX sandboxes_live_name ON sandboxes (owner, name) WHERE ended_at IS NULL;
+      DROP INDEX sandboxes_request_key;
+      CREATE UNIQUE INDEX sandboxes_request_key ON sandboxes (owner, request_key) WHERE request_key IS NOT NULL;
+      CREATE TABLE keys (
+        id TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        hash TEXT NOT NULL UNIQUE,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        revoked_at INTEGER
+      ) STRICT;
+    `,
+  },
 ]
 
 /** A create's idempotency key and a digest of what was asked with it. */
@@ -48,8 +67,8 @@ export interface SandboxStore {
   update(sandbox: Sandbox): void
   get(id: SandboxId): Sandbox | undefined
   /** The living sandbox of that name. */
-  named(name: string): Sandbox | undefined
-  requested(key: string): { sandbox: Sandbox; digest: string } | undefined
+  named(owner: string, name: string): Sandbox | undefined
+  requested(owner: string, key: string): { sandbox: Sandbox; digest: string } | undefined
   /** Not ended, oldest first. */
   living(): Sandbox[]
   /** Ended ones too, newest first. */
@@ -59,20 +78,22 @@ export interface SandboxStore {
   setMeta(key: string, value: string): void
 }
 
-const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending`
+const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending, owner`
 
 export function sandboxStore(db: DatabaseSync): SandboxStore {
   const insert = db.prepare(
-    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
   )
   const update = db.prepare(
     `UPDATE sandboxes SET name=?, labels=?, provider=?, state=?, spec=?, limits=?, handle=?, created_at=?, started_at=?,
-     deadline_at=?, ended_at=?, ending=? WHERE id=?`,
+     deadline_at=?, ended_at=?, ending=?, owner=? WHERE id=?`,
   )
   const select = (where: string): StatementSync => db.prepare(`SELECT ${COLUMNS} FROM sandboxes ${where}`)
   const byId = select('WHERE id = ?')
-  const byName = select('WHERE name = ? AND ended_at IS NULL')
-  const byKey = db.prepare(`SELECT ${COLUMNS}, request_digest FROM sandboxes WHERE request_key = ?`)
+  const byName = select('WHERE owner = ? AND name = ? AND ended_at IS NULL')
+  const byKey = db.prepare(
+    `SELECT ${COLUMNS}, request_digest FROM sandboxes WHERE owner = ? AND request_key = ?`,
+  )
   const living = select('WHERE ended_at IS NULL ORDER BY created_at, id')
   const getMeta = db.prepare('SELECT value FROM meta WHERE key = ?')
   const setMeta = db.prepare(
@@ -97,9 +118,9 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
       }
     },
     get: (id) => one(byId.get(id)),
-    named: (name) => one(byName.get(name)),
-    requested(key) {
-      const row = byKey.get(key)
+    named: (owner, name) => one(byName.get(owner, name)),
+    requested(owner, key) {
+      const row = byKey.get(owner, key)
       return row && { sandbox: fromRow(row), digest: String(row['request_digest']) }
     },
     living: () => living.all().map(fromRow),
@@ -129,6 +150,7 @@ function values(s: Sandbox): Value[] {
     s.deadlineAt,
     s.endedAt ?? null,
     s.ending ? JSON.stringify(s.ending) : null,
+    s.owner,
   ]
 }
 
@@ -143,6 +165,7 @@ function fromRow(row: Row): Sandbox {
     row[column] === null ? undefined : Number(row[column])
   return {
     id: String(row['id']) as SandboxId,
+    owner: String(row['owner']),
     name: row['name'] === null ? undefined : String(row['name']),
     labels: json('labels') ?? {},
     provider: String(row['provider']),
@@ -164,7 +187,7 @@ function one(row: Row | undefined): Sandbox | undefined {
 
 function insertError(error: unknown, sandbox: Sandbox): AgentPodError {
   const text = error instanceof Error ? error.message : ''
-  if (text.includes('UNIQUE constraint failed: sandboxes.name')) {
+  if (text.includes('UNIQUE constraint failed: sandboxes.owner, sandboxes.name')) {
     return new AgentPodError({
       code: 'already_exists',
       reason: 'sandbox.name_taken',

@@ -92,9 +92,10 @@ export class FakeProvider implements Provider {
   /** Calls wait until the release is called, and then succeed, whoever gave up meanwhile. */
   hang(call: FaultyCall): () => void {
     const { promise, resolve } = Promise.withResolvers<void>()
-    this.#faults.set(call, { kind: 'hang', released: promise })
+    const fault: Fault = { kind: 'hang', released: promise }
+    this.#faults.set(call, fault)
     return () => {
-      this.#faults.delete(call)
+      if (this.#faults.get(call) === fault) this.#faults.delete(call)
       resolve()
     }
   }

@@ -64,8 +64,7 @@ test('FS-01 a walk of everything readable meets neither canary', async () => {
 import subprocess
 tokens = ${JSON.stringify([canary.token, neighbourToken])}
 def grep(token, where):
-  # The token is cut in two so that this program's own command line is no hit.
-  done = subprocess.run(['grep', '-rlsFI', '--devices=skip', '-f', '-', *where], input=token, capture_output=True, text=True)
+  done = subprocess.run(['grep', '-rlsFI', '--devices=skip', '--exclude-dir=.pyenv', '--exclude-dir=.rustup', '--exclude-dir=.cargo', '-f', '-', *where], input=token, capture_output=True, text=True)
   return done.stdout.split()
 tell([grep(t, ['/home', '/root', '/tmp', '/var', '/etc', '/run', '/srv', '/mnt', '/media', '/dev/shm', '/.agentpod']) for t in tokens])`
   await shell(plain, `cat > /tmp/planted`, {}) // An empty file: the walk has something to open.

@@ -41,7 +41,7 @@ export function rawRequest(o: RawRequest): Promise<RawAnswer> {
     // A server that refuses early may reset the connection while the body is still on its way.
     socket.on('error', (error) => (chunks.length > 0 ? settle() : reject(error)))
     socket.on('close', settle)
-    socket.write(head)
-    if (o.body) socket.write(o.body)
+    // One write: a second one, after an early refusal, would fail and take the answer with it.
+    socket.write(o.body ? Buffer.concat([head, o.body]) : head)
   })
 }

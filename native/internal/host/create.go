@@ -32,45 +32,62 @@ func (h *Host) create(args hostproto.CreateSandbox) (any, error) {
 	}
 	if err := os.Mkdir(h.dir(args.ID), 0o700); err != nil {
 		if os.IsExist(err) {
-			return nil, hostproto.Errorf(hostproto.AlreadyExists, "sandbox.exists", "sandbox %s exists", args.ID)
+			return h.created(args)
 		}
 		return nil, err
 	}
 	handle := &Handle{ID: args.ID, State: stateCreating, Owner: args.Owner, Root: args.Root,
 		DeadlineMs: args.DeadlineMs, CreatedMs: time.Now().UnixMilli()}
-	env, err := h.start(handle, args)
-	if err != nil {
+	if err := h.start(handle, args); err != nil {
 		if undo := h.remove(handle, newStopwatch()); undo != nil {
 			h.log.Printf("%s: undo: %v", args.ID, undo)
 		}
 		return nil, err
 	}
+	return h.createdView(handle), nil
+}
+
+// created answers a create whose sandbox runs already: the answer to an earlier call may have been lost with its connection.
+func (h *Host) created(args hostproto.CreateSandbox) (any, error) {
+	handle, err := h.load(args.ID)
+	if err != nil {
+		return nil, err
+	}
+	_, ended := h.loadExit(args.ID)
+	if handle == nil || handle.State != stateRunning || handle.Owner != args.Owner || ended {
+		return nil, hostproto.Errorf(hostproto.AlreadyExists, "sandbox.exists", "sandbox %s exists", args.ID)
+	}
+	return h.createdView(handle), nil
+}
+
+func (h *Host) createdView(handle *Handle) any {
+	env := handle.Env
 	if env == nil {
 		env = map[string]string{}
 	}
-	return map[string]any{"pid": handle.Pid, "startTime": handle.StartTime, "socket": h.socketPath(args.ID),
-		"limits": handle.Limits, "env": env}, nil
+	return map[string]any{"pid": handle.Pid, "startTime": handle.StartTime, "socket": h.socketPath(handle.ID),
+		"limits": handle.Limits, "env": env}
 }
 
 // start does the work of create. The order lets slow things wait for the kernel side by side: the runtime's helper enters the groups
 // while the root is being mounted.
-func (h *Host) start(handle *Handle, args hostproto.CreateSandbox) (map[string]string, error) {
+func (h *Host) start(handle *Handle, args hostproto.CreateSandbox) error {
 	clock := newStopwatch()
 	defer func() { h.log.Printf("%s: create: %s", args.ID, clock) }()
 	if err := h.save(handle); err != nil {
-		return nil, err
+		return err
 	}
 	group, err := h.cgroups.Create(args.ID, cgroup.Limits{MemoryBytes: args.Resources.MemoryBytes,
 		SwapBytes: args.Resources.SwapBytes, CPUs: args.Resources.CPUs, Pids: args.Resources.Pids})
 	if err != nil {
-		return nil, fmt.Errorf("cgroup: %w", err)
+		return fmt.Errorf("cgroup: %w", err)
 	}
 	defer group.Close()
 	handle.Limits = group.Levels
 	clock.lap("cgroups")
 	listener, err := listenUnix(h.socketPath(args.ID), 4096)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer listener.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -78,29 +95,29 @@ func (h *Host) start(handle *Handle, args hostproto.CreateSandbox) (map[string]s
 	flags, files := poddArguments(listener, group)
 	runtime, err := h.prepareRuntime(ctx, args.ID, group.Procs, files)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer runtime.Abort()
 	clock.lap("helper")
 	defer h.stage.ReleaseRoot(args.ID)
 	root, err := h.builder.Mount(args.ID, h.dir(args.ID), args.Root, args.Hostname)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	handle.Base = root.Base
+	handle.Base, handle.Env = root.Base, root.Env
 	clock.lap("mounts")
 	release, err := h.writeBundle(handle, args, bundle.Spec{Hostname: args.Hostname, Root: root.Path, PoddArgs: flags,
 		TmpBytes: args.Resources.TmpBytes, ShmBytes: args.Resources.ShmBytes})
 	defer release()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	clock.lap("bundle")
 	if err := runtime.Go(); err != nil {
-		return nil, h.startFailure(args.ID, err)
+		return h.startFailure(args.ID, err)
 	}
 	clock.lap("runtime")
-	return root.Env, h.started(handle)
+	return h.started(handle)
 }
 
 // started finds the process that the runtime left behind and begins to watch it.

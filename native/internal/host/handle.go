@@ -32,6 +32,7 @@ type Handle struct {
 	DeadlineMs int64                   `json:"deadlineMs"`
 	CreatedMs  int64                   `json:"createdMs"`
 	Limits     map[string]cgroup.Level `json:"limits"`
+	Env        map[string]string       `json:"env,omitempty"`
 }
 
 // An Exit says how a sandbox ended; Known is false when nobody saw it.

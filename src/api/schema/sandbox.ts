@@ -58,6 +58,7 @@ export const createSandbox = z.strictObject({
   environment: environment.optional(),
   resources: resources.optional(),
   lifetime: z.strictObject({ ttlMs: z.number().optional(), idleMs: z.number().optional() }).optional(),
+  ports: z.strictObject({ public: z.boolean() }).optional(),
 })
 export type CreateSandbox = z.infer<typeof createSandbox>
 

@@ -9,11 +9,18 @@ export const check = z.object({
 })
 export type CheckView = z.infer<typeof check>
 
+/** Port 0 takes any free one. */
+export const listenRequest = z.strictObject({ port: z.number().int().min(0).max(65535).default(0) })
+
+export const tcpAddress = z.object({ host: z.string(), port: z.number(), isTls: z.boolean() })
+export type TcpAddressView = z.infer<typeof tcpAddress>
+
 export const server = z.object({
   version: z.string(),
   pid: z.number(),
   startedAt: z.string(),
   living: z.number(),
+  tcp: tcpAddress.nullable(),
   capabilities: z.object({
     isolation: z.string(),
     limits: z.string(),

@@ -67,7 +67,7 @@ export function parseArgs(argv: readonly string[], grammar: Grammar): Parsed {
       continue
     }
     const { name, attached } = splitOption(word, grammar)
-    const spec = grammar.options[name]
+    const spec = Object.hasOwn(grammar.options, name) ? grammar.options[name] : undefined
     if (!spec) throw unknownOption(word, grammar)
     if (spec.value === undefined) {
       if (attached !== undefined) throw invalid('option.value', `${word.split('=')[0]} takes no value`)

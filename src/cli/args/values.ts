@@ -2,18 +2,20 @@
 import { readFileSync } from 'node:fs'
 import { invalid } from '../../core/error.ts'
 
-const SIZE_UNITS: Record<string, number> = {
-  '': 1,
-  m: 1,
-  mi: 1,
-  mb: 1,
-  mib: 1,
-  g: 1024,
-  gi: 1024,
-  gb: 1024,
-  gib: 1024,
-  t: 1024 * 1024,
-}
+const SIZE_UNITS: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    '': 1,
+    m: 1,
+    mi: 1,
+    mb: 1,
+    mib: 1,
+    g: 1024,
+    gi: 1024,
+    gb: 1024,
+    gib: 1024,
+    t: 1024 * 1024,
+  }),
+)
 const TIME_UNITS: Record<string, number> = {
   '': 1000,
   ms: 1,
@@ -26,7 +28,7 @@ const TIME_UNITS: Record<string, number> = {
 /** `512m`, `2g`; a bare number is MiB. */
 export function parseMib(text: string, option: string): number {
   const match = /^(\d+(?:\.\d+)?)([a-z]*)$/.exec(text.toLowerCase())
-  const unit = SIZE_UNITS[match?.[2] ?? '-']
+  const unit = SIZE_UNITS.get(match?.[2] ?? '-')
   if (!match || unit === undefined)
     throw invalid(`option.${option}`, `--${option} is a size like 512m or 2g, not ${JSON.stringify(text)}`)
   return Math.round(Number(match[1]) * unit)

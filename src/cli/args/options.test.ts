@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { isAgentPodError } from '../../core/error.ts'
+import { createOptions, PROCESS_OPTIONS, SANDBOX_OPTIONS } from './options.ts'
+import { type Parsed, parseArgs } from './parse.ts'
+
+function parse(...argv: readonly string[]): Parsed {
+  return parseArgs(argv, {
+    usage: '',
+    options: { ...SANDBOX_OPTIONS, ...PROCESS_OPTIONS },
+    words: { min: 0, max: 0 },
+  })
+}
+
+test('nothing said asks for nothing', () => {
+  const options = JSON.parse(JSON.stringify(createOptions(parse(), {})))
+  assert.deepEqual(options, { labels: {}, environment: { variables: {} }, resources: {}, lifetime: {} })
+})
+
+test('every option lands in its place', () => {
+  const parsed = parse(
+    ...'--name box --base debian --memory 2g --cpus 0.5 --pids 64 --timeout 15m --idle 30s --sudo'.split(' '),
+    ...'--label a=b --label c=d --user me -w /w'.split(' '),
+  )
+  assert.deepEqual(createOptions(parsed, { A: '1' }), {
+    name: 'box',
+    labels: { a: 'b', c: 'd' },
+    environment: { base: 'debian', variables: { A: '1' }, user: 'me', workdir: '/w', sudo: true },
+    resources: { memoryMib: 2048, cpus: 0.5, pids: 64 },
+    lifetime: { ttlMs: 900_000, idleMs: 30_000 },
+  })
+})
+
+test('a base that is nearly right is asked about', () => {
+  assert.throws(
+    () => createOptions(parse('--base', 'debain'), {}),
+    (error) => isAgentPodError(error, 'invalid_argument') && error.hint === 'did you mean debian?',
+  )
+})

@@ -1,0 +1,97 @@
+/** Who may call: keys are made, listed, revoked, and turned into a principal. */
+import { createHash } from 'node:crypto'
+import { AgentPodError, invalid } from '../core/error.ts'
+import type { Key, Scope } from '../core/key.ts'
+import type { Principal } from '../core/principal.ts'
+import type { KeyStore, StoredKey } from '../store/keys.ts'
+import type { Clock } from '../util/clock.ts'
+import { type Random, randomWord } from '../util/random.ts'
+
+export interface KeysParts {
+  readonly store: KeyStore
+  readonly clock: Clock
+  readonly random: Random
+}
+
+export interface NewKey {
+  readonly name: string
+  readonly scope: Scope
+  readonly ttlMs?: number | undefined
+}
+
+const LONGEST_TTL_MS = 10 * 365 * 24 * 3_600_000
+/** Older E2B SDKs look at the form of a key: this prefix and forty hex digits. */
+const PREFIX = 'e2b_'
+const SECRET_BYTES = 20
+
+export class Keys {
+  readonly #parts: KeysParts
+  /** By hash, so that finding one takes no longer for a near miss than for a far one. */
+  readonly #byHash: Map<string, StoredKey>
+
+  constructor(parts: KeysParts) {
+    this.#parts = parts
+    this.#byHash = new Map(parts.store.all().map((key) => [key.hash, key]))
+  }
+
+  /** The key and its secret, which is not kept and cannot be had again. */
+  create(wanted: NewKey): { key: Key; secret: string } {
+    const { clock, random, store } = this.#parts
+    if (wanted.ttlMs !== undefined && !(wanted.ttlMs >= 1000 && wanted.ttlMs <= LONGEST_TTL_MS)) {
+      throw invalid('key.ttl', 'a key lives from a second to ten years')
+    }
+    const secret = PREFIX + Buffer.from(random.bytes(SECRET_BYTES)).toString('hex')
+    const createdAt = clock.now()
+    const stored: StoredKey = {
+      id: randomWord(random, 12),
+      name: wanted.name,
+      scope: wanted.scope,
+      hash: hashOf(secret),
+      createdAt,
+      expiresAt: wanted.ttlMs === undefined ? undefined : createdAt + wanted.ttlMs,
+      revokedAt: undefined,
+    }
+    store.insert(stored)
+    this.#byHash.set(stored.hash, stored)
+    return { key: withoutHash(stored), secret }
+  }
+
+  list(): Key[] {
+    return [...this.#byHash.values()].map(withoutHash)
+  }
+
+  /** Ends a key at once. Its sandboxes live on and are the admin's to end. */
+  revoke(id: string): Key {
+    const known = [...this.#byHash.values()].find((key) => key.id === id)
+    if (!known)
+      throw new AgentPodError({ code: 'not_found', reason: 'key.unknown', message: `there is no key ${id}` })
+    const revoked = { ...known, revokedAt: known.revokedAt ?? this.#parts.clock.now() }
+    this.#parts.store.revoke(id, revoked.revokedAt)
+    this.#byHash.set(known.hash, revoked)
+    return withoutHash(revoked)
+  }
+
+  /** Who a secret belongs to; `unauthenticated` for anything but a living key, without saying which. */
+  verify(secret: string | undefined): Principal {
+    const key = secret === undefined ? undefined : this.#byHash.get(hashOf(secret))
+    const isLiving =
+      key &&
+      key.revokedAt === undefined &&
+      (key.expiresAt ?? Number.POSITIVE_INFINITY) > this.#parts.clock.now()
+    if (isLiving) return { owner: key.id, isAdmin: key.scope === 'admin' }
+    throw new AgentPodError({
+      code: 'unauthenticated',
+      reason: secret === undefined ? 'key.missing' : 'key.invalid',
+      message: secret === undefined ? 'this call needs a key' : 'this key is not valid',
+      hint: '`agentpod key create` on the server makes one; send it as X-API-Key or Authorization: Bearer',
+    })
+  }
+}
+
+function hashOf(secret: string): string {
+  return createHash('sha256').update(secret).digest('hex')
+}
+
+function withoutHash({ hash: _, ...key }: StoredKey): Key {
+  return key
+}

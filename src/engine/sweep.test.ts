@@ -1,0 +1,223 @@
+// Every state that a crash may leave, as rows of a store that an earlier life wrote.
+
+import assert from 'node:assert/strict'
+import type { DatabaseSync } from 'node:sqlite'
+import { afterEach, beforeEach, test } from 'node:test'
+import { DEFAULT_ENVIRONMENT } from '../core/environment.ts'
+import { isAgentPodError } from '../core/error.ts'
+import { parseOwner, parseSandboxId, type SandboxId } from '../core/id.ts'
+import type { State } from '../core/lifecycle.ts'
+import { DEFAULT_RESOURCES } from '../core/resources.ts'
+import { DEFAULT_LIFETIME } from '../core/spec.ts'
+import { openDatabase } from '../store/database.ts'
+import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
+import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
+import { silentLog } from '../telemetry/log.ts'
+import { FakeClock } from '../testing/fake-clock.ts'
+import { FakeProvider } from '../testing/fake-provider.ts'
+import { SeededRandom } from '../testing/seeded-random.ts'
+import { Engine } from './engine.ts'
+
+const CALL = { timeoutMs: 1000 }
+const OWNER = parseOwner('sweep-test')
+const ID = parseSandboxId('leftover1')
+const SWEEP_MS = 3000
+
+let state: DatabaseSync
+let events: DatabaseSync
+let store: SandboxStore
+let clock: FakeClock
+let provider: FakeProvider
+let engine: Engine
+beforeEach(() => {
+  state = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
+  events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
+  store = sandboxStore(state)
+  clock = new FakeClock()
+  provider = new FakeProvider({ clock })
+})
+afterEach(() => {
+  engine?.stop()
+  state.close()
+  events.close()
+})
+
+async function restart(): Promise<void> {
+  engine?.stop()
+  engine = new Engine({
+    sandboxes: store,
+    events: eventStore(events),
+    provider,
+    roots: { ensure: async () => ({ kind: 'host' }) },
+    owner: OWNER,
+    clock,
+    random: new SeededRandom(5),
+    log: silentLog,
+  })
+  await engine.start()
+}
+
+async function exists(id: SandboxId = ID, owner = OWNER): Promise<void> {
+  const plan = { sandboxId: id, owner, hostname: 'x', root: { kind: 'host' as const } }
+  const deadlineAt = clock.now() + DEFAULT_LIFETIME.ttlMs
+  await provider.create({ ...plan, resources: DEFAULT_RESOURCES, required: [], deadlineAt }, CALL)
+}
+
+function remembered(at: State, over: { id?: SandboxId; deadlineAt?: number; endedAt?: number } = {}): void {
+  const id = over.id ?? ID
+  const isStarted = at !== 'creating'
+  store.insert(
+    {
+      id,
+      owner: 'local',
+      name: 'box',
+      labels: {},
+      provider: 'fake',
+      state: at,
+      spec: { environment: DEFAULT_ENVIRONMENT, resources: DEFAULT_RESOURCES, lifetime: DEFAULT_LIFETIME },
+      limits: undefined,
+      handle: isStarted ? { sandboxId: id, data: {} } : undefined,
+      createdAt: clock.now(),
+      startedAt: isStarted ? clock.now() : undefined,
+      deadlineAt: over.deadlineAt ?? clock.now() + DEFAULT_LIFETIME.ttlMs,
+      endedAt: over.endedAt,
+      ending: undefined,
+    },
+    undefined,
+  )
+}
+
+const LEFT: readonly {
+  name: string
+  state: State
+  isThere: boolean
+  becomes: State
+  reason?: string
+  isEnded: boolean
+}[] = [
+  {
+    name: 'creating, not made yet',
+    state: 'creating',
+    isThere: false,
+    becomes: 'failed',
+    reason: 'server.restarted',
+    isEnded: true,
+  },
+  {
+    name: 'creating, made already',
+    state: 'creating',
+    isThere: true,
+    becomes: 'failed',
+    reason: 'server.restarted',
+    isEnded: true,
+  },
+  { name: 'running and there', state: 'running', isThere: true, becomes: 'running', isEnded: false },
+  {
+    name: 'running and gone',
+    state: 'running',
+    isThere: false,
+    becomes: 'failed',
+    reason: 'sandbox.lost',
+    isEnded: true,
+  },
+  { name: 'destroying and there', state: 'destroying', isThere: true, becomes: 'destroyed', isEnded: true },
+  { name: 'destroying and gone', state: 'destroying', isThere: false, becomes: 'destroyed', isEnded: true },
+  { name: 'failed and there', state: 'failed', isThere: true, becomes: 'failed', isEnded: true },
+  { name: 'failed and gone', state: 'failed', isThere: false, becomes: 'failed', isEnded: true },
+]
+
+for (const left of LEFT) {
+  test(`a sandbox left ${left.name} is ${left.becomes} after a restart`, async () => {
+    remembered(left.state)
+    if (left.isThere) await exists()
+    await restart()
+    const record = engine.get(ID)
+    assert.equal(record.state, left.becomes)
+    assert.equal(record.ending?.reason, left.reason)
+    assert.equal(record.endedAt !== undefined, left.isEnded)
+    assert.deepEqual(store.get(ID), record)
+    assert.deepEqual(provider.existing, left.isEnded ? [] : [ID])
+    if (left.isEnded) assert.equal((await engine.create({ name: 'box' })).state, 'running')
+    else await engine.live('box').guest.health(CALL)
+  })
+}
+
+test('a running sandbox whose time ran out meanwhile is destroyed as expired', async () => {
+  await exists()
+  remembered('running', { deadlineAt: clock.now() - 1 })
+  await restart()
+  assert.equal(engine.get(ID).state, 'destroyed')
+  assert.equal(engine.get(ID).ending?.reason, 'sandbox.expired')
+  assert.deepEqual(provider.existing, [])
+})
+
+test('one that expired while no server ran is expired and not lost', async () => {
+  await exists()
+  remembered('running')
+  provider.exit(ID, { expired: true })
+  await restart()
+  assert.equal(engine.get(ID).ending?.reason, 'sandbox.expired')
+})
+
+test('an orphan of ours is destroyed and another owner’s is left alone', async () => {
+  const theirs = parseSandboxId('theirs1')
+  await exists()
+  await exists(theirs, parseOwner('somebody-else'))
+  await restart()
+  assert.deepEqual(provider.existing, [theirs])
+})
+
+test('what is there though its record has ended is destroyed', async () => {
+  remembered('destroyed', { endedAt: 1 })
+  await exists()
+  await restart()
+  assert.deepEqual(provider.existing, [])
+  assert.equal(engine.get(ID).endedAt, 1)
+})
+
+test('an adopted sandbox is destroyed, extended and expires like one of this life', async () => {
+  await exists()
+  remembered('running')
+  await restart()
+  await engine.extend('box', 10_000)
+  await clock.advance(10_000)
+  assert.equal(engine.get(ID).state, 'destroyed')
+  assert.deepEqual(provider.existing, [])
+})
+
+test('a repair that fails leaves the others alone and is tried again', async () => {
+  const other = parseSandboxId('other1')
+  await exists()
+  await exists(other)
+  remembered('destroying')
+  store.insert(
+    { ...(store.get(ID) as NonNullable<ReturnType<typeof store.get>>), id: other, name: undefined },
+    undefined,
+  )
+  provider.fail('destroy', { times: 1 })
+  await restart()
+  assert.equal(provider.existing.length, 1)
+  await clock.advance(SWEEP_MS)
+  assert.deepEqual(provider.existing, [])
+  for (const id of [ID, other]) assert.equal(engine.get(id).state, 'destroyed')
+})
+
+test('while the provider cannot be asked a start fails and nothing is said to be gone', async () => {
+  await exists()
+  remembered('running')
+  provider.fail('list', { times: 1 })
+  await assert.rejects(restart(), (error) => isAgentPodError(error, 'unavailable'))
+  assert.equal(store.get(ID)?.state, 'running')
+  await restart()
+  assert.equal(engine.get(ID).state, 'running')
+})
+
+test('a second restart changes nothing more', async () => {
+  remembered('creating')
+  await exists()
+  await restart()
+  const first = engine.get(ID)
+  await clock.advance(SWEEP_MS)
+  await restart()
+  assert.deepEqual(engine.get(ID), first)
+})

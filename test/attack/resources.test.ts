@@ -1,0 +1,386 @@
+/** Group RS: a sandbox that takes all it can leaves the host, the server and its neighbours alone. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { gzipSync } from 'node:zlib'
+import type { Sandbox } from '../../src/client/sandbox.ts'
+import { cgroupDirectory, pidsBeside, poddPid, podhostOf, quietly } from '../support/host-view.ts'
+import { inside, outside, shell } from '../support/probe.ts'
+import { rawRequest } from '../support/raw-http.ts'
+import { tarOf } from '../support/tar-bytes.ts'
+import { until, World } from '../support/world.ts'
+
+const world = new World()
+const podhost = podhostOf(world)
+const client = world.client()
+let neighbour: Sandbox
+
+before(async () => {
+  neighbour = await client.create({})
+})
+
+after(async () => {
+  await podhost.close()
+  await world[Symbol.asyncDispose]()
+})
+
+const kib = (pid: number, field: string): number =>
+  Number(
+    new RegExp(`^${field}:\\s*(\\d+) kB`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0,
+  )
+
+const hostAvailableMib = (): number =>
+  Number(/^MemAvailable:\s*(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1] ?? 0) / 1024
+
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const started = performance.now()
+  await work()
+  return performance.now() - started
+}
+
+test('RS-01 a fork bomb stays below its limit, and server, neighbour and podd answer meanwhile', async () => {
+  const bombed = await client.create({ resources: { pids: 64, cpus: 0.5 } })
+  const podd = await poddPid(podhost, bombed.id)
+  const bomb = bombed.exec('/usr/bin/python3', {
+    args: ['-c', 'import os\nwhile True:\n  try: os.fork()\n  except OSError: pass'],
+  })
+  const ended = bomb.wait().catch(() => undefined)
+  await bomb.pid
+  await until('the limit is hit', async () => (await bombed.stats()).pids >= 64)
+  const refusals = Number(
+    /max (\d+)/.exec(
+      quietly(() => readFileSync(join(cgroupDirectory(podd, 'pids'), 'payload/pids.events'), 'utf8')) ?? '',
+    )?.[1] ?? -1,
+  )
+  assert.notEqual(refusals, 0, 'the control: the group refuses forks')
+  for (let round = 0; round < 5; round++) {
+    assert.ok((await timed(() => shell(neighbour, 'echo fine'))) < 3000, 'the neighbour runs commands')
+    assert.ok((await timed(() => client.list())) < 2000, 'the server lists')
+    assert.ok((await timed(() => bombed.stat('/home/user'))) < 3000, 'podd of the bombed sandbox answers')
+    assert.ok(pidsBeside(podd).length <= 66, 'processes outside')
+  }
+  // No room for another command is an answer, and a quick one.
+  const refused = bombed.exec('/bin/true').wait()
+  await assert.rejects(refused, { code: 'resource_exhausted' })
+  assert.ok((await timed(() => bombed.destroy())) < 5000, 'it ends within five seconds')
+  await ended
+  assert.deepEqual(pidsBesideOrNone(podd), [], 'nothing of it is left')
+})
+
+function pidsBesideOrNone(podd: number): number[] {
+  return quietly(() => pidsBeside(podd)) ?? []
+}
+
+test('RL-41 ten thousand orphans are reaped', async () => {
+  await using sandbox = await client.create({})
+  const podd = await poddPid(podhost, sandbox.id)
+  const count = (): number => pidsBeside(podd).length
+  assert.equal(count(), 1, 'podd alone')
+  const made = await inside<number>(
+    sandbox,
+    `
+made = 0
+while made < 10000:
+  child = os.fork()
+  if child == 0:
+    for _ in range(20):
+      if os.fork() == 0: os._exit(0)
+    os._exit(0)
+  os.waitpid(child, 0)
+  made += 20
+tell(made)`,
+  )
+  assert.equal(made, 10_000)
+  await until('all are reaped', () => count() === 1)
+  assert.equal(await shell(sandbox, 'echo fine'), 'fine\n')
+})
+
+test('RL-32 a command that is killed for memory says so, and the sandbox survives', async () => {
+  await using sandbox = await client.create({ resources: { memoryMib: 128 } })
+  const result = await sandbox
+    .exec('/usr/bin/python3', { args: ['-c', 'x = []\nwhile True: x.append(bytearray(1 << 20))'] })
+    .wait()
+  assert.equal(result.oomKilled, true)
+  assert.equal(result.signal, 'SIGKILL')
+  assert.equal(await shell(sandbox, 'echo fine'), 'fine\n')
+  assert.ok((await sandbox.stats()).oomKills >= 1)
+  const killed = await sandbox.exec('/bin/sh', { args: ['-c', 'kill -9 $$'] }).wait()
+  assert.deepEqual(
+    [killed.oomKilled, killed.signal],
+    [false, 'SIGKILL'],
+    'the control: another kill is no such kill',
+  )
+})
+
+test('RL-32 many small processes that make themselves unlikely victims end the sandbox at worst, and it is said', async () => {
+  const sandbox = await client.create({ resources: { memoryMib: 128, pids: 400 } })
+  const podd = await poddPid(podhost, sandbox.id)
+  await sandbox
+    .exec('/usr/bin/python3', {
+      args: [
+        '-c',
+        `
+import os, time
+try: open('/proc/self/oom_score_adj', 'w').write('0')
+except OSError: pass
+for _ in range(300):
+  try:
+    if os.fork() == 0:
+      x = bytearray(1 << 20)
+      time.sleep(3)
+      os._exit(0)
+  except OSError: break
+time.sleep(3)`,
+      ],
+    })
+    .wait()
+    .catch(() => undefined)
+  const now = (await client.list({ all: true })).find(({ id }) => id === sandbox.id)
+  if (now?.state === 'running') assert.equal(await shell(sandbox, 'echo fine'), 'fine\n')
+  else assert.match(JSON.stringify(now?.ending), /oom|memory/i)
+  await sandbox.destroy()
+  assert.deepEqual(pidsBesideOrNone(podd), [])
+})
+
+describe('RS-02 memory', () => {
+  const ways: Record<string, string> = {
+    'anonymous pages': 'x = []\nwhile True: x.append(bytearray(1 << 20))',
+    'locked pages':
+      'import ctypes, mmap\nlibc = ctypes.CDLL(None)\nlibc.mlockall(3)\nx = []\nwhile True: x.append(bytearray(1 << 20))',
+    'a memory file': 'import os\nfd = os.memfd_create("x")\nwhile True: os.write(fd, bytes(1 << 20))',
+    '/tmp': 'f = open("/tmp/x", "wb")\nwhile True: f.write(bytes(1 << 20)); f.flush()',
+    '/dev/shm': 'f = open("/dev/shm/x", "wb")\nwhile True: f.write(bytes(1 << 20)); f.flush()',
+    '/run':
+      'f = open("/run/x", "wb")\nfor _ in range(60): f.write(bytes(1 << 20)); f.flush()\ng = open("/tmp/y", "wb")\nwhile True: g.write(bytes(1 << 20)); g.flush()',
+    pipes:
+      'import os, fcntl\nx = []\nwhile True:\n  r, w = os.pipe()\n  fcntl.fcntl(w, 1031, 1 << 20)\n  os.set_blocking(w, False)\n  x.append((r, w))\n  try: os.write(w, bytes(1 << 20))\n  except BlockingIOError: pass',
+    'socket buffers':
+      'import socket\nx = []\nwhile True:\n  a, b = socket.socketpair()\n  a.setblocking(False)\n  x.append((a, b))\n  try:\n    while True: a.send(bytes(65536))\n  except BlockingIOError: pass',
+  }
+  for (const [name, program] of Object.entries(ways)) {
+    test(`RS-02 a bomb of ${name} at 128 MiB hits its own limit and the host keeps its memory`, async () => {
+      const sandbox = await client.create({ resources: { memoryMib: 128, tmpMib: 1024, shmMib: 1024 } })
+      const earlier = hostAvailableMib()
+      let lowest = earlier
+      const timer = setInterval(() => {
+        lowest = Math.min(lowest, hostAvailableMib())
+      }, 20)
+      const user = name === '/run' ? 'root' : 'user'
+      const result = await sandbox
+        .exec('/usr/bin/python3', { args: ['-c', program], user, timeoutMs: 30_000 })
+        .wait()
+        .catch((error: unknown) => error as { code: string; reason: string })
+      clearInterval(timer)
+      assert.ok(earlier - lowest < 2048, `the host lost ${earlier - lowest} MiB`)
+      const view = (await client.list({ all: true })).find(({ id }) => id === sandbox.id)
+      if ('exitCode' in result) {
+        // A limit of another kind (descriptors) may come first; then it is the program that gives up.
+        const isRefused =
+          result.exitCode === 1 && /(?:OS|Memory|Permission|BlockingIO)Error/.test(result.stderr)
+        assert.ok(result.oomKilled || isRefused, JSON.stringify(result).slice(0, 500))
+        if (view?.state === 'running') assert.ok((await sandbox.stats()).memPeakBytes <= 129 * 1024 * 1024)
+      } else {
+        assert.match(
+          JSON.stringify(view?.ending),
+          /oom|memory/i,
+          `podd itself was the victim: ${JSON.stringify(result)}`,
+        )
+      }
+      assert.equal(await shell(neighbour, 'echo fine'), 'fine\n')
+      await sandbox.destroy()
+    })
+  }
+
+  test('RS-02 the control: within its limit a program gets its memory', async () => {
+    await using sandbox = await client.create({ resources: { memoryMib: 128 } })
+    assert.equal(await inside(sandbox, 'x = bytearray(48 << 20)\ntell(len(x) >> 20)'), 48)
+  })
+})
+
+test('RS-04 busy loops on every core get the share that was set, measured by the group’s own clock', async () => {
+  const CPUS = 0.5
+  await using sandbox = await client.create({ resources: { cpus: CPUS } })
+  const podd = await poddPid(podhost, sandbox.id)
+  const spin = sandbox.exec('/bin/sh', {
+    args: ['-c', 'for i in 1 2 3 4; do while :; do :; done & done; wait'],
+  })
+  const ended = spin.wait().catch(() => undefined)
+  await spin.pid
+  const throttled = (): number =>
+    Number(
+      /nr_throttled (\d+)/.exec(readFileSync(join(cgroupDirectory(podd, 'cpu'), 'cpu.stat'), 'utf8'))?.[1] ??
+        0,
+    )
+  await until('the quota bites', () => throttled() > 2)
+  const [from, used] = [performance.now(), (await sandbox.stats()).cpuMs]
+  const throttledBefore = throttled()
+  await new Promise((resolve) => setTimeout(resolve, 3000))
+  const share = ((await sandbox.stats()).cpuMs - used) / (performance.now() - from)
+  // On a machine too busy to give even this share, the quota does not bite in every period and only the bound above counts.
+  const isHeldByQuota = throttled() - throttledBefore >= 24
+  await spin.signal('SIGKILL')
+  await ended
+  assert.ok(share < CPUS * 1.15, `${share.toFixed(3)} processors of ${CPUS}`)
+  if (isHeldByQuota) assert.ok(share > CPUS * 0.85, `${share.toFixed(3)} processors of ${CPUS}`)
+})
+
+test('RS-04 no priority above the ordinary one can be had', async () => {
+  const program = `
+def realtime(): os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+tell({'fifo': in_child(lambda: attempt(realtime)), 'nice': in_child(lambda: attempt(lambda: os.setpriority(os.PRIO_PROCESS, 0, -20))),
+  'io': in_child(lambda: result(libc.syscall(251 if ARCH == 0 else 30, 1, 0, 1 << 13))), 'nicer': in_child(lambda: attempt(lambda: os.nice(5)))})`
+  const control = await outside<Record<string, string>>(program)
+  assert.deepEqual([control['nice'], control['io']], ['ok', 'ok'], 'the control')
+  for (const user of ['user', 'root']) {
+    const found = await inside<Record<string, string>>(neighbour, program, { user })
+    for (const way of ['fifo', 'nice', 'io'])
+      assert.ok(['EPERM', 'EACCES'].includes(found[way] ?? ''), `${user}, ${way}: ${found[way]}`)
+    assert.equal(found['nicer'], 'ok')
+  }
+})
+
+test('RS-10 a gigabyte of output to a reader that stalls costs the server less than 50 MB', async () => {
+  const GIGABYTE = 1 << 30
+  await using sandbox = await client.create({ resources: { memoryMib: 512 } })
+  await shell(sandbox, 'true')
+  const server = world.serverPid
+  const earlier = kib(server, 'VmRSS')
+  let highest = earlier
+  const look = (): void => {
+    highest = Math.max(highest, kib(server, 'VmRSS'))
+  }
+  const flood = sandbox.exec('/bin/sh', {
+    args: ['-c', `yes 0123456789012345678901234567890 | head -c ${GIGABYTE}`],
+  })
+  let received = 0
+  let stalls = 0
+  for await (const { data } of flood.output()) {
+    received += data.length
+    look()
+    // A reader that stops for a while, several times: whatever is between must hold the flood back.
+    if (received > (stalls + 1) * (GIGABYTE / 8) && stalls < 6) {
+      stalls++
+      for (let i = 0; i < 10; i++) {
+        await new Promise((resolve) => setTimeout(resolve, 20))
+        look()
+      }
+    }
+  }
+  assert.equal(received, GIGABYTE, 'not a byte is lost')
+  assert.equal(flood.exit.exitCode, 0)
+  const grown = (highest - earlier) / 1024
+  assert.ok(grown < 50, `the server grew by ${grown.toFixed(1)} MiB`)
+})
+
+describe('RS-12 bombs', () => {
+  const headers = (sandbox: Sandbox, more: Record<string, string>): Record<string, string> => ({
+    'agentpod-sandbox': sandbox.id,
+    ...more,
+  })
+  const socket = join(world.home, 'run', 'api.sock')
+  let target: Sandbox
+  before(async () => {
+    target = await client.create({ resources: { memoryMib: 256 } })
+  })
+  const zeros = gzipSync(Buffer.alloc(200 << 20), { level: 9 })
+
+  test('RS-12 a gzip bomb as one file is refused with 413 and bounded on the way', async () => {
+    const { status } = await rawRequest({
+      socket,
+      method: 'POST',
+      path: '/files?path=/home/user/bomb',
+      headers: headers(target, { 'content-encoding': 'gzip', 'content-type': 'application/octet-stream' }),
+      body: zeros,
+    })
+    assert.equal(status, 413)
+    const left = Number(await shell(target, 'stat -c %s /home/user/bomb 2>/dev/null || echo 0'))
+    assert.ok(left <= 70 << 20, `${left} bytes came out`)
+  })
+
+  test('RS-12 the control: a body that unpacks to a little is taken', async () => {
+    const { status } = await rawRequest({
+      socket,
+      method: 'POST',
+      path: '/files?path=/home/user/small',
+      headers: headers(target, { 'content-encoding': 'gzip', 'content-type': 'application/octet-stream' }),
+      body: gzipSync(Buffer.from('small')),
+    })
+    assert.equal(status, 200)
+    assert.equal(await shell(target, 'cat /home/user/small'), 'small')
+  })
+
+  const bombs: Record<string, () => Buffer> = {
+    'a file of zeros': () => gzipSync(tarOf([{ name: 'x', content: Buffer.alloc(200 << 20) }]), { level: 9 }),
+    'a size that is only claimed': () => gzipSync(tarOf([{ name: 'x', claimedSize: 0o77777777777 }])),
+  }
+  for (const [name, make] of Object.entries(bombs)) {
+    test(`RS-12 a tar bomb of ${name} is refused and the sandbox lives`, async () => {
+      const { status } = await rawRequest({
+        socket,
+        method: 'POST',
+        path: '/agentpod/tar?path=/home/user/tar',
+        headers: headers(target, { 'content-encoding': 'gzip', 'content-type': 'application/x-tar' }),
+        body: make(),
+      })
+      assert.ok(status === 413 || (status === 400 && name.includes('claimed')), `status ${status}`)
+      assert.equal(await shell(target, 'echo fine'), 'fine\n')
+    })
+  }
+})
+
+describe('what the kernel counts per user is not shared with the host or a neighbour', () => {
+  const ways: Record<string, string> = {
+    'inotify instances': `
+def take():
+  fd = libc.inotify_init()
+  if fd < 0: raise OSError(ctypes.get_errno(), '')
+LIMIT = 5000`,
+    'message queues': `
+held = []
+def take():
+  name = b'/agentpod-%d-%d' % (os.getpid(), len(held))
+  fd = libc.mq_open(name, os.O_CREAT | os.O_RDWR, 0o600, None)
+  if fd < 0: raise OSError(ctypes.get_errno(), '')
+  libc.mq_unlink(name)
+  held.append(fd)
+LIMIT = 5000`,
+    'descriptors in flight': `
+import array, socket
+held = []
+null = os.open('/dev/null', os.O_RDONLY)
+def take():
+  a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+  held.append((a, b))
+  a.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [null] * 250))])
+LIMIT = 5000`,
+  }
+  const exhaust = (setup: string): string => `${setup}
+taken = 0
+try:
+  while taken < LIMIT: take(); taken += 1
+except OSError as e: pass
+`
+  for (const [name, setup] of Object.entries(ways)) {
+    test(`RS-08 ${name}: a sandbox that takes all leaves some to the host and to its neighbour`, async () => {
+      await using greedy = await client.create({})
+      const one = `${setup}\ntell(attempt(take))`
+      assert.equal(await outside(one), 'ok', 'the control: the host has some')
+      assert.equal(await inside(neighbour, one), 'ok', 'the control: the neighbour has some')
+      const holder = greedy.exec('/usr/bin/python3', {
+        args: [
+          '-c',
+          `import ctypes, os, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n${exhaust(setup)}print(taken, flush=True)\nsys.stdin.read()`,
+        ],
+        stdin: true,
+      })
+      const output = holder.output()
+      const first = await output.next()
+      assert.ok(!first.done && Number(first.value.data.toString()) > 0, 'the control: it took some')
+      const [host, other] = [await outside<string>(one), await inside<string>(neighbour, one)]
+      await holder.closeStdin()
+      for await (const _ of output);
+      assert.deepEqual({ host, other }, { host: 'ok', other: 'ok' })
+    })
+  }
+})
