@@ -225,7 +225,7 @@ func TestADeadlineEndsTheSandboxWithoutAServer(t *testing.T) {
 func TestManyAtOnceAndTheSameTwice(t *testing.T) {
 	d := start(t)
 	var wait sync.WaitGroup
-	codes := make(chan string, 4)
+	pids := make(chan any, 4)
 	for i := 0; i < 12; i++ {
 		wait.Add(1)
 		go func(i int) {
@@ -237,25 +237,27 @@ func TestManyAtOnceAndTheSameTwice(t *testing.T) {
 			if i >= 8 {
 				args["id"] = "same"
 			}
-			_, code := c.call("sandbox.create", args)
-			if i >= 8 {
-				codes <- code
-			} else if code != "" {
+			result, code := c.call("sandbox.create", args)
+			if code != "" {
 				t.Errorf("create %d: %s", i, code)
+			}
+			if i >= 8 {
+				pids <- result["pid"]
 			}
 		}(i)
 	}
 	wait.Wait()
-	made := 0
-	for i := 0; i < 4; i++ {
-		if code := <-codes; code == "" {
-			made++
-		} else if code != "already_exists" {
-			t.Errorf("code %s", code)
+	first := <-pids
+	for i := 1; i < 4; i++ {
+		if pid := <-pids; pid != first {
+			t.Errorf("one id, two sandboxes: %v and %v", first, pid)
 		}
 	}
-	if made != 1 {
-		t.Errorf("%d sandboxes have one id", made)
+	c := d.dial()
+	defer c.close()
+	if _, code := c.call("sandbox.create", map[string]any{"id": "same", "owner": "other", "hostname": "box",
+		"root": map[string]any{"kind": "host"}, "resources": map[string]any{}, "deadlineMs": 0}); code != "already_exists" {
+		t.Errorf("somebody else's id: %q", code)
 	}
 	d.destroyAll()
 	d.nothingLeft()

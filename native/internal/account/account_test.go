@@ -51,8 +51,8 @@ func TestPathsResolveAsInEnvd(t *testing.T) {
 	for _, c := range []struct{ name, base, want string }{
 		{"", "", "/home/user"},
 		{"a/b", "", "/home/user/a/b"},
-		{"a", "/work", "/work/a"},
-		{"~", "/work", "/home/user"},
+		{"a", "/srv", "/srv/a"},
+		{"~", "/srv", "/home/user"},
 		{"~/x/../y", "", "/home/user/y"},
 		{"/etc//passwd", "", "/etc/passwd"},
 		{"../../..", "", "/"},

@@ -21,7 +21,7 @@ const maxDepth = 256
 // is called before the first byte; an error after it leaves the stream without its end.
 func Pack(name string, begin func() io.Writer) error {
 	// Only the name itself may be a link: it is what the caller asked for.
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := openPlain(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -82,8 +82,14 @@ func (p *packer) directory(fd int, prefix string, depth int) error {
 // isKernel says that a directory shows the kernel's state, which is no part of a tree of files.
 func isKernel(fd int) bool {
 	var system unix.Statfs_t
-	err := unix.Fstatfs(fd, &system)
-	return err != nil || system.Type == unix.PROC_SUPER_MAGIC || system.Type == unix.SYSFS_MAGIC
+	if unix.Fstatfs(fd, &system) != nil {
+		return true
+	}
+	switch system.Type {
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC:
+		return true
+	}
+	return false
 }
 
 // entry packs one name. What is neither file, directory nor link is left out, and so is what went away meanwhile.

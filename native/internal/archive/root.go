@@ -27,14 +27,30 @@ type root struct {
 
 // openRoot opens a directory, which may itself be reached through links, and makes it where it is missing.
 func openRoot(dir string) (*root, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	fd, err := openPlain(dir, flags)
+	if err == unix.ENOENT {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		fd, err = openPlain(dir, flags)
 	}
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	return &root{fd: fd, parent: -1}, nil
+}
+
+// openPlain follows links but those of /proc.
+//
+// SECURITY: FS-02. A link into /proc/self/fd, opened by podd, is one of podd's own descriptors.
+func openPlain(name string, flags int) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, name, &how)
+	if err == unix.ENOSYS {
+		return unix.Open(name, flags, 0)
+	}
+	return fd, err
 }
 
 func (r *root) close() {

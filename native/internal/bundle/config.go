@@ -40,8 +40,8 @@ var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", 
 
 type object = map[string]any
 
-// Config returns the configuration, ready to be encoded. It has no seccomp section (podd installs the filter itself, since
-// payload and podd get different ones) and no resources (podhost writes the cgroups).
+// Config returns the configuration, ready to be encoded. It has no seccomp section (podd installs the filter itself, as it
+// does where there is no OCI runtime) and no resources (podhost writes the cgroups).
 func Config(s Spec) object {
 	rlimits := []object{
 		{"type": "RLIMIT_CORE", "soft": 0, "hard": 0},

@@ -30,6 +30,8 @@ type Host struct {
 	program sealedProgram
 	stage   *mount.Stage
 	builder *rootfs.Builder
+	// bases are the base trees that living sandboxes stand on, as found at start.
+	bases map[string]bool
 	layers  *layer.Store
 	events  *hub
 	locks   keyedLocks
@@ -50,7 +52,7 @@ type Host struct {
 // New prepares everything but the socket. It must run in podhost's own mount namespace and hold the lock on the home.
 func New(config Config, logger *log.Logger) (*Host, error) {
 	h := &Host{config: config, home: config.Home, log: logger, live: map[string]*live{}, events: newHub(), stopping: make(chan struct{})}
-	for _, dir := range []string{"run/s", "run/runtime", "sandboxes", "layers", "base", "bin", "tmp"} {
+	for _, dir := range []string{"run/s", "run/runtime", "sandboxes", "layers", "base", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
 			return nil, err
 		}
@@ -78,7 +80,7 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 func (h *Host) setStage() error {
 	var idmap *os.File
 	if !h.config.Rootless {
-		namespace, err := mount.NewUserNamespace(h.ids, false)
+		namespace, err := mount.NewUserNamespace(h.ids, false, 0)
 		if err != nil {
 			return err
 		}
@@ -95,7 +97,7 @@ func (h *Host) setStage() error {
 	if h.stage, err = mount.NewStage(idmap, append(keep, view.Dirs...)); err != nil {
 		return err
 	}
-	podd, err := h.copyPodd()
+	podd, err := h.stagePodd()
 	if err != nil {
 		return fmt.Errorf("podd: %w", err)
 	}
@@ -104,24 +106,14 @@ func (h *Host) setStage() error {
 	return nil
 }
 
-// copyPodd keeps a copy of its own under a name made of the content: a sandbox must not see its program change when the
-// product is upgraded under it, nor write to the product's file.
-func (h *Host) copyPodd() (string, error) {
+// stagePodd puts a copy of podd on the stage: a sandbox must not see its program change when the product is upgraded under
+// it, nor write to the product's file, nor read the state directory's path in its table of mounts.
+func (h *Host) stagePodd() (string, error) {
 	data, err := os.ReadFile(h.config.Podd)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(data)
-	path := filepath.Join(h.home, "bin", "podd-"+hex.EncodeToString(sum[:8]))
-	if there, err := os.ReadFile(path); err == nil && sha256.Sum256(there) == sum {
-		return path, nil
-	}
-	temporary := path + ".tmp"
-	os.Remove(temporary)
-	if err := os.WriteFile(temporary, data, 0o555); err != nil {
-		return "", err
-	}
-	return path, os.Rename(temporary, path)
+	return h.stage.File("podd", data, 0o555)
 }
 
 // scope tells the groups of several state directories on one host apart.

@@ -70,7 +70,7 @@ func checkKernel() (string, error) {
 }
 
 func (h *Host) checkUserNamespace() (string, error) {
-	namespace, err := mount.NewUserNamespace(h.ids, true)
+	namespace, err := mount.NewUserNamespace(h.ids, true, 0)
 	if err != nil {
 		return "", err
 	}
@@ -82,7 +82,7 @@ func (h *Host) checkIdmap() (string, error) {
 	if h.config.Rootless {
 		return "", errors.New("not for an ordinary user")
 	}
-	namespace, err := mount.NewUserNamespace(h.ids, false)
+	namespace, err := mount.NewUserNamespace(h.ids, false, 0)
 	if err != nil {
 		return "", err
 	}

@@ -52,7 +52,16 @@ func (h *Host) recover() error {
 		return err
 	}
 	h.sweepSockets()
-	return h.builder.Prepare(bases)
+	h.bases = bases
+	return nil
+}
+
+// prepare readies the `host` root while podhost already serves; a sandbox that comes at once waits for it.
+func (h *Host) prepare() error {
+	if err := h.builder.Prepare(h.bases); err != nil {
+		return err
+	}
+	return h.builder.Refresh(h.stopping)
 }
 
 func (h *Host) foundDead(handle *Handle) {

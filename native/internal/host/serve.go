@@ -34,6 +34,13 @@ func (h *Host) Run(ready func()) error {
 		defer tending.Done()
 		h.tend(ctx)
 	}()
+	tending.Add(1)
+	go func() {
+		defer tending.Done()
+		if err := h.prepare(); err != nil {
+			h.log.Printf("prepare the host root: %v", err)
+		}
+	}()
 	go func() {
 		<-h.stopping
 		listener.Close()

@@ -36,7 +36,7 @@ func NewStage(idmap *os.File, keep []string) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Mount("agentpod", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=16m"); err != nil {
+	if err := unix.Mount("agentpod", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=48m"); err != nil {
 		return nil, fmt.Errorf("stage %s: %w", dir, err)
 	}
 	for _, name := range []string{"lower", "root", "file", "empty"} {

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Range says where a user namespace's ids 0..Count-1 lie in podhost's.
@@ -22,7 +25,10 @@ const UserNamespaceHelper = "userns-helper"
 // nothing in it can make another one inside: a namespace of one's own is the way to capabilities, and from there to the
 // kernel code that only they reach (case PR-03). The switch is per namespace and needs CAP_SYS_RESOURCE in it, which
 // only a process born inside holds; crun refuses to write it, so it joins a namespace made here.
-func NewUserNamespace(r Range, sealed bool) (*os.File, error) {
+//
+// owner, an id of podhost's namespace, is who the kernel charges for what the namespace uses of limits per user. With an owner of its
+// own, a sandbox uses up its own watches and queues and nobody else's (case RS-08); 0 charges podhost's user.
+func NewUserNamespace(r Range, sealed bool, owner int) (*os.File, error) {
 	mode := "open"
 	if sealed {
 		mode = "sealed"
@@ -46,7 +52,7 @@ func NewUserNamespace(r Range, sealed bool) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := asOwner(owner, cmd.Start); err != nil {
 		return nil, fmt.Errorf("user namespace: %w", err)
 	}
 	defer func() {
@@ -59,6 +65,42 @@ func NewUserNamespace(r Range, sealed bool) (*os.File, error) {
 		return nil, fmt.Errorf("user namespace: %s", line[:n])
 	}
 	return os.Open(fmt.Sprintf("/proc/%d/ns/user", cmd.Process.Pid))
+}
+
+// asOwner runs start on a thread whose effective user is owner: a namespace belongs to the effective user of the thread that
+// clones it. The thread keeps its capabilities, which writing the map needs, and ends with its goroutine.
+func asOwner(owner int, start func() error) error {
+	if owner == 0 {
+		return start()
+	}
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		result <- func() error {
+			const keep = ^uintptr(0)
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(owner), keep); errno != 0 {
+				return fmt.Errorf("become %d: %w", owner, errno)
+			}
+			if err := raiseCapabilities(); err != nil {
+				return err
+			}
+			return start()
+		}()
+	}()
+	return <-result
+}
+
+// raiseCapabilities makes the thread's permitted capabilities effective again: changing the effective user from root has lowered them.
+func raiseCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	for i := range sets {
+		sets[i].Effective = sets[i].Permitted
+	}
+	return unix.Capset(&header, &sets[0])
 }
 
 // RunUserNamespaceHelper is the process inside: it seals the namespace if asked to, and stays until its maker has hold of it.

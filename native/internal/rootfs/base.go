@@ -54,8 +54,13 @@ func etcSources() []string {
 	return paths
 }
 
+// A base is a directory with the tree below a root's mounts, and for some of the directories mounted a tree that hides things in it.
+const rootTree = "root"
+
+func maskTree(n int) string { return fmt.Sprintf("mask-%d", n) }
+
 // buildBase makes the tree at dir unless it is there: it is complete or it is not there.
-func buildBase(dir string, view View, shift int) error {
+func buildBase(dir string, view View, shift int, hidden Hidden) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
 	}
@@ -65,7 +70,15 @@ func buildBase(dir string, view View, shift int) error {
 		return err
 	}
 	b := &base{view: view, shift: shift, left: maxBaseBytes}
-	err := b.build(filepath.Join(parent, temporary))
+	err := os.Mkdir(filepath.Join(parent, temporary), 0o700)
+	if err == nil {
+		err = b.build(filepath.Join(parent, temporary, rootTree))
+	}
+	for i, shown := range view.Dirs {
+		if private := hidden[shown]; err == nil && len(private) > 0 {
+			err = buildMask(filepath.Join(parent, temporary, maskTree(i)), shown, private)
+		}
+	}
 	if err == nil {
 		err = os.Rename(filepath.Join(parent, temporary), dir)
 	}

@@ -30,6 +30,8 @@ type Builder struct {
 	mu        sync.Mutex
 	checked   time.Time
 	checkedAs string
+	hidden    Hidden
+	walked    bool
 }
 
 // A Mounted root is ready for the runtime. Base, if any, names the tree that must stay as long as the sandbox lives.
@@ -99,7 +101,7 @@ func (b *Builder) mountHost(path string, at *os.File, hostname string) (string, 
 	if err != nil {
 		return "", nil, fmt.Errorf("base tree: %w", err)
 	}
-	lower, err := b.ownLower(filepath.Join(b.Home, "base", base))
+	lower, err := b.ownLower(filepath.Join(b.Home, "base", base, rootTree))
 	if err != nil {
 		return "", nil, err
 	}
@@ -120,7 +122,7 @@ func (b *Builder) mountHost(path string, at *os.File, hostname string) (string, 
 		return "", nil, err
 	}
 	for i, dir := range b.View.Dirs {
-		if err := b.mountDir(path+dir, at, i+1, dir); err != nil {
+		if err := b.mountDir(path+dir, at, i+1, base); err != nil {
 			return "", nil, err
 		}
 	}
@@ -138,7 +140,8 @@ func (b *Builder) ownLower(tree string) (string, error) {
 
 // mountDir shows one of the host's directories: under a private upper where its ids can be shifted, else read-only. An
 // overlay without upper is not a detour for the latter: through a plain bind mount, the host's unix sockets could be connected to.
-func (b *Builder) mountDir(target string, at *os.File, n int, dir string) error {
+func (b *Builder) mountDir(target string, at *os.File, n int, base string) error {
+	dir := b.View.Dirs[n-1]
 	source, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err
@@ -160,7 +163,15 @@ func (b *Builder) mountDir(target string, at *os.File, n int, dir string) error 
 	if err != nil {
 		return err
 	}
-	return mount.Overlay{Lower: []string{lower}, Upper: upper, Work: work}.Mount(target)
+	lowers := []string{lower}
+	if mask := filepath.Join(b.Home, "base", base, maskTree(n-1)); exists(mask) {
+		masked, err := b.ownLower(mask)
+		if err != nil {
+			return err
+		}
+		lowers = []string{masked, lower}
+	}
+	return mount.Overlay{Lower: lowers, Upper: upper, Work: work}.Mount(target)
 }
 
 // base returns the name of the current base tree, and looks for changes at most every five seconds.
@@ -170,15 +181,59 @@ func (b *Builder) base() (string, error) {
 	if b.checkedAs != "" && time.Since(b.checked) < 5*time.Second {
 		return b.checkedAs, nil
 	}
-	name := "host-" + b.View.fingerprint(b.Shift())
 	if err := os.MkdirAll(filepath.Join(b.Home, "base"), 0o700); err != nil {
 		return "", err
 	}
-	if err := buildBase(filepath.Join(b.Home, "base", name), b.View, b.Shift()); err != nil {
+	if err := b.findHidden(); err != nil {
+		return "", fmt.Errorf("look for private files: %w", err)
+	}
+	name := "host-" + b.View.fingerprint(b.Shift()) + "-" + b.hidden.digest()
+	if err := buildBase(filepath.Join(b.Home, "base", name), b.View, b.Shift(), b.hidden); err != nil {
 		return "", err
 	}
 	b.checked, b.checkedAs = time.Now(), name
 	return name, nil
+}
+
+// findHidden uses what an earlier walk found, if any: a walk takes a second, and Refresh follows. Where ids are not shifted nothing need be
+// hidden, since nobody inside owns a file of the host.
+func (b *Builder) findHidden() error {
+	if b.hidden != nil || !b.Stage.Shifted() {
+		return nil
+	}
+	if hidden, found := loadHidden(b.hiddenFile()); found {
+		b.hidden = hidden
+		return nil
+	}
+	hidden, err := FindHidden(b.View.Dirs, nil)
+	if err != nil {
+		return err
+	}
+	b.hidden, b.walked = hidden, true
+	return hidden.save(b.hiddenFile())
+}
+
+func (b *Builder) hiddenFile() string { return filepath.Join(b.Home, "base", "hidden.json") }
+
+// Refresh walks the host's directories where Prepare has used an earlier walk; sandboxes from then on hide what it finds.
+func (b *Builder) Refresh(stop <-chan struct{}) error {
+	b.mu.Lock()
+	walked := b.walked
+	b.mu.Unlock()
+	if walked || !b.Stage.Shifted() {
+		return nil
+	}
+	hidden, err := FindHidden(b.View.Dirs, stop)
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hidden, b.checkedAs = hidden, ""
+	return hidden.save(b.hiddenFile())
 }
 
 // Prepare builds the base tree ahead of the first sandbox and removes those that no sandbox stands on.
@@ -189,7 +244,7 @@ func (b *Builder) Prepare(used map[string]bool) error {
 	}
 	entries, _ := os.ReadDir(filepath.Join(b.Home, "base"))
 	for _, entry := range entries {
-		if name := entry.Name(); name != current && !used[name] {
+		if name := entry.Name(); entry.IsDir() && name != current && !used[name] {
 			if err := safefs.RemoveTree(filepath.Join(b.Home, "base"), name); err != nil {
 				return err
 			}
@@ -202,14 +257,14 @@ func (b *Builder) Prepare(used map[string]bool) error {
 func (b *Builder) Clear() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.checkedAs = ""
+	b.checkedAs, b.hidden = "", nil
 	dir := filepath.Join(b.Home, "base")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		b.Stage.Forget(filepath.Join(dir, entry.Name()))
+		b.forget(entry.Name())
 		if err := safefs.RemoveTree(dir, entry.Name()); err != nil {
 			return err
 		}
@@ -263,4 +318,18 @@ func (b *Builder) mountLayers(path string, at *os.File, layers []string, hostnam
 		return err
 	}
 	return b.furnish(path, hostname)
+}
+
+// forget drops the mounts of a base tree, so that it can be removed.
+func (b *Builder) forget(name string) {
+	dir := filepath.Join(b.Home, "base", name)
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		b.Stage.Forget(filepath.Join(dir, entry.Name()))
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

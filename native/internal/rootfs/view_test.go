@@ -3,6 +3,7 @@ package rootfs
 import (
 	"os"
 	"path/filepath"
+	"sort"
 	"strings"
 	"testing"
 )
@@ -59,9 +60,10 @@ func TestTheBaseTreeHoldsNothingPrivate(t *testing.T) {
 	dir := filepath.Join(top, "base")
 	view := FindView(func(string) string { return "" })
 	view.Files = []string{filepath.Join(secret, "public"), filepath.Join(secret, "private")}
-	if err := buildBase(dir, view, 0); err != nil {
+	if err := buildBase(dir, view, 0, nil); err != nil {
 		t.Fatal(err)
 	}
+	dir += "/" + rootTree
 	if _, err := os.Stat(dir + secret + "/public"); err != nil {
 		t.Error(err)
 	}
@@ -75,5 +77,46 @@ func TestTheBaseTreeHoldsNothingPrivate(t *testing.T) {
 	}
 	if before := view.fingerprint(0); before != view.fingerprint(0) || before == view.fingerprint(1) {
 		t.Error("the fingerprint is not one")
+	}
+}
+
+func TestWhatIsNotForEverybodyIsHidden(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("whiteouts need root")
+	}
+	top := t.TempDir()
+	shown := filepath.Join(top, "opt")
+	for path, mode := range map[string]os.FileMode{"a/public": 0o644, "a/private": 0o600, "a/group": 0o640, "closed/public": 0o644, "tool": 0o755} {
+		full := filepath.Join(shown, path)
+		os.MkdirAll(filepath.Dir(full), 0o755)
+		if err := os.WriteFile(full, []byte("canary"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Symlink("a/private", filepath.Join(shown, "link"))
+	os.Chmod(filepath.Join(shown, "closed"), 0o750)
+	os.Chmod(filepath.Join(shown, "a"), 0o775)
+	hidden, err := FindHidden([]string{shown}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sort.Strings(hidden[shown])
+	if got := strings.Join(hidden[shown], " "); got != "/a/group /a/private /closed" {
+		t.Fatalf("hidden: %s", got)
+	}
+	mask := filepath.Join(top, "mask")
+	if err := buildMask(mask, shown, hidden[shown]); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/a/private", "/a/group", "/closed"} {
+		if info, err := os.Lstat(mask + path); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+			t.Errorf("%s is not covered: %v", path, err)
+		}
+	}
+	if info, err := os.Lstat(mask + "/a"); err != nil || info.Mode().Perm() != 0o775 {
+		t.Errorf("the way to it looks different: %v", info)
+	}
+	if _, err := os.Lstat(mask + "/tool"); err == nil {
+		t.Error("what everybody may read is covered")
 	}
 }
