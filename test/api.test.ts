@@ -10,9 +10,12 @@ import type { DatabaseSync } from 'node:sqlite'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { getRequestListener } from '@hono/node-server'
 import type { Hono } from 'hono'
+import { access } from '../src/api/access.ts'
 import { createApp } from '../src/api/app.ts'
 import { localDoor } from '../src/api/data-plane.ts'
 import { listen } from '../src/api/listen.ts'
+import { OneTimeCodes } from '../src/api/one-time-codes.ts'
+import { DEFAULT_RATE } from '../src/api/rate-limit.ts'
 import { parseOwner, type SandboxId } from '../src/core/id.ts'
 import { Engine } from '../src/engine/engine.ts'
 import { Keys } from '../src/engine/keys.ts'
@@ -21,6 +24,7 @@ import { EVENT_MIGRATIONS, eventStore } from '../src/store/events.ts'
 import { keyStore } from '../src/store/keys.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../src/store/sandboxes.ts'
 import { silentLog } from '../src/telemetry/log.ts'
+import { Metrics } from '../src/telemetry/metrics.ts'
 import { FakeClock } from '../src/testing/fake-clock.ts'
 import { FakeProvider } from '../src/testing/fake-provider.ts'
 import { SeededRandom } from '../src/testing/seeded-random.ts'
@@ -57,6 +61,12 @@ before(async () => {
     log: silentLog,
     random,
     keys: new Keys({ store: keyStore(state), clock, random }),
+    access: access('secret'),
+    clock,
+    domains: [],
+    codes: new OneTimeCodes({ clock, random }),
+    metrics: new Metrics(),
+    rate: DEFAULT_RATE,
     openTcp: async () => assert.fail('no TCP here'),
     tcpAddress: () => undefined,
     stop: () => undefined,
@@ -110,19 +120,19 @@ describe('a request that is wrong', () => {
     {
       name: '__proto__',
       body: '{"__proto__":{"name":"x"}}',
-      reason: 'request.unknown_key',
+      reason: 'body.dangerous_key',
       says: /__proto__/,
     },
     {
       name: 'constructor',
       body: '{"constructor":{"prototype":{}}}',
-      reason: 'request.unknown_key',
+      reason: 'body.dangerous_key',
       says: /constructor/,
     },
     {
       name: '__proto__ inside',
       body: '{"lifetime":{"__proto__":{"ttlMs":1}}}',
-      reason: 'request.unknown_key',
+      reason: 'body.dangerous_key',
       says: /__proto__/,
     },
     { name: 'a wrong type', body: '{"name":7}', reason: 'request.malformed', says: /^name: / },

@@ -26,7 +26,10 @@ export function readHost(
   if (API_NAMES.has(name) || names.includes(name)) return { kind: 'api' }
   for (const domain of domains) {
     if (name === domain || name === `api.${domain}` || name === `sandbox.${domain}`) return { kind: 'api' }
-    if (name.endsWith(`.${domain}`)) return sandboxAt(name.slice(0, -domain.length - 1))
+    if (!name.endsWith(`.${domain}`)) continue
+    const address = sandboxAt(name.slice(0, -domain.length - 1))
+    // One domain may lie below another: `api.e2b.localhost` is no sandbox of `localhost`.
+    if (address.kind === 'sandbox') return address
   }
   return { kind: 'unknown' }
 }

@@ -1,19 +1,30 @@
 /** The control plane, `/v1`: translates HTTP into calls of the engine and nothing else. */
 import { Hono } from 'hono'
+import { matchedRoutes } from 'hono/route'
 import { stream } from 'hono/streaming'
 import { BASES } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Keys } from '../engine/keys.ts'
 import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import type { Clock } from '../util/clock.ts'
 import { type Random, randomWord } from '../util/random.ts'
+import type { Access } from './access.ts'
 import { readJson } from './body.ts'
-import { errorBody } from './error-response.ts'
-import { adminOnly } from './principal-of.ts'
+import { e2bError, isE2bPath } from './e2b/error-response.ts'
+import { e2bRoutes } from './e2b/routes.ts'
+import { errorBody, retryAfter } from './error-response.ts'
+import type { OneTimeCodes } from './one-time-codes.ts'
+import { adminOnly, principalOf } from './principal-of.ts'
+import type { Rate } from './rate-limit.ts'
+import { aboutRoutes } from './routes/about.ts'
 import { keyRoutes } from './routes/keys.ts'
+import { portRoutes } from './routes/ports.ts'
 import { sandboxRoutes } from './routes/sandboxes.ts'
 import { parseInput } from './schema/parse.ts'
 import { listenRequest, type TcpAddressView } from './schema/server.ts'
+import { traceOfContext } from './trace.ts'
 
 export interface AppParts {
   readonly engine: Engine
@@ -23,6 +34,14 @@ export interface AppParts {
   readonly log: Log
   readonly random: Random
   readonly keys: Keys
+  readonly access: Access
+  readonly clock: Clock
+  /** Domains whose subdomains are sandboxes, besides localhost. */
+  readonly domains: readonly string[]
+  readonly codes: OneTimeCodes
+  readonly metrics: Metrics
+  /** What a key may ask a second, as its usage tells. */
+  readonly rate: Rate
   /** Opens the TCP listener where it is not open yet, and answers where it is. */
   openTcp(port: number): Promise<TcpAddressView>
   /** Where it is open. */
@@ -42,19 +61,31 @@ export function createApp(parts: AppParts): Hono {
     return c.json(body, status as 500)
   })
   app.notFound((c) => {
-    const { status, body } = errorBody(
-      new AgentPodError({
-        code: 'not_found',
-        reason: 'route.unknown',
-        message: `there is no ${c.req.method} ${c.req.path}`,
-      }),
-    )
-    return c.json(body, status as 404)
+    const error = new AgentPodError({
+      code: 'not_found',
+      reason: 'route.unknown',
+      message: `there is no ${c.req.method} ${c.req.path}`,
+    })
+    return c.json(isE2bPath(c.req.path) ? e2bError(error) : errorBody(error).body, 404)
   })
 
-  app.get('/health', (c) => c.body(null, 204))
+  app.use(async (c, next) => {
+    await next()
+    const trace = traceOfContext(c)
+    if (trace) {
+      // The first that is no middleware took it: patterns only, so that a label's values are a short list.
+      trace.route = matchedRoutes(c).find(({ path }) => !path.endsWith('*'))?.path ?? 'unknown'
+      trace.who = principalOf(c).owner
+      trace.error = c.error
+    }
+    const wait = c.error && retryAfter(c.error)
+    if (wait !== undefined) c.header('retry-after', wait)
+  })
+  app.route('/', aboutRoutes(parts))
   app.route('/v1/sandboxes', sandboxRoutes(engine))
+  app.route('/v1/sandboxes', portRoutes(parts))
   app.route('/v1/keys', keyRoutes(parts.keys))
+  app.route('/', e2bRoutes(parts))
   app.use('/v1/server/*', adminOnly)
 
   app.get('/v1/server', async (c) =>

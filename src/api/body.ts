@@ -1,26 +1,93 @@
 import { AgentPodError, invalid } from '../core/error.ts'
+import { type Clock, systemClock } from '../util/clock.ts'
+import { findJsonFault } from '../util/json-text.ts'
 
 const LONGEST_BODY_BYTES = 4 * 1024 * 1024
+const DEEPEST = 64
 
-/** A JSON body, read with a bound. No body is an empty object. */
-export async function readJson(request: Request): Promise<unknown> {
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of request.body ?? []) {
-    size += chunk.length
-    if (size > LONGEST_BODY_BYTES) {
-      throw new AgentPodError({
-        code: 'resource_exhausted',
-        reason: 'body.too_large',
-        message: `a request body has at most ${LONGEST_BODY_BYTES} bytes`,
-      })
-    }
-    chunks.push(chunk)
-  }
-  if (size === 0) return {}
+export interface BodyLimits {
+  readonly clock: Clock
+  /** Between two pieces of a body. */
+  readonly idleMs: number
+  /** For all of it. */
+  readonly totalMs: number
+}
+
+/** SECURITY: CP-16. A body that trickles in holds a connection and its memory for no longer than this. */
+const LIMITS: BodyLimits = { clock: systemClock, idleMs: 10_000, totalMs: 60_000 }
+
+/** A JSON body, read with bounds on size, depth and time. No body is an empty object. */
+export async function readJson(request: Request, limits: BodyLimits = LIMITS): Promise<unknown> {
+  const bytes = await readBody(request, limits)
+  if (bytes.length === 0) return {}
+  let text: string
+  let value: unknown
   try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)))
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    value = JSON.parse(text)
   } catch {
     throw invalid('body.malformed', 'the body is not JSON')
   }
+  refuseFaults(text)
+  return value
+}
+
+/** SECURITY: CP-15. */
+function refuseFaults(text: string): void {
+  const fault = findJsonFault(text, DEEPEST)
+  switch (fault?.kind) {
+    case 'depth':
+      throw invalid('body.too_deep', `a body has at most ${DEEPEST} levels`)
+    case 'dangerous_key':
+      throw invalid('body.dangerous_key', `no key of a body is called ${fault.key}`)
+    case 'duplicate_key':
+      throw invalid('body.duplicate_key', `the key ${JSON.stringify(fault.key)} stands there twice`)
+    case 'surrogate':
+      throw invalid('body.malformed', 'a text in the body has half a character')
+  }
+}
+
+async function readBody(request: Request, { clock, idleMs, totalMs }: BodyLimits): Promise<Buffer> {
+  if (!request.body) return Buffer.alloc(0)
+  const reader = request.body.getReader()
+  const late = Promise.withResolvers<never>()
+  late.promise.catch(() => undefined)
+  const give = (): void => late.reject(tooSlow())
+  const cancelTotal = clock.after(totalMs, give)
+  let cancelIdle = clock.after(idleMs, give)
+  const chunks: Uint8Array[] = []
+  let size = 0
+  try {
+    for (;;) {
+      const { done, value } = await Promise.race([reader.read(), late.promise])
+      if (done) return Buffer.concat(chunks)
+      cancelIdle()
+      cancelIdle = clock.after(idleMs, give)
+      size += value.length
+      if (size > LONGEST_BODY_BYTES) throw tooLarge()
+      chunks.push(value)
+    }
+  } catch (error) {
+    reader.cancel().catch(() => undefined)
+    throw error
+  } finally {
+    cancelTotal()
+    cancelIdle()
+  }
+}
+
+function tooLarge(): AgentPodError {
+  return new AgentPodError({
+    code: 'resource_exhausted',
+    reason: 'body.too_large',
+    message: `a request body has at most ${LONGEST_BODY_BYTES} bytes`,
+  })
+}
+
+function tooSlow(): AgentPodError {
+  return new AgentPodError({
+    code: 'deadline_exceeded',
+    reason: 'body.slow',
+    message: 'the body took too long to arrive',
+  })
 }

@@ -10,7 +10,8 @@ import { AgentPodError, invalid } from '../core/error.ts'
 import type { Live } from '../engine/context.ts'
 import type { Engine } from '../engine/engine.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
-import { errorBody } from './error-response.ts'
+import { errorBody, retryAfter } from './error-response.ts'
+import { traceOf } from './trace.ts'
 
 export const SANDBOX_HEADER = 'agentpod-sandbox'
 
@@ -34,6 +35,15 @@ const HOP_BY_HOP = new Set([
 /** SECURITY: CP-12. What opened the door stays outside: a sandbox must not learn a key or a token from a request. */
 const CREDENTIALS = new Set(['x-api-key', 'x-access-token', 'e2b-traffic-access-token'])
 
+/**
+ * SECURITY: CP-09. A file of a sandbox is the sandbox's bytes on an origin that is ours: a browser that opens one gives it no
+ * origin, runs nothing of it and guesses no type.
+ */
+const AS_DATA = {
+  'content-security-policy': "sandbox; default-src 'none'",
+  'x-content-type-options': 'nosniff',
+}
+
 /** One listener's way to handle what comes in. */
 export interface Door {
   handle(request: IncomingMessage, response: ServerResponse): void
@@ -47,8 +57,10 @@ export function localDoor(engine: Engine, control: Control, log: Log): Door {
   return {
     handle(request, response) {
       const ref = request.headers[SANDBOX_HEADER]
-      if (typeof ref !== 'string') control(request, response)
-      else attempt(response, async () => forwardToGuest(engine.live(ref), request, response))
+      attempt(response, async () => {
+        if (typeof ref === 'string') return forwardToGuest(engine.live(ref), request, response)
+        await control(request, response)
+      })
     },
     upgrade(request, socket, head) {
       const ref = request.headers[SANDBOX_HEADER]
@@ -67,8 +79,14 @@ export function attempt(
   answer: (response: ServerResponse, error: unknown) => void = answerError,
 ): void {
   work().catch((error) => {
+    const trace = traceOf(response)
+    if (trace) trace.error = error
     if (response.headersSent || response.destroyed) response.destroy()
-    else answer(response, error)
+    else {
+      const wait = retryAfter(error)
+      if (wait !== undefined) response.setHeader('retry-after', wait)
+      answer(response, error)
+    }
   })
 }
 
@@ -77,8 +95,10 @@ export function attemptUpgrade(socket: Duplex, log: Log, work: () => Promise<voi
     ignore(log, error, 'an upgrade was refused or ended')
     const { status, body } = errorBody(error)
     const text = JSON.stringify(body)
+    // SECURITY: CP-16. A client that never closes its half would keep the socket.
     socket.end(
       `HTTP/1.1 ${status} Refused\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\nconnection: close\r\n\r\n${text}`,
+      () => socket.destroy(),
     )
   })
 }
@@ -90,6 +110,8 @@ export async function forwardToGuest(
 ): Promise<void> {
   const path = request.url ?? '/'
   refuseEngineOnly(path)
+  const trace = traceOf(response)
+  if (trace) trace.route = 'data'
   const { guest, ended } = live
   const gone = new AbortController()
   response.once('close', () => {
@@ -104,7 +126,8 @@ export async function forwardToGuest(
     },
     { signal: AbortSignal.any([gone.signal, ended.signal]) },
   )
-  response.writeHead(answer.status, passing(answer.headers))
+  const { 'set-cookie': _, ...headers } = passing(answer.headers)
+  response.writeHead(answer.status, { ...headers, ...AS_DATA })
   // A first frame must not wait for the second to fill a buffer.
   response.flushHeaders()
   await pipeline(answer.body, response)

@@ -1,5 +1,5 @@
 /** Our errors as HTTP: the one place where a code becomes a status. */
-import { type AgentPodError, asAgentPodError, type ErrorCode } from '../core/error.ts'
+import { type AgentPodError, asAgentPodError, type ErrorCode, isAgentPodError } from '../core/error.ts'
 
 const STATUS: Record<ErrorCode, number> = {
   invalid_argument: 400,
@@ -19,7 +19,12 @@ const STATUS: Record<ErrorCode, number> = {
   internal: 500,
 }
 
-const REASON_STATUS: Record<string, number> = { 'disk.full': 507, 'body.too_large': 413 }
+const REASON_STATUS: Readonly<Record<string, number>> = {
+  'disk.full': 507,
+  'body.too_large': 413,
+  'body.slow': 408,
+  'port.broken': 502,
+}
 
 export interface ErrorBody {
   readonly error: {
@@ -35,6 +40,13 @@ export interface ErrorBody {
 
 export function errorStatus(error: AgentPodError): number {
   return REASON_STATUS[error.reason] ?? STATUS[error.code]
+}
+
+/** Whole seconds until it is worth to ask again, where the error says so. */
+export function retryAfter(thrown: unknown): string | undefined {
+  if (!isAgentPodError(thrown)) return undefined
+  const { retry } = thrown
+  return typeof retry === 'object' ? String(Math.max(1, Math.ceil(retry.afterMs / 1000))) : undefined
 }
 
 /** What a client may know. An internal failure is named by its incident; its text stays in the log. */

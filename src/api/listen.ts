@@ -1,11 +1,12 @@
 /** An HTTP server behind one door, on a unix socket or on TCP, with bounds on what a client may take. */
 import { chmodSync, rmSync } from 'node:fs'
-import { createServer, type RequestListener, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, Socket } from 'node:net'
 import { AgentPodError } from '../core/error.ts'
 import { socketPath } from '../util/socket-path.ts'
 import type { Door } from './data-plane.ts'
+import type { Tracer } from './trace.ts'
 
 export type Place =
   | { readonly socket: string }
@@ -20,39 +21,71 @@ export interface ListenOptions {
   readonly place: Place
   /** Called at the start of each request, and when its connection is done with it. */
   onActivity(): void
+  /** Told of each request before its door is. */
+  readonly trace?: Tracer | undefined
+  readonly limits?: Partial<ConnectionLimits> | undefined
+}
+
+/** How long a client may take, and how many there may be at once. */
+export interface ConnectionLimits {
+  readonly headersMs: number
+  /** After an answer that did not wait for its request's body. */
+  readonly restMs: number
+  readonly connections: number
 }
 
 /** SECURITY: CP-16. A client that is slow with its headers, or that opens connections for their own sake, is cut. */
-const LIMITS = {
-  headersTimeout: 10_000,
-  requestTimeout: 0,
-  keepAliveTimeout: 60_000,
-  maxHeaderSize: 32 * 1024,
-}
-const MOST_CONNECTIONS = 4096
+const DEFAULT_LIMITS: ConnectionLimits = { headersMs: 10_000, restMs: 5000, connections: 4096 }
+const KEEP_ALIVE_MS = 60_000
+const LONGEST_HEADERS = 32 * 1024
 
-export async function listen({ door, place, onActivity }: ListenOptions): Promise<Server> {
+export async function listen({ door, place, onActivity, trace, limits }: ListenOptions): Promise<Server> {
+  const { headersMs, restMs, connections } = { ...DEFAULT_LIMITS, ...limits }
   const onRequest: RequestListener = (request, response) => {
     onActivity()
     response.once('close', onActivity)
+    response.once('finish', () => cutLate(request, restMs))
+    trace?.(request, response)
     door.handle(request, response)
   }
+  const options = {
+    headersTimeout: headersMs,
+    requestTimeout: 0,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: LONGEST_HEADERS,
+    // Node looks for the slow every thirty seconds, which would make ten seconds forty.
+    connectionsCheckingInterval: Math.ceil(headersMs / 4),
+  }
   const tls = 'host' in place ? place.tls : undefined
-  const server = tls ? createTlsServer({ ...LIMITS, ...tls }, onRequest) : createServer(LIMITS, onRequest)
-  server.maxConnections = MOST_CONNECTIONS
+  const server = tls
+    ? createTlsServer({ ...options, ...tls, handshakeTimeout: headersMs }, onRequest)
+    : createServer(options, onRequest)
+  server.maxConnections = connections
   server.on('upgrade', (request, socket, head) => {
     onActivity()
     socket.on('error', () => socket.destroy())
+    // A peer that is gone without a word is noticed, and does not hold its place for ever.
+    if (socket instanceof Socket) socket.setKeepAlive(true, KEEP_ALIVE_MS)
     door.upgrade(request, socket, head)
   })
   await open(server, place)
   return server
 }
 
+/** SECURITY: CP-16. Node would wait for the rest of a refused body for as long as it drips. */
+function cutLate(request: IncomingMessage, restMs: number): void {
+  if (request.complete) return
+  const { socket } = request
+  setTimeout(() => {
+    if (!request.complete) socket.destroy()
+  }, restMs).unref()
+}
+
 async function open(server: Server, place: Place): Promise<void> {
   if ('socket' in place) rmSync(place.socket, { force: true })
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(busy(error, place)))
+    // Stays: a listener that stumbles later (no descriptor left for one more connection) must not end the server.
+    server.on('error', (error: NodeJS.ErrnoException) => reject(busy(error, place)))
     if ('socket' in place) server.listen(socketPath(place.socket), resolve)
     else server.listen(place.port, place.host, resolve)
   })

@@ -2,6 +2,7 @@
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { AgentPodError } from '../core/error.ts'
 import type { Live } from '../engine/context.ts'
 import { DIAL_TIMEOUT_MS, hasBody, join, passing } from './data-plane.ts'
 
@@ -34,13 +35,41 @@ export async function preview(
       setHost: false,
     })
     outgoing.once('response', resolve)
-    outgoing.once('error', reject)
+    outgoing.once('error', (error) => reject(broken(target.port, error)))
+    // An answer that switches protocols to a request that did not ask for it.
+    outgoing.once('upgrade', (_, socket) => {
+      socket.destroy()
+      reject(broken(target.port))
+    })
     if (hasBody(request)) request.pipe(outgoing)
     else outgoing.end()
   })
-  response.writeHead(answer.statusCode ?? 502, passing(answer.headers))
+  response.writeHead(answer.statusCode ?? 502, fromInside(answer))
   response.flushHeaders()
   await pipeline(answer, response)
+}
+
+/** A program inside that hangs up or talks nonsense is no failure of ours. */
+function broken(port: number, cause?: unknown): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'port.broken',
+    message: `what listens on port ${port} gave no proper answer`,
+    cause,
+  })
+}
+
+/**
+ * SECURITY: CP-09. A page's cookies are its own host's: not its neighbours' below the same domain, and never the one that lets
+ * visitors in.
+ */
+function fromInside(answer: IncomingMessage): Record<string, string | string[]> {
+  const { 'set-cookie': cookies, ...headers } = passing(answer.headers)
+  const kept = [cookies ?? []]
+    .flat()
+    .filter((cookie) => !cookie.trimStart().startsWith(`${PREVIEW_COOKIE}=`))
+    .map((cookie) => cookie.replaceAll(/;\s*domain\s*=[^;]*/gi, ''))
+  return kept.length > 0 ? { ...headers, 'set-cookie': kept } : headers
 }
 
 /** An upgrade goes through as the browser sent it; from then on it is bytes. */

@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { AgentPodError, isAgentPodError } from '../core/error.ts'
+import { AgentPodError, invalid, isAgentPodError } from '../core/error.ts'
 import { isSandboxId, type SandboxId } from '../core/id.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Live } from '../engine/context.ts'
@@ -22,13 +22,18 @@ import {
   type Control,
   type Door,
   forwardToGuest,
+  hasBody,
   SANDBOX_HEADER,
   tunnelToGuest,
 } from './data-plane.ts'
+import { answerE2bError, answerEnvdError, isE2bPath } from './e2b/error-response.ts'
 import { answerClosed, answerGone, isGone } from './e2b/gone.ts'
 import type { OneTimeCodes } from './one-time-codes.ts'
 import { PREVIEW_COOKIE, preview, previewCookie, previewUpgrade } from './preview.ts'
 import { setPrincipal } from './principal-of.ts'
+import type { RateLimit } from './rate-limit.ts'
+import type { Slots } from './slots.ts'
+import { traceOf } from './trace.ts'
 
 export interface TcpDoorParts {
   readonly engine: Engine
@@ -42,6 +47,10 @@ export interface TcpDoorParts {
   readonly domains: readonly string[]
   /** Further names of the API. */
   readonly names: readonly string[]
+  /** Control-plane requests of one key. */
+  readonly rateLimit: RateLimit
+  /** Exchanges with the insides of one owner's sandboxes. */
+  readonly slots: Slots
 }
 
 /** What needs no key. */
@@ -65,16 +74,23 @@ class TcpDoor implements Door {
   }
 
   handle(request: IncomingMessage, response: ServerResponse): void {
-    attempt(response, async () => {
-      const target = this.#target(request)
-      if (target.kind === 'api') return this.#api(request, response)
-      const answer = (error: unknown): void => answerSandboxError(request, response, target, error)
-      attempt(
-        response,
-        () => this.#sandbox(target, request, response),
-        (_, error) => answer(error),
-      )
-    })
+    harden(response)
+    attempt(
+      response,
+      async () => {
+        const target = this.#target(request)
+        if (target.kind === 'api' || target.port === DATA_PORT) refuseServiceWorker(request)
+        else soften(response)
+        if (target.kind === 'api') return this.#api(request, response)
+        const answer = (error: unknown): void => answerSandboxError(request, response, target, error)
+        attempt(
+          response,
+          () => this.#sandbox(target, request, response),
+          (_, error) => answer(error),
+        )
+      },
+      isE2bPath(pathOf(request)) ? answerE2bError : answerError,
+    )
   }
 
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -83,15 +99,19 @@ class TcpDoor implements Door {
       if (target.kind === 'sandbox') {
         if (target.port === DATA_PORT)
           throw refused('upgrade.unknown', 'the data plane takes no upgrade here')
-        this.#checkTraffic(target, request)
         const live = this.#live(target.id)
-        return previewUpgrade({ live, port: target.port }, request, socket, head)
+        this.#checkTraffic(target, request)
+        this.#hideKey(request)
+        using _ = this.#enter(this.#ownerOf(target.id))
+        return await previewUpgrade({ live, port: target.port }, request, socket, head)
       }
       this.#checkOrigin(request)
       const who = this.#who(request)
       const ref = request.headers[SANDBOX_HEADER]
       if (typeof ref !== 'string') throw refused('upgrade.unknown', 'nothing here takes an upgrade')
-      return tunnelToGuest(this.#parts.engine.live(ref, who), request, socket, head)
+      const live = this.#parts.engine.live(ref, who)
+      using _ = this.#enter(who.owner)
+      return await tunnelToGuest(live, request, socket, head)
     })
   }
 
@@ -108,12 +128,10 @@ class TcpDoor implements Door {
     const id = request.headers['e2b-sandbox-id']
     if (typeof id === 'string') {
       // An id that cannot be one is a sandbox that is not there.
-      const port = Number(request.headers['e2b-sandbox-port'] ?? DATA_PORT)
-      return {
-        kind: 'sandbox',
-        id: id as SandboxId,
-        port: Number.isInteger(port) && port > 0 && port < 65536 ? port : DATA_PORT,
-      }
+      const port = String(request.headers['e2b-sandbox-port'] ?? DATA_PORT)
+      if (!/^[1-9]\d{0,4}$/.test(port) || Number(port) > 65535)
+        throw invalid('port.malformed', 'a port is from 1 to 65535')
+      return { kind: 'sandbox', id: id as SandboxId, port: Number(port) }
     }
     return this.#signedTarget(request) ?? { kind: 'api' }
   }
@@ -126,27 +144,51 @@ class TcpDoor implements Door {
     const found = engine
       .list({ labels: {}, all: false })
       .find(({ id }) => isSigned(signed.file, signed.given, access.dataToken(id), clock.now()))
-    return found && { kind: 'sandbox', id: found.id, port: DATA_PORT }
+    if (!found) throw badSignature()
+    return { kind: 'sandbox', id: found.id, port: DATA_PORT }
   }
 
   async #api(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#checkOrigin(request)
-    const path = (request.url ?? '/').split('?', 1)[0] ?? '/'
+    const path = pathOf(request)
     if (request.method === 'GET' && OPEN.has(path)) {
-      this.#parts.control(request, response)
+      await this.#parts.control(request, response)
       return
     }
     const who = this.#who(request)
+    const trace = traceOf(response)
+    if (trace) trace.who = who.owner
     const ref = request.headers[SANDBOX_HEADER]
-    if (typeof ref === 'string') return forwardToGuest(this.#parts.engine.live(ref, who), request, response)
+    if (typeof ref === 'string') {
+      const live = this.#parts.engine.live(ref, who)
+      using _ = this.#enter(who.owner)
+      return await forwardToGuest(live, request, response)
+    }
+    this.#parts.rateLimit.take(who.owner)
     setPrincipal(request, who)
-    this.#parts.control(request, response)
+    await this.#parts.control(request, response)
   }
 
   #who(request: IncomingMessage): Principal {
     const header = request.headers['x-api-key']
-    const bearer = /^Bearer (\S+)$/.exec(request.headers.authorization ?? '')?.[1]
-    return this.#parts.keys.verify(typeof header === 'string' ? header : bearer)
+    const who = this.#parts.keys.verify(typeof header === 'string' ? header : bearerOf(request))
+    this.#hideKey(request)
+    return who
+  }
+
+  /** SECURITY: CP-12. A key may come as a bearer token, which to a program inside would be just another header. */
+  #hideKey(request: IncomingMessage): void {
+    const bearer = bearerOf(request)
+    if (bearer !== undefined && this.#parts.keys.isKnown(bearer)) delete request.headers.authorization
+  }
+
+  #ownerOf(id: SandboxId): string {
+    return this.#parts.engine.get(id).owner
+  }
+
+  #enter(owner: string): Disposable {
+    const leave = this.#parts.slots.enter(owner)
+    return { [Symbol.dispose]: leave }
   }
 
   /** SECURITY: CP-03, CP-04. A page of another origin has no business here, whatever its visitor's browser would send. */
@@ -162,16 +204,22 @@ class TcpDoor implements Door {
     request: IncomingMessage,
     response: ServerResponse,
   ): Promise<void> {
+    const trace = traceOf(response)
+    if (trace) trace.route = target.port === DATA_PORT ? 'data' : 'preview'
     if (target.port === DATA_PORT) {
       const live = this.#live(target.id)
       this.#checkData(target.id, request)
-      return forwardToGuest(live, request, response)
+      this.#hideKey(request)
+      using _ = this.#enter(this.#ownerOf(target.id))
+      return await forwardToGuest(live, request, response)
     }
     if ((request.url ?? '').startsWith(`${OPEN_PREVIEW}?`))
       return this.#openPreview(target, request, response)
     const live = this.#live(target.id)
     this.#checkTraffic(target, request)
-    return preview({ live, port: target.port }, request, response)
+    this.#hideKey(request)
+    using _ = this.#enter(this.#ownerOf(target.id))
+    return await preview({ live, port: target.port }, request, response)
   }
 
   #live(id: SandboxId): Live {
@@ -181,19 +229,22 @@ class TcpDoor implements Door {
   }
 
   #checkData(id: SandboxId, request: IncomingMessage): void {
-    const path = (request.url ?? '/').split('?', 1)[0]
-    if (path === '/health') return
+    if (pathOf(request) === '/health' && !hasBody(request)) return
     const token = this.#parts.access.dataToken(id)
     const given = request.headers['x-access-token']
     if (isSame(typeof given === 'string' ? given : undefined, token)) return
     const signed = signedFile(request)
-    if (signed && isSigned(signed.file, signed.given, token, this.#parts.clock.now())) return
+    if (signed && isSigned(signed.file, signed.given, token, this.#parts.clock.now())) {
+      // SECURITY: the guest's parser is another one than ours: of `path=/a;b&path=/c` it would take the second. It gets what
+      // was checked and nothing else.
+      request.url = addressOf(signed.file)
+      return
+    }
+    if (signed) throw badSignature()
     throw new AgentPodError({
       code: 'unauthenticated',
-      reason: signed ? 'signature.invalid' : 'token.invalid',
-      message: signed
-        ? 'the signature is invalid or has expired'
-        : 'the access token of the sandbox is missing or wrong',
+      reason: 'token.invalid',
+      message: 'the access token of the sandbox is missing or wrong',
     })
   }
 
@@ -202,13 +253,26 @@ class TcpDoor implements Door {
     if (engine.get(target.id).spec.ports?.public) return
     const token = access.trafficToken(target.id)
     const given = request.headers['e2b-traffic-access-token']
-    if (isSame(typeof given === 'string' ? given : previewCookie(request), token)) return
+    if (typeof given === 'string' ? isSame(given, token) : this.#hasCookie(request, token)) return
     throw new AgentPodError({
       code: 'permission_denied',
       reason: 'port.private',
       message: `port ${target.port} of this sandbox is private`,
       hint: '`agentpod port NAME PORT` prints an address that opens it in a browser',
     })
+  }
+
+  /**
+   * SECURITY: CP-04, CP-09. A browser sends the cookie whoever wrote the page that asks, and sandboxes of one domain are one
+   * site: so it opens the port to the port's own pages and to a person who follows a link, and to nobody else's page.
+   */
+  #hasCookie(request: IncomingMessage, token: string): boolean {
+    const { origin, host } = request.headers
+    const isForeign = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`
+    const site = request.headers['sec-fetch-site']
+    const isEmbedded =
+      (site === 'cross-site' || site === 'same-site') && request.headers['sec-fetch-mode'] !== 'navigate'
+    return !isForeign && !isEmbedded && isSame(previewCookie(request), token)
   }
 
   /** SECURITY: CP-09. What stands in an address works once and for a minute; the token itself travels in a cookie. */
@@ -236,19 +300,63 @@ class TcpDoor implements Door {
   }
 }
 
+function badSignature(): AgentPodError {
+  return new AgentPodError({
+    code: 'unauthenticated',
+    reason: 'signature.invalid',
+    message: 'the signature is invalid or has expired',
+  })
+}
+
 function signedFile(request: IncomingMessage): { file: SignedFile; given: string } | undefined {
-  const url = new URL(request.url ?? '/', 'http://sandbox')
-  const given = url.searchParams.get('signature')
-  if (url.pathname !== '/files' || given === null) return undefined
+  if (pathOf(request) !== '/files') return undefined
+  const query = new URLSearchParams((request.url ?? '').slice('/files'.length))
+  const given = query.get('signature')
+  if (given === null) return undefined
   return {
     given,
     file: {
-      path: url.searchParams.get('path') ?? '',
+      path: query.get('path') ?? '',
       operation: request.method === 'GET' || request.method === 'HEAD' ? 'read' : 'write',
-      user: url.searchParams.get('username') ?? '',
-      expiration: url.searchParams.get('signature_expiration') ?? undefined,
+      user: query.get('username') ?? '',
+      expiration: query.get('signature_expiration') ?? undefined,
     },
   }
+}
+
+function addressOf({ path, user }: SignedFile): string {
+  const query = new URLSearchParams()
+  if (path !== '') query.set('path', path)
+  if (user !== '') query.set('username', user)
+  return `/files?${query}`
+}
+
+function bearerOf(request: IncomingMessage): string | undefined {
+  return /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
+}
+
+/** SECURITY: CP-09. A script that a sandbox serves must not come to stand between a browser and the API. */
+function refuseServiceWorker(request: IncomingMessage): void {
+  if (request.headers['service-worker'] !== undefined)
+    throw refused('origin.worker', 'there is no service worker here')
+}
+
+/** SECURITY: CP-05, CP-10. What every answer of the API says to a browser; a route may say more. */
+const HARDENING = {
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+}
+
+function harden(response: ServerResponse): void {
+  for (const [name, value] of Object.entries(HARDENING)) response.setHeader(name, value)
+}
+
+/** A port's page speaks for itself. */
+function soften(response: ServerResponse): void {
+  for (const name of Object.keys(HARDENING)) response.removeHeader(name)
 }
 
 function answerSandboxError(
@@ -259,7 +367,12 @@ function answerSandboxError(
 ): void {
   if (isGone(error)) answerGone(request, response, target.id)
   else if (isAgentPodError(error) && error.reason === 'port.closed') answerClosed(request, response, target)
+  else if (target.port === DATA_PORT) answerEnvdError(response, pathOf(request), error)
   else answerError(response, error)
+}
+
+function pathOf(request: IncomingMessage): string {
+  return (request.url ?? '/').split('?', 1)[0] ?? '/'
 }
 
 function refused(reason: string, message: string, hint?: string): AgentPodError {

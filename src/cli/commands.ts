@@ -26,6 +26,20 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
   stats: { summary: 'Show what a sandbox uses', load: () => import('./commands/stats.ts') },
   extend: { summary: 'Give a sandbox more time', load: () => import('./commands/extend.ts') },
   destroy: { summary: 'End sandboxes', load: () => import('./commands/destroy.ts') },
+  port: {
+    summary: 'Show the address of a port in a sandbox, or bring it to this machine',
+    load: () => import('./commands/port.ts'),
+  },
+  key: { summary: 'Make, list and revoke keys to the API', load: () => import('./commands/key.ts') },
+  context: {
+    summary: 'Choose which server commands talk to',
+    load: () => import('./commands/context.ts'),
+  },
+  completion: { summary: 'Print completions for a shell', load: () => import('./commands/completion.ts') },
+  e2b: {
+    summary: 'Point the SDKs of E2B at this server: print variables for a shell',
+    load: () => import('./commands/e2b.ts'),
+  },
   serve: { summary: 'Run the server in the foreground', load: () => import('./commands/serve.ts') },
   server: { summary: 'Show or stop the background server', load: () => import('./commands/server.ts') },
   doctor: {

@@ -61,7 +61,12 @@ function context(screen: CommandContext['terminal']): CommandContext {
     cwd: process.cwd(),
     terminal: screen,
     async client(o = {}) {
-      const { AgentPod } = await import('../client/client.ts')
+      const [{ AgentPod }, { currentContext }] = await Promise.all([
+        import('../client/client.ts'),
+        import('./contexts.ts'),
+      ])
+      const remote = currentContext(home, process.env)
+      if (remote) return new AgentPod(remote)
       return new AgentPod({ socket: home.socket, revive: o.start === false ? undefined : make })
     },
   }

@@ -11,6 +11,13 @@ import { socketPath } from '../util/socket-path.ts'
 const READY_WITHIN_MS = 30_000
 const ASK_EVERY_MS = 10
 
+/**
+ * A server that passes gigabytes through makes short-lived buffers by the thousand. A small nursery collects them early, and one arena
+ * that gives memory back keeps the process small (attack case RS-10).
+ */
+const LEAN_FLAGS = ['--max-semi-space-size=1']
+const LEAN_ENV = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '65536' }
+
 export async function startServerInBackground(home: Home, script: string): Promise<void> {
   try {
     for (const directory of [home.root, home.run, home.logs]) makeDirectory(directory, 0o700)
@@ -26,12 +33,16 @@ export async function startServerInBackground(home: Home, script: string): Promi
   const log = openSync(home.serverLog, 'a', 0o600)
   const logStart = statSync(home.serverLog).size
   let exited: number | undefined
-  const child = spawn(process.execPath, [...process.execArgv, script, 'serve', '--background'], {
-    detached: true,
-    stdio: ['ignore', log, log],
-    cwd: '/',
-    env: { ...process.env, AGENTPOD_HOME: home.root },
-  })
+  const child = spawn(
+    process.execPath,
+    [...process.execArgv, ...LEAN_FLAGS, script, 'serve', '--background'],
+    {
+      detached: true,
+      stdio: ['ignore', log, log],
+      cwd: '/',
+      env: { ...process.env, ...LEAN_ENV, AGENTPOD_HOME: home.root },
+    },
+  )
   closeSync(log)
   child.once('exit', (code) => {
     exited = code ?? 1

@@ -1,14 +1,10 @@
 /** The client of an AgentPod server. */
-import type { CreateSandbox, SandboxView } from '../api/schema/sandbox.ts'
-import type { CheckView, ServerView } from '../api/schema/server.ts'
-import { Sandbox } from './sandbox.ts'
+import type { CreatedKeyView, KeyView } from '../api/schema/key.ts'
+import type { PreviewView, SandboxView } from '../api/schema/sandbox.ts'
+import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server.ts'
+import type { Scope } from '../core/key.ts'
+import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
 import { connectError, Transport, type TransportOptions } from './transport.ts'
-
-export type CreateOptions = CreateSandbox & {
-  /** Two creates with one key are one create. */
-  readonly idempotencyKey?: string | undefined
-  readonly signal?: AbortSignal | undefined
-}
 
 export class AgentPod {
   readonly #transport: Transport
@@ -17,26 +13,17 @@ export class AgentPod {
     this.#transport = new Transport(options)
   }
 
-  async create(o: CreateOptions = {}): Promise<Sandbox> {
-    const { idempotencyKey, signal, ...body } = o
-    const headers = idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }
-    const view = await this.#transport.json('POST', '/v1/sandboxes', body, { headers, signal })
-    return new Sandbox(this.#transport, view as SandboxView)
+  create(o: CreateOptions = {}): Promise<Sandbox> {
+    return createOn(this.#transport, o)
   }
 
   /** By id, or by the name of a living one. */
-  async get(ref: string): Promise<Sandbox> {
-    return new Sandbox(
-      this.#transport,
-      (await this.#transport.json('GET', `/v1/sandboxes/${encodeURIComponent(ref)}`)) as SandboxView,
-    )
+  get(ref: string): Promise<Sandbox> {
+    return getOn(this.#transport, ref)
   }
 
-  async list(o: { labels?: Readonly<Record<string, string>>; all?: boolean } = {}): Promise<SandboxView[]> {
-    const query = new URLSearchParams()
-    for (const [key, value] of Object.entries(o.labels ?? {})) query.append('label', `${key}=${value}`)
-    if (o.all) query.set('all', 'true')
-    return (await this.#transport.json('GET', `/v1/sandboxes?${query}`)) as SandboxView[]
+  list(o: ListOptions = {}): Promise<SandboxView[]> {
+    return listOn(this.#transport, o)
   }
 
   /** Makes a base ready; the first time that may take a minute, told line by line. */
@@ -64,6 +51,33 @@ export class AgentPod {
 
   async checks(): Promise<CheckView[]> {
     return (await this.#transport.json('GET', '/v1/server/checks')) as CheckView[]
+  }
+
+  /** Opens the server's loopback TCP listener where it is not open yet; answers where it is. */
+  async listen(port = 0): Promise<TcpAddressView> {
+    return (await this.#transport.json('POST', '/v1/server/listen', { port })) as TcpAddressView
+  }
+
+  /** The address of a port for a browser; `openUrl` lets one in, once, where the port is private. */
+  async preview(ref: string, port: number): Promise<PreviewView> {
+    return (await this.#transport.json(
+      'POST',
+      `/v1/sandboxes/${encodeURIComponent(ref)}/ports/${port}`,
+    )) as PreviewView
+  }
+
+  async createKey(
+    o: { name?: string; scope?: Scope; ttlMs?: number | undefined } = {},
+  ): Promise<CreatedKeyView> {
+    return (await this.#transport.json('POST', '/v1/keys', o)) as CreatedKeyView
+  }
+
+  async keys(): Promise<KeyView[]> {
+    return (await this.#transport.json('GET', '/v1/keys')) as KeyView[]
+  }
+
+  async revokeKey(id: string): Promise<KeyView> {
+    return (await this.#transport.json('DELETE', `/v1/keys/${encodeURIComponent(id)}`)) as KeyView
   }
 
   async stopServer(): Promise<void> {

@@ -4,10 +4,12 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { setTimeout as pause } from 'node:timers/promises'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
-import { sleep, systemClock } from '../util/clock.ts'
-import { encodeFrame, FrameError, FrameReader } from '../util/connect-frame.ts'
-import { connectError, type Transport } from './transport.ts'
+import { systemClock } from '../util/clock.ts'
+import { encodeFrame } from '../util/connect-frame.ts'
+import { events } from './event-stream.ts'
+import type { Transport } from './transport.ts'
 
 export interface ExecOptions {
   readonly args?: readonly string[] | undefined
@@ -35,6 +37,11 @@ export interface Exit {
 export interface ProcessResult extends Exit {
   readonly stdout: string
   readonly stderr: string
+}
+
+export interface OutputCallbacks {
+  readonly onStdout?: ((data: Buffer) => void) | undefined
+  readonly onStderr?: ((data: Buffer) => void) | undefined
 }
 
 const RECONNECT_FOR_MS = 60_000
@@ -89,7 +96,7 @@ export class Process {
       try {
         const response = await this.#connect()
         failingSince = undefined
-        for await (const event of this.#events(response)) {
+        for await (const event of events(response, this.#options.signal)) {
           const output = this.#take(event)
           if (output) yield output
           if (this.#exit) return
@@ -102,16 +109,19 @@ export class Process {
           this.#started.reject(verdict)
           throw verdict
         }
-        await sleep(systemClock, RECONNECT_EVERY_MS, this.#options.signal)
+        await pause(RECONNECT_EVERY_MS, undefined, { signal: this.#options.signal })
       }
     }
   }
 
-  /** Reads everything and answers how it ended. */
-  async wait(): Promise<ProcessResult> {
+  /** Reads everything and answers how it ended; the callbacks hear each piece as it comes. */
+  async wait(on: OutputCallbacks = {}): Promise<ProcessResult> {
     const parts = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
-    for await (const { stream, data } of this.output())
-      parts[stream === 'stderr' ? 'stderr' : 'stdout'].push(data)
+    for await (const { stream, data } of this.output()) {
+      const isError = stream === 'stderr'
+      parts[isError ? 'stderr' : 'stdout'].push(data)
+      ;(isError ? on.onStderr : on.onStdout)?.(data)
+    }
     return {
       ...this.exit,
       stdout: Buffer.concat(parts.stdout).toString('utf8'),
@@ -182,46 +192,6 @@ export class Process {
       return 'retry'
     }
     return isAgentPodError(error, 'unavailable') && failingForMs < RECONNECT_FOR_MS ? 'retry' : error
-  }
-
-  async *#events(response: IncomingMessage): AsyncGenerator<Record<string, unknown>> {
-    const reader = new FrameReader()
-    try {
-      for await (const chunk of response as AsyncIterable<Buffer>) {
-        for (const { last, message } of reader.push(chunk)) {
-          const fields = message as Record<string, unknown>
-          if (!last) {
-            yield (fields['event'] ?? fields) as Record<string, unknown>
-          } else if (fields['error']) {
-            throw connectError(fields['error'] as Record<string, unknown>, 'the command failed')
-          }
-        }
-      }
-    } catch (error) {
-      if (isAgentPodError(error)) throw error
-      if (error instanceof FrameError) {
-        throw new AgentPodError({
-          code: 'data_loss',
-          reason: 'stream.malformed',
-          message: error.message,
-          cause: error,
-        })
-      }
-      if (this.#options.signal?.aborted) {
-        throw new AgentPodError({
-          code: 'canceled',
-          reason: 'canceled',
-          message: 'the call was canceled',
-          cause: error,
-        })
-      }
-      throw new AgentPodError({
-        code: 'unavailable',
-        reason: 'stream.cut',
-        message: 'the stream was cut',
-        cause: error,
-      })
-    }
   }
 
   #take(event: Record<string, unknown>): Output | undefined {

@@ -1,13 +1,32 @@
+import { mkdir } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
-import type { EventView, SandboxView, StatsView } from '../api/schema/sandbox.ts'
+import type { CreateSandbox, EventView, SandboxView, StatsView } from '../api/schema/sandbox.ts'
+import { listFiles } from '../sync/project.ts'
+import { packFiles } from '../sync/tar.ts'
+import { type Extracted, extract } from '../sync/untar.ts'
+import { type PlaceOptions, placeOf } from './default-place.ts'
 import { basic, type ExecOptions, Process, startProcess } from './process.ts'
-import type { Transport } from './transport.ts'
+import { readText, Transport } from './transport.ts'
+import { type FileChange, type WatchOptions, watch } from './watch.ts'
+
+export type CreateOptions = CreateSandbox & {
+  /** Two creates with one key are one create. */
+  readonly idempotencyKey?: string | undefined
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface ListOptions {
+  readonly labels?: Readonly<Record<string, string>> | undefined
+  /** Ended ones too. */
+  readonly all?: boolean | undefined
+}
 
 export interface FileInfo {
   readonly name: string
   readonly type: 'file' | 'directory' | 'symlink' | 'other'
   readonly path: string
+  readonly sizeBytes: number
 }
 
 /** A remembered process, running or ended. */
@@ -29,6 +48,22 @@ export class Sandbox {
     this.#transport = transport
     this.info = info
     this.#headers = { 'agentpod-sandbox': info.id }
+  }
+
+  /** A new sandbox on the server that the options or the environment name. */
+  static create(o: CreateOptions & PlaceOptions = {}): Promise<Sandbox> {
+    const { socket, url, key, ...options } = o
+    return createOn(new Transport(placeOf({ socket, url, key })), options)
+  }
+
+  /** A living sandbox by its id or name. */
+  static connect(ref: string, o: PlaceOptions = {}): Promise<Sandbox> {
+    return getOn(new Transport(placeOf(o)), ref)
+  }
+
+  static list(o: ListOptions & PlaceOptions = {}): Promise<SandboxView[]> {
+    const { socket, url, key, ...options } = o
+    return listOn(new Transport(placeOf({ socket, url, key })), options)
   }
 
   get id(): string {
@@ -62,33 +97,34 @@ export class Sandbox {
   }
 
   async stat(path: string, user?: string): Promise<FileInfo> {
-    const answer = (await this.#transport.json(
-      'POST',
-      '/filesystem.Filesystem/Stat',
-      { path },
-      { headers: this.#as(user) },
-    )) as {
-      entry: { name: string; type?: string; path: string }
+    const answer = (await this.#files('Stat', { path }, user)) as { entry: Entry }
+    return fileInfo(answer.entry)
+  }
+
+  /** What is in a directory, down to `depth` levels. */
+  async list(path: string, o: { depth?: number; user?: string | undefined } = {}): Promise<FileInfo[]> {
+    const answer = (await this.#files('ListDir', { path, depth: o.depth ?? 1 }, o.user)) as {
+      entries?: Entry[]
     }
-    const types: Record<string, FileInfo['type']> = {
-      FILE_TYPE_FILE: 'file',
-      FILE_TYPE_DIRECTORY: 'directory',
-      FILE_TYPE_SYMLINK: 'symlink',
-    }
-    return {
-      name: answer.entry.name,
-      path: answer.entry.path,
-      type: types[answer.entry.type ?? ''] ?? 'other',
-    }
+    return (answer.entries ?? []).map(fileInfo)
+  }
+
+  /** Removes a file or a directory with everything in it. */
+  async remove(path: string, user?: string): Promise<void> {
+    await this.#files('Remove', { path }, user)
+  }
+
+  async move(from: string, to: string, user?: string): Promise<void> {
+    await this.#files('Move', { source: from, destination: to }, user)
+  }
+
+  /** Changes in a directory, from the first `for await` on. */
+  watch(path: string, o: WatchOptions = {}): AsyncGenerator<FileChange> {
+    return watch(this.#transport, this.#headers, path, o)
   }
 
   async makeDirectory(path: string, user?: string): Promise<void> {
-    await this.#transport.json(
-      'POST',
-      '/filesystem.Filesystem/MakeDir',
-      { path },
-      { headers: this.#as(user) },
-    )
+    await this.#files('MakeDir', { path }, user)
   }
 
   /** The bytes of one file. */
@@ -118,6 +154,29 @@ export class Sandbox {
       signal: o.signal,
     })
     response.resume()
+  }
+
+  async readText(path: string, o: { user?: string | undefined; signal?: AbortSignal } = {}): Promise<string> {
+    return readText(await this.readFile(path, o))
+  }
+
+  /** Copies a directory of this machine in, with modes and links as they are. */
+  async upload(
+    directory: string,
+    path: string,
+    o: { user?: string | undefined; signal?: AbortSignal } = {},
+  ): Promise<void> {
+    await this.unpack(path, packFiles(directory, await listFiles(directory)), o)
+  }
+
+  /** Copies a directory of the sandbox into one of this machine; says what was left out and why. */
+  async download(
+    path: string,
+    directory: string,
+    o: { user?: string | undefined; signal?: AbortSignal } = {},
+  ): Promise<Extracted> {
+    await mkdir(directory, { recursive: true })
+    return extract(await this.pack(path, o), directory)
   }
 
   /** Unpacks a tar stream under a directory, inside the sandbox, as the user. */
@@ -179,9 +238,53 @@ export class Sandbox {
     await this.destroy()
   }
 
+  #files(method: string, body: object, user: string | undefined): Promise<unknown> {
+    return this.#transport.json('POST', `/filesystem.Filesystem/${method}`, body, { headers: this.#as(user) })
+  }
+
   #as(user: string | undefined): Record<string, string> {
     return user === undefined ? { ...this.#headers } : { ...this.#headers, authorization: basic(user) }
   }
+}
+
+interface Entry {
+  readonly name: string
+  readonly type?: string
+  readonly path: string
+  readonly size?: string
+}
+
+const FILE_TYPES: Record<string, FileInfo['type']> = {
+  FILE_TYPE_FILE: 'file',
+  FILE_TYPE_DIRECTORY: 'directory',
+  FILE_TYPE_SYMLINK: 'symlink',
+}
+
+function fileInfo({ name, path, type, size }: Entry): FileInfo {
+  return { name, path, type: FILE_TYPES[type ?? ''] ?? 'other', sizeBytes: Number(size ?? 0) }
+}
+
+export async function createOn(transport: Transport, o: CreateOptions): Promise<Sandbox> {
+  const { idempotencyKey, signal, ...body } = o
+  const headers = idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }
+  return new Sandbox(
+    transport,
+    (await transport.json('POST', '/v1/sandboxes', body, { headers, signal })) as SandboxView,
+  )
+}
+
+export async function getOn(transport: Transport, ref: string): Promise<Sandbox> {
+  return new Sandbox(
+    transport,
+    (await transport.json('GET', `/v1/sandboxes/${encodeURIComponent(ref)}`)) as SandboxView,
+  )
+}
+
+export async function listOn(transport: Transport, o: ListOptions): Promise<SandboxView[]> {
+  const fields = new URLSearchParams()
+  for (const [key, value] of Object.entries(o.labels ?? {})) fields.append('label', `${key}=${value}`)
+  if (o.all) fields.set('all', 'true')
+  return (await transport.json('GET', `/v1/sandboxes?${fields}`)) as SandboxView[]
 }
 
 function query(fields: Record<string, string | undefined>): string {

@@ -1,11 +1,14 @@
-/** HTTP to the server over its unix socket. Nothing but Node's own parts. */
-import { Agent, request as httpRequest, type IncomingMessage } from 'node:http'
+/** HTTP to the server over its unix socket, or over TCP with a key. Nothing but Node's own parts. */
+import { Agent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
+import { request as httpsRequest, Agent as TlsAgent } from 'node:https'
 import type { Duplex, Readable } from 'node:stream'
 import { AgentPodError, isErrorCode } from '../core/error.ts'
 import { socketPath } from '../util/socket-path.ts'
 
-export interface TransportOptions {
-  readonly socket: string
+/** Where the server is: a unix socket, which its mode guards, or an address and a key. */
+export type Place = { readonly socket: string } | { readonly url: string; readonly key: string }
+
+export type TransportOptions = Place & {
   /** Called when nobody listens; when it resolves the request is tried once more. */
   readonly revive?: (() => Promise<void>) | undefined
 }
@@ -23,10 +26,29 @@ const LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
 export class Transport {
   readonly #options: TransportOptions
-  readonly #agent = new Agent({ keepAlive: true })
+  readonly #agent: Agent
+  readonly #isTls: boolean
 
   constructor(options: TransportOptions) {
     this.#options = options
+    this.#isTls = 'url' in options && new URL(options.url).protocol === 'https:'
+    this.#agent = this.#isTls ? new TlsAgent({ keepAlive: true }) : new Agent({ keepAlive: true })
+  }
+
+  /** Where a request goes, and what opens the door there. */
+  #place(): RequestOptions {
+    if ('socket' in this.#options)
+      return { socketPath: socketPath(this.#options.socket), headers: { host: 'agentpod' } }
+    const { hostname, port, host } = new URL(this.#options.url)
+    return {
+      hostname: hostname.replace(/^\[|\]$/g, ''),
+      port: port || (this.#isTls ? 443 : 80),
+      headers: { host, 'x-api-key': this.#options.key },
+    }
+  }
+
+  get #request(): typeof httpRequest {
+    return this.#isTls ? (httpsRequest as typeof httpRequest) : httpRequest
   }
 
   /** The response as a stream, whatever its status. A broken connection is `unavailable`. */
@@ -74,10 +96,11 @@ export class Transport {
   /** A raw byte stream after an HTTP upgrade. */
   upgrade(path: string, headers: Readonly<Record<string, string>>, signal?: AbortSignal): Promise<Duplex> {
     return new Promise((resolve, reject) => {
-      const outgoing = httpRequest({
-        socketPath: socketPath(this.#options.socket),
+      const place = this.#place()
+      const outgoing = this.#request({
+        ...place,
         path,
-        headers: { ...headers, host: 'agentpod', connection: 'upgrade', upgrade: 'agentpod-tunnel' },
+        headers: { ...place.headers, ...headers, connection: 'upgrade', upgrade: 'agentpod-tunnel' },
         ...(signal && { signal }),
       })
       outgoing.once('upgrade', (_, socket, head) => {
@@ -99,13 +122,14 @@ export class Transport {
   #once(call: Call): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const body = call.body
-      const outgoing = httpRequest({
-        socketPath: socketPath(this.#options.socket),
+      const place = this.#place()
+      const outgoing = this.#request({
+        ...place,
         agent: this.#agent,
         method: call.method,
         path: call.path,
         headers: {
-          host: 'agentpod',
+          ...place.headers,
           ...call.headers,
           ...(Buffer.isBuffer(body) && { 'content-length': String(body.length) }),
         },

@@ -10,7 +10,15 @@ export interface Home {
   readonly lockFile: string
   readonly serverLog: string
   readonly stateDb: string
+  /** The key that `agentpod e2b env` hands to shells. */
+  readonly e2bKey: string
+  /** Certificates the server made for itself. */
+  readonly tls: string
+  /** What a client has to trust to trust them. */
+  readonly tlsCa: string
   readonly eventsDb: string
+  /** The servers a person has named, with their keys. */
+  readonly contexts: string
 }
 
 export function homeAt(root: string): Home {
@@ -26,7 +34,11 @@ export function homeAt(root: string): Home {
     serverFile: `${run}/server.json`,
     lockFile: `${run}/server.lock`,
     serverLog: `${logs}/server.log`,
+    e2bKey: `${root}/e2b-key.json`,
+    tls: `${root}/tls`,
+    tlsCa: `${root}/tls/ca.pem`,
     stateDb: `${root}/state.db`,
     eventsDb: `${root}/events.db`,
+    contexts: `${root}/contexts.json`,
   }
 }

@@ -1,7 +1,9 @@
 import type { Base } from '../core/environment.ts'
+import type { ErrorCode } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { OwnerLabel, SandboxId } from '../core/id.ts'
 import type { Provider, RootPlan } from '../core/provider.ts'
+import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -9,6 +11,7 @@ import type { Clock } from '../util/clock.ts'
 import type { KeyedLock } from '../util/keyed-lock.ts'
 import type { Random } from '../util/random.ts'
 import type { Ledger } from './ledger.ts'
+import type { Quota } from './quota.ts'
 
 /** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
 export interface Roots {
@@ -25,6 +28,11 @@ export interface EngineParts {
   readonly clock: Clock
   readonly random: Random
   readonly log: Log
+  /** Where it is written who asked for what; nowhere when left out. */
+  readonly audit?: AuditStore | undefined
+  readonly quota?: Quota | undefined
+  /** Told how long each create took and how it ended. */
+  onCreated?(seconds: number, outcome: 'ok' | ErrorCode): void
 }
 
 /** A running sandbox as this process holds it. `ended` aborts when it is destroyed, and cuts every stream. */

@@ -12,6 +12,7 @@ import type { RequestKey } from '../store/sandboxes.ts'
 import { ignore } from '../telemetry/log.ts'
 import { CALL, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
+import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
 
 /** What a caller asks for; everything left out has a default. */
 export interface CreateRequest {
@@ -59,11 +60,15 @@ async function createNew(
 ): Promise<Sandbox> {
   const spec = resolveSpec(request)
   const name = request.name === undefined ? undefined : parseName(request.name)
+  const owner = request.owner ?? LOCAL.owner
+  const checkQuota = (): void =>
+    checkLiving(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.ledger.livingOf(owner).length)
+  checkQuota()
   const root = await ctx.roots.ensure(spec.environment.base, ctx.provider, () => undefined)
   const now = ctx.clock.now()
   const sandbox: Sandbox = {
     id: newSandboxId(ctx.random),
-    owner: request.owner ?? LOCAL.owner,
+    owner,
     name,
     labels: request.labels ?? {},
     provider: ctx.provider.name,
@@ -78,6 +83,8 @@ async function createNew(
     ending: undefined,
   }
   return ctx.lock.run(sandbox.id, async () => {
+    // INVARIANT: nothing is awaited between this look and the record, so a hundred creates at once count one another.
+    checkQuota()
     ctx.ledger.begin(sandbox, key)
     try {
       return await bringUp(ctx, sandbox, root, askedLimits(request.resources ?? {}))

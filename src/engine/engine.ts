@@ -1,9 +1,12 @@
 /** The sandbox lifecycle, executed. Front doors translate into these calls and nothing else. */
+import type { AuditAction, AuditEntry } from '../core/audit.ts'
 import type { Capabilities, Check } from '../core/capability.ts'
 import type { Base } from '../core/environment.ts'
+import { asAgentPodError, type ErrorCode } from '../core/error.ts'
 import type { SandboxEvent } from '../core/event.ts'
 import type { GuestUsage } from '../core/guest.ts'
 import { isSandboxId, parseName, type SandboxId } from '../core/id.ts'
+import type { State } from '../core/lifecycle.ts'
 import { LOCAL, maySee, type Principal } from '../core/principal.ts'
 import type { HostStats } from '../core/provider.ts'
 import type { Sandbox } from '../core/sandbox.ts'
@@ -12,10 +15,13 @@ import { KeyedLock } from '../util/keyed-lock.ts'
 import { CALL, type Context, type EngineParts, type Live } from './context.ts'
 import { type CreateRequest, create } from './create.ts'
 import { destroy } from './destroy.ts'
-import { extend, notRunning } from './extend.ts'
+import { type ExtendOptions, extend, notRunning } from './extend.ts'
+import { Followers, type FollowOptions, follow } from './follow.ts'
 import { guardedProvider } from './guarded-provider.ts'
 import { Ledger } from './ledger.ts'
+import { type Page, type PageRequest, page } from './page.ts'
 import { exited, reconcile, sweep } from './sweep.ts'
+import { type Usage, usage } from './usage.ts'
 
 const SWEEP_EVERY_MS = 3000
 
@@ -29,6 +35,7 @@ export class Engine {
   readonly #ctx: Context
   #unsubscribe = (): void => undefined
   #cancelSweep = (): void => undefined
+  readonly #followers = new Followers()
   #isStopped = false
 
   constructor(parts: EngineParts) {
@@ -70,8 +77,19 @@ export class Engine {
     this.#cancelSweep = this.#ctx.clock.after(SWEEP_EVERY_MS, () => void again())
   }
 
-  create(request: CreateRequest): Promise<Sandbox> {
-    return create(this.#ctx, request)
+  async create(request: CreateRequest): Promise<Sandbox> {
+    const startedAt = performance.now()
+    const done = (outcome: 'ok' | ErrorCode): void =>
+      this.#ctx.onCreated?.((performance.now() - startedAt) / 1000, outcome)
+    try {
+      const sandbox = await create(this.#ctx, request)
+      done('ok')
+      this.#audit(request.owner ?? LOCAL.owner, 'sandbox.create', sandbox.id, { name: sandbox.name })
+      return sandbox
+    } catch (error) {
+      done(asAgentPodError(error).code)
+      throw error
+    }
   }
 
   /** Makes a base ready ahead of a create, with progress. */
@@ -88,18 +106,33 @@ export class Engine {
 
   list(o: ListOptions, who: Principal = LOCAL): Sandbox[] {
     const wanted = Object.entries(o.labels)
-    const all = o.all ? this.#ctx.sandboxes.page({ limit: 1000 }).reverse() : this.#ctx.ledger.living()
+    const owner = who.isAdmin ? undefined : who.owner
+    const all = o.all
+      ? this.#ctx.sandboxes.page({ limit: 1000, owner, labels: o.labels }).reverse()
+      : this.#ctx.ledger.living()
     return all.filter(
       (sandbox) => maySee(who, sandbox) && wanted.every(([key, value]) => sandbox.labels[key] === value),
     )
   }
 
-  extend(ref: string, ttlMs: number, who: Principal = LOCAL): Promise<Sandbox> {
-    return extend(this.#ctx, this.get(ref, who).id, ttlMs)
+  /** One page, newest first; `next` leads to the one after it, where there is one. */
+  page(o: PageRequest, who: Principal = LOCAL): Page {
+    return page(this.#ctx, o, who)
+  }
+
+  usage(who: Principal = LOCAL): Usage {
+    return usage(this.#ctx, who)
+  }
+
+  async extend(ref: string, ttlMs: number, who: Principal = LOCAL, o: ExtendOptions = {}): Promise<Sandbox> {
+    const extended = await extend(this.#ctx, this.get(ref, who).id, ttlMs, o)
+    this.#audit(who.owner, 'sandbox.extend', extended.id, { ttlMs })
+    return extended
   }
 
   async destroy(ref: string, who: Principal = LOCAL): Promise<Sandbox> {
     const sandbox = this.get(ref, who)
+    if (sandbox.endedAt === undefined) this.#audit(who.owner, 'sandbox.destroy', sandbox.id, {})
     return (await destroy(this.#ctx, sandbox.id)) ?? sandbox
   }
 
@@ -137,6 +170,37 @@ export class Engine {
     return this.#ctx.events.of(this.get(ref, who).id, { after, limit: 1000 })
   }
 
+  /**
+   * The events after `after` as they happen, in batches, until the sandbox has ended. `resource_exhausted` when too many
+   * follow already. An empty batch says that nothing happened for a while.
+   */
+  follow(ref: string, o: FollowOptions, who: Principal = LOCAL): AsyncGenerator<readonly SandboxEvent[]> {
+    const { id } = this.get(ref, who)
+    const leave = this.#followers.enter(who.owner)
+    // Also where nobody ever asks for the first batch.
+    o.signal.addEventListener('abort', leave, { once: true })
+    const ctx = this.#ctx
+    return (async function* () {
+      try {
+        yield* follow(ctx, id, o)
+      } finally {
+        leave()
+      }
+    })()
+  }
+
+  /** Who asked for what, oldest first. */
+  audit(o: { readonly after: number; readonly limit: number }): AuditEntry[] {
+    return this.#ctx.audit?.list(o) ?? []
+  }
+
+  /** How many live in each state. */
+  livingByState(): Map<State, number> {
+    const counts = new Map<State, number>()
+    for (const { state } of this.#ctx.ledger.living()) counts.set(state, (counts.get(state) ?? 0) + 1)
+    return counts
+  }
+
   capabilities(): Promise<Capabilities> {
     return this.#ctx.provider.capabilities(CALL)
   }
@@ -147,6 +211,15 @@ export class Engine {
 
   get livingCount(): number {
     return this.#ctx.ledger.living().length
+  }
+
+  /** An entry that cannot be written is logged: what was asked for has happened. */
+  #audit(actor: string, action: AuditAction, subject: string, data: AuditEntry['data']): void {
+    try {
+      this.#ctx.audit?.append({ at: this.#ctx.clock.now(), actor, action, subject, data })
+    } catch (error) {
+      ignore(this.#ctx.log, error, `${action} of ${subject} by ${actor} was not audited`)
+    }
   }
 
   /** Somebody else's sandbox is as unknown as one that never was. */

@@ -4,8 +4,18 @@ import type { Sandbox } from '../core/sandbox.ts'
 import { LONGEST_TTL_MS } from '../core/spec.ts'
 import { CALL, type Context } from './context.ts'
 
+export interface ExtendOptions {
+  /** Leaves a deadline that is later already. */
+  readonly onlyLonger?: boolean | undefined
+}
+
 /** Gives a sandbox `ttlMs` from now. The record, the provider and the guest each hold the deadline. Idempotent. */
-export async function extend(ctx: Context, id: SandboxId, ttlMs: number): Promise<Sandbox> {
+export async function extend(
+  ctx: Context,
+  id: SandboxId,
+  ttlMs: number,
+  o: ExtendOptions = {},
+): Promise<Sandbox> {
   if (!Number.isInteger(ttlMs) || ttlMs < 1000 || ttlMs > LONGEST_TTL_MS) {
     throw invalid('lifetime.ttl', 'the time to live must be from 1 second to 30 days')
   }
@@ -14,6 +24,7 @@ export async function extend(ctx: Context, id: SandboxId, ttlMs: number): Promis
     const sandbox = ctx.ledger.get(id)
     if (!live || sandbox?.state !== 'running') throw notRunning(id, sandbox)
     const deadlineAt = ctx.clock.now() + ttlMs
+    if (o.onlyLonger && sandbox.deadlineAt >= deadlineAt) return sandbox
     const extended = ctx.ledger.amend(id, { deadlineAt })
     await ctx.provider.extend(id, deadlineAt, CALL)
     await live.guest.renew({ remainingMs: ttlMs, idleMs: sandbox.spec.lifetime.idleMs }, CALL)

@@ -2,7 +2,8 @@
 import { createHash } from 'node:crypto'
 import { AgentPodError, invalid } from '../core/error.ts'
 import type { Key, Scope } from '../core/key.ts'
-import type { Principal } from '../core/principal.ts'
+import { LOCAL, type Principal } from '../core/principal.ts'
+import type { AuditStore } from '../store/audit.ts'
 import type { KeyStore, StoredKey } from '../store/keys.ts'
 import type { Clock } from '../util/clock.ts'
 import { type Random, randomWord } from '../util/random.ts'
@@ -11,6 +12,7 @@ export interface KeysParts {
   readonly store: KeyStore
   readonly clock: Clock
   readonly random: Random
+  readonly audit?: AuditStore | undefined
 }
 
 export interface NewKey {
@@ -23,6 +25,8 @@ const LONGEST_TTL_MS = 10 * 365 * 24 * 3_600_000
 /** Older E2B SDKs look at the form of a key: this prefix and forty hex digits. */
 const PREFIX = 'e2b_'
 const SECRET_BYTES = 20
+/** Revoked ones are remembered, and all are held in memory. */
+const MOST_KEYS = 100_000
 
 export class Keys {
   readonly #parts: KeysParts
@@ -35,7 +39,7 @@ export class Keys {
   }
 
   /** The key and its secret, which is not kept and cannot be had again. */
-  create(wanted: NewKey): { key: Key; secret: string } {
+  create(wanted: NewKey, who: Principal = LOCAL): { key: Key; secret: string } {
     const { clock, random, store } = this.#parts
     if (wanted.ttlMs !== undefined && !(wanted.ttlMs >= 1000 && wanted.ttlMs <= LONGEST_TTL_MS)) {
       throw invalid('key.ttl', 'a key lives from a second to ten years')
@@ -51,8 +55,22 @@ export class Keys {
       expiresAt: wanted.ttlMs === undefined ? undefined : createdAt + wanted.ttlMs,
       revokedAt: undefined,
     }
+    if (this.#byHash.size >= MOST_KEYS) {
+      throw new AgentPodError({
+        code: 'resource_exhausted',
+        reason: 'key.too_many',
+        message: `this server has ${MOST_KEYS} keys, which is all it takes`,
+      })
+    }
     store.insert(stored)
     this.#byHash.set(stored.hash, stored)
+    this.#parts.audit?.append({
+      at: createdAt,
+      actor: who.owner,
+      action: 'key.create',
+      subject: stored.id,
+      data: { name: stored.name, scope: stored.scope },
+    })
     return { key: withoutHash(stored), secret }
   }
 
@@ -61,14 +79,23 @@ export class Keys {
   }
 
   /** Ends a key at once. Its sandboxes live on and are the admin's to end. */
-  revoke(id: string): Key {
+  revoke(id: string, who: Principal = LOCAL): Key {
     const known = [...this.#byHash.values()].find((key) => key.id === id)
     if (!known)
       throw new AgentPodError({ code: 'not_found', reason: 'key.unknown', message: `there is no key ${id}` })
     const revoked = { ...known, revokedAt: known.revokedAt ?? this.#parts.clock.now() }
     this.#parts.store.revoke(id, revoked.revokedAt)
     this.#byHash.set(known.hash, revoked)
+    if (known.revokedAt === undefined) {
+      const at = revoked.revokedAt
+      this.#parts.audit?.append({ at, actor: who.owner, action: 'key.revoke', subject: id, data: {} })
+    }
     return withoutHash(revoked)
+  }
+
+  /** Whether it is, or was, the secret of a key. */
+  isKnown(secret: string): boolean {
+    return this.#byHash.has(hashOf(secret))
   }
 
   /** Who a secret belongs to; `unauthenticated` for anything but a living key, without saying which. */

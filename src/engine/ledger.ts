@@ -11,6 +11,7 @@ import type { EventStore } from '../store/events.ts'
 import type { RequestKey, SandboxStore } from '../store/sandboxes.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
+import { News } from '../util/news.ts'
 
 export interface LedgerParts {
   readonly sandboxes: SandboxStore
@@ -33,6 +34,8 @@ export class Ledger {
   readonly #parts: LedgerParts
   readonly #living = new Map<SandboxId, Sandbox>()
   readonly #names = new Map<string, SandboxId>()
+  /** Tells that something was appended, not what: whoever listens reads it from the store. */
+  readonly news = new News()
 
   constructor(parts: LedgerParts) {
     this.#parts = parts
@@ -73,6 +76,7 @@ export class Ledger {
   note(id: SandboxId, type: EventType, data: Record<string, unknown>): void {
     try {
       this.#parts.events.append({ at: this.#parts.clock.now(), sandboxId: id, type, data })
+      this.news.tell(id)
     } catch (error) {
       ignore(this.#parts.log, error, `event ${type} of ${id} was not stored`)
     }
@@ -91,13 +95,20 @@ export class Ledger {
     return [...this.#living.values()]
   }
 
+  livingOf(owner: string): Sandbox[] {
+    return this.living().filter((sandbox) => sandbox.owner === owner)
+  }
+
   #write(sandbox: Sandbox): Sandbox {
     this.#parts.sandboxes.update(sandbox)
     if (sandbox.endedAt === undefined) {
       this.#remember(sandbox)
     } else {
       this.#living.delete(sandbox.id)
-      if (sandbox.name && this.#names.get(sandbox.name) === sandbox.id) this.#names.delete(sandbox.name)
+      const key = sandbox.name && nameKey(sandbox.owner, sandbox.name)
+      if (key && this.#names.get(key) === sandbox.id) this.#names.delete(key)
+      // A failed sandbox ends without an event of its own; followers look again all the same.
+      this.news.tell(sandbox.id)
     }
     return sandbox
   }

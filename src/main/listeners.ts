@@ -2,6 +2,7 @@
 import type { Server } from 'node:http'
 import type { Door } from '../api/data-plane.ts'
 import { listen, portOf } from '../api/listen.ts'
+import type { Tracer } from '../api/trace.ts'
 import { AgentPodError } from '../core/error.ts'
 
 export interface TcpOptions {
@@ -21,11 +22,14 @@ const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
 export class TcpListener implements AsyncDisposable {
   readonly #door: Door
   readonly #onActivity: () => void
+  readonly #trace: Tracer
   #open: { server: Server; address: TcpAddress } | undefined
+  #opening: Promise<TcpAddress> | undefined
 
-  constructor(door: Door, onActivity: () => void) {
+  constructor(door: Door, onActivity: () => void, trace: Tracer) {
     this.#door = door
     this.#onActivity = onActivity
+    this.#trace = trace
   }
 
   get address(): TcpAddress | undefined {
@@ -34,7 +38,17 @@ export class TcpListener implements AsyncDisposable {
 
   /** Opens it; where it is open already, answers where. */
   async open(options: TcpOptions): Promise<TcpAddress> {
-    if (this.#open) return this.#open.address
+    // Two who ask at once get one listener.
+    if (!this.#open) {
+      this.#opening ??= this.#listen(options).finally(() => {
+        this.#opening = undefined
+      })
+      return this.#opening
+    }
+    return this.#open.address
+  }
+
+  async #listen(options: TcpOptions): Promise<TcpAddress> {
     // SECURITY: keys must not cross a network in the clear.
     if (!options.tls && !LOOPBACK.has(options.host)) {
       throw new AgentPodError({
@@ -44,7 +58,12 @@ export class TcpListener implements AsyncDisposable {
         hint: 'give --tls-cert and --tls-key, or listen on 127.0.0.1',
       })
     }
-    const server = await listen({ door: this.#door, place: options, onActivity: this.#onActivity })
+    const server = await listen({
+      door: this.#door,
+      place: options,
+      onActivity: this.#onActivity,
+      trace: this.#trace,
+    })
     const address = { host: options.host, port: portOf(server), isTls: options.tls !== undefined }
     this.#open = { server, address }
     return address

@@ -5,23 +5,30 @@ import { createApp } from '../api/app.ts'
 import { localDoor } from '../api/data-plane.ts'
 import { listen } from '../api/listen.ts'
 import { OneTimeCodes } from '../api/one-time-codes.ts'
+import { DEFAULT_RATE, type Rate, RateLimit } from '../api/rate-limit.ts'
+import { Slots } from '../api/slots.ts'
 import { tcpDoor } from '../api/tcp-door.ts'
+import { tracer } from '../api/trace.ts'
 import { homeAt } from '../core/home.ts'
 import { parseOwner } from '../core/id.ts'
 import { Engine } from '../engine/engine.ts'
 import { Keys } from '../engine/keys.ts'
+import { DEFAULT_QUOTA } from '../engine/quota.ts'
 import { LayerRoots } from '../layers/roots.ts'
 import { crun } from '../providers/crun/provider.ts'
 import { Podhost } from '../providers/local/podhost.ts'
+import { auditStore } from '../store/audit.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
 import { keyStore } from '../store/keys.ts'
 import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
 import { jsonLog } from '../telemetry/log.ts'
+import { Metrics } from '../telemetry/metrics.ts'
 import { systemClock } from '../util/clock.ts'
 import { makeDirectory } from '../util/make-directory.ts'
 import { randomWord, systemRandom } from '../util/random.ts'
 import { closeServer, type TcpAddress, TcpListener, type TcpOptions } from './listeners.ts'
+import { guardProcess } from './process-guard.ts'
 import { lockServer } from './server-lock.ts'
 
 export interface ServerOptions {
@@ -35,7 +42,18 @@ export interface ServerOptions {
   readonly domains?: readonly string[] | undefined
   /** Further names that the API goes by. */
   readonly names?: readonly string[] | undefined
+  readonly limits?: ServerLimits | undefined
   writeLog(line: string): void
+}
+
+/** What one key may take; everything left out has a default. */
+export interface ServerLimits {
+  /** Control-plane requests. */
+  readonly rate?: Rate | undefined
+  /** Living sandboxes. */
+  readonly living?: number | undefined
+  /** Connections into its sandboxes at one time. */
+  readonly connections?: number | undefined
 }
 
 const LOOPBACK = '127.0.0.1'
@@ -64,6 +82,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const events = openDatabase({ path: home.eventsDb, synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
     scope.defer(() => events.close())
     const sandboxes = sandboxStore(state)
+    const audit = auditStore(events)
+    const metrics = new Metrics()
+    const createSeconds = metrics.histogram(
+      'agentpod_create_seconds',
+      'Time to create a sandbox, by outcome.',
+      CREATE_SECONDS,
+    )
     const podhost = new Podhost({ home: home.root, ...options.programs })
     scope.defer(() => podhost.close())
     const engine = new Engine({
@@ -80,9 +105,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       clock,
       random: systemRandom,
       log,
+      audit,
+      quota: { living: options.limits?.living ?? DEFAULT_QUOTA.living },
+      onCreated: (seconds, outcome) => createSeconds.observe({ outcome }, seconds),
     })
     await engine.start()
     scope.defer(() => engine.stop())
+    describeProcess(metrics, engine)
 
     const finished = Promise.withResolvers<void>()
     let lastActivity = clock.now()
@@ -94,11 +123,20 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const onActivity = (): void => {
       lastActivity = clock.now()
     }
-    const keys = new Keys({ store: keyStore(state), clock, random: systemRandom })
+    const keys = new Keys({ store: keyStore(state), clock, random: systemRandom, audit })
+    const rate = options.limits?.rate ?? DEFAULT_RATE
+    const trace = tracer({ log, metrics, random: systemRandom })
     const codes = new OneTimeCodes({ clock, random: systemRandom })
+    const tokens = access(secretOf(sandboxes))
     const app = createApp({
       engine,
       keys,
+      access: tokens,
+      clock,
+      domains: options.domains ?? [],
+      codes,
+      metrics,
+      rate,
       version: options.version,
       pid: process.pid,
       startedAt: clock.now(),
@@ -114,20 +152,24 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
         engine,
         keys,
         codes,
-        access: access(secretOf(sandboxes)),
+        access: tokens,
         clock,
         log,
         control,
         domains: ['localhost', ...(options.domains ?? [])],
         names: options.names ?? [],
+        rateLimit: new RateLimit(clock, rate),
+        slots: new Slots(options.limits?.connections),
       }),
       onActivity,
+      trace,
     )
     scope.use(tcp)
     const local = await listen({
       door: localDoor(engine, control, log),
       place: { socket: home.socket },
       onActivity,
+      trace,
     })
     scope.defer(() => closeServer(local))
     if (options.tcp) await tcp.open(options.tcp)
@@ -146,12 +188,25 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       clock.after(IDLE_CHECK_MS, watchIdle)
     }
     clock.after(IDLE_CHECK_MS, watchIdle)
+    scope.use(guardProcess({ log, stop }))
     log.info('serving', { pid: process.pid, living: engine.livingCount })
     return { done: finished.promise, stop, tcp: tcp.address }
   } catch (error) {
     await scope.disposeAsync()
     throw error
   }
+}
+
+const CREATE_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+
+function describeProcess(metrics: Metrics, engine: Engine): void {
+  metrics.gauge('agentpod_sandboxes', 'Living sandboxes, by state.', () =>
+    [...engine.livingByState()].map(([state, count]) => [{ state }, count] as const),
+  )
+  metrics.gauge('agentpod_resident_memory_bytes', 'Memory of the server.', () => [
+    [{}, process.memoryUsage.rss()],
+  ])
+  metrics.gauge('agentpod_uptime_seconds', 'Since the process began.', () => [[{}, process.uptime()]])
 }
 
 /** What tokens are derived from: made once, kept with the state. */

@@ -17,6 +17,19 @@ export const EVENT_MIGRATIONS: readonly Migration[] = [
       CREATE INDEX events_sandbox ON events (sandbox_id, seq);
     `,
   },
+  {
+    version: 2,
+    sql: `
+      CREATE TABLE audit (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        at INTEGER NOT NULL,
+        actor TEXT NOT NULL,
+        action TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        data TEXT NOT NULL
+      ) STRICT;
+    `,
+  },
 ]
 
 export interface EventStore {

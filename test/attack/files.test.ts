@@ -1,15 +1,15 @@
 /** Group FS, seen from inside: no path leads to the host or to a neighbour. */
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync, realpathSync, statSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
 import { assertNoToken, Canary, findToken, newToken } from '../support/canary.ts'
 import { allPids, poddPid, podhostOf, quietly } from '../support/host-view.ts'
 import { inside, outside, shell } from '../support/probe.ts'
-import { World } from '../support/world.ts'
+import { ROOT, World } from '../support/world.ts'
 
 const world = new World()
 const podhost = podhostOf(world)
@@ -78,7 +78,7 @@ tell([grep(t, ['/home', '/root', '/tmp', '/var', '/etc', '/run', '/srv', '/mnt',
 
 test('FS-11 the runtime is not changed through /proc/self/exe', async () => {
   const { runtime } = (await podhost.call('hello', {}, { timeoutMs: 5000 })) as { runtime: { path: string } }
-  const files = [runtime.path, join(dirname(realpathSync(join(world.home, 'run'))), 'bin')]
+  const files = [runtime.path, join(ROOT, 'dist', 'bin')]
   const hashes = (): string[] =>
     files
       .flatMap((path) =>

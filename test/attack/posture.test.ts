@@ -9,7 +9,7 @@ import { after, before, describe, test } from 'node:test'
 import type { Process } from '../../src/client/process.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { cgroupDirectory, hostPid, poddPid, podhostOf, quietly } from '../support/host-view.ts'
-import { World } from '../support/world.ts'
+import { until, World } from '../support/world.ts'
 
 const world = new World()
 const podhost = podhostOf(world)
@@ -185,10 +185,15 @@ describe('the posture of a sandbox', () => {
     }
     kind = `${hello.rootless ? 'rootless' : 'root'}-${hello.cgroup}`
     const look = async (of: Sandbox, user: string): Promise<Posture> => {
-      sleeper = of.exec('/bin/sleep', { args: ['600'], user })
+      // It stops itself: then it has started up and does nothing more.
+      sleeper = of.exec('/bin/sh', { args: ['-c', 'kill -STOP $$'], user })
       ended = sleeper.wait().catch(() => undefined)
       const podd = await poddPid(podhost, of.id)
-      const posture = postureOf(hostPid(podd, await sleeper.pid), { base: hello.uidBase, id: of.id })
+      const pid = hostPid(podd, await sleeper.pid)
+      await until('the payload has stopped', () =>
+        /^State:\tT/m.test(readFileSync(`/proc/${pid}/status`, 'utf8')),
+      )
+      const posture = postureOf(pid, { base: hello.uidBase, id: of.id })
       await sleeper.signal('SIGKILL')
       await ended
       return posture

@@ -44,7 +44,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   api: [...DOORS, 'api/schema'],
   mcp: DOORS,
   main: [...DOORS, ...SERVICES, 'api', 'api/schema', 'mcp', 'client', ANY_PROVIDER],
-  client: [...NOUNS, 'api/schema'],
+  client: [...NOUNS, 'api/schema', 'sync'],
   cli: [...NOUNS, 'client', 'config', 'sync', 'api/schema'],
   testing: NOUNS,
   exports: ['client', 'core', 'testing', 'main'],

@@ -31,10 +31,10 @@ type Host struct {
 	stage   *mount.Stage
 	builder *rootfs.Builder
 	// bases are the base trees that living sandboxes stand on, as found at start.
-	bases map[string]bool
-	layers  *layer.Store
-	events  *hub
-	locks   keyedLocks
+	bases  map[string]bool
+	layers *layer.Store
+	events *hub
+	locks  keyedLocks
 	// layerUse is held for reading by starts and for writing while a layer goes.
 	layerUse sync.RWMutex
 	spares   *namespacePool

@@ -61,6 +61,14 @@ func (h *Host) prepare() error {
 	if err := h.builder.Prepare(h.bases); err != nil {
 		return err
 	}
+	return h.refresh()
+}
+
+// refresh looks for private files of the host again when it is time to.
+func (h *Host) refresh() error {
+	if !h.builder.IsStale() {
+		return nil
+	}
 	return h.builder.Refresh(h.stopping)
 }
 

@@ -12,6 +12,8 @@ const (
 	maxConnections = 64
 	// maxRequests bounds the work under way; a peer that sends more waits.
 	maxRequests = 32
+	// refreshCheck is how often podhost asks itself whether to look for private files of the host again.
+	refreshCheck = 10 * time.Second
 	// leaveTimeout is how long requests under way may take when podhost is told to leave.
 	leaveTimeout = 15 * time.Second
 )
@@ -40,6 +42,11 @@ func (h *Host) Run(ready func()) error {
 		if err := h.prepare(); err != nil {
 			h.log.Printf("prepare the host root: %v", err)
 		}
+		for h.sleep(refreshCheck) {
+			if err := h.refresh(); err != nil {
+				h.log.Printf("look for private files: %v", err)
+			}
+		}
 	}()
 	go func() {
 		<-h.stopping
@@ -61,6 +68,18 @@ func (h *Host) Run(ready func()) error {
 	tending.Wait()
 	h.close()
 	return nil
+}
+
+// sleep reports false when podhost is leaving.
+func (h *Host) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-h.stopping:
+		return false
+	}
 }
 
 func (h *Host) accept(listener net.Listener, serving *sync.WaitGroup) {

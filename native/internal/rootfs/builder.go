@@ -31,7 +31,8 @@ type Builder struct {
 	checked   time.Time
 	checkedAs string
 	hidden    Hidden
-	walked    bool
+	walked    time.Time
+	used      bool
 }
 
 // A Mounted root is ready for the runtime. Base, if any, names the tree that must stay as long as the sandbox lives.
@@ -178,6 +179,7 @@ func (b *Builder) mountDir(target string, at *os.File, n int, base string) error
 func (b *Builder) base() (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.used = true
 	if b.checkedAs != "" && time.Since(b.checked) < 5*time.Second {
 		return b.checkedAs, nil
 	}
@@ -209,20 +211,24 @@ func (b *Builder) findHidden() error {
 	if err != nil {
 		return err
 	}
-	b.hidden, b.walked = hidden, true
+	b.hidden, b.walked = hidden, time.Now()
 	return hidden.save(b.hiddenFile())
 }
 
 func (b *Builder) hiddenFile() string { return filepath.Join(b.Home, "base", "hidden.json") }
 
-// Refresh walks the host's directories where Prepare has used an earlier walk; sandboxes from then on hide what it finds.
-func (b *Builder) Refresh(stop <-chan struct{}) error {
+// refreshEvery is how old a walk may be while sandboxes are made from it.
+const refreshEvery = time.Minute
+
+// IsStale reports whether sandboxes have been made since a walk that is too old, or with one of an earlier podhost.
+func (b *Builder) IsStale() bool {
 	b.mu.Lock()
-	walked := b.walked
-	b.mu.Unlock()
-	if walked || !b.Stage.Shifted() {
-		return nil
-	}
+	defer b.mu.Unlock()
+	return b.Stage.Shifted() && b.hidden != nil && (b.walked.IsZero() || b.used && time.Since(b.walked) > refreshEvery)
+}
+
+// Refresh walks the host's directories; sandboxes from then on hide what it finds.
+func (b *Builder) Refresh(stop <-chan struct{}) error {
 	hidden, err := FindHidden(b.View.Dirs, stop)
 	if errors.Is(err, errStopped) {
 		return nil
@@ -232,7 +238,7 @@ func (b *Builder) Refresh(stop <-chan struct{}) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hidden, b.checkedAs = hidden, ""
+	b.hidden, b.checkedAs, b.walked, b.used = hidden, "", time.Now(), false
 	return hidden.save(b.hiddenFile())
 }
 

@@ -3,11 +3,17 @@ import { invalid } from '../../core/error.ts'
 import type { Engine } from '../../engine/engine.ts'
 import { readJson } from '../body.ts'
 import { principalOf } from '../principal-of.ts'
+import { parseQuery } from '../query.ts'
+import { splitLabel } from '../schema/label.ts'
 import { parseInput } from '../schema/parse.ts'
+import { LONGEST_PAGE, listEvents, listSandboxes } from '../schema/query.ts'
 import { createSandbox, extendSandbox } from '../schema/sandbox.ts'
 import { eventView, sandboxView } from '../view.ts'
+import { followEvents } from './events.ts'
 
 const LONGEST_KEY = 256
+/** Where the next page begins. The body stays a plain array. */
+export const NEXT_HEADER = 'agentpod-next'
 
 export function sandboxRoutes(engine: Engine): Hono {
   const routes = new Hono()
@@ -23,9 +29,11 @@ export function sandboxRoutes(engine: Engine): Hono {
   })
 
   routes.get('/', (c) => {
-    const query = new URL(c.req.url).searchParams
-    const labels = Object.fromEntries(query.getAll('label').map(splitLabel))
-    return c.json(engine.list({ labels, all: query.get('all') === 'true' }, principalOf(c)).map(sandboxView))
+    const { label = [], limit = LONGEST_PAGE, ...rest } = parseQuery(listSandboxes, c)
+    const labels = Object.fromEntries(label.map(splitLabel))
+    const { sandboxes, next } = engine.page({ ...rest, labels, limit }, principalOf(c))
+    if (next !== undefined) c.header(NEXT_HEADER, next)
+    return c.json(sandboxes.map(sandboxView))
   })
 
   routes.get('/:ref', (c) => c.json(sandboxView(engine.get(c.req.param('ref'), principalOf(c)))))
@@ -42,16 +50,10 @@ export function sandboxRoutes(engine: Engine): Hono {
   routes.get('/:ref/stats', async (c) => c.json(await engine.stats(c.req.param('ref'), principalOf(c))))
 
   routes.get('/:ref/events', (c) => {
-    const after = Number(c.req.query('after') ?? 0)
-    if (!Number.isInteger(after) || after < 0) throw invalid('events.after', 'after is a whole number')
+    const { after = 0, follow } = parseQuery(listEvents, c)
+    if (follow) return followEvents(c, engine, after)
     return c.json(engine.events(c.req.param('ref'), after, principalOf(c)).map(eventView))
   })
 
   return routes
-}
-
-function splitLabel(text: string): [string, string] {
-  const cut = text.indexOf('=')
-  if (cut < 1) throw invalid('label.malformed', 'a label filter is key=value')
-  return [text.slice(0, cut), text.slice(cut + 1)]
 }

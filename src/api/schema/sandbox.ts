@@ -102,6 +102,9 @@ export const stats = z.object({
 })
 export type StatsView = z.infer<typeof stats>
 
+export const preview = z.object({ url: z.string(), openUrl: z.string().nullable() })
+export type PreviewView = z.infer<typeof preview>
+
 export const event = z.object({
   seq: z.number(),
   at: z.string(),

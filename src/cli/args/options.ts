@@ -1,5 +1,5 @@
 /** Options that several commands share, and what they mean. */
-import type { CreateOptions } from '../../client/client.ts'
+import type { CreateOptions } from '../../client/sandbox.ts'
 import { BASES } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { nearest } from '../../util/nearest.ts'

@@ -1,5 +1,5 @@
-import type { AgentPod, CreateOptions } from '../../client/client.ts'
-import type { Sandbox } from '../../client/sandbox.ts'
+import type { AgentPod } from '../../client/client.ts'
+import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
 import { createOptions, JSON_OPTION, PROCESS_OPTIONS, SANDBOX_OPTIONS, variablesOf } from '../args/options.ts'
 import type { Command } from '../command.ts'
 import type { Terminal } from '../output/terminal.ts'

@@ -1,17 +1,37 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { AgentPodError, asAgentPodError } from '../../core/error.ts'
+import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
+import type { Home } from '../../core/home.ts'
+import type { TcpAddress, TcpOptions } from '../../main/listeners.ts'
+import { ownCertificate } from '../../main/own-certificate.ts'
 import { startServer } from '../../main/server.ts'
+import type { Parsed } from '../args/parse.ts'
+import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
+import { type E2bDomain, parseE2bDomain } from '../e2b-domain.ts'
 import { VERSION } from '../version.ts'
 
 const IDLE_EXIT_MS = 10 * 60_000
 
 export const command: Command = {
-  usage: 'agentpod serve',
-  examples: ['agentpod serve', 'AGENTPOD_HOME=/srv/agentpod agentpod serve'],
+  usage: 'agentpod serve [--port N] [--listen ADDRESS --tls-cert FILE --tls-key FILE]',
+  examples: [
+    'agentpod serve --port 8080',
+    'agentpod serve --listen 0.0.0.0 --port 8443 --tls-cert cert.pem --tls-key key.pem --host pods.example.org',
+    'AGENTPOD_HOME=/srv/agentpod agentpod serve',
+  ],
   options: {
+    port: { value: 'N', help: 'listen on TCP too; calls there need a key (0: any free port)' },
+    listen: { value: 'ADDRESS', help: 'on this address (default 127.0.0.1; others need TLS)' },
+    'tls-cert': { value: 'FILE', help: 'certificate chain, PEM' },
+    'tls-key': { value: 'FILE', help: 'private key, PEM' },
+    host: { value: 'NAME', help: 'a name the API goes by besides localhost', repeat: true },
+    domain: { value: 'NAME', help: 'a domain whose subdomains <port>-<id> are sandboxes', repeat: true },
+    'e2b-domain': {
+      value: 'NAME.localhost[:PORT]',
+      help: 'serve the SDKs of E2B under this domain, over TLS with a certificate made here (default port 8443)',
+    },
     background: {
       help: 'leave when nothing lives and nobody asks for ten minutes (how other commands start it)',
     },
@@ -19,16 +39,25 @@ export const command: Command = {
   words: { min: 0, max: 0 },
   async run({ home, terminal, env }, parsed) {
     const isBackground = parsed.has('background')
+    // Everything the server writes is its owner's alone, whatever the directory above allows.
+    process.umask(0o077)
     try {
+      const e2b = parsed.has('e2b-domain') ? parseE2bDomain(parsed.value('e2b-domain') ?? '') : undefined
       const server = await startServer({
         home: home.root,
         version: VERSION,
         programs: programs(),
         idleExitMs: isBackground ? idleExitMs(env) : 0,
+        tcp: e2b ? e2bOptions(e2b, home, parsed) : tcpOptions(parsed),
+        names: parsed.values('host'),
+        domains: [...(e2b ? [e2b.domain] : []), ...parsed.values('domain')],
         writeLog: (line) => void terminal.stderr.write(line),
       })
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void server.stop())
-      if (!isBackground) terminal.out(`agentpod ${VERSION} serves on ${home.socket}`)
+      if (!isBackground)
+        terminal.out(
+          `agentpod ${VERSION} serves on ${whereabouts(home, server.tcp)}${e2bVariables(e2b, home, server.tcp)}`,
+        )
       await server.done
       return 0
     } catch (thrown) {
@@ -39,6 +68,46 @@ export const command: Command = {
       return 1
     }
   },
+}
+
+function tcpOptions(parsed: Parsed): TcpOptions | undefined {
+  const port = parsed.value('port')
+  const [cert, key] = [parsed.value('tls-cert'), parsed.value('tls-key')]
+  if ((cert === undefined) !== (key === undefined))
+    throw invalid('option.tls', '--tls-cert and --tls-key go together')
+  if (port === undefined) {
+    if (parsed.has('listen') || cert !== undefined) throw invalid('option.port', '--port is missing')
+    return undefined
+  }
+  const number = parseNumber(port, 'port')
+  if (!Number.isInteger(number) || number < 0 || number > 65535)
+    throw invalid('option.port', '--port is from 0 to 65535')
+  const tls = cert && key ? { cert: readPem(cert), key: readPem(key) } : undefined
+  return { host: parsed.value('listen') ?? '127.0.0.1', port: number, tls }
+}
+
+/** Its own listener with its own certificate: what else would say where to listen is refused. */
+function e2bOptions(e2b: E2bDomain, home: Home, parsed: Parsed): TcpOptions {
+  const other = ['port', 'listen', 'tls-cert', 'tls-key'].find((option) => parsed.has(option))
+  if (other) throw invalid('option.e2b-domain', `--e2b-domain and --${other} do not go together`)
+  return { host: '127.0.0.1', port: e2b.port, tls: ownCertificate(home, e2b.domain) }
+}
+
+function e2bVariables(e2b: E2bDomain | undefined, home: Home, tcp: TcpAddress | undefined): string {
+  if (!e2b || !tcp) return ''
+  return `; E2B_DOMAIN=${e2b.domain}:${tcp.port} NODE_EXTRA_CA_CERTS=${home.tlsCa}`
+}
+
+function readPem(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    throw invalid('option.tls', `cannot read ${file}: ${(error as Error).message}`)
+  }
+}
+
+function whereabouts(home: Home, tcp: TcpAddress | undefined): string {
+  return tcp ? `${tcp.isTls ? 'https' : 'http'}://${tcp.host}:${tcp.port} and ${home.socket}` : home.socket
 }
 
 /** Tests shorten the wait. */

@@ -1,0 +1,113 @@
+/**
+ * What E2B's clients send. As at E2B itself, a key nobody knows is passed over, so that a newer SDK still works; what is known is
+ * checked for type and size.
+ */
+import { z } from 'zod'
+
+const MOST_METADATA = 64
+const MOST_VARIABLES = 1024
+/** Labels under this are ours: what E2B has no other place for in our records. */
+export const RESERVED = 'agentpod/'
+
+const text = (most: number): z.ZodString =>
+  z
+    .string()
+    .max(most, `has more than ${most} characters`)
+    .refine((value) => !value.includes('\0'), 'has a NUL byte') as z.ZodString
+
+export const metadata = z
+  .record(
+    text(256)
+      .min(1, 'a key of metadata is empty')
+      .refine((key) => !key.startsWith(RESERVED), `keys under ${RESERVED} are reserved`),
+    text(4096),
+  )
+  .refine((map) => Object.keys(map).length <= MOST_METADATA, `at most ${MOST_METADATA} entries`)
+
+const envVars = z
+  .record(text(256).regex(/^[^=]+$/, 'the name of a variable is empty or has a ='), text(128 * 1024))
+  .refine((map) => Object.keys(map).length <= MOST_VARIABLES, `at most ${MOST_VARIABLES} variables`)
+
+/** Seconds. The longest is the engine's to say. */
+const seconds = z.number().int('is not a whole number of seconds').min(0, 'is negative').max(1e9)
+
+const strings = z.array(z.string()).nullish()
+
+const network = z.object({
+  allowPublicTraffic: z.boolean().nullish(),
+  allowOut: strings,
+  denyOut: strings,
+  maskRequestHost: z.string().nullish(),
+  httpsPorts: z.array(z.unknown()).nullish(),
+  rules: z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())]).nullish(),
+  egressProxy: z.unknown().optional(),
+})
+export type Network = z.infer<typeof network>
+
+export const newSandbox = z.object({
+  templateID: text(256).nullish(),
+  timeout: seconds.nullish(),
+  metadata: metadata.nullish(),
+  envVars: envVars.nullish(),
+  autoPause: z.boolean().nullish(),
+  autoPauseMemory: z.boolean().nullish(),
+  autoResume: z.object({ enabled: z.boolean().nullish() }).nullish(),
+  allow_internet_access: z.boolean().nullish(),
+  network: network.nullish(),
+  volumeMounts: z.array(z.unknown()).nullish(),
+  mcp: z.unknown().optional(),
+  iam: z.object({ tokens: z.record(z.string(), z.unknown()).nullish() }).nullish(),
+})
+export type NewSandbox = z.infer<typeof newSandbox>
+
+/** Two creates with one key are one create. */
+export const requestKey = z.string().min(1).max(255).optional()
+
+export const connectSandbox = z.object({ timeout: seconds.nullish() })
+export const sandboxTimeout = z.object({ timeout: seconds })
+export const sandboxRefresh = z.object({ duration: seconds.max(3600).nullish() })
+
+/** Numbers in a query come as text. */
+const count = (most: number): z.ZodType<number | undefined> =>
+  z.coerce.number().int().min(1).max(most).optional() as never
+const unixTime = z.coerce.number().int().min(0).optional()
+
+const STATES = ['running', 'paused'] as const
+
+/** `running,paused`, or the parameter more than once, which arrives joined. */
+const states = z
+  .string()
+  .transform((list) => list.split(',').filter((state) => state !== ''))
+  .pipe(z.array(z.enum(STATES)))
+  .optional()
+
+export const listQuery = z.object({
+  metadata: z.string().max(65_536).optional(),
+  state: states,
+  startedAfter: z.iso.datetime({ offset: true }).optional(),
+  template: z.string().max(256).optional(),
+  order: z.enum(['asc', 'desc']).optional(),
+  limit: count(100),
+  nextToken: z.string().max(256).optional(),
+})
+export type ListQuery = z.infer<typeof listQuery>
+
+export const logsQuery = z.object({
+  start: unixTime,
+  cursor: unixTime,
+  limit: count(1000),
+  direction: z.enum(['forward', 'backward']).optional(),
+  level: z.enum(['debug', 'info', 'warn', 'error']).optional(),
+  search: z.string().max(256).optional(),
+})
+export type LogsQuery = z.infer<typeof logsQuery>
+
+export const metricsQuery = z.object({ start: unixTime, end: unixTime })
+
+export const manyMetricsQuery = z.object({
+  sandbox_ids: z
+    .string()
+    .max(16_384)
+    .transform((list) => list.split(',').filter((id) => id !== ''))
+    .pipe(z.array(z.string()).max(100)),
+})

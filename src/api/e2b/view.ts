@@ -1,0 +1,112 @@
+/** Our records as E2B's clients read them. */
+import type { SandboxId } from '../../core/id.ts'
+import type { Sandbox } from '../../core/sandbox.ts'
+import type { Access } from '../access.ts'
+import { INTERNET_LABEL, TEMPLATE_LABEL } from './new-sandbox.ts'
+import { RESERVED } from './schema.ts'
+import { BASE_TEMPLATE } from './template.ts'
+
+/** High enough that every feature of the SDKs is switched on: podd has them all. */
+export const ENVD_VERSION = '0.6.13'
+/** Long out of use, and still a required field. */
+const CLIENT_ID = 'agentpod'
+
+export interface SandboxAccess {
+  readonly access: Access
+  /** Where the ports of sandboxes are found: `<port>-<id>.<domain>`. */
+  readonly domain: string | null
+}
+
+/** The answer to create and connect: everything a client needs to talk to it. */
+export function createdView(sandbox: Sandbox, { access, domain }: SandboxAccess): object {
+  return {
+    ...identity(sandbox),
+    envdAccessToken: access.dataToken(sandbox.id),
+    trafficAccessToken: sandbox.spec.ports?.public ? null : access.trafficToken(sandbox.id),
+    domain,
+  }
+}
+
+export function listedView(sandbox: Sandbox): object {
+  const { resources } = sandbox.spec
+  return {
+    ...identity(sandbox),
+    startedAt: time(startedAt(sandbox)),
+    endAt: time(sandbox.deadlineAt),
+    state: 'running',
+    cpuCount: Math.max(1, Math.round(resources.cpus)),
+    memoryMB: resources.memoryMib,
+    // A sandbox has no disk of its own size: what it writes counts against the host's.
+    diskSizeMB: 0,
+    metadata: metadataOf(sandbox),
+    volumeMounts: [],
+  }
+}
+
+export function detailView(sandbox: Sandbox, { access, domain }: SandboxAccess): object {
+  const internet = sandbox.labels[INTERNET_LABEL]
+  return {
+    ...listedView(sandbox),
+    envdAccessToken: access.dataToken(sandbox.id),
+    domain,
+    allowInternetAccess: internet === undefined ? null : internet === 'true',
+    network: { allowPublicTraffic: sandbox.spec.ports?.public ?? false },
+    lifecycle: { autoResume: false, onTimeout: 'kill' },
+  }
+}
+
+/** When it began, for E2B's order and pages. */
+export function startedAt(sandbox: Sandbox): number {
+  return sandbox.startedAt ?? sandbox.createdAt
+}
+
+export function templateOf(sandbox: Sandbox): string {
+  return sandbox.labels[TEMPLATE_LABEL] ?? sandbox.spec.environment.base
+}
+
+/** The labels a client set; ours are not its business. */
+export function metadataOf({ labels }: Sandbox): Record<string, string> {
+  return Object.fromEntries(Object.entries(labels).filter(([key]) => !key.startsWith(RESERVED)))
+}
+
+export function templateView(): object {
+  return {
+    templateID: BASE_TEMPLATE,
+    buildID: '00000000-0000-0000-0000-000000000000',
+    aliases: [BASE_TEMPLATE],
+    names: [BASE_TEMPLATE],
+    public: true,
+    cpuCount: 2,
+    memoryMB: 4096,
+    diskSizeMB: 0,
+    createdAt: time(0),
+    updatedAt: time(0),
+    createdBy: null,
+    lastSpawnedAt: null,
+    spawnCount: 0,
+    buildCount: 1,
+    buildStatus: 'ready',
+    envdVersion: ENVD_VERSION,
+  }
+}
+
+function identity(sandbox: Sandbox): {
+  sandboxID: SandboxId
+  templateID: string
+  alias: string
+  clientID: string
+  envdVersion: string
+} {
+  const template = templateOf(sandbox)
+  return {
+    sandboxID: sandbox.id,
+    templateID: template,
+    alias: template,
+    clientID: CLIENT_ID,
+    envdVersion: ENVD_VERSION,
+  }
+}
+
+function time(ms: number): string {
+  return new Date(ms).toISOString()
+}

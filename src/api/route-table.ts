@@ -1,0 +1,350 @@
+/**
+ * Every route of our own control plane, once: the OpenAPI description and the page at /docs are made from it, and a test holds
+ * it against what is registered. E2B's routes are described by E2B.
+ */
+import type { z } from 'zod'
+import type { ErrorCode } from '../core/error.ts'
+import { baseProgress, errorAnswer, stopping } from './schema/error.ts'
+import { createdKey, createKey, key } from './schema/key.ts'
+import { listAudit, listEvents, listSandboxes } from './schema/query.ts'
+import { createSandbox, event, extendSandbox, preview, sandbox, stats } from './schema/sandbox.ts'
+import { check, listenRequest, server, tcpAddress } from './schema/server.ts'
+import { auditEntry, usage } from './schema/usage.ts'
+
+/** The schemas by the names that the description gives them. */
+export const SCHEMAS = {
+  AuditEntry: auditEntry,
+  BaseProgress: baseProgress,
+  Check: check,
+  CreateKey: createKey,
+  CreateSandbox: createSandbox,
+  CreatedKey: createdKey,
+  Error: errorAnswer,
+  Event: event,
+  ExtendSandbox: extendSandbox,
+  Key: key,
+  Listen: listenRequest,
+  Preview: preview,
+  Sandbox: sandbox,
+  Server: server,
+  Stats: stats,
+  Stopping: stopping,
+  TcpAddress: tcpAddress,
+  Usage: usage,
+} as const satisfies Record<string, z.ZodType>
+export type SchemaName = keyof typeof SCHEMAS
+
+/** Requests are described as they are sent, answers as they arrive. */
+export const REQUESTS: ReadonlySet<SchemaName> = new Set([
+  'CreateKey',
+  'CreateSandbox',
+  'ExtendSandbox',
+  'Listen',
+])
+
+/** `key`: any living key, for what is its own. `admin`: a key of scope admin. Over the unix socket everything is open. */
+export type Who = 'anyone' | 'key' | 'admin'
+
+export interface Answer {
+  readonly status: number
+  readonly says: string
+  readonly schema?: SchemaName
+  readonly isList?: boolean
+  /** `application/json` when left out. */
+  readonly media?: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+export interface Route {
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly path: string
+  readonly tag: Tag
+  readonly summary: string
+  readonly description?: string
+  readonly who: Who
+  readonly parameters?: Readonly<Record<string, string>>
+  readonly query?: z.ZodObject
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: SchemaName
+  readonly answers: readonly Answer[]
+  /** Besides those that every route may give. */
+  readonly errors: readonly ErrorCode[]
+}
+
+export const TAGS = {
+  sandboxes: 'Isolated machines with an id, a state, an owner and a lifetime.',
+  keys: 'Who may call. A secret is shown once, when its key is made.',
+  server: 'The server itself.',
+  about: 'This description, figures, and who did what.',
+} as const
+export type Tag = keyof typeof TAGS
+
+const REF = { ref: 'The id of a sandbox, or the name of a living one.' }
+
+export const ROUTES: readonly Route[] = [
+  {
+    method: 'POST',
+    path: '/v1/sandboxes',
+    tag: 'sandboxes',
+    summary: 'Create a sandbox',
+    description:
+      'Answers when it takes commands. Everything left out has a default; no body at all is a sandbox of defaults.',
+    who: 'key',
+    headers: { 'Idempotency-Key': 'Two creates with one key are one create. 1 to 256 characters.' },
+    body: 'CreateSandbox',
+    answers: [{ status: 201, says: 'It runs.', schema: 'Sandbox' }],
+    errors: ['already_exists', 'conflict', 'unsupported', 'failed_precondition', 'resource_exhausted'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/sandboxes',
+    tag: 'sandboxes',
+    summary: 'List sandboxes',
+    description:
+      'Newest first. A key sees its own, an admin all. Where there are more, the header `agentpod-next` says where they begin.',
+    who: 'key',
+    query: listSandboxes,
+    answers: [
+      {
+        status: 200,
+        says: 'A page of them.',
+        schema: 'Sandbox',
+        isList: true,
+        headers: { 'agentpod-next': 'The `after` of the next page; absent on the last.' },
+      },
+    ],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/v1/sandboxes/{ref}',
+    tag: 'sandboxes',
+    summary: 'Get a sandbox',
+    who: 'key',
+    parameters: REF,
+    answers: [{ status: 200, says: 'Its record, also where it has ended.', schema: 'Sandbox' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/sandboxes/{ref}',
+    tag: 'sandboxes',
+    summary: 'Destroy a sandbox',
+    description: 'Answers when nothing is left of it. A second call gives the same answer.',
+    who: 'key',
+    parameters: REF,
+    answers: [{ status: 200, says: 'Its last record.', schema: 'Sandbox' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/extend',
+    tag: 'sandboxes',
+    summary: 'Give a sandbox more time, or less',
+    description: 'Its time to live counts from now.',
+    who: 'key',
+    parameters: REF,
+    body: 'ExtendSandbox',
+    answers: [{ status: 200, says: 'Its record with the new deadline.', schema: 'Sandbox' }],
+    errors: ['not_found', 'conflict'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/sandboxes/{ref}/stats',
+    tag: 'sandboxes',
+    summary: 'What a sandbox uses now',
+    who: 'key',
+    parameters: REF,
+    answers: [{ status: 200, says: 'Its figures.', schema: 'Stats' }],
+    errors: ['not_found', 'conflict'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/sandboxes/{ref}/events',
+    tag: 'sandboxes',
+    summary: 'What happened to a sandbox',
+    description:
+      'A list of at most 1,000, or with `follow=true` a stream of server-sent events: each has its `seq` as id, so a client that comes back with `Last-Event-ID` misses nothing and hears nothing twice. A comment every 15 seconds keeps the connection open; the stream ends when the sandbox has.',
+    who: 'key',
+    parameters: REF,
+    query: listEvents,
+    headers: { 'Last-Event-ID': 'With `follow=true`: the last event that the client has.' },
+    answers: [
+      { status: 200, says: 'Oldest first.', schema: 'Event', isList: true },
+      { status: 200, says: 'With `follow=true`.', schema: 'Event', media: 'text/event-stream' },
+    ],
+    errors: ['not_found', 'resource_exhausted'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/ports/{port}',
+    tag: 'sandboxes',
+    summary: 'The address of a port',
+    description:
+      'Opens the TCP listener where it is not open yet. `openUrl` lets one browser in, once, within a minute, where the port is private.',
+    who: 'key',
+    parameters: { ...REF, port: 'From 1 to 65535.' },
+    answers: [{ status: 200, says: 'Where a browser finds it.', schema: 'Preview' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/usage',
+    tag: 'about',
+    summary: 'What the caller has, and may have',
+    who: 'key',
+    answers: [{ status: 200, says: 'The caller’s own figures.', schema: 'Usage' }],
+    errors: [],
+  },
+  {
+    method: 'POST',
+    path: '/v1/bases/{base}',
+    tag: 'server',
+    summary: 'Make a base ready',
+    description: 'The first time may take a minute; lines of JSON tell how far it is.',
+    who: 'key',
+    parameters: { base: 'The name of a base.' },
+    answers: [{ status: 200, says: 'Lines of JSON.', schema: 'BaseProgress', media: 'application/x-ndjson' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/keys',
+    tag: 'keys',
+    summary: 'List keys',
+    who: 'admin',
+    answers: [{ status: 200, says: 'All, revoked ones too.', schema: 'Key', isList: true }],
+    errors: [],
+  },
+  {
+    method: 'POST',
+    path: '/v1/keys',
+    tag: 'keys',
+    summary: 'Create a key',
+    who: 'admin',
+    body: 'CreateKey',
+    answers: [
+      { status: 201, says: 'The key, with the secret that is shown this once.', schema: 'CreatedKey' },
+    ],
+    errors: ['resource_exhausted'],
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/keys/{id}',
+    tag: 'keys',
+    summary: 'Revoke a key',
+    description: 'At once. Its sandboxes live on and are the admin’s to end.',
+    who: 'admin',
+    parameters: { id: 'The id of a key.' },
+    answers: [{ status: 200, says: 'Its last record.', schema: 'Key' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/server',
+    tag: 'server',
+    summary: 'The server and what it can do here',
+    who: 'admin',
+    answers: [{ status: 200, says: 'Version, listeners, capabilities.', schema: 'Server' }],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/v1/server/checks',
+    tag: 'server',
+    summary: 'Whether this machine runs sandboxes',
+    who: 'admin',
+    answers: [{ status: 200, says: 'One entry a check.', schema: 'Check', isList: true }],
+    errors: [],
+  },
+  {
+    method: 'POST',
+    path: '/v1/server/listen',
+    tag: 'server',
+    summary: 'Open the loopback TCP listener',
+    description: 'Where it is open already, answers where.',
+    who: 'admin',
+    body: 'Listen',
+    answers: [{ status: 200, says: 'Where it listens.', schema: 'TcpAddress' }],
+    errors: ['failed_precondition'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/server/stop',
+    tag: 'server',
+    summary: 'Stop the server',
+    description: 'Sandboxes live on until their deadlines.',
+    who: 'admin',
+    answers: [{ status: 200, says: 'It stops after this answer.', schema: 'Stopping' }],
+    errors: [],
+  },
+  {
+    method: 'POST',
+    path: '/v1/server/clear',
+    tag: 'server',
+    summary: 'Destroy everything and stop the server',
+    who: 'admin',
+    answers: [{ status: 200, says: 'It stops after this answer.', schema: 'Stopping' }],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/v1/audit',
+    tag: 'about',
+    summary: 'Who asked for what',
+    description: 'Creates, extends and destroys of sandboxes, and keys made and revoked. Oldest first.',
+    who: 'admin',
+    query: listAudit,
+    answers: [{ status: 200, says: 'A page of them.', schema: 'AuditEntry', isList: true }],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/health',
+    tag: 'about',
+    summary: 'Whether the server answers',
+    who: 'anyone',
+    answers: [{ status: 204, says: 'It does.' }],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/docs',
+    tag: 'about',
+    summary: 'This description as a page',
+    who: 'anyone',
+    answers: [{ status: 200, says: 'HTML that loads nothing.', media: 'text/html' }],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/openapi.json',
+    tag: 'about',
+    summary: 'This description',
+    who: 'anyone',
+    answers: [{ status: 200, says: 'OpenAPI 3.1.', media: 'application/json' }],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/metrics',
+    tag: 'about',
+    summary: 'Figures for Prometheus',
+    who: 'admin',
+    answers: [{ status: 200, says: 'Prometheus’ text format.', media: 'text/plain' }],
+    errors: [],
+  },
+]
+
+/** What any call that needs a key may answer. */
+export const ANY_ERRORS: readonly ErrorCode[] = ['invalid_argument', 'unauthenticated', 'permission_denied']
+export const ALWAYS: readonly ErrorCode[] = ['resource_exhausted', 'unavailable', 'internal']
+
+export const DATA_PLANE = `
+Processes, terminals and files inside a sandbox are not part of this description: they are envd's protocol, spoken by podd inside and
+passed through as bytes, streamed both ways. \`spec/guest-protocol.md\` describes it. A request goes to a sandbox when it carries the header
+\`agentpod-sandbox\` with its id or name (and a key), or when its Host is \`49983-<id>.<domain>\` and it carries the sandbox's
+\`X-Access-Token\` or a signed address. Any other port of a sandbox is at \`<port>-<id>.<domain>\`.
+`
+  .trim()
+  .replaceAll('\n', ' ')

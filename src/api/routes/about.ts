@@ -1,0 +1,56 @@
+/** What the server says of itself: its description, for programs and for people, its figures, and who did what. */
+import { Hono } from 'hono'
+import type { Engine } from '../../engine/engine.ts'
+import type { Metrics } from '../../telemetry/metrics.ts'
+import { DOCS_POLICY, docsPage } from '../docs-page.ts'
+import { openApi } from '../openapi.ts'
+import { adminOnly, principalOf } from '../principal-of.ts'
+import { parseQuery } from '../query.ts'
+import type { Rate } from '../rate-limit.ts'
+import { LONGEST_PAGE, listAudit } from '../schema/query.ts'
+import type { AuditEntryView, UsageView } from '../schema/usage.ts'
+
+export interface AboutParts {
+  readonly engine: Engine
+  readonly version: string
+  readonly metrics: Metrics
+  readonly rate: Rate
+}
+
+export function aboutRoutes({ engine, version, metrics, rate }: AboutParts): Hono {
+  const routes = new Hono()
+  const description = JSON.stringify(openApi(version))
+  const page = docsPage(version)
+
+  routes.get('/health', (c) => c.body(null, 204))
+  routes.get('/openapi.json', (c) => c.body(description, 200, { 'content-type': 'application/json' }))
+  routes.get('/docs', (c) => c.html(page, 200, { 'content-security-policy': DOCS_POLICY }))
+  routes.get('/metrics', adminOnly, (c) =>
+    c.body(metrics.text(), 200, { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }),
+  )
+
+  routes.get('/v1/usage', (c) => {
+    const who = principalOf(c)
+    const { living, livingLimit, asked } = engine.usage(who)
+    const isLimited = livingLimit !== undefined
+    const view: UsageView = {
+      living,
+      limits: {
+        living: livingLimit ?? null,
+        requestsPerSecond: isLimited ? rate.perSecond : null,
+        burst: isLimited ? rate.burst : null,
+      },
+      asked: { ...asked },
+    }
+    return c.json(view)
+  })
+
+  routes.get('/v1/audit', adminOnly, (c) => {
+    const { after = 0, limit = LONGEST_PAGE } = parseQuery(listAudit, c)
+    const entries: AuditEntryView[] = engine
+      .audit({ after, limit })
+      .map((entry) => ({ ...entry, at: new Date(entry.at).toISOString(), data: { ...entry.data } }))
+    return c.json(entries)
+  })
+  return routes
+}

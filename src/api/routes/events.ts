@@ -1,0 +1,46 @@
+/** Events as a stream: server-sent events, each with its sequence number as id, so that a client resumes where it was. */
+import type { Context } from 'hono'
+import { stream } from 'hono/streaming'
+import { invalid } from '../../core/error.ts'
+import type { Engine } from '../../engine/engine.ts'
+import { principalOf } from '../principal-of.ts'
+import { eventView } from '../view.ts'
+
+const KEEPALIVE_MS = 15_000
+
+export function followEvents(c: Context, engine: Engine, after: number): Response {
+  const gone = new AbortController()
+  const batches = engine.follow(
+    c.req.param('ref') ?? '',
+    { after: lastEventId(c) ?? after, keepaliveMs: KEEPALIVE_MS, signal: gone.signal },
+    principalOf(c),
+  )
+  c.header('content-type', 'text/event-stream')
+  c.header('cache-control', 'no-store')
+  c.header('x-accel-buffering', 'no')
+  return stream(c, async (out) => {
+    out.onAbort(() => gone.abort())
+    // The headers go out with the first bytes; a client wants to know now that it is heard.
+    await out.write(': following\n\n')
+    try {
+      for await (const events of batches) {
+        const text = events.map((event) => {
+          const view = eventView(event)
+          return `id: ${view.seq}\nevent: ${view.type}\ndata: ${JSON.stringify(view)}\n\n`
+        })
+        // Waits until the client has taken it: what comes meanwhile stays in the store.
+        await out.write(text.join('') || ': alive\n\n')
+      }
+    } finally {
+      gone.abort()
+    }
+  })
+}
+
+/** What a browser's EventSource sends when it comes back. */
+function lastEventId(c: Context): number | undefined {
+  const text = c.req.header('last-event-id')
+  if (text === undefined || text === '') return undefined
+  if (!/^\d{1,15}$/.test(text)) throw invalid('events.last_id', 'Last-Event-ID is a whole number')
+  return Number(text)
+}

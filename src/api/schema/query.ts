@@ -1,0 +1,57 @@
+/** Query strings: each parameter is declared once, with its words for the description. Unknown ones are errors. */
+import { z } from 'zod'
+import { STATES } from '../../core/lifecycle.ts'
+import { LABEL_FILTER } from './label.ts'
+
+/** A whole number in a query. The description tells what it stands for, not how it is spelled. */
+function whole(bounds: { readonly min: number; readonly max: number }): z.ZodType<number, string> {
+  return z
+    .string()
+    .regex(/^\d{1,15}$/, 'is not a whole number')
+    .transform(Number)
+    .refine((n) => n >= bounds.min && n <= bounds.max, `is from ${bounds.min} to ${bounds.max}`)
+    .meta({ type: 'integer', minimum: bounds.min, maximum: bounds.max, pattern: undefined })
+}
+
+const flag = z
+  .enum(['true', 'false'])
+  .transform((text) => text === 'true')
+  .meta({ type: 'boolean', enum: undefined })
+
+export const LONGEST_PAGE = 1000
+const afterSeq = whole({ min: 0, max: Number.MAX_SAFE_INTEGER })
+
+export const listSandboxes = z.strictObject({
+  label: z
+    .array(z.string().regex(LABEL_FILTER, 'a label filter is key=value'))
+    .max(64)
+    .optional()
+    .describe('Only those with this label, as `key=value`; may be repeated, and then all must hold.'),
+  state: z.enum(STATES).optional().describe('Only those in this state.'),
+  name: z.string().max(64).optional().describe('Only those of this name.'),
+  all: flag.optional().describe('Ended ones too.'),
+  limit: whole({ min: 1, max: LONGEST_PAGE })
+    .optional()
+    .describe(`At most so many; ${LONGEST_PAGE} when left out.`),
+  after: z
+    .string()
+    .max(64)
+    .optional()
+    .describe('Where the page before ended, as its `agentpod-next` header says.'),
+})
+
+export const listEvents = z.strictObject({
+  after: afterSeq.optional().describe('Only events with a greater `seq`.'),
+  follow: flag
+    .optional()
+    .describe('Stay and stream events as they happen, as server-sent events, until the sandbox has ended.'),
+})
+
+export const listAudit = z.strictObject({
+  after: afterSeq.optional().describe('Only entries with a greater `seq`.'),
+  limit: whole({ min: 1, max: LONGEST_PAGE })
+    .optional()
+    .describe(`At most so many; ${LONGEST_PAGE} when left out.`),
+})
+
+export const noQuery = z.strictObject({})

@@ -1,0 +1,74 @@
+import { invalid } from '../../core/error.ts'
+import type { Command } from '../command.ts'
+import { COMMANDS } from '../commands.ts'
+
+export const command: Command = {
+  usage: 'agentpod completion bash | zsh | fish',
+  examples: [
+    'source <(agentpod completion bash)',
+    'agentpod completion fish > ~/.config/fish/completions/agentpod.fish',
+  ],
+  options: {},
+  words: { min: 1, max: 1 },
+  async run({ terminal }, parsed) {
+    const write = Object.hasOwn(SHELLS, parsed.word(0)) ? SHELLS[parsed.word(0)] : undefined
+    if (!write) throw invalid('words.unknown', `shells are ${Object.keys(SHELLS).join(', ')}`, command.usage)
+    const table = await Promise.all(
+      Object.entries(COMMANDS).map(async ([name, entry]) => ({
+        name,
+        summary: entry.summary,
+        options: Object.keys((await entry.load()).command.options).map((option) => `--${option}`),
+      })),
+    )
+    terminal.out(write(table))
+    return 0
+  },
+}
+
+type Table = readonly {
+  readonly name: string
+  readonly summary: string
+  readonly options: readonly string[]
+}[]
+
+/** Words that follow a sandbox's verbs are its names, asked of the running server. */
+const NAMES = 'agentpod ls --json 2>/dev/null | sed -n \'s/^ *"name": "\\(.*\\)",$/\\1/p\''
+
+const SHELLS: Readonly<Record<string, (table: Table) => string>> = {
+  bash: (table) => `_agentpod() {
+  local word=\${COMP_WORDS[COMP_CWORD]} options=
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W "${table.map(({ name }) => name).join(' ')}" -- "$word"))
+    return
+  fi
+  case \${COMP_WORDS[1]} in
+${table.map(({ name, options }) => `    ${name}) options="${options.join(' ')}" ;;`).join('\n')}
+  esac
+  case $word in
+    -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -W "$(${NAMES})" -- "$word")) ;;
+  esac
+}
+complete -o default -F _agentpod agentpod`,
+  zsh: (table) => `#compdef agentpod
+_agentpod() {
+  local -a commands
+  commands=(
+${table.map(({ name, summary }) => `    '${name}:${summary.replaceAll("'", '’')}'`).join('\n')}
+  )
+  if (( CURRENT == 2 )); then _describe command commands; return; fi
+  case $words[2] in
+${table.map(({ name, options }) => `    ${name}) _arguments '*:file:_files' ${options.map((option) => `'${option}'`).join(' ')} ;;`).join('\n')}
+  esac
+}
+compdef _agentpod agentpod`,
+  fish: (table) =>
+    table
+      .flatMap(({ name, summary, options }) => [
+        `complete -c agentpod -n __fish_use_subcommand -a ${name} -d '${summary.replaceAll("'", '’')}'`,
+        ...options.map(
+          (option) => `complete -c agentpod -n '__fish_seen_subcommand_from ${name}' -l ${option.slice(2)}`,
+        ),
+      ])
+      .join('\n'),
+}

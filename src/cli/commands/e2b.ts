@@ -1,0 +1,106 @@
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import type { AgentPod } from '../../client/client.ts'
+import { invalid } from '../../core/error.ts'
+import type { Home } from '../../core/home.ts'
+import { systemClock } from '../../util/clock.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import { parseDuration } from '../args/values.ts'
+import type { Command, CommandContext } from '../command.ts'
+import { currentContext } from '../contexts.ts'
+
+const KEY_TTL_MS = 30 * 24 * 3_600_000
+/** A key that ends sooner than this is not handed to a new shell. */
+const KEY_LEFT_MS = 24 * 3_600_000
+
+export const command: Command = {
+  usage: 'agentpod e2b env [--new-key] [--ttl TIME] [--json]',
+  examples: [
+    'eval "$(agentpod e2b env)"',
+    'agentpod e2b env --json',
+    'agentpod e2b env --new-key --ttl 1h   # sandboxes of other shells cannot be seen with it',
+  ],
+  options: {
+    'new-key': { help: 'make a key of its own instead of the one that shells here share' },
+    ttl: { value: 'TIME', help: 'how long a new key lives (default 30d)' },
+    ...JSON_OPTION,
+  },
+  words: { min: 1, max: 1 },
+  async run(ctx, parsed) {
+    if (parsed.word(0) !== 'env')
+      throw invalid('words.unknown', `not a call: e2b ${parsed.word(0)}`, command.usage)
+    const ttl = parsed.value('ttl')
+    const variables = await environment(ctx, {
+      isNew: parsed.has('new-key'),
+      ttlMs: ttl === undefined ? KEY_TTL_MS : parseDuration(ttl, 'ttl'),
+    })
+    if (parsed.has('json')) ctx.terminal.out(JSON.stringify(variables, null, 2))
+    else
+      for (const [name, value] of Object.entries(variables))
+        ctx.terminal.out(`export ${name}=${quoted(value)}`)
+    return 0
+  },
+}
+
+interface KeyWish {
+  readonly isNew: boolean
+  readonly ttlMs: number
+}
+
+/** What points the SDKs of E2B here. A remote server's key is already one of theirs. */
+async function environment(ctx: CommandContext, wish: KeyWish): Promise<Record<string, string>> {
+  const remote = currentContext(ctx.home, ctx.env)
+  if (remote) return { E2B_API_KEY: remote.key, ...addresses(remote.url) }
+  const pod = await ctx.client()
+  const { port, isTls } = await pod.listen()
+  // An SDK waits a minute for its first sandbox; building what is inside may take longer, so it is done here.
+  await pod.prepare('debian', (line) => ctx.terminal.progress(line))
+  ctx.terminal.clearProgress()
+  const key = await keyOf(pod, ctx.home, wish)
+  // The names in a certificate of ours; plain http goes by number, which needs no resolver.
+  const url = isTls ? `https://localhost:${port}` : `http://127.0.0.1:${port}`
+  return {
+    E2B_API_KEY: key,
+    ...addresses(url),
+    ...(isTls && existsSync(ctx.home.tlsCa) && { NODE_EXTRA_CA_CERTS: ctx.home.tlsCa }),
+  }
+}
+
+function addresses(url: string): Record<string, string> {
+  return { E2B_API_URL: url, E2B_SANDBOX_URL: url, E2B_VOLUME_API_URL: url }
+}
+
+/**
+ * A key owns its sandboxes, so the shells of one person share one: it is kept in a file that only they can read, as
+ * contexts are.
+ */
+async function keyOf(pod: AgentPod, home: Home, wish: KeyWish): Promise<string> {
+  const kept = wish.isNew ? undefined : await keptKey(pod, home)
+  if (kept !== undefined) return kept
+  const made = await pod.createKey({ name: 'e2b env', scope: 'sandboxes', ttlMs: wish.ttlMs })
+  if (!wish.isNew) {
+    writeFileSync(home.e2bKey, JSON.stringify({ id: made.id, secret: made.secret }), { mode: 0o600 })
+    chmodSync(home.e2bKey, 0o600)
+  }
+  return made.secret
+}
+
+async function keptKey(pod: AgentPod, home: Home): Promise<string | undefined> {
+  let kept: { id?: unknown; secret?: unknown }
+  try {
+    kept = JSON.parse(readFileSync(home.e2bKey, 'utf8')) as typeof kept
+  } catch {
+    // There is none, or it is damaged: a new one takes its place.
+    return undefined
+  }
+  const known = (await pod.keys()).find(({ id }) => id === kept.id)
+  const isLiving =
+    known &&
+    known.revokedAt === null &&
+    (known.expiresAt === null || Date.parse(known.expiresAt) - systemClock.now() > KEY_LEFT_MS)
+  return isLiving && typeof kept.secret === 'string' ? kept.secret : undefined
+}
+
+/** For any POSIX shell. */
+function quoted(value: string): string {
+  return /^[\w:/.@%+=-]+$/.test(value) ? value : `'${value.replaceAll("'", `'\\''`)}'`
+}

@@ -1,0 +1,63 @@
+import { invalid } from '../../core/error.ts'
+import { SCOPES } from '../../core/key.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import { parseDuration } from '../args/values.ts'
+import type { Command } from '../command.ts'
+import { printable, table } from '../output/terminal.ts'
+
+export const command: Command = {
+  usage: 'agentpod key create [--name NAME] [--scope SCOPE] [--ttl TIME] | ls | revoke ID',
+  examples: [
+    'agentpod key create --name ci',
+    'export AGENTPOD_API_KEY=$(agentpod key create --quiet)',
+    'agentpod key ls',
+    'agentpod key revoke abc123',
+  ],
+  options: {
+    name: { value: 'NAME', help: 'what it is for' },
+    scope: {
+      value: 'SCOPE',
+      help: `${SCOPES.join(' or ')} (default sandboxes: its own sandboxes and nothing else)`,
+    },
+    ttl: { value: 'TIME', help: 'when it ends by itself, like 30d (default: never)' },
+    quiet: { short: 'q', help: 'print the key and nothing else' },
+    ...JSON_OPTION,
+  },
+  words: { min: 1, max: 2 },
+  async run({ client, terminal }, parsed) {
+    const [verb, id] = parsed.words
+    const pod = await client()
+    const isJson = parsed.has('json')
+    if (verb === 'create' && id === undefined) {
+      const scope = SCOPES.find((known) => known === (parsed.value('scope') ?? 'sandboxes'))
+      if (!scope) throw invalid('option.scope', `--scope is ${SCOPES.join(' or ')}`)
+      const ttl = parsed.value('ttl')
+      const made = await pod.createKey({
+        name: parsed.value('name') ?? 'key',
+        scope,
+        ttlMs: ttl === undefined ? undefined : parseDuration(ttl, 'ttl'),
+      })
+      terminal.out(isJson ? JSON.stringify(made) : made.secret)
+      if (!isJson && !parsed.has('quiet')) terminal.say(`key ${made.id} (${scope}); it is not shown again`)
+      return 0
+    }
+    if (verb === 'ls' && id === undefined) {
+      const keys = await pod.keys()
+      const rows = keys.map((key) => [
+        key.id,
+        printable(key.name),
+        key.scope,
+        key.revokedAt ? 'revoked' : (key.expiresAt ?? 'never ends'),
+      ])
+      if (isJson) terminal.out(JSON.stringify(keys))
+      else for (const line of table([['ID', 'NAME', 'SCOPE', 'ENDS'], ...rows])) terminal.out(line)
+      return 0
+    }
+    if (verb === 'revoke' && id !== undefined) {
+      const revoked = await pod.revokeKey(id)
+      terminal.out(isJson ? JSON.stringify(revoked) : `revoked ${revoked.id}`)
+      return 0
+    }
+    throw invalid('words.unknown', `not a call: key ${parsed.words.join(' ')}`, command.usage)
+  },
+}

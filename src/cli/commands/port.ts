@@ -1,0 +1,69 @@
+import { createServer } from 'node:net'
+import { pipeline } from 'node:stream/promises'
+import type { Sandbox } from '../../client/sandbox.ts'
+import { invalid } from '../../core/error.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import { parseNumber } from '../args/values.ts'
+import type { Command, CommandContext } from '../command.ts'
+
+export const command: Command = {
+  usage: 'agentpod port NAME PORT [--forward [LOCAL]]',
+  examples: ['agentpod port box 3000', 'agentpod port box 5432 --forward 15432'],
+  options: {
+    forward: {
+      value: 'LOCAL',
+      help: 'listen on this port of 127.0.0.1 and carry connections in, until interrupted (0: any)',
+    },
+    ...JSON_OPTION,
+  },
+  words: { min: 2, max: 2 },
+  async run(ctx, parsed) {
+    const port = portNumber(parsed.word(1), 'PORT', 1)
+    const pod = await ctx.client()
+    const sandbox = await pod.get(parsed.word(0))
+    const local = parsed.value('forward')
+    if (local !== undefined) return forward(ctx, sandbox, port, portNumber(local, 'forward', 0))
+    const { url, openUrl } = await pod.preview(sandbox.id, port)
+    if (parsed.has('json')) {
+      ctx.terminal.out(JSON.stringify({ url, openUrl }))
+    } else {
+      ctx.terminal.out(openUrl ?? url)
+      if (openUrl)
+        ctx.terminal.say(
+          'this address works once, for a minute; afterwards the browser is let in by a cookie',
+        )
+    }
+    return 0
+  },
+}
+
+function portNumber(text: string, what: string, least: number): number {
+  const port = parseNumber(text, what)
+  if (Number.isInteger(port) && port >= least && port <= 65535) return port
+  throw invalid('port.malformed', `a port is from ${least} to 65535, not ${JSON.stringify(text)}`)
+}
+
+/** Each connection to the local port becomes one to the port inside. */
+async function forward(
+  { terminal }: CommandContext,
+  sandbox: Sandbox,
+  port: number,
+  local: number,
+): Promise<number> {
+  const server = createServer({ allowHalfOpen: true }, (outside) => {
+    outside.on('error', () => outside.destroy())
+    sandbox.dial(port).then(
+      (inside) => Promise.all([pipeline(outside, inside), pipeline(inside, outside)]).catch(() => undefined),
+      () => outside.destroy(),
+    )
+  })
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(local, '127.0.0.1', resolve)
+  })
+  terminal.out(
+    `127.0.0.1:${(server.address() as { port: number }).port} is port ${port} of ${sandbox.info.name ?? sandbox.id}`,
+  )
+  await new Promise((resolve) => process.once('SIGINT', resolve).once('SIGTERM', resolve))
+  return 0
+}

@@ -1,0 +1,21 @@
+/** Who did what to what, as somebody asked for it over a front door. Never holds a secret. */
+export const AUDIT_ACTIONS = [
+  'sandbox.create',
+  'sandbox.extend',
+  'sandbox.destroy',
+  'key.create',
+  'key.revoke',
+] as const
+
+export type AuditAction = (typeof AUDIT_ACTIONS)[number]
+
+export interface AuditEntry {
+  readonly seq: number
+  readonly at: number
+  /** The id of a key, or `local`. */
+  readonly actor: string
+  readonly action: AuditAction
+  /** The id of a sandbox or of a key. */
+  readonly subject: string
+  readonly data: Readonly<Record<string, unknown>>
+}

@@ -1,0 +1,185 @@
+// The official SDKs drive this server over every core method, and a newcomer's programs run as they are. The page of results
+// must say what came out: AGENTPOD_UPDATE_DOCS=1 writes it.
+
+import assert from 'node:assert/strict'
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { ROOT, World } from '../../support/world.ts'
+import { PAGE, pageWith, parseResults, type Result } from './results.ts'
+import { installJavascript, NEWEST, SDKS, type Sdk } from './sdk.ts'
+
+const SUITE_MS = 150_000
+const EXAMPLE_MS = 60_000
+
+let world: World
+let env: Record<string, string>
+before(
+  async () => {
+    world = new World()
+    const json = await world.ok(['e2b', 'env', '--json'], { timeoutMs: 240_000 })
+    const otherKey = (await world.ok(['key', 'create', '--quiet'])).trim()
+    env = { ...(JSON.parse(json) as Record<string, string>), OTHER_API_KEY: otherKey }
+  },
+  { timeout: 300_000 },
+)
+after(async () => world?.[Symbol.asyncDispose]())
+
+const results = new Map<string, readonly Result[]>()
+
+describe('the SDK', () => {
+  for (const sdk of SDKS) {
+    test(sdk.title, { timeout: SUITE_MS }, async (t) => {
+      const directory = await installed(sdk)
+      if (directory instanceof Error) return t.skip(`cannot be fetched: ${directory.message}`)
+      const { output, code } = await run(sdk.command(directory), { ...env, ...sdk.env?.(directory) })
+      const found = parseResults(output)
+      assert.equal(code, 0, output)
+      assert.ok(found.length > 0, output)
+      results.set(sdk.title, found)
+      for (const { name, ok, detail } of found) await t.test(name, () => assert.ok(ok, detail))
+    })
+  }
+
+  test('the page of results is up to date', (t) => {
+    if (results.size < SDKS.length) return t.skip('not every SDK ran')
+    const page = pageWith(results)
+    if (process.env['AGENTPOD_UPDATE_DOCS'] === '1') {
+      mkdirSync(dirname(PAGE), { recursive: true })
+      writeFileSync(PAGE, page)
+    }
+    assert.equal(readFileSync(PAGE, 'utf8'), page, 'run it with AGENTPOD_UPDATE_DOCS=1 to write it')
+  })
+})
+
+describe('over TLS, with one variable for all addresses', () => {
+  let server: ChildProcessWithoutNullStreams
+  let variables: Record<string, string>
+  before(
+    async () => {
+      await world.ok(['server', 'stop'])
+      server = world.start(['serve', '--e2b-domain', 'compat.localhost:0'])
+      const line = await firstLine(server)
+      const [, domain = '', authority = ''] = /E2B_DOMAIN=(\S+) NODE_EXTRA_CA_CERTS=(\S+)/.exec(line) ?? []
+      variables = {
+        E2B_API_KEY: env['E2B_API_KEY'] ?? '',
+        OTHER_API_KEY: env['OTHER_API_KEY'] ?? '',
+        E2B_DOMAIN: domain,
+        PREVIEW_SCHEME: 'https',
+        NODE_EXTRA_CA_CERTS: authority,
+        SSL_CERT_FILE: authority,
+        CURL_CA_BUNDLE: authority,
+        NODE_OPTIONS: `--import=${join(import.meta.dirname, 'js', 'resolve-localhost.mjs')}`,
+      }
+    },
+    { timeout: 30_000 },
+  )
+  after(async () => {
+    server.kill('SIGTERM')
+    await once(server, 'close')
+  })
+
+  for (const sdk of SDKS.filter(({ title }) => title.includes(NEWEST) || title.startsWith('PyPI'))) {
+    test(sdk.title, { timeout: SUITE_MS }, async (t) => {
+      const directory = await installed(sdk)
+      if (directory instanceof Error) return t.skip(`cannot be fetched: ${directory.message}`)
+      const { output, code } = await run(sdk.command(directory), { ...variables, ...sdk.env?.(directory) })
+      assert.equal(code, 0, output)
+      for (const { name, ok, detail } of parseResults(output))
+        await t.test(name, () => assert.ok(ok, detail))
+    })
+  }
+})
+
+describe('the first hour', () => {
+  const EXAMPLES: readonly { file: string; says: readonly string[] }[] = [
+    {
+      file: 'quickstart.mjs',
+      says: [
+        'sandbox is running: true',
+        'Hello from user in /home/user',
+        'Remember the milk.',
+        'file notes.txt',
+        'sandbox is running: false',
+      ],
+    },
+    {
+      file: 'upload-run-download.mjs',
+      says: ['read 3 rows', 'Cairo is the hottest of 3', 'saved report.json'],
+    },
+    { file: 'web-server.mjs', says: ['open in a browser: http://3000-', '<h1>It works</h1>'] },
+    {
+      file: 'streaming.mjs',
+      says: ['out: step 1', 'out: step 3', 'HELLO, WORLD!', 'ls ended with 2: ls: cannot access'],
+    },
+    {
+      file: 'timeout.mjs',
+      says: [
+        'the sandbox lives for about 30 s',
+        'the command took too long',
+        'now for about 120 s',
+        'connected again: true',
+        'the sandbox ended by itself',
+      ],
+    },
+  ]
+  for (const { file, says } of EXAMPLES) {
+    test(file, { timeout: EXAMPLE_MS + 30_000 }, async (t) => {
+      const newest = await installJavascript(NEWEST).catch((error: Error) => error)
+      if (newest instanceof Error) return t.skip(`cannot be fetched: ${newest.message}`)
+      const project = world.directory()
+      cpSync(join(ROOT, 'examples', 'e2b', file), join(project, file))
+      symlinkSync(join(newest, 'node_modules'), join(project, 'node_modules'))
+      const path = [ROOT, dirname(process.execPath), process.env['PATH']].join(delimiter)
+      const { code, output } = await run(
+        ['sh', '-c', `eval "$(agentpod e2b env)" && node ${file}`],
+        { PATH: path, AGENTPOD_HOME: world.home },
+        { cwd: project, limitMs: EXAMPLE_MS },
+      )
+      assert.equal(code, 0, output)
+      for (const line of says) assert.ok(output.includes(line), `${line} is not in\n${output}`)
+    })
+  }
+})
+
+async function firstLine(child: ChildProcessWithoutNullStreams): Promise<string> {
+  let text = ''
+  child.stdout.setEncoding('utf8')
+  for await (const chunk of child.stdout as AsyncIterable<string>) {
+    text += chunk
+    if (text.includes('\n')) break
+  }
+  return text.split('\n', 1)[0] ?? ''
+}
+
+function installed(sdk: Sdk): Promise<string | Error> {
+  return sdk.install().catch((error: Error) => error)
+}
+
+async function run(
+  [program = '', ...args]: readonly string[],
+  more: Readonly<Record<string, string>>,
+  o: { cwd?: string; limitMs?: number } = {},
+): Promise<{ code: number; output: string }> {
+  const child = spawn(program, args, {
+    cwd: o.cwd ?? world.home,
+    env: { ...process.env, ...more },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const timer = setTimeout(() => child.kill('SIGKILL'), o.limitMs ?? SUITE_MS - 5_000)
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8')
+    stream.on('data', (text: string) => {
+      output += text
+    })
+  }
+  const code = await new Promise<number>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', (exit) => resolve(exit ?? -1))
+  })
+  clearTimeout(timer)
+  return { code, output }
+}

@@ -1,0 +1,148 @@
+/** The whole front of a server over fakes: routes, doors, a TCP listener on loopback; no sandbox is real. */
+import assert from 'node:assert/strict'
+import type { Server } from 'node:http'
+import type { DatabaseSync } from 'node:sqlite'
+import { getRequestListener } from '@hono/node-server'
+import type { Hono } from 'hono'
+import { type Access, access } from '../../src/api/access.ts'
+import { createApp } from '../../src/api/app.ts'
+import type { Control } from '../../src/api/data-plane.ts'
+import { type ConnectionLimits, listen, portOf } from '../../src/api/listen.ts'
+import { OneTimeCodes } from '../../src/api/one-time-codes.ts'
+import { DEFAULT_RATE, type Rate, RateLimit } from '../../src/api/rate-limit.ts'
+import { Slots } from '../../src/api/slots.ts'
+import { tcpDoor } from '../../src/api/tcp-door.ts'
+import { tracer } from '../../src/api/trace.ts'
+import { parseOwner } from '../../src/core/id.ts'
+import { Engine } from '../../src/engine/engine.ts'
+import { Keys } from '../../src/engine/keys.ts'
+import { closeServer } from '../../src/main/listeners.ts'
+import { type AuditStore, auditStore } from '../../src/store/audit.ts'
+import { openDatabase } from '../../src/store/database.ts'
+import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
+import { keyStore } from '../../src/store/keys.ts'
+import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
+import { jsonLog } from '../../src/telemetry/log.ts'
+import { Metrics } from '../../src/telemetry/metrics.ts'
+import { FakeClock } from '../../src/testing/fake-clock.ts'
+import { FakeProvider } from '../../src/testing/fake-provider.ts'
+import { SeededRandom } from '../../src/testing/seeded-random.ts'
+
+export interface FrontOptions {
+  readonly rate?: Rate
+  readonly living?: number
+  readonly slots?: number
+  readonly limits?: Partial<ConnectionLimits>
+  readonly domains?: readonly string[]
+  readonly names?: readonly string[]
+  /** In place of the routes. */
+  readonly control?: Control
+}
+
+export class Front implements AsyncDisposable {
+  readonly clock = new FakeClock()
+  readonly provider = new FakeProvider({ clock: this.clock })
+  readonly log: string[] = []
+  readonly metrics = new Metrics()
+  readonly engine: Engine
+  readonly keys: Keys
+  readonly access: Access = access('a secret of the server')
+  readonly codes: OneTimeCodes
+  readonly audit: AuditStore
+  readonly app: Hono
+  readonly slots: Slots
+  readonly state: DatabaseSync
+  readonly #events: DatabaseSync
+  #server: Server | undefined
+
+  private constructor(o: FrontOptions) {
+    this.state = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
+    this.#events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
+    const { clock, metrics } = this
+    const random = new SeededRandom(5)
+    const log = jsonLog(clock, (line) => this.log.push(line))
+    this.audit = auditStore(this.#events)
+    this.engine = new Engine({
+      sandboxes: sandboxStore(this.state),
+      events: eventStore(this.#events),
+      provider: this.provider,
+      roots: { ensure: async () => ({ kind: 'host' }) },
+      owner: parseOwner('front-test'),
+      clock,
+      random,
+      log,
+      audit: this.audit,
+      quota: { living: o.living ?? 100 },
+    })
+    this.keys = new Keys({ store: keyStore(this.state), clock, random, audit: this.audit })
+    this.codes = new OneTimeCodes({ clock, random })
+    this.slots = new Slots(o.slots)
+    this.app = createApp({
+      engine: this.engine,
+      keys: this.keys,
+      access: this.access,
+      codes: this.codes,
+      clock,
+      domains: o.domains ?? [],
+      metrics,
+      rate: o.rate ?? DEFAULT_RATE,
+      version: '0',
+      pid: 1,
+      startedAt: 0,
+      log,
+      random,
+      openTcp: async () => assert.fail('no second listener here'),
+      tcpAddress: () => undefined,
+      stop: () => undefined,
+    })
+  }
+
+  static async open(o: FrontOptions = {}): Promise<Front> {
+    const front = new Front(o)
+    await front.engine.start()
+    const { engine, keys, codes, clock, slots } = front
+    const random = new SeededRandom(6)
+    const log = jsonLog(clock, (line) => front.log.push(line))
+    const door = tcpDoor({
+      engine,
+      keys,
+      codes,
+      access: front.access,
+      clock,
+      log,
+      control: o.control ?? getRequestListener(front.app.fetch),
+      domains: ['localhost', ...(o.domains ?? [])],
+      names: o.names ?? [],
+      rateLimit: new RateLimit(clock, o.rate),
+      slots,
+    })
+    front.#server = await listen({
+      door,
+      place: { host: '127.0.0.1', port: 0 },
+      onActivity: () => undefined,
+      trace: tracer({ log, metrics: front.metrics, random }),
+      limits: o.limits,
+    })
+    return front
+  }
+
+  get port(): number {
+    return this.#server ? portOf(this.#server) : 0
+  }
+
+  get server(): Server {
+    return this.#server ?? assert.fail('not open')
+  }
+
+  /** The secret of a new key. */
+  key(scope: 'sandboxes' | 'admin' = 'sandboxes'): string {
+    return this.keys.create({ name: 'test', scope }).secret
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#server) await closeServer(this.#server)
+    this.engine.stop()
+    this.state.close()
+    this.#events.close()
+  }
+}
