@@ -17,6 +17,10 @@ var binaries string
 
 // TestMain builds the real programs: these tests drive podhost over its socket and look at the host from outside.
 func TestMain(m *testing.M) {
+	// In a virtual machine without Go, whoever made it has built them.
+	if binaries = os.Getenv("AGENTPOD_TEST_PROGRAMS"); binaries != "" {
+		os.Exit(m.Run())
+	}
 	dir, err := os.MkdirTemp("", "podhost-test-")
 	if err != nil {
 		panic(err)
