@@ -47,7 +47,7 @@ describe('CP-15 a body', () => {
   })
 
   test('with brackets and quotes inside its texts is no deeper for them', async () => {
-    const text = '[{"]},"'.repeat(100) + '\\'
+    const text = `${'[{"]},"'.repeat(100)}\\`
     assert.deepEqual(await readJson(request(JSON.stringify({ a: text, b: [text] }))), { a: text, b: [text] })
   })
 

@@ -80,7 +80,6 @@ class TcpDoor implements Door {
       async () => {
         const target = this.#target(request)
         if (target.kind === 'api' || target.port === DATA_PORT) refuseServiceWorker(request)
-        else soften(response)
         if (target.kind === 'api') return this.#api(request, response)
         const answer = (error: unknown): void => answerSandboxError(request, response, target, error)
         attempt(
@@ -151,7 +150,7 @@ class TcpDoor implements Door {
   async #api(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#checkOrigin(request)
     const path = pathOf(request)
-    if (request.method === 'GET' && OPEN.has(path)) {
+    if (request.method === 'GET' && OPEN.has(path) && request.headers[SANDBOX_HEADER] === undefined) {
       await this.#parts.control(request, response)
       return
     }
@@ -219,6 +218,7 @@ class TcpDoor implements Door {
     this.#checkTraffic(target, request)
     this.#hideKey(request)
     using _ = this.#enter(this.#ownerOf(target.id))
+    soften(response)
     return await preview({ live, port: target.port }, request, response)
   }
 
@@ -365,6 +365,7 @@ function answerSandboxError(
   target: Target & { kind: 'sandbox' },
   error: unknown,
 ): void {
+  harden(response)
   if (isGone(error)) answerGone(request, response, target.id)
   else if (isAgentPodError(error) && error.reason === 'port.closed') answerClosed(request, response, target)
   else if (target.port === DATA_PORT) answerEnvdError(response, pathOf(request), error)

@@ -1,3 +1,4 @@
+import { isAgentPodError } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'
 import { isEnded } from '../core/lifecycle.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
@@ -12,11 +13,28 @@ export async function destroy(ctx: Context, id: SandboxId, ending?: Ending): Pro
   return ctx.lock.run(id, async () => {
     const sandbox = ctx.ledger.get(id)
     if (!sandbox || sandbox.endedAt !== undefined || isEnded(sandbox.state)) return sandbox
-    if (sandbox.state !== 'destroying') ctx.ledger.move(id, 'destroy', ending ? { ending } : {})
+    const isIntended = intend(ctx, sandbox, ending)
     release(ctx, id)
     await ctx.provider.destroy(id, CALL)
+    if (!isIntended) intend(ctx, sandbox, ending)
     return ctx.ledger.move(id, 'destroyed')
   })
+}
+
+/**
+ * Stores the intent, or answers false when the disk is full: destroying is then what makes room, and a crash on the way is found by the
+ * sweep as a sandbox that is no more.
+ */
+function intend(ctx: Context, { id, state }: Sandbox, ending: Ending | undefined): boolean {
+  if (state === 'destroying') return true
+  try {
+    ctx.ledger.move(id, 'destroy', ending ? { ending } : {})
+    return true
+  } catch (error) {
+    if (!isAgentPodError(error) || error.reason !== 'disk.full') throw error
+    ignore(ctx.log, error, `the disk is full; ${id} is destroyed all the same`)
+    return false
+  }
 }
 
 /** Removes what a failed sandbox left outside. When that fails, the sweep tries again. Called under the sandbox's lock. */

@@ -175,7 +175,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     if (options.tcp) await tcp.open(options.tcp)
 
     const watchIdle = (): void => {
-      const isBusy = engine.livingCount > 0
+      // Whoever was given the address of a port cannot start the server again, as the CLI can.
+      const isBusy = engine.livingCount > 0 || tcp.address !== undefined
       if (isBusy) lastActivity = clock.now()
       if (options.idleExitMs > 0 && clock.now() - lastActivity >= options.idleExitMs) {
         log.info('leaving: nothing lives and nobody asks')

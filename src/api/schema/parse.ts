@@ -17,7 +17,9 @@ export function parseInput<T>(schema: z.ZodType<T>, value: unknown): T {
       near && `did you mean ${near}?`,
     )
   }
-  throw invalid('request.malformed', `${at || 'the body'}: ${issue?.message ?? 'is malformed'}`)
+  // What is wrong with a key of a record stands one level deeper.
+  const why = issue?.code === 'invalid_key' ? issue.issues[0]?.message : issue?.message
+  throw invalid('request.malformed', `${at || 'the body'}: ${why ?? 'is malformed'}`)
 }
 
 /** The keys of the object schema at a path, through optionals. */

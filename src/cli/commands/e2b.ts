@@ -85,19 +85,19 @@ async function keyOf(pod: AgentPod, home: Home, wish: KeyWish): Promise<string> 
 }
 
 async function keptKey(pod: AgentPod, home: Home): Promise<string | undefined> {
-  let kept: { id?: unknown; secret?: unknown }
+  let kept: { id?: unknown; secret?: unknown } | null
   try {
     kept = JSON.parse(readFileSync(home.e2bKey, 'utf8')) as typeof kept
   } catch {
     // There is none, or it is damaged: a new one takes its place.
     return undefined
   }
-  const known = (await pod.keys()).find(({ id }) => id === kept.id)
+  const known = (await pod.keys()).find(({ id }) => id === kept?.id)
   const isLiving =
     known &&
     known.revokedAt === null &&
     (known.expiresAt === null || Date.parse(known.expiresAt) - systemClock.now() > KEY_LEFT_MS)
-  return isLiving && typeof kept.secret === 'string' ? kept.secret : undefined
+  return isLiving && typeof kept?.secret === 'string' ? kept.secret : undefined
 }
 
 /** For any POSIX shell. */

@@ -8,8 +8,6 @@ import sys
 import threading
 import time
 import traceback
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 
@@ -75,12 +73,8 @@ def curl(url, *options):
     return int(status), body
 
 
-def status_of(url, data=None, headers=None):
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, data=data, headers=headers or {})) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+def upload(url, body, content_type):
+    return curl(url, "--data-binary", body, "-H", f"content-type: {content_type}")[0]
 
 
 def seconds_left(sandbox):
@@ -279,26 +273,26 @@ def _(shared):
 def _(shared):
     shared.files.write("down load.txt", "downloaded")
     url = shared.download_url("down load.txt")
-    assert status_of(url) == (200, b"downloaded")
-    assert status_of(url.replace("path=down", "path=up"))[0] == 401
+    assert curl(url) == (200, "downloaded")
+    assert curl(url.replace("path=down", "path=up"))[0] == 401
 
 
 @case("sandbox.downloadUrl: expires")
 def _(shared):
     shared.files.write("brief.txt", "brief")
     url = shared.download_url("brief.txt", use_signature_expiration=1)
-    assert status_of(url) == (200, b"brief")
+    assert curl(url) == (200, "brief")
     time.sleep(2.1)
-    assert status_of(url)[0] == 401
+    assert curl(url)[0] == 401
 
 
 @case("sandbox.uploadUrl")
 def _(shared):
     url = shared.upload_url("up.txt")
-    body = b'--b\r\nContent-Disposition: form-data; name="file"; filename="up.txt"\r\n\r\nuploaded\r\n--b--\r\n'
-    assert status_of(url, body, {"content-type": "multipart/form-data; boundary=b"})[0] == 200
+    body = '--b\r\nContent-Disposition: form-data; name="file"; filename="up.txt"\r\n\r\nuploaded\r\n--b--\r\n'
+    assert upload(url, body, "multipart/form-data; boundary=b") == 200
     assert shared.files.read("up.txt") == "uploaded"
-    assert status_of(url)[0] == 401
+    assert curl(url)[0] == 401
 
 
 # Commands

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict'
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { ROOT, World } from '../../support/world.ts'
@@ -26,6 +26,48 @@ before(
   { timeout: 300_000 },
 )
 after(async () => world?.[Symbol.asyncDispose]())
+
+describe('agentpod e2b env', () => {
+  const ask = async (...args: string[]): Promise<Record<string, string>> =>
+    JSON.parse(await world.ok(['e2b', 'env', '--json', ...args])) as Record<string, string>
+
+  test('gives every shell the same key, which only its owner can read', async () => {
+    assert.equal((await ask())['E2B_API_KEY'], env['E2B_API_KEY'])
+    assert.equal(statSync(join(world.home, 'e2b-key.json')).mode & 0o777, 0o600)
+  })
+
+  test('gives a key of its own when asked', async () => {
+    const { E2B_API_KEY: own } = await ask('--new-key', '--ttl', '1h')
+    assert.match(own ?? '', /^e2b_[0-9a-f]{40}$/)
+    assert.notEqual(own, env['E2B_API_KEY'])
+    assert.equal((await ask())['E2B_API_KEY'], env['E2B_API_KEY'])
+  })
+
+  test('makes another when the kept one is revoked or damaged', async () => {
+    const file = join(world.home, 'e2b-key.json')
+    const before = readFileSync(file, 'utf8')
+    for (const damage of ['', '{}', 'null', '[]', '{"id":1,"secret":2}']) {
+      writeFileSync(file, damage)
+      assert.match((await ask())['E2B_API_KEY'] ?? '', /^e2b_[0-9a-f]{40}$/, damage)
+    }
+    const { id, secret } = JSON.parse(readFileSync(file, 'utf8')) as { id: string; secret: string }
+    await world.ok(['key', 'revoke', id])
+    assert.notEqual((await ask())['E2B_API_KEY'], secret)
+    writeFileSync(file, before)
+  })
+
+  test('is lines for a shell', async () => {
+    const lines = (await world.ok(['e2b', 'env'])).trimEnd().split('\n')
+    for (const line of lines) assert.match(line, /^export E2B_[A-Z_]+=[\w:/.]+$/)
+    assert.equal(lines.length, 4)
+  })
+
+  test('knows no other word', async () => {
+    const { code, stderr } = await world.cli(['e2b', 'login'])
+    assert.equal(code, 2)
+    assert.match(stderr, /e2b env/)
+  })
+})
 
 const results = new Map<string, readonly Result[]>()
 
@@ -87,8 +129,7 @@ describe('over TLS, with one variable for all addresses', () => {
       if (directory instanceof Error) return t.skip(`cannot be fetched: ${directory.message}`)
       const { output, code } = await run(sdk.command(directory), { ...variables, ...sdk.env?.(directory) })
       assert.equal(code, 0, output)
-      for (const { name, ok, detail } of parseResults(output))
-        await t.test(name, () => assert.ok(ok, detail))
+      for (const { name, ok, detail } of parseResults(output)) await t.test(name, () => assert.ok(ok, detail))
     })
   }
 })

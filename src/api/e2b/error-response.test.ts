@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { AgentPodError, type ErrorCode } from '../../core/error.ts'
+import { e2bError, isE2bPath } from './error-response.ts'
+import { later } from './later.ts'
+
+const failure = (code: ErrorCode, reason = 'x'): AgentPodError =>
+  new AgentPodError({ code, reason, message: 'what', hint: 'do this' })
+
+test('the body has the status and a sentence', () =>
+  assert.deepEqual(e2bError(failure('not_found')), { code: 404, message: 'what (do this)' }))
+
+describe('the status of', () => {
+  const STATUS: readonly [ErrorCode, number][] = [
+    ['invalid_argument', 400],
+    ['unauthenticated', 401],
+    ['permission_denied', 403],
+    ['not_found', 404],
+    ['conflict', 409],
+    ['unsupported', 400],
+    ['failed_precondition', 400],
+    ['resource_exhausted', 429],
+    ['unavailable', 503],
+    ['internal', 500],
+  ]
+  for (const [code, status] of STATUS) {
+    test(code, () => assert.equal(e2bError(failure(code)).code, status))
+  }
+  test('what comes later', () => assert.equal(e2bError(later('pausing')).code, 501))
+})
+
+test('an internal failure says nothing of itself', () => {
+  const { message } = e2bError(new Error('the password is 1234'), 'abc')
+  assert.match(message, /incident abc/)
+  assert.doesNotMatch(message, /1234/)
+})
+
+test('what is not ours is E2B’s', () => {
+  for (const path of ['/sandboxes', '/v2/sandboxes', '/v3/templates', '/volumes/a', '/files', '/v10'])
+    assert.ok(isE2bPath(path), path)
+  for (const path of ['/v1/sandboxes', '/v1', '/health', '/docs', '/openapi.json', '/'])
+    assert.ok(!isE2bPath(path), path)
+})

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import type { SandboxId } from '../../core/id.ts'
+import type { Sandbox } from '../../core/sandbox.ts'
+import { parseInput } from '../schema/parse.ts'
+import { filtered, pageOf, parseMetadata } from './list.ts'
+import { type ListQuery, listQuery } from './schema.ts'
+
+function sandbox(id: string, startedAt: number, o: Partial<Sandbox> = {}): Sandbox {
+  return { id: id as SandboxId, startedAt, state: 'running', labels: {}, ...o } as Sandbox
+}
+const query = (q: Record<string, string>): ListQuery => parseInput(listQuery, q)
+const ids = (all: readonly Sandbox[]): string => all.map(({ id }) => id).join(' ')
+
+describe('pages', () => {
+  // Two of the same moment, and in no order.
+  const all = [
+    sandbox('bbbb', 2),
+    sandbox('aaaa', 2),
+    sandbox('dddd', 4),
+    sandbox('cccc', 3),
+    sandbox('eeee', 1),
+  ]
+  for (const [order, expected] of [
+    ['desc', ['dddd cccc', 'bbbb aaaa', 'eeee']],
+    ['asc', ['eeee aaaa', 'bbbb cccc', 'dddd']],
+  ] as const) {
+    test(`follow one another, ${order}`, () => {
+      const pages: string[] = []
+      let next: string | undefined
+      do {
+        const page = pageOf(all, query({ limit: '2', order, ...(next && { nextToken: next }) }))
+        pages.push(ids(page.items))
+        next = page.next
+      } while (next !== undefined)
+      assert.deepEqual(pages, expected)
+    })
+  }
+
+  test('skip nothing when the last one seen is gone', () => {
+    const { next } = pageOf(all, query({ limit: '2' }))
+    const left = all.filter(({ id }) => id !== 'cccc')
+    assert.equal(ids(pageOf(left, query({ limit: '2', nextToken: next ?? '' })).items), 'bbbb aaaa')
+  })
+
+  test('need a token of ours', () => {
+    for (const nextToken of ['', 'x', Buffer.from('1:../..').toString('base64url')])
+      assert.throws(() => pageOf(all, query({ nextToken })), /nextToken/)
+  })
+})
+
+describe('filters', () => {
+  const all = [
+    sandbox('aaaa', 1000, { labels: { a: '1', 'agentpod/template': 'base' } }),
+    sandbox('bbbb', 2000, { labels: { a: '1', b: '&=%' } }),
+    sandbox('cccc', 3000, { state: 'creating' }),
+  ]
+  const found = (q: Record<string, string>): string => ids(filtered(all, query(q)))
+  test('by metadata', () => {
+    assert.equal(found({ metadata: 'a=1' }), 'aaaa bbbb')
+    assert.equal(found({ metadata: 'b=%2526%253D%2525' }), 'bbbb')
+    assert.equal(found({ metadata: 'a=2' }), '')
+    assert.equal(found({ metadata: 'agentpod%2Ftemplate=base' }), '', 'our labels are not their metadata')
+    assert.equal(found({ metadata: 'constructor=x' }), '')
+  })
+  test('by state', () => {
+    assert.equal(found({ state: 'running,paused' }), 'aaaa bbbb')
+    assert.equal(found({ state: 'paused' }), '')
+    assert.throws(() => query({ state: 'sleeping' }), /state/)
+  })
+  test('by time', () => {
+    assert.equal(found({ startedAfter: '1970-01-01T00:00:01.000Z' }), 'bbbb')
+    assert.throws(() => query({ startedAfter: 'yesterday' }), /startedAfter/)
+  })
+  test('need a page of a size that can be', () => {
+    for (const limit of ['0', '101', 'x', '1.5']) assert.throws(() => query({ limit }), /limit/)
+  })
+})
+
+test('metadata that cannot be decoded is refused', () => {
+  assert.throws(() => parseMetadata('a=%25zz'), /metadata filter/)
+  assert.deepEqual(parseMetadata(''), {})
+})

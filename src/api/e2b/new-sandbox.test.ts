@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { isAgentPodError } from '../../core/error.ts'
+import { parseInput } from '../schema/parse.ts'
+import { createRequest } from './new-sandbox.ts'
+import { newSandbox } from './schema.ts'
+
+const translate = (body: unknown): ReturnType<typeof createRequest> =>
+  createRequest(parseInput(newSandbox, body), 'key')
+
+test('nothing asked is a base sandbox for five minutes with public ports', () => {
+  const expected = {
+    owner: 'key',
+    labels: { 'agentpod/template': 'base' },
+    environment: { base: 'debian', user: 'user', sudo: true, workdir: '', variables: {} },
+    lifetime: { ttlMs: 300_000 },
+    ports: { public: true },
+  }
+  assert.deepEqual(translate({}), expected)
+  assert.deepEqual(translate({ templateID: 'base', secure: false, somethingNewer: { a: 1 } }), expected)
+})
+
+test('what the SDKs send lands in its place', () => {
+  const request = translate({
+    templateID: 'base',
+    timeout: 60,
+    metadata: { team: 'web', 'odd key &=': '' },
+    envVars: { A: '1' },
+    allow_internet_access: true,
+    network: { allowPublicTraffic: false, allowOut: [], rules: {} },
+    autoPause: false,
+    autoResume: { enabled: false },
+    mcp: null,
+    volumeMounts: [],
+  })
+  assert.deepEqual(request.labels, {
+    team: 'web',
+    'odd key &=': '',
+    'agentpod/template': 'base',
+    'agentpod/internet': 'true',
+  })
+  assert.deepEqual(request.environment?.variables, { A: '1' })
+  assert.deepEqual(request.lifetime, { ttlMs: 60_000 })
+  assert.deepEqual(request.ports, { public: false })
+})
+
+test('a timeout of nothing is a second', () =>
+  assert.deepEqual(translate({ timeout: 0 }).lifetime, { ttlMs: 1000 }))
+
+describe('refused is', () => {
+  const REFUSED: readonly [what: string, body: unknown, words: RegExp][] = [
+    ['another template', { templateID: 'node' }, /template 'node' not found/],
+    ['a template that begins like ours', { templateID: 'base2' }, /not found/],
+    ['autoPause', { autoPause: true }, /autoPause is not supported/],
+    ['autoResume', { autoResume: { enabled: true } }, /autoResume is not supported/],
+    ['a rule for the network', { network: { denyOut: ['0.0.0.0/0'] } }, /network\.denyOut is not supported/],
+    ['a proxy', { network: { egressProxy: { address: 'a:1' } } }, /network\.egressProxy/],
+    ['a volume', { volumeMounts: [{ name: 'a', path: '/a' }] }, /volumeMounts is not supported/],
+    ['an MCP server', { mcp: { exa: {} } }, /mcp is not supported/],
+    ['an identity token', { iam: { tokens: { aws: {} } } }, /iam is not supported/],
+    ['metadata of ours', { metadata: { 'agentpod/template': 'x' } }, /reserved/],
+    ['metadata that is no text', { metadata: { a: 1 } }, /metadata\.a/],
+    [
+      'too much metadata',
+      { metadata: Object.fromEntries([...Array(65).keys()].map((i) => [i, ''])) },
+      /at most 64/,
+    ],
+    ['a long value', { metadata: { a: 'x'.repeat(4097) } }, /metadata\.a/],
+    ['a variable with =', { envVars: { 'A=B': '' } }, /envVars/],
+    ['a variable with a NUL byte', { envVars: { A: '\0' } }, /NUL/],
+    ['a timeout in words', { timeout: '60' }, /timeout/],
+    ['half a second', { timeout: 0.5 }, /timeout/],
+    ['a negative timeout', { timeout: -1 }, /timeout/],
+    ['an array', [], /the body/],
+    ['null', null, /the body/],
+  ]
+  for (const [what, body, words] of REFUSED) {
+    test(what, () =>
+      assert.throws(
+        () => translate(body),
+        (error) => isAgentPodError(error) && words.test(error.message),
+      ),
+    )
+  }
+})
+
+test('prototype keys set nothing', () => {
+  const body = JSON.parse('{"metadata":{"__proto__":"x","constructor":"y"},"__proto__":{"timeout":1}}')
+  const { labels, lifetime } = translate(body)
+  assert.deepEqual(Object.keys(labels ?? {}).sort(), ['agentpod/template', 'constructor'])
+  assert.deepEqual(lifetime, { ttlMs: 300_000 })
+})

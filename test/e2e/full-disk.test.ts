@@ -1,0 +1,77 @@
+/** A state directory on a disk that is full: clear errors, nothing half made, and all is well again when there is space. */
+import assert from 'node:assert/strict'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { Podhost } from '../../src/providers/local/podhost.ts'
+import { ROOT, until, World } from '../support/world.ts'
+
+const skip = process.getuid?.() !== 0 && 'only root can mount a small disk'
+const outer = new World()
+const home = join(outer.directory(), 'disk')
+const world = new World({ home })
+const ballast = join(home, 'ballast')
+
+before(() => {
+  if (skip) return
+  mkdirSync(home)
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,mode=700', 'agentpod-test', home])
+})
+after(async () => {
+  if (!skip) {
+    rmSync(ballast, { force: true })
+    await world.ok(['destroy', '--all'])
+    await world.ok(['server', 'stop'])
+    // A mount point cannot be removed, so reset is not for here; podhost is told to leave by itself.
+    const podhost = new Podhost({
+      home,
+      podhost: join(ROOT, 'dist/bin/podhost'),
+      podd: join(ROOT, 'dist/bin/podd'),
+    })
+    await podhost.call('shutdown', {}, { timeoutMs: 5000 })
+    await podhost.close()
+    await until('the disk is free', () => spawnSync('umount', [home]).status === 0)
+  }
+  await outer[Symbol.asyncDispose]()
+})
+
+function fill(): void {
+  rmSync(ballast, { force: true })
+  const { bavail, bsize } = statfsSync(home)
+  try {
+    writeFileSync(ballast, Buffer.alloc(bavail * bsize))
+  } catch {
+    // Full is what is wanted.
+  }
+}
+
+test('create on a full disk fails clearly and leaves nothing; with space it works again', {
+  skip,
+}, async () => {
+  await world.ok(['create', '--name', 'early'])
+  const sandboxes = (): string[] => readdirSync(join(home, 'sandboxes'))
+  const earlier = sandboxes()
+  fill()
+  const { code, stderr } = await world.cli(['create'])
+  assert.equal(code, 7, stderr)
+  assert.match(stderr, /no space|full|disk/i)
+  assert.match(stderr, /hint: /)
+  assert.match(await world.ok(['ls']), /early/, 'the server lives and answers')
+  assert.equal(await world.ok(['exec', 'early', 'echo', 'alive']), 'alive\n')
+  rmSync(ballast)
+  await world.ok(['create', '--name', 'late'])
+  assert.equal(await world.ok(['exec', 'late', 'echo', 'well']), 'well\n')
+  await world.ok(['destroy', 'late'])
+  assert.deepEqual(sandboxes(), earlier)
+})
+
+test('a sandbox that fills the disk is told so, and can be destroyed', { skip }, async () => {
+  await world.ok(['create', '--name', 'filler'])
+  const { code, stderr } = await world.cli(['exec', 'filler', '--', 'sh', '-c', 'cat /dev/zero > ~/big'])
+  assert.notEqual(code, 0)
+  assert.match(stderr, /No space left/)
+  await world.ok(['destroy', 'filler'])
+  await world.ok(['create', '--name', 'after'])
+  await world.ok(['destroy', 'after'])
+})
