@@ -3,6 +3,7 @@ import { type Clock, systemClock } from '../util/clock.ts'
 import { findJsonFault } from '../util/json-text.ts'
 
 const LONGEST_BODY_BYTES = 4 * 1024 * 1024
+const LONGEST_DRAINED_BYTES = 4 * LONGEST_BODY_BYTES
 const DEEPEST = 64
 
 export interface BodyLimits {
@@ -14,7 +15,7 @@ export interface BodyLimits {
 }
 
 /** SECURITY: CP-16. A body that trickles in holds a connection and its memory for no longer than this. */
-const LIMITS: BodyLimits = { clock: systemClock, idleMs: 10_000, totalMs: 60_000 }
+const LIMITS: BodyLimits = { clock: systemClock, idleMs: 10_000, totalMs: 30_000 }
 
 /** A JSON body, read with bounds on size, depth and time. No body is an empty object. */
 export async function readJson(request: Request, limits: BodyLimits = LIMITS): Promise<unknown> {
@@ -60,12 +61,14 @@ async function readBody(request: Request, { clock, idleMs, totalMs }: BodyLimits
   try {
     for (;;) {
       const { done, value } = await Promise.race([reader.read(), late.promise])
+      if (size > LONGEST_BODY_BYTES && (done || size > LONGEST_DRAINED_BYTES)) throw tooLarge()
       if (done) return Buffer.concat(chunks)
       cancelIdle()
       cancelIdle = clock.after(idleMs, give)
       size += value.length
-      if (size > LONGEST_BODY_BYTES) throw tooLarge()
-      chunks.push(value)
+      // The rest of a body that is too large is read and dropped, or its sender would never get to the answer.
+      if (size > LONGEST_BODY_BYTES) chunks.length = 0
+      else chunks.push(value)
     }
   } catch (error) {
     reader.cancel().catch(() => undefined)

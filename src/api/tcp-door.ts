@@ -88,7 +88,7 @@ class TcpDoor implements Door {
           (_, error) => answer(error),
         )
       },
-      isE2bPath(pathOf(request)) ? answerE2bError : answerError,
+      speaksE2b(request) ? answerE2bError : answerError,
     )
   }
 
@@ -357,6 +357,11 @@ function harden(response: ServerResponse): void {
 /** A port's page speaks for itself. */
 function soften(response: ServerResponse): void {
   for (const name of Object.keys(HARDENING)) response.removeHeader(name)
+}
+
+/** Our own client names its sandbox in a header of ours, on whatever path. */
+function speaksE2b(request: IncomingMessage): boolean {
+  return request.headers[SANDBOX_HEADER] === undefined && isE2bPath(pathOf(request))
 }
 
 function answerSandboxError(

@@ -9,6 +9,8 @@ export interface CommandContext {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly cwd: string
   readonly terminal: Terminal
+  /** Every command there is. */
+  readonly commands: Readonly<Record<string, Entry>>
   /** A client; it starts the server when none listens, unless told not to. */
   client(o?: { readonly start?: boolean }): Promise<AgentPod>
 }
@@ -21,4 +23,10 @@ export interface Command {
   readonly words: { readonly min: number; readonly max: number; readonly rest?: boolean | undefined }
   /** Answers the exit code. */
   run(ctx: CommandContext, parsed: Parsed): Promise<number>
+}
+
+/** A command's one line, and the way to the rest of it. */
+export interface Entry {
+  readonly summary: string
+  readonly load: () => Promise<{ readonly command: Command }>
 }

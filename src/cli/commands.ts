@@ -1,10 +1,5 @@
 /** Every command with its one line; the rest of a command is loaded when it is called. */
-import type { Command } from './command.ts'
-
-export interface Entry {
-  readonly summary: string
-  readonly load: () => Promise<{ readonly command: Command }>
-}
+import type { Entry } from './command.ts'
 
 /** Commands that answer with the exit code of the program they ran. */
 export const PASS_THROUGH: ReadonlySet<string> = new Set(['run', 'exec', 'shell'])

@@ -60,6 +60,7 @@ function context(screen: CommandContext['terminal']): CommandContext {
     env: process.env,
     cwd: process.cwd(),
     terminal: screen,
+    commands: COMMANDS,
     async client(o = {}) {
       const [{ AgentPod }, { currentContext }] = await Promise.all([
         import('../client/client.ts'),

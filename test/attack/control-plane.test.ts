@@ -54,7 +54,20 @@ async function local<T>(method: string, path: string, body?: object): Promise<T>
   ) as T
 }
 
-const ask = (o: Omit<TcpRequest, 'port'>): Promise<TcpAnswer> => tcpRequest({ port, ...o })
+/** Patient: these tests ask faster than a key may, and a refusal may come while a large body is still on its way. */
+async function ask(o: Omit<TcpRequest, 'port'>): Promise<TcpAnswer> {
+  for (let attempt = 0; ; attempt++) {
+    const answer = await tcpRequest({ port, ...o }).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE' && error.code !== 'ECONNRESET') throw error
+      return undefined
+    })
+    const isHurried =
+      answer === undefined || (answer.status === 429 && answer.text.includes('may make 50 requests'))
+    if (answer && !isHurried) return answer
+    assert.ok(attempt < 50, `${o.path} is never answered`)
+    await new Promise((resolve) => setTimeout(resolve, 200))
+  }
+}
 const newKey = (scope: string, ttlMs?: number): Promise<{ id: string; secret: string }> =>
   local('POST', '/v1/keys', { scope, ...(ttlMs && { ttlMs }) })
 
@@ -725,7 +738,7 @@ test('CP-16 three hundred slow clients take nobody’s place and are gone in a w
   for (let i = 0; i < 20; i++) await serverLives()
   assert.ok(performance.now() - start < 3000, 'others are served meanwhile')
   try {
-    // Those with a key and a body that drips have a minute; everybody else a quarter of it.
+    // Those with a key and a body that drips have half a minute; everybody else half of that.
     await until('the slow are gone', () => open.size === 0, 90_000)
   } finally {
     clearInterval(drip)

@@ -1,6 +1,5 @@
 import { invalid } from '../../core/error.ts'
 import type { Command } from '../command.ts'
-import { COMMANDS } from '../commands.ts'
 
 export const command: Command = {
   usage: 'agentpod completion bash | zsh | fish',
@@ -10,11 +9,11 @@ export const command: Command = {
   ],
   options: {},
   words: { min: 1, max: 1 },
-  async run({ terminal }, parsed) {
+  async run({ terminal, commands }, parsed) {
     const write = Object.hasOwn(SHELLS, parsed.word(0)) ? SHELLS[parsed.word(0)] : undefined
     if (!write) throw invalid('words.unknown', `shells are ${Object.keys(SHELLS).join(', ')}`, command.usage)
     const table = await Promise.all(
-      Object.entries(COMMANDS).map(async ([name, entry]) => ({
+      Object.entries(commands).map(async ([name, entry]) => ({
         name,
         summary: entry.summary,
         options: Object.keys((await entry.load()).command.options).map((option) => `--${option}`),

@@ -1,6 +1,5 @@
 import type { OptionSpec } from '../args/parse.ts'
-import type { Command } from '../command.ts'
-import type { Entry } from '../commands.ts'
+import type { Command, Entry } from '../command.ts'
 import { table } from './terminal.ts'
 
 type Entries = Readonly<Record<string, Entry>>

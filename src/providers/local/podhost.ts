@@ -134,7 +134,7 @@ class Connection {
     this.#socket = socket
     this.#onEvent = o.onEvent
     socket.setEncoding('utf8')
-    // An idle connection to podhost keeps nobody alive; a pending call holds it by its own timer.
+    // An idle connection to podhost keeps nobody alive; a pending call does.
     socket.unref()
     socket.on('data', (text: string) => this.#read(text))
     socket.on('error', () => socket.destroy())
@@ -149,6 +149,7 @@ class Connection {
     return new Promise((resolve, reject) => {
       if (this.#socket.destroyed) return reject(gone())
       const id = this.#next++
+      if (this.#pending.size === 0) this.#socket.ref()
       this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject })
       this.#socket.write(`${JSON.stringify({ v: PROTOCOL, id, op, args })}\n`)
     })
@@ -174,6 +175,7 @@ class Connection {
     const pending = this.#pending.get(Number(message['id']))
     if (!pending) return
     this.#pending.delete(Number(message['id']))
+    if (this.#pending.size === 0) this.#socket.unref()
     if (message['error']) pending.reject(hostError(message['error']))
     else pending.resolve(message['result'] ?? {})
   }
