@@ -6,6 +6,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import {
   createReadStream,
   createWriteStream,
+  existsSync,
   mkdtempSync,
   readFileSync,
   rmSync,
@@ -16,6 +17,7 @@ import { createServer } from 'node:net'
 import { cpus, tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { encodeFrame } from '../../src/util/connect-frame.ts'
 import { ROOT, World } from '../support/world.ts'
@@ -109,6 +111,14 @@ async function main(): Promise<void> {
     'straight to podd',
   )
 
+  heading('Commands a second, eight at a time in one sandbox')
+  const commands = quick ? 100 : 1000
+  const took = await timed(() => eightAtATime(commands, () => sandbox.exec('true').wait()))
+  say(`${Math.round(commands / (took / 1000))} through client and server.`)
+
+  heading('The same through E2B’s SDK, over TCP, on the debian base')
+  await throughE2b(pod)
+
   heading('100 sandboxes at once, each runs a command')
   table([await hundred()], undefined)
 
@@ -156,6 +166,56 @@ function straight(socketPath: string): Promise<void> {
     outgoing.once('error', reject)
     outgoing.end(encodeFrame({ process: { cmd: 'true', args: [], envs: {} } }))
   })
+}
+
+async function eightAtATime(count: number, work: () => Promise<unknown>): Promise<void> {
+  let left = count
+  await Promise.all(
+    Array.from({ length: 8 }, async () => {
+      while (left-- > 0) await work()
+    }),
+  )
+}
+
+/** E2B's own package, where the compatibility suite has installed it. */
+async function throughE2b(pod: AgentPod): Promise<void> {
+  const entry = join(ROOT, '.cache/compat/e2b-2.51.0/node_modules/e2b/dist/index.mjs')
+  if (!existsSync(entry)) return say('Not here: `npm test` installs the package.')
+  await pod.prepare('debian', () => undefined)
+  const { port } = await pod.listen()
+  const { secret } = await pod.createKey({ name: 'bench' })
+  const url = `http://127.0.0.1:${port}`
+  const { Sandbox: Theirs } = (await import(entry)) as { Sandbox: E2bSandboxes }
+  const options = { apiKey: secret, apiUrl: url, sandboxUrl: url }
+  const made: E2bSandbox[] = []
+  const living = await Theirs.create(options)
+  table(
+    await roundRobin(
+      [
+        {
+          name: 'Sandbox.create and commands.run',
+          once: () =>
+            timed(async () => {
+              const one = await Theirs.create(options)
+              await one.commands.run('true')
+              made.push(one)
+            }),
+        },
+        { name: 'commands.run, a login shell each', once: () => timed(() => living.commands.run('true')) },
+      ],
+      Math.ceil(rounds / 2),
+    ),
+    undefined,
+  )
+  await Promise.all([living, ...made].map((one) => one.kill()))
+}
+
+interface E2bSandbox {
+  readonly commands: { run(command: string): Promise<unknown> }
+  kill(): Promise<unknown>
+}
+interface E2bSandboxes {
+  create(options: object): Promise<E2bSandbox>
 }
 
 async function hundred(): Promise<Summary> {

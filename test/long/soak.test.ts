@@ -1,0 +1,89 @@
+/** A thousand lives, and five hundred at once: nothing grows, nothing stays. */
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { World } from '../support/world.ts'
+
+const world = new World()
+after(() => world[Symbol.asyncDispose]())
+const pod = world.client()
+
+interface Footprint {
+  readonly serverMib: number
+  readonly podhostMib: number
+  readonly descriptors: number
+  readonly mounts: number
+  readonly cgroups: number
+}
+
+function footprint(): Footprint {
+  const podhost = Number.parseInt(
+    execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
+      .split('\n')
+      .find((line) => line.includes('podhost serve') && line.includes(world.home)) ?? '',
+    10,
+  )
+  const rss = (pid: number): number =>
+    Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
+  return {
+    serverMib: rss(world.serverPid),
+    podhostMib: rss(podhost),
+    descriptors:
+      readdirSync(`/proc/${world.serverPid}/fd`).length + readdirSync(`/proc/${podhost}/fd`).length,
+    mounts: readFileSync(`/proc/${podhost}/mounts`, 'utf8').split('\n').length,
+    cgroups: Number(
+      execFileSync('sh', ['-c', 'find /sys/fs/cgroup -path "*agentpod*" -type d | wc -l'], {
+        encoding: 'utf8',
+      }),
+    ),
+  }
+}
+
+async function lives(count: number, atOnce: number): Promise<void> {
+  let left = count
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      while (left-- > 0) {
+        const sandbox = await pod.create({})
+        const { stdout } = await sandbox.exec('echo', { args: ['alive'] }).wait()
+        assert.equal(stdout, 'alive\n')
+        await sandbox.destroy()
+      }
+    }),
+  )
+}
+
+test('a thousand create, run, destroy leave everything as it was', { timeout: 900_000 }, async () => {
+  await lives(200, 8)
+  const before = footprint()
+  await lives(1000, 8)
+  const grown = footprint()
+  assert.deepEqual(readdirSync(join(world.home, 'sandboxes')), [])
+  assert.equal(grown.mounts, before.mounts)
+  assert.equal(grown.cgroups, before.cgroups)
+  assert.ok(
+    grown.descriptors <= before.descriptors + 16,
+    `${before.descriptors} to ${grown.descriptors} descriptors`,
+  )
+  assert.ok(grown.serverMib < before.serverMib + 40, `${before.serverMib} to ${grown.serverMib} MiB`)
+  assert.ok(grown.podhostMib < before.podhostMib + 20, `${before.podhostMib} to ${grown.podhostMib} MiB`)
+})
+
+test('five hundred live at once, and each answers', { timeout: 900_000 }, async () => {
+  const all: Awaited<ReturnType<typeof pod.create>>[] = []
+  let left = 500
+  await Promise.all(
+    Array.from({ length: 16 }, async () => {
+      while (left-- > 0) all.push(await pod.create({ resources: { memoryMib: 64 } }))
+    }),
+  )
+  assert.equal(all.length, 500)
+  for (const sandbox of all) {
+    const { exitCode } = await sandbox.exec('true').wait()
+    assert.equal(exitCode, 0)
+  }
+  await Promise.all(all.map((sandbox) => sandbox.destroy()))
+  assert.deepEqual(readdirSync(join(world.home, 'sandboxes')), [])
+})
