@@ -34,16 +34,16 @@ export interface Script {
   readonly args: readonly string[]
 }
 
-export function baselineScript(home: string, workspace: string): Script {
-  return script(BASELINE, home, workspace)
+export function baselineScript(directory: string, workspace: string): Script {
+  return script(BASELINE, directory, workspace)
 }
 
-export function changesScript(home: string, workspace: string): Script {
-  return script(CHANGES, home, workspace)
+export function changesScript(directory: string, workspace: string): Script {
+  return script(CHANGES, directory, workspace)
 }
 
-function script(text: string, home: string, workspace: string): Script {
-  return { command: '/bin/sh', args: ['-c', text, 'agentpod', `${home}/${REPOSITORY}`, workspace] }
+function script(text: string, directory: string, workspace: string): Script {
+  return { command: '/bin/sh', args: ['-c', text, 'agentpod', `${directory}/${REPOSITORY}`, workspace] }
 }
 
 export interface Change {

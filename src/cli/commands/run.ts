@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { lstat, mkdir, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { Sandbox } from '../../client/sandbox.ts'
@@ -93,7 +93,8 @@ interface Project {
   readonly user: string
   /** Where the copy lies inside. */
   readonly workspace: string
-  readonly home: string
+  /** Where git inside keeps the tree as it was: in memory while that is small, since a disk takes longer over it than all the rest. */
+  readonly baseline: string
   readonly files: readonly string[]
   hasBaseline: boolean
 }
@@ -113,13 +114,22 @@ async function openProject(ctx: CommandContext, user: string): Promise<Project> 
       .replaceAll(/[^\p{L}\p{N}._ -]/gu, '_')
       .replace(/^[-. ]+/, '') || 'project'
   const home = user === 'root' ? '/root' : `/home/${user}`
-  return { directory, name, user, workspace: `${home}/${name}`, home, files, hasBaseline: false }
+  const baseline = (await sizeOf(directory, files)) < SMALL_BYTES ? '/tmp' : home
+  return { directory, name, user, workspace: `${home}/${name}`, baseline, files, hasBaseline: false }
+}
+
+const SMALL_BYTES = 64 * 1024 * 1024
+
+async function sizeOf(directory: string, files: readonly string[]): Promise<number> {
+  let bytes = 0
+  for (const file of files) bytes += (await lstat(join(directory, file)).catch(() => undefined))?.size ?? 0
+  return bytes
 }
 
 async function sendProject(ctx: CommandContext, sandbox: Sandbox, project: Project): Promise<void> {
   ctx.terminal.progress(`copying ${project.files.length} files`)
   await sandbox.unpack(project.workspace, packFiles(project.directory, project.files), { user: project.user })
-  const result = await inside(sandbox, project, baselineScript(project.home, project.workspace))
+  const result = await inside(sandbox, project, baselineScript(project.baseline, project.workspace))
   project.hasBaseline = result.exitCode === 0
   ctx.terminal.clearProgress()
 }
@@ -133,7 +143,7 @@ async function showChanges(
   const { terminal, home } = ctx
   const say = isJson ? (): void => undefined : terminal.say
   if (!project.hasBaseline) return say('what changed is not known: there is no working git inside')
-  const result = await inside(sandbox, project, changesScript(project.home, project.workspace))
+  const result = await inside(sandbox, project, changesScript(project.baseline, project.workspace))
   if (result.exitCode !== 0) {
     throw new AgentPodError({
       code: 'internal',
