@@ -5,7 +5,7 @@ import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
 import type { Home } from '../../core/home.ts'
 import type { TcpAddress, TcpOptions } from '../../main/listeners.ts'
 import { ownCertificate } from '../../main/own-certificate.ts'
-import { startServer } from '../../main/server.ts'
+import { type ServerLimits, startServer } from '../../main/server.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
@@ -32,6 +32,8 @@ export const command: Command = {
       value: 'NAME.localhost[:PORT]',
       help: 'serve the SDKs of E2B under this domain, over TLS with a certificate made here (default port 8443)',
     },
+    'key-sandboxes': { value: 'N', help: 'living sandboxes that one key may have (default 100)' },
+    'key-rate': { value: 'N', help: 'requests a second that one key may send (default 50)' },
     background: {
       help: 'leave when nothing lives and nobody asks for ten minutes (how other commands start it)',
     },
@@ -49,6 +51,7 @@ export const command: Command = {
         programs: programs(),
         idleExitMs: isBackground ? idleExitMs(env) : 0,
         tcp: e2b ? e2bOptions(e2b, home, parsed) : tcpOptions(parsed),
+        limits: limits(parsed),
         names: parsed.values('host'),
         domains: [...(e2b ? [e2b.domain] : []), ...parsed.values('domain')],
         writeLog: (line) => void terminal.stderr.write(line),
@@ -96,6 +99,24 @@ function e2bOptions(e2b: E2bDomain, home: Home, parsed: Parsed): TcpOptions {
 function e2bVariables(e2b: E2bDomain | undefined, home: Home, tcp: TcpAddress | undefined): string {
   if (!e2b || !tcp) return ''
   return `; E2B_DOMAIN=${e2b.domain}:${tcp.port} NODE_EXTRA_CA_CERTS=${home.tlsCa}`
+}
+
+/** A key may send four seconds' worth at once. */
+const BURST_SECONDS = 4
+
+function limits(parsed: Parsed): ServerLimits {
+  const count = (option: string): number | undefined => {
+    const text = parsed.value(option)
+    if (text === undefined) return undefined
+    const number = parseNumber(text, option)
+    if (Number.isInteger(number) && number >= 1 && number <= 1_000_000) return number
+    throw invalid(`option.${option}`, `--${option} is a whole number from 1 to 1000000`)
+  }
+  const perSecond = count('key-rate')
+  return {
+    living: count('key-sandboxes'),
+    rate: perSecond === undefined ? undefined : { perSecond, burst: perSecond * BURST_SECONDS },
+  }
 }
 
 function readPem(file: string): string {
