@@ -46,8 +46,8 @@ export async function findPeers(scratch: string): Promise<{ peers: Peer[]; missi
     } catch (error) {
       missing.push(
         `${make.peerName}: ${String((error as Error).message)
-          .split('\n')[0]
-          ?.slice(0, 160)}`,
+          .split(':')[0]
+          ?.slice(0, 60)}`,
       )
     }
   }
