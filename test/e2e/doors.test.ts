@@ -1,9 +1,12 @@
 /** Keys, contexts, ports and completions on the command line. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import { statSync } from 'node:fs'
+import { request } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
+import type { Duplex } from 'node:stream'
 import { after, before, test } from 'node:test'
 import { until, World } from '../support/world.ts'
 
@@ -88,6 +91,51 @@ test('a public port needs nothing, and a closed one says so', async () => {
   const at = (port: number): string => `http://${port}-${open.id}.localhost:${new URL(url).port}/`
   assert.match(curl(at(9999)), /port is not open/)
   assert.match(curl('-H', 'Accept: text/html', at(9999)), /<h1>The sandbox is running but port is not open/)
+})
+
+/** A WebSocket server in what Python has: it shakes hands and sends each message back in capitals. */
+const ECHO = `
+import base64, hashlib, socket
+server = socket.create_server(('127.0.0.1', 4000)); print('up', flush=True)
+client = server.accept()[0]; head = b''
+while b'\\r\\n\\r\\n' not in head: head += client.recv(4096)
+lines = dict(line.split(': ', 1) for line in head.decode().split('\\r\\n')[1:] if ': ' in line)
+key = {k.lower(): v for k, v in lines.items()}['sec-websocket-key']
+accept = base64.b64encode(hashlib.sha1((key + '258EAFA5-E914-47DA-95CA-C5AB0DC85B11').encode()).digest()).decode()
+client.sendall(f'HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Accept: {accept}\\r\\n\\r\\n'.encode())
+while data := client.recv(4096):
+  length = data[1] & 127; mask = data[2:6]
+  text = bytes(b ^ mask[i % 4] for i, b in enumerate(data[6:6 + length])).upper()
+  client.sendall(bytes([0x81, len(text)]) + text)
+`
+
+test('a WebSocket goes through to a program inside', async () => {
+  await using open = await world.client().create({ ports: { public: true } })
+  const output = open.exec('python3', { args: ['-c', ECHO] }).output()
+  await output.next()
+  const host = `4000-${open.id}.localhost:${new URL(url).port}`
+  const socket = await new Promise<Duplex>((resolve, reject) => {
+    const headers = {
+      host,
+      connection: 'Upgrade',
+      upgrade: 'websocket',
+      'sec-websocket-version': '13',
+      'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+    }
+    request(url, { headers })
+      .once('upgrade', (response, stream) => {
+        assert.equal(response.headers['sec-websocket-accept'], 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=')
+        resolve(stream)
+      })
+      .once('response', (response) => reject(new Error(`status ${response.statusCode}`)))
+      .once('error', reject)
+      .end()
+  })
+  // A masked text frame, as a browser sends one; the mask is all zeros.
+  socket.write(Buffer.from([0x81, 0x85, 0, 0, 0, 0, ...Buffer.from('hello')]))
+  const [frame] = (await once(socket, 'data')) as [Buffer]
+  assert.equal(frame.subarray(2).toString(), 'HELLO')
+  socket.destroy()
 })
 
 test('port --forward brings a port to this machine', async () => {
