@@ -8,7 +8,7 @@ import { describe, test } from 'node:test'
 import { checkCycles, checkDirections, checkProviderNames } from './tidy/directions.ts'
 import { checkLinks } from './tidy/documents.ts'
 import { checkCalls, checkExports, checkNames } from './tidy/habits.ts'
-import { checkMachinePaths, checkRegistryHosts, findRegistryHosts, privateHosts } from './tidy/machine.ts'
+import { checkMachinePaths, checkRegistryHosts, findRegistryHosts, registryHosts } from './tidy/machine.ts'
 import { checkPrograms } from './tidy/native.ts'
 import { type Parsed, parse, type SourceFile, type Violation } from './tidy/source.ts'
 
@@ -198,11 +198,11 @@ describe('the rules find', () => {
       at: ['a.md:2', 'a.md:2', 'a.md:3'],
     },
     {
-      name: 'a private registry',
+      name: 'a registry',
       found: () =>
         checkRegistryHosts(
           [{ path: '.npmrc', text: 'registry=https://npm.corp.test/all/' }],
-          privateHosts('https://registry.npmjs.org/\nhttps://npm.corp.test/all/,direct\nhttp://localhost/'),
+          registryHosts('https://npm.corp.test/all/,direct\nhttp://localhost/'),
         ),
       at: ['.npmrc:1'],
     },

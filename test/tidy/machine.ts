@@ -11,8 +11,6 @@ const run = promisify(execFile)
 // Where clones commonly lie, which documents and tests name for other reasons.
 const ORDINARY_DIRECTORIES =
   /^\/(?:(?:tmp|home|root|opt|srv|mnt|media|usr\/src|usr\/local\/src|var\/tmp|workspaces?|app|src|repo|code|builds?)?|home\/[^/]+)$/
-const PUBLIC_HOSTS =
-  /(?:^|\.)(?:npmjs\.org|yarnpkg\.com|golang\.org|goproxy\.io|pypi\.org|pythonhosted\.org|debian\.org|ubuntu\.com|github\.com)$/
 const LOOPBACK = /^(?:localhost|127\.[\d.]+|\[::1\])$/
 
 export function checkMachinePaths(files: readonly SourceFile[], root: string): Violation[] {
@@ -41,7 +39,7 @@ function violations(files: readonly SourceFile[], pattern: RegExp, rule: string)
   )
 }
 
-/** Asks the package managers of this machine where they fetch from; the ones everybody uses are left out. */
+/** Asks the package managers of this machine where they fetch from. */
 export async function findRegistryHosts(): Promise<string[]> {
   const answers = await Promise.all([
     ask('npm', ['config', 'get', 'registry']),
@@ -49,14 +47,13 @@ export async function findRegistryHosts(): Promise<string[]> {
     ask('pip', ['config', 'list']),
     aptSources(),
   ])
-  return privateHosts(answers.join('\n'))
+  return registryHosts(answers.join('\n'))
 }
 
-export function privateHosts(answers: string): string[] {
+export function registryHosts(answers: string): string[] {
   const urls = answers.match(/\bhttps?:\/\/[^\s'",|]+/g) ?? []
   const hosts = urls.flatMap((url) => (URL.canParse(url) ? [new URL(url)] : []))
-  const known = hosts.filter(({ hostname }) => !PUBLIC_HOSTS.test(hostname))
-  return [...new Set(known.map(({ host, hostname }) => (LOOPBACK.test(hostname) ? host : hostname)))].filter(
+  return [...new Set(hosts.map(({ host, hostname }) => (LOOPBACK.test(hostname) ? host : hostname)))].filter(
     (host) => !LOOPBACK.test(host),
   )
 }
@@ -71,5 +68,7 @@ async function ask(program: string, args: readonly string[]): Promise<string> {
 
 function aptSources(): string {
   const files = globSync(['/etc/apt/sources.list', '/etc/apt/sources.list.d/*', '/etc/apt/apt.conf.d/*'])
-  return files.map((file) => readFileSync(file, 'utf8')).join('\n')
+  const lines = files.flatMap((file) => readFileSync(file, 'utf8').split('\n'))
+  // A comment may point to anything.
+  return lines.filter((line) => !/^\s*(?:#|\/\/)/.test(line)).join('\n')
 }
