@@ -6,7 +6,6 @@ export const EVENT_TYPES = [
   'sandbox.destroying',
   'sandbox.destroyed',
   'sandbox.failed',
-  'sandbox.lost',
 ] as const
 
 export type EventType = (typeof EVENT_TYPES)[number]

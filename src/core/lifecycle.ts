@@ -1,4 +1,4 @@
-/** The life of a sandbox as one table. Only `engine/transition.ts` writes a state. */
+/** The life of a sandbox as one table. Only `engine/ledger.ts` writes a state. */
 import { AgentPodError } from './error.ts'
 
 export const STATES = [
@@ -63,9 +63,4 @@ export function next(state: State, event: LifecycleEvent): State {
 /** States from which a sandbox does nothing more and owns nothing outside. */
 export function isEnded(state: State): boolean {
   return state === 'destroyed'
-}
-
-/** States in which the provider may hold something for the sandbox. */
-export function mayExist(state: State): boolean {
-  return state !== 'destroyed'
 }

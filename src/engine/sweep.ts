@@ -30,10 +30,8 @@ export async function reconcile(ctx: Context): Promise<void> {
 export async function sweep(ctx: Context): Promise<void> {
   const listed = await ctx.provider.list(ctx.owner, CALL)
   const found = new Map(listed.map(({ handle, observed }) => [handle.sandboxId, observed]))
-  const orphans = listed.filter(
-    ({ handle }) =>
-      ctx.ledger.get(handle.sandboxId)?.endedAt !== undefined || !ctx.ledger.get(handle.sandboxId),
-  )
+  const living = new Set(ctx.ledger.living().map(({ id }) => id))
+  const orphans = listed.filter(({ handle }) => !living.has(handle.sandboxId))
   const repairs = [
     ...ctx.ledger
       .living()

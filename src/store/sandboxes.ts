@@ -1,4 +1,4 @@
-/** The table of sandboxes. Rows are written by `engine/transition.ts` alone. */
+/** The table of sandboxes. Rows are written by `engine/ledger.ts` alone. */
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
 import { AgentPodError } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'

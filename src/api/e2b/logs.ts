@@ -12,7 +12,7 @@ export interface LogEntry {
   readonly fields: Readonly<Record<string, string>>
 }
 
-const LEVEL_OF: Partial<Record<EventType, Level>> = { 'sandbox.failed': 'error', 'sandbox.lost': 'error' }
+const LEVEL_OF: Partial<Record<EventType, Level>> = { 'sandbox.failed': 'error' }
 const DEFAULT_LIMIT = 1000
 
 /** Forward from the cursor, or backward from it. */

@@ -53,5 +53,3 @@ export const listAudit = z.strictObject({
     .optional()
     .describe(`At most so many; ${LONGEST_PAGE} when left out.`),
 })
-
-export const noQuery = z.strictObject({})
