@@ -11,6 +11,7 @@ import type { Live } from '../engine/context.ts'
 import type { Engine } from '../engine/engine.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import { errorBody, retryAfter } from './error-response.ts'
+import { pour } from './pour.ts'
 import { traceOf } from './trace.ts'
 
 export const SANDBOX_HEADER = 'agentpod-sandbox'
@@ -130,7 +131,7 @@ export async function forwardToGuest(
   response.writeHead(answer.status, { ...headers, ...AS_DATA })
   // A first frame must not wait for the second to fill a buffer.
   response.flushHeaders()
-  await pipeline(answer.body, response)
+  await pour(answer.body, response)
 }
 
 export function hasBody(request: IncomingMessage): boolean {
