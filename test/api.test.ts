@@ -23,6 +23,7 @@ import { openDatabase } from '../src/store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../src/store/events.ts'
 import { keyStore } from '../src/store/keys.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../src/store/sandboxes.ts'
+import { snapshotStore } from '../src/store/snapshots.ts'
 import { silentLog } from '../src/telemetry/log.ts'
 import { Metrics } from '../src/telemetry/metrics.ts'
 import { FakeClock } from '../src/testing/fake-clock.ts'
@@ -43,6 +44,8 @@ before(async () => {
   provider = new FakeProvider({ clock })
   engine = new Engine({
     sandboxes: sandboxStore(state),
+    snapshots: snapshotStore(state),
+    tmpDir: tmpdir(),
     events: eventStore(events),
     provider,
     roots: { ensure: async () => ({ kind: 'host' }) },
@@ -51,7 +54,7 @@ before(async () => {
     random: new SeededRandom(8),
     log: silentLog,
   })
-  await engine.start()
+  await engine.open()
   const random = new SeededRandom(9)
   app = createApp({
     engine,
@@ -73,7 +76,7 @@ before(async () => {
   })
 })
 after(() => {
-  engine.stop()
+  engine.close()
   for (const db of databases) db.close()
 })
 beforeEach(async () => {

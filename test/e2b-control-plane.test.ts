@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict'
 import type { IncomingMessage } from 'node:http'
+import { tmpdir } from 'node:os'
 import type { DatabaseSync } from 'node:sqlite'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import type { Hono } from 'hono'
@@ -14,6 +15,7 @@ import { Engine } from '../src/engine/engine.ts'
 import { openDatabase } from '../src/store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../src/store/events.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../src/store/sandboxes.ts'
+import { snapshotStore } from '../src/store/snapshots.ts'
 import { silentLog } from '../src/telemetry/log.ts'
 import { FakeClock } from '../src/testing/fake-clock.ts'
 import { FakeProvider } from '../src/testing/fake-provider.ts'
@@ -21,6 +23,7 @@ import { SeededRandom } from '../src/testing/seeded-random.ts'
 
 let databases: DatabaseSync[] = []
 let clock: FakeClock
+let provider: FakeProvider
 let engine: Engine
 let routes: Hono
 before(async () => {
@@ -28,17 +31,20 @@ before(async () => {
   const state = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
   const events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
   databases = [state, events]
+  provider = new FakeProvider({ clock })
   engine = new Engine({
     sandboxes: sandboxStore(state),
+    snapshots: snapshotStore(state),
+    tmpDir: tmpdir(),
     events: eventStore(events),
-    provider: new FakeProvider({ clock }),
+    provider,
     roots: { ensure: async () => ({ kind: 'host' }) },
     owner: parseOwner('e2b-test'),
     clock,
     random: new SeededRandom(3),
     log: silentLog,
   })
-  await engine.start()
+  await engine.open()
   routes = e2bRoutes({
     engine,
     access: access('secret'),
@@ -50,11 +56,13 @@ before(async () => {
   })
 })
 after(() => {
-  engine.stop()
+  engine.close()
   for (const db of databases) db.close()
 })
 beforeEach(async () => {
+  provider.heal()
   await Promise.all(engine.list({ labels: {}, all: false }).map(({ id }) => engine.destroy(id)))
+  for (const { id } of engine.snapshots()) await engine.removeSnapshot(id)
 })
 
 type Body = Record<string, unknown>
@@ -132,7 +140,7 @@ describe('create', () => {
   })
 
   test('refuses what it cannot keep, in E2B’s form', async () => {
-    const { status, body } = await ask('POST /v2/sandboxes', { body: { autoPause: true } })
+    const { status, body } = await ask('POST /v2/sandboxes', { body: { mcp: { exa: {} } } })
     assert.equal(status, 400)
     assert.deepEqual(Object.keys(body).sort(), ['code', 'message'])
     assert.equal(body.code, 400)
@@ -179,6 +187,230 @@ describe('time', () => {
   })
 })
 
+const info = async (id: string): Promise<Body> => (await ask(`GET /sandboxes/${id}`)).body
+const engineState = (id: string): string => engine.get(id).state
+const sandboxesIn = async (query: string): Promise<unknown[]> =>
+  ((await ask(`GET /v2/sandboxes${query}`)).body as unknown as Body[]).map((one) => one['sandboxID'])
+
+describe('pause', () => {
+  for (const [kind, body, state, mode] of [
+    ['with its memory', {}, 'paused', 'full'],
+    ['with its memory, as is said', { memory: true }, 'paused', 'full'],
+    ['without its memory', { memory: false }, 'stopped', 'filesystem'],
+  ] as const) {
+    test(`${kind}, and back`, async () => {
+      const id = await create({ body: { timeout: 600 } })
+      const paused = await ask(`POST /sandboxes/${id}/pause`, { body })
+      assert.deepEqual([paused.status, paused.headers.get('content-type')], [204, null])
+      assert.equal(engineState(id), state)
+      const { state: shown, pauseMode } = await info(id)
+      assert.deepEqual([shown, pauseMode], ['paused', mode])
+      const again = await ask(`POST /sandboxes/${id}/pause`, { body })
+      assert.deepEqual([again.status, again.body.code], [409, 409])
+      const connected = await ask(`POST /v2/sandboxes/${id}/connect`, { body: { timeout: 60 } })
+      assert.equal(connected.status, 201)
+      assert.equal(connected.body['sandboxID'], id)
+      assert.match(String(connected.body['envdAccessToken']), /^[0-9a-f]{64}$/)
+      assert.equal(await endOf(id), 60)
+      assert.equal((await info(id))['state'], 'running')
+      assert.equal((await info(id))['pauseMode'], undefined)
+      assert.equal((await ask(`POST /v2/sandboxes/${id}/connect`)).status, 200)
+    })
+  }
+
+  test('needs no body', async () => {
+    const id = await create()
+    assert.equal((await ask(`POST /sandboxes/${id}/pause`)).status, 204)
+    assert.equal((await ask(`POST /sandboxes/${id}/connect`)).status, 201)
+  })
+
+  test('is undone the older way too', async () => {
+    const id = await create()
+    await ask(`POST /sandboxes/${id}/pause`)
+    const resumed = await ask(`POST /sandboxes/${id}/resume`, { body: { timeout: 60, autoPause: false } })
+    assert.equal(resumed.status, 201)
+    assert.equal((await ask(`POST /sandboxes/${id}/resume`)).status, 409)
+  })
+
+  test('with its memory, and a cold boot', async () => {
+    const id = await create()
+    const pid = provider.calls.length
+    await ask(`POST /sandboxes/${id}/pause`)
+    const { status } = await ask(`POST /v2/sandboxes/${id}/connect`, { body: { memory: false } })
+    assert.equal(status, 201)
+    assert.deepEqual(
+      provider.calls.slice(pid).filter((call) => /^(?:pause|stop|start|resume) /.test(call)),
+      [`pause ${id}`, `stop ${id}`, `start ${id}`],
+    )
+    await ask(`POST /v2/sandboxes/${id}/connect`, { body: { memory: false } })
+    assert.equal(engineState(id), 'running')
+  })
+
+  test('does not keep it from being killed', async () => {
+    for (const body of [{ memory: true }, { memory: false }]) {
+      const id = await create()
+      await ask(`POST /sandboxes/${id}/pause`, { body })
+      assert.equal((await ask(`DELETE /sandboxes/${id}`)).status, 204)
+      assert.equal((await ask(`GET /sandboxes/${id}`)).status, 404)
+      assert.equal((await ask(`POST /sandboxes/${id}/pause`)).status, 404)
+      assert.equal((await ask(`POST /sandboxes/${id}/connect`)).status, 404)
+    }
+  })
+
+  test('shows in lists, where that is asked for', async () => {
+    const running = await create()
+    const paused = await create()
+    const stopped = await create()
+    await ask(`POST /sandboxes/${paused}/pause`)
+    await ask(`POST /sandboxes/${stopped}/pause`, { body: { memory: false } })
+    assert.deepEqual(await sandboxesIn('?state=running'), [running])
+    assert.deepEqual(new Set(await sandboxesIn('?state=paused')), new Set([paused, stopped]))
+    assert.equal((await sandboxesIn('?state=running,paused')).length, 3)
+    assert.equal((await sandboxesIn('?state=running&state=paused')).length, 3)
+    assert.equal((await sandboxesIn('')).length, 3)
+    const older = (await ask('GET /sandboxes')).body as unknown as Body[]
+    assert.deepEqual(
+      older.map((one) => one['sandboxID']),
+      [running],
+    )
+    assert.deepEqual((await ask(`GET /sandboxes/${paused}/metrics`)).body, [])
+    assert.equal((await ask(`POST /sandboxes/${paused}/timeout`, { body: { timeout: 9 } })).status, 404)
+  })
+
+  test('that cannot be is refused, and the sandbox runs on', async () => {
+    const id = await create()
+    provider.fail('pause', { code: 'unsupported', times: 1 })
+    const { status, body } = await ask(`POST /sandboxes/${id}/pause`)
+    assert.equal(status, 400)
+    assert.match(body.message ?? '', /without memory/)
+    assert.equal((await info(id))['state'], 'running')
+  })
+})
+
+describe('the end of its time', () => {
+  test('is told as it was asked for', async () => {
+    for (const [body, lifecycle] of [
+      [{}, { autoResume: false, onTimeout: 'kill' }],
+      [{ autoPause: true }, { autoResume: false, onTimeout: 'pause' }],
+      [
+        { autoPause: true, autoResume: { enabled: true } },
+        { autoResume: true, onTimeout: 'pause' },
+      ],
+      [
+        { autoPause: true, autoPauseMemory: false },
+        { autoResume: false, onTimeout: 'pause' },
+      ],
+    ] as const)
+      assert.deepEqual((await info(await create({ body })))['lifecycle'], lifecycle)
+  })
+
+  test('is a pause where that was asked for', async () => {
+    const frozen = await create({ body: { timeout: 5, autoPause: true } })
+    const stopped = await create({ body: { timeout: 5, autoPause: true, autoPauseMemory: false } })
+    const killed = await create({ body: { timeout: 5 } })
+    await clock.advance(20_000)
+    assert.deepEqual([engineState(frozen), engineState(stopped)], ['paused', 'stopped'])
+    assert.equal((await ask(`GET /sandboxes/${killed}`)).status, 404)
+    for (const id of [frozen, stopped]) assert.equal((await ask(`POST /sandboxes/${id}/connect`)).status, 201)
+  })
+})
+
+describe('snapshots', () => {
+  test('are taken, listed, used as templates and removed', async () => {
+    const id = await create()
+    provider.inside(engine.get(id).id).files.set('/a', Buffer.from('kept'))
+    const named = await ask(`POST /sandboxes/${id}/snapshots`, { body: { name: 'mine' } })
+    assert.equal(named.status, 201)
+    assert.deepEqual(named.body['names'], ['mine'])
+    const plain = await ask(`POST /sandboxes/${id}/snapshots`, { body: {} })
+    assert.deepEqual(plain.body['names'], [])
+    for (const templateID of ['mine', 'mine:default', named.body['snapshotID'], plain.body['snapshotID']]) {
+      const made = await create({ body: { templateID } })
+      assert.equal(provider.inside(engine.get(made).id).files.get('/a')?.toString(), 'kept')
+    }
+    const made = await info(await create({ body: { templateID: 'mine' } }))
+    assert.equal(made['templateID'], named.body['snapshotID'])
+    assert.equal((await ask('GET /templates/aliases/mine')).body['templateID'], named.body['snapshotID'])
+    assert.equal((await ask('DELETE /templates/mine:default')).status, 204)
+    assert.equal((await ask(`DELETE /templates/${plain.body['snapshotID']}`)).status, 204)
+    const gone = await ask(`DELETE /templates/${plain.body['snapshotID']}`)
+    assert.deepEqual([gone.status, gone.body.code], [404, 404])
+    const unknown = await ask('POST /v2/sandboxes', { body: { templateID: 'mine' } })
+    assert.deepEqual([unknown.status, unknown.body.code], [404, 404])
+  })
+
+  test('are listed in pages and narrowed', async () => {
+    const [one, two] = [await create(), await create()]
+    const ids: unknown[] = []
+    for (const [id, name] of [
+      [one, 'a'],
+      [one, 'b'],
+      [two, 'c'],
+    ])
+      ids.push((await ask(`POST /sandboxes/${id}/snapshots`, { body: { name } })).body['snapshotID'])
+    const list = async (query: string): Promise<{ ids: unknown[]; next: string | null }> => {
+      const { body, headers } = await ask(`GET /snapshots${query}`)
+      return {
+        ids: (body as unknown as Body[]).map((snapshot) => snapshot['snapshotID']),
+        next: headers.get('x-next-token'),
+      }
+    }
+    assert.deepEqual(new Set((await list('')).ids), new Set(ids))
+    assert.deepEqual((await list(`?sandboxID=${two}`)).ids, [ids[2]])
+    assert.deepEqual((await list('?name=b:default')).ids, [ids[1]])
+    assert.deepEqual((await list(`?name=${ids[0]}`)).ids, [ids[0]])
+    assert.deepEqual((await list('?name=other')).ids, [])
+    const first = await list('?limit=2')
+    const second = await list(`?limit=2&nextToken=${first.next}`)
+    assert.deepEqual(new Set([...first.ids, ...second.ids]), new Set(ids))
+    assert.equal(second.next, null)
+    for (const nextToken of ['x', Buffer.from('1-../..').toString('base64url')])
+      assert.equal((await ask(`GET /snapshots?nextToken=${nextToken}`)).status, 400)
+  })
+
+  test('of somebody else are not there', async () => {
+    const id = await create()
+    const { body } = await ask(`POST /sandboxes/${id}/snapshots`, { body: { name: 'mine' } })
+    assert.deepEqual((await ask('GET /snapshots', { owner: 'two' })).body, [])
+    for (const ref of ['mine', body['snapshotID']]) {
+      assert.equal((await ask(`DELETE /templates/${ref}`, { owner: 'two' })).status, 404)
+      const made = await ask('POST /v2/sandboxes', { owner: 'two', body: { templateID: ref } })
+      assert.equal(made.status, 404)
+    }
+  })
+})
+
+describe('fork', () => {
+  test('makes copies with their own time, and the same metadata', async () => {
+    const id = await create({ body: { metadata: { team: 'web' }, timeout: 900 } })
+    provider.inside(engine.get(id).id).files.set('/a', Buffer.from('kept'))
+    const { status, body } = await ask(`POST /sandboxes/${id}/fork`, { body: { count: 2, timeout: 60 } })
+    assert.equal(status, 201)
+    const forks = (body as unknown as { sandbox: Body }[]).map(({ sandbox }) => String(sandbox['sandboxID']))
+    assert.equal(new Set(forks).size, 2)
+    for (const fork of forks) {
+      assert.equal(await endOf(fork), 60)
+      assert.deepEqual((await info(fork))['metadata'], { team: 'web' })
+      assert.equal((await info(fork))['templateID'], 'base')
+      assert.equal(provider.inside(engine.get(fork).id).files.get('/a')?.toString(), 'kept')
+    }
+    assert.equal(await endOf(id), 900)
+    const one = (await ask(`POST /sandboxes/${id}/fork`)).body as unknown as Body[]
+    assert.equal(one.length, 1)
+  })
+
+  test('tells of each what went wrong', async () => {
+    const id = await create()
+    provider.fail('create', { code: 'resource_exhausted', times: 1 })
+    const { status, body } = await ask(`POST /sandboxes/${id}/fork`, { body: { count: 2 } })
+    assert.equal(status, 201)
+    const results = body as unknown as { sandbox?: Body; error?: Body }[]
+    assert.equal(results.filter(({ sandbox }) => sandbox).length, 1)
+    assert.equal(results.find(({ error }) => error)?.error?.['code'], 429)
+    assert.equal((await ask(`POST /sandboxes/${id}/fork`, { body: { count: 0 } })).status, 400)
+  })
+})
+
 describe('a sandbox of somebody else', () => {
   const PATHS = [
     'GET /sandboxes/:id',
@@ -188,6 +420,9 @@ describe('a sandbox of somebody else', () => {
     'POST /sandboxes/:id/timeout',
     'POST /sandboxes/:id/refreshes',
     'POST /sandboxes/:id/resume',
+    'POST /sandboxes/:id/pause',
+    'POST /sandboxes/:id/fork',
+    'POST /sandboxes/:id/snapshots',
     'GET /sandboxes/:id/metrics',
     'GET /sandboxes/:id/logs',
     'GET /v2/sandboxes/:id/logs',

@@ -1,4 +1,4 @@
-// Finds what a test run leaves on the machine: mounts, cgroups and processes of ours that were not there before it.
+// Finds what a test run leaves on the machine: mounts, cgroups, processes and loop devices of ours that were not there before it.
 
 import { readdir, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -25,6 +25,7 @@ export async function findTraces(): Promise<Set<string>> {
     findMounts(),
     findCgroups('/sys/fs/cgroup', CGROUP_DEPTH),
     findProcesses(),
+    findLoops(),
   ])
   return new Set(found.flat())
 }
@@ -51,6 +52,15 @@ async function findCgroups(dir: string, depth: number): Promise<string[]> {
 async function directories(dir: string): Promise<string[]> {
   const entries = await readdir(dir, { withFileTypes: true }).catch(ifGone([]))
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name)
+}
+
+async function findLoops(): Promise<string[]> {
+  const names = (await readdir('/sys/block').catch(ifGone([]))).filter((name) => name.startsWith('loop'))
+  const found = names.map(async (name) => {
+    const file = await readFile(`/sys/block/${name}/loop/backing_file`, 'utf8').catch(ifGone(''))
+    return file.includes('agentpod') ? [`loop /dev/${name} on ${file.trim()}`] : []
+  })
+  return (await Promise.all(found)).flat()
 }
 
 async function findProcesses(): Promise<string[]> {

@@ -22,6 +22,7 @@ import { aboutRoutes } from './routes/about.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { portRoutes } from './routes/ports.ts'
 import { sandboxRoutes } from './routes/sandboxes.ts'
+import { snapshotRoutes } from './routes/snapshots.ts'
 import { parseInput } from './schema/parse.ts'
 import { listenRequest, type TcpAddressView } from './schema/server.ts'
 import { traceOfContext } from './trace.ts'
@@ -82,8 +83,9 @@ export function createApp(parts: AppParts): Hono {
     if (wait !== undefined) c.header('retry-after', wait)
   })
   app.route('/', aboutRoutes(parts))
-  app.route('/v1/sandboxes', sandboxRoutes(engine))
+  app.route('/v1/sandboxes', sandboxRoutes(parts))
   app.route('/v1/sandboxes', portRoutes(parts))
+  app.route('/v1/snapshots', snapshotRoutes(parts))
   app.route('/v1/keys', keyRoutes(parts.keys))
   app.route('/', e2bRoutes(parts))
   app.use('/v1/server/*', adminOnly)

@@ -7,12 +7,15 @@ import { posix } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { AgentPodError, invalid } from '../core/error.ts'
+import { LOCAL } from '../core/principal.ts'
 import type { Live } from '../engine/context.ts'
 import type { Engine } from '../engine/engine.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
+import { failpoint } from '../util/failpoint.ts'
 import { errorBody, retryAfter } from './error-response.ts'
 import { pour } from './pour.ts'
 import { traceOf } from './trace.ts'
+import { lookIn, WAKE_HEADER, wake } from './way-in.ts'
 
 export const SANDBOX_HEADER = 'agentpod-sandbox'
 
@@ -31,6 +34,7 @@ const HOP_BY_HOP = new Set([
   'upgrade',
   'host',
   SANDBOX_HEADER,
+  WAKE_HEADER,
 ])
 
 /** SECURITY: CP-12. What opened the door stays outside: a sandbox must not learn a key or a token from a request. */
@@ -55,19 +59,23 @@ export type Control = (request: IncomingMessage, response: ServerResponse) => un
 
 /** The door of the unix socket: whoever could open it is the local user, and needs no key. */
 export function localDoor(engine: Engine, control: Control, log: Log): Door {
+  const look = (ref: string, request: IncomingMessage): Live | undefined =>
+    lookIn(engine, ref, LOCAL, request)
   return {
     handle(request, response) {
       const ref = request.headers[SANDBOX_HEADER]
       attempt(response, async () => {
-        if (typeof ref === 'string') return forwardToGuest(engine.live(ref), request, response)
-        await control(request, response)
+        if (typeof ref !== 'string') return void (await control(request, response))
+        const live = look(ref, request) ?? (await wake(engine, ref, LOCAL, request))
+        return forwardToGuest(live, request, response)
       })
     },
     upgrade(request, socket, head) {
       const ref = request.headers[SANDBOX_HEADER]
       attemptUpgrade(socket, log, async () => {
         if (typeof ref !== 'string') throw invalid('upgrade.unknown', 'nothing here takes an upgrade')
-        await tunnelToGuest(engine.live(ref), request, socket, head)
+        const live = look(ref, request) ?? (await wake(engine, ref, LOCAL, request))
+        await tunnelToGuest(live, request, socket, head)
       })
     },
   }
@@ -127,6 +135,7 @@ export async function forwardToGuest(
     },
     { signal: AbortSignal.any([gone.signal, ended.signal]) },
   )
+  failpoint('exec.forwarded')
   const { 'set-cookie': _, ...headers } = passing(answer.headers)
   response.writeHead(answer.status, { ...headers, ...AS_DATA })
   // A first frame must not wait for the second to fill a buffer.

@@ -121,6 +121,7 @@ function card(route: Route): string {
       prose(says),
     ]),
     ...(route.body ? [['Body', link(route.body)] as [string, string]] : []),
+    ...(route.stream ? [['Body', `<code>${escapeHtml(route.stream)}</code>`] as [string, string]] : []),
   ]
   const answers = route.answers.map(({ status, says, schema, isList, media }): [string, string] => [
     `${status} ${media ? `<code>${escapeHtml(media)}</code>` : ''}`,

@@ -72,6 +72,7 @@ function operation(route: Route): Json {
         content: { 'application/json': { schema: ref(route.body) } },
       },
     }),
+    ...(route.stream && { requestBody: { required: true, content: { [route.stream]: {} } } }),
     responses: { ...successes(route.answers), ...failures(route) },
   }
 }

@@ -6,9 +6,20 @@ import type { z } from 'zod'
 import type { ErrorCode } from '../core/error.ts'
 import { baseProgress, errorAnswer, stopping } from './schema/error.ts'
 import { createdKey, createKey, key } from './schema/key.ts'
-import { listAudit, listEvents, listSandboxes } from './schema/query.ts'
-import { createSandbox, event, extendSandbox, preview, sandbox, stats } from './schema/sandbox.ts'
+import { importSnapshot, listAudit, listEvents, listSandboxes, listSnapshots } from './schema/query.ts'
+import {
+  createSandbox,
+  event,
+  extendSandbox,
+  forked,
+  forkSandbox,
+  preview,
+  sandbox,
+  stats,
+  wakeSandbox,
+} from './schema/sandbox.ts'
 import { check, listenRequest, server, tcpAddress } from './schema/server.ts'
+import { createSnapshot, snapshot } from './schema/snapshot.ts'
 import { auditEntry, usage } from './schema/usage.ts'
 
 /** The schemas by the names that the description gives them. */
@@ -18,19 +29,24 @@ export const SCHEMAS = {
   Check: check,
   CreateKey: createKey,
   CreateSandbox: createSandbox,
+  CreateSnapshot: createSnapshot,
   CreatedKey: createdKey,
   Error: errorAnswer,
   Event: event,
   ExtendSandbox: extendSandbox,
+  ForkSandbox: forkSandbox,
+  Forked: forked,
   Key: key,
   Listen: listenRequest,
   Preview: preview,
   Sandbox: sandbox,
   Server: server,
+  Snapshot: snapshot,
   Stats: stats,
   Stopping: stopping,
   TcpAddress: tcpAddress,
   Usage: usage,
+  WakeSandbox: wakeSandbox,
 } as const satisfies Record<string, z.ZodType>
 export type SchemaName = keyof typeof SCHEMAS
 
@@ -38,8 +54,11 @@ export type SchemaName = keyof typeof SCHEMAS
 export const REQUESTS: ReadonlySet<SchemaName> = new Set([
   'CreateKey',
   'CreateSandbox',
+  'CreateSnapshot',
   'ExtendSandbox',
+  'ForkSandbox',
   'Listen',
+  'WakeSandbox',
 ])
 
 /** `key`: any living key, for what is its own. `admin`: a key of scope admin. Over the unix socket everything is open. */
@@ -66,6 +85,8 @@ export interface Route {
   readonly query?: z.ZodObject
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: SchemaName
+  /** A body of another kind, streamed: its media type. */
+  readonly stream?: string
   readonly answers: readonly Answer[]
   /** Besides those that every route may give. */
   readonly errors: readonly ErrorCode[]
@@ -73,6 +94,7 @@ export interface Route {
 
 export const TAGS = {
   sandboxes: 'Isolated machines with an id, a state, an owner and a lifetime.',
+  snapshots: 'Files of sandboxes as they were at one moment; they never change.',
   keys: 'Who may call. A secret is shown once, when its key is made.',
   server: 'The server itself.',
   about: 'This description, figures, and who did what.',
@@ -80,6 +102,7 @@ export const TAGS = {
 export type Tag = keyof typeof TAGS
 
 const REF = { ref: 'The id of a sandbox, or the name of a living one.' }
+const SNAPSHOT_REF = { ref: 'The id or the name of a snapshot.' }
 
 export const ROUTES: readonly Route[] = [
   {
@@ -147,6 +170,145 @@ export const ROUTES: readonly Route[] = [
     body: 'ExtendSandbox',
     answers: [{ status: 200, says: 'Its record with the new deadline.', schema: 'Sandbox' }],
     errors: ['not_found', 'conflict'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/pause',
+    tag: 'sandboxes',
+    summary: 'Freeze a sandbox with its memory',
+    description:
+      'Its processes stand still, its time does not count, and streams into it stay open and are silent. A freeze does not outlive a reboot of the machine: then it is stopped. A second call gives the same answer. `unsupported` where this machine has no freezer.',
+    who: 'key',
+    parameters: REF,
+    answers: [{ status: 200, says: 'It is paused.', schema: 'Sandbox' }],
+    errors: ['not_found', 'conflict', 'unsupported'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/resume',
+    tag: 'sandboxes',
+    summary: 'Let a paused sandbox run on',
+    description: 'Its time to live counts from now. One that runs already is left as it is.',
+    who: 'key',
+    parameters: REF,
+    body: 'WakeSandbox',
+    answers: [{ status: 200, says: 'It runs.', schema: 'Sandbox' }],
+    errors: ['not_found', 'conflict'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/stop',
+    tag: 'sandboxes',
+    summary: 'End a sandbox’s processes and keep its files',
+    description: 'Streams into it are cut. A second call gives the same answer.',
+    who: 'key',
+    parameters: REF,
+    answers: [{ status: 200, says: 'It is stopped.', schema: 'Sandbox' }],
+    errors: ['not_found', 'conflict'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/start',
+    tag: 'sandboxes',
+    summary: 'Run a stopped sandbox again on its files',
+    description: 'Its time to live counts from now. One that runs already is left as it is.',
+    who: 'key',
+    parameters: REF,
+    body: 'WakeSandbox',
+    answers: [{ status: 200, says: 'It runs.', schema: 'Sandbox' }],
+    errors: ['not_found', 'conflict', 'failed_precondition'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/fork',
+    tag: 'sandboxes',
+    summary: 'Make copies of a sandbox',
+    description:
+      'All begin with the files of one moment, and without its processes. Each succeeds or fails for itself; where none succeeds, the answer is the error of the first.',
+    who: 'key',
+    parameters: REF,
+    body: 'ForkSandbox',
+    answers: [{ status: 201, says: 'One entry a fork.', schema: 'Forked', isList: true }],
+    errors: ['not_found', 'already_exists', 'conflict', 'unsupported', 'resource_exhausted'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/snapshots',
+    tag: 'snapshots',
+    summary: 'Take a snapshot of a sandbox’s files',
+    description:
+      'A running sandbox stands still for a moment and runs on. What is in memory, /tmp and /dev/shm is no part of it.',
+    who: 'key',
+    parameters: REF,
+    body: 'CreateSnapshot',
+    answers: [{ status: 201, says: 'It is kept.', schema: 'Snapshot' }],
+    errors: ['not_found', 'already_exists', 'conflict', 'unsupported', 'resource_exhausted'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/snapshots',
+    tag: 'snapshots',
+    summary: 'List snapshots',
+    description:
+      'Newest first. A key sees its own, an admin all. Where there are more, the header `agentpod-next` says where they begin.',
+    who: 'key',
+    query: listSnapshots,
+    answers: [
+      {
+        status: 200,
+        says: 'A page of them.',
+        schema: 'Snapshot',
+        isList: true,
+        headers: { 'agentpod-next': 'The `after` of the next page; absent on the last.' },
+      },
+    ],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/v1/snapshots/{ref}',
+    tag: 'snapshots',
+    summary: 'Get a snapshot',
+    who: 'key',
+    parameters: SNAPSHOT_REF,
+    answers: [{ status: 200, says: 'Its record.', schema: 'Snapshot' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/snapshots/{ref}',
+    tag: 'snapshots',
+    summary: 'Remove a snapshot',
+    description: 'Sandboxes made from it keep their files.',
+    who: 'key',
+    parameters: SNAPSHOT_REF,
+    answers: [{ status: 200, says: 'Its last record.', schema: 'Snapshot' }],
+    errors: ['not_found', 'conflict'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/snapshots/{ref}/archive',
+    tag: 'snapshots',
+    summary: 'A snapshot as one file',
+    description:
+      'Streamed. An answer that is cut short is not whole; importing it would be refused, since the archive holds the checksums of its parts.',
+    who: 'key',
+    parameters: SNAPSHOT_REF,
+    answers: [{ status: 200, says: 'The archive.', media: 'application/octet-stream' }],
+    errors: ['not_found', 'data_loss', 'resource_exhausted'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/snapshots/archive',
+    tag: 'snapshots',
+    summary: 'Import a snapshot',
+    description:
+      'The body is an archive, of any length, streamed. Nothing is kept of one that is damaged or cut short.',
+    who: 'key',
+    query: importSnapshot,
+    stream: 'application/octet-stream',
+    answers: [{ status: 201, says: 'It is kept.', schema: 'Snapshot' }],
+    errors: ['already_exists', 'unsupported', 'resource_exhausted', 'data_loss'],
   },
   {
     method: 'GET',
@@ -292,7 +454,8 @@ export const ROUTES: readonly Route[] = [
     path: '/v1/audit',
     tag: 'about',
     summary: 'Who asked for what',
-    description: 'Creates, extends and destroys of sandboxes, and keys made and revoked. Oldest first.',
+    description:
+      'What was asked for of sandboxes and snapshots that changes them, and keys made and revoked. Oldest first.',
     who: 'admin',
     query: listAudit,
     answers: [{ status: 200, says: 'A page of them.', schema: 'AuditEntry', isList: true }],
@@ -344,7 +507,9 @@ export const DATA_PLANE = `
 Processes, terminals and files inside a sandbox are not part of this description: they are envd's protocol, spoken by podd inside and
 passed through as bytes, streamed both ways. \`spec/guest-protocol.md\` describes it. A request goes to a sandbox when it carries the header
 \`agentpod-sandbox\` with its id or name (and a key), or when its Host is \`49983-<id>.<domain>\` and it carries the sandbox's
-\`X-Access-Token\` or a signed address. Any other port of a sandbox is at \`<port>-<id>.<domain>\`.
+\`X-Access-Token\` or a signed address. Any other port of a sandbox is at \`<port>-<id>.<domain>\`. Either wakes a sandbox that is paused or
+stopped, where its \`lifetime.autoResume\` says so, unless it carries \`agentpod-wake: never\` or asks for \`/health\`; where it does not, the answer
+is 409 with the reason \`sandbox.state\`, and 502 at the sandbox's own names.
 `
   .trim()
   .replaceAll('\n', ' ')

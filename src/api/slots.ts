@@ -5,10 +5,12 @@ export const DEFAULT_SLOTS = 1024
 
 export class Slots {
   readonly #most: number
+  readonly #what: string
   readonly #taken = new Map<string, number>()
 
-  constructor(most: number = DEFAULT_SLOTS) {
+  constructor(most: number = DEFAULT_SLOTS, what = 'connections into sandboxes') {
     this.#most = most
+    this.#what = what
   }
 
   /** Takes one; the answer gives it back, once, however often it is called. */
@@ -18,8 +20,8 @@ export class Slots {
       throw new AgentPodError({
         code: 'resource_exhausted',
         reason: 'rate.connections',
-        message: `${this.#most} connections into sandboxes of one owner are open already`,
-        hint: 'end some of the streams that are open',
+        message: `${this.#most} ${this.#what} of one owner are on their way already`,
+        hint: 'end some of them, or wait',
         retry: { afterMs: 1000 },
       })
     }

@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { AgentPodError, invalid, isAgentPodError } from '../core/error.ts'
 import { isSandboxId, type SandboxId } from '../core/id.ts'
-import type { Principal } from '../core/principal.ts'
+import { LOCAL, type Principal } from '../core/principal.ts'
 import type { Live } from '../engine/context.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Keys } from '../engine/keys.ts'
@@ -34,6 +34,7 @@ import { setPrincipal } from './principal-of.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { Slots } from './slots.ts'
 import { traceOf } from './trace.ts'
+import { lookIn, wake } from './way-in.ts'
 
 export interface TcpDoorParts {
   readonly engine: Engine
@@ -98,18 +99,20 @@ class TcpDoor implements Door {
       if (target.kind === 'sandbox') {
         if (target.port === DATA_PORT)
           throw refused('upgrade.unknown', 'the data plane takes no upgrade here')
-        const live = this.#live(target.id)
+        const look = this.#look(target.id, request)
         this.#checkTraffic(target, request)
         this.#hideKey(request)
         using _ = this.#enter(this.#ownerOf(target.id))
+        const live = look ?? (await this.#wake(target.id, request))
         return await previewUpgrade({ live, port: target.port }, request, socket, head)
       }
       this.#checkOrigin(request)
       const who = this.#who(request)
       const ref = request.headers[SANDBOX_HEADER]
       if (typeof ref !== 'string') throw refused('upgrade.unknown', 'nothing here takes an upgrade')
-      const live = this.#parts.engine.live(ref, who)
+      const look = lookIn(this.#parts.engine, ref, who, request)
       using _ = this.#enter(who.owner)
+      const live = look ?? (await wake(this.#parts.engine, ref, who, request))
       return await tunnelToGuest(live, request, socket, head)
     })
   }
@@ -159,8 +162,9 @@ class TcpDoor implements Door {
     if (trace) trace.who = who.owner
     const ref = request.headers[SANDBOX_HEADER]
     if (typeof ref === 'string') {
-      const live = this.#parts.engine.live(ref, who)
+      const look = lookIn(this.#parts.engine, ref, who, request)
       using _ = this.#enter(who.owner)
+      const live = look ?? (await wake(this.#parts.engine, ref, who, request))
       return await forwardToGuest(live, request, response)
     }
     this.#parts.rateLimit.take(who.owner)
@@ -206,26 +210,32 @@ class TcpDoor implements Door {
     const trace = traceOf(response)
     if (trace) trace.route = target.port === DATA_PORT ? 'data' : 'preview'
     if (target.port === DATA_PORT) {
-      const live = this.#live(target.id)
+      const look = this.#look(target.id, request)
       this.#checkData(target.id, request)
       this.#hideKey(request)
       using _ = this.#enter(this.#ownerOf(target.id))
-      return await forwardToGuest(live, request, response)
+      return await forwardToGuest(look ?? (await this.#wake(target.id, request)), request, response)
     }
     if ((request.url ?? '').startsWith(`${OPEN_PREVIEW}?`))
       return this.#openPreview(target, request, response)
-    const live = this.#live(target.id)
+    const look = this.#look(target.id, request)
     this.#checkTraffic(target, request)
     this.#hideKey(request)
     using _ = this.#enter(this.#ownerOf(target.id))
+    const live = look ?? (await this.#wake(target.id, request))
     soften(response)
     return await preview({ live, port: target.port }, request, response)
   }
 
-  #live(id: SandboxId): Live {
+  /** SECURITY: only looks: nothing is woken for a request before it has shown what opens the door. */
+  #look(id: SandboxId, request: IncomingMessage): Live | undefined {
     if (!isSandboxId(id))
       throw new AgentPodError({ code: 'not_found', reason: 'sandbox.unknown', message: 'no such sandbox' })
-    return this.#parts.engine.live(id)
+    return lookIn(this.#parts.engine, id, LOCAL, request)
+  }
+
+  #wake(id: SandboxId, request: IncomingMessage): Promise<Live> {
+    return wake(this.#parts.engine, id, LOCAL, request)
   }
 
   #checkData(id: SandboxId, request: IncomingMessage): void {

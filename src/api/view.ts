@@ -1,7 +1,9 @@
 /** The engine's records as the API shows them. */
 import type { SandboxEvent } from '../core/event.ts'
 import type { Sandbox } from '../core/sandbox.ts'
+import type { Snapshot } from '../core/snapshot.ts'
 import type { EventView, SandboxView } from './schema/sandbox.ts'
+import type { SnapshotView } from './schema/snapshot.ts'
 
 export function sandboxView(s: Sandbox): SandboxView {
   const { environment, resources, lifetime } = s.spec
@@ -20,9 +22,27 @@ export function sandboxView(s: Sandbox): SandboxView {
     createdAt: time(s.createdAt),
     startedAt: s.startedAt === undefined ? null : time(s.startedAt),
     deadlineAt: time(s.deadlineAt),
+    lifetime: { ...lifetime },
     idleMs: lifetime.idleMs,
+    snapshotId: s.tip ?? null,
+    forkedFrom: s.forkedFrom ?? null,
     endedAt: s.endedAt === undefined ? null : time(s.endedAt),
     ending: s.ending ? { ...s.ending } : null,
+  }
+}
+
+export function snapshotView(s: Snapshot): SnapshotView {
+  return {
+    id: s.id,
+    name: s.name ?? null,
+    state: s.state === 'lost' ? 'lost' : 'ready',
+    provider: s.provider,
+    labels: { ...s.labels },
+    base: s.spec.environment.base,
+    sandboxId: s.sandboxId ?? null,
+    parentId: s.parentId ?? null,
+    sizeBytes: s.sizeBytes,
+    createdAt: time(s.createdAt),
   }
 }
 

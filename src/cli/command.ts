@@ -19,6 +19,8 @@ export interface Command {
   readonly usage: string
   readonly examples: readonly string[]
   readonly options: Readonly<Record<string, OptionSpec>>
+  /** Words that may come first and say what to do; for completions. */
+  readonly verbs?: readonly string[] | undefined
   /** How many words may follow; `rest` takes everything after the first one as the command to run. */
   readonly words: { readonly min: number; readonly max: number; readonly rest?: boolean | undefined }
   /** Answers the exit code. */

@@ -20,6 +20,22 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
   cp: { summary: 'Copy files and directories in or out', load: () => import('./commands/cp.ts') },
   stats: { summary: 'Show what a sandbox uses', load: () => import('./commands/stats.ts') },
   extend: { summary: 'Give a sandbox more time', load: () => import('./commands/extend.ts') },
+  pause: { summary: 'Freeze sandboxes with their memory', load: () => import('./commands/pause.ts') },
+  resume: { summary: 'Let paused sandboxes run on', load: () => import('./commands/resume.ts') },
+  stop: {
+    summary: 'End the processes of sandboxes and keep their files',
+    load: () => import('./commands/stop.ts'),
+  },
+  start: { summary: 'Run stopped sandboxes again', load: () => import('./commands/start.ts') },
+  snapshot: {
+    summary: 'Take, list, remove, export and import snapshots of sandboxes',
+    load: () => import('./commands/snapshot.ts'),
+  },
+  restore: {
+    summary: 'Create a sandbox from a snapshot and print its id',
+    load: () => import('./commands/restore.ts'),
+  },
+  fork: { summary: 'Make copies of a sandbox', load: () => import('./commands/fork.ts') },
   destroy: { summary: 'End sandboxes', load: () => import('./commands/destroy.ts') },
   port: {
     summary: 'Show the address of a port in a sandbox, or bring it to this machine',
@@ -40,6 +56,10 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
   doctor: {
     summary: 'Try what sandboxes need on this machine and say what is missing',
     load: () => import('./commands/doctor.ts'),
+  },
+  backup: {
+    summary: 'Copy the state directory while everything is at rest, or bring a copy back',
+    load: () => import('./commands/backup.ts'),
   },
   reset: {
     summary: 'Destroy everything and remove the state directory',

@@ -4,13 +4,16 @@ import type { PreviewView, SandboxView } from '../api/schema/sandbox.ts'
 import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server.ts'
 import type { Scope } from '../core/key.ts'
 import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
+import { Snapshots } from './snapshots.ts'
 import { connectError, Transport, type TransportOptions } from './transport.ts'
 
 export class AgentPod {
   readonly #transport: Transport
+  readonly snapshots: Snapshots
 
   constructor(options: TransportOptions) {
     this.#transport = new Transport(options)
+    this.snapshots = new Snapshots(this.#transport)
   }
 
   create(o: CreateOptions = {}): Promise<Sandbox> {
@@ -84,7 +87,7 @@ export class AgentPod {
     await this.#transport.json('POST', '/v1/server/stop')
   }
 
-  /** Destroys every sandbox, removes everything kept for later ones, and stops the server. */
+  /** Destroys every sandbox and every snapshot, removes everything kept for later ones, and stops the server. */
   async clear(): Promise<void> {
     await this.#transport.json('POST', '/v1/server/clear')
   }

@@ -47,6 +47,7 @@ export interface OutputCallbacks {
 const RECONNECT_FOR_MS = 60_000
 const RECONNECT_EVERY_MS = 100
 const STREAM = 'application/connect+json'
+const WAKE_NEVER = { 'agentpod-wake': 'never' } as const
 
 interface Selector {
   readonly tag?: string
@@ -65,6 +66,7 @@ export class Process {
   #mayHaveStarted = false
   #hasStarted = false
   #isAttaching = false
+  #wasConnected = false
   #exit: Exit | undefined
 
   /** Use `Sandbox.exec` or `Sandbox.attach`. */
@@ -89,12 +91,16 @@ export class Process {
     return this.#started.promise
   }
 
-  /** The output as it comes; may be read once. Ends when the command ends. */
+  /**
+   * The output as it comes; may be read once. Ends when the command ends. While the sandbox is paused nothing comes; when it is stopped
+   * the command is gone, and this throws `conflict` with reason `sandbox.state`.
+   */
   async *output(): AsyncGenerator<Output> {
     let failingSince: number | undefined
     for (;;) {
       try {
         const response = await this.#connect()
+        this.#wasConnected = true
         failingSince = undefined
         for await (const event of events(response, this.#options.signal)) {
           const output = this.#take(event)
@@ -177,7 +183,8 @@ export class Process {
     return this.#transport.open({
       method: 'POST',
       path: '/agentpod/attach',
-      headers: { ...this.#headers, 'content-type': STREAM },
+      // A stream that was lost because the sandbox was stopped is no reason to start it again: the process is not there.
+      headers: { ...this.#headers, 'content-type': STREAM, ...(this.#wasConnected && WAKE_NEVER) },
       body: encodeFrame({ process: this.#selector, offset: String(this.#offset) }),
       signal: this.#options.signal,
     })

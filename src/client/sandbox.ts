@@ -1,19 +1,39 @@
 import { mkdir } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
-import type { CreateSandbox, EventView, SandboxView, StatsView } from '../api/schema/sandbox.ts'
+import type {
+  CreateSandbox,
+  EventView,
+  ForkedView,
+  ForkSandbox,
+  SandboxView,
+  StatsView,
+} from '../api/schema/sandbox.ts'
+import { AgentPodError } from '../core/error.ts'
 import { listFiles } from '../sync/project.ts'
 import { packFiles } from '../sync/tar.ts'
 import { type Extracted, extract } from '../sync/untar.ts'
 import { type PlaceOptions, placeOf } from './default-place.ts'
 import { basic, type ExecOptions, Process, startProcess } from './process.ts'
-import { readText, Transport } from './transport.ts'
+import type { Snapshot, SnapshotOptions } from './snapshots.ts'
+import { connectError, readText, Transport } from './transport.ts'
 import { type FileChange, type WatchOptions, watch } from './watch.ts'
 
 export type CreateOptions = CreateSandbox & {
   /** Two creates with one key are one create. */
   readonly idempotencyKey?: string | undefined
   readonly signal?: AbortSignal | undefined
+}
+
+/** What a fork differs in from the sandbox it is a copy of. `name` gets a number behind it where there are several. */
+export type ForkOptions = ForkSandbox
+
+/** Its record on the server. */
+export type SandboxInfo = SandboxView
+
+export interface WakeOptions {
+  /** How long it lives from now; its whole time to live again when left out. */
+  readonly ttlMs?: number | undefined
 }
 
 export interface ListOptions {
@@ -222,11 +242,54 @@ export class Sandbox {
   }
 
   /** Gives it this long from now. */
-  async extend(ttlMs: number): Promise<Sandbox> {
-    return new Sandbox(
-      this.#transport,
-      (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/extend`, { ttlMs })) as SandboxView,
+  extend(ttlMs: number): Promise<Sandbox> {
+    return this.#verb('extend', { ttlMs })
+  }
+
+  /**
+   * Freezes it with its memory. Streams stay open and are silent, and its time does not count. A second call succeeds too. `unsupported`
+   * where the server's machine has no freezer: `stop` keeps the files there.
+   */
+  pause(): Promise<Sandbox> {
+    return this.#verb('pause')
+  }
+
+  /** Lets it run on after a pause. A sandbox that runs is left as it is. */
+  resume(o: WakeOptions = {}): Promise<Sandbox> {
+    return this.#verb('resume', o)
+  }
+
+  /** Ends its processes and keeps its files. Streams are cut. A second call succeeds too. */
+  stop(): Promise<Sandbox> {
+    return this.#verb('stop')
+  }
+
+  /** Runs it again on its files after a stop. A sandbox that runs is left as it is. */
+  start(o: WakeOptions = {}): Promise<Sandbox> {
+    return this.#verb('start', o)
+  }
+
+  /** Its files as they are at this moment; `Sandbox.create({ snapshot })` begins with them. What is in memory is not kept. */
+  async snapshot(o: SnapshotOptions = {}): Promise<Snapshot> {
+    return (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/snapshots`, o)) as Snapshot
+  }
+
+  /**
+   * Copies of it, all with the files of one moment and none of its processes. When some fail, the others live on: the error's details
+   * have the ids that were made, and every failure.
+   */
+  async fork(o: ForkOptions = {}): Promise<Sandbox[]> {
+    const forked = (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/fork`, o)) as ForkedView[]
+    const made = forked.flatMap((one) =>
+      'sandbox' in one ? [new Sandbox(this.#transport, one.sandbox)] : [],
     )
+    if (made.length === forked.length) return made
+    throw someFailed(forked, made)
+  }
+
+  async #verb(verb: string, body?: object): Promise<Sandbox> {
+    const info = await this.#transport.json('POST', `/v1/sandboxes/${this.id}/${verb}`, body)
+    return new Sandbox(this.#transport, info as SandboxView)
   }
 
   /** Ends it; resolves when nothing of it is left. A second call succeeds too. */
@@ -245,6 +308,19 @@ export class Sandbox {
   #as(user: string | undefined): Record<string, string> {
     return user === undefined ? { ...this.#headers } : { ...this.#headers, authorization: basic(user) }
   }
+}
+
+function someFailed(forked: readonly ForkedView[], made: readonly Sandbox[]): AgentPodError {
+  const errors = forked.flatMap((one) => ('error' in one ? [one.error] : []))
+  const first = connectError({ ...errors[0] }, 'a fork failed')
+  return new AgentPodError({
+    code: first.code,
+    reason: 'fork.partial',
+    message: `${errors.length} of ${forked.length} forks failed: ${first.message}`,
+    hint: first.hint,
+    details: { made: made.map(({ id }) => id), errors },
+    cause: first,
+  })
 }
 
 interface Entry {

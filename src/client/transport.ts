@@ -89,8 +89,7 @@ export class Transport {
       body: payload,
       signal: o.signal,
     })
-    const text = await readText(response)
-    return text === '' ? undefined : JSON.parse(text)
+    return readJson(response)
   }
 
   /** A raw byte stream after an HTTP upgrade. */
@@ -181,6 +180,11 @@ export async function readText(response: IncomingMessage): Promise<string> {
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
+}
+
+export async function readJson(response: IncomingMessage): Promise<unknown> {
+  const text = await readText(response)
+  return text === '' ? undefined : JSON.parse(text)
 }
 
 /** The server's error body (ours, or the guest's Connect body) as the error it stands for. */

@@ -3,6 +3,14 @@ export const AUDIT_ACTIONS = [
   'sandbox.create',
   'sandbox.extend',
   'sandbox.destroy',
+  'sandbox.pause',
+  'sandbox.resume',
+  'sandbox.stop',
+  'sandbox.start',
+  'sandbox.fork',
+  'snapshot.create',
+  'snapshot.import',
+  'snapshot.destroy',
   'key.create',
   'key.revoke',
 ] as const
@@ -15,7 +23,7 @@ export interface AuditEntry {
   /** The id of a key, or `local`. */
   readonly actor: string
   readonly action: AuditAction
-  /** The id of a sandbox or of a key. */
+  /** The id of a sandbox, a snapshot or a key. */
   readonly subject: string
   readonly data: Readonly<Record<string, unknown>>
 }

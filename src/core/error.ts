@@ -86,10 +86,49 @@ export function isErrorCode(value: unknown): value is ErrorCode {
   return typeof value === 'string' && (ERROR_CODES as readonly string[]).includes(value)
 }
 
-/** Any thrown value as an AgentPodError; what is not ours is `internal`. */
+/**
+ * What the operating system says when something runs out or breaks, which is the caller's news and not a bug. Its own words may hold a path
+ * of the host.
+ */
+const SYSTEM: Readonly<Record<string, Pick<ErrorFields, 'code' | 'reason' | 'message' | 'hint'>>> = {
+  ENOSPC: {
+    code: 'resource_exhausted',
+    reason: 'disk.full',
+    message: 'there is no space left on the disk',
+    hint: 'free some disk space and try again',
+  },
+  EDQUOT: {
+    code: 'resource_exhausted',
+    reason: 'disk.full',
+    message: 'there is no space left on the disk',
+    hint: 'free some disk space and try again',
+  },
+  EMFILE: {
+    code: 'resource_exhausted',
+    reason: 'files.exhausted',
+    message: 'the server may not open more files',
+    hint: 'close some sandboxes and try again, or raise the limit (ulimit -n)',
+  },
+  ENFILE: {
+    code: 'resource_exhausted',
+    reason: 'files.exhausted',
+    message: 'the machine has no more files to open',
+    hint: 'close some programs and try again',
+  },
+  EIO: {
+    code: 'unavailable',
+    reason: 'disk.io',
+    message: 'the disk failed',
+    hint: 'check the disk and try again',
+  },
+}
+
+/** Any thrown value as an AgentPodError; what is neither ours nor the system's is `internal`. */
 export function asAgentPodError(error: unknown): AgentPodError {
   if (isAgentPodError(error)) return error
   const message = error instanceof Error ? error.message : String(error)
+  const known = SYSTEM[String((error as { code?: unknown } | null | undefined)?.code)]
+  if (known) return new AgentPodError({ ...known, cause: error })
   return new AgentPodError({ code: 'internal', reason: 'internal', message, cause: error })
 }
 

@@ -3,6 +3,7 @@ import { invalid } from './error.ts'
 
 declare const brand: unique symbol
 export type SandboxId = string & { readonly [brand]: 'SandboxId' }
+export type SnapshotId = string & { readonly [brand]: 'SnapshotId' }
 
 /** Names everything one state directory made outside its database, so that it can be found again without one. */
 export type OwnerLabel = string & { readonly [brand]: 'OwnerLabel' }
@@ -26,6 +27,22 @@ export function parseSandboxId(value: string): SandboxId {
     'a sandbox id is 4 to 20 lowercase letters and digits',
     'see `agentpod ls` for ids',
   )
+}
+
+const SNAPSHOT_ID = /^snap[a-z0-9]{16}$/
+
+/** Never a sandbox's: those have sixteen characters. */
+export function newSnapshotId(random: Random): SnapshotId {
+  return `snap${randomWord(random, 16)}` as SnapshotId
+}
+
+export function isSnapshotId(value: string): value is SnapshotId {
+  return SNAPSHOT_ID.test(value)
+}
+
+export function parseSnapshotId(value: string): SnapshotId {
+  if (isSnapshotId(value)) return value
+  throw invalid('id.malformed', 'a snapshot id is `snap` and 16 lowercase letters and digits')
 }
 
 /** A name a person chose. It never looks like a path, an option or a line break. */

@@ -22,9 +22,9 @@ const EVENTS: readonly LifecycleEvent[] = [
 const EXPECTED: Readonly<Record<State, string>> = {
   creating: 'running - - - - - - - - destroying - failed',
   running: '- pausing - - - stopping - - - destroying - failed',
-  pausing: '- - paused - running - - - - destroying - failed',
+  pausing: '- - paused - running stopping - - - destroying - failed',
   paused: '- - - resuming - stopping - - - destroying - failed',
-  resuming: '- - paused - running - - - - destroying - failed',
+  resuming: '- - paused - running stopping - - - destroying - failed',
   stopping: '- - - - - - stopped - - destroying - failed',
   stopped: '- - - - - - - starting - destroying - failed',
   starting: '- - - - - - stopped - running destroying - failed',

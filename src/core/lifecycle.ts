@@ -35,9 +35,9 @@ export type LifecycleEvent =
 const TABLE: Record<State, Partial<Record<LifecycleEvent, State>>> = {
   creating: { created: 'running', destroy: 'destroying', fail: 'failed' },
   running: { pause: 'pausing', stop: 'stopping', destroy: 'destroying', fail: 'failed' },
-  pausing: { paused: 'paused', resumed: 'running', destroy: 'destroying', fail: 'failed' },
+  pausing: { paused: 'paused', resumed: 'running', stop: 'stopping', destroy: 'destroying', fail: 'failed' },
   paused: { resume: 'resuming', stop: 'stopping', destroy: 'destroying', fail: 'failed' },
-  resuming: { resumed: 'running', paused: 'paused', destroy: 'destroying', fail: 'failed' },
+  resuming: { resumed: 'running', paused: 'paused', stop: 'stopping', destroy: 'destroying', fail: 'failed' },
   stopping: { stopped: 'stopped', destroy: 'destroying', fail: 'failed' },
   stopped: { start: 'starting', destroy: 'destroying', fail: 'failed' },
   starting: { started: 'running', stopped: 'stopped', destroy: 'destroying', fail: 'failed' },
@@ -52,11 +52,13 @@ const VERBS = ['pause', 'resume', 'stop', 'start', 'destroy'] as const
 export function next(state: State, event: LifecycleEvent): State {
   const to = TABLE[state][event]
   if (to !== undefined) return to
+  const allowed = VERBS.filter((verb) => TABLE[state][verb] !== undefined)
   throw new AgentPodError({
     code: 'conflict',
     reason: 'sandbox.state',
     message: `a sandbox that is ${state} cannot ${event}`,
-    details: { state, allowed: VERBS.filter((verb) => TABLE[state][verb] !== undefined) },
+    hint: allowed.length > 0 ? `it may be told to ${allowed.join(' or ')}` : undefined,
+    details: { state, allowed },
   })
 }
 

@@ -5,8 +5,9 @@
 import type { CallOptions } from './call.ts'
 import type { Capabilities, Check } from './capability.ts'
 import type { Guest } from './guest.ts'
-import type { OwnerLabel, SandboxId } from './id.ts'
+import type { OwnerLabel, SandboxId, SnapshotId } from './id.ts'
 import type { Limited, LimitLevels, Resources } from './resources.ts'
+import type { WhenOver } from './spec.ts'
 
 /** Where the root file system comes from. */
 export type RootPlan =
@@ -21,8 +22,11 @@ export interface CreatePlan {
   readonly resources: Resources
   /** Limits that must be enforced; where one cannot be, create answers `unsupported` before anything is made. */
   readonly required: readonly Limited[]
-  /** Unix milliseconds after which the provider ends the sandbox by itself. */
+  /** Unix milliseconds after which the provider ends the sandbox by itself, in the way `whenOver` says. */
   readonly deadlineAt: number
+  readonly whenOver: WhenOver
+  /** Whose files it begins with; `root` is then the snapshot's. */
+  readonly snapshot?: SnapshotId | undefined
 }
 
 /** What the engine stores to find the sandbox again. Opaque but for its id. */
@@ -40,6 +44,8 @@ export interface Created {
 
 export type Observed =
   | { readonly state: 'running'; readonly deadlineAt: number }
+  | { readonly state: 'paused' }
+  | { readonly state: 'stopped' }
   | { readonly state: 'exited'; readonly oomKilled: boolean; readonly expired: boolean }
   | { readonly state: 'absent' }
 
@@ -81,15 +87,58 @@ export interface Provider {
   open(handle: Handle): Guest
   /** Moves the provider's own deadline. Idempotent. */
   extend(id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void>
+  /** Freezes every process and keeps its memory. No deadline counts meanwhile. Idempotent. `unsupported` before anything is touched. */
+  pause(id: SandboxId, o: CallOptions): Promise<void>
+  /** Lets it run on, with a new deadline. Idempotent. */
+  resume(id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void>
+  /** Ends every process and keeps the files. Idempotent; also of a sandbox that has exited. */
+  stop(id: SandboxId, o: CallOptions): Promise<void>
+  /** Runs a stopped sandbox again on its files. Idempotent. On failure it is stopped as before. */
+  start(plan: CreatePlan, o: CallOptions): Promise<Created>
   stats(id: SandboxId, o: CallOptions): Promise<HostStats>
   /** Idempotent; resolves only when everything of the sandbox is gone. */
   destroy(id: SandboxId, o: CallOptions): Promise<void>
-  /** Removes layers and everything else kept for later sandboxes, and ends helpers. `conflict` while a sandbox lives. */
+  /** Removes layers and everything else kept for later sandboxes, and ends helpers. `conflict` while a sandbox or a snapshot exists. */
   clear(o: CallOptions): Promise<void>
-  /** Calls back when a sandbox ends by itself. Returns the unsubscribe. May miss ends; `inspect` is the truth. */
+  /** Calls back when a sandbox ends, or is paused at its deadline. Returns the unsubscribe. May miss some; `inspect` is the truth. */
   onExit(listener: (exit: Exit) => void): () => void
   /** Present exactly when `capabilities().layers`. */
   readonly layers?: Layers
+  /** Present exactly when `capabilities().snapshot` is not `none`. */
+  readonly snapshots?: Snapshots
+}
+
+/** A snapshot as the provider keeps it. */
+export interface Kept {
+  readonly sizeBytes: number
+  readonly root: RootPlan
+}
+
+/** Files of sandboxes as they were at one moment. */
+export interface Snapshots {
+  /**
+   * Idempotent on `id`. A running sandbox stands still for a moment and runs on; `unsupported`, before anything is touched, where it
+   * cannot. On failure nothing is left and the sandbox is as it was.
+   */
+  create(id: SnapshotId, sandboxId: SandboxId, owner: OwnerLabel, o: CallOptions): Promise<Kept>
+  list(owner: OwnerLabel, o: CallOptions): Promise<readonly SnapshotId[]>
+  /** Idempotent. Sandboxes made from it keep their files. */
+  remove(id: SnapshotId, o: CallOptions): Promise<void>
+  /** Writes its files to a new file of that name in the directory that layers are imported from too. */
+  export(id: SnapshotId, file: string, o: CallOptions): Promise<Packed>
+  /** The reverse. `data_loss` when the file is not what `digest` says; nothing is left then. Idempotent on `id`. */
+  import(
+    id: SnapshotId,
+    owner: OwnerLabel,
+    packed: Packed & { readonly file: string; readonly root: RootPlan },
+    o: CallOptions,
+  ): Promise<Kept>
+}
+
+/** A file with a snapshot's or a layer's content. */
+export interface Packed {
+  readonly digest: string
+  readonly sizeBytes: number
 }
 
 /** A store of immutable file-system layers on the provider's side. */
@@ -97,4 +146,6 @@ export interface Layers {
   has(digest: string, o: CallOptions): Promise<boolean>
   /** Takes a tar file whose sha256 is `digest`. Idempotent. `data_loss` when the content does not match. */
   import(digest: string, file: string, o: CallOptions): Promise<void>
+  /** Writes a layer to a new file; importing that gives a layer with the same content, and the file's digest for a name. */
+  export(digest: string, file: string, o: CallOptions): Promise<Packed>
 }

@@ -10,9 +10,11 @@ export interface Resources {
   readonly files: number
   readonly tmpMib: number
   readonly shmMib: number
+  /** What its files may take beyond what they lie on. */
+  readonly diskMib: number
 }
 
-export const LIMITED = ['memory', 'swap', 'cpus', 'pids', 'files'] as const
+export const LIMITED = ['memory', 'swap', 'cpus', 'pids', 'files', 'disk'] as const
 export type Limited = (typeof LIMITED)[number]
 
 /** How well a limit holds here: by the kernel, more or less, or not at all. */
@@ -30,6 +32,7 @@ export const DEFAULT_RESOURCES: Resources = {
   files: 65536,
   tmpMib: 1024,
   shmMib: 256,
+  diskMib: 20_480,
 }
 
 const BOUNDS: Record<keyof Resources, { min: number; max: number; whole: boolean }> = {
@@ -40,6 +43,7 @@ const BOUNDS: Record<keyof Resources, { min: number; max: number; whole: boolean
   files: { min: 64, max: 1_048_576, whole: true },
   tmpMib: { min: 1, max: 1024 * 1024, whole: true },
   shmMib: { min: 1, max: 1024 * 1024, whole: true },
+  diskMib: { min: 16, max: 1024 * 1024 * 1024, whole: true },
 }
 
 /** Defaults filled in and every value checked; an absurd size is refused by name. */
@@ -66,6 +70,7 @@ export function askedLimits(asked: Some<Resources>): Limited[] {
     cpus: 'cpus',
     pids: 'pids',
     files: 'files',
+    disk: 'diskMib',
   }
   return LIMITED.filter((limit) => asked[names[limit]] !== undefined)
 }

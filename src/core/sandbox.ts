@@ -1,7 +1,7 @@
 import type { ErrorCode } from './error.ts'
-import type { SandboxId } from './id.ts'
+import type { SandboxId, SnapshotId } from './id.ts'
 import type { State } from './lifecycle.ts'
-import type { Handle } from './provider.ts'
+import type { Handle, RootPlan } from './provider.ts'
 import type { LimitLevels } from './resources.ts'
 import type { Spec } from './spec.ts'
 
@@ -24,9 +24,14 @@ export interface Sandbox {
   readonly spec: Spec
   readonly limits: LimitLevels | undefined
   readonly handle: Handle | undefined
+  /** What its files lie on; a later start stands on the same. */
+  readonly root: RootPlan | undefined
   readonly createdAt: number
   readonly startedAt: number | undefined
   readonly deadlineAt: number
   readonly endedAt: number | undefined
   readonly ending: Ending | undefined
+  /** The snapshot its files were last the same as: the one it was made from, or the newest one taken of it. */
+  readonly tip: SnapshotId | undefined
+  readonly forkedFrom: SandboxId | undefined
 }

@@ -1,13 +1,25 @@
 import type { Environment } from './environment.ts'
 import type { Resources } from './resources.ts'
 
-/** How long a sandbox lives: until its time to live is over, or until nobody has used it for `idleMs` (0: no such end). */
+/** What becomes of a sandbox whose time is up: gone, frozen with its memory, or ended with its files kept. */
+export const WHEN_OVER = ['destroy', 'pause', 'stop'] as const
+export type WhenOver = (typeof WHEN_OVER)[number]
+
+/** How long a sandbox runs: until its time to live is over, or until nobody has used it for `idleMs` (0: no such end). */
 export interface Lifetime {
   readonly ttlMs: number
   readonly idleMs: number
+  readonly whenOver: WhenOver
+  /** Whether a call into it, or traffic to one of its ports, wakes it when it is paused or stopped. */
+  readonly autoResume: boolean
 }
 
-export const DEFAULT_LIFETIME: Lifetime = { ttlMs: 3_600_000, idleMs: 0 }
+export const DEFAULT_LIFETIME: Lifetime = {
+  ttlMs: 3_600_000,
+  idleMs: 0,
+  whenOver: 'destroy',
+  autoResume: true,
+}
 export const LONGEST_TTL_MS = 30 * 24 * 3_600_000
 
 /** The complete request for a sandbox, with every default filled in. */

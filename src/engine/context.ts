@@ -6,10 +6,12 @@ import type { Provider, RootPlan } from '../core/provider.ts'
 import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
+import type { SnapshotStore } from '../store/snapshots.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import type { KeyedLock } from '../util/keyed-lock.ts'
 import type { Random } from '../util/random.ts'
+import type { Album } from './album.ts'
 import type { Ledger } from './ledger.ts'
 import type { Quota } from './quota.ts'
 
@@ -21,10 +23,13 @@ export interface Roots {
 /** What the engine is given. */
 export interface EngineParts {
   readonly sandboxes: SandboxStore
+  readonly snapshots: SnapshotStore
   readonly events: EventStore
   readonly provider: Provider
   readonly roots: Roots
   readonly owner: OwnerLabel
+  /** Where files are exchanged with the provider. */
+  readonly tmpDir: string
   readonly clock: Clock
   readonly random: Random
   readonly log: Log
@@ -35,7 +40,7 @@ export interface EngineParts {
   onCreated?(seconds: number, outcome: 'ok' | ErrorCode): void
 }
 
-/** A running sandbox as this process holds it. `ended` aborts when it is destroyed, and cuts every stream. */
+/** A running sandbox as this process holds it. `ended` aborts when it is stopped or destroyed, and cuts every stream. */
 export interface Live {
   readonly guest: Guest
   readonly ended: AbortController
@@ -45,8 +50,13 @@ export interface Live {
 export interface Context extends EngineParts {
   readonly ledger: Ledger
   readonly live: Map<SandboxId, Live>
+  /** The ways into paused sandboxes, whose streams stay open. */
+  readonly frozen: Map<SandboxId, Live>
+  readonly album: Album
   readonly lock: KeyedLock
 }
 
 export const CALL = { timeoutMs: 20_000 } as const
 export const CREATE = { timeoutMs: 60_000 } as const
+/** Copies where there is no pool, and archives, take as long as their size. */
+export const COPY = { timeoutMs: 30 * 60_000 } as const

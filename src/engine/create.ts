@@ -3,15 +3,18 @@ import { DEFAULT_ENVIRONMENT, type Environment } from '../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
 import { LOCAL } from '../core/principal.ts'
-import type { CreatePlan, RootPlan } from '../core/provider.ts'
+import type { Created, CreatePlan } from '../core/provider.ts'
 import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
 import type { Sandbox } from '../core/sandbox.ts'
+import type { Snapshot } from '../core/snapshot.ts'
 import type { Some } from '../core/some.ts'
-import { DEFAULT_LIFETIME, type Lifetime, LONGEST_TTL_MS, type Spec } from '../core/spec.ts'
+import { DEFAULT_LIFETIME, type Lifetime, LONGEST_TTL_MS, type Spec, WHEN_OVER } from '../core/spec.ts'
 import type { RequestKey } from '../store/sandboxes.ts'
 import { ignore } from '../telemetry/log.ts'
-import { CALL, type Context, CREATE } from './context.ts'
+import { failpoint } from '../util/failpoint.ts'
+import { CALL, COPY, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
+import { leaseOf } from './lease.ts'
 import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
 
 /** What a caller asks for; everything left out has a default. */
@@ -26,6 +29,8 @@ export interface CreateRequest {
   readonly ports?: { readonly public: boolean } | undefined
   /** Two creates with one key are one create. */
   readonly requestKey?: string | undefined
+  /** Whose files it begins with; its spec is the default for what is left out. */
+  readonly origin?: { readonly snapshot: Snapshot } | undefined
 }
 
 /** Creates a sandbox and answers when it takes commands. On failure nothing is left outside and the record says why. */
@@ -58,13 +63,15 @@ async function createNew(
   request: CreateRequest,
   key: RequestKey | undefined,
 ): Promise<Sandbox> {
-  const spec = resolveSpec(request)
+  const origin = request.origin
+  const spec = resolveSpec(request, origin?.snapshot.spec)
   const name = request.name === undefined ? undefined : parseName(request.name)
   const owner = request.owner ?? LOCAL.owner
   const checkQuota = (): void =>
     checkLiving(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.ledger.livingOf(owner).length)
   checkQuota()
-  const root = await ctx.roots.ensure(spec.environment.base, ctx.provider, () => undefined)
+  const root =
+    origin?.snapshot.root ?? (await ctx.roots.ensure(spec.environment.base, ctx.provider, () => undefined))
   const now = ctx.clock.now()
   const sandbox: Sandbox = {
     id: newSandboxId(ctx.random),
@@ -76,18 +83,26 @@ async function createNew(
     spec,
     limits: undefined,
     handle: undefined,
+    root,
     createdAt: now,
     startedAt: undefined,
     deadlineAt: now + spec.lifetime.ttlMs,
     endedAt: undefined,
     ending: undefined,
+    tip: origin && (origin.snapshot.isPassing ? origin.snapshot.parentId : origin.snapshot.id),
+    forkedFrom: origin?.snapshot.isPassing ? origin.snapshot.sandboxId : undefined,
   }
   return ctx.lock.run(sandbox.id, async () => {
     // INVARIANT: nothing is awaited between this look and the record, so a hundred creates at once count one another.
     checkQuota()
     ctx.ledger.begin(sandbox, key)
     try {
-      return await bringUp(ctx, sandbox, root, askedLimits(request.resources ?? {}))
+      failpoint('create.intended')
+      return await bringUp(ctx, sandbox, {
+        root,
+        required: askedLimits(request.resources ?? {}),
+        snapshot: origin?.snapshot.id,
+      })
     } catch (error) {
       await fail(ctx, sandbox.id, asAgentPodError(error))
       throw error
@@ -95,26 +110,38 @@ async function createNew(
   })
 }
 
-async function bringUp(
+/** What a start needs beside the record. */
+type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot'>
+
+async function bringUp(ctx: Context, sandbox: Sandbox, start: Start): Promise<Sandbox> {
+  // Where there is no pool, the snapshot's files are copied.
+  const created = await ctx.provider.create(planOf(ctx, sandbox, start), start.snapshot ? COPY : CREATE)
+  failpoint('create.made')
+  const deadlineAt = await beginLife(ctx, sandbox)
+  return enter(ctx, sandbox, created, deadlineAt, 'created')
+}
+
+export function planOf(ctx: Context, sandbox: Sandbox, start: Start): CreatePlan {
+  return {
+    sandboxId: sandbox.id,
+    owner: ctx.owner,
+    hostname: sandbox.name?.replaceAll(/[._]/g, '-') ?? sandbox.id,
+    resources: sandbox.spec.resources,
+    deadlineAt: sandbox.deadlineAt,
+    whenOver: sandbox.spec.lifetime.whenOver,
+    ...start,
+  }
+}
+
+/** Tells the guest what it is, records that it runs and opens the way in. Called under the sandbox's lock. */
+export async function enter(
   ctx: Context,
   sandbox: Sandbox,
-  root: RootPlan,
-  required: CreatePlan['required'],
+  created: Created,
+  deadlineAt: number,
+  event: 'created' | 'started',
 ): Promise<Sandbox> {
-  const { environment, lifetime, resources } = sandbox.spec
-  const created = await ctx.provider.create(
-    {
-      sandboxId: sandbox.id,
-      owner: ctx.owner,
-      hostname: sandbox.name?.replaceAll(/[._]/g, '-') ?? sandbox.id,
-      root,
-      resources,
-      required,
-      deadlineAt: sandbox.deadlineAt,
-    },
-    CREATE,
-  )
-  const deadlineAt = await beginLife(ctx, sandbox)
+  const { environment, lifetime } = sandbox.spec
   const guest = ctx.provider.open(created.handle)
   try {
     await guest.configure(
@@ -123,21 +150,22 @@ async function bringUp(
         defaultUser: environment.user,
         defaultWorkdir: environment.workdir,
         sudo: environment.sudo,
-        // Zero would mean no end at all.
-        lease: { remainingMs: Math.max(1, deadlineAt - ctx.clock.now()), idleMs: lifetime.idleMs },
+        lease: leaseOf(lifetime, deadlineAt - ctx.clock.now()),
       },
       CALL,
     )
+    failpoint('create.configured')
   } catch (error) {
     guest.close()
     throw error
   }
-  const running = ctx.ledger.move(sandbox.id, 'created', {
+  const running = ctx.ledger.move(sandbox.id, event, {
     deadlineAt,
     handle: created.handle,
     limits: created.limits,
     startedAt: ctx.clock.now(),
   })
+  failpoint('create.recorded')
   ctx.live.set(sandbox.id, { guest, ended: new AbortController() })
   return running
 }
@@ -166,20 +194,36 @@ async function fail(ctx: Context, id: SandboxId, error: AgentPodError): Promise<
 }
 
 /** Every default filled in, every value checked, before anything is spent. */
-export function resolveSpec(request: CreateRequest): Spec {
-  const lifetime = { ...DEFAULT_LIFETIME, ...defined(request.lifetime) }
+export function resolveSpec(request: CreateRequest, template?: Spec): Spec {
+  const lifetime = { ...DEFAULT_LIFETIME, ...template?.lifetime, ...defined(request.lifetime) }
   if (!Number.isInteger(lifetime.ttlMs) || lifetime.ttlMs < 1000 || lifetime.ttlMs > LONGEST_TTL_MS) {
     throw invalid('lifetime.ttl', 'the time to live must be from 1 second to 30 days')
   }
   if (!Number.isInteger(lifetime.idleMs) || lifetime.idleMs < 0 || lifetime.idleMs > LONGEST_TTL_MS) {
     throw invalid('lifetime.idle', 'the idle timeout must be from 0 (none) to 30 days')
   }
-  return {
-    environment: { ...DEFAULT_ENVIRONMENT, ...defined(request.environment) },
-    resources: resolveResources(request.resources ?? {}),
-    lifetime,
-    ...(request.ports && { ports: request.ports }),
+  if (!WHEN_OVER.includes(lifetime.whenOver)) {
+    throw invalid('lifetime.when_over', `whenOver is one of ${WHEN_OVER.join(', ')}`)
   }
+  const ports = request.ports ?? template?.ports
+  return {
+    environment: environmentOf(request, template),
+    resources: resolveResources({ ...template?.resources, ...defined(request.resources) }),
+    lifetime,
+    ...(ports && { ports }),
+  }
+}
+
+/** A snapshot's files lie on its base, whatever is asked for now; variables add to its own. */
+function environmentOf(request: CreateRequest, template: Spec | undefined): Environment {
+  const asked = defined(request.environment)
+  if (!template) return { ...DEFAULT_ENVIRONMENT, ...asked }
+  const { base } = template.environment
+  if (asked.base !== undefined && asked.base !== base) {
+    throw invalid('environment.base', `the snapshot was made on base ${base}, not ${asked.base}`)
+  }
+  const variables = { ...template.environment.variables, ...asked.variables }
+  return { ...template.environment, ...asked, base, variables }
 }
 
 function defined<T extends object>(partial: Some<T> | undefined): Partial<T> {
@@ -190,7 +234,7 @@ function defined<T extends object>(partial: Some<T> | undefined): Partial<T> {
 
 function digestOf(request: CreateRequest): string {
   return createHash('sha256')
-    .update(canonical({ ...request, requestKey: undefined }))
+    .update(canonical({ ...request, requestKey: undefined, origin: request.origin?.snapshot.id }))
     .digest('hex')
 }
 

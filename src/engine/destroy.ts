@@ -3,6 +3,7 @@ import type { SandboxId } from '../core/id.ts'
 import { isEnded } from '../core/lifecycle.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
+import { failpoint } from '../util/failpoint.ts'
 import { CALL, type Context } from './context.ts'
 
 /**
@@ -13,12 +14,20 @@ export async function destroy(ctx: Context, id: SandboxId, ending?: Ending): Pro
   return ctx.lock.run(id, async () => {
     const sandbox = ctx.ledger.get(id)
     if (!sandbox || sandbox.endedAt !== undefined || isEnded(sandbox.state)) return sandbox
-    const isIntended = intend(ctx, sandbox, ending)
-    release(ctx, id)
-    await ctx.provider.destroy(id, CALL)
-    if (!isIntended) intend(ctx, sandbox, ending)
-    return ctx.ledger.move(id, 'destroyed')
+    return end(ctx, sandbox, ending)
   })
+}
+
+/** The work of destroy. Called under the sandbox's lock. */
+export async function end(ctx: Context, sandbox: Sandbox, ending?: Ending): Promise<Sandbox> {
+  const { id } = sandbox
+  const isIntended = intend(ctx, sandbox, ending)
+  failpoint('destroy.intended')
+  release(ctx, id)
+  await ctx.provider.destroy(id, CALL)
+  failpoint('destroy.removed')
+  if (!isIntended) intend(ctx, sandbox, ending)
+  return ctx.ledger.move(id, 'destroyed')
 }
 
 /**
@@ -49,10 +58,11 @@ export async function cleanUp(ctx: Context, id: SandboxId): Promise<void> {
 }
 
 /** Cuts every stream into the sandbox and forgets the way in. */
-function release(ctx: Context, id: SandboxId): void {
-  const live = ctx.live.get(id)
+export function release(ctx: Context, id: SandboxId): void {
+  const live = ctx.live.get(id) ?? ctx.frozen.get(id)
   if (!live) return
   ctx.live.delete(id)
+  ctx.frozen.delete(id)
   live.ended.abort()
   live.guest.close()
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { tmpdir } from 'node:os'
 import type { DatabaseSync } from 'node:sqlite'
 import { afterEach, beforeEach, describe, test } from 'node:test'
 import { type ErrorCode, isAgentPodError } from '../core/error.ts'
@@ -7,6 +8,7 @@ import type { Sandbox } from '../core/sandbox.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
 import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
+import { snapshotStore } from '../store/snapshots.ts'
 import { silentLog } from '../telemetry/log.ts'
 import { FakeClock, settled } from '../testing/fake-clock.ts'
 import { FakeProvider } from '../testing/fake-provider.ts'
@@ -32,6 +34,8 @@ beforeEach(async () => {
   provider = new FakeProvider({ clock, limits: { swap: 'none' } })
   engine = new Engine({
     sandboxes: store,
+    snapshots: snapshotStore(state),
+    tmpDir: tmpdir(),
     events: eventStore(events),
     provider,
     roots: {
@@ -43,11 +47,11 @@ beforeEach(async () => {
     random: new SeededRandom(11),
     log: silentLog,
   })
-  await engine.start()
+  await engine.open()
 })
 
 afterEach(() => {
-  engine.stop()
+  engine.close()
   assert.equal(clock.waiting, provider.existing.length * 2, 'a timer was left running')
   state.close()
   events.close()

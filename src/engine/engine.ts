@@ -1,4 +1,5 @@
 /** The sandbox lifecycle, executed. Front doors translate into these calls and nothing else. */
+import type { Readable } from 'node:stream'
 import type { AuditAction, AuditEntry } from '../core/audit.ts'
 import type { Capabilities, Check } from '../core/capability.ts'
 import type { Base } from '../core/environment.ts'
@@ -10,16 +11,25 @@ import type { State } from '../core/lifecycle.ts'
 import { LOCAL, maySee, type Principal } from '../core/principal.ts'
 import type { HostStats } from '../core/provider.ts'
 import type { Sandbox } from '../core/sandbox.ts'
+import type { Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
+import { Album } from './album.ts'
+import { exportSnapshot, type ImportRequest, importSnapshot } from './archive.ts'
 import { CALL, type Context, type EngineParts, type Live } from './context.ts'
 import { type CreateRequest, create } from './create.ts'
 import { destroy } from './destroy.ts'
-import { type ExtendOptions, extend, notRunning } from './extend.ts'
+import { checkTtl, type ExtendOptions, extend } from './extend.ts'
 import { Followers, type FollowOptions, follow } from './follow.ts'
+import { type Forked, type ForkRequest, fork, restore } from './fork.ts'
 import { guardedProvider } from './guarded-provider.ts'
 import { Ledger } from './ledger.ts'
+import { notRunning } from './need.ts'
 import { type Page, type PageRequest, page } from './page.ts'
+import { pause, resume } from './pause.ts'
+import { reach } from './reach.ts'
+import { removeSnapshot, takeSnapshot } from './snapshot.ts'
+import { start, stop } from './stop.ts'
 import { exited, reconcile, sweep } from './sweep.ts'
 import { type Usage, usage } from './usage.ts'
 
@@ -29,6 +39,12 @@ export interface ListOptions {
   readonly labels: Readonly<Record<string, string>>
   /** Ended ones too. */
   readonly all: boolean
+}
+
+/** What a front door may ask for. */
+export interface NewSandbox extends Omit<CreateRequest, 'origin'> {
+  /** The id or name of a snapshot whose files it begins with. */
+  readonly snapshot?: string | undefined
 }
 
 export class Engine {
@@ -43,13 +59,15 @@ export class Engine {
       ...parts,
       provider: guardedProvider(parts.provider, parts),
       ledger: new Ledger(parts),
+      album: new Album(parts.snapshots),
       live: new Map(),
+      frozen: new Map(),
       lock: new KeyedLock(),
     }
   }
 
   /** Adopts or clears what an earlier life left, then keeps watch. */
-  async start(): Promise<void> {
+  async open(): Promise<void> {
     await reconcile(this.#ctx)
     this.#unsubscribe = this.#ctx.provider.onExit((exit) => {
       exited(this.#ctx, exit).catch((error) => ignore(this.#ctx.log, error, 'the next sweep sees it'))
@@ -58,17 +76,17 @@ export class Engine {
   }
 
   /** Stops watching; sandboxes live on until their deadlines, which provider and guest hold. */
-  stop(): void {
+  close(): void {
     this.#isStopped = true
     this.#unsubscribe()
     this.#cancelSweep()
-    for (const { guest } of this.#ctx.live.values()) guest.close()
+    for (const { guest } of [...this.#ctx.live.values(), ...this.#ctx.frozen.values()]) guest.close()
   }
 
   #watch(): void {
     const again = async (): Promise<void> => {
       try {
-        if (this.#ctx.ledger.living().length > 0) await sweep(this.#ctx)
+        if (this.livingCount > 0 || this.#ctx.album.hasUnfinished) await sweep(this.#ctx)
       } catch (error) {
         ignore(this.#ctx.log, error, 'a sweep failed; the next one tries again')
       }
@@ -77,12 +95,17 @@ export class Engine {
     this.#cancelSweep = this.#ctx.clock.after(SWEEP_EVERY_MS, () => void again())
   }
 
-  async create(request: CreateRequest): Promise<Sandbox> {
+  /** `who` says which snapshots it may be made from. */
+  async create(request: NewSandbox, who: Principal = asker(request)): Promise<Sandbox> {
     const startedAt = performance.now()
     const done = (outcome: 'ok' | ErrorCode): void =>
       this.#ctx.onCreated?.((performance.now() - startedAt) / 1000, outcome)
     try {
-      const sandbox = await create(this.#ctx, request)
+      const { snapshot, ...asked } = request
+      const sandbox =
+        snapshot === undefined
+          ? await create(this.#ctx, asked)
+          : await restore(this.#ctx, this.#ctx.album.get(snapshot, who), asked)
       done('ok')
       this.#audit(request.owner ?? LOCAL.owner, 'sandbox.create', sandbox.id, { name: sandbox.name })
       return sandbox
@@ -136,9 +159,97 @@ export class Engine {
     return (await destroy(this.#ctx, sandbox.id)) ?? sandbox
   }
 
-  /** Destroys every sandbox and everything kept for later ones. */
+  /** Freezes it with its memory. Idempotent. `unsupported`, before anything is touched, where there is no freezer. */
+  async pause(ref: string, who: Principal = LOCAL): Promise<Sandbox> {
+    const paused = await pause(this.#ctx, this.get(ref, who).id)
+    this.#audit(who.owner, 'sandbox.pause', paused.id, {})
+    return paused
+  }
+
+  /** Lets a paused one run on. Idempotent. */
+  async resume(
+    ref: string,
+    who: Principal = LOCAL,
+    o: { readonly ttlMs?: number | undefined } = {},
+  ): Promise<Sandbox> {
+    if (o.ttlMs !== undefined) checkTtl(o.ttlMs)
+    const resumed = await resume(this.#ctx, this.get(ref, who).id, o.ttlMs)
+    this.#audit(who.owner, 'sandbox.resume', resumed.id, {})
+    return resumed
+  }
+
+  /** Ends its processes and keeps its files. Idempotent. */
+  async stop(ref: string, who: Principal = LOCAL): Promise<Sandbox> {
+    const stopped = await stop(this.#ctx, this.get(ref, who).id)
+    this.#audit(who.owner, 'sandbox.stop', stopped.id, {})
+    return stopped
+  }
+
+  /** Runs a stopped one again on its files. Idempotent. */
+  async start(
+    ref: string,
+    who: Principal = LOCAL,
+    o: { readonly ttlMs?: number | undefined } = {},
+  ): Promise<Sandbox> {
+    if (o.ttlMs !== undefined) checkTtl(o.ttlMs)
+    const started = await start(this.#ctx, this.get(ref, who).id, o.ttlMs)
+    this.#audit(who.owner, 'sandbox.start', started.id, {})
+    return started
+  }
+
+  /** Its files as they are at this moment. */
+  async snapshot(
+    ref: string,
+    o: { readonly name?: string | undefined; readonly labels?: Readonly<Record<string, string>> | undefined },
+    who: Principal = LOCAL,
+  ): Promise<Snapshot> {
+    const { id } = this.get(ref, who)
+    const snapshot = await takeSnapshot(this.#ctx, id, { owner: who.owner, ...o })
+    this.#audit(who.owner, 'snapshot.create', snapshot.id, { sandbox: id })
+    return snapshot
+  }
+
+  /** Oldest first. */
+  snapshots(who: Principal = LOCAL): Snapshot[] {
+    return this.#ctx.album.list(who)
+  }
+
+  /** By id or name; `not_found` otherwise. */
+  getSnapshot(ref: string, who: Principal = LOCAL): Snapshot {
+    return this.#ctx.album.get(ref, who)
+  }
+
+  async removeSnapshot(ref: string, who: Principal = LOCAL): Promise<void> {
+    const snapshot = this.#ctx.album.get(ref, who)
+    await removeSnapshot(this.#ctx, snapshot)
+    this.#audit(who.owner, 'snapshot.destroy', snapshot.id, {})
+  }
+
+  /** A snapshot as one archive. */
+  exportSnapshot(ref: string, who: Principal = LOCAL): Promise<Readable> {
+    return exportSnapshot(this.#ctx, this.#ctx.album.get(ref, who))
+  }
+
+  /** `data_loss` when the archive is damaged or cut short, before anything of it can be used. */
+  async importSnapshot(archive: Readable, request: ImportRequest): Promise<Snapshot> {
+    const snapshot = await importSnapshot(this.#ctx, archive, request)
+    this.#audit(request.owner, 'snapshot.import', snapshot.id, {})
+    return snapshot
+  }
+
+  /** Copies of a sandbox, all with the files of one moment. */
+  async fork(ref: string, request: Omit<ForkRequest, 'owner'>, who: Principal = LOCAL): Promise<Forked[]> {
+    const { id } = this.get(ref, who)
+    const forked = await fork(this.#ctx, id, { ...request, owner: who.owner })
+    this.#audit(who.owner, 'sandbox.fork', id, { count: forked.length })
+    return forked
+  }
+
+  /** Destroys every sandbox, every snapshot and everything kept for later ones. Nothing is watched from then on. */
   async clear(): Promise<void> {
+    this.close()
     await Promise.all(this.#ctx.ledger.living().map(({ id }) => destroy(this.#ctx, id)))
+    for (const snapshot of this.#ctx.album.all()) await removeSnapshot(this.#ctx, snapshot)
     await this.#ctx.provider.clear({ timeoutMs: 120_000 })
   }
 
@@ -150,6 +261,15 @@ export class Engine {
     const found = sandbox && this.#ctx.live.get(sandbox.id)
     if (found) return found
     throw notRunning(ref, sandbox)
+  }
+
+  /** The way into a sandbox, woken first where its spec says so and the caller does not forbid it. */
+  async reach(
+    ref: string,
+    who: Principal = LOCAL,
+    o: { readonly wake?: boolean | undefined } = {},
+  ): Promise<Live> {
+    return reach(this.#ctx, this.get(ref, who).id, o.wake ?? true)
   }
 
   async stats(ref: string, who: Principal = LOCAL): Promise<HostStats & GuestUsage> {
@@ -213,6 +333,11 @@ export class Engine {
     return this.#ctx.ledger.living().length
   }
 
+  /** How many have to be watched: what is paused or stopped keeps without a server. */
+  get busyCount(): number {
+    return this.#ctx.ledger.living().filter(({ state }) => state !== 'paused' && state !== 'stopped').length
+  }
+
   /** An entry that cannot be written is logged: what was asked for has happened. */
   #audit(actor: string, action: AuditAction, subject: string, data: AuditEntry['data']): void {
     try {
@@ -234,4 +359,8 @@ export class Engine {
     }
     return who.isAdmin ? this.#ctx.ledger.living().find(({ name }) => name === ref) : undefined
   }
+}
+
+function asker({ owner }: NewSandbox): Principal {
+  return { owner: owner ?? LOCAL.owner, isAdmin: owner === undefined }
 }

@@ -1,17 +1,13 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../core/error.ts'
-import { newSandboxId, parseOwner } from '../core/id.ts'
+import { newSandboxId, newSnapshotId, parseOwner } from '../core/id.ts'
 import type { Provider } from '../core/provider.ts'
 import { silentLog } from '../telemetry/log.ts'
+import { ContractContext, type ContractWorld, runContractCase } from '../testing/contract-context.ts'
 import { FakeClock, settled } from '../testing/fake-clock.ts'
 import { FakeProvider } from '../testing/fake-provider.ts'
-import {
-  ContractContext,
-  type ContractWorld,
-  PROVIDER_CONTRACT,
-  runContractCase,
-} from '../testing/provider-contract.ts'
+import { PROVIDER_CONTRACT } from '../testing/provider-contract.ts'
 import { SeededRandom } from '../testing/seeded-random.ts'
 import { guardedProvider } from './guarded-provider.ts'
 
@@ -27,6 +23,7 @@ function guardedWorld(): { fake: FakeProvider; provider: Provider; world: Contra
     owner: parseOwner('contract-one'),
     otherOwner: parseOwner('contract-two'),
     newId: () => newSandboxId(random),
+    newSnapshotId: () => newSnapshotId(random),
     now: () => clock.now(),
     pass: (ms: number) => clock.advance(ms),
     graceMs: 1000,

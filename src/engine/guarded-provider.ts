@@ -5,7 +5,7 @@
 
 import type { CallOptions } from '../core/call.ts'
 import { AgentPodError, asAgentPodError } from '../core/error.ts'
-import type { Created, CreatePlan, Layers, Provider } from '../core/provider.ts'
+import type { Created, CreatePlan, Layers, Provider, Snapshots } from '../core/provider.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import { withTimeout } from '../util/deadline.ts'
@@ -59,7 +59,7 @@ export function guardedProvider(
     return pending
   }
 
-  const layers = inner.layers
+  const { layers, snapshots } = inner
   return {
     name: inner.name,
     capabilities: (o) => guard('capabilities', o, (p) => inner.capabilities(p)),
@@ -69,11 +69,16 @@ export function guardedProvider(
     list: (owner, o) => guard('list', o, (p) => inner.list(owner, p)),
     open: (handle) => inner.open(handle),
     extend: (id, at, o) => guard('extend', o, (p) => inner.extend(id, at, p)),
+    pause: (id, o) => guard('pause', o, (p) => inner.pause(id, p)),
+    resume: (id, at, o) => guard('resume', o, (p) => inner.resume(id, at, p)),
+    stop: (id, o) => guard('stop', o, (p) => inner.stop(id, p)),
+    start: (plan, o) => guard('start', o, (p) => inner.start(plan, p)),
     stats: (id, o) => guard('stats', o, (p) => inner.stats(id, p)),
     destroy: (id, o) => guard('destroy', o, (p) => inner.destroy(id, p)),
     clear: (o) => guard('clear', o, (p) => inner.clear(p)),
     onExit: (listener) => inner.onExit(listener),
     ...(layers && { layers: guardedLayers(layers, guard) }),
+    ...(snapshots && { snapshots: guardedSnapshots(snapshots, guard) }),
   }
 }
 
@@ -83,6 +88,17 @@ function guardedLayers(inner: Layers, guard: Guard): Layers {
   return {
     has: (digest, o) => guard('layers.has', o, (p) => inner.has(digest, p)),
     import: (digest, file, o) => guard('layers.import', o, (p) => inner.import(digest, file, p)),
+    export: (digest, file, o) => guard('layers.export', o, (p) => inner.export(digest, file, p)),
+  }
+}
+
+function guardedSnapshots(inner: Snapshots, guard: Guard): Snapshots {
+  return {
+    create: (id, from, owner, o) => guard('snapshots.create', o, (p) => inner.create(id, from, owner, p)),
+    list: (owner, o) => guard('snapshots.list', o, (p) => inner.list(owner, p)),
+    remove: (id, o) => guard('snapshots.remove', o, (p) => inner.remove(id, p)),
+    export: (id, file, o) => guard('snapshots.export', o, (p) => inner.export(id, file, p)),
+    import: (id, owner, packed, o) => guard('snapshots.import', o, (p) => inner.import(id, owner, packed, p)),
   }
 }
 

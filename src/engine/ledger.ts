@@ -21,10 +21,16 @@ export interface LedgerParts {
 }
 
 /** What may change along with a state, or without one. */
-export type Change = Partial<Pick<Sandbox, 'handle' | 'limits' | 'startedAt' | 'deadlineAt' | 'ending'>>
+export type Change = Partial<
+  Pick<Sandbox, 'handle' | 'limits' | 'startedAt' | 'deadlineAt' | 'ending' | 'tip'>
+>
 
 const EVENTS: Partial<Record<LifecycleEvent, EventType>> = {
   created: 'sandbox.running',
+  paused: 'sandbox.paused',
+  resumed: 'sandbox.resumed',
+  stopped: 'sandbox.stopped',
+  started: 'sandbox.started',
   destroy: 'sandbox.destroying',
   destroyed: 'sandbox.destroyed',
   fail: 'sandbox.failed',
@@ -46,7 +52,12 @@ export class Ledger {
   begin(sandbox: Sandbox, request: RequestKey | undefined): void {
     this.#parts.sandboxes.insert(sandbox, request)
     this.#remember(sandbox)
-    this.note(sandbox.id, 'sandbox.creating', { name: sandbox.name, base: sandbox.spec.environment.base })
+    this.note(sandbox.id, 'sandbox.creating', {
+      name: sandbox.name,
+      base: sandbox.spec.environment.base,
+      ...(sandbox.tip && { snapshot: sandbox.tip }),
+      ...(sandbox.forkedFrom && { forkedFrom: sandbox.forkedFrom }),
+    })
   }
 
   /** Moves a sandbox along the lifecycle table; `conflict` when the table has no such move. */

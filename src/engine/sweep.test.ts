@@ -12,6 +12,7 @@ import { DEFAULT_LIFETIME } from '../core/spec.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
 import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
+import { snapshotStore } from '../store/snapshots.ts'
 import { silentLog } from '../telemetry/log.ts'
 import { FakeClock } from '../testing/fake-clock.ts'
 import { FakeProvider } from '../testing/fake-provider.ts'
@@ -37,15 +38,17 @@ beforeEach(() => {
   provider = new FakeProvider({ clock })
 })
 afterEach(() => {
-  engine?.stop()
+  engine?.close()
   state.close()
   events.close()
 })
 
 async function restart(): Promise<void> {
-  engine?.stop()
+  engine?.close()
   engine = new Engine({
     sandboxes: store,
+    snapshots: snapshotStore(state),
+    tmpDir: '/nonexistent',
     events: eventStore(events),
     provider,
     roots: { ensure: async () => ({ kind: 'host' }) },
@@ -54,13 +57,16 @@ async function restart(): Promise<void> {
     random: new SeededRandom(5),
     log: silentLog,
   })
-  await engine.start()
+  await engine.open()
 }
 
 async function exists(id: SandboxId = ID, owner = OWNER): Promise<void> {
   const plan = { sandboxId: id, owner, hostname: 'x', root: { kind: 'host' as const } }
   const deadlineAt = clock.now() + DEFAULT_LIFETIME.ttlMs
-  await provider.create({ ...plan, resources: DEFAULT_RESOURCES, required: [], deadlineAt }, CALL)
+  await provider.create(
+    { ...plan, resources: DEFAULT_RESOURCES, required: [], deadlineAt, whenOver: 'destroy' },
+    CALL,
+  )
 }
 
 function remembered(at: State, over: { id?: SandboxId; deadlineAt?: number; endedAt?: number } = {}): void {
@@ -77,11 +83,14 @@ function remembered(at: State, over: { id?: SandboxId; deadlineAt?: number; ende
       spec: { environment: DEFAULT_ENVIRONMENT, resources: DEFAULT_RESOURCES, lifetime: DEFAULT_LIFETIME },
       limits: undefined,
       handle: isStarted ? { sandboxId: id, data: {} } : undefined,
+      root: { kind: 'host' },
       createdAt: clock.now(),
       startedAt: isStarted ? clock.now() : undefined,
       deadlineAt: over.deadlineAt ?? clock.now() + DEFAULT_LIFETIME.ttlMs,
       endedAt: over.endedAt,
       ending: undefined,
+      tip: undefined,
+      forkedFrom: undefined,
     },
     undefined,
   )

@@ -7,7 +7,10 @@ import type { Exit, Observed } from '../core/provider.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
 import { CALL, type Context } from './context.ts'
-import { cleanUp, destroy } from './destroy.ts'
+import { cleanUp, destroy, end } from './destroy.ts'
+import { openLive, pause, thaw } from './pause.ts'
+import { sweepSnapshots } from './snapshot.ts'
+import { halt, stop } from './stop.ts'
 
 const EXPIRED: Ending = { code: 'deadline_exceeded', reason: 'sandbox.expired', message: 'its time was up' }
 
@@ -23,11 +26,11 @@ export async function reconcile(ctx: Context): Promise<void> {
       },
     })
   }
-  await sweep(ctx)
+  await sweep(ctx, true)
 }
 
 /** One round. A failure for one sandbox leaves the others' repair alone. */
-export async function sweep(ctx: Context): Promise<void> {
+export async function sweep(ctx: Context, isStart = false): Promise<void> {
   const listed = await ctx.provider.list(ctx.owner, CALL)
   const found = new Map(listed.map(({ handle, observed }) => [handle.sandboxId, observed]))
   const living = new Set(ctx.ledger.living().map(({ id }) => id))
@@ -37,6 +40,7 @@ export async function sweep(ctx: Context): Promise<void> {
       .living()
       .map((sandbox) => repair(ctx, sandbox, found.get(sandbox.id) ?? { state: 'absent' })),
     ...orphans.map(({ handle }) => ctx.provider.destroy(handle.sandboxId, CALL)),
+    sweepSnapshots(ctx, isStart),
   ]
   for (const result of await Promise.allSettled(repairs)) {
     if (result.status === 'rejected')
@@ -45,54 +49,130 @@ export async function sweep(ctx: Context): Promise<void> {
 }
 
 async function repair(ctx: Context, sandbox: Sandbox, observed: Observed): Promise<void> {
-  switch (sandbox.state) {
+  const { id, state } = sandbox
+  switch (state) {
     case 'destroying':
-      await destroy(ctx, sandbox.id)
+      await destroy(ctx, id)
       return
     case 'failed':
-      await ctx.lock.run(sandbox.id, () => cleanUp(ctx, sandbox.id))
+      await ctx.lock.run(id, () => cleanUp(ctx, id))
       return
     case 'running':
-      if (observed.state === 'running') {
-        adopt(ctx, sandbox)
-        if (sandbox.deadlineAt <= ctx.clock.now()) await destroy(ctx, sandbox.id, EXPIRED)
-      } else {
-        await ended(ctx, sandbox.id, observed)
-      }
+      if (observed.state === 'running') await tend(ctx, sandbox)
+      else await ctx.lock.run(id, () => changed(ctx, id))
+      return
+    case 'paused':
+      // Memory is lost with its processes, as in a reboot; the files are not.
+      if (observed.state !== 'paused') await ctx.lock.run(id, () => changed(ctx, id))
+      return
+    case 'stopped':
+      if (observed.state !== 'stopped') await ctx.lock.run(id, () => changed(ctx, id))
+      return
+    case 'creating':
       return
     default:
-      // A transitional state belongs to a verb under way in this process.
-      return
+      // A verb under way holds the lock; one that is over and left this state behind could not finish.
+      await ctx.lock.run(id, () => settle(ctx, id))
   }
 }
 
-/** Opens the way into a sandbox that an earlier server started. */
-function adopt(ctx: Context, sandbox: Sandbox): void {
-  if (ctx.live.has(sandbox.id) || !sandbox.handle) return
-  ctx.live.set(sandbox.id, { guest: ctx.provider.open(sandbox.handle), ended: new AbortController() })
+/** A sandbox that runs as it should: the way in is open, and its time is watched. */
+async function tend(ctx: Context, sandbox: Sandbox): Promise<void> {
+  if (!ctx.live.has(sandbox.id)) ctx.live.set(sandbox.id, openLive(ctx, sandbox))
+  if (sandbox.deadlineAt <= ctx.clock.now() || (await isIdle(ctx, sandbox))) await over(ctx, sandbox)
 }
 
-export function exited(ctx: Context, exit: Exit): Promise<void> {
-  return ended(ctx, exit.sandboxId, { state: 'exited', oomKilled: exit.oomKilled, expired: exit.expired })
+/** The guest ends an idle sandbox by itself, but it cannot freeze itself. */
+async function isIdle(ctx: Context, { id, spec: { lifetime } }: Sandbox): Promise<boolean> {
+  if (lifetime.whenOver !== 'pause' || lifetime.idleMs === 0) return false
+  const usage = await ctx.live.get(id)?.guest.usage(CALL)
+  return usage !== undefined && usage.idleForMs >= lifetime.idleMs
 }
 
-/** A running sandbox that is no more: expired ones are destroyed, lost ones have failed. Either way nothing stays. */
-async function ended(ctx: Context, id: SandboxId, observed: Observed): Promise<void> {
+/** Its time is up. */
+async function over(ctx: Context, { id, spec }: Sandbox): Promise<void> {
+  const { whenOver } = spec.lifetime
+  if (whenOver === 'destroy') await destroy(ctx, id, EXPIRED)
+  else if (whenOver === 'stop' || (await ctx.provider.capabilities(CALL)).pause === 'none')
+    await stop(ctx, id, EXPIRED)
+  else await pause(ctx, id)
+}
+
+/** Finishes or undoes a verb that was cut off. Called under the sandbox's lock. */
+async function settle(ctx: Context, id: SandboxId): Promise<void> {
   const sandbox = ctx.ledger.get(id)
-  if (sandbox?.state !== 'running') return
-  const isExpired = observed.state === 'exited' && observed.expired
-  if (isExpired || sandbox.deadlineAt <= ctx.clock.now()) {
-    await destroy(ctx, id, EXPIRED)
-    return
+  if (!sandbox || sandbox.endedAt !== undefined) return
+  switch (sandbox.state) {
+    case 'stopping':
+    case 'starting':
+      await halt(ctx, id)
+      return
+    case 'pausing':
+    case 'resuming': {
+      const observed = await ctx.provider.inspect(id, CALL)
+      if (observed.state === 'paused') ctx.ledger.move(id, 'paused')
+      else if (observed.state === 'running')
+        await thaw(ctx, sandbox, ctx.clock.now() + sandbox.spec.lifetime.ttlMs)
+      else await lose(ctx, sandbox, observed)
+    }
   }
-  await ctx.lock.run(id, async () => {
-    const current = ctx.ledger.get(id)
-    if (current?.state !== 'running') return
-    // A sandbox created after the listing was taken is absent from it and very much alive.
-    if ((await ctx.provider.inspect(id, CALL)).state === 'running') return
+}
+
+export async function exited(ctx: Context, exit: Exit): Promise<void> {
+  await ctx.lock.run(exit.sandboxId, () => changed(ctx, exit.sandboxId))
+}
+
+/** A sandbox that is not in the state we remember. The record follows what there is. Called under the sandbox's lock. */
+async function changed(ctx: Context, id: SandboxId): Promise<void> {
+  const sandbox = ctx.ledger.get(id)
+  if (!sandbox || !['running', 'paused', 'stopped'].includes(sandbox.state)) return
+  // A sandbox created after a listing was taken is absent from it and very much alive.
+  const observed = await ctx.provider.inspect(id, CALL)
+  if (observed.state === sandbox.state) return
+  switch (observed.state) {
+    case 'running':
+      // Nobody asked for that. It is brought back to what was asked for.
+      if (sandbox.state === 'paused') await ctx.provider.pause(id, CALL)
+      else await ctx.provider.stop(id, CALL)
+      return
+    case 'paused':
+      freezeRecord(ctx, sandbox)
+      return
+    default:
+      await lose(ctx, sandbox, observed)
+  }
+}
+
+/** The provider paused it when its time was up and nobody else was there to do it. */
+function freezeRecord(ctx: Context, { id, state }: Sandbox): void {
+  if (state !== 'running') return
+  const live = ctx.live.get(id)
+  ctx.live.delete(id)
+  if (live) ctx.frozen.set(id, live)
+  ctx.ledger.move(id, 'pause')
+  ctx.ledger.move(id, 'paused')
+}
+
+/**
+ * Its processes are no more. One whose time was up ends as was asked; one that is to outlive its time, or was paused, is stopped as long
+ * as its files are there; else it has failed.
+ */
+async function lose(ctx: Context, sandbox: Sandbox, observed: Observed): Promise<void> {
+  const { id, spec, deadlineAt, state } = sandbox
+  const { whenOver } = spec.lifetime
+  const isExpired =
+    state === 'running' &&
+    ((observed.state === 'exited' && observed.expired) || deadlineAt <= ctx.clock.now())
+  const hasFiles = observed.state === 'exited' || observed.state === 'stopped'
+  if (hasFiles && (whenOver !== 'destroy' || state !== 'running')) {
+    ctx.ledger.move(id, 'stop', { ending: isExpired ? EXPIRED : lost(observed) })
+    await halt(ctx, id)
+  } else if (isExpired) {
+    await end(ctx, sandbox, EXPIRED)
+  } else {
     ctx.ledger.move(id, 'fail', { ending: lost(observed) })
     await cleanUp(ctx, id)
-  })
+  }
 }
 
 function lost(observed: Observed): Ending {

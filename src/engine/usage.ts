@@ -20,6 +20,7 @@ const NOTHING: Resources = {
   files: 0,
   tmpMib: 0,
   shmMib: 0,
+  diskMib: 0,
 }
 
 export function usage(ctx: Context, { owner }: Principal): Usage {
@@ -37,5 +38,6 @@ function add(a: Resources, b: Resources): Resources {
     files: a.files + b.files,
     tmpMib: a.tmpMib + b.tmpMib,
     shmMib: a.shmMib + b.shmMib,
+    diskMib: a.diskMib + b.diskMib,
   }
 }

@@ -12,10 +12,21 @@ export {
 export {
   type CreateOptions,
   type FileInfo,
+  type ForkOptions,
   type ListOptions,
   type ProcessInfo,
   Sandbox,
+  type SandboxInfo,
+  type WakeOptions,
 } from '../client/sandbox.ts'
+export {
+  type Snapshot,
+  type SnapshotListOptions,
+  type SnapshotOptions,
+  Snapshots,
+} from '../client/snapshots.ts'
 export type { TransportOptions } from '../client/transport.ts'
 export type { FileChange, WatchOptions } from '../client/watch.ts'
 export { AgentPodError, type ErrorCode, isAgentPodError } from '../core/error.ts'
+export type { State } from '../core/lifecycle.ts'
+export type { WhenOver } from '../core/spec.ts'

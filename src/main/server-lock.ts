@@ -1,26 +1,18 @@
-/**
- * One server to a state directory. The lock is SQLite's own on an empty file: the kernel drops it when the process dies,
- * however it dies, and Node has no flock.
- */
+/** One server to a state directory. */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { DatabaseSync } from 'node:sqlite'
 import { AgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
+import { type ExclusiveLock, lockExclusively } from '../util/exclusive-lock.ts'
 
-export interface ServerLock {
-  release(): void
-}
-
-export function lockServer(home: Home, pid: number): ServerLock {
-  const db = new DatabaseSync(home.lockFile, { timeout: 0 })
+export function lockServer(home: Home, pid: number): ExclusiveLock {
+  let lock: ExclusiveLock
   try {
-    db.exec('BEGIN EXCLUSIVE')
+    lock = lockExclusively(home.lockFile)
   } catch (error) {
-    db.close()
     throw heldBy(home, error)
   }
   writeFileSync(home.serverFile, JSON.stringify({ pid }), { mode: 0o600 })
-  return { release: () => db.close() }
+  return lock
 }
 
 function heldBy(home: Home, cause: unknown): AgentPodError {

@@ -22,9 +22,11 @@ import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
 import { keyStore } from '../store/keys.ts'
 import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
+import { snapshotStore } from '../store/snapshots.ts'
 import { jsonLog } from '../telemetry/log.ts'
 import { Metrics } from '../telemetry/metrics.ts'
 import { systemClock } from '../util/clock.ts'
+import { armFailpoint } from '../util/failpoint.ts'
 import { makeDirectory } from '../util/make-directory.ts'
 import { randomWord, systemRandom } from '../util/random.ts'
 import { closeServer, type TcpAddress, TcpListener, type TcpOptions } from './listeners.ts'
@@ -43,6 +45,8 @@ export interface ServerOptions {
   /** Further names that the API goes by. */
   readonly names?: readonly string[] | undefined
   readonly limits?: ServerLimits | undefined
+  /** How many blank shells wait for sandboxes. */
+  readonly shells?: number | undefined
   writeLog(line: string): void
 }
 
@@ -55,6 +59,8 @@ export interface ServerLimits {
   /** Connections into its sandboxes at one time. */
   readonly connections?: number | undefined
 }
+
+const DEFAULT_SHELLS = 4
 
 const LOOPBACK = '127.0.0.1'
 
@@ -69,6 +75,7 @@ export interface RunningServer {
 const IDLE_CHECK_MS = 5000
 
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  armFailpoint(process.env['AGENTPOD_FAILPOINT'] ?? '')
   const clock = systemClock
   const home = homeAt(options.home)
   for (const directory of [home.root, home.run, home.logs, home.tmp]) makeDirectory(directory, 0o700)
@@ -89,10 +96,16 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       'Time to create a sandbox, by outcome.',
       CREATE_SECONDS,
     )
-    const podhost = new Podhost({ home: home.root, ...options.programs })
+    const podhost = new Podhost({
+      home: home.root,
+      ...options.programs,
+      shells: options.shells ?? DEFAULT_SHELLS,
+    })
     scope.defer(() => podhost.close())
     const engine = new Engine({
       sandboxes,
+      snapshots: snapshotStore(state),
+      tmpDir: home.tmp,
       events: eventStore(events),
       provider: crun(podhost),
       roots: new LayerRoots({
@@ -109,8 +122,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       quota: { living: options.limits?.living ?? DEFAULT_QUOTA.living },
       onCreated: (seconds, outcome) => createSeconds.observe({ outcome }, seconds),
     })
-    await engine.start()
-    scope.defer(() => engine.stop())
+    await engine.open()
+    scope.defer(() => engine.close())
     describeProcess(metrics, engine)
 
     const finished = Promise.withResolvers<void>()
@@ -119,6 +132,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const stop = (): Promise<void> => {
       stopping ??= scope.disposeAsync().then(finished.resolve, finished.reject)
       return stopping
+    }
+    /** With nothing left to watch, podhost goes too. */
+    const leave = async (): Promise<void> => {
+      engine.close()
+      if (engine.busyCount === 0) await podhost.leave({ timeoutMs: 2000 }).catch(() => undefined)
+      await stop()
     }
     const onActivity = (): void => {
       lastActivity = clock.now()
@@ -144,7 +163,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       random: systemRandom,
       openTcp: (port) => tcp.open({ host: LOOPBACK, port }),
       tcpAddress: () => tcp.address,
-      stop: () => setImmediate(() => void stop()),
+      stop: () => setImmediate(() => void leave()),
     })
     const control = getRequestListener(app.fetch)
     const tcp = new TcpListener(
@@ -176,14 +195,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
     const watchIdle = (): void => {
       // Whoever was given the address of a port cannot start the server again, as the CLI can.
-      const isBusy = engine.livingCount > 0 || tcp.address !== undefined
+      const isBusy = engine.busyCount > 0 || tcp.address !== undefined
       if (isBusy) lastActivity = clock.now()
       if (options.idleExitMs > 0 && clock.now() - lastActivity >= options.idleExitMs) {
-        log.info('leaving: nothing lives and nobody asks')
-        void podhost
-          .call('shutdown', {}, { timeoutMs: 2000 })
-          .catch(() => undefined)
-          .then(stop)
+        log.info('leaving: nothing runs and nobody asks')
+        void leave()
         return
       }
       clock.after(IDLE_CHECK_MS, watchIdle)

@@ -2,6 +2,7 @@
 import { existsSync, renameSync, rmSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { AgentPodError, asAgentPodError } from '../core/error.ts'
+import { failpoint } from '../util/failpoint.ts'
 
 export interface Migration {
   readonly version: number
@@ -50,6 +51,7 @@ function migrate(db: DatabaseSync, options: OpenOptions): void {
     if (migration.version <= row.user_version) continue
     transaction(db, () => {
       db.exec(migration.sql)
+      failpoint('migration.applied')
       db.exec(`PRAGMA user_version = ${migration.version}`)
     })
   }

@@ -3,7 +3,7 @@ import type { DatabaseSync } from 'node:sqlite'
 import { afterEach, beforeEach, test } from 'node:test'
 import { DEFAULT_ENVIRONMENT } from '../core/environment.ts'
 import { isAgentPodError } from '../core/error.ts'
-import { parseSandboxId } from '../core/id.ts'
+import { parseSandboxId, parseSnapshotId } from '../core/id.ts'
 import { STATES } from '../core/lifecycle.ts'
 import { DEFAULT_RESOURCES } from '../core/resources.ts'
 import type { Sandbox } from '../core/sandbox.ts'
@@ -35,6 +35,9 @@ function sandbox(id: string, over: Partial<Sandbox> = {}): Sandbox {
     deadlineAt: 2000,
     endedAt: undefined,
     ending: undefined,
+    root: undefined,
+    tip: undefined,
+    forkedFrom: undefined,
     ...over,
   }
 }
@@ -49,7 +52,11 @@ const FULL = sandbox('full', {
     cpus: { level: 'soft' },
     pids: { level: 'enforced' },
     files: { level: 'enforced' },
+    disk: { level: 'soft' },
   },
+  root: { kind: 'layers', layers: ['0'.repeat(64)] },
+  tip: parseSnapshotId('snap0123456789abcdef'),
+  forkedFrom: parseSandboxId('source'),
   handle: { sandboxId: parseSandboxId('full'), data: { socket: '/run/x', n: 1, deep: { a: [1] } } },
   startedAt: 0,
   endedAt: 1_900_000_000_123,

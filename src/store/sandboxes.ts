@@ -1,7 +1,7 @@
 /** The table of sandboxes. Rows are written by `engine/ledger.ts` alone. */
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
 import { AgentPodError } from '../core/error.ts'
-import type { SandboxId } from '../core/id.ts'
+import type { SandboxId, SnapshotId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import { type Migration, sqliteError } from './database.ts'
@@ -77,6 +77,38 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       END;
     `,
   },
+  // Sandboxes that can be paused, stopped, snapshot and forked. What older rows asked for meant an end by destroying.
+  {
+    version: 4,
+    sql: `
+      ALTER TABLE sandboxes ADD COLUMN root TEXT;
+      ALTER TABLE sandboxes ADD COLUMN tip TEXT;
+      ALTER TABLE sandboxes ADD COLUMN forked_from TEXT;
+      UPDATE sandboxes SET spec = json_set(spec, '$.lifetime.whenOver', 'destroy', '$.lifetime.autoResume', json('false'))
+        WHERE json_extract(spec, '$.lifetime.whenOver') IS NULL;
+      UPDATE sandboxes SET spec = json_set(spec, '$.resources.diskMib', 20480)
+        WHERE json_extract(spec, '$.resources.diskMib') IS NULL;
+      UPDATE sandboxes SET limits = json_set(limits, '$.disk', json('{"level":"none","reason":"made before disks were limited"}'))
+        WHERE limits IS NOT NULL AND json_extract(limits, '$.disk') IS NULL;
+      CREATE TABLE snapshots (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        name TEXT,
+        labels TEXT NOT NULL,
+        provider TEXT NOT NULL,
+        state TEXT NOT NULL,
+        is_passing INTEGER NOT NULL,
+        sandbox_id TEXT,
+        parent_id TEXT,
+        spec TEXT NOT NULL,
+        root TEXT,
+        size_bytes INTEGER NOT NULL,
+        created_at INTEGER NOT NULL
+      ) STRICT;
+      CREATE UNIQUE INDEX snapshots_name ON snapshots (owner, name) WHERE name IS NOT NULL;
+      CREATE INDEX snapshots_created ON snapshots (created_at, id);
+    `,
+  },
 ]
 
 /** A create's idempotency key and a digest of what was asked with it. */
@@ -112,15 +144,15 @@ export interface SandboxStore {
   setMeta(key: string, value: string): void
 }
 
-const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending, owner`
+const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending, owner, tip, forked_from, root`
 
 export function sandboxStore(db: DatabaseSync): SandboxStore {
   const insert = db.prepare(
-    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
   )
   const update = db.prepare(
     `UPDATE sandboxes SET name=?, labels=?, provider=?, state=?, spec=?, limits=?, handle=?, created_at=?, started_at=?,
-     deadline_at=?, ended_at=?, ending=?, owner=? WHERE id=?`,
+     deadline_at=?, ended_at=?, ending=?, owner=?, tip=?, forked_from=?, root=? WHERE id=?`,
   )
   const select = (where: string): StatementSync => db.prepare(`SELECT ${COLUMNS} FROM sandboxes ${where}`)
   const byId = select('WHERE id = ?')
@@ -214,6 +246,9 @@ function values(s: Sandbox): Value[] {
     s.endedAt ?? null,
     s.ending ? JSON.stringify(s.ending) : null,
     s.owner,
+    s.tip ?? null,
+    s.forkedFrom ?? null,
+    s.root ? JSON.stringify(s.root) : null,
   ]
 }
 
@@ -236,11 +271,14 @@ function fromRow(row: Row): Sandbox {
     spec: json('spec') as unknown as Sandbox['spec'],
     limits: json('limits'),
     handle: json('handle'),
+    root: json('root'),
     createdAt: Number(row['created_at']),
     startedAt: number('started_at'),
     deadlineAt: Number(row['deadline_at']),
     endedAt: number('ended_at'),
     ending: json('ending'),
+    tip: (row['tip'] ?? undefined) as SnapshotId | undefined,
+    forkedFrom: (row['forked_from'] ?? undefined) as SandboxId | undefined,
   }
 }
 

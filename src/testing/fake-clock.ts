@@ -46,6 +46,12 @@ export class FakeClock implements Clock {
     this.#now = until
   }
 
+  /** The wall clock is set forward: what falls due in the meantime happens once, and late. */
+  async jump(ms: number): Promise<void> {
+    this.#now += ms
+    await this.advance(0)
+  }
+
   #next(): Timer | undefined {
     let first: Timer | undefined
     for (const timer of this.#timers) {

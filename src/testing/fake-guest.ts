@@ -16,6 +16,8 @@ export class FakeInside {
   readonly processes: FakeProcess[] = []
   readonly init: { value: GuestInit | undefined } = { value: undefined }
   readonly startedAt: number
+  /** How long nobody has used it, as a test says. */
+  idleForMs = 0
   /** Ports where something listens: what is written comes back. */
   readonly echoPorts = new Set<number>()
   readonly #clock: Clock
@@ -24,7 +26,8 @@ export class FakeInside {
   #cancelLease = (): void => undefined
   #nextPid = 2
 
-  constructor(clock: Clock, onExpired: () => void) {
+  constructor(clock: Clock, onExpired: () => void, files?: ReadonlyMap<string, Buffer>) {
+    for (const [path, data] of files ?? []) this.files.set(path, data)
     this.#clock = clock
     this.#onExpired = onExpired
     this.startedAt = clock.now()
@@ -106,7 +109,14 @@ export class FakeGuest implements Guest {
     const inside = this.#alive()
     const processes = inside.processes.filter((process) => process.exitCode === undefined).length
     const uptimeMs = this.#clock.now() - inside.startedAt
-    return { cpuMs: 1, memBytes: 1 << 20, pids: processes + 1, processes, uptimeMs, idleForMs: 0 }
+    return {
+      cpuMs: 1,
+      memBytes: 1 << 20,
+      pids: processes + 1,
+      processes,
+      uptimeMs,
+      idleForMs: inside.idleForMs,
+    }
   }
 
   async forward(request: GuestRequest, o: { readonly signal: AbortSignal }): Promise<GuestResponse> {

@@ -1,16 +1,11 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../core/error.ts'
-import { newSandboxId, parseOwner } from '../core/id.ts'
+import { newSandboxId, newSnapshotId, parseOwner } from '../core/id.ts'
+import { ContractContext, type ContractWorld, runCommand, runContractCase } from './contract-context.ts'
 import { FakeClock } from './fake-clock.ts'
 import { FakeProvider, type FakeProviderOptions } from './fake-provider.ts'
-import {
-  ContractContext,
-  type ContractWorld,
-  PROVIDER_CONTRACT,
-  runCommand,
-  runContractCase,
-} from './provider-contract.ts'
+import { PROVIDER_CONTRACT } from './provider-contract.ts'
 import { SeededRandom } from './seeded-random.ts'
 
 const CALL = { timeoutMs: 1000 }
@@ -27,6 +22,7 @@ function fakeWorld(options: Omit<FakeProviderOptions, 'clock'> = {}): ContractWo
     owner: parseOwner('contract-one'),
     otherOwner: parseOwner('contract-two'),
     newId: () => newSandboxId(random),
+    newSnapshotId: () => newSnapshotId(random),
     now: () => clock.now(),
     pass: (ms) => clock.advance(ms),
     graceMs: 1000,
@@ -35,6 +31,7 @@ function fakeWorld(options: Omit<FakeProviderOptions, 'clock'> = {}): ContractWo
 
 const VARIANTS: readonly { name: string; options: Omit<FakeProviderOptions, 'clock'> }[] = [
   { name: 'a fake provider where every limit holds', options: {} },
+  { name: 'a fake provider without a freezer', options: { freezes: false } },
   {
     name: 'a fake provider with few limits and no layers',
     options: { limits: { memory: 'none', cpus: 'soft' }, layers: false },

@@ -1,21 +1,26 @@
 /** A provider in memory: real behaviour on a clock of its own, with faults that a test switches on. */
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { CallOptions } from '../core/call.ts'
 import type { Capabilities, Check } from '../core/capability.ts'
 import { AgentPodError, type ErrorCode } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
-import type { OwnerLabel, SandboxId } from '../core/id.ts'
+import type { OwnerLabel, SandboxId, SnapshotId } from '../core/id.ts'
 import type {
   Created,
   CreatePlan,
   Exit,
   Handle,
   HostStats,
+  Kept,
   Layers,
   Listed,
   Observed,
+  Packed,
   Provider,
+  RootPlan,
+  Snapshots,
 } from '../core/provider.ts'
 import { LIMITED, type Limited, type LimitLevel, type LimitLevels } from '../core/resources.ts'
 import type { Clock } from '../util/clock.ts'
@@ -30,6 +35,12 @@ export type FaultyCall =
   | 'inspect'
   | 'list'
   | 'extend'
+  | 'pause'
+  | 'resume'
+  | 'stop'
+  | 'start'
+  | 'snapshot'
+  | 'unsnapshot'
   | 'stats'
   | 'destroy'
   | 'clear'
@@ -41,14 +52,24 @@ export interface FakeProviderOptions {
   readonly limits?: Partial<Record<Limited, LimitLevel['level']>> | undefined
   /** False for a provider that takes no layers. */
   readonly layers?: boolean | undefined
+  /** False for a provider without a freezer: no pause, and snapshots of stopped sandboxes only. */
+  readonly freezes?: boolean | undefined
+  /** Where archives and layers are exchanged. */
+  readonly tmpDir?: string | undefined
 }
 
 interface FakeSandbox {
-  readonly plan: CreatePlan
-  readonly inside: FakeInside
+  plan: CreatePlan
+  inside: FakeInside
   deadlineAt: number
   observed: Observed
   cancelDeadline(): void
+}
+
+interface FakeSnapshot {
+  readonly owner: OwnerLabel
+  readonly root: RootPlan
+  readonly files: ReadonlyMap<string, Buffer>
 }
 
 type Fault =
@@ -58,6 +79,7 @@ type Fault =
 export class FakeProvider implements Provider {
   readonly name: string
   readonly layers?: Layers
+  readonly snapshots: Snapshots
   /** Every call in order, as `name id`. */
   readonly calls: string[] = []
   /** Runs at the moment a create begins, before anything exists. */
@@ -66,6 +88,7 @@ export class FakeProvider implements Provider {
   readonly #clock: Clock
   readonly #sandboxes = new Map<SandboxId, FakeSandbox>()
   readonly #layers = new Set<string>()
+  readonly #snapshots = new Map<SnapshotId, FakeSnapshot>()
   readonly #listeners = new Set<(exit: Exit) => void>()
   readonly #faults = new Map<FaultyCall, Fault>()
 
@@ -74,6 +97,7 @@ export class FakeProvider implements Provider {
     this.#clock = options.clock
     this.name = options.name ?? 'fake'
     if (options.layers !== false) this.layers = this.#layerStore()
+    this.snapshots = this.#snapshotStore()
   }
 
   // What a test does to it.
@@ -107,7 +131,7 @@ export class FakeProvider implements Provider {
   /** The sandbox ends by itself, and whoever listens hears of it. */
   exit(id: SandboxId, how: { oomKilled?: boolean; expired?: boolean; isSilent?: boolean } = {}): void {
     const sandbox = this.#sandboxes.get(id)
-    if (sandbox?.observed.state !== 'running') return
+    if (sandbox?.observed.state !== 'running' && sandbox?.observed.state !== 'paused') return
     const oomKilled = how.oomKilled ?? false
     const expired = how.expired ?? false
     this.#end(sandbox)
@@ -123,6 +147,11 @@ export class FakeProvider implements Provider {
     this.#sandboxes.delete(id)
   }
 
+  /** Every process ends, as in a reboot; files and snapshots stay. */
+  reboot(): void {
+    for (const id of this.#sandboxes.keys()) this.exit(id, { isSilent: true })
+  }
+
   /** The inside of a sandbox that exists. */
   inside(id: SandboxId): FakeInside {
     const sandbox = this.#sandboxes.get(id)
@@ -135,14 +164,29 @@ export class FakeProvider implements Provider {
     return [...this.#sandboxes.keys()]
   }
 
+  /** What it would answer to inspect. */
+  stateOf(id: SandboxId): Observed['state'] {
+    return this.#sandboxes.get(id)?.observed.state ?? 'absent'
+  }
+
+  /** Every snapshot that exists, of every owner. */
+  get kept(): SnapshotId[] {
+    return [...this.#snapshots.keys()]
+  }
+
+  /** Its files are gone, and nobody is told. */
+  loseSnapshot(id: SnapshotId): void {
+    this.#snapshots.delete(id)
+  }
+
   // What a provider does.
 
   capabilities(o: CallOptions): Promise<Capabilities> {
     return this.#call('capabilities', '', o, () => ({
       isolation: 'none',
       limits: LIMITED.every((limit) => this.#level(limit) === 'enforced') ? 'enforced' : 'soft',
-      pause: 'none',
-      snapshot: 'none',
+      pause: this.#freezes ? 'freeze' : 'none',
+      snapshot: 'disk',
       layers: this.layers !== undefined,
       hostWritable: true,
       rootless: true,
@@ -158,12 +202,49 @@ export class FakeProvider implements Provider {
     this.onCreate(plan)
     return this.#call('create', plan.sandboxId, o, () => {
       this.#check(plan)
-      if (!this.#sandboxes.has(plan.sandboxId)) this.#sandboxes.set(plan.sandboxId, this.#make(plan))
-      return {
-        handle: handleOf(plan.sandboxId),
-        limits: this.#levels(),
-        env: { PATH: '/usr/local/bin:/usr/bin:/bin' },
+      if (!this.#sandboxes.has(plan.sandboxId)) {
+        const files = plan.snapshot && this.#needSnapshot(plan.snapshot).files
+        this.#sandboxes.set(plan.sandboxId, this.#make(plan, files))
       }
+      return this.#created(plan)
+    })
+  }
+
+  pause(id: SandboxId, o: CallOptions): Promise<void> {
+    return this.#call('pause', id, o, () => {
+      if (!this.#freezes) throw unsupported('pause.unsupported', 'there is no freezer')
+      const sandbox = this.#need(id)
+      if (sandbox.observed.state === 'paused') return
+      if (sandbox.observed.state !== 'running') throw wrongState(id, sandbox.observed.state)
+      sandbox.cancelDeadline()
+      sandbox.observed = { state: 'paused' }
+    })
+  }
+
+  resume(id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void> {
+    return this.#call('resume', id, o, () => {
+      const sandbox = this.#need(id)
+      if (sandbox.observed.state === 'paused') sandbox.observed = { state: 'running', deadlineAt }
+      if (sandbox.observed.state !== 'running') throw wrongState(id, sandbox.observed.state)
+      this.#arm(sandbox, deadlineAt)
+    })
+  }
+
+  stop(id: SandboxId, o: CallOptions): Promise<void> {
+    return this.#call('stop', id, o, () => {
+      const sandbox = this.#need(id)
+      this.#end(sandbox)
+      sandbox.observed = { state: 'stopped' }
+    })
+  }
+
+  start(plan: CreatePlan, o: CallOptions): Promise<Created> {
+    return this.#call('start', plan.sandboxId, o, () => {
+      const sandbox = this.#need(plan.sandboxId)
+      if (sandbox.observed.state === 'running') return this.#created(plan)
+      if (sandbox.observed.state !== 'stopped') throw wrongState(plan.sandboxId, sandbox.observed.state)
+      this.#sandboxes.set(plan.sandboxId, this.#make(plan, sandbox.inside.files))
+      return this.#created(plan)
     })
   }
 
@@ -216,8 +297,8 @@ export class FakeProvider implements Provider {
 
   clear(o: CallOptions): Promise<void> {
     return this.#call('clear', '', o, () => {
-      if (this.#sandboxes.size > 0) {
-        throw new AgentPodError({ code: 'conflict', reason: 'sandbox.exists', message: 'a sandbox lives' })
+      if (this.#sandboxes.size > 0 || this.#snapshots.size > 0) {
+        throw new AgentPodError({ code: 'conflict', reason: 'sandbox.exists', message: 'something lives' })
       }
       this.#layers.clear()
     })
@@ -245,11 +326,19 @@ export class FakeProvider implements Provider {
     throw fault.error
   }
 
-  #make(plan: CreatePlan): FakeSandbox {
+  #created({ sandboxId }: CreatePlan): Created {
+    return {
+      handle: handleOf(sandboxId),
+      limits: this.#levels(),
+      env: { PATH: '/usr/local/bin:/usr/bin:/bin' },
+    }
+  }
+
+  #make(plan: CreatePlan, files?: ReadonlyMap<string, Buffer>): FakeSandbox {
     const expire = (): void => this.exit(plan.sandboxId, { expired: true })
     const sandbox: FakeSandbox = {
       plan,
-      inside: new FakeInside(this.#clock, expire),
+      inside: new FakeInside(this.#clock, expire, files),
       deadlineAt: plan.deadlineAt,
       observed: { state: 'running', deadlineAt: plan.deadlineAt },
       cancelDeadline: () => undefined,
@@ -263,9 +352,22 @@ export class FakeProvider implements Provider {
     sandbox.cancelDeadline()
     sandbox.deadlineAt = deadlineAt
     sandbox.observed = { state: 'running', deadlineAt }
-    sandbox.cancelDeadline = this.#clock.after(deadlineAt - this.#clock.now(), () =>
-      this.exit(sandbox.plan.sandboxId, { expired: true }),
-    )
+    sandbox.cancelDeadline = this.#clock.after(deadlineAt - this.#clock.now(), () => this.#over(sandbox))
+  }
+
+  /** As podhost does it while no server is there. */
+  #over(sandbox: FakeSandbox): void {
+    const { whenOver, sandboxId } = sandbox.plan
+    if (whenOver === 'pause' && this.#freezes) {
+      sandbox.observed = { state: 'paused' }
+      return
+    }
+    this.exit(sandboxId, { expired: true })
+    if (whenOver === 'stop') sandbox.observed = { state: 'stopped' }
+  }
+
+  get #freezes(): boolean {
+    return this.#options.freezes ?? true
   }
 
   #end(sandbox: FakeSandbox): void {
@@ -320,8 +422,70 @@ export class FakeProvider implements Provider {
         }
         this.#layers.add(digest)
       },
+      export: async (digest, file) => this.#write(file, Buffer.from(`layer ${digest}`)),
     }
   }
+
+  #snapshotStore(): Snapshots {
+    return {
+      create: (id, sandboxId, owner, o) =>
+        this.#call('snapshot', id, o, () => {
+          const known = this.#snapshots.get(id)
+          if (known) return keptOf(known)
+          const { observed, inside, plan } = this.#need(sandboxId)
+          if (observed.state === 'exited' || observed.state === 'absent')
+            throw wrongState(sandboxId, observed.state)
+          if (observed.state === 'running' && !this.#freezes)
+            throw unsupported('snapshot.live_unsupported', 'a running sandbox cannot stand still here')
+          const snapshot = { owner, root: plan.root, files: new Map(inside.files) }
+          this.#snapshots.set(id, snapshot)
+          return keptOf(snapshot)
+        }),
+      list: (owner, o) =>
+        this.#call('list', '', o, () =>
+          [...this.#snapshots].filter(([, snapshot]) => snapshot.owner === owner).map(([id]) => id),
+        ),
+      remove: (id, o) => this.#call('unsnapshot', id, o, () => void this.#snapshots.delete(id)),
+      export: async (id, file) => {
+        const files = [...this.#needSnapshot(id).files].map(([path, data]) => [path, data.toString('base64')])
+        return this.#write(file, Buffer.from(JSON.stringify(files)))
+      },
+      import: async (id, owner, { file, root }) => {
+        const entries = JSON.parse(await readFile(this.#path(file), 'utf8')) as [string, string][]
+        const files = new Map(entries.map(([path, data]) => [path, Buffer.from(data, 'base64')]))
+        const snapshot = { owner, root, files }
+        this.#snapshots.set(id, snapshot)
+        return keptOf(snapshot)
+      },
+    }
+  }
+
+  async #write(file: string, content: Buffer): Promise<Packed> {
+    await writeFile(this.#path(file), content, { flag: 'wx' })
+    return { digest: createHash('sha256').update(content).digest('hex'), sizeBytes: content.length }
+  }
+
+  #path(file: string): string {
+    return join(this.#options.tmpDir ?? '', file)
+  }
+
+  #needSnapshot(id: SnapshotId): FakeSnapshot {
+    const snapshot = this.#snapshots.get(id)
+    if (snapshot) return snapshot
+    throw new AgentPodError({ code: 'not_found', reason: 'snapshot.absent', message: `no snapshot ${id}` })
+  }
+}
+
+function keptOf({ files, root }: FakeSnapshot): Kept {
+  return { sizeBytes: [...files.values()].reduce((sum, data) => sum + data.length, 0), root }
+}
+
+function wrongState(id: SandboxId, state: string): AgentPodError {
+  return new AgentPodError({ code: 'conflict', reason: 'sandbox.state', message: `${id} is ${state}` })
+}
+
+function unsupported(reason: string, message: string): AgentPodError {
+  return new AgentPodError({ code: 'unsupported', reason, message })
 }
 
 function handleOf(sandboxId: SandboxId): Handle {

@@ -1,234 +1,32 @@
 /**
- * What every provider must do, as named cases that any runner can run. The cases use a provider as the engine does; a case
- * that a provider cannot run says why, and is skipped with that reason.
+ * What every provider must do, as named cases that any runner can run. A case that a provider cannot run says why, and is skipped with
+ * that reason.
  */
 import assert from 'node:assert/strict'
-import { Readable } from 'node:stream'
-import type { CallOptions } from '../core/call.ts'
-import type { Capabilities } from '../core/capability.ts'
-import { type ErrorCode, isAgentPodError } from '../core/error.ts'
-import type { Guest, GuestInit } from '../core/guest.ts'
 import type { OwnerLabel, SandboxId } from '../core/id.ts'
-import type { Created, CreatePlan, Exit, Observed, Provider } from '../core/provider.ts'
-import { LIMITED, type Limited, resolveResources } from '../core/resources.ts'
-import { encodeFrame, FrameReader } from '../util/connect-frame.ts'
+import type { Created, Observed } from '../core/provider.ts'
+import { LIMITED, type Limited } from '../core/resources.ts'
+import {
+  CALL,
+  type ContractCase,
+  collect,
+  exitWithin,
+  HOUR_MS,
+  INIT,
+  readFile,
+  rejectsWith,
+  runCommand,
+  startRequest,
+  writeFile,
+} from './contract-context.ts'
+import { STATE_CONTRACT } from './state-contract.ts'
 
-/** What a runner gives to the cases. */
-export interface ContractWorld {
-  readonly provider: Provider
-  readonly owner: OwnerLabel
-  /** A second owner on the same provider. */
-  readonly otherOwner: OwnerLabel
-  newId(): SandboxId
-  /** Unix milliseconds, by the clock that the provider's deadlines follow. */
-  now(): number
-  /** Lets time pass: a wait on a real provider, a step of the clock on a fake. */
-  pass(ms: number): Promise<void>
-  /** How long after a deadline a sandbox may still be there. */
-  readonly graceMs: number
-}
-
-export interface ContractCase {
-  readonly name: string
-  /** Why this provider cannot run the case, or undefined when it can. */
-  readonly needs?: (capabilities: Capabilities) => string | undefined
-  run(ctx: ContractContext): Promise<void>
-}
-
-export interface CommandResult {
-  readonly exitCode: number
-  readonly stdout: string
-  readonly stderr: string
-}
-
-const CALL: CallOptions = { timeoutMs: 30_000 }
-const HOUR_MS = 3_600_000
 const UNKNOWN_DIGEST = 'f'.repeat(64)
-
-const INIT: GuestInit = {
-  env: {},
-  defaultUser: 'user',
-  defaultWorkdir: '',
-  sudo: false,
-  lease: { remainingMs: HOUR_MS, idleMs: 0 },
-}
-
-/** Runs one case, then destroys what it made and fails when something is left. Answers the reason when it was skipped. */
-export async function runContractCase(one: ContractCase, world: ContractWorld): Promise<string | undefined> {
-  const reason = one.needs?.(await world.provider.capabilities(CALL))
-  if (reason !== undefined) return reason
-  const ctx = new ContractContext(world)
-  try {
-    await one.run(ctx)
-  } finally {
-    await ctx.destroyAll()
-  }
-  for (const owner of [world.owner, world.otherOwner]) {
-    assert.deepEqual(await world.provider.list(owner, CALL), [], 'something is left behind')
-  }
-  return undefined
-}
-
-/** One case's view of the provider: it remembers what was made, so that it is destroyed whatever happens. */
-export class ContractContext {
-  readonly world: ContractWorld
-  readonly provider: Provider
-  readonly #made = new Set<SandboxId>()
-  readonly #guests: Guest[] = []
-
-  constructor(world: ContractWorld) {
-    this.world = world
-    this.provider = world.provider
-  }
-
-  plan(over: Partial<CreatePlan> = {}): CreatePlan {
-    const sandboxId = over.sandboxId ?? this.world.newId()
-    this.#made.add(sandboxId)
-    return {
-      owner: this.world.owner,
-      hostname: 'contract',
-      root: { kind: 'host' },
-      resources: resolveResources({ memoryMib: 256, cpus: 1, pids: 64 }),
-      required: [],
-      deadlineAt: this.world.now() + HOUR_MS,
-      ...over,
-      sandboxId,
-    }
-  }
-
-  create(over: Partial<CreatePlan> = {}): Promise<Created> {
-    return this.provider.create(this.plan(over), CALL)
-  }
-
-  /** A sandbox that takes commands. */
-  async started(
-    over: Partial<CreatePlan> = {},
-    init: Partial<GuestInit> = {},
-  ): Promise<{ id: SandboxId; guest: Guest }> {
-    const created = await this.create(over)
-    const guest = this.open(created)
-    await guest.configure({ ...INIT, ...init, env: { ...created.env, ...init.env } }, CALL)
-    return { id: created.handle.sandboxId, guest }
-  }
-
-  open(created: Created): Guest {
-    const guest = this.provider.open(created.handle)
-    this.#guests.push(guest)
-    return guest
-  }
-
-  inspect(id: SandboxId): Promise<Observed> {
-    return this.provider.inspect(id, CALL)
-  }
-
-  async destroyAll(): Promise<void> {
-    for (const guest of this.#guests) guest.close()
-    await Promise.all([...this.#made].map((id) => this.provider.destroy(id, CALL)))
-  }
-}
-
-/** Runs a command through the guest and collects what it says. */
-export async function runCommand(
-  guest: Guest,
-  cmd: string,
-  args: readonly string[] = [],
-  o: { readonly user?: string } = {},
-): Promise<CommandResult> {
-  const response = await guest.forward(startRequest(cmd, args, o.user), {
-    signal: AbortSignal.timeout(30_000),
-  })
-  assert.equal(response.status, 200, 'Start was refused')
-  const reader = new FrameReader()
-  const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
-  let exitCode: number | undefined
-  for await (const chunk of response.body) {
-    for (const { last, message } of reader.push(chunk as Buffer)) {
-      if (last) assert.deepEqual(message, {}, 'the stream ended in an error')
-      const event = (message as { event?: Record<string, Record<string, unknown>> }).event ?? {}
-      for (const stream of ['stdout', 'stderr'] as const) {
-        const text = event['data']?.[stream]
-        if (typeof text === 'string') output[stream].push(Buffer.from(text, 'base64'))
-      }
-      if (event['end']) exitCode = Number(event['end']['exitCode'] ?? 0)
-    }
-  }
-  assert.ok(reader.isEmpty, 'the stream ended inside a frame')
-  assert.ok(exitCode !== undefined, 'the stream ended without an end event')
-  const text = (stream: 'stdout' | 'stderr'): string => Buffer.concat(output[stream]).toString('utf8')
-  return { exitCode, stdout: text('stdout'), stderr: text('stderr') }
-}
-
-function startRequest(cmd: string, args: readonly string[], user?: string): Parameters<Guest['forward']>[0] {
-  const body = encodeFrame({ process: { cmd, args }, stdin: false })
-  const basic = user === undefined ? undefined : Buffer.from(`${user}:`).toString('base64')
-  return {
-    method: 'POST',
-    path: '/process.Process/Start',
-    headers: {
-      'content-type': 'application/connect+json',
-      'content-length': String(body.length),
-      ...(basic && { authorization: `Basic ${basic}` }),
-    },
-    body: Readable.from([body], { objectMode: false }),
-  }
-}
-
-async function writeFile(guest: Guest, path: string, content: Buffer): Promise<void> {
-  const { status, body } = await guest.forward(
-    {
-      method: 'POST',
-      path: `/files?path=${encodeURIComponent(path)}`,
-      headers: { 'content-type': 'application/octet-stream', 'content-length': String(content.length) },
-      body: Readable.from([content], { objectMode: false }),
-    },
-    { signal: AbortSignal.timeout(30_000) },
-  )
-  const answer = await collect(body)
-  assert.equal(status, 200, answer.toString('utf8'))
-}
-
-async function readFile(guest: Guest, path: string): Promise<{ status: number; content: Buffer }> {
-  const { status, body } = await guest.forward(
-    { method: 'GET', path: `/files?path=${encodeURIComponent(path)}`, headers: {} },
-    { signal: AbortSignal.timeout(30_000) },
-  )
-  return { status, content: await collect(body) }
-}
-
-async function collect(body: Readable): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  for await (const chunk of body) chunks.push(chunk as Buffer)
-  return Buffer.concat(chunks)
-}
-
-function rejectsWith(work: Promise<unknown>, code: ErrorCode, reason?: string): Promise<void> {
-  return assert.rejects(work, (error) => {
-    assert.ok(isAgentPodError(error), `not an AgentPodError: ${error}`)
-    assert.equal(error.code, code, error.message)
-    if (reason !== undefined) assert.equal(error.reason, reason)
-    return true
-  })
-}
-
-/** Waits for the provider's word that a sandbox ended, while time passes. */
-async function exitWithin(ctx: ContractContext, id: SandboxId, ms: number): Promise<Exit> {
-  const exits: Exit[] = []
-  const unsubscribe = ctx.provider.onExit((exit) => exits.push(exit))
-  try {
-    for (let passed = 0; passed < ms; passed += 100) {
-      const exit = exits.find(({ sandboxId }) => sandboxId === id)
-      if (exit) return exit
-      await ctx.world.pass(100)
-    }
-  } finally {
-    unsubscribe()
-  }
-  throw new assert.AssertionError({ message: `no exit of ${id} was reported within ${ms} ms` })
-}
 
 const EXPIRED: Observed = { state: 'exited', oomKilled: false, expired: true }
 
 export const PROVIDER_CONTRACT: readonly ContractCase[] = [
+  ...STATE_CONTRACT,
   {
     name: 'a sandbox is created, seen, listed and destroyed',
     async run(ctx) {

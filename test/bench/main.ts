@@ -3,15 +3,7 @@
  * `--write` it also replaces the one in the document.
  */
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
-import {
-  createReadStream,
-  createWriteStream,
-  existsSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { createReadStream, createWriteStream, existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
 import { createServer } from 'node:net'
 import { cpus, tmpdir, totalmem } from 'node:os'
@@ -20,9 +12,12 @@ import { pipeline } from 'node:stream/promises'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { encodeFrame } from '../../src/util/connect-frame.ts'
+import { podhostOf } from '../support/host-view.ts'
 import { ROOT, World } from '../support/world.ts'
 import { roundRobin, type Summary, summarize, timed } from './measure.ts'
 import { findPeers, run, which } from './peers.ts'
+import { Report } from './report.ts'
+import { copies, growth, pauses } from './state.ts'
 
 const CGROUP_UNIFIED = '/sys/fs/cgroup/unified'
 const INSIDE = 'AGENTPOD_BENCH_INSIDE'
@@ -49,18 +44,21 @@ if (process.getuid?.() === 0 && !process.env[INSIDE]) {
 
 const quick = process.argv.includes('--quick')
 const rounds = quick ? 5 : 40
-const lines: string[] = []
-const say = (line: string): void => {
-  lines.push(line)
-  process.stdout.write(`${line}\n`)
+const report = new Report()
+const { say, heading, table } = {
+  say: report.say.bind(report),
+  heading: report.heading.bind(report),
+  table: report.table.bind(report),
 }
 
 const scratch = mkdtempSync(join(tmpdir(), 'agentpod-bench-'))
 const world = new World()
+const cold = new World({ env: { AGENTPOD_SHELLS: '0' } })
 try {
   await main()
 } finally {
   await world[Symbol.asyncDispose]()
+  await cold[Symbol.asyncDispose]()
   rmSync(scratch, { recursive: true, force: true })
 }
 
@@ -77,15 +75,8 @@ async function main(): Promise<void> {
   table(
     await roundRobin(
       [
-        {
-          name: 'agentpod, SDK and HTTP, no shell ready',
-          once: () =>
-            timed(async () => {
-              const sandbox = await pod.create({})
-              await sandbox.exec('true').wait()
-              made.push(sandbox)
-            }),
-        },
+        { name: 'agentpod, SDK and HTTP, from a shell', once: () => created(pod, made) },
+        { name: 'agentpod, SDK and HTTP, no shell ready', once: () => created(cold.client(), made) },
         ...peers.map((peer) => ({ name: `${peer.name} (create, run, gone)`, once: () => timed(peer.cold) })),
       ],
       rounds,
@@ -95,7 +86,7 @@ async function main(): Promise<void> {
   await Promise.all(made.map((sandbox) => sandbox.destroy()))
 
   const sandbox = await pod.create({})
-  const socket = join(world.home, 'run', 's', `${sandbox.id}.sock`)
+  const socket = await poddSocket(sandbox.id)
   heading('Run `true` in a living sandbox')
   table(
     await roundRobin(
@@ -120,10 +111,13 @@ async function main(): Promise<void> {
   await throughE2b(pod)
 
   heading('100 sandboxes at once, each runs a command')
-  table([await hundred()], undefined)
+  table([await hundred()])
 
-  heading('Memory of an idle sandbox')
-  say(`PSS of podd, ten idle sandboxes: ${(await idleMemory()).toFixed(1)} MiB each.`)
+  heading('A living sandbox with 1 GiB in 50,000 files')
+  await copies(pod, report, { scale: quick ? 0.02 : 1, peers, scratch })
+
+  heading('Pause and stop')
+  table(await pauses(pod, Math.ceil(rounds / 2)))
 
   heading('A file of 1 GiB')
   await transfer(sandbox, quick ? 64 : 1024)
@@ -144,8 +138,20 @@ async function main(): Promise<void> {
     ),
     'node -e 0',
   )
+  await sandbox.destroy()
+
+  heading('With many sandboxes beside, and a long history behind')
+  await growth(world, report, quick ? [2, 4] : [10, 100, 500], quick ? 1000 : 100_000)
   for (const peer of peers) peer.close()
-  if (process.argv.includes('--write')) write()
+  if (process.argv.includes('--write')) report.write()
+}
+
+function created(pod: AgentPod, made: Sandbox[]): Promise<number> {
+  return timed(async () => {
+    const sandbox = await pod.create({})
+    await sandbox.exec('true').wait()
+    made.push(sandbox)
+  })
 }
 
 /** One Start on podd's own socket, read to its end. */
@@ -166,6 +172,13 @@ function straight(socketPath: string): Promise<void> {
     outgoing.once('error', reject)
     outgoing.end(encodeFrame({ process: { cmd: 'true', args: [], envs: {} } }))
   })
+}
+
+async function poddSocket(id: string): Promise<string> {
+  const podhost = podhostOf(world)
+  const { socket } = await podhost.call('sandbox.inspect', { id }, { timeoutMs: 5000 })
+  await podhost.close()
+  return String(socket)
 }
 
 async function eightAtATime(count: number, work: () => Promise<unknown>): Promise<void> {
@@ -240,29 +253,6 @@ async function hundred(): Promise<Summary> {
   return summarize('all 100', samples)
 }
 
-async function idleMemory(): Promise<number> {
-  const pod = world.client()
-  const before = new Set(podds())
-  const made = await Promise.all(Array.from({ length: 10 }, () => pod.create({})))
-  await Promise.all(made.map((one) => one.exec('true').wait()))
-  await new Promise((resolve) => setTimeout(resolve, 3000))
-  const mine = podds().filter((pid) => !before.has(pid))
-  const total = mine.reduce(
-    (sum, pid) =>
-      sum + Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0),
-    0,
-  )
-  await Promise.all(made.map((one) => one.destroy()))
-  return total / mine.length / 1024
-}
-
-function podds(): number[] {
-  return execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
-    .split('\n')
-    .filter((line) => line.includes('/.agentpod/podd'))
-    .map((line) => Number.parseInt(line, 10))
-}
-
 /** Up and down through the server, beside a copy through a bare unix socket into a file on the same disk. */
 async function transfer(sandbox: Sandbox, mib: number): Promise<void> {
   const source = join(scratch, 'big')
@@ -307,29 +297,4 @@ async function bareCopy(source: string, target: string): Promise<void> {
   ])
   await new Promise((resolve) => reader.once('close', resolve))
   server.close()
-}
-
-function heading(text: string): void {
-  say(`\n### ${text}\n`)
-}
-
-function table(rows: readonly Summary[], floor: string | undefined): void {
-  const base = rows.find(({ name }) => name === floor)?.p50
-  say(`| what | p50 | p95 | min |${base ? ` to ${floor} |` : ''}`)
-  say(`|---|---|---|---|${base ? '---|' : ''}`)
-  for (const { name, p50, p95, min } of rows) {
-    say(
-      `| ${name} | ${p50.toFixed(1)} | ${p95.toFixed(1)} | ${min.toFixed(1)} |${base ? ` ${(p50 / base).toFixed(2)} |` : ''}`,
-    )
-  }
-}
-
-function write(): void {
-  const file = join(ROOT, 'docs', 'benchmarks.md')
-  const text = readFileSync(file, 'utf8')
-  const [start, end] = ['<!-- figures -->', '<!-- /figures -->']
-  writeFileSync(
-    file,
-    `${text.slice(0, text.indexOf(start) + start.length)}\n\n${lines.join('\n')}\n\n${text.slice(text.indexOf(end))}`,
-  )
 }

@@ -2,6 +2,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
+import { timed } from './measure.ts'
 
 export function which(program: string): string | undefined {
   return (process.env['PATH'] ?? '')
@@ -30,6 +31,8 @@ export interface Peer {
   cold(): Promise<void>
   /** Runs /usr/bin/true in one that lives; absent where the peer has no such thing. */
   exec?: () => Promise<void>
+  /** Takes these files into one that lives, and then an image of it, which is what is timed. */
+  commit?: (directory: string) => Promise<number>
   close(): void
 }
 
@@ -198,6 +201,10 @@ function engine(
     name,
     cold: () => run(program, [...global, 'run', '--rm', ...flags, tag, '/usr/bin/true']),
     exec: () => run(program, [...global, 'exec', id, '/usr/bin/true']),
+    async commit(directory) {
+      await run(program, [...global, 'cp', directory, `${id}:/data`])
+      return timed(() => run(program, [...global, 'commit', id, 'agentpod-bench:2']))
+    },
     close: () => void execFileSync(program, [...global, 'rm', '--force', id], { stdio: 'ignore' }),
   }
 }

@@ -1,6 +1,8 @@
 /** The whole front of a server over fakes: routes, doors, a TCP listener on loopback; no sandbox is real. */
+
 import assert from 'node:assert/strict'
 import type { Server } from 'node:http'
+import { tmpdir } from 'node:os'
 import type { DatabaseSync } from 'node:sqlite'
 import { getRequestListener } from '@hono/node-server'
 import type { Hono } from 'hono'
@@ -22,6 +24,7 @@ import { openDatabase } from '../../src/store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
 import { keyStore } from '../../src/store/keys.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
+import { snapshotStore } from '../../src/store/snapshots.ts'
 import { jsonLog } from '../../src/telemetry/log.ts'
 import { Metrics } from '../../src/telemetry/metrics.ts'
 import { FakeClock } from '../../src/testing/fake-clock.ts'
@@ -35,13 +38,15 @@ export interface FrontOptions {
   readonly limits?: Partial<ConnectionLimits>
   readonly domains?: readonly string[]
   readonly names?: readonly string[]
+  /** Where archives are packed. */
+  readonly tmpDir?: string
   /** In place of the routes. */
   readonly control?: Control
 }
 
 export class Front implements AsyncDisposable {
   readonly clock = new FakeClock()
-  readonly provider = new FakeProvider({ clock: this.clock })
+  readonly provider: FakeProvider
   readonly log: string[] = []
   readonly metrics = new Metrics()
   readonly engine: Engine
@@ -59,11 +64,15 @@ export class Front implements AsyncDisposable {
     this.state = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
     this.#events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
     const { clock, metrics } = this
+    const tmpDir = o.tmpDir ?? tmpdir()
+    this.provider = new FakeProvider({ clock, tmpDir })
     const random = new SeededRandom(5)
     const log = jsonLog(clock, (line) => this.log.push(line))
     this.audit = auditStore(this.#events)
     this.engine = new Engine({
       sandboxes: sandboxStore(this.state),
+      snapshots: snapshotStore(this.state),
+      tmpDir,
       events: eventStore(this.#events),
       provider: this.provider,
       roots: { ensure: async () => ({ kind: 'host' }) },
@@ -99,7 +108,7 @@ export class Front implements AsyncDisposable {
 
   static async open(o: FrontOptions = {}): Promise<Front> {
     const front = new Front(o)
-    await front.engine.start()
+    await front.engine.open()
     const { engine, keys, codes, clock, slots } = front
     const random = new SeededRandom(6)
     const log = jsonLog(clock, (line) => front.log.push(line))
@@ -141,7 +150,7 @@ export class Front implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#server) await closeServer(this.#server)
-    this.engine.stop()
+    this.engine.close()
     this.state.close()
     this.#events.close()
   }

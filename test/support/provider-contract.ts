@@ -3,15 +3,12 @@
 import { after, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CallOptions } from '../../src/core/call.ts'
-import { newSandboxId, parseOwner } from '../../src/core/id.ts'
+import { newSandboxId, newSnapshotId, parseOwner } from '../../src/core/id.ts'
 import type { Provider } from '../../src/core/provider.ts'
 import { crun } from '../../src/providers/crun/provider.ts'
 import type { Podhost } from '../../src/providers/local/podhost.ts'
-import {
-  type ContractWorld,
-  PROVIDER_CONTRACT,
-  runContractCase,
-} from '../../src/testing/provider-contract.ts'
+import { type ContractWorld, runContractCase } from '../../src/testing/contract-context.ts'
+import { PROVIDER_CONTRACT } from '../../src/testing/provider-contract.ts'
 import { systemRandom } from '../../src/util/random.ts'
 
 const CALL: CallOptions = { timeoutMs: 30_000 }
@@ -35,6 +32,7 @@ export function describeContract(name: string, open: () => Promise<TestPodhost>)
         owner: parseOwner('contract-one'),
         otherOwner: parseOwner('contract-two'),
         newId: () => newSandboxId(systemRandom),
+        newSnapshotId: () => newSnapshotId(systemRandom),
         now: () => Date.now(),
         pass: (ms) => sleep(ms),
         // podhost ends a sandbox two seconds after its deadline, where the guest did not.

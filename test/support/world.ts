@@ -128,10 +128,11 @@ export async function until(
   }
 }
 
+/** A process that has ended and waits to be reaped, which is init's business, is not alive. */
 export function isAlive(pid: number): boolean {
   try {
-    process.kill(pid, 0)
-    return true
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    return stat[stat.lastIndexOf(')') + 2] !== 'Z'
   } catch {
     return false
   }

@@ -6,7 +6,18 @@ import { lineAt, type SourceFile, type Violation } from './source.ts'
 
 const MODULE = 'agentpod/native/'
 const FOREIGN: Readonly<Record<string, readonly string[]>> = {
-  'cmd/podd': ['bundle', 'cgroup', 'enter', 'host', 'hostproto', 'launch', 'layer', 'mount', 'rootfs'],
+  'cmd/podd': [
+    'bundle',
+    'cgroup',
+    'enter',
+    'host',
+    'hostproto',
+    'launch',
+    'layer',
+    'mount',
+    'pool',
+    'rootfs',
+  ],
   'cmd/podhost': ['account', 'connect', 'files', 'guard', 'guest', 'process'],
 }
 

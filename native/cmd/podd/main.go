@@ -28,6 +28,7 @@ const (
 
 type options struct {
 	listenerFD, groupFD, oomFD int
+	waitMs                     int64
 	unguarded                  bool
 }
 
@@ -42,6 +43,7 @@ func main() {
 	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
 	flag.IntVar(&o.groupFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")
 	flag.IntVar(&o.oomFD, "oom-events-fd", -1, "memory.events or memory.oom_control of the sandbox, open for reading")
+	flag.Int64Var(&o.waitMs, "wait-ms", 0, "leave when nobody has said within this time what the sandbox is")
 	flag.BoolVar(&o.unguarded, "unguarded", false, "no guards and no peer check, for tests outside a sandbox")
 	flag.Parse()
 	log.SetFlags(0)
@@ -75,6 +77,7 @@ func run(o options) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	server := guest.New(table)
+	server.Lease.Set(guest.Terms{RemainingMs: o.waitMs})
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	expired := make(chan struct{})

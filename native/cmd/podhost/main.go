@@ -73,6 +73,7 @@ func usage() {
 type options struct {
 	home, podd, runtime, log string
 	rootless                 bool
+	shells                   uint
 }
 
 func parse(args []string) options {
@@ -84,8 +85,9 @@ func parse(args []string) options {
 	flags.StringVar(&o.runtime, "runtime", "", "")
 	flags.StringVar(&o.log, "log", "", "")
 	flags.BoolVar(&o.rootless, "rootless", false, "")
+	flags.UintVar(&o.shells, "shells", 0, "")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || !filepath.IsAbs(o.home) || !filepath.IsAbs(o.podd) ||
-		filepath.Clean(o.home) == "/" {
+		filepath.Clean(o.home) == "/" || o.shells > host.MostShells {
 		usage()
 	}
 	o.home, o.podd = filepath.Clean(o.home), filepath.Clean(o.podd)
@@ -130,7 +132,7 @@ func serveInside(args []string) error {
 	if err := enter.Settle(o.rootless); err != nil {
 		return err
 	}
-	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Runtime: o.runtime, Rootless: o.rootless, Version: version}, logger)
+	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Runtime: o.runtime, Rootless: o.rootless, Shells: int(o.shells), Version: version}, logger)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,10 @@ func TestPoddGetsItsDescriptorsAndNothingOfTheHost(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
-	pid := int(c.create("fds01", nil)["pid"].(float64))
+	made := c.create("fds01", nil)
+	pid := int(made["pid"].(float64))
+	// Until it answers it may still be the runtime, about to execute it.
+	health(t, made["socket"].(string))
 	links, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		t.Fatal(err)

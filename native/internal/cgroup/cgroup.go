@@ -77,8 +77,16 @@ type Manager interface {
 	Controllers() []string
 	// Create makes the group and sets its limits; what a controller cannot do is said in Levels.
 	Create(id string, limits Limits) (*Group, error)
+	// Limit sets the limits of a group that exists, and says how far each of them holds.
+	Limit(id string, limits Limits) map[string]Level
 	Usage(id string) Usage
-	// Kill sends SIGKILL to every process in the group.
+	// Freezes reports whether Freeze can work here.
+	Freezes() bool
+	// Freeze returns when no process of the group runs any more; after an error all of them do.
+	Freeze(id string) error
+	// Thaw lets them run again; it may be called at any time.
+	Thaw(id string) error
+	// Kill sends SIGKILL to every process in the group, frozen ones included.
 	Kill(id string)
 	// Remove removes the group, waiting for processes that are on their way out.
 	Remove(id string) error

@@ -43,6 +43,20 @@ func TestGroupsAreMadeLimitedKilledAndRemoved(t *testing.T) {
 	if ids := m.IDs(); len(ids) != 1 || ids[0] != "abcd" {
 		t.Errorf("ids %v", ids)
 	}
+	if m.Freezes() {
+		for i := 0; i < 2; i++ {
+			if err := m.Freeze("abcd"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Thaw("abcd"); err != nil {
+			t.Fatal(err)
+		}
+		// Frozen when it is killed: the kill must get through.
+		if err := m.Freeze("abcd"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	m.Kill("abcd")
 	if err := sleeper.Wait(); err == nil {
 		t.Error("the process ended by itself")

@@ -11,7 +11,11 @@ func (n none) Remove(string) error   { return nil }
 func (n none) IDs() []string         { return nil }
 func (n none) Close()                {}
 
-func (n none) Create(_ string, limits Limits) (*Group, error) {
+func (n none) Create(id string, limits Limits) (*Group, error) {
+	return &Group{Levels: n.Limit(id, limits)}, nil
+}
+
+func (n none) Limit(_ string, limits Limits) map[string]Level {
 	levels := map[string]Level{}
 	for name, asked := range map[string]bool{
 		"memory": limits.MemoryBytes > 0, "swap": limits.MemoryBytes > 0, "cpus": limits.CPUs > 0, "pids": limits.Pids > 0,
@@ -21,5 +25,5 @@ func (n none) Create(_ string, limits Limits) (*Group, error) {
 			levels[name] = None("no cgroups: %s", n.reason)
 		}
 	}
-	return &Group{Levels: levels}, nil
+	return levels
 }

@@ -79,46 +79,53 @@ func (m *v1) Create(id string, limits Limits) (group *Group, err error) {
 		}
 		made[dir] = true
 	}
-	m.limitMemory(id, limits, group)
-	m.limitCPU(id, limits, group)
-	if err := m.limitPids(id, limits, group); err != nil {
+	if group.Payload, err = m.payload(id); err != nil {
 		return group, err
 	}
+	group.Levels = m.Limit(id, limits)
 	if dir, there := m.dirs["memory"]; there {
 		group.OOM, _ = os.Open(filepath.Join(dir, id, "memory.oom_control"))
 	}
 	return group, nil
 }
 
-func (m *v1) limitMemory(id string, limits Limits, group *Group) {
+func (m *v1) Limit(id string, limits Limits) map[string]Level {
+	levels := map[string]Level{}
+	m.limitMemory(id, limits, levels)
+	m.limitCPU(id, limits, levels)
+	m.limitPids(id, limits, levels)
+	return levels
+}
+
+func (m *v1) limitMemory(id string, limits Limits, levels map[string]Level) {
 	root, there := m.dirs["memory"]
 	dir := filepath.Join(root, id)
 	switch {
 	case limits.MemoryBytes == 0:
-		group.Levels["memory"] = NotAsked
+		levels["memory"] = NotAsked
 	case !there:
-		group.Levels["memory"] = None("no memory controller")
+		levels["memory"] = None("no memory controller")
 	default:
-		group.Levels["memory"] = levelOf(write(dir, "memory.limit_in_bytes", strconv.FormatInt(limits.MemoryBytes, 10)))
+		levels["memory"] = levelOf(write(dir, "memory.limit_in_bytes", strconv.FormatInt(limits.MemoryBytes, 10)))
 	}
 	switch {
 	case limits.MemoryBytes == 0:
-		group.Levels["swap"] = NotAsked
+		levels["swap"] = NotAsked
 	case !there:
-		group.Levels["swap"] = None("no memory controller")
+		levels["swap"] = None("no memory controller")
 	default:
 		// memory and swap are limited together here, so no swap at all is a limit as well.
-		group.Levels["swap"] = levelOf(write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(limits.MemoryBytes+limits.SwapBytes, 10)))
+		levels["swap"] = levelOf(write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(limits.MemoryBytes+limits.SwapBytes, 10)))
 	}
 }
 
-func (m *v1) limitCPU(id string, limits Limits, group *Group) {
+func (m *v1) limitCPU(id string, limits Limits, levels map[string]Level) {
 	root, there := m.dirs["cpu"]
 	switch {
 	case limits.CPUs == 0:
-		group.Levels["cpus"] = NotAsked
+		levels["cpus"] = NotAsked
 	case !there:
-		group.Levels["cpus"] = None("no cpu controller")
+		levels["cpus"] = None("no cpu controller")
 	default:
 		period, quota := cpuQuota(limits.CPUs)
 		dir := filepath.Join(root, id)
@@ -126,33 +133,38 @@ func (m *v1) limitCPU(id string, limits Limits, group *Group) {
 		if err == nil {
 			err = write(dir, "cpu.cfs_quota_us", strconv.Itoa(quota))
 		}
-		group.Levels["cpus"] = levelOf(err)
+		levels["cpus"] = levelOf(err)
 	}
 }
 
-func (m *v1) limitPids(id string, limits Limits, group *Group) error {
+func (m *v1) limitPids(id string, limits Limits, levels map[string]Level) {
 	root, there := m.dirs["pids"]
-	if !there {
-		group.Levels["pids"] = None("no pids controller")
-		return nil
-	}
-	dir := filepath.Join(root, id)
-	payload := filepath.Join(dir, "payload")
-	if err := os.Mkdir(payload, 0o755); err != nil && !os.IsExist(err) {
-		return err
-	}
-	if limits.Pids == 0 {
-		group.Levels["pids"] = NotAsked
-	} else {
-		err := write(payload, "pids.max", strconv.FormatInt(limits.Pids, 10))
+	switch {
+	case !there:
+		levels["pids"] = None("no pids controller")
+	case limits.Pids == 0:
+		levels["pids"] = NotAsked
+	default:
+		dir := filepath.Join(root, id)
+		err := write(filepath.Join(dir, "payload"), "pids.max", strconv.FormatInt(limits.Pids, 10))
 		if err == nil {
 			err = write(dir, "pids.max", strconv.FormatInt(limits.Pids+Headroom, 10))
 		}
-		group.Levels["pids"] = levelOf(err)
+		levels["pids"] = levelOf(err)
 	}
-	var err error
-	group.Payload, err = os.OpenFile(filepath.Join(payload, "tasks"), os.O_WRONLY, 0)
-	return err
+}
+
+// payload makes the group below, in which podd's payload is counted; nil without a pids controller.
+func (m *v1) payload(id string) (*os.File, error) {
+	root, there := m.dirs["pids"]
+	if !there {
+		return nil, nil
+	}
+	payload := filepath.Join(root, id, "payload")
+	if err := os.Mkdir(payload, 0o755); err != nil && !os.IsExist(err) {
+		return nil, err
+	}
+	return os.OpenFile(filepath.Join(payload, "tasks"), os.O_WRONLY, 0)
 }
 
 func (m *v1) Usage(id string) Usage {
@@ -180,6 +192,8 @@ func (m *v1) Kill(id string) {
 		killAll(filepath.Join(root, id))
 		killAll(filepath.Join(root, id, "payload"))
 	}
+	// A frozen process takes its signal when it is thawed.
+	m.Thaw(id)
 }
 
 func (m *v1) Remove(id string) error {

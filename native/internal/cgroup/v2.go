@@ -14,6 +14,7 @@ import (
 type v2 struct {
 	dir         string
 	controllers []string
+	freezes     bool
 }
 
 var v2Controllers = []string{"memory", "cpu", "pids"}
@@ -93,6 +94,8 @@ func makeV2(root string, levels []string) (*v2, error) {
 			return nil, err
 		}
 	}
+	_, err = os.Stat(filepath.Join(m.dir, "cgroup.freeze"))
+	m.freezes = err == nil
 	return m, nil
 }
 
@@ -121,14 +124,28 @@ func (m *v2) Create(id string, limits Limits) (group *Group, err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 		return group, err
 	}
+	if m.has("memory") {
+		group.OOM, _ = os.Open(filepath.Join(dir, "memory.events"))
+	}
+	if m.has("pids") {
+		if err := m.makePayload(dir, group); err != nil {
+			return group, err
+		}
+	}
+	group.Levels = m.Limit(id, limits)
+	return group, nil
+}
+
+func (m *v2) Limit(id string, limits Limits) map[string]Level {
+	dir, levels := filepath.Join(m.dir, id), map[string]Level{}
 	limit := func(name, controller string, asked bool, file, value string) {
 		switch {
 		case !asked:
-			group.Levels[name] = NotAsked
+			levels[name] = NotAsked
 		case !m.has(controller):
-			group.Levels[name] = None("no %s controller", controller)
+			levels[name] = None("no %s controller", controller)
 		default:
-			group.Levels[name] = levelOf(write(dir, file, value))
+			levels[name] = levelOf(write(dir, file, value))
 		}
 	}
 	memory := limits.MemoryBytes > 0
@@ -137,18 +154,15 @@ func (m *v2) Create(id string, limits Limits) (group *Group, err error) {
 	period, quota := cpuQuota(limits.CPUs)
 	limit("cpus", "cpu", limits.CPUs > 0, "cpu.max", fmt.Sprintf("%d %d", quota, period))
 	limit("pids", "pids", limits.Pids > 0, "pids.max", strconv.FormatInt(limits.Pids+Headroom, 10))
-	if m.has("memory") {
-		group.OOM, _ = os.Open(filepath.Join(dir, "memory.events"))
+	if limits.Pids > 0 && m.has("pids") && levels["pids"] == Enforced {
+		levels["pids"] = levelOf(write(filepath.Join(dir, "payload"), "pids.max", strconv.FormatInt(limits.Pids, 10)))
 	}
-	if m.has("pids") {
-		return group, m.makePayload(dir, limits, group)
-	}
-	return group, nil
+	return levels
 }
 
 // makePayload makes the threaded child. The order matters: the child's type turns its parent into a threaded domain, and
 // only then may the parent, which is about to hold podd, hand the pids controller on.
-func (m *v2) makePayload(dir string, limits Limits, group *Group) error {
+func (m *v2) makePayload(dir string, group *Group) error {
 	payload := filepath.Join(dir, "payload")
 	if err := os.Mkdir(payload, 0o755); err != nil && !os.IsExist(err) {
 		return err
@@ -158,11 +172,6 @@ func (m *v2) makePayload(dir string, limits Limits, group *Group) error {
 	}
 	if err := write(dir, "cgroup.subtree_control", "+pids"); err != nil {
 		return err
-	}
-	if limits.Pids > 0 {
-		if err := write(payload, "pids.max", strconv.FormatInt(limits.Pids, 10)); err != nil {
-			return err
-		}
 	}
 	var err error
 	group.Payload, err = os.OpenFile(filepath.Join(payload, "cgroup.threads"), os.O_WRONLY, 0)

@@ -42,6 +42,7 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	if err == nil && request.Lease != nil {
 		err = s.setLease(*request.Lease)
 	}
+	s.begun.Do(s.begin)
 	connect.WriteUnary(w, empty{}, err)
 }
 

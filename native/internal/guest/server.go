@@ -6,6 +6,8 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentpod/native/internal/connect"
@@ -25,9 +27,11 @@ type Server struct {
 	processes *process.Table
 	watchers  *files.Watchers
 	settings  settings
-	started   time.Time
-	cpu       cpuMeter
-	routes    map[string]route
+	// started is when the sandbox became what it is: podd may have waited in a blank shell before.
+	started atomic.Pointer[time.Time]
+	begun   sync.Once
+	cpu     cpuMeter
+	routes  map[string]route
 }
 
 type route struct {
@@ -38,7 +42,8 @@ type route struct {
 
 // New makes a server over a table of processes.
 func New(processes *process.Table) *Server {
-	s := &Server{Lease: newLease(), processes: processes, watchers: files.NewWatchers(), started: time.Now()}
+	s := &Server{Lease: newLease(), processes: processes, watchers: files.NewWatchers()}
+	s.begin()
 	s.settings.user = "user"
 	s.routes = map[string]route{
 		"GET /health":             {handle: s.health, silent: true},
@@ -58,6 +63,11 @@ func New(processes *process.Table) *Server {
 	s.addProcessService()
 	s.addFilesystemService()
 	return s
+}
+
+func (s *Server) begin() {
+	now := time.Now()
+	s.started.Store(&now)
 }
 
 // Serve answers connections until the listener closes.

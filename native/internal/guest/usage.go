@@ -133,7 +133,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	used, limit, cache := memory(sum.mem)
 	diskUsed, diskTotal := disk()
 	connect.WriteJSON(w, http.StatusOK, map[string]any{
-		"ts": now.Unix(), "cpu_count": runtime.NumCPU(), "cpu_used_pct": s.cpu.percent(sum.cpu, now, s.started),
+		"ts": now.Unix(), "cpu_count": runtime.NumCPU(), "cpu_used_pct": s.cpu.percent(sum.cpu, now, *s.started.Load()),
 		"mem_used": used, "mem_total": limit, "mem_cache": cache, "disk_used": diskUsed, "disk_total": diskTotal,
 	})
 }
@@ -151,6 +151,6 @@ func (s *Server) usage(w http.ResponseWriter, _ *http.Request) {
 	connect.WriteJSON(w, http.StatusOK, map[string]int64{
 		"cpuMs": sum.cpu.Milliseconds(), "memBytes": used, "memLimitBytes": limit,
 		"pids": int64(sum.pids), "processes": int64(alive), "diskUsedBytes": diskUsed, "diskTotalBytes": diskTotal,
-		"uptimeMs": time.Since(s.started).Milliseconds(), "idleForMs": s.Lease.IdleFor().Milliseconds(),
+		"uptimeMs": time.Since(*s.started.Load()).Milliseconds(), "idleForMs": s.Lease.IdleFor().Milliseconds(),
 	})
 }

@@ -19,7 +19,9 @@ import (
 type Config struct {
 	Home, Podd, Runtime string
 	Rootless            bool
-	Version             string
+	// Shells is how many blank shells to keep ready.
+	Shells  int
+	Version string
 }
 
 // Runtime is the OCI runtime in use; an empty Path means there is none.

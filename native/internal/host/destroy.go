@@ -11,6 +11,7 @@ import (
 
 	"agentpod/native/internal/bundle"
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/pool"
 	"agentpod/native/internal/safefs"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,7 @@ func (h *Host) destroy(id string) (any, error) {
 		h.log.Printf("%s: %v", id, err)
 	}
 	if handle == nil {
-		handle = &Handle{ID: id}
+		handle = &Handle{ID: id, Volume: h.pool.Found(pool.Sandboxes, id).IsVolume}
 	} else {
 		handle.State = stateDestroying
 		if err := h.save(handle); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -45,35 +46,51 @@ func (h *Host) destroy(id string) (any, error) {
 // remove takes everything of a sandbox away, in an order that keeps it findable until the last step: the directory with the handle
 // goes last.
 func (h *Host) remove(handle *Handle, clock *stopwatch) error {
-	id := handle.ID
+	if err := h.end(handle, clock); err != nil {
+		return err
+	}
+	h.disk.forget(handle.ID)
+	if err := h.pool.Remove(handle.files()); err != nil {
+		return err
+	}
+	clock.lap("volume")
+	err := safefs.RemoveTree(filepath.Join(h.home, "sandboxes"), handle.ID)
+	clock.lap("files")
+	return err
+}
+
+// end takes everything away that lives: processes, mounts, groups, the socket. The files stay.
+func (h *Host) end(handle *Handle, clock *stopwatch) error {
 	if err := h.killAll(handle); err != nil {
 		return err
 	}
 	clock.lap("kill")
-	h.stage.ReleaseRoot(id)
-	if err := h.cgroups.Remove(id); err != nil {
+	h.stage.ReleaseRoot(handle.ID)
+	if err := h.cgroups.Remove(handle.group()); err != nil {
 		return err
 	}
 	clock.lap("cgroups")
 	// The runtime's own `delete` does the same in eight milliseconds: kill, which is done, and removing this directory.
-	if err := safefs.RemoveTree(filepath.Join(h.home, "run/runtime"), id); err != nil {
+	if err := safefs.RemoveTree(filepath.Join(h.home, "run/runtime"), handle.group()); err != nil {
 		return err
 	}
-	if err := os.Remove(h.socketPath(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(h.socket(handle)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	h.disk.forget(id)
-	err := safefs.RemoveTree(filepath.Join(h.home, "sandboxes"), id)
-	clock.lap("files")
-	return err
+	if handle.Shell == "" {
+		return nil
+	}
+	return safefs.RemoveTree(filepath.Join(h.home, "shells"), handle.Shell)
 }
 
 // killAll returns when no process of the sandbox is left.
 func (h *Host) killAll(handle *Handle) error {
 	h.mu.Lock()
 	l := h.live[handle.ID]
+	frozen := handle.State == statePaused
 	if l != nil {
 		l.destroying = true
+		frozen = frozen || l.paused
 	}
 	h.mu.Unlock()
 	if l == nil {
@@ -84,6 +101,12 @@ func (h *Host) killAll(handle *Handle) error {
 	if err := l.kill(); err != nil {
 		return fmt.Errorf("kill %s: %w", handle.ID, err)
 	}
+	if frozen {
+		// In a v1 freezer, the signal waits for this.
+		if err := h.cgroups.Thaw(handle.group()); err != nil {
+			return fmt.Errorf("thaw %s: %w", handle.ID, err)
+		}
+	}
 	deadline := time.NewTimer(killTimeout)
 	defer deadline.Stop()
 	again := time.NewTicker(500 * time.Millisecond)
@@ -93,7 +116,7 @@ func (h *Host) killAll(handle *Handle) error {
 		case <-l.done:
 			return nil
 		case <-again.C:
-			h.cgroups.Kill(handle.ID)
+			h.cgroups.Kill(handle.group())
 		case <-deadline.C:
 			return hostproto.Errorf(hostproto.DeadlineExceeded, "sandbox.lingers", "sandbox %s is still there %v after it was killed", handle.ID, killTimeout).
 				WithHint("a process of it waits in the kernel, for a disk or a network file system; try again later")
@@ -104,10 +127,10 @@ func (h *Host) killAll(handle *Handle) error {
 // killUnwatched ends what nobody watches: by its groups, and, where there are none, by the pid that was written down, if it still
 // is that process.
 func (h *Host) killUnwatched(handle *Handle) {
-	h.cgroups.Kill(handle.ID)
+	h.cgroups.Kill(handle.group())
 	pid := handle.Pid
 	if pid == 0 {
-		data, _ := os.ReadFile(h.pidFile(handle.ID))
+		data, _ := os.ReadFile(h.pidFile(handle))
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(data)))
 	}
 	if pid <= 1 {

@@ -10,13 +10,20 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/pool"
 	"agentpod/native/internal/safefs"
 )
 
-// States of a handle. A sandbox that has ended is still "running" in its handle; exit.json beside it says how it ended.
+// States of a handle. Each is written before it is acted on, and the next podhost makes it true: a start or removal that was cut off is
+// undone or finished, and what is "paused" is frozen. A sandbox that has ended is still "running" in its handle; exit.json beside
+// it says how it ended.
 const (
 	stateCreating   = "creating"
 	stateRunning    = "running"
+	statePaused     = "paused"
+	stateStopping   = "stopping"
+	stateStopped    = "stopped"
+	stateStarting   = "starting"
 	stateDestroying = "destroying"
 )
 
@@ -30,9 +37,48 @@ type Handle struct {
 	Pid        int                     `json:"pid"`
 	StartTime  uint64                  `json:"startTime"`
 	DeadlineMs int64                   `json:"deadlineMs"`
+	WhenOver   string                  `json:"whenOver,omitempty"`
 	CreatedMs  int64                   `json:"createdMs"`
 	Limits     map[string]cgroup.Level `json:"limits"`
 	Env        map[string]string       `json:"env,omitempty"`
+	// Shell is the blank shell that the sandbox runs in, if it does.
+	Shell string `json:"shell,omitempty"`
+	// Volume says that the files are a subvolume of the pool, and FromBytes how much of them came from a snapshot.
+	Volume    bool  `json:"volume,omitempty"`
+	FromBytes int64 `json:"fromBytes,omitempty"`
+	// Expired belongs to a sandbox that was stopped because its time was up.
+	Expired bool `json:"expired,omitempty"`
+}
+
+// exists reports whether the sandbox is there for those who ask: not half made, and not on its way out.
+func (handle *Handle) exists() bool {
+	return handle != nil && handle.State != stateCreating && handle.State != stateDestroying
+}
+
+// group is the name of the sandbox's control groups, of its socket, and what the OCI runtime knows it by.
+func (handle *Handle) group() string {
+	if handle.Shell != "" {
+		return handle.Shell
+	}
+	return handle.ID
+}
+
+// runDir holds what belongs to one run of the sandbox: its bundle, podd's pid and log.
+func (h *Host) runDir(handle *Handle) string {
+	if handle.Shell != "" {
+		return filepath.Join(h.home, "shells", handle.Shell)
+	}
+	return h.dir(handle.ID)
+}
+
+// socket is where podd listens.
+func (h *Host) socket(handle *Handle) string {
+	return filepath.Join(h.home, "run", "s", handle.group()+".sock")
+}
+
+// files is the sandbox's place in the pool.
+func (handle *Handle) files() pool.Entry {
+	return pool.Entry{Area: pool.Sandboxes, ID: handle.ID, IsVolume: handle.Volume}
 }
 
 // An Exit says how a sandbox ended; Known is false when nobody saw it.
@@ -46,8 +92,6 @@ type Exit struct {
 }
 
 func (h *Host) dir(id string) string { return filepath.Join(h.home, "sandboxes", id) }
-
-func (h *Host) socketPath(id string) string { return filepath.Join(h.home, "run", "s", id+".sock") }
 
 func (h *Host) save(handle *Handle) error {
 	data, err := json.Marshal(handle)

@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/layer"
 	"agentpod/native/internal/mount"
+	"agentpod/native/internal/pool"
 	"agentpod/native/internal/rootfs"
 
 	"golang.org/x/sys/unix"
@@ -33,11 +35,15 @@ type Host struct {
 	// bases are the base trees that living sandboxes stand on, as found at start.
 	bases  map[string]bool
 	layers *layer.Store
-	events *hub
-	locks  keyedLocks
+	pool   *pool.Pool
+	// writing counts the requests that write many files themselves.
+	writing int32
+	events  *hub
+	locks   keyedLocks
 	// layerUse is held for reading by starts and for writing while a layer goes.
 	layerUse sync.RWMutex
 	spares   *namespacePool
+	shells   *shells
 	disk     diskCache
 	stopping chan struct{}
 	stopOnce sync.Once
@@ -52,7 +58,7 @@ type Host struct {
 // New prepares everything but the socket. It must run in podhost's own mount namespace and hold the lock on the home.
 func New(config Config, logger *log.Logger) (*Host, error) {
 	h := &Host{config: config, home: config.Home, log: logger, live: map[string]*live{}, events: newHub(), stopping: make(chan struct{})}
-	for _, dir := range []string{"run/s", "run/runtime", "sandboxes", "layers", "base", "tmp"} {
+	for _, dir := range []string{"run/s", "run/runtime", "sandboxes", "shells", "snapshots", "layers", "base", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
 			return nil, err
 		}
@@ -73,6 +79,7 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	if err := h.recover(); err != nil {
 		return nil, err
 	}
+	h.shells = newShells(h, config.Shells)
 	return h, nil
 }
 
@@ -102,6 +109,7 @@ func (h *Host) setStage() error {
 		return fmt.Errorf("podd: %w", err)
 	}
 	h.builder = &rootfs.Builder{Home: h.home, Podd: podd, Stage: h.stage, Range: h.ids, Rootless: h.config.Rootless, View: view}
+	h.pool = pool.New(pool.Options{Home: h.home, Point: h.stage.Pool(), Rootless: h.config.Rootless, Log: h.log})
 	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget}
 	return nil
 }
@@ -155,6 +163,13 @@ func (h *Host) tend(ctx context.Context) {
 	}
 }
 
+// isBusy reports whether anybody may be writing to the pool.
+func (h *Host) isBusy() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.live) > 0 || atomic.LoadInt32(&h.writing) > 0
+}
+
 // close lets go of everything without touching the sandboxes.
 func (h *Host) close() {
 	h.mu.Lock()
@@ -163,6 +178,8 @@ func (h *Host) close() {
 	}
 	h.mu.Unlock()
 	h.tasks.Wait()
+	h.shells.close()
 	h.spares.close()
+	h.pool.Close()
 	h.cgroups.Close()
 }

@@ -37,20 +37,38 @@ func (h *Host) perform(request hostproto.Request) (any, error) {
 		defer h.locks.lock("sandbox " + args.ID)()
 		h.layerUse.RLock()
 		defer h.layerUse.RUnlock()
+		if request.Op == "sandbox.start" {
+			return h.startAgain(args)
+		}
 		return h.create(args)
 	case hostproto.SetDeadline:
 		defer h.locks.lock("sandbox " + args.ID)()
+		if request.Op == "sandbox.resume" {
+			return h.resume(args)
+		}
 		return h.setDeadline(args)
-	case hostproto.ImportLayer:
+	case hostproto.LayerFile:
 		defer h.locks.lock("layer " + args.Digest)()
+		if err := h.pool.Room(); err != nil {
+			return nil, err
+		}
+		if request.Op == "layer.export" {
+			return h.layers.Export(args.Digest, args.File)
+		}
 		return h.layers.Import(args.Digest, args.File)
 	case hostproto.LayerDigest:
 		defer h.locks.lock("layer " + args.Digest)()
 		return h.removeLayer(args.Digest)
-	case hostproto.ListSandboxes:
+	case hostproto.List:
+		if request.Op == "snapshot.list" {
+			return h.listSnapshots(args.After), nil
+		}
 		return h.list(args.After), nil
 	case hostproto.SandboxID:
 		return h.performOn(request.Op, args.ID)
+	}
+	if result, known, err := h.performSnapshot(request.Args); known {
+		return result, err
 	}
 	switch request.Op {
 	case "hello":
@@ -63,21 +81,54 @@ func (h *Host) perform(request hostproto.Request) (any, error) {
 	case "clear":
 		return h.clear()
 	case "shutdown":
+		// Whoever asked may remove the state directory next.
+		h.shells.close()
 		h.Stop()
 		return map[string]any{}, nil
 	}
 	return nil, fmt.Errorf("operation %s has no handler", request.Op)
 }
 
+// performSnapshot takes the lock of a sandbox before that of a snapshot, as a create from a snapshot does.
+func (h *Host) performSnapshot(arguments any) (result any, known bool, err error) {
+	switch args := arguments.(type) {
+	case hostproto.CreateSnapshot:
+		defer h.locks.lock("sandbox " + args.Sandbox)()
+		defer h.locks.lock("snapshot " + args.ID)()
+		h.layerUse.RLock()
+		defer h.layerUse.RUnlock()
+		result, err = h.createSnapshot(args)
+	case hostproto.SnapshotID:
+		defer h.locks.lock("snapshot " + args.ID)()
+		result, err = h.removeSnapshot(args.ID)
+	case hostproto.ExportSnapshot:
+		result, err = h.exportSnapshot(args)
+	case hostproto.ImportSnapshot:
+		defer h.locks.lock("snapshot " + args.ID)()
+		h.layerUse.RLock()
+		defer h.layerUse.RUnlock()
+		result, err = h.importSnapshot(args)
+	default:
+		return nil, false, nil
+	}
+	return result, true, err
+}
+
 func (h *Host) performOn(op, id string) (any, error) {
-	switch op {
-	case "sandbox.inspect":
+	if op == "sandbox.inspect" {
 		return h.inspect(id)
-	case "sandbox.stats":
+	}
+	if op == "sandbox.stats" {
 		return h.stats(id)
+	}
+	defer h.locks.lock("sandbox " + id)()
+	switch op {
 	case "sandbox.destroy":
-		defer h.locks.lock("sandbox " + id)()
 		return h.destroy(id)
+	case "sandbox.pause":
+		return h.pause(id)
+	case "sandbox.stop":
+		return h.stop(id)
 	}
 	return nil, fmt.Errorf("operation %s has no handler", op)
 }
@@ -86,7 +137,7 @@ func (h *Host) hello() any {
 	return map[string]any{
 		"version": h.config.Version, "protocol": hostproto.Version, "pid": os.Getpid(), "rootless": h.config.Rootless,
 		"uidBase": h.ids.Base, "uidCount": h.ids.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
-		"idmap": h.stage.Shifted(), "runtime": h.runtime,
+		"idmap": h.stage.Shifted(), "freezer": h.cgroups.Freezes(), "pool": h.pool.Info(), "runtime": h.runtime,
 	}
 }
 
@@ -111,17 +162,19 @@ func (h *Host) inspect(id string) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	if handle == nil || handle.State != stateRunning {
+	if !handle.exists() {
 		return view{State: "absent", Limits: map[string]cgroup.Level{}}, nil
 	}
-	v := view{State: "running", Owner: handle.Owner, Pid: handle.Pid, StartTime: handle.StartTime, Socket: h.socketPath(id),
+	v := view{State: handle.State, Owner: handle.Owner, Pid: handle.Pid, StartTime: handle.StartTime, Socket: h.socket(handle),
 		DeadlineMs: handle.DeadlineMs, Limits: handle.Limits}
-	h.mu.Lock()
-	_, alive := h.live[id]
-	h.mu.Unlock()
-	if !alive {
+	switch {
+	case handle.State == stateStopped || handle.State == stateStarting:
+		v.State, v.Expired = stateStopped, handle.Expired
+	case !h.isAlive(id):
 		exit, _ := h.loadExit(id)
 		v.State, v.OOMKilled, v.Expired = "exited", exit.OOMKilled, exit.Expired
+	case handle.State == stateStopping:
+		v.State = stateRunning
 	}
 	return v, nil
 }
@@ -151,7 +204,7 @@ func (h *Host) list(after string) any {
 }
 
 func (h *Host) setDeadline(args hostproto.SetDeadline) (any, error) {
-	handle, err := h.running(args.ID)
+	handle, err := h.existing(args.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -167,19 +220,7 @@ func (h *Host) setDeadline(args hostproto.SetDeadline) (any, error) {
 	return map[string]any{}, nil
 }
 
-// running returns the handle of a sandbox that exists, be its process alive or not.
-func (h *Host) running(id string) (*Handle, error) {
-	handle, err := h.load(id)
-	if err != nil {
-		return nil, err
-	}
-	if handle == nil || handle.State != stateRunning {
-		return nil, hostproto.Errorf(hostproto.NotFound, "sandbox.absent", "there is no sandbox %s", id)
-	}
-	return handle, nil
-}
-
-// removeLayer refuses while a sandbox stands on the layer. No start is under way meanwhile, so every sandbox that does has a handle.
+// removeLayer refuses while a sandbox or a snapshot stands on the layer. No start is under way meanwhile, so every sandbox that does has a handle.
 func (h *Host) removeLayer(digest string) (any, error) {
 	h.layerUse.Lock()
 	defer h.layerUse.Unlock()
@@ -188,10 +229,13 @@ func (h *Host) removeLayer(digest string) (any, error) {
 		if err != nil || handle == nil {
 			continue
 		}
-		for _, used := range handle.Root.Layers {
-			if used == digest {
-				return nil, hostproto.Errorf(hostproto.Conflict, "layer.used", "sandbox %s stands on layer %s", id, digest)
-			}
+		if handle.Root.Uses(digest) {
+			return nil, hostproto.Errorf(hostproto.Conflict, "layer.used", "sandbox %s stands on layer %s", id, digest)
+		}
+	}
+	for _, id := range h.snapshotIDs() {
+		if s, err := h.loadSnapshot(id); err == nil && s != nil && s.Root.Uses(digest) {
+			return nil, hostproto.Errorf(hostproto.Conflict, "layer.used", "snapshot %s stands on layer %s", id, digest)
 		}
 	}
 	return map[string]any{}, h.layers.Remove(digest)
@@ -203,6 +247,12 @@ func (h *Host) clear() (any, error) {
 	defer h.layerUse.Unlock()
 	if ids := h.sandboxIDs(); len(ids) > 0 {
 		return nil, hostproto.Errorf(hostproto.Conflict, "sandbox.exists", "sandbox %s exists", ids[0])
+	}
+	if ids := h.snapshotIDs(); len(ids) > 0 {
+		return nil, hostproto.Errorf(hostproto.Conflict, "snapshot.exists", "snapshot %s exists", ids[0])
+	}
+	if err := h.pool.Clear(); err != nil {
+		return nil, err
 	}
 	layers, err := h.layers.List()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/mount"
+	"agentpod/native/internal/pool"
 	"agentpod/native/internal/rootfs"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,7 @@ func (h *Host) probe() []check {
 		tried("cgroups", false, h.checkCgroups, "as root, mount cgroup v2 or the v1 memory, cpu and pids hierarchies; as a user, start with systemd-run --user --scope -p Delegate=yes"),
 		tried("seccomp", true, checkSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
 		tried("disk", true, h.checkDisk, "free space on the disk that holds the state directory"),
+		tried("pool", false, h.checkPool, "as root, install btrfs-progs or put the state directory on btrfs: snapshots then cost milliseconds, and disk limits hold"),
 		tried("sandbox", true, h.checkSandbox, "the detail names what failed; without crun: apt-get install crun"),
 	}
 	return checks
@@ -126,6 +128,18 @@ func (h *Host) checkDisk() (string, error) {
 	return fmt.Sprintf("%d MiB free", free>>20), nil
 }
 
+func (h *Host) checkPool() (string, error) {
+	info := h.pool.Info()
+	if info.Kind == pool.Copy {
+		return "", fmt.Errorf("snapshots are copies: %s", info.Reason)
+	}
+	detail := fmt.Sprintf("%s, %d MiB free", info.Kind, info.FreeBytes>>20)
+	if !info.Quotas {
+		detail += "; " + info.Reason
+	}
+	return detail, nil
+}
+
 // checkSandbox makes a sandbox, speaks to podd in it and removes it.
 func (h *Host) checkSandbox() (string, error) {
 	id := "probe" + rootfs.RandomHex(4)
@@ -138,7 +152,11 @@ func (h *Host) checkSandbox() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	status, err := askPodd(h.socketPath(id))
+	var status string
+	handle, err := h.existing(id)
+	if err == nil {
+		status, err = askPodd(h.socket(handle))
+	}
 	took := time.Since(begin)
 	if _, undo := h.destroy(id); err == nil {
 		err = undo

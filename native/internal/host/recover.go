@@ -6,53 +6,97 @@ import (
 	"time"
 
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/pool"
 	"agentpod/native/internal/safefs"
 )
 
-// recover brings what an earlier podhost left into a known state: sandboxes that run are watched again, starts and removals
-// that were cut off are undone or finished, and groups without a sandbox go.
+// recover brings what an earlier podhost left into a known state: sandboxes that run are watched again, starts, stops and removals
+// that were cut off are undone or finished, and groups, files and snapshots that belong to nobody go.
 func (h *Host) recover() error {
 	if err := os.Chmod(h.home, 0o700); err != nil {
 		return err
 	}
-	bases := map[string]bool{}
+	if h.hasEntries() {
+		h.pool.Open()
+	}
+	bases, groups := map[string]bool{}, map[string]bool{}
 	for _, id := range h.sandboxIDs() {
 		handle, err := h.load(id)
 		if err != nil {
 			h.log.Printf("%s: %v", id, err)
+			groups[id] = true
 			continue
 		}
 		if handle == nil {
-			handle = &Handle{ID: id, State: stateCreating}
+			handle = &Handle{ID: id, State: stateCreating, Volume: h.pool.Found(pool.Sandboxes, id).IsVolume}
 		}
-		if handle.State != stateRunning {
-			if err := h.remove(handle, newStopwatch()); err != nil {
-				h.log.Printf("%s: recover: %v", id, err)
-			}
-			continue
-		}
-		bases[handle.Base] = true
-		l, err := h.adopt(id, handle.Pid, handle.StartTime, handle.DeadlineMs)
-		if err != nil {
+		if err := h.recoverOne(handle); err != nil {
 			return err
 		}
-		if l == nil {
-			h.foundDead(handle)
-		}
+		bases[handle.Base], groups[handle.group()] = true, true
 	}
-	for _, id := range h.cgroups.IDs() {
-		if _, err := os.Lstat(h.dir(id)); hostproto.IsID(id) && os.IsNotExist(err) {
-			h.cgroups.Kill(id)
-			if err := h.cgroups.Remove(id); err != nil {
-				h.log.Printf("%s: orphan group: %v", id, err)
-			}
+	for _, name := range h.cgroups.IDs() {
+		if !hostproto.IsID(name) || groups[name] {
+			continue
+		}
+		h.cgroups.Kill(name)
+		if err := h.cgroups.Remove(name); err != nil {
+			h.log.Printf("%s: orphan group: %v", name, err)
 		}
 	}
 	if err := h.layers.Sweep(); err != nil {
 		return err
 	}
-	h.sweepSockets()
+	if h.hasEntries() {
+		h.recoverSnapshots()
+	}
+	h.sweepShells(groups)
+	h.sweepSockets(groups)
 	h.bases = bases
+	return nil
+}
+
+// hasEntries reports whether there may be something in the pool. If not, it is opened while podhost serves already: making one takes
+// a moment.
+func (h *Host) hasEntries() bool {
+	_, err := os.Lstat(filepath.Join(h.home, "pool.img"))
+	_, other := os.Lstat(filepath.Join(h.home, "pool"))
+	return err == nil || other == nil || len(h.snapshotIDs()) > 0
+}
+
+// recoverOne makes true what the handle says. An error is podhost's own trouble; a sandbox's is logged.
+func (h *Host) recoverOne(handle *Handle) (err error) {
+	failed := func(err error) {
+		if err != nil {
+			h.log.Printf("%s: recover: %v", handle.ID, err)
+		}
+	}
+	switch handle.State {
+	case stateRunning, statePaused:
+		l, err := h.adopt(handle)
+		if err != nil {
+			return err
+		}
+		switch {
+		case l == nil:
+			h.foundDead(handle)
+		case handle.State == statePaused:
+			failed(h.cgroups.Freeze(handle.group()))
+		default:
+			// A snapshot of it may have been under way.
+			failed(h.cgroups.Thaw(handle.group()))
+		}
+	case stateStopping, stateStarting:
+		failed(h.bringToStop(handle, "recover"))
+	case stateStopped:
+	default:
+		failed(h.remove(handle, newStopwatch()))
+		return nil
+	}
+	if !h.isAlive(handle.ID) && h.hasLostFiles(handle) {
+		h.log.Printf("%s: its files are lost", handle.ID)
+		failed(h.remove(handle, newStopwatch()))
+	}
 	return nil
 }
 
@@ -77,27 +121,29 @@ func (h *Host) foundDead(handle *Handle) {
 		return
 	}
 	now := time.Now().UnixMilli()
-	exit := Exit{AtMs: now, OOMKilled: h.cgroups.Usage(handle.ID).OOMKills > 0}
+	exit := Exit{AtMs: now, OOMKilled: h.cgroups.Usage(handle.group()).OOMKills > 0}
 	exit.Expired = !exit.OOMKilled && handle.DeadlineMs > 0 && handle.DeadlineMs <= now
 	if err := h.saveExit(handle.ID, exit); err != nil {
 		h.log.Printf("%s: exit.json: %v", handle.ID, err)
 	}
 }
 
-func (h *Host) sweepSockets() {
+// sweepSockets removes those of nobody; groups names whose are somebody's.
+func (h *Host) sweepSockets(groups map[string]bool) {
 	dir := filepath.Join(h.home, "run/s")
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
-		id := entry.Name()[:len(entry.Name())-len(filepath.Ext(entry.Name()))]
-		if _, err := os.Lstat(h.dir(id)); os.IsNotExist(err) {
+		if name := entry.Name(); !groups[name[:len(name)-len(filepath.Ext(name))]] {
 			safefs.RemoveTree(dir, entry.Name())
 		}
 	}
 }
 
 // sandboxIDs lists the directories, sorted.
-func (h *Host) sandboxIDs() []string {
-	entries, _ := os.ReadDir(filepath.Join(h.home, "sandboxes"))
+func (h *Host) sandboxIDs() []string { return idsIn(filepath.Join(h.home, "sandboxes")) }
+
+func idsIn(dir string) []string {
+	entries, _ := os.ReadDir(dir)
 	var ids []string
 	for _, entry := range entries {
 		if entry.IsDir() && hostproto.IsID(entry.Name()) {

@@ -39,6 +39,11 @@ func (h *Host) Run(ready func()) error {
 	tending.Add(1)
 	go func() {
 		defer tending.Done()
+		h.pool.Tend(ctx, h.isBusy)
+	}()
+	tending.Add(1)
+	go func() {
+		defer tending.Done()
 		if err := h.prepare(); err != nil {
 			h.log.Printf("prepare the host root: %v", err)
 		}
@@ -48,9 +53,13 @@ func (h *Host) Run(ready func()) error {
 			}
 		}
 	}()
+	// It listens until it has left: whoever waits for that waits for the socket.
+	defer listener.Close()
 	go func() {
 		<-h.stopping
-		listener.Close()
+		if unixListener, ok := listener.(*net.UnixListener); ok {
+			unixListener.SetDeadline(time.Now())
+		}
 	}()
 	ready()
 	h.accept(listener, &serving)

@@ -51,21 +51,30 @@ func (c *diskCache) forget(id string) {
 }
 
 func (h *Host) stats(id string) (any, error) {
-	if _, err := h.running(id); err != nil {
+	handle, err := h.existing(id)
+	if err != nil {
 		return nil, err
 	}
 	return struct {
 		cgroup.Usage
 		DiskBytes int64 `json:"diskBytes"`
-	}{h.cgroups.Usage(id), h.disk.bytes(id, filepath.Join(h.dir(id), "upper"))}, nil
+	}{h.cgroups.Usage(handle.group()), h.diskBytes(handle)}, nil
+}
+
+// diskBytes is what the sandbox has written: as its file system counts it, or else as a walk finds it.
+func (h *Host) diskBytes(handle *Handle) int64 {
+	if bytes, counted := h.pool.Usage(handle.files()); counted {
+		return bytes
+	}
+	return h.disk.bytes(handle.ID, filepath.Join(h.pool.Path(handle.files()), "upper"))
 }
 
 // trimLogs empties a podd's log that has grown too long. podd appends, so it goes on at the new end.
 func (h *Host) trimLogs() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for id := range h.live {
-		path := filepath.Join(h.dir(id), "podd.log")
+	for _, l := range h.live {
+		path := l.log
 		if info, err := os.Lstat(path); err == nil && info.Size() > maxLogBytes {
 			os.Truncate(path, 0)
 		}

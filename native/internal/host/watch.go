@@ -3,7 +3,10 @@ package host
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
+
+	"agentpod/native/internal/hostproto"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,39 +19,42 @@ const grace = 2 * time.Second
 
 // live is a sandbox whose first process runs.
 type live struct {
-	id    string
+	id, group string
+	// log is where podd writes.
+	log   string
 	pidfd *os.File
 	// Guarded by Host.mu.
 	deadlineMs int64
+	whenOver   string
+	paused     bool
 	expiring   bool
 	destroying bool
+	// settling: a goroutine is on its way to pause or stop it.
+	settling bool
 	// done is closed when the process is gone and exit.json written.
 	done chan struct{}
 }
 
-// adopt watches the process if it still is the one that started at started; otherwise it returns nil.
-func (h *Host) adopt(id string, pid int, started uint64, deadlineMs int64) (*live, error) {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+// adopt watches the sandbox's first process if it still is the one that was written down; otherwise it returns nil.
+func (h *Host) adopt(handle *Handle) (*live, error) {
+	fd, err := unix.PidfdOpen(handle.Pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
-		if err == unix.ESRCH {
+		if err == unix.ESRCH || handle.Pid == 0 {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("pidfd_open: %w", err)
 	}
 	// The descriptor pins whatever process has the pid now; its start time tells whether that is ours.
-	if startTime(pid) != started || started == 0 {
+	if handle.StartTime == 0 || startTime(handle.Pid) != handle.StartTime {
 		unix.Close(fd)
 		return nil, nil
 	}
-	l := &live{id: id, pidfd: os.NewFile(uintptr(fd), "pidfd"), deadlineMs: deadlineMs, done: make(chan struct{})}
+	l := &live{id: handle.ID, group: handle.group(), log: filepath.Join(h.runDir(handle), "podd.log"), pidfd: os.NewFile(uintptr(fd), "pidfd"), deadlineMs: handle.DeadlineMs,
+		whenOver: handle.WhenOver, paused: handle.State == statePaused, done: make(chan struct{})}
 	h.mu.Lock()
-	h.live[id] = l
+	h.live[l.id] = l
 	h.mu.Unlock()
-	h.tasks.Add(1)
-	go func() {
-		defer h.tasks.Done()
-		h.watch(l)
-	}()
+	h.task(func() { h.watch(l) })
 	return l, nil
 }
 
@@ -100,16 +106,35 @@ func (h *Host) ended(l *live, exit Exit) {
 	exit.Expired = l.expiring || (exit.Known && exit.Signal == "" && exit.Code == expiredCode)
 	silent := l.destroying
 	h.mu.Unlock()
-	killed := !exit.Known || exit.Signal == "SIGKILL"
-	exit.OOMKilled = killed && !exit.Expired && !silent && h.cgroups.Usage(l.id).OOMKills > 0
-	if !silent {
-		if err := h.saveExit(l.id, exit); err != nil {
-			h.log.Printf("%s: exit.json: %v", l.id, err)
-		}
-		h.log.Printf("%s: ended: %+v", l.id, exit)
-		h.events.publish(map[string]any{"event": "sandbox.exited", "id": l.id, "oomKilled": exit.OOMKilled, "expired": exit.Expired})
+	defer close(l.done)
+	if silent {
+		return
 	}
-	close(l.done)
+	killed := !exit.Known || exit.Signal == "SIGKILL"
+	exit.OOMKilled = killed && !exit.Expired && h.cgroups.Usage(l.group).OOMKills > 0
+	if err := h.saveExit(l.id, exit); err != nil {
+		h.log.Printf("%s: exit.json: %v", l.id, err)
+	}
+	h.log.Printf("%s: ended: %+v", l.id, exit)
+	if exit.Expired && l.whenOver == hostproto.OverStop {
+		// podd was first: what it left is stopped, and said to have ended when it is.
+		h.task(func() { h.stopExpired(l.id) })
+		return
+	}
+	h.announceExit(l.id, exit.OOMKilled, exit.Expired)
+}
+
+func (h *Host) announceExit(id string, oomKilled, expired bool) {
+	h.events.publish(map[string]any{"event": "sandbox.exited", "id": id, "oomKilled": oomKilled, "expired": expired})
+}
+
+// task runs work that nobody waits for but close.
+func (h *Host) task(work func()) {
+	h.tasks.Add(1)
+	go func() {
+		defer h.tasks.Done()
+		work()
+	}()
 }
 
 // kill ends the sandbox's first process, and with it the pid namespace: the kernel kills the rest.
@@ -128,17 +153,71 @@ func (l *live) kill() error {
 	return failure
 }
 
-// tick ends sandboxes whose time is up. It compares wall clocks each time, so a clock that jumps is noticed within a second.
+// tick deals with sandboxes whose time is up. It compares wall clocks each time, so a clock that jumps is noticed within a second.
 func (h *Host) tick(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.live {
-		if l.deadlineMs == 0 || l.destroying || now.UnixMilli() < l.deadlineMs+grace.Milliseconds() {
+		if l.deadlineMs == 0 || l.destroying || l.paused || l.settling || now.UnixMilli() < l.deadlineMs+grace.Milliseconds() {
 			continue
 		}
-		l.expiring = true
-		if err := l.kill(); err != nil {
-			h.log.Printf("%s: expire: %v", l.id, err)
+		if l.whenOver == hostproto.OverPause || l.whenOver == hostproto.OverStop {
+			l.settling = true
+			id := l.id
+			h.task(func() { h.expire(id) })
+			continue
+		}
+		l.expire(h)
+	}
+}
+
+// expire kills; h.mu is held.
+func (l *live) expire(h *Host) {
+	l.expiring = true
+	if err := l.kill(); err != nil {
+		h.log.Printf("%s: expire: %v", l.id, err)
+	}
+}
+
+// expire pauses or stops a sandbox whose time is up, and kills it where that fails.
+func (h *Host) expire(id string) {
+	defer h.locks.lock("sandbox " + id)()
+	h.mu.Lock()
+	l := h.live[id]
+	over := l != nil && !l.paused && l.deadlineMs > 0 && time.Now().UnixMilli() >= l.deadlineMs+grace.Milliseconds()
+	if l != nil {
+		l.settling = false
+	}
+	h.mu.Unlock()
+	if !over {
+		return
+	}
+	var err error
+	if l.whenOver == hostproto.OverPause {
+		if _, err = h.pause(id); err == nil {
+			h.events.publish(map[string]any{"event": "sandbox.paused", "id": id})
+		}
+	} else if err = h.stopNow(id, true); err == nil {
+		h.announceExit(id, false, true)
+	}
+	if err != nil {
+		h.log.Printf("%s: its time is up: %v: it is killed", id, err)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !l.destroying {
+			l.expire(h)
 		}
 	}
+}
+
+// stopExpired stops a sandbox that podd has ended because its time was up.
+func (h *Host) stopExpired(id string) {
+	defer h.locks.lock("sandbox " + id)()
+	if _, ended := h.loadExit(id); !ended {
+		return
+	}
+	if err := h.stopNow(id, true); err != nil {
+		h.log.Printf("%s: stop: %v", id, err)
+	}
+	h.announceExit(id, false, true)
 }

@@ -14,6 +14,7 @@ const (
 	AlreadyExists      = "already_exists"
 	Conflict           = "conflict"
 	FailedPrecondition = "failed_precondition"
+	Unsupported        = "unsupported"
 	ResourceExhausted  = "resource_exhausted"
 	DeadlineExceeded   = "deadline_exceeded"
 	DataLoss           = "data_loss"

@@ -27,9 +27,10 @@ type (
 
 	SandboxID struct{ ID string }
 
-	// ListSandboxes asks for those whose id sorts behind After.
-	ListSandboxes struct{ After string }
+	// List asks for the sandboxes, or snapshots, whose id sorts behind After.
+	List struct{ After string }
 
+	// CreateSandbox is also what a start takes, without a Snapshot.
 	CreateSandbox struct {
 		ID         string
 		Owner      string
@@ -37,19 +38,51 @@ type (
 		Root       Root
 		Resources  Resources
 		DeadlineMs int64
+		WhenOver   string
+		Snapshot   string
 	}
 
+	// SetDeadline is what sandbox.deadline and sandbox.resume take.
 	SetDeadline struct {
 		ID         string
 		DeadlineMs int64
 	}
 
-	ImportLayer struct {
+	CreateSnapshot struct {
+		ID      string
+		Owner   string
+		Sandbox string
+	}
+
+	SnapshotID struct{ ID string }
+
+	ExportSnapshot struct {
+		ID   string
+		File string
+	}
+
+	ImportSnapshot struct {
+		ID     string
+		Owner  string
+		Root   Root
+		File   string
+		Digest string
+	}
+
+	// LayerFile is what layer.import and layer.export take.
+	LayerFile struct {
 		Digest string
 		File   string
 	}
 
 	LayerDigest struct{ Digest string }
+)
+
+// What podhost does with a sandbox whose time is up.
+const (
+	OverDestroy = "destroy"
+	OverPause   = "pause"
+	OverStop    = "stop"
 )
 
 // Root says what a sandbox stands on: this machine's tools, or layers, lowest first.
@@ -67,6 +100,30 @@ type Resources struct {
 	Files       int64   `json:"files"`
 	TmpBytes    int64   `json:"tmpBytes"`
 	ShmBytes    int64   `json:"shmBytes"`
+	DiskBytes   int64   `json:"diskBytes"`
+}
+
+// Uses reports whether a layer is part of the root.
+func (r Root) Uses(digest string) bool {
+	for _, layer := range r.Layers {
+		if layer == digest {
+			return true
+		}
+	}
+	return false
+}
+
+// Equal reports whether two roots are the same one.
+func (r Root) Equal(other Root) bool {
+	if r.Kind != other.Kind || len(r.Layers) != len(other.Layers) {
+		return false
+	}
+	for i, digest := range r.Layers {
+		if digest != other.Layers[i] {
+			return false
+		}
+	}
+	return true
 }
 
 var (
@@ -76,10 +133,11 @@ var (
 	hostnameGrammar = regexp.MustCompile(`\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\z`)
 	fileGrammar     = regexp.MustCompile(`\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\z`)
 	kindGrammar     = regexp.MustCompile(`\A(host|layers)\z`)
+	overGrammar     = regexp.MustCompile(`\A(destroy|pause|stop)\z`)
 	opGrammar       = regexp.MustCompile(`\A[a-z.]{1,32}\z`)
 )
 
-// IsID reports whether a name found on disk can be a sandbox's.
+// IsID reports whether a name found on disk can be a sandbox's or a snapshot's.
 func IsID(name string) bool { return idGrammar.MatchString(name) }
 
 // IsDigest reports whether a name found on disk can be a layer's.
@@ -106,65 +164,4 @@ func Parse(line []byte) (Request, *Error) {
 	var err *Error
 	request.Args, err = parseArgs(request.Op, envelope.fields["args"])
 	return request, err
-}
-
-func parseArgs(op string, raw []byte) (any, *Error) {
-	switch op {
-	case "hello", "probe", "layer.list", "clear", "shutdown":
-		o := parseObject("args", raw, nil, nil)
-		return NoArgs{}, o.err
-	case "sandbox.inspect", "sandbox.stats", "sandbox.destroy":
-		o := parseObject("args", raw, []string{"id"}, nil)
-		return SandboxID{ID: o.text("id", idGrammar)}, o.err
-	case "sandbox.list":
-		o := parseObject("args", raw, nil, []string{"after"})
-		return ListSandboxes{After: o.text("after", idGrammar)}, o.err
-	case "sandbox.deadline":
-		o := parseObject("args", raw, []string{"id", "deadlineMs"}, nil)
-		return SetDeadline{ID: o.text("id", idGrammar), DeadlineMs: o.integer("deadlineMs", maxSafeInteger)}, o.err
-	case "sandbox.create":
-		return parseCreate(raw)
-	case "layer.import":
-		o := parseObject("args", raw, []string{"digest", "file"}, nil)
-		return ImportLayer{Digest: o.text("digest", digestGrammar), File: o.text("file", fileGrammar)}, o.err
-	case "layer.remove":
-		o := parseObject("args", raw, []string{"digest"}, nil)
-		return LayerDigest{Digest: o.text("digest", digestGrammar)}, o.err
-	}
-	return nil, Errorf(InvalidArgument, "request.op", "there is no operation %q", op)
-}
-
-func parseCreate(raw []byte) (any, *Error) {
-	o := parseObject("args", raw, []string{"id", "owner", "hostname", "root", "resources", "deadlineMs"}, nil)
-	args := CreateSandbox{
-		ID:         o.text("id", idGrammar),
-		Owner:      o.text("owner", ownerGrammar),
-		Hostname:   o.text("hostname", hostnameGrammar),
-		DeadlineMs: o.integer("deadlineMs", maxSafeInteger),
-	}
-	if o.err != nil {
-		return nil, o.err
-	}
-	root := parseObject("args.root", o.fields["root"], []string{"kind"}, []string{"layers"})
-	args.Root.Kind = root.text("kind", kindGrammar)
-	args.Root.Layers = root.texts("layers", digestGrammar, MaxLayers)
-	if _, there := root.fields["layers"]; root.err == nil && there != (args.Root.Kind == "layers") {
-		root.fail("layers", "belongs to kind \"layers\", and only to it")
-	}
-	if root.err != nil {
-		return nil, root.err
-	}
-	const maxBytes = 1 << 50
-	r := parseObject("args.resources", o.fields["resources"], nil,
-		[]string{"memoryBytes", "swapBytes", "cpus", "pids", "files", "tmpBytes", "shmBytes"})
-	args.Resources = Resources{
-		MemoryBytes: r.integer("memoryBytes", maxBytes),
-		SwapBytes:   r.integer("swapBytes", maxBytes),
-		CPUs:        r.number("cpus", 4096),
-		Pids:        r.integer("pids", 1<<22),
-		Files:       r.integer("files", 1<<30),
-		TmpBytes:    r.integer("tmpBytes", maxBytes),
-		ShmBytes:    r.integer("shmBytes", maxBytes),
-	}
-	return args, r.err
 }

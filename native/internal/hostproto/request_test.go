@@ -21,6 +21,15 @@ func TestAWellFormedCreateIsRead(t *testing.T) {
 	}
 }
 
+func TestTheEndOfTimeIsDestroyUnlessSaid(t *testing.T) {
+	for said, want := range map[string]string{``: OverDestroy, `,"whenOver":"pause"`: OverPause, `,"whenOver":"stop","snapshot":"ab12"`: OverStop} {
+		request, err := Parse([]byte(strings.Replace(createLine, `"deadlineMs":0`, `"deadlineMs":0`+said, 1)))
+		if err != nil || request.Args.(CreateSandbox).WhenOver != want {
+			t.Errorf("%q: %+v %v", said, request, err)
+		}
+	}
+}
+
 func TestARequestOutsideTheGrammarIsRefused(t *testing.T) {
 	inspect := func(id string) string { return `{"v":1,"id":1,"op":"sandbox.inspect","args":{"id":` + id + `}}` }
 	create := func(old, new string) string { return strings.Replace(createLine, old, new, 1) }
@@ -82,6 +91,21 @@ func TestARequestOutsideTheGrammarIsRefused(t *testing.T) {
 		"file outside":             `{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":"../host.json"}}`,
 		"file absolute":            `{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":"/etc/passwd"}}`,
 		"file dotted":              `{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":".."}}`,
+		"an unknown end":           create(`"deadlineMs":0`, `"deadlineMs":0,"whenOver":"keep"`),
+		"an empty end":             create(`"deadlineMs":0`, `"deadlineMs":0,"whenOver":""`),
+		"snapshot as path":         create(`"deadlineMs":0`, `"deadlineMs":0,"snapshot":"../ab"`),
+		"snapshot as null":         create(`"deadlineMs":0`, `"deadlineMs":0,"snapshot":null`),
+		"disk as text":             create(`"cpus"`, `"diskBytes":"1","cpus"`),
+		"start from a snapshot":    strings.Replace(create(`"deadlineMs":0`, `"deadlineMs":0,"snapshot":"abcd"`), "sandbox.create", "sandbox.start", 1),
+		"resume without deadline":  `{"v":1,"id":1,"op":"sandbox.resume","args":{"id":"abcd"}}`,
+		"pause with a deadline":    `{"v":1,"id":1,"op":"sandbox.pause","args":{"id":"abcd","deadlineMs":0}}`,
+		"snapshot id in capitals":  `{"v":1,"id":1,"op":"snapshot.remove","args":{"id":"ABCD"}}`,
+		"snapshot of nothing":      `{"v":1,"id":1,"op":"snapshot.create","args":{"id":"abcd","owner":"o"}}`,
+		"snapshot of a path":       `{"v":1,"id":1,"op":"snapshot.create","args":{"id":"abcd","owner":"o","sandbox":"../x"}}`,
+		"export outside":           `{"v":1,"id":1,"op":"snapshot.export","args":{"id":"abcd","file":"../x"}}`,
+		"export to a subdirectory": `{"v":1,"id":1,"op":"layer.export","args":{"digest":"` + digest + `","file":"a/b"}}`,
+		"import without a root":    `{"v":1,"id":1,"op":"snapshot.import","args":{"id":"abcd","owner":"o","file":"x","digest":"` + digest + `"}}`,
+		"import of another root":   `{"v":1,"id":1,"op":"snapshot.import","args":{"id":"abcd","owner":"o","root":{"kind":"disk"},"file":"x","digest":"` + digest + `"}}`,
 		"file with option":         `{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":""}}`,
 	}
 	for name, line := range cases {
@@ -101,6 +125,9 @@ func TestARequestOutsideTheGrammarIsRefused(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(createLine))
 	f.Add([]byte(`{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":"x.tar"}}`))
+	f.Add([]byte(`{"v":1,"id":1,"op":"snapshot.import","args":{"id":"abcd","owner":"o","root":{"kind":"host"},"file":"x","digest":"` + digest + `"}}`))
+	f.Add([]byte(`{"v":1,"id":1,"op":"snapshot.create","args":{"id":"abcd","owner":"o","sandbox":"efgh"}}`))
+	f.Add([]byte(`{"v":1,"id":1,"op":"sandbox.resume","args":{"id":"abcd","deadlineMs":1}}`))
 	f.Add([]byte(`{"v":1,"id":1,"op":"sandbox.list","args":{"after":"abcd"}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		request, err := Parse(line)
@@ -113,10 +140,19 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("id %q passed", args.ID)
 			}
 		case CreateSandbox:
-			if !IsID(args.ID) || !hostnameGrammar.MatchString(args.Hostname) || args.Resources.MemoryBytes < 0 {
+			if !IsID(args.ID) || !hostnameGrammar.MatchString(args.Hostname) || args.Resources.MemoryBytes < 0 ||
+				!overGrammar.MatchString(args.WhenOver) || (args.Snapshot != "" && !IsID(args.Snapshot)) {
 				t.Fatalf("%+v passed", args)
 			}
-		case ImportLayer:
+		case CreateSnapshot:
+			if !IsID(args.ID) || !IsID(args.Sandbox) {
+				t.Fatalf("%+v passed", args)
+			}
+		case ImportSnapshot:
+			if !IsID(args.ID) || !IsDigest(args.Digest) || strings.ContainsAny(args.File, "/\x00") || !kindGrammar.MatchString(args.Root.Kind) {
+				t.Fatalf("%+v passed", args)
+			}
+		case LayerFile:
 			if !IsDigest(args.Digest) || strings.ContainsAny(args.File, "/\x00") || args.File == ".." {
 				t.Fatalf("%+v passed", args)
 			}

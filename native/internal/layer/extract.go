@@ -27,8 +27,10 @@ const (
 // SECURITY: FS-05, FS-06, FS-07, SC-01. What an earlier entry made cannot redirect a later one.
 type extractor struct {
 	root  int
-	shift int
+	form  Form
 	bytes int64
+	// broken is why the archive could not be read to its end.
+	broken error
 	// dirs get their times last, since each entry made in them changes these.
 	dirs []dirTime
 }
@@ -38,12 +40,16 @@ type dirTime struct {
 	at   time.Time
 }
 
-func newExtractor(root string, shift int) (*extractor, error) {
+func newExtractor(root string, form Form) (*extractor, error) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &extractor{root: fd, shift: shift}, unix.Fchownat(fd, "", shift, shift, unix.AT_EMPTY_PATH)
+	x := &extractor{root: fd, form: form}
+	if form.IsUpper {
+		return x, nil
+	}
+	return x, unix.Fchownat(fd, "", form.Shift, form.Shift, unix.AT_EMPTY_PATH)
 }
 
 func (x *extractor) close() { unix.Close(x.root) }
@@ -124,6 +130,11 @@ func (x *extractor) entry(header *tar.Header, content io.Reader) error {
 	if header.Uid < 0 || header.Uid > maxID || header.Gid < 0 || header.Gid > maxID {
 		return invalid("%q belongs to %d:%d, beyond %d", header.Name, header.Uid, header.Gid, maxID)
 	}
+	if x.form.IsUpper && header.Typeflag != tar.TypeXGlobalHeader {
+		if handled, err := x.upperEntry(header, name); handled || err != nil {
+			return err
+		}
+	}
 	if name == "" {
 		if header.Typeflag != tar.TypeDir {
 			return invalid("the root is not a directory")
@@ -188,7 +199,7 @@ func (x *extractor) parent(name string) (int, error) {
 	if err := unix.Mkdirat(above, path.Base(name), 0o755); err != nil {
 		return -1, err
 	}
-	if err := unix.Fchownat(above, path.Base(name), x.shift, x.shift, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fchownat(above, path.Base(name), x.form.Shift, x.form.Shift, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return -1, err
 	}
 	return safefs.OpenBeneath(above, path.Base(name), unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -219,12 +230,14 @@ func (x *extractor) file(parent int, name string, header *tar.Header, content io
 		return err
 	}
 	file := os.NewFile(uintptr(fd), name)
-	_, err = io.Copy(file, content)
+	err = writeSparse(file, content)
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
 	return err
 }
+
+func descriptorPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // link makes a hard link to an earlier entry: opened beneath the root first, so that the link is to what was checked.
 func (x *extractor) link(parent int, name, target string) error {
@@ -240,55 +253,4 @@ func (x *extractor) link(parent int, name, target string) error {
 	return replace(parent, name, func() error {
 		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), parent, name, unix.AT_SYMLINK_FOLLOW)
 	})
-}
-
-// finish sets owner, mode, attributes and time, in the order in which one does not undo another: chown clears setuid
-// bits and file capabilities.
-func (x *extractor) finish(parent int, name string, header *tar.Header) error {
-	flags := unix.AT_SYMLINK_NOFOLLOW
-	if name == "" {
-		flags |= unix.AT_EMPTY_PATH
-	}
-	if err := unix.Fchownat(parent, name, x.shift+header.Uid, x.shift+header.Gid, flags); err != nil {
-		return err
-	}
-	if header.Typeflag == tar.TypeSymlink {
-		return x.touch(parent, name, header.ModTime)
-	}
-	// Neither chmod nor setxattr works on a path descriptor itself; the magic link leads to exactly that file.
-	fd := parent
-	if name != "" {
-		var err error
-		if fd, err = safefs.OpenBeneath(parent, name, unix.O_PATH, 0); err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-	}
-	self := fmt.Sprintf("/proc/self/fd/%d", fd)
-	if err := unix.Chmod(self, uint32(header.Mode)&0o7777); err != nil {
-		return err
-	}
-	if capability, there := header.PAXRecords["SCHILY.xattr.security.capability"]; there {
-		if err := unix.Setxattr(self, "security.capability", []byte(capability), 0); err != nil {
-			return err
-		}
-	}
-	if header.Typeflag == tar.TypeDir {
-		return nil
-	}
-	return x.touch(parent, name, header.ModTime)
-}
-
-func (x *extractor) setTimes(name string, at time.Time) error {
-	parent, err := x.parent(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer unix.Close(parent)
-	return x.touch(parent, path.Base(name), at)
-}
-
-func (x *extractor) touch(parent int, name string, at time.Time) error {
-	stamp := unix.NsecToTimespec(at.UnixNano())
-	return unix.UtimesNanoAt(parent, name, []unix.Timespec{stamp, stamp}, unix.AT_SYMLINK_NOFOLLOW)
 }

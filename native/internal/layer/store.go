@@ -50,7 +50,7 @@ func (s *Store) Import(digest, file string) (Info, error) {
 	if info, there := s.info(digest); there {
 		return info, nil
 	}
-	source, err := s.open(file)
+	source, err := OpenFile(s.Home, file)
 	if err != nil {
 		return Info{}, err
 	}
@@ -71,26 +71,12 @@ func (s *Store) Import(digest, file string) (Info, error) {
 	return info, nil
 }
 
-// open takes nothing but a plain file directly in <home>/tmp.
-func (s *Store) open(file string) (*os.File, error) {
-	dir, err := unix.Open(filepath.Join(s.Home, "tmp"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
+// Export writes a layer as a gzip tar to <home>/tmp/<file>.
+func (s *Store) Export(digest, file string) (Written, error) {
+	if _, there := s.info(digest); !there {
+		return Written{}, hostproto.Errorf(hostproto.NotFound, "layer.absent", "layer %s is not here", digest)
 	}
-	defer unix.Close(dir)
-	fd, err := safefs.OpenBeneath(dir, file, unix.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return nil, hostproto.Errorf(hostproto.NotFound, "layer.file", "there is no file tmp/%s", file)
-		}
-		return nil, hostproto.Errorf(hostproto.InvalidArgument, "layer.file", "tmp/%s is not a plain file: %v", file, err)
-	}
-	f := os.NewFile(uintptr(fd), file)
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		f.Close()
-		return nil, hostproto.Errorf(hostproto.InvalidArgument, "layer.file", "tmp/%s is not a plain file", file)
-	}
-	return f, nil
+	return WriteArchive(filepath.Join(s.Home, "tmp", file), filepath.Join(s.dir(), digest, "tree"), Form{Shift: s.Shift})
 }
 
 func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
@@ -111,7 +97,7 @@ func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
 		}
 		content = zipped
 	}
-	x, err := newExtractor(tree, s.Shift)
+	x, err := newExtractor(tree, Form{Shift: s.Shift})
 	if err != nil {
 		return Info{}, err
 	}
@@ -194,4 +180,10 @@ func (s *Store) Sweep() error {
 		}
 	}
 	return nil
+}
+
+// Has reports whether a layer is here.
+func (s *Store) Has(digest string) bool {
+	_, there := s.info(digest)
+	return there
 }

@@ -39,7 +39,7 @@ func NewStage(idmap *os.File, keep []string) (*Stage, error) {
 	if err := unix.Mount("agentpod", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=48m"); err != nil {
 		return nil, fmt.Errorf("stage %s: %w", dir, err)
 	}
-	for _, name := range []string{"lower", "root", "file", "empty"} {
+	for _, name := range []string{"lower", "root", "file", "empty", "pool"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			return nil, err
 		}
@@ -105,6 +105,9 @@ func (s *Stage) Forget(source string) {
 
 // Empty is a directory with nothing in it.
 func (s *Stage) Empty() string { return filepath.Join(s.dir, "empty") }
+
+// Pool is where the pool may be mounted.
+func (s *Stage) Pool() string { return filepath.Join(s.dir, "pool") }
 
 // Shifted reports whether the state directory's trees appear with the sandboxes' ids when mounted.
 func (s *Stage) Shifted() bool { return s.idmap != nil }

@@ -90,6 +90,20 @@ func asOwner(owner int, start func() error) error {
 	return <-result
 }
 
+// AsOwnerOf runs work as whoever owns a process's user namespace, who holds every capability in it.
+func AsOwnerOf(pid int, work func() error) error {
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+	if err != nil {
+		return err
+	}
+	defer namespace.Close()
+	owner, err := unix.IoctlGetUint32(int(namespace.Fd()), unix.NS_GET_OWNER_UID)
+	if err != nil {
+		return fmt.Errorf("owner of the user namespace: %w", err)
+	}
+	return asOwner(int(owner), work)
+}
+
 // raiseCapabilities makes the thread's permitted capabilities effective again: changing the effective user from root has lowered them.
 func raiseCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

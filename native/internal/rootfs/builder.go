@@ -13,7 +13,6 @@ import (
 
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/mount"
-	"agentpod/native/internal/safefs"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,44 +49,56 @@ func (b *Builder) Shift() int {
 	return b.Range.Base
 }
 
-// Mount assembles root for the sandbox whose directory is dir. The caller releases it with Stage.ReleaseRoot, also after an error.
-func (b *Builder) Mount(id, dir string, root hostproto.Root, hostname string) (Mounted, error) {
-	path, err := b.Stage.Root(id)
+// Files says what a sandbox's data directory holds when its root is mounted.
+type Files int
+
+const (
+	// NewFiles: nothing yet.
+	NewFiles Files = iota
+	// OwnFiles: what the same sandbox has left there.
+	OwnFiles
+	// TakenFiles: what another one has; the sandbox gets an identity of its own.
+	TakenFiles
+)
+
+// A Plan is a root to mount.
+type Plan struct {
+	ID string
+	// Data holds, or will hold, the uppers and work directories. They must share one file system, and one subvolume.
+	Data     string
+	Root     hostproto.Root
+	Hostname string
+	Files    Files
+}
+
+// Mount assembles a root. The caller releases it with Stage.ReleaseRoot, also after an error.
+func (b *Builder) Mount(plan Plan) (Mounted, error) {
+	path, err := b.Stage.Root(plan.ID)
 	if err != nil {
 		return Mounted{}, err
 	}
-	// The sandbox's directory is reached through a descriptor, so that no length of the state directory's path can
-	// overrun the mount options.
-	at, err := os.Open(dir)
+	// The data is reached through a descriptor, so that no length of the state directory's path can overrun the mount options.
+	at, err := os.Open(plan.Data)
 	if err != nil {
 		return Mounted{}, err
 	}
 	defer at.Close()
 	for _, name := range []string{"upper", "work"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+		err := os.Mkdir(filepath.Join(plan.Data, name), 0o700)
+		if err != nil && (plan.Files == NewFiles || !os.IsExist(err)) {
 			return Mounted{}, err
 		}
 	}
 	m := Mounted{Path: path}
-	if root.Kind == "host" {
-		m.Base, m.Env, err = b.mountHost(path, at, hostname)
+	if plan.Root.Kind == "host" {
+		m.Base, m.Env, err = b.mountHost(path, at, plan)
 	} else {
-		err = b.mountLayers(path, at, root.Layers, hostname)
+		err = b.mountLayers(path, at, plan)
 	}
 	if err != nil {
 		return m, err
 	}
 	return m, b.Stage.Bind(b.Podd, filepath.Join(path, ".agentpod/podd"))
-}
-
-// upper makes the n-th upper and work directory, the upper owned by the sandbox's uid and gid as its merged root is to be.
-func (b *Builder) upper(at *os.File, n, uid, gid int) (upper, work string, err error) {
-	dir := fmt.Sprintf("/proc/self/fd/%d", at.Fd())
-	upper, work = fmt.Sprintf("%s/upper/%d", dir, n), fmt.Sprintf("%s/work/%d", dir, n)
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return "", "", err
-	}
-	return upper, work, b.mkdir(upper, uid, gid)
 }
 
 func (b *Builder) mkdir(path string, uid, gid int) error {
@@ -97,7 +108,7 @@ func (b *Builder) mkdir(path string, uid, gid int) error {
 	return os.Chown(path, b.Range.Base+uid, b.Range.Base+gid)
 }
 
-func (b *Builder) mountHost(path string, at *os.File, hostname string) (string, map[string]string, error) {
+func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[string]string, error) {
 	base, err := b.base()
 	if err != nil {
 		return "", nil, fmt.Errorf("base tree: %w", err)
@@ -106,24 +117,37 @@ func (b *Builder) mountHost(path string, at *os.File, hostname string) (string, 
 	if err != nil {
 		return "", nil, err
 	}
-	upper, work, err := b.upper(at, 0, 0, 0)
+	upper, work, err := b.upper(at, "/", 0, 0)
 	if err != nil {
 		return "", nil, err
 	}
-	if err := b.mkdir(upper+"/etc", 0, 0); err != nil {
-		return "", nil, err
-	}
-	for name, text := range identity(hostname) {
-		if err := b.writeOwned(upper+"/etc/"+name, text); err != nil {
+	if plan.Files == NewFiles {
+		// Before anybody could write there, the upper is the short way.
+		if err := b.mkdir(upper+"/etc", 0, 0); err != nil {
 			return "", nil, err
+		}
+		for name, text := range identity(plan.Hostname) {
+			if err := b.writeOwned(upper+"/etc/"+name, text); err != nil {
+				return "", nil, err
+			}
 		}
 	}
 	overlay := mount.Overlay{Lower: []string{lower}, Upper: upper, Work: work, UserXattr: b.Rootless}
 	if err := overlay.Mount(path); err != nil {
 		return "", nil, err
 	}
-	for i, dir := range b.View.Dirs {
-		if err := b.mountDir(path+dir, at, i+1, base); err != nil {
+	if plan.Files != NewFiles {
+		if err := b.furnish(path, plan); err != nil {
+			return "", nil, err
+		}
+	}
+	root, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	defer unix.Close(root)
+	for i := range b.View.Dirs {
+		if err := b.mountDir(root, at, i, base); err != nil {
 			return "", nil, err
 		}
 	}
@@ -141,8 +165,17 @@ func (b *Builder) ownLower(tree string) (string, error) {
 
 // mountDir shows one of the host's directories: under a private upper where its ids can be shifted, else read-only. An
 // overlay without upper is not a detour for the latter: through a plain bind mount, the host's unix sockets could be connected to.
-func (b *Builder) mountDir(target string, at *os.File, n int, base string) error {
-	dir := b.View.Dirs[n-1]
+//
+// SECURITY: FS-13. Root inside cannot touch the mount point, but it can move a directory above it and leave a link in its place; so the
+// point is looked up without following any.
+func (b *Builder) mountDir(root int, at *os.File, n int, base string) error {
+	dir := b.View.Dirs[n]
+	point, err := b.mountPoint(root, dir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(point)
+	target := fmt.Sprintf("/proc/self/fd/%d", point)
 	source, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err
@@ -160,12 +193,12 @@ func (b *Builder) mountDir(target string, at *os.File, n int, base string) error
 			uid, gid = int(stat.Uid), int(stat.Gid)
 		}
 	}
-	upper, work, err := b.upper(at, n, uid, gid)
+	upper, work, err := b.upper(at, dir, uid, gid)
 	if err != nil {
 		return err
 	}
 	lowers := []string{lower}
-	if mask := filepath.Join(b.Home, "base", base, maskTree(n-1)); exists(mask) {
+	if mask := filepath.Join(b.Home, "base", base, maskTree(n)); exists(mask) {
 		masked, err := b.ownLower(mask)
 		if err != nil {
 			return err
@@ -173,109 +206,6 @@ func (b *Builder) mountDir(target string, at *os.File, n int, base string) error
 		lowers = []string{masked, lower}
 	}
 	return mount.Overlay{Lower: lowers, Upper: upper, Work: work}.Mount(target)
-}
-
-// base returns the name of the current base tree, and looks for changes at most every five seconds.
-func (b *Builder) base() (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used = true
-	if b.checkedAs != "" && time.Since(b.checked) < 5*time.Second {
-		return b.checkedAs, nil
-	}
-	if err := os.MkdirAll(filepath.Join(b.Home, "base"), 0o700); err != nil {
-		return "", err
-	}
-	if err := b.findHidden(); err != nil {
-		return "", fmt.Errorf("look for private files: %w", err)
-	}
-	name := "host-" + b.View.fingerprint(b.Shift()) + "-" + b.hidden.digest()
-	if err := buildBase(filepath.Join(b.Home, "base", name), b.View, b.Shift(), b.hidden); err != nil {
-		return "", err
-	}
-	b.checked, b.checkedAs = time.Now(), name
-	return name, nil
-}
-
-// findHidden uses what an earlier walk found, if any: a walk takes a second, and Refresh follows. Where ids are not shifted nothing need be
-// hidden, since nobody inside owns a file of the host.
-func (b *Builder) findHidden() error {
-	if b.hidden != nil || !b.Stage.Shifted() {
-		return nil
-	}
-	if hidden, found := loadHidden(b.hiddenFile()); found {
-		b.hidden = hidden
-		return nil
-	}
-	hidden, err := FindHidden(b.View.Dirs, nil)
-	if err != nil {
-		return err
-	}
-	b.hidden, b.walked = hidden, time.Now()
-	return hidden.save(b.hiddenFile())
-}
-
-func (b *Builder) hiddenFile() string { return filepath.Join(b.Home, "base", "hidden.json") }
-
-// refreshEvery is how old a walk may be while sandboxes are made from it.
-const refreshEvery = time.Minute
-
-// IsStale reports whether sandboxes have been made since a walk that is too old, or with one of an earlier podhost.
-func (b *Builder) IsStale() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Stage.Shifted() && b.hidden != nil && (b.walked.IsZero() || b.used && time.Since(b.walked) > refreshEvery)
-}
-
-// Refresh walks the host's directories; sandboxes from then on hide what it finds.
-func (b *Builder) Refresh(stop <-chan struct{}) error {
-	hidden, err := FindHidden(b.View.Dirs, stop)
-	if errors.Is(err, errStopped) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hidden, b.checkedAs, b.walked, b.used = hidden, "", time.Now(), false
-	return hidden.save(b.hiddenFile())
-}
-
-// Prepare builds the base tree ahead of the first sandbox and removes those that no sandbox stands on.
-func (b *Builder) Prepare(used map[string]bool) error {
-	current, err := b.base()
-	if err != nil {
-		return err
-	}
-	entries, _ := os.ReadDir(filepath.Join(b.Home, "base"))
-	for _, entry := range entries {
-		if name := entry.Name(); entry.IsDir() && name != current && !used[name] {
-			if err := safefs.RemoveTree(filepath.Join(b.Home, "base"), name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Clear removes every base tree; the next `host` root builds its own. No root may be mounted meanwhile.
-func (b *Builder) Clear() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.checkedAs, b.hidden = "", nil
-	dir := filepath.Join(b.Home, "base")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		b.forget(entry.Name())
-		if err := safefs.RemoveTree(dir, entry.Name()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (b *Builder) writeOwned(path, text string) error {
@@ -304,8 +234,9 @@ func RandomHex(n int) string {
 }
 
 // mountLayers stacks layers, lowest first.
-func (b *Builder) mountLayers(path string, at *os.File, layers []string, hostname string) error {
+func (b *Builder) mountLayers(path string, at *os.File, plan Plan) error {
 	var lowers []string
+	layers := plan.Root.Layers
 	for i := len(layers) - 1; i >= 0; i-- {
 		lower, err := b.ownLower(filepath.Join(b.Home, "layers", layers[i], "tree"))
 		if err != nil {
@@ -316,23 +247,14 @@ func (b *Builder) mountLayers(path string, at *os.File, layers []string, hostnam
 		}
 		lowers = append(lowers, lower)
 	}
-	upper, work, err := b.upper(at, 0, 0, 0)
+	upper, work, err := b.upper(at, "/", 0, 0)
 	if err != nil {
 		return err
 	}
 	if err := (mount.Overlay{Lower: lowers, Upper: upper, Work: work, UserXattr: b.Rootless}).Mount(path); err != nil {
 		return err
 	}
-	return b.furnish(path, hostname)
-}
-
-// forget drops the mounts of a base tree, so that it can be removed.
-func (b *Builder) forget(name string) {
-	dir := filepath.Join(b.Home, "base", name)
-	entries, _ := os.ReadDir(dir)
-	for _, entry := range entries {
-		b.Stage.Forget(filepath.Join(dir, entry.Name()))
-	}
+	return b.furnish(path, plan)
 }
 
 func exists(path string) bool {

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/safefs"
@@ -13,11 +14,12 @@ import (
 // mountPoints are where the runtime and podhost mount or write.
 var mountPoints = []string{"dev", "proc", "sys", "run", "tmp", "etc", ".agentpod"}
 
-// furnish makes what every sandbox needs in a root made of somebody's layers.
+// furnish makes what every sandbox needs in a root made of somebody's layers, or of files that a sandbox has had its hands in.
 //
-// SECURITY: FS-13, FS-14. The runtime mounts on these paths with the host's authority. A layer that ships one as a symlink would
-// redirect that, so anything but a plain directory is refused. The merged tree is checked, since any layer may add the link.
-func (b *Builder) furnish(path, hostname string) error {
+// SECURITY: FS-13, FS-14. The runtime mounts on these paths with the host's authority. A layer that ships one as a symlink, or a
+// sandbox that leaves one, would redirect that, so anything but a plain directory is refused. The merged tree is checked, since
+// any layer may add the link.
+func (b *Builder) furnish(path string, plan Plan) error {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -25,33 +27,91 @@ func (b *Builder) furnish(path, hostname string) error {
 	defer unix.Close(root)
 	for _, name := range mountPoints {
 		if err := b.plainDir(root, name); err != nil {
-			return err
+			return unsafeAs(plan.Files, err)
 		}
 	}
 	if err := b.replaceFile(root, ".agentpod", "podd", ""); err != nil {
-		return err
+		return unsafeAs(plan.Files, err)
 	}
-	for name, text := range identity(hostname) {
+	if plan.Files == OwnFiles {
+		return nil
+	}
+	for name, text := range identity(plan.Hostname) {
 		if err := b.replaceFile(root, "etc", name, text); err != nil {
-			return err
+			return unsafeAs(plan.Files, err)
 		}
 	}
 	return nil
 }
 
-func (b *Builder) plainDir(root int, name string) error {
-	fd, err := safefs.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err == nil {
-		return unix.Close(fd)
-	}
-	if !errors.Is(err, unix.ENOENT) {
-		return hostproto.Errorf(hostproto.InvalidArgument, "layer.unsafe", "/%s in the layers is not a plain directory", name).
-			WithHint("rebuild the image so that /dev, /proc, /sys, /run, /tmp and /etc are directories")
-	}
-	if err := unix.Mkdirat(root, name, 0o755); err != nil {
+// unsafeTree is a path in a merged root that is not what a mount or a file of podhost's needs there.
+type unsafeTree struct{ path string }
+
+func (e unsafeTree) Error() string { return "/" + e.path + " is not what it has to be" }
+
+// unsafeAs says whose fault an unsafe tree is.
+func unsafeAs(files Files, err error) error {
+	var found unsafeTree
+	if !errors.As(err, &found) {
 		return err
 	}
-	return unix.Fchownat(root, name, b.Range.Base, b.Range.Base, unix.AT_SYMLINK_NOFOLLOW)
+	if files == NewFiles {
+		return hostproto.Errorf(hostproto.InvalidArgument, "layer.unsafe", "/%s in the layers is not a plain directory or file", found.path).
+			WithHint("rebuild the image so that /dev, /proc, /sys, /run, /tmp and /etc are directories")
+	}
+	return hostproto.Errorf(hostproto.DataLoss, "sandbox.unsafe", "/%s in the sandbox's files is not a plain directory or file: what ran inside has replaced it", found.path).
+		WithHint("take an earlier snapshot, or create the sandbox anew")
+}
+
+func (b *Builder) plainDir(root int, name string) error {
+	fd, err := b.openPlain(root, name)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// openPlain opens a directory of a root, made where there is none.
+func (b *Builder) openPlain(root int, name string) (int, error) {
+	fd, err := safefs.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err == nil {
+		return fd, nil
+	}
+	if !errors.Is(err, unix.ENOENT) {
+		return -1, unsafeTree{name}
+	}
+	if err := unix.Mkdirat(root, name, 0o755); err != nil {
+		return -1, err
+	}
+	if err := unix.Fchownat(root, name, b.Range.Base, b.Range.Base, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return -1, err
+	}
+	return safefs.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+// mountPoint opens the directory to mount on, for the caller to close.
+func (b *Builder) mountPoint(root int, dir string) (int, error) {
+	name := strings.TrimPrefix(dir, "/")
+	fd, err := safefs.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err == nil || !errors.Is(err, unix.ENOENT) {
+		if err != nil {
+			err = unsafeAs(OwnFiles, unsafeTree{name})
+		}
+		return fd, err
+	}
+	at, err := safefs.OpenBeneath(root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return -1, err
+	}
+	for _, part := range strings.Split(name, "/") {
+		next, err := b.openPlain(at, part)
+		unix.Close(at)
+		if err != nil {
+			return -1, unsafeAs(OwnFiles, err)
+		}
+		at = next
+	}
+	return at, nil
 }
 
 // replaceFile puts a file there whatever the layers have under the name, a symlink included.
@@ -63,7 +123,7 @@ func (b *Builder) replaceFile(root int, dir, name, text string) error {
 	defer unix.Close(at)
 	if err := unix.Unlinkat(at, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		if errors.Is(err, unix.EISDIR) {
-			return hostproto.Errorf(hostproto.InvalidArgument, "layer.unsafe", "/%s/%s in the layers is a directory", dir, name)
+			return unsafeTree{dir + "/" + name}
 		}
 		return err
 	}

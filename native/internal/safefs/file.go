@@ -39,6 +39,45 @@ func WriteFile(path string, data []byte, mode os.FileMode) error {
 	return os.Rename(temporary, path)
 }
 
+// WriteFileSynced is WriteFile for what has to be there after a power cut.
+func WriteFileSynced(path string, data []byte, mode os.FileMode) error {
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	return syncDirs(filepath.Dir(path), filepath.Dir(filepath.Dir(path)))
+}
+
+func syncDirs(paths ...string) error {
+	for _, path := range paths {
+		dir, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = dir.Sync()
+		dir.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 var errStop = errors.New("enough")
 
 // Usage adds up the allocated bytes below path on one file system. It stops at maxEntries: a tree of a million small files

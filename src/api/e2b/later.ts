@@ -3,10 +3,6 @@ import { AgentPodError } from '../../core/error.ts'
 
 /** Whole routes: the method, the path as Hono writes it, what it is and when it comes. */
 export const LATER: readonly (readonly [method: string, path: string, what: string])[] = [
-  ['POST', '/sandboxes/:id/pause', 'pausing a sandbox comes with a later release'],
-  ['POST', '/sandboxes/:id/snapshots', 'snapshots come with a later release'],
-  ['GET', '/snapshots', 'snapshots come with a later release'],
-  ['POST', '/sandboxes/:id/fork', 'forking a sandbox comes with a later release'],
   ['PUT', '/sandboxes/:id/network', 'sandboxes have no network yet; rules for it come with a later release'],
   ...['/v3/templates', '/v2/templates', '/templates'].map(
     (path) => ['POST', path, 'building templates comes with a later release'] as const,

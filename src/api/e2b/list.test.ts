@@ -54,6 +54,9 @@ describe('filters', () => {
     sandbox('aaaa', 1000, { labels: { a: '1', 'agentpod/template': 'base' } }),
     sandbox('bbbb', 2000, { labels: { a: '1', b: '&=%' } }),
     sandbox('cccc', 3000, { state: 'creating' }),
+    sandbox('dddd', 500, { state: 'paused' }),
+    sandbox('eeee', 500, { state: 'stopped' }),
+    sandbox('ffff', 500, { state: 'destroying' }),
   ]
   const found = (q: Record<string, string>): string => ids(filtered(all, query(q)))
   test('by metadata', () => {
@@ -64,8 +67,10 @@ describe('filters', () => {
     assert.equal(found({ metadata: 'constructor=x' }), '')
   })
   test('by state', () => {
-    assert.equal(found({ state: 'running,paused' }), 'aaaa bbbb')
-    assert.equal(found({ state: 'paused' }), '')
+    assert.equal(found({ state: 'running' }), 'aaaa bbbb')
+    assert.equal(found({ state: 'paused' }), 'dddd eeee')
+    assert.equal(found({ state: 'running,paused' }), 'aaaa bbbb dddd eeee')
+    assert.equal(found({}), 'aaaa bbbb dddd eeee')
     assert.throws(() => query({ state: 'sleeping' }), /state/)
   })
   test('by time', () => {

@@ -2,6 +2,7 @@
 import { invalid } from '../../core/error.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { ListQuery } from './schema.ts'
+import { stateOf } from './state.ts'
 import { metadataOf, startedAt, templateOf } from './view.ts'
 
 const DEFAULT_LIMIT = 100
@@ -32,10 +33,9 @@ export function pageOf(all: readonly Sandbox[], query: ListQuery): Page {
 export function filtered(all: readonly Sandbox[], query: ListQuery): Sandbox[] {
   const wanted = Object.entries(query.metadata === undefined ? {} : parseMetadata(query.metadata))
   const since = query.startedAfter === undefined ? undefined : Date.parse(query.startedAfter)
-  // Nothing is ever paused here yet.
-  if (query.state && !query.state.includes('running')) return []
   return all.filter((sandbox) => {
-    if (sandbox.state !== 'running') return false
+    const state = stateOf(sandbox)
+    if (state === undefined || (query.state && !query.state.includes(state))) return false
     const has = metadataOf(sandbox)
     if (!wanted.every(([key, value]) => Object.hasOwn(has, key) && has[key] === value)) return false
     if (since !== undefined && startedAt(sandbox) <= since) return false

@@ -3,6 +3,7 @@ import type { Principal } from '../../core/principal.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Engine } from '../../engine/engine.ts'
 import { type Clock, sleep } from '../../util/clock.ts'
+import { diskMib } from './view.ts'
 
 const APART_MS = 200
 const MIB = 1024 * 1024
@@ -48,7 +49,6 @@ export function metricOf(
     memTotal: second.memLimitBytes || memoryMib * MIB,
     memCache: 0,
     diskUsed: second.diskBytes,
-    // As with its size: the disk is the host's.
-    diskTotal: 0,
+    diskTotal: diskMib(sandbox) * MIB,
   }
 }

@@ -1,19 +1,24 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../../core/error.ts'
+import type { SnapshotId } from '../../core/id.ts'
+import type { Snapshot } from '../../core/snapshot.ts'
 import { parseInput } from '../schema/parse.ts'
 import { createRequest } from './new-sandbox.ts'
 import { newSandbox } from './schema.ts'
 
+const SNAPSHOT = { id: 'snap0000000000000001' as SnapshotId, name: 'mine' } as Snapshot
+const snapshotOf = (ref: string): Snapshot | undefined =>
+  ref === SNAPSHOT.id || ref === SNAPSHOT.name ? SNAPSHOT : undefined
 const translate = (body: unknown): ReturnType<typeof createRequest> =>
-  createRequest(parseInput(newSandbox, body), 'key')
+  createRequest(parseInput(newSandbox, body), 'key', snapshotOf)
 
 test('nothing asked is a base sandbox for five minutes with public ports', () => {
   const expected = {
     owner: 'key',
     labels: { 'agentpod/template': 'base' },
     environment: { base: 'debian', user: 'user', sudo: true, workdir: '', variables: {} },
-    lifetime: { ttlMs: 300_000 },
+    lifetime: { ttlMs: 300_000, whenOver: 'destroy', autoResume: false },
     ports: { public: true },
   }
   assert.deepEqual(translate({}), expected)
@@ -40,19 +45,43 @@ test('what the SDKs send lands in its place', () => {
     'agentpod/internet': 'true',
   })
   assert.deepEqual(request.environment?.variables, { A: '1' })
-  assert.deepEqual(request.lifetime, { ttlMs: 60_000 })
+  assert.equal(request.lifetime?.ttlMs, 60_000)
   assert.deepEqual(request.ports, { public: false })
 })
 
-test('a timeout of nothing is a second', () =>
-  assert.deepEqual(translate({ timeout: 0 }).lifetime, { ttlMs: 1000 }))
+test('a timeout of nothing is a second', () => assert.equal(translate({ timeout: 0 }).lifetime?.ttlMs, 1000))
+
+test('what becomes of it when its time is up is as was asked', () => {
+  const lifetime = (body: unknown): object => {
+    const { whenOver, autoResume } = translate(body).lifetime ?? {}
+    return { whenOver, autoResume }
+  }
+  assert.deepEqual(lifetime({ autoPause: true }), { whenOver: 'pause', autoResume: false })
+  assert.deepEqual(lifetime({ autoPause: true, autoPauseMemory: true, autoResume: { enabled: true } }), {
+    whenOver: 'pause',
+    autoResume: true,
+  })
+  assert.deepEqual(lifetime({ autoPause: true, autoPauseMemory: false }), {
+    whenOver: 'stop',
+    autoResume: false,
+  })
+  assert.deepEqual(lifetime({ autoPauseMemory: false }), { whenOver: 'destroy', autoResume: false })
+})
+
+test('a snapshot is a template, by id and by name', () => {
+  for (const templateID of [SNAPSHOT.id, 'mine', 'mine:default', 'mine:latest']) {
+    const request = translate({ templateID, envVars: { A: '1' } })
+    assert.equal(request.snapshot, SNAPSHOT.id)
+    assert.deepEqual(request.environment, { variables: { A: '1' } })
+    assert.equal(request.labels?.['agentpod/template'], SNAPSHOT.id)
+  }
+})
 
 describe('refused is', () => {
   const REFUSED: readonly [what: string, body: unknown, words: RegExp][] = [
     ['another template', { templateID: 'node' }, /template 'node' not found/],
     ['a template that begins like ours', { templateID: 'base2' }, /not found/],
-    ['autoPause', { autoPause: true }, /autoPause is not supported/],
-    ['autoResume', { autoResume: { enabled: true } }, /autoResume is not supported/],
+    ['a tag that says something', { templateID: 'mine:v2' }, /not found/],
     ['a rule for the network', { network: { denyOut: ['0.0.0.0/0'] } }, /network\.denyOut is not supported/],
     ['a proxy', { network: { egressProxy: { address: 'a:1' } } }, /network\.egressProxy/],
     ['a volume', { volumeMounts: [{ name: 'a', path: '/a' }] }, /volumeMounts is not supported/],
@@ -88,5 +117,5 @@ test('prototype keys set nothing', () => {
   const body = JSON.parse('{"metadata":{"__proto__":"x","constructor":"y"},"__proto__":{"timeout":1}}')
   const { labels, lifetime } = translate(body)
   assert.deepEqual(Object.keys(labels ?? {}).sort(), ['agentpod/template', 'constructor'])
-  assert.deepEqual(lifetime, { ttlMs: 300_000 })
+  assert.equal(lifetime?.ttlMs, 300_000)
 })

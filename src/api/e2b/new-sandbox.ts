@@ -1,29 +1,46 @@
 /** E2B's request for a sandbox as ours. */
-import type { CreateRequest } from '../../engine/create.ts'
+import type { Snapshot } from '../../core/snapshot.ts'
+import type { WhenOver } from '../../core/spec.ts'
+import type { NewSandbox as Request } from '../../engine/engine.ts'
 import { laterOption } from './later.ts'
 import { type Network, type NewSandbox, RESERVED } from './schema.ts'
-import { BASE_TEMPLATE, environmentOf } from './template.ts'
+import { findTemplate } from './template.ts'
 
 export const DEFAULT_TIMEOUT_S = 300
 export const TEMPLATE_LABEL = `${RESERVED}template`
 /** What was said about internet access, where something was said. */
 export const INTERNET_LABEL = `${RESERVED}internet`
 
-export function createRequest(body: NewSandbox, owner: string): CreateRequest {
-  const environment = environmentOf(body.templateID)
+/** `snapshotOf` finds the snapshot of that id or name: to E2B it is a template like another. */
+export function createRequest(
+  body: NewSandbox,
+  owner: string,
+  snapshotOf: (ref: string) => Snapshot | undefined,
+): Request {
+  const template = findTemplate(body.templateID, snapshotOf)
   refuseLater(body)
   const internet = body.allow_internet_access ?? undefined
   return {
     owner,
     labels: {
       ...body.metadata,
-      [TEMPLATE_LABEL]: BASE_TEMPLATE,
+      [TEMPLATE_LABEL]: template.id,
       ...(internet !== undefined && { [INTERNET_LABEL]: String(internet) }),
     },
-    environment: { ...environment, variables: body.envVars ?? {} },
-    lifetime: { ttlMs: ttlMs(body.timeout) },
+    environment: { ...template.environment, variables: body.envVars ?? {} },
+    lifetime: {
+      ttlMs: ttlMs(body.timeout),
+      whenOver: whenOver(body),
+      autoResume: body.autoResume?.enabled ?? false,
+    },
     ports: { public: body.network?.allowPublicTraffic ?? true },
+    ...(template.snapshot !== undefined && { snapshot: template.snapshot }),
   }
+}
+
+function whenOver({ autoPause, autoPauseMemory }: NewSandbox): WhenOver {
+  if (!autoPause) return 'destroy'
+  return autoPauseMemory === false ? 'stop' : 'pause'
 }
 
 /** At least a second: E2B takes 0, and its sandbox is over before anybody can use it. */
@@ -32,9 +49,6 @@ export function ttlMs(seconds: number | null | undefined): number {
 }
 
 function refuseLater(body: NewSandbox): void {
-  const pausing = 'pausing comes with a later release; sandboxes end when their time is up'
-  if (body.autoPause) throw laterOption('autoPause', pausing)
-  if (body.autoResume?.enabled) throw laterOption('autoResume', pausing)
   if (body.volumeMounts && body.volumeMounts.length > 0)
     throw laterOption('volumeMounts', 'volumes come with a later release')
   if (body.mcp !== undefined && body.mcp !== null)

@@ -13,15 +13,18 @@ import { principalOf } from '../principal-of.ts'
 import { parseInput } from '../schema/parse.ts'
 import type { TcpAddressView } from '../schema/server.ts'
 import { sandboxDomain } from './domain.ts'
-import { e2bError } from './error-response.ts'
+import { type E2bError, e2bError } from './error-response.ts'
 import { LATER, later } from './later.ts'
 import { filtered, pageOf } from './list.ts'
 import { logEntries, logsView } from './logs.ts'
 import { takeMetric } from './metrics.ts'
 import { createRequest, ttlMs } from './new-sandbox.ts'
 import * as schema from './schema.ts'
-import { BASE_TEMPLATE, environmentOf } from './template.ts'
-import { createdView, detailView, listedView, templateView } from './view.ts'
+import { findSnapshot, snapshotsOf } from './snapshots.ts'
+import { type E2bState, stateOf } from './state.ts'
+import { BASE_TEMPLATE, findTemplate, withoutTag } from './template.ts'
+import { createdView, detailView, listedView, snapshotInfo, templateView } from './view.ts'
+import { wakeUp } from './wake.ts'
 
 export interface E2bParts {
   readonly engine: Engine
@@ -37,10 +40,14 @@ export interface E2bParts {
 export function e2bRoutes(parts: E2bParts): Hono {
   const { engine, access } = parts
   const routes = new Hono()
-  routes.onError((thrown, c) => {
+  const failure = (c: Context, thrown: unknown): E2bError => {
     const incident = randomWord(parts.random, 12)
-    const body = e2bError(thrown, incident)
-    if (body.code === 500) parts.log.error('request failed', { incident, path: c.req.path, error: thrown })
+    const error = e2bError(thrown, incident)
+    if (error.code === 500) parts.log.error('request failed', { incident, path: c.req.path, error: thrown })
+    return error
+  }
+  routes.onError((thrown, c) => {
+    const body = failure(c, thrown)
     const wait = retryAfter(thrown)
     if (wait !== undefined) c.header('retry-after', wait)
     return c.json(body, body.code as 500)
@@ -53,26 +60,65 @@ export function e2bRoutes(parts: E2bParts): Hono {
   const body = (c: Context): Promise<unknown> => readJson(c.req.raw)
 
   routes.on('POST', ['/sandboxes', '/v2/sandboxes'], async (c) => {
-    const request = createRequest(parseInput(schema.newSandbox, await body(c)), principalOf(c).owner)
+    const who = principalOf(c)
+    const asked = parseInput(schema.newSandbox, await body(c))
+    const request = createRequest(asked, who.owner, (ref) => findSnapshot(engine, ref, who))
     const requestKey = parseInput(schema.requestKey, c.req.header('idempotency-key'))
-    return c.json(createdView(await engine.create({ ...request, requestKey }), way(c)), 201)
+    return c.json(createdView(await engine.create({ ...request, requestKey }, who), way(c)), 201)
   })
 
-  routes.on('POST', ['/sandboxes/:id/connect', '/v2/sandboxes/:id/connect'], async (c) => {
-    const { timeout } = parseInput(schema.connectSandbox, await body(c))
-    const { id } = running(engine, c)
-    const sandbox = await engine.extend(id, ttlMs(timeout), principalOf(c), { onlyLonger: true })
-    return c.json(createdView(sandbox, way(c)))
-  })
+  const connect = async (c: Context): Promise<Response> => {
+    const { timeout, memory } = parseInput(schema.connectSandbox, await body(c))
+    const request = { ttlMs: ttlMs(timeout), memory: memory ?? true }
+    const { sandbox, wasPaused } = await wakeUp(engine, living(engine, c).id, principalOf(c), request)
+    return c.json(createdView(sandbox, way(c)), wasPaused ? 201 : 200)
+  }
+  routes.on('POST', ['/sandboxes/:id/connect', '/v2/sandboxes/:id/connect'], connect)
 
-  /** The older way to wake one that is paused. Nothing is, so what lives is in the wrong state for it. */
+  /** The older way to wake one that is paused. */
   routes.post('/sandboxes/:id/resume', (c) => {
-    const { id } = running(engine, c)
-    throw new AgentPodError({
-      code: 'conflict',
-      reason: 'sandbox.state',
-      message: `Sandbox ${id} is already running`,
-    })
+    const sandbox = living(engine, c)
+    if (stateOf(sandbox) === 'running') throw already(sandbox, 'running')
+    return connect(c)
+  })
+
+  routes.post('/sandboxes/:id/pause', async (c) => {
+    const { memory } = parseInput(schema.pauseSandbox, await body(c))
+    const sandbox = living(engine, c)
+    if (stateOf(sandbox) === 'paused') throw already(sandbox, 'paused')
+    if (memory === false) await engine.stop(sandbox.id, principalOf(c))
+    else await engine.pause(sandbox.id, principalOf(c)).catch(withWayOut)
+    return c.body(null, 204)
+  })
+
+  routes.post('/sandboxes/:id/fork', async (c) => {
+    const { count, timeout } = parseInput(schema.forkSandbox, await body(c))
+    const { id, labels } = living(engine, c)
+    const request = { labels, lifetime: { ttlMs: ttlMs(timeout) }, ...(count != null && { count }) }
+    const forked = await engine.fork(id, request, principalOf(c))
+    const view = (one: (typeof forked)[number]): object =>
+      'sandbox' in one ? { sandbox: createdView(one.sandbox, way(c)) } : { error: failure(c, one.error) }
+    return c.json(forked.map(view), 201)
+  })
+
+  routes.post('/sandboxes/:id/snapshots', async (c) => {
+    const { name } = parseInput(schema.snapshotSandbox, await body(c))
+    const asked = name ? { name: withoutTag(name) } : {}
+    return c.json(snapshotInfo(await engine.snapshot(living(engine, c).id, asked, principalOf(c))), 201)
+  })
+
+  routes.get('/snapshots', (c) => {
+    const query = parseInput(schema.snapshotsQuery, c.req.query())
+    const { snapshots, next } = snapshotsOf(engine.snapshots(principalOf(c)), query)
+    if (next !== undefined) c.header('x-next-token', next)
+    return c.json(snapshots.map(snapshotInfo))
+  })
+
+  /** A snapshot is a template, and this is how the SDKs remove one. */
+  routes.delete('/templates/:id', async (c) => {
+    const who = principalOf(c)
+    await engine.removeSnapshot(engine.getSnapshot(withoutTag(c.req.param('id')), who).id, who)
+    return c.body(null, 204)
   })
 
   // Before the routes with an id in this place.
@@ -90,7 +136,9 @@ export function e2bRoutes(parts: E2bParts): Hono {
 
   routes.get('/sandboxes/:id/metrics', async (c) => {
     const { start, end } = parseInput(schema.metricsQuery, c.req.query())
-    const metric = await takeMetric(parts, running(engine, c), principalOf(c))
+    const sandbox = living(engine, c)
+    if (sandbox.state !== 'running') return c.json([])
+    const metric = await takeMetric(parts, sandbox, principalOf(c))
     const isWanted = (start ?? 0) <= metric.timestampUnix && metric.timestampUnix <= (end ?? Infinity)
     return c.json(isWanted ? [metric] : [])
   })
@@ -99,7 +147,7 @@ export function e2bRoutes(parts: E2bParts): Hono {
   routes.get('/v2/sandboxes/:id/logs', (c) => c.json({ logs: logsOf(engine, c) }))
 
   routes.get('/sandboxes', (c) => {
-    const query = parseInput(schema.listQuery, { metadata: c.req.query('metadata') })
+    const query = parseInput(schema.listQuery, { metadata: c.req.query('metadata'), state: 'running' })
     return c.json(filtered(engine.list({ labels: {}, all: false }, principalOf(c)), query).map(listedView))
   })
 
@@ -113,10 +161,10 @@ export function e2bRoutes(parts: E2bParts): Hono {
     return c.json(items.map(listedView))
   })
 
-  routes.get('/sandboxes/:id', (c) => c.json(detailView(running(engine, c), way(c))))
+  routes.get('/sandboxes/:id', (c) => c.json(detailView(living(engine, c), way(c))))
 
   routes.delete('/sandboxes/:id', async (c) => {
-    await engine.destroy(running(engine, c).id, principalOf(c))
+    await engine.destroy(living(engine, c).id, principalOf(c))
     return c.body(null, 204)
   })
 
@@ -137,8 +185,9 @@ export function e2bRoutes(parts: E2bParts): Hono {
 
   routes.on('GET', ['/templates', '/v2/templates'], (c) => c.json([templateView()]))
   routes.get('/templates/aliases/:name', (c) => {
-    environmentOf(c.req.param('name'))
-    return c.json({ templateID: BASE_TEMPLATE, public: true })
+    const who = principalOf(c)
+    const { id } = findTemplate(c.req.param('name'), (ref) => findSnapshot(engine, ref, who))
+    return c.json({ templateID: id, public: id === BASE_TEMPLATE })
   })
 
   for (const [method, path, what] of LATER) {
@@ -152,6 +201,31 @@ export function e2bRoutes(parts: E2bParts): Hono {
 }
 
 const REFRESH_S = 60
+
+/** The caller's sandbox of that id that runs or is paused. */
+function living(engine: Engine, c: Context): Sandbox {
+  const sandbox = find(engine, c)
+  if (sandbox && stateOf(sandbox)) return sandbox
+  throw unknown(c)
+}
+
+function already({ id }: Sandbox, state: E2bState): AgentPodError {
+  const message = `Sandbox ${id} is already ${state}`
+  return new AgentPodError({ code: 'conflict', reason: 'sandbox.state', message })
+}
+
+/** SECURITY: nothing is taken for kept that is not: memory that cannot be frozen is not dropped unasked. */
+function withWayOut(error: unknown): never {
+  if (!isAgentPodError(error, 'unsupported')) throw error
+  const { code, reason, message } = error
+  throw new AgentPodError({
+    code,
+    reason,
+    message,
+    hint: 'pause without memory keeps the files',
+    cause: error,
+  })
+}
 
 /** The caller's running sandbox of that id. One that has ended, or never was, or is somebody else's, is not found. */
 function running(engine: Engine, c: Context): Sandbox {

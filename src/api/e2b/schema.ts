@@ -63,7 +63,11 @@ export type NewSandbox = z.infer<typeof newSandbox>
 /** Two creates with one key are one create. */
 export const requestKey = z.string().min(1).max(255).optional()
 
-export const connectSandbox = z.object({ timeout: seconds.nullish() })
+/** `memory` false: what was in memory is dropped, and it boots from its files. */
+export const connectSandbox = z.object({ timeout: seconds.nullish(), memory: z.boolean().nullish() })
+export const pauseSandbox = z.object({ memory: z.boolean().nullish() })
+export const forkSandbox = z.object({ count: z.number().nullish(), timeout: seconds.nullish() })
+export const snapshotSandbox = z.object({ name: text(256).nullish() })
 export const sandboxTimeout = z.object({ timeout: seconds })
 export const sandboxRefresh = z.object({ duration: seconds.max(3600).nullish() })
 
@@ -91,6 +95,15 @@ export const listQuery = z.object({
   nextToken: z.string().max(256).optional(),
 })
 export type ListQuery = z.infer<typeof listQuery>
+
+export const snapshotsQuery = z.object({
+  sandboxID: z.string().max(256).optional(),
+  name: z.string().max(256).optional(),
+  limit: count(100),
+  nextToken: z.string().max(256).optional(),
+})
+
+export type SnapshotsQuery = z.infer<typeof snapshotsQuery>
 
 export const logsQuery = z.object({
   start: unixTime,

@@ -1,9 +1,11 @@
 /** Our records as E2B's clients read them. */
 import type { SandboxId } from '../../core/id.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
+import type { Snapshot } from '../../core/snapshot.ts'
 import type { Access } from '../access.ts'
 import { INTERNET_LABEL, TEMPLATE_LABEL } from './new-sandbox.ts'
 import { RESERVED } from './schema.ts'
+import { stateOf } from './state.ts'
 import { BASE_TEMPLATE } from './template.ts'
 
 /** High enough that every feature of the SDKs is switched on: podd has them all. */
@@ -33,11 +35,10 @@ export function listedView(sandbox: Sandbox): object {
     ...identity(sandbox),
     startedAt: time(startedAt(sandbox)),
     endAt: time(sandbox.deadlineAt),
-    state: 'running',
+    state: stateOf(sandbox) ?? 'running',
     cpuCount: Math.max(1, Math.round(resources.cpus)),
     memoryMB: resources.memoryMib,
-    // A sandbox has no disk of its own size: what it writes counts against the host's.
-    diskSizeMB: 0,
+    diskSizeMB: diskMib(sandbox),
     metadata: metadataOf(sandbox),
     volumeMounts: [],
   }
@@ -45,14 +46,29 @@ export function listedView(sandbox: Sandbox): object {
 
 export function detailView(sandbox: Sandbox, { access, domain }: SandboxAccess): object {
   const internet = sandbox.labels[INTERNET_LABEL]
+  const { lifetime } = sandbox.spec
   return {
     ...listedView(sandbox),
     envdAccessToken: access.dataToken(sandbox.id),
     domain,
     allowInternetAccess: internet === undefined ? null : internet === 'true',
     network: { allowPublicTraffic: sandbox.spec.ports?.public ?? false },
-    lifecycle: { autoResume: false, onTimeout: 'kill' },
+    lifecycle: {
+      autoResume: lifetime.autoResume,
+      onTimeout: lifetime.whenOver === 'destroy' ? 'kill' : 'pause',
+    },
+    ...(sandbox.state === 'paused' && { pauseMode: 'full' }),
+    ...(sandbox.state === 'stopped' && { pauseMode: 'filesystem' }),
   }
+}
+
+/** Where nothing holds it to a size of its own, what it writes counts against the host's disk. */
+export function diskMib({ limits, spec }: Sandbox): number {
+  return limits?.disk?.level === 'enforced' ? spec.resources.diskMib : 0
+}
+
+export function snapshotInfo({ id, name }: Snapshot): object {
+  return { snapshotID: id, names: name === undefined ? [] : [name] }
 }
 
 /** When it began, for E2B's order and pages. */

@@ -1,21 +1,33 @@
 import { Hono } from 'hono'
-import { invalid } from '../../core/error.ts'
+import { type AgentPodError, invalid } from '../../core/error.ts'
+import type { Sandbox } from '../../core/sandbox.ts'
 import type { Engine } from '../../engine/engine.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { type Random, randomWord } from '../../util/random.ts'
 import { readJson } from '../body.ts'
+import { errorBody } from '../error-response.ts'
 import { principalOf } from '../principal-of.ts'
 import { parseQuery } from '../query.ts'
 import { splitLabel } from '../schema/label.ts'
 import { parseInput } from '../schema/parse.ts'
 import { LONGEST_PAGE, listEvents, listSandboxes } from '../schema/query.ts'
-import { createSandbox, extendSandbox } from '../schema/sandbox.ts'
-import { eventView, sandboxView } from '../view.ts'
+import { createSandbox, extendSandbox, type ForkedView, forkSandbox, wakeSandbox } from '../schema/sandbox.ts'
+import { createSnapshot } from '../schema/snapshot.ts'
+import { eventView, sandboxView, snapshotView } from '../view.ts'
 import { followEvents } from './events.ts'
 
 const LONGEST_KEY = 256
 /** Where the next page begins. The body stays a plain array. */
 export const NEXT_HEADER = 'agentpod-next'
 
-export function sandboxRoutes(engine: Engine): Hono {
+export interface SandboxParts {
+  readonly engine: Engine
+  readonly log: Log
+  readonly random: Random
+}
+
+export function sandboxRoutes(parts: SandboxParts): Hono {
+  const { engine } = parts
   const routes = new Hono()
 
   routes.post('/', async (c) => {
@@ -24,7 +36,8 @@ export function sandboxRoutes(engine: Engine): Hono {
       throw invalid('request_key.malformed', `an idempotency key has 1 to ${LONGEST_KEY} characters`)
     }
     const body = parseInput(createSandbox, await readJson(c.req.raw))
-    const created = await engine.create({ ...body, requestKey, owner: principalOf(c).owner })
+    const who = principalOf(c)
+    const created = await engine.create({ ...body, requestKey, owner: who.owner }, who)
     return c.json(sandboxView(created), 201)
   })
 
@@ -47,6 +60,35 @@ export function sandboxRoutes(engine: Engine): Hono {
     return c.json(sandboxView(await engine.extend(c.req.param('ref'), ttlMs, principalOf(c))))
   })
 
+  for (const verb of ['pause', 'stop'] as const) {
+    routes.post(`/:ref/${verb}`, async (c) =>
+      c.json(sandboxView(await engine[verb](c.req.param('ref'), principalOf(c)))),
+    )
+  }
+
+  for (const verb of ['resume', 'start'] as const) {
+    routes.post(`/:ref/${verb}`, async (c) => {
+      const wake = parseInput(wakeSandbox, await readJson(c.req.raw))
+      return c.json(sandboxView(await engine[verb](c.req.param('ref'), principalOf(c), wake)))
+    })
+  }
+
+  routes.post('/:ref/fork', async (c) => {
+    const body = parseInput(forkSandbox, await readJson(c.req.raw))
+    const forked = await engine.fork(c.req.param('ref'), body, principalOf(c))
+    const [first] = forked
+    if (first && 'error' in first && !forked.some((one) => 'sandbox' in one)) throw first.error
+    return c.json(
+      forked.map((one) => forkedView(parts, one)),
+      201,
+    )
+  })
+
+  routes.post('/:ref/snapshots', async (c) => {
+    const body = parseInput(createSnapshot, await readJson(c.req.raw))
+    return c.json(snapshotView(await engine.snapshot(c.req.param('ref'), body, principalOf(c))), 201)
+  })
+
   routes.get('/:ref/stats', async (c) => c.json(await engine.stats(c.req.param('ref'), principalOf(c))))
 
   routes.get('/:ref/events', (c) => {
@@ -56,4 +98,16 @@ export function sandboxRoutes(engine: Engine): Hono {
   })
 
   return routes
+}
+
+/** An internal failure of one fork is named by its incident, as one of the whole call would be. */
+function forkedView(
+  { log, random }: SandboxParts,
+  forked: { readonly sandbox: Sandbox } | { readonly error: AgentPodError },
+): ForkedView {
+  if ('sandbox' in forked) return { sandbox: sandboxView(forked.sandbox) }
+  const incident = randomWord(random, 12)
+  const { body, error } = errorBody(forked.error, incident)
+  if (error.code === 'internal') log.error('a fork failed', { incident, error })
+  return body as ForkedView
 }

@@ -21,23 +21,39 @@ const flag = z
 export const LONGEST_PAGE = 1000
 const afterSeq = whole({ min: 0, max: Number.MAX_SAFE_INTEGER })
 
+const label = z
+  .array(z.string().regex(LABEL_FILTER, 'a label filter is key=value'))
+  .max(64)
+  .optional()
+  .describe('Only those with this label, as `key=value`; may be repeated, and then all must hold.')
+const limit = whole({ min: 1, max: LONGEST_PAGE })
+  .optional()
+  .describe(`At most so many; ${LONGEST_PAGE} when left out.`)
+const after = z
+  .string()
+  .max(64)
+  .optional()
+  .describe('Where the page before ended, as its `agentpod-next` header says.')
+
 export const listSandboxes = z.strictObject({
-  label: z
-    .array(z.string().regex(LABEL_FILTER, 'a label filter is key=value'))
-    .max(64)
-    .optional()
-    .describe('Only those with this label, as `key=value`; may be repeated, and then all must hold.'),
+  label,
   state: z.enum(STATES).optional().describe('Only those in this state.'),
   name: z.string().max(64).optional().describe('Only those of this name.'),
   all: flag.optional().describe('Ended ones too.'),
-  limit: whole({ min: 1, max: LONGEST_PAGE })
-    .optional()
-    .describe(`At most so many; ${LONGEST_PAGE} when left out.`),
-  after: z
-    .string()
-    .max(64)
-    .optional()
-    .describe('Where the page before ended, as its `agentpod-next` header says.'),
+  limit,
+  after,
+})
+
+export const listSnapshots = z.strictObject({
+  label,
+  name: z.string().max(64).optional().describe('Only the one of this name.'),
+  sandbox: z.string().max(64).optional().describe('Only those taken of the sandbox of this id.'),
+  limit,
+  after,
+})
+
+export const importSnapshot = z.strictObject({
+  name: z.string().optional().describe('A name to call it by.'),
 })
 
 export const listEvents = z.strictObject({
@@ -49,7 +65,5 @@ export const listEvents = z.strictObject({
 
 export const listAudit = z.strictObject({
   after: afterSeq.optional().describe('Only entries with a greater `seq`.'),
-  limit: whole({ min: 1, max: LONGEST_PAGE })
-    .optional()
-    .describe(`At most so many; ${LONGEST_PAGE} when left out.`),
+  limit,
 })

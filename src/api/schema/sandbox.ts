@@ -2,6 +2,8 @@
 import { z } from 'zod'
 import { BASES } from '../../core/environment.ts'
 import { STATES } from '../../core/lifecycle.ts'
+import { WHEN_OVER } from '../../core/spec.ts'
+import { errorFields } from './error.ts'
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,62}[A-Za-z0-9])?$/
@@ -50,6 +52,27 @@ export const resources = z.strictObject({
   files: z.number().optional(),
   tmpMib: z.number().optional(),
   shmMib: z.number().optional(),
+  diskMib: z
+    .number()
+    .optional()
+    .describe('What its files may take beyond those of its base or its snapshot.'),
+})
+
+export const lifetime = z.strictObject({
+  ttlMs: z.number().optional(),
+  idleMs: z.number().optional(),
+  whenOver: z
+    .enum(WHEN_OVER)
+    .optional()
+    .describe(
+      'What becomes of it when its time is up: gone, frozen with its memory, or ended with its files kept.',
+    ),
+  autoResume: z
+    .boolean()
+    .optional()
+    .describe(
+      'Whether a call into it, or traffic to one of its ports, wakes it when it is paused or stopped.',
+    ),
 })
 
 export const createSandbox = z.strictObject({
@@ -57,12 +80,33 @@ export const createSandbox = z.strictObject({
   labels: labels.optional(),
   environment: environment.optional(),
   resources: resources.optional(),
-  lifetime: z.strictObject({ ttlMs: z.number().optional(), idleMs: z.number().optional() }).optional(),
+  lifetime: lifetime.optional(),
   ports: z.strictObject({ public: z.boolean() }).optional(),
+  snapshot: z
+    .string()
+    .max(64)
+    .optional()
+    .describe(
+      'The id or name of a snapshot whose files it begins with. What is left out is as it was in the sandbox the snapshot was taken of.',
+    ),
 })
 export type CreateSandbox = z.infer<typeof createSandbox>
 
 export const extendSandbox = z.strictObject({ ttlMs: z.number() })
+
+/** For a sandbox that is woken. */
+export const wakeSandbox = z.strictObject({
+  ttlMs: z.number().optional().describe('Its time to live from now; the whole of it again when left out.'),
+})
+
+export const forkSandbox = z.strictObject({
+  count: z.number().optional().describe('How many; one when left out.'),
+  name: z.string().optional().describe('Of several, each gets its number behind it.'),
+  labels: labels.optional(),
+  lifetime: lifetime.optional(),
+  resources: resources.optional(),
+})
+export type ForkSandbox = z.infer<typeof forkSandbox>
 
 const limit = z.object({ level: z.enum(['enforced', 'soft', 'none']), reason: z.string().optional() })
 
@@ -77,15 +121,29 @@ export const sandbox = z.object({
   workdir: z.string(),
   sudo: z.boolean(),
   resources: resources.required(),
-  limits: z.object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit }).nullable(),
+  limits: z
+    .object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit, disk: limit })
+    .nullable(),
   createdAt: z.string(),
   startedAt: z.string().nullable(),
   deadlineAt: z.string(),
-  idleMs: z.number(),
+  lifetime: lifetime.required(),
+  idleMs: z.number().describe('As `lifetime` has it.'),
+  snapshotId: z
+    .string()
+    .nullable()
+    .describe(
+      'The snapshot its files were last the same as: the one it was made from, or the newest taken of it.',
+    ),
+  forkedFrom: z.string().nullable().describe('The sandbox it is a fork of.'),
   endedAt: z.string().nullable(),
   ending: z.object({ code: z.string(), reason: z.string(), message: z.string() }).nullable(),
 })
 export type SandboxView = z.infer<typeof sandbox>
+
+/** Each fork succeeds or fails for itself. */
+export const forked = z.union([z.object({ sandbox }), z.object({ error: errorFields })])
+export type ForkedView = z.infer<typeof forked>
 
 export const stats = z.object({
   cpuMs: z.number(),

@@ -21,19 +21,26 @@ test('every option lands in its place', () => {
   const parsed = parse(
     ...'--name box --base debian --memory 2g --cpus 0.5 --pids 64 --timeout 15m --idle 30s --sudo'.split(' '),
     ...'--label a=b --label c=d --user me -w /w'.split(' '),
+    ...'--disk 10g --when-over pause --no-auto-resume --from golden'.split(' '),
   )
   assert.deepEqual(createOptions(parsed, { A: '1' }), {
     name: 'box',
     labels: { a: 'b', c: 'd' },
     environment: { base: 'debian', variables: { A: '1' }, user: 'me', workdir: '/w', sudo: true },
-    resources: { memoryMib: 2048, cpus: 0.5, pids: 64 },
-    lifetime: { ttlMs: 900_000, idleMs: 30_000 },
+    resources: { memoryMib: 2048, cpus: 0.5, pids: 64, diskMib: 10_240 },
+    lifetime: { ttlMs: 900_000, idleMs: 30_000, whenOver: 'pause', autoResume: false },
+    snapshot: 'golden',
   })
 })
 
-test('a base that is nearly right is asked about', () => {
-  assert.throws(
-    () => createOptions(parse('--base', 'debain'), {}),
-    (error) => isAgentPodError(error, 'invalid_argument') && error.hint === 'did you mean debian?',
-  )
-})
+for (const [option, given, near] of [
+  ['--base', 'debain', 'debian'],
+  ['--when-over', 'puase', 'pause'],
+] as const) {
+  test(`${option} that is nearly right is asked about`, () => {
+    assert.throws(
+      () => createOptions(parse(option, given), {}),
+      (error) => isAgentPodError(error, 'invalid_argument') && error.hint === `did you mean ${near}?`,
+    )
+  })
+}

@@ -2,6 +2,7 @@
 import type { CreateOptions } from '../../client/sandbox.ts'
 import { BASES } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
+import { WHEN_OVER } from '../../core/spec.ts'
 import { nearest } from '../../util/nearest.ts'
 import type { OptionSpec, Parsed } from './parse.ts'
 import { parseDuration, parseMib, parseNumber, parsePairs, parseVariables } from './values.ts'
@@ -28,44 +29,84 @@ export const SANDBOX_OPTIONS = {
   memory: { value: 'SIZE', help: 'memory limit, like 512m or 2g (default 4g)' },
   cpus: { value: 'N', help: 'processor limit, like 0.5 or 2 (default 2)' },
   pids: { value: 'N', help: 'most processes and threads (default 1024)' },
+  disk: { value: 'SIZE', help: 'what it may write, like 500m or 10g (default 20g)' },
   timeout: { value: 'TIME', help: 'time to live, like 15m or 2h (default 1h)' },
-  idle: { value: 'TIME', help: 'end it when unused for this long' },
+  idle: { value: 'TIME', help: 'its time is up too when it is unused for this long' },
+  'when-over': {
+    value: 'WHAT',
+    help: 'when its time is up: destroy, pause (memory is kept) or stop (files are kept) (default destroy)',
+  },
+  'no-auto-resume': { help: 'let no command and no traffic wake it when it is paused or stopped' },
+  from: { value: 'SNAPSHOT', help: 'begin with the files of this snapshot' },
   label: { value: 'KEY=VALUE', help: 'a label to find it by', repeat: true },
   sudo: { help: 'let programs inside become root inside' },
 } as const satisfies Record<string, OptionSpec>
 
+const { base: _base, from: _from, ...KEPT } = SANDBOX_OPTIONS
+
+/** Of a sandbox that is made from another one's files: what is left out is as it was there. */
+export const COPY_OPTIONS: Readonly<Record<keyof typeof KEPT, OptionSpec>> = Object.fromEntries(
+  Object.entries(KEPT).map(([name, spec]) => [
+    name,
+    { ...spec, help: spec.help.replace(/\(default [^)]*\)/, '(default: as it was)') },
+  ]),
+) as Record<keyof typeof KEPT, OptionSpec>
+
+export const WAKE_OPTIONS = {
+  timeout: { value: 'TIME', help: 'time to live from now (default: as it was created with)' },
+} as const satisfies Record<string, OptionSpec>
+
+export function wakeOptions(parsed: Parsed): { ttlMs?: number | undefined } {
+  return { ttlMs: map(parsed.value('timeout'), (text) => parseDuration(text, 'timeout')) }
+}
+
 export function createOptions(parsed: Parsed, variables: Record<string, string>): CreateOptions {
-  const base = parsed.value('base')
-  const known = BASES.find((name) => name === base)
-  if (base !== undefined && !known) {
-    const near = nearest(base, BASES)
-    throw invalid(
-      'option.base',
-      `--base is ${BASES.join(' or ')}, not ${JSON.stringify(base)}`,
-      near && `did you mean ${near}?`,
-    )
-  }
-  const number = (option: string): number | undefined =>
-    map(parsed.value(option), (text) => parseNumber(text, option))
-  const time = (option: string): number | undefined =>
-    map(parsed.value(option), (text) => parseDuration(text, option))
   return {
     name: parsed.value('name'),
     labels: parsePairs(parsed.values('label'), 'label'),
     environment: {
-      base: known,
+      base: chosen(parsed, 'base', BASES),
       variables,
       user: parsed.value('user'),
       workdir: parsed.value('workdir'),
       sudo: parsed.has('sudo') ? true : undefined,
     },
-    resources: {
-      memoryMib: map(parsed.value('memory'), (text) => parseMib(text, 'memory')),
-      cpus: number('cpus'),
-      pids: number('pids'),
-    },
-    lifetime: { ttlMs: time('timeout'), idleMs: time('idle') },
+    resources: resourceOptions(parsed),
+    lifetime: lifetimeOptions(parsed),
+    snapshot: parsed.value('from'),
   }
+}
+
+export function resourceOptions(parsed: Parsed): NonNullable<CreateOptions['resources']> {
+  const number = (option: string): number | undefined =>
+    map(parsed.value(option), (text) => parseNumber(text, option))
+  const mib = (option: string): number | undefined =>
+    map(parsed.value(option), (text) => parseMib(text, option))
+  return { memoryMib: mib('memory'), cpus: number('cpus'), pids: number('pids'), diskMib: mib('disk') }
+}
+
+export function lifetimeOptions(parsed: Parsed): NonNullable<CreateOptions['lifetime']> {
+  const time = (option: string): number | undefined =>
+    map(parsed.value(option), (text) => parseDuration(text, option))
+  return {
+    ttlMs: time('timeout'),
+    idleMs: time('idle'),
+    whenOver: chosen(parsed, 'when-over', WHEN_OVER),
+    autoResume: parsed.has('no-auto-resume') ? false : undefined,
+  }
+}
+
+/** One of a few words; a word that is nearly right is asked about. */
+function chosen<T extends string>(parsed: Parsed, option: string, words: readonly T[]): T | undefined {
+  const given = parsed.value(option)
+  const known = words.find((word) => word === given)
+  if (given === undefined || known !== undefined) return known
+  const near = nearest(given, words)
+  throw invalid(
+    `option.${option}`,
+    `--${option} is ${words.slice(0, -1).join(', ')} or ${words.at(-1)}, not ${JSON.stringify(given)}`,
+    near && `did you mean ${near}?`,
+  )
 }
 
 export function variablesOf(

@@ -15,6 +15,7 @@ export const command: Command = {
     'agentpod context use local',
   ],
   options: JSON_OPTION,
+  verbs: ['ls', 'add', 'use', 'rm'],
   words: { min: 0, max: 3 },
   async run({ home, terminal }, parsed) {
     const [verb = 'ls', name, url] = parsed.words

@@ -10,6 +10,8 @@ export const command: Command = {
     'agentpod create --name box',
     'agentpod create --base debian --memory 1g --timeout 15m',
     'agentpod create --label team=web -e NODE_ENV=test',
+    'agentpod create --timeout 30m --when-over pause',
+    'agentpod create --from golden',
   ],
   options: { ...SANDBOX_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },
   words: { min: 0, max: 0 },

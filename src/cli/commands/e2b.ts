@@ -24,6 +24,7 @@ export const command: Command = {
     ttl: { value: 'TIME', help: 'how long a new key lives (default 30d)' },
     ...JSON_OPTION,
   },
+  verbs: ['env'],
   words: { min: 1, max: 1 },
   async run(ctx, parsed) {
     if (parsed.word(0) !== 'env')

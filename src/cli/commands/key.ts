@@ -23,6 +23,7 @@ export const command: Command = {
     quiet: { short: 'q', help: 'print the key and nothing else' },
     ...JSON_OPTION,
   },
+  verbs: ['create', 'ls', 'revoke'],
   words: { min: 1, max: 2 },
   async run({ client, terminal }, parsed) {
     const [verb, id] = parsed.words

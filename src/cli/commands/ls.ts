@@ -24,7 +24,7 @@ export const command: Command = {
       terminal.say('no sandboxes; `agentpod create` makes one')
     } else {
       for (const line of table([
-        ['ID', 'NAME', 'STATE', 'BASE', 'AGE', 'ENDS IN', 'LABELS'],
+        ['ID', 'NAME', 'STATE', 'BASE', 'AGE', 'TIME LEFT', 'LABELS'],
         ...sandboxes.map(row),
       ]))
         terminal.out(line)
@@ -41,9 +41,17 @@ function row(s: SandboxView): string[] {
     s.ending && s.state !== 'running' ? `${s.state} (${printable(s.ending.message)})` : s.state,
     s.base,
     span(now - Date.parse(s.createdAt)),
-    s.endedAt === null ? span(Date.parse(s.deadlineAt) - now) : '-',
+    timeLeft(s, now),
     Object.entries(s.labels)
       .map(([key, value]) => `${key}=${value}`)
       .join(',') || '-',
   ]
+}
+
+const THEN = { destroy: '', pause: ', then paused', stop: ', then stopped' } as const
+
+/** No time counts for what is paused or stopped. */
+function timeLeft(s: SandboxView, now: number): string {
+  if (s.endedAt !== null || s.state === 'paused' || s.state === 'stopped') return '-'
+  return `${span(Date.parse(s.deadlineAt) - now)}${THEN[s.lifetime.whenOver]}`
 }

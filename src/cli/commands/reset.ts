@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { invalid } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
+import { atRest } from '../at-rest.ts'
 import type { Command, CommandContext } from '../command.ts'
 
 export const command: Command = {
@@ -19,7 +20,9 @@ export const command: Command = {
     if (existsSync(home.root)) {
       const pod = await ctx.client()
       await pod.clear()
+      const lock = await atRest(home)
       await rm(home.root, { recursive: true, force: true })
+      lock.release()
     }
     terminal.out(parsed.has('json') ? JSON.stringify({ removed: home.root }) : `removed ${home.root}`)
     return 0

@@ -27,6 +27,7 @@ export const command: Command = {
   examples: [
     'agentpod run -- npm test',
     'agentpod run --base debian -- python3 -V',
+    'agentpod run --from golden -- npm test',
     'agentpod run --keep --name fix -- bash -c "sed -i s/a/b/ README.md"',
   ],
   options: RUN_OPTIONS,

@@ -50,6 +50,7 @@ export const command: Command = {
         version: VERSION,
         programs: programs(),
         idleExitMs: isBackground ? idleExitMs(env) : 0,
+        shells: shells(env),
         tcp: e2b ? e2bOptions(e2b, home, parsed) : tcpOptions(parsed),
         limits: limits(parsed),
         names: parsed.values('host'),
@@ -135,6 +136,12 @@ function whereabouts(home: Home, tcp: TcpAddress | undefined): string {
 function idleExitMs(env: Readonly<Record<string, string | undefined>>): number {
   const text = env['AGENTPOD_IDLE_EXIT_MS']
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : IDLE_EXIT_MS
+}
+
+/** How many blank shells wait; tests and benchmarks go without. */
+function shells(env: Readonly<Record<string, string | undefined>>): number | undefined {
+  const text = env['AGENTPOD_SHELLS']
+  return text !== undefined && /^\d{1,2}$/.test(text) ? Number(text) : undefined
 }
 
 /** The Go programs stand beside the bundle, or in dist/ of the source tree. */

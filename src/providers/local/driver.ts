@@ -10,7 +10,6 @@ import type {
   Exit,
   Handle,
   HostStats,
-  Layers,
   Listed,
   Observed,
   Provider,
@@ -27,6 +26,7 @@ import {
   parseSandbox,
   parseStats,
 } from './protocol.ts'
+import { eachPage, layers, snapshots } from './stores.ts'
 
 const MIB = 1024 * 1024
 
@@ -60,12 +60,8 @@ export function localProvider(options: LocalOptions): Provider {
 
     async create(plan: CreatePlan, o): Promise<Created> {
       refuseUnenforced(plan.required, await info(o))
-      const made = parseCreated(await podhost.call('sandbox.create', createArgs(plan), o))
-      return {
-        handle: { sandboxId: plan.sandboxId, data: { socket: made.socket } },
-        limits: made.limits,
-        env: made.env,
-      }
+      const from = plan.snapshot === undefined ? {} : { snapshot: plan.snapshot }
+      return created(plan, await podhost.call('sandbox.create', { ...createArgs(plan), ...from }, o))
     },
 
     async inspect(id: SandboxId, o): Promise<Observed> {
@@ -74,14 +70,14 @@ export function localProvider(options: LocalOptions): Provider {
 
     async list(owner, o): Promise<readonly Listed[]> {
       const listed: Listed[] = []
-      for (let after: string | undefined = ''; after !== undefined; ) {
-        const page = parsePage(await podhost.call('sandbox.list', after === '' ? {} : { after }, o))
+      await eachPage(async (after) => {
+        const page = parsePage(await podhost.call('sandbox.list', after, o))
         for (const { id, owner: found, socket, observed } of page.sandboxes) {
           if (found === owner)
             listed.push({ handle: { sandboxId: parseSandboxId(id), data: { socket } }, observed })
         }
-        after = page.next === '' ? undefined : page.next
-      }
+        return page.next
+      })
       return listed
     },
 
@@ -101,6 +97,23 @@ export function localProvider(options: LocalOptions): Provider {
       await podhost.call('sandbox.deadline', { id, deadlineMs: deadlineAt }, o)
     },
 
+    async pause(id, o) {
+      await podhost.call('sandbox.pause', { id }, o)
+    },
+
+    async resume(id, deadlineAt, o) {
+      await podhost.call('sandbox.resume', { id, deadlineMs: deadlineAt }, o)
+    },
+
+    async stop(id, o) {
+      await podhost.call('sandbox.stop', { id }, o)
+    },
+
+    async start(plan: CreatePlan, o): Promise<Created> {
+      refuseUnenforced(plan.required, await info(o))
+      return created(plan, await podhost.call('sandbox.start', createArgs(plan), o))
+    },
+
     async stats(id, o): Promise<HostStats> {
       return parseStats(await podhost.call('sandbox.stats', { id }, o))
     },
@@ -111,12 +124,12 @@ export function localProvider(options: LocalOptions): Provider {
 
     async clear(o) {
       await podhost.call('clear', {}, o)
-      await podhost.call('shutdown', {}, o)
+      await podhost.leave(o)
     },
 
     onExit(listener: (exit: Exit) => void) {
       return podhost.onEvent((event) => {
-        if (event['event'] !== 'sandbox.exited') return
+        if (event['event'] !== 'sandbox.exited' && event['event'] !== 'sandbox.paused') return
         listener({
           sandboxId: parseSandboxId(String(event['id'])),
           oomKilled: event['oomKilled'] === true,
@@ -126,19 +139,13 @@ export function localProvider(options: LocalOptions): Provider {
     },
 
     layers: layers(podhost),
+    snapshots: snapshots(podhost),
   }
 }
 
-function layers(podhost: Podhost): Layers {
-  return {
-    async has(digest, o) {
-      const { layers: found } = await podhost.call('layer.list', {}, o)
-      return (found as { digest?: unknown }[]).some((layer) => layer.digest === digest)
-    },
-    async import(digest, file, o) {
-      await podhost.call('layer.import', { digest, file }, o)
-    },
-  }
+function created(plan: CreatePlan, answer: unknown): Created {
+  const { socket, limits, env } = parseCreated(answer)
+  return { handle: { sandboxId: plan.sandboxId, data: { socket } }, limits, env }
 }
 
 function createArgs(plan: CreatePlan): Record<string, unknown> {
@@ -149,6 +156,7 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
     hostname: plan.hostname,
     root: plan.root,
     deadlineMs: plan.deadlineAt,
+    whenOver: plan.whenOver,
     resources: {
       memoryBytes: r.memoryMib * MIB,
       swapBytes: r.swapMib * MIB,
@@ -157,6 +165,7 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
       files: r.files,
       tmpBytes: r.tmpMib * MIB,
       shmBytes: r.shmMib * MIB,
+      diskBytes: r.diskMib * MIB,
     },
   }
 }
@@ -171,7 +180,7 @@ function refuseUnenforced(required: readonly Limited[], host: HostInfo): void {
     message: `this machine cannot enforce a limit on ${missing.join(', ')} for ${host.rootless ? 'an ordinary user' : 'sandboxes'}`,
     hint: host.rootless
       ? 'leave the option out, run as root, or have cgroup v2 delegated to your user'
-      : 'leave the option out, or enable the cgroup controllers; `agentpod doctor` lists them',
+      : 'leave the option out, or see `agentpod doctor`: cgroup controllers limit memory, cpus and pids, and a btrfs pool limits disk',
     details: { missing },
   })
 }
@@ -184,6 +193,7 @@ const CONTROLLERS: Partial<Record<Limited, string>> = {
 }
 
 function isEnforceable(limit: Limited, host: HostInfo): boolean {
+  if (limit === 'disk') return host.pool.quotas
   const controller = CONTROLLERS[limit]
   return controller === undefined || host.controllers.includes(controller)
 }
@@ -193,11 +203,14 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
   const notes: string[] = []
   if (!all) notes.push(`limits: cgroup controllers at hand are ${host.controllers.join(', ') || 'none'}`)
   if (!host.idmap) notes.push('the host base is read-only: idmapped mounts are not available')
+  if (!host.freezer) notes.push('pause: no freezer, and only a stopped sandbox can be snapshotted')
+  if (host.pool.kind === 'copy') notes.push(`snapshots are copies: ${host.pool.reason ?? 'no pool'}`)
+  if (!host.pool.quotas) notes.push(`disk limits do not hold: ${host.pool.reason ?? 'no quotas'}`)
   return {
     isolation,
     limits: all ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
-    pause: 'none',
-    snapshot: 'none',
+    pause: host.freezer ? 'freeze' : 'none',
+    snapshot: 'disk',
     layers: true,
     hostWritable: host.idmap && !host.rootless,
     rootless: host.rootless,

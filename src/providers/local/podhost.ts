@@ -16,6 +16,8 @@ import { hostError } from './error.ts'
 export interface PodhostOptions {
   readonly home: string
   readonly podhost: string
+  /** How many blank shells podhost keeps ready; it keeps none when left out. */
+  readonly shells?: number | undefined
   readonly podd: string
 }
 
@@ -32,6 +34,7 @@ export class Podhost {
   readonly #options: PodhostOptions
   readonly #listeners = new Set<(event: Record<string, unknown>) => void>()
   #connection: Promise<Connection> | undefined
+  #hasLeft = false
 
   constructor(options: PodhostOptions) {
     this.#options = options
@@ -56,6 +59,17 @@ export class Podhost {
     return () => this.#listeners.delete(listener)
   }
 
+  /** Tells podhost to leave, if there is one. It is not started again: whatever is asked from here on is `unavailable`. */
+  async leave(o: CallOptions): Promise<void> {
+    if (this.#hasLeft) return
+    this.#hasLeft = true
+    const work = async (): Promise<void> => {
+      const connection = (await this.#connection) ?? this.#joined(await dial(this.#path))
+      await connection?.call('shutdown', {})
+    }
+    await raceAbort(work(), AbortSignal.timeout(o.timeoutMs))
+  }
+
   /** Closes the connection; podhost and the sandboxes live on. */
   async close(): Promise<void> {
     const connection = await this.#connection?.catch(() => undefined)
@@ -70,9 +84,19 @@ export class Podhost {
     return this.#connection
   }
 
+  get #path(): string {
+    return join(this.#options.home, 'run', 'podhost.sock')
+  }
+
   async #open(): Promise<Connection> {
-    const path = join(this.#options.home, 'run', 'podhost.sock')
-    const socket = (await dial(path)) ?? (await this.#start(path))
+    if (this.#hasLeft) throw gone()
+    return this.#joined((await dial(this.#path)) ?? (await this.#start(this.#path)))
+  }
+
+  #joined(socket: Socket): Connection
+  #joined(socket: Socket | undefined): Connection | undefined
+  #joined(socket: Socket | undefined): Connection | undefined {
+    if (!socket) return undefined
     return new Connection(socket, {
       onEvent: (event) => {
         for (const listener of this.#listeners) listener(event)
@@ -84,14 +108,18 @@ export class Podhost {
   }
 
   async #start(path: string): Promise<Socket> {
-    const { home, podhost, podd } = this.#options
+    const { home, podhost, podd, shells = 0 } = this.#options
     const logFile = join(home, 'logs', 'podhost.log')
     makeDirectory(join(home, 'logs'), 0o700)
-    const child = spawn(podhost, ['serve', '--home', home, '--podd', podd, '--log', logFile], {
-      detached: true,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      cwd: '/',
-    })
+    const child = spawn(
+      podhost,
+      ['serve', '--home', home, '--podd', podd, '--log', logFile, '--shells', String(shells)],
+      {
+        detached: true,
+        stdio: ['ignore', 'pipe', 'pipe'],
+        cwd: '/',
+      },
+    )
     try {
       await ready(child)
     } finally {

@@ -2,13 +2,13 @@
 import { z } from 'zod'
 import type { Check } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
-import type { HostStats, Observed } from '../../core/provider.ts'
+import type { HostStats, Kept, Observed, Packed } from '../../core/provider.ts'
 import type { LimitLevels } from '../../core/resources.ts'
 
 const count = z.number().nonnegative()
 
 const limit = z.object({ level: z.enum(['enforced', 'soft', 'none']), reason: z.string().optional() })
-const limits = z.object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit })
+const limits = z.object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit, disk: limit })
 
 const hello = z.object({
   version: z.string(),
@@ -17,6 +17,15 @@ const hello = z.object({
   cgroup: z.enum(['v1', 'v2', 'none']),
   controllers: z.array(z.string()),
   idmap: z.boolean(),
+  freezer: z.boolean(),
+  pool: z.object({
+    kind: z.enum(['btrfs', 'loop', 'copy']),
+    quotas: z.boolean(),
+    sizeBytes: count,
+    freeBytes: count,
+    reserveBytes: count,
+    reason: z.string().optional(),
+  }),
   runtime: z.object({ name: z.string(), path: z.string(), version: z.string() }),
 })
 export type HostInfo = z.infer<typeof hello>
@@ -26,12 +35,19 @@ const created = z.object({ socket: z.string(), limits, env: z.record(z.string(),
 const sandbox = z.object({
   id: z.string().default(''),
   owner: z.string().default(''),
-  state: z.enum(['running', 'exited', 'absent']),
+  state: z.enum(['running', 'paused', 'stopped', 'exited', 'absent']),
   socket: z.string().default(''),
   deadlineMs: count.default(0),
   oomKilled: z.boolean().default(false),
   expired: z.boolean().default(false),
 })
+
+const root = z.union([
+  z.object({ kind: z.literal('host') }),
+  z.object({ kind: z.literal('layers'), layers: z.array(z.string()) }),
+])
+const kept = z.object({ sizeBytes: count, root })
+const packed = z.object({ digest: z.string(), sizeBytes: count })
 
 const stats = z.object({
   cpuMs: count,
@@ -58,6 +74,8 @@ const probe = z.object({
 
 export const parseHello = (value: unknown): HostInfo => parse(hello, value)
 export const parseStats = (value: unknown): HostStats => parse(stats, value)
+export const parseKept = (value: unknown): Kept => parse(kept, value)
+export const parsePacked = (value: unknown): Packed => parse(packed, value)
 export const parseProbe = (value: unknown): readonly Check[] => parse(probe, value).checks
 
 export function parseCreated(value: unknown): {
@@ -91,6 +109,15 @@ const page = z.object({ sandboxes: z.array(z.unknown()), next: z.string() })
 export function parsePage(value: unknown): { sandboxes: FoundSandbox[]; next: string } {
   const { sandboxes, next } = parse(page, value)
   return { sandboxes: sandboxes.map(parseSandbox), next }
+}
+
+const album = z.object({
+  snapshots: z.array(z.object({ id: z.string(), owner: z.string() })),
+  next: z.string(),
+})
+
+export function parseAlbum(value: unknown): { snapshots: { id: string; owner: string }[]; next: string } {
+  return parse(album, value)
 }
 
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {

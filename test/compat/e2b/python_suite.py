@@ -295,6 +295,203 @@ def _(shared):
     assert curl(url)[0] == 401
 
 
+# Pausing, snapshots and forks
+
+
+def is_paused(sandbox):
+    return sandbox.get_info().state == SandboxState.PAUSED
+
+
+def is_there(sandbox, pid):
+    return pid in [one.pid for one in sandbox.commands.list()]
+
+
+@case("sandbox.pause: memory and files are kept")
+def _(shared):
+    sandbox = create(timeout=120)
+    sandbox.files.write("kept.txt", "kept")
+    pid = sandbox.commands.run("sleep 300", background=True).pid
+    assert sandbox.pause() is True
+    assert sandbox.pause() is False
+    assert not sandbox.is_running()
+    assert is_paused(sandbox)
+    again = Sandbox.connect(sandbox.sandbox_id, timeout=60)
+    assert again.is_running()
+    assert again.files.read("kept.txt") == "kept"
+    assert is_there(again, pid)
+    assert 40 < seconds_left(again) <= 61
+
+
+@case("sandbox.pause: keepMemory false")
+def _(shared):
+    sandbox = create()
+    sandbox.files.write("kept.txt", "kept")
+    pid = sandbox.commands.run("sleep 300", background=True).pid
+    assert sandbox.pause(mode="filesystem") is True
+    assert sandbox.pause() is False
+    assert not sandbox.is_running()
+    sandbox.connect()
+    assert sandbox.files.read("kept.txt") == "kept"
+    assert not is_there(sandbox, pid)
+
+
+@case("sandbox.pause: nothing gets in meanwhile")
+def _(shared):
+    sandbox = create()
+    sandbox.pause()
+    fails((TimeoutException, NotFoundException), "", sandbox.commands.run, "true")
+    fails(TimeoutException, "", sandbox.files.read, "x")
+    assert curl(f"{SCHEME}://{sandbox.get_host(8000)}/")[0] == 502
+    assert is_paused(sandbox)
+    sandbox.connect()
+    assert inside(sandbox, "echo back") == "back"
+
+
+@case("Sandbox.connect: onResume reboot")
+def _(shared):
+    sandbox = create()
+    sandbox.files.write("kept.txt", "kept")
+    pid = sandbox.commands.run("sleep 300", background=True).pid
+    sandbox.pause()
+    sandbox.connect(on_resume="reboot")
+    assert sandbox.files.read("kept.txt") == "kept"
+    assert not is_there(sandbox, pid)
+
+
+@case("Sandbox.create: lifecycle onTimeout pause")
+def _(shared):
+    sandbox = create(timeout=2, lifecycle={"on_timeout": "pause"})
+    assert sandbox.get_info().lifecycle["on_timeout"] == "pause"
+    pid = sandbox.commands.run("sleep 300", background=True).pid
+    until("it is paused", lambda: is_paused(sandbox), 15)
+    assert not sandbox.is_running()
+    sandbox.connect()
+    assert is_there(sandbox, pid)
+
+
+@case("Sandbox.create: lifecycle onTimeout pause without memory")
+def _(shared):
+    sandbox = create(timeout=2, lifecycle={"on_timeout": {"action": "pause", "mode": "filesystem"}})
+    sandbox.files.write("kept.txt", "kept")
+    until("it is paused", lambda: is_paused(sandbox), 15)
+    sandbox.connect()
+    assert sandbox.files.read("kept.txt") == "kept"
+
+
+@case("Sandbox.create: lifecycle autoResume")
+def _(shared):
+    sandbox = create(timeout=10, lifecycle={"on_timeout": "pause", "auto_resume": True})
+    url = f"{SCHEME}://{sandbox.get_host(8000)}/page.txt"
+    sandbox.files.write("page.txt", "from inside")
+    sandbox.commands.run("python3 -m http.server 8000", background=True)
+    until("the page is served", lambda: curl(url)[0] == 200)
+    sandbox.pause()
+    assert inside(sandbox, "cat page.txt") == "from inside", "a command wakes it"
+    sandbox.pause()
+    assert sandbox.files.read("page.txt") == "from inside", "a file wakes it"
+    sandbox.pause()
+    assert curl(url)[1] == "from inside", "traffic wakes it"
+    sandbox.pause()
+    assert not sandbox.is_running(), "the question does not"
+    assert is_paused(sandbox)
+
+
+@case("Sandbox.list: paused ones")
+def _(shared):
+    metadata = {"mark": mark()}
+    sandbox = create(metadata=metadata)
+    sandbox.pause()
+
+    def states(**query):
+        found = every(Sandbox.list(query=SandboxQuery(metadata=metadata, **query)))
+        return [one.state for page in found for one in page]
+
+    assert states(state=[SandboxState.PAUSED]) == [SandboxState.PAUSED]
+    assert states(state=[SandboxState.RUNNING]) == []
+    assert states() == [SandboxState.PAUSED]
+    sandbox.connect()
+    assert states(state=[SandboxState.RUNNING]) == [SandboxState.RUNNING]
+
+
+@case("sandbox.kill: a paused one")
+def _(shared):
+    for mode in ["full", "filesystem"]:
+        sandbox = create()
+        sandbox.pause(mode=mode)
+        assert sandbox.kill() is True
+        assert sandbox.kill() is False
+        fails(NotFoundException, "", Sandbox.connect, sandbox.sandbox_id)
+        fails(NotFoundException, "", sandbox.pause)
+
+
+@case("sandbox.createSnapshot, Sandbox.create from it")
+def _(shared):
+    sandbox = create()
+    sandbox.files.write("state.txt", "one")
+    snapshot = sandbox.create_snapshot()
+    assert sandbox.is_running()
+    sandbox.files.write("state.txt", "two")
+    sandbox.kill()
+    copies = [create(snapshot.snapshot_id), create(snapshot.snapshot_id)]
+    assert [copy.files.read("state.txt") for copy in copies] == ["one", "one"]
+    assert inside(copies[0], "id -un; sudo id -un") == "user\nroot"
+    assert Sandbox.delete_snapshot(snapshot.snapshot_id) is True
+    assert Sandbox.delete_snapshot(snapshot.snapshot_id) is False
+    assert copies[1].files.read("state.txt") == "one"
+    fails(SandboxException, "not found", Sandbox.create, snapshot.snapshot_id)
+
+
+@case("sandbox.createSnapshot: by name")
+def _(shared):
+    sandbox = create()
+    name = f"named-{os.getpid()}-{time.monotonic_ns()}"
+    sandbox.files.write("state.txt", "one")
+    snapshot = sandbox.create_snapshot(name=name)
+    assert snapshot.names == [name]
+    assert create(name).files.read("state.txt") == "one"
+    Sandbox.delete_snapshot(snapshot.snapshot_id)
+
+
+@case("Sandbox.listSnapshots")
+def _(shared):
+    sandbox = create()
+    taken = {sandbox.create_snapshot().snapshot_id for _ in range(2)}
+
+    def ids(paginator):
+        return {one.snapshot_id for page in every(paginator) for one in page}
+
+    assert ids(sandbox.list_snapshots()) == taken
+    assert ids(sandbox.list_snapshots(limit=1)) == taken
+    assert taken <= ids(Sandbox.list_snapshots())
+    for one in taken:
+        Sandbox.delete_snapshot(one)
+    assert ids(sandbox.list_snapshots()) == set()
+
+
+@case("sandbox.fork")
+def _(shared):
+    sandbox = create()
+    sandbox.files.write("state.txt", "one")
+    forks = sandbox.fork(count=2, timeout=60)
+    MADE.extend(forks)
+    sandbox.files.write("state.txt", "two")
+    for fork in forks:
+        assert fork.files.read("state.txt") == "one"
+        assert 40 < seconds_left(fork) <= 61
+        fork.files.write("state.txt", "own")
+    assert sandbox.files.read("state.txt") == "two"
+    assert sandbox.is_running()
+
+
+@case("error: pausing and forking what is not there")
+def _(shared):
+    for sandbox_id, options in [("nosuchsandbox000", {}), (shared.sandbox_id, {"api_key": OTHER_KEY})]:
+        fails(NotFoundException, "", Sandbox.pause, sandbox_id, **options)
+        fails(NotFoundException, "", Sandbox.create_snapshot, sandbox_id, **options)
+        fails(NotFoundException, "", Sandbox.fork, sandbox_id, **options)
+    assert shared.is_running()
+
+
 # Commands
 
 
@@ -667,10 +864,7 @@ def _(shared):
 
 @case("error: what comes later says so")
 def _(shared):
-    fails(SandboxException, "pausing", shared.pause)
-    fails(SandboxException, "autoPause", Sandbox.create, lifecycle={"on_timeout": "pause"})
     fails(SandboxException, "network.allowOut", Sandbox.create, network={"allow_out": ["1.1.1.1"]})
-    fails(SandboxException, "snapshots", shared.create_snapshot)
     assert shared.is_running()
 
 

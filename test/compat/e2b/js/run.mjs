@@ -4,6 +4,7 @@ import { cases as commands } from './commands.mjs'
 import { cases as errors } from './errors.mjs'
 import { cases as files } from './files.mjs'
 import { cases as git } from './git.mjs'
+import { cases as pause } from './pause.mjs'
 import { cases as pty } from './pty.mjs'
 import { cases as sandbox } from './sandbox.mjs'
 
@@ -20,6 +21,7 @@ const made = []
 const world = {
   ...sdk,
   shared,
+  made,
   otherKey: process.env.OTHER_API_KEY,
   async create(...options) {
     const sandbox = await sdk.Sandbox.create(...options)
@@ -28,8 +30,9 @@ const world = {
   },
 }
 
-const queue = [...sandbox, ...commands, ...pty, ...files, ...git, ...errors].filter(
-  ([name]) => only === undefined || name.includes(only),
+// A third part of a case says whether this version has what it is about.
+const queue = [...sandbox, ...pause, ...commands, ...pty, ...files, ...git, ...errors].filter(
+  ([name, , isThere]) => (only === undefined || name.includes(only)) && (isThere?.(world) ?? true),
 )
 await Promise.all(
   Array.from({ length: AT_ONCE }, async () => {

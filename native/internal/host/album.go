@@ -1,0 +1,109 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/pool"
+)
+
+// A Snapshot is what <home>/snapshots/<id>/snapshot.json says. It is written last: a snapshot without it is half made.
+type Snapshot struct {
+	ID        string         `json:"id"`
+	Owner     string         `json:"owner"`
+	Sandbox   string         `json:"sandbox"`
+	Root      hostproto.Root `json:"root"`
+	SizeBytes int64          `json:"sizeBytes"`
+	CreatedMs int64          `json:"createdMs"`
+	Volume    bool           `json:"volume"`
+}
+
+func (s *Snapshot) files() pool.Entry {
+	return pool.Entry{Area: pool.Snapshots, ID: s.ID, IsVolume: s.Volume}
+}
+
+func (s *Snapshot) view() any { return map[string]any{"sizeBytes": s.SizeBytes, "root": s.Root} }
+
+func (h *Host) snapshotDir(id string) string { return filepath.Join(h.home, "snapshots", id) }
+
+// loadSnapshot returns nil for one that is not there, or not whole.
+func (h *Host) loadSnapshot(id string) (*Snapshot, error) {
+	data, err := os.ReadFile(filepath.Join(h.snapshotDir(id), "snapshot.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var s Snapshot
+	if err := json.Unmarshal(data, &s); err != nil || s.ID != id {
+		return nil, hostproto.Errorf(hostproto.DataLoss, "snapshot.damaged", "what is written about snapshot %s is damaged", id)
+	}
+	return &s, nil
+}
+
+func snapshotAbsent(id string) error {
+	return hostproto.Errorf(hostproto.NotFound, "snapshot.absent", "there is no snapshot %s", id)
+}
+
+func (h *Host) snapshotIDs() []string { return idsIn(filepath.Join(h.home, "snapshots")) }
+
+func (h *Host) listSnapshots(after string) any {
+	snapshots, next := []any{}, ""
+	for _, id := range h.snapshotIDs() {
+		if id <= after {
+			continue
+		}
+		s, err := h.loadSnapshot(id)
+		if err != nil || s == nil {
+			continue
+		}
+		if len(snapshots) == pageLength {
+			break
+		}
+		if snapshots = append(snapshots, map[string]any{"id": s.ID, "owner": s.Owner, "sandbox": s.Sandbox, "root": s.Root,
+			"sizeBytes": s.SizeBytes, "createdMs": s.CreatedMs}); len(snapshots) == pageLength {
+			next = s.ID
+		}
+	}
+	return map[string]any{"snapshots": snapshots, "next": next}
+}
+
+// recoverSnapshots removes what is half made, or lost with its pool, and pool entries that nobody knows.
+func (h *Host) recoverSnapshots() {
+	for _, id := range h.snapshotIDs() {
+		s, err := h.loadSnapshot(id)
+		if err != nil {
+			h.log.Printf("%s: %v", id, err)
+			continue
+		}
+		files := h.pool.Found(pool.Snapshots, id)
+		if s != nil {
+			if files.IsVolume || !s.Volume {
+				if h.pool.Exists(s.files()) {
+					continue
+				}
+				h.log.Printf("snapshot %s is lost", id)
+				files = s.files()
+			} else {
+				continue
+			}
+		}
+		if err := h.dropSnapshot(files); err != nil {
+			h.log.Printf("%s: recover: %v", id, err)
+		}
+	}
+	for _, area := range []pool.Area{pool.Sandboxes, pool.Snapshots} {
+		for _, id := range h.pool.IDs(area) {
+			if _, err := os.Lstat(filepath.Join(h.home, string(area), id)); !errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err := h.pool.Remove(pool.Entry{Area: area, ID: id, IsVolume: true}); err != nil {
+				h.log.Printf("pool: %s of nobody: %v", id, err)
+			}
+		}
+	}
+}

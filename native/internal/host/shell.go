@@ -1,0 +1,126 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"agentpod/native/internal/bundle"
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/mount"
+	"agentpod/native/internal/rootfs"
+	"agentpod/native/internal/safefs"
+
+	"golang.org/x/sys/unix"
+)
+
+// A shell is a sandbox without files, limits or a name: namespaces, groups and filter are made, podd runs in a root with nothing in
+// it. A sandbox that starts takes one and has its own root swapped in. A shell has run nothing before, and is never used again.
+
+// shellPoints are what the runtime mounts in a shell and what moves to the sandbox's root.
+var shellPoints = []string{"/proc", "/dev", "/sys", "/tmp", "/run"}
+
+// shellWait is how long podd stays in a shell that nobody takes: should podhost be killed and never come back, nothing stays.
+const shellWait = "3600000"
+
+// makeShell starts one. Whatever fails, nothing stays behind.
+func (h *Host) makeShell() (*Handle, error) {
+	name := "sh" + rootfs.RandomHex(7)
+	shell := &Handle{ID: name, Shell: name, State: stateCreating}
+	if err := h.bootShell(shell); err != nil {
+		h.discardShell(shell)
+		return nil, err
+	}
+	return shell, nil
+}
+
+func (h *Host) bootShell(shell *Handle) error {
+	if err := os.Mkdir(h.runDir(shell), 0o700); err != nil {
+		return err
+	}
+	root, err := h.stage.Blank(h.builder.Podd, shellPoints)
+	if err != nil {
+		return err
+	}
+	clock := newStopwatch()
+	b, err := h.prepareBoot(shell, cgroup.Limits{}, clock)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	b.flags = append(b.flags, "--wait-ms", shellWait)
+	if err := h.boot(b, shell, bundle.Spec{Hostname: "sandbox", Root: root}, hostproto.Resources{Files: mostFiles}, clock); err != nil {
+		return err
+	}
+	return h.findPodd(shell)
+}
+
+func (h *Host) discardShell(shell *Handle) {
+	if err := h.end(shell, newStopwatch()); err != nil {
+		h.log.Printf("shell %s: %v", shell.Shell, err)
+	}
+}
+
+// startInShell gives the sandbox the shell to live in. A shell that turns out to be of no use costs time and nothing else.
+func (h *Host) startInShell(shell, handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch) error {
+	root, err := h.mountRoot(handle, args, files)
+	if err != nil {
+		h.discardShell(shell)
+		return err
+	}
+	clock.lap("mounts")
+	if err := h.occupy(shell, handle, args, root); err != nil {
+		h.log.Printf("%s: shell %s: %v", handle.ID, shell.Shell, err)
+		h.discardShell(shell)
+		b, err := h.prepareBoot(handle, limitsOf(args.Resources), clock)
+		if err != nil {
+			return err
+		}
+		return h.startCold(b, handle, args, root, clock)
+	}
+	clock.lap("swap")
+	handle.Shell, handle.Pid, handle.StartTime = shell.Shell, shell.Pid, shell.StartTime
+	return h.watched(handle)
+}
+
+// occupy puts the sandbox's limits, name and root on a shell, in this order: nothing of the sandbox is there before its limits are.
+func (h *Host) occupy(shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted) error {
+	if startTime(shell.Pid) != shell.StartTime {
+		return fmt.Errorf("its podd has ended")
+	}
+	h.setLimits(handle, h.cgroups.Limit(shell.group(), limitsOf(args.Resources)), args.Resources)
+	if err := limitFiles(shell.Pid, args.Resources.Files); err != nil {
+		return fmt.Errorf("prlimit: %w", err)
+	}
+	return mount.Swap{Pid: shell.Pid, Root: root.Path, Keep: shellPoints, Hostname: args.Hostname,
+		Sizes: map[string]int64{"/tmp": args.Resources.TmpBytes, "/dev/shm": args.Resources.ShmBytes}}.Do()
+}
+
+// mostFiles is what a shell may open until it is known what it becomes.
+const mostFiles = 1 << 20
+
+// limitFiles lowers what podd and all that it starts may open.
+func limitFiles(pid int, asked int64) error {
+	files, _ := fileLimit(asked)
+	if most, _ := fileLimit(mostFiles); files == 0 || files == most {
+		return nil
+	}
+	limit := unix.Rlimit{Cur: files, Max: files}
+	return mount.AsOwnerOf(pid, func() error { return unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil) })
+}
+
+// sweepShells removes what an earlier podhost left of shells that no sandbox lives in; their processes went with their groups.
+func (h *Host) sweepShells(used map[string]bool) {
+	dir := filepath.Join(h.home, "shells")
+	for _, name := range idsIn(dir) {
+		if used[name] {
+			continue
+		}
+		for _, parent := range []string{filepath.Join(h.home, "run/runtime"), dir} {
+			if err := safefs.RemoveTree(parent, name); err != nil {
+				h.log.Printf("shell %s: %v", name, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package hostproto
+
+func parseArgs(op string, raw []byte) (any, *Error) {
+	switch op {
+	case "hello", "probe", "layer.list", "clear", "shutdown":
+		o := parseObject("args", raw, nil, nil)
+		return NoArgs{}, o.err
+	case "sandbox.inspect", "sandbox.stats", "sandbox.destroy", "sandbox.pause", "sandbox.stop":
+		o := parseObject("args", raw, []string{"id"}, nil)
+		return SandboxID{ID: o.text("id", idGrammar)}, o.err
+	case "sandbox.list", "snapshot.list":
+		o := parseObject("args", raw, nil, []string{"after"})
+		return List{After: o.text("after", idGrammar)}, o.err
+	case "sandbox.deadline", "sandbox.resume":
+		o := parseObject("args", raw, []string{"id", "deadlineMs"}, nil)
+		return SetDeadline{ID: o.text("id", idGrammar), DeadlineMs: o.integer("deadlineMs", maxSafeInteger)}, o.err
+	case "sandbox.create":
+		return parseCreate(raw, []string{"whenOver", "snapshot"})
+	case "sandbox.start":
+		return parseCreate(raw, []string{"whenOver"})
+	case "snapshot.create", "snapshot.remove", "snapshot.export", "snapshot.import":
+		return parseSnapshotArgs(op, raw)
+	case "layer.import", "layer.export":
+		o := parseObject("args", raw, []string{"digest", "file"}, nil)
+		return LayerFile{Digest: o.text("digest", digestGrammar), File: o.text("file", fileGrammar)}, o.err
+	case "layer.remove":
+		o := parseObject("args", raw, []string{"digest"}, nil)
+		return LayerDigest{Digest: o.text("digest", digestGrammar)}, o.err
+	}
+	return nil, Errorf(InvalidArgument, "request.op", "there is no operation %q", op)
+}
+
+func parseSnapshotArgs(op string, raw []byte) (any, *Error) {
+	switch op {
+	case "snapshot.create":
+		o := parseObject("args", raw, []string{"id", "owner", "sandbox"}, nil)
+		return CreateSnapshot{ID: o.text("id", idGrammar), Owner: o.text("owner", ownerGrammar), Sandbox: o.text("sandbox", idGrammar)}, o.err
+	case "snapshot.remove":
+		o := parseObject("args", raw, []string{"id"}, nil)
+		return SnapshotID{ID: o.text("id", idGrammar)}, o.err
+	case "snapshot.export":
+		o := parseObject("args", raw, []string{"id", "file"}, nil)
+		return ExportSnapshot{ID: o.text("id", idGrammar), File: o.text("file", fileGrammar)}, o.err
+	}
+	o := parseObject("args", raw, []string{"id", "owner", "root", "file", "digest"}, nil)
+	args := ImportSnapshot{ID: o.text("id", idGrammar), Owner: o.text("owner", ownerGrammar), File: o.text("file", fileGrammar),
+		Digest: o.text("digest", digestGrammar)}
+	if o.err != nil {
+		return nil, o.err
+	}
+	var err *Error
+	args.Root, err = parseRoot(o.fields["root"])
+	return args, err
+}
+
+func parseRoot(raw []byte) (Root, *Error) {
+	o := parseObject("args.root", raw, []string{"kind"}, []string{"layers"})
+	root := Root{Kind: o.text("kind", kindGrammar), Layers: o.texts("layers", digestGrammar, MaxLayers)}
+	if _, there := o.fields["layers"]; o.err == nil && there != (root.Kind == "layers") {
+		o.fail("layers", "belongs to kind \"layers\", and only to it")
+	}
+	return root, o.err
+}
+
+func parseCreate(raw []byte, optional []string) (any, *Error) {
+	o := parseObject("args", raw, []string{"id", "owner", "hostname", "root", "resources", "deadlineMs"}, optional)
+	args := CreateSandbox{
+		ID:         o.text("id", idGrammar),
+		Owner:      o.text("owner", ownerGrammar),
+		Hostname:   o.text("hostname", hostnameGrammar),
+		DeadlineMs: o.integer("deadlineMs", maxSafeInteger),
+		WhenOver:   o.text("whenOver", overGrammar),
+		Snapshot:   o.text("snapshot", idGrammar),
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	if args.WhenOver == "" {
+		args.WhenOver = OverDestroy
+	}
+	var err *Error
+	if args.Root, err = parseRoot(o.fields["root"]); err != nil {
+		return nil, err
+	}
+	args.Resources, err = parseResources(o.fields["resources"])
+	return args, err
+}
+
+func parseResources(raw []byte) (Resources, *Error) {
+	const maxBytes = 1 << 50
+	r := parseObject("args.resources", raw, nil,
+		[]string{"memoryBytes", "swapBytes", "cpus", "pids", "files", "tmpBytes", "shmBytes", "diskBytes"})
+	return Resources{
+		MemoryBytes: r.integer("memoryBytes", maxBytes),
+		SwapBytes:   r.integer("swapBytes", maxBytes),
+		CPUs:        r.number("cpus", 4096),
+		Pids:        r.integer("pids", 1<<22),
+		Files:       r.integer("files", 1<<30),
+		TmpBytes:    r.integer("tmpBytes", maxBytes),
+		ShmBytes:    r.integer("shmBytes", maxBytes),
+		DiskBytes:   r.integer("diskBytes", maxBytes),
+	}, r.err
+}

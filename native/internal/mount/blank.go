@@ -1,0 +1,20 @@
+package mount
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Blank is a root with podd and places to mount on, and nothing else. It belongs to nobody inside, so every shell can stand in it.
+func (s *Stage) Blank(podd string, points []string) (string, error) {
+	dir := filepath.Join(s.dir, "blank")
+	for _, point := range append([]string{NewRoot, "/.agentpod"}, points...) {
+		if err := os.MkdirAll(filepath.Join(dir, point), 0o755); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Link(podd, filepath.Join(dir, ".agentpod/podd")); err != nil && !os.IsExist(err) {
+		return "", err
+	}
+	return dir, nil
+}

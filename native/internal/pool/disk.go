@@ -1,0 +1,76 @@
+package pool
+
+import (
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// space is what a file system has for an ordinary user, in bytes.
+type space struct{ size, free int64 }
+
+func spaceOf(path string) (space, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return space{}, err
+	}
+	return space{size: int64(fs.Blocks) * int64(fs.Bsize), free: int64(fs.Bavail) * int64(fs.Bsize)}, nil
+}
+
+// reserve is what stays free of a disk: a twentieth within bounds, and never more than a tenth, so that a small disk is of use at all.
+func (s space) reserve() int64 {
+	return least(most(512*mib, least(5*gib, s.size/20)), s.size/10)
+}
+
+func least(a, b int64) int64 {
+	if a < b {
+		return a
+	}
+	return b
+}
+
+func most(a, b int64) int64 {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+// allocation is how a loop pool's file system uses its device.
+type allocation struct {
+	size, free int64
+	// unallocated belongs neither to data nor to metadata yet; metadataFree is what metadata has left of its own.
+	unallocated, metadataFree int64
+}
+
+// inside asks the file system what it has promised. statfs would not do: what sandboxes have written and the kernel has not placed yet,
+// which may be gigabytes, still counts as free there.
+func (p *Pool) inside() allocation {
+	a := allocation{size: fileSize(p.image)}
+	a.free, a.unallocated = a.size, a.size
+	for _, kind := range []string{"data", "metadata", "system"} {
+		dir := filepath.Join("/sys/fs/btrfs", p.id, "allocation", kind)
+		read := func(name string) int64 {
+			n, _ := strconv.ParseInt(readText(dir, name), 10, 64)
+			return n
+		}
+		taken := read("bytes_used") + read("bytes_reserved") + read("bytes_pinned") + read("bytes_may_use")
+		a.free -= taken
+		a.unallocated -= read("disk_total")
+		if kind == "metadata" {
+			a.metadataFree = read("total_bytes") - taken
+		}
+	}
+	return a
+}
+
+// isLow says that the pool has to grow now: looked at ten times a second, it is then still far from full, whatever a sandbox writes.
+func (a allocation) isLow() bool {
+	return a.free < least(2*gib, most(256*mib, a.size/4)) || (a.unallocated < 256*mib && a.metadataFree < 256*mib)
+}

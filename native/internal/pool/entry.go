@@ -1,0 +1,113 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"agentpod/native/internal/safefs"
+
+	"golang.org/x/sys/unix"
+)
+
+// Create makes an empty entry, in which at most bytes (0: any number) may be written.
+func (p *Pool) Create(e Entry, bytes int64) error {
+	if !e.IsVolume {
+		return ignoreExist(os.Mkdir(p.Path(e), 0o700))
+	}
+	parent, err := openDir(p.area(e))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	if err := createSubvolume(parent, e.ID); err != nil {
+		return err
+	}
+	return p.limit(parent, e.ID, bytes)
+}
+
+// Clone makes the entry `to` what `from` is at this moment. Snapshots cannot be changed afterwards.
+func (p *Pool) Clone(from, to Entry, bytes int64) error {
+	if !from.IsVolume || !to.IsVolume {
+		return p.copy(from, to, bytes)
+	}
+	source, err := openDir(p.Path(from))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(source)
+	parent, err := openDir(p.area(to))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	if err := snapshotSubvolume(source, parent, to.ID, to.Area == Snapshots); err != nil {
+		return err
+	}
+	if to.Area == Snapshots {
+		return nil
+	}
+	return p.limit(parent, to.ID, bytes)
+}
+
+// copy takes what sandboxes wrote. The work directories are overlay's own business and begin empty.
+func (p *Pool) copy(from, to Entry, bytes int64) error {
+	if err := p.Create(to, bytes); err != nil {
+		return err
+	}
+	if err := safefs.CopyTree(filepath.Join(p.Path(from), "upper"), p.Path(to), "upper"); err != nil {
+		return err
+	}
+	if to.Area == Snapshots {
+		return p.Seal(to)
+	}
+	return nil
+}
+
+// Seal makes an entry that was filled by hand unchangeable, as far as the pool can.
+func (p *Pool) Seal(e Entry) error {
+	if !e.IsVolume {
+		return nil
+	}
+	fd, err := openDir(p.Path(e))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return setReadOnly(fd)
+}
+
+// Remove takes an entry away; an absent one is success.
+func (p *Pool) Remove(e Entry) error {
+	if !e.IsVolume {
+		for _, name := range []string{"upper", "work"} {
+			if err := safefs.RemoveTree(p.Path(e), name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	parent, err := openDir(p.area(e))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	volume, err := openDirAt(parent, e.ID)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	number, err := subvolumeID(volume)
+	unix.Close(volume)
+	if err != nil {
+		return err
+	}
+	if err := deleteSubvolume(parent, e.ID); err != nil {
+		return fmt.Errorf("%s: %w", e.ID, err)
+	}
+	p.quotas.deleted(number)
+	return nil
+}

@@ -1,0 +1,153 @@
+package pool
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// step is what the pool grows by at a time.
+	step         = 4 * gib
+	smallestStep = 256 * mib
+	growEvery    = 100 * time.Millisecond
+	sweepEvery   = 5 * time.Second
+)
+
+// Tend opens the pool, keeps it roomy while isBusy, and tidies its quotas. It returns when ctx ends.
+func (p *Pool) Tend(ctx context.Context, isBusy func() bool) {
+	p.Prepare()
+	ticker := time.NewTicker(growEvery)
+	defer ticker.Stop()
+	var refused, swept time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if now := time.Now(); now.Sub(swept) > sweepEvery {
+			swept = now
+			p.sweep()
+		}
+		if !isBusy() {
+			continue
+		}
+		if err := p.grow(); err != nil && time.Since(refused) > time.Minute {
+			refused = time.Now()
+			p.o.Log.Printf("pool: cannot grow: %v", err)
+		}
+	}
+}
+
+// grow enlarges a loop pool that is running out of space, as far as the disk below keeps half as much again as its reserve: below the reserve
+// itself nothing is made any more, and a pool that grew right down to it would bring that about.
+func (p *Pool) grow() error {
+	// Allocating takes a while on a busy disk, and only unmounting has to wait for it.
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	p.mu.Lock()
+	isLoop := p.opened && p.kind == Loop
+	p.mu.Unlock()
+	if !isLoop || !p.inside().isLow() {
+		return nil
+	}
+	disk, err := spaceOf(p.o.Home)
+	if err != nil {
+		return err
+	}
+	more := least(step, disk.free-disk.reserve()*3/2) &^ (mib - 1)
+	fd, err := openDir(p.dir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if more < smallestStep {
+		if time.Since(p.freed) < time.Second {
+			return nil
+		}
+		p.freed = time.Now()
+		return freeDeleted(fd)
+	}
+	begin, size := time.Now(), fileSize(p.image)+more
+	if err := allocate(p.image, size); err != nil {
+		return err
+	}
+	if err := p.fit(fd); err != nil {
+		return err
+	}
+	p.o.Log.Printf("pool: grown to %d MiB in %.1f ms", size/mib, time.Since(begin).Seconds()*1e3)
+	return nil
+}
+
+// fit tells the device, and the file system on it, how long the image is.
+func (p *Pool) fit(dir int) error {
+	if err := unix.IoctlSetInt(int(p.device.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return os.NewSyscallError("loop capacity", err)
+	}
+	return resizeToDevice(dir)
+}
+
+func (p *Pool) sweep() {
+	p.mu.Lock()
+	dir, on := p.dir, p.opened && p.quotas.on()
+	p.mu.Unlock()
+	if !on {
+		return
+	}
+	if fd, err := openDir(dir); err == nil {
+		p.quotas.sweep(fd)
+		unix.Close(fd)
+	}
+}
+
+// Clear removes the pool if nothing is in it; the next use makes a new one.
+func (p *Pool) Clear() error {
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleared = true
+	if !p.opened || p.dir == "" {
+		return nil
+	}
+	for _, area := range []Area{Sandboxes, Snapshots} {
+		if entries, err := os.ReadDir(filepath.Join(p.dir, string(area))); err != nil || len(entries) > 0 {
+			return err
+		}
+	}
+	if p.kind == Loop {
+		p.unmount()
+		p.opened = false
+		return os.Remove(p.imagePath())
+	}
+	for _, dir := range []string{filepath.Join(p.dir, string(Sandboxes)), filepath.Join(p.dir, string(Snapshots)), p.dir} {
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	}
+	p.opened = false
+	return nil
+}
+
+// Close lets go of the pool. Its mount goes with podhost's namespace, its device with the last sandbox.
+func (p *Pool) Close() {
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kind == Loop && p.opened {
+		p.unmount()
+	}
+	p.opened = false
+}
+
+func (p *Pool) unmount() {
+	unix.Unmount(p.o.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	p.device.Close()
+	p.image.Close()
+	p.image, p.device, p.dir, p.quotas.sysfs = nil, nil, "", ""
+}

@@ -1,0 +1,202 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	firstSize = gib
+	// smallestSize is what a loop pool must have to be worth its own overhead.
+	smallestSize = 512 * mib
+	mkfsTimeout  = 60 * time.Second
+)
+
+func (p *Pool) imagePath() string { return filepath.Join(p.o.Home, "pool.img") }
+
+// openLoop mounts the image, made first if there is none. The reason why there can be none is the error.
+func (p *Pool) openLoop() error {
+	if p.o.Rootless {
+		return errors.New("an ordinary user cannot mount a pool")
+	}
+	if !knowsBtrfs() {
+		return errors.New("this kernel has no btrfs")
+	}
+	var below unix.Statfs_t
+	if unix.Statfs(p.o.Home, &below) == nil && (below.Type == unix.TMPFS_MAGIC || below.Type == unix.RAMFS_MAGIC) {
+		// An image is allocated as a whole, and memory is no place for that.
+		return errors.New("the state directory is in memory")
+	}
+	if _, err := os.Lstat(p.imagePath()); errors.Is(err, os.ErrNotExist) {
+		if err := p.makeImage(); err != nil {
+			return err
+		}
+	}
+	err := p.mountImage()
+	if isDamage(err) {
+		p.o.Log.Printf("pool: %v: the image is set aside, and what was in it is lost", err)
+		if err = p.setAside(); err == nil {
+			err = p.makeImage()
+		}
+		if err == nil {
+			err = p.mountImage()
+		}
+	}
+	return err
+}
+
+func knowsBtrfs() bool {
+	known := func() bool {
+		data, _ := os.ReadFile("/proc/filesystems")
+		return strings.Contains(string(data), "\tbtrfs\n")
+	}
+	if !known() {
+		exec.Command("modprobe", "-q", "btrfs").Run()
+		exec.Command("modprobe", "-q", "loop").Run()
+	}
+	return known()
+}
+
+// makeImage writes a file system into a file under another name first, so that half an image is never taken for one.
+func (p *Pool) makeImage() error {
+	mkfs, err := exec.LookPath("mkfs.btrfs")
+	if err != nil {
+		return errors.New("mkfs.btrfs is missing (apt-get install btrfs-progs)")
+	}
+	disk, err := spaceOf(p.o.Home)
+	if err != nil {
+		return err
+	}
+	size := least(firstSize, (disk.free-disk.reserve())/2) &^ (mib - 1)
+	if size < smallestSize {
+		return fmt.Errorf("the disk has %d MiB free, too little for a pool", disk.free/mib)
+	}
+	temporary := p.imagePath() + ".new"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	begin := time.Now()
+	err = allocate(file, size)
+	allocated := time.Since(begin)
+	if err == nil {
+		// -K: a discard would give the allocated blocks back. One copy of the metadata is enough on one disk.
+		err = run(mkfs, "--quiet", "-K", "--metadata", "single", "--data", "single", temporary)
+	}
+	if err == nil {
+		err = os.Rename(temporary, p.imagePath())
+	}
+	if err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	p.o.Log.Printf("pool: made an image of %d MiB (fallocate %.1f ms, mkfs %.1f ms)", size/mib, allocated.Seconds()*1e3, (time.Since(begin)-allocated).Seconds()*1e3)
+	return nil
+}
+
+func run(program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	timer := time.AfterFunc(mkfsTimeout, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %v: %.500s", filepath.Base(program), err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// mountImage attaches the image and mounts it in podhost's namespace only. Nothing of it is left when podhost and the sandboxes are gone.
+func (p *Pool) mountImage() error {
+	image, err := os.OpenFile(p.imagePath(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("pool image: %v", err)
+	}
+	// Where the image is a copy of another, it may have come with holes.
+	if info, err := image.Stat(); err == nil {
+		if err := allocate(image, info.Size()); err != nil {
+			p.o.Log.Printf("pool: the image cannot be allocated as a whole: %v", err)
+		}
+	}
+	device, err := attach(image)
+	if err != nil {
+		image.Close()
+		return fmt.Errorf("pool image: %v", err)
+	}
+	// nodiscard: a discard would punch holes into the image, and the disk might be full when they are to be filled again.
+	if err := unix.Mount(device.Name(), p.o.Point, "btrfs", unix.MS_NOATIME|unix.MS_NODEV, "nodiscard"); err != nil {
+		device.Close()
+		image.Close()
+		return fmt.Errorf("mount the pool: %w", err)
+	}
+	p.image, p.device, p.dir = image, device, p.o.Point
+	if err := p.settle(); err != nil {
+		p.unmount()
+		return fmt.Errorf("pool: %v", err)
+	}
+	return nil
+}
+
+// settle readies a mounted image: it may have grown just before podhost was killed.
+func (p *Pool) settle() error {
+	if err := makeAreas(p.dir); err != nil {
+		return err
+	}
+	fd, err := openDir(p.dir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := p.fit(fd); err != nil {
+		return err
+	}
+	if p.id, err = fileSystemID(fd); err != nil {
+		return err
+	}
+	if err := p.quotas.find(fd, true); err != nil {
+		p.reason = "no disk limits: " + err.Error()
+		return nil
+	}
+	p.quotas.findStale(p.numbers())
+	return nil
+}
+
+// numbers are the ids of the subvolumes there are.
+func (p *Pool) numbers() map[uint64]bool {
+	known := map[uint64]bool{}
+	for _, area := range []Area{Sandboxes, Snapshots} {
+		entries, _ := os.ReadDir(filepath.Join(p.dir, string(area)))
+		for _, entry := range entries {
+			fd, err := openDir(filepath.Join(p.dir, string(area), entry.Name()))
+			if err != nil {
+				continue
+			}
+			if number, err := subvolumeID(fd); err == nil {
+				known[number] = true
+			}
+			unix.Close(fd)
+		}
+	}
+	return known
+}
+
+// setAside keeps an image that cannot be mounted, for whoever wants to look into it.
+func (p *Pool) setAside() error {
+	target := p.imagePath() + ".damaged"
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(target); errors.Is(err, os.ErrNotExist) {
+			return os.Rename(p.imagePath(), target)
+		}
+		target = fmt.Sprintf("%s.damaged-%d", p.imagePath(), n)
+	}
+}

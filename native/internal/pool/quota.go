@@ -1,0 +1,159 @@
+package pool
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// quotas are a pool's simple quotas. Classic ones are never used: after many deletions a snapshot under them takes seconds.
+type quotas struct {
+	// sysfs shows the counts as they are, without a transaction; "" where there are no quotas.
+	sysfs string
+
+	mu    sync.Mutex
+	stale []uint64
+}
+
+func (q *quotas) on() bool { return q.sysfs != "" }
+
+// find looks for simple quotas on fd's file system, and enables them if it is ours. On somebody else's it does not: they make a
+// file system unreadable to older kernels.
+func (q *quotas) find(fd int, isOurs bool) error {
+	id, err := fileSystemID(fd)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join("/sys/fs/btrfs", id, "qgroups")
+	mode := readText(dir, "mode")
+	if mode == "" && isOurs {
+		if err := enableSimpleQuotas(fd); err != nil {
+			return err
+		}
+		mode = readText(dir, "mode")
+	}
+	if mode != "squota" {
+		return fmt.Errorf("simple quotas are not enabled")
+	}
+	q.sysfs = dir
+	return nil
+}
+
+// limit bounds an entry of the directory parent.
+func (p *Pool) limit(parent int, id string, bytes int64) error {
+	if bytes == 0 || !p.quotas.on() {
+		return nil
+	}
+	entry, err := openDirAt(parent, id)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(entry)
+	number, err := subvolumeID(entry)
+	if err != nil {
+		return err
+	}
+	return limitSubvolume(entry, number, bytes)
+}
+
+// Limits reports whether a number of bytes given to Create and Clone is enforced for a new entry, and if not, why.
+func (p *Pool) Limits() (bool, string) {
+	p.Open()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.quotas.on():
+		return true, ""
+	case p.kind == Copy:
+		return false, "no btrfs pool: " + p.reason
+	}
+	return false, p.reason
+}
+
+// Usage is what was written through an entry, if the file system counts it. A clone is not charged for what it began with.
+func (p *Pool) Usage(e Entry) (int64, bool) {
+	path := p.Path(e)
+	if !e.IsVolume || !p.quotas.on() {
+		return 0, false
+	}
+	fd, err := openDir(path)
+	if err != nil {
+		return 0, false
+	}
+	defer unix.Close(fd)
+	number, err := subvolumeID(fd)
+	if err != nil {
+		return 0, false
+	}
+	bytes, err := strconv.ParseInt(readText(p.quotas.sysfs, fmt.Sprintf("0_%d/referenced", number)), 10, 64)
+	return bytes, err == nil
+}
+
+// deleted notes a subvolume whose count stays behind until the file system has freed it.
+func (q *quotas) deleted(id uint64) {
+	if !q.on() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stale = append(q.stale, id)
+}
+
+// sweep forgets the counts of subvolumes that are gone. One that a snapshot still has blocks of stays until that goes too.
+func (q *quotas) sweep(fd int) {
+	q.mu.Lock()
+	stale := q.stale
+	q.stale = nil
+	q.mu.Unlock()
+	var left []uint64
+	for _, id := range stale {
+		dir := filepath.Join(q.sysfs, fmt.Sprintf("0_%d", id))
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		if readText(dir, "referenced") != "0" || removeQgroup(fd, id) != nil {
+			left = append(left, id)
+		}
+	}
+	q.mu.Lock()
+	q.stale = append(q.stale, left...)
+	q.mu.Unlock()
+}
+
+// findStale notes every count without a subvolume: an earlier podhost did not live to see them go.
+func (q *quotas) findStale(known map[uint64]bool) {
+	names, _ := os.ReadDir(q.sysfs)
+	for _, name := range names {
+		number, err := strconv.ParseUint(strings.TrimPrefix(name.Name(), "0_"), 10, 64)
+		if err == nil && strings.HasPrefix(name.Name(), "0_") && number >= firstInode && !known[number] {
+			q.deleted(number)
+		}
+	}
+}
+
+func readText(dir, name string) string {
+	data, _ := os.ReadFile(filepath.Join(dir, name))
+	return strings.TrimSpace(string(data))
+}
+
+// SetLimit changes how much may be written in an entry.
+func (p *Pool) SetLimit(e Entry, bytes int64) error {
+	if !e.IsVolume || !p.quotas.on() {
+		return nil
+	}
+	fd, err := openDir(p.Path(e))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	number, err := subvolumeID(fd)
+	if err != nil {
+		return err
+	}
+	return limitSubvolume(fd, number, bytes)
+}

@@ -1,0 +1,123 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"agentpod/native/internal/safefs"
+)
+
+// base returns the name of the current base tree, and looks for changes at most every five seconds.
+func (b *Builder) base() (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used = true
+	if b.checkedAs != "" && time.Since(b.checked) < 5*time.Second {
+		return b.checkedAs, nil
+	}
+	if err := os.MkdirAll(filepath.Join(b.Home, "base"), 0o700); err != nil {
+		return "", err
+	}
+	if err := b.findHidden(); err != nil {
+		return "", fmt.Errorf("look for private files: %w", err)
+	}
+	name := "host-" + b.View.fingerprint(b.Shift()) + "-" + b.hidden.digest()
+	if err := buildBase(filepath.Join(b.Home, "base", name), b.View, b.Shift(), b.hidden); err != nil {
+		return "", err
+	}
+	b.checked, b.checkedAs = time.Now(), name
+	return name, nil
+}
+
+// findHidden uses what an earlier walk found, if any: a walk takes a second, and Refresh follows. Where ids are not shifted nothing need be
+// hidden, since nobody inside owns a file of the host.
+func (b *Builder) findHidden() error {
+	if b.hidden != nil || !b.Stage.Shifted() {
+		return nil
+	}
+	if hidden, found := loadHidden(b.hiddenFile()); found {
+		b.hidden = hidden
+		return nil
+	}
+	hidden, err := FindHidden(b.View.Dirs, nil)
+	if err != nil {
+		return err
+	}
+	b.hidden, b.walked = hidden, time.Now()
+	return hidden.save(b.hiddenFile())
+}
+
+func (b *Builder) hiddenFile() string { return filepath.Join(b.Home, "base", "hidden.json") }
+
+// refreshEvery is how old a walk may be while sandboxes are made from it.
+const refreshEvery = time.Minute
+
+// IsStale reports whether sandboxes have been made since a walk that is too old, or with one of an earlier podhost.
+func (b *Builder) IsStale() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Stage.Shifted() && b.hidden != nil && (b.walked.IsZero() || b.used && time.Since(b.walked) > refreshEvery)
+}
+
+// Refresh walks the host's directories; sandboxes from then on hide what it finds.
+func (b *Builder) Refresh(stop <-chan struct{}) error {
+	hidden, err := FindHidden(b.View.Dirs, stop)
+	if errors.Is(err, errStopped) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hidden, b.checkedAs, b.walked, b.used = hidden, "", time.Now(), false
+	return hidden.save(b.hiddenFile())
+}
+
+// Prepare builds the base tree ahead of the first sandbox and removes those that no sandbox stands on.
+func (b *Builder) Prepare(used map[string]bool) error {
+	current, err := b.base()
+	if err != nil {
+		return err
+	}
+	entries, _ := os.ReadDir(filepath.Join(b.Home, "base"))
+	for _, entry := range entries {
+		if name := entry.Name(); entry.IsDir() && name != current && !used[name] {
+			if err := safefs.RemoveTree(filepath.Join(b.Home, "base"), name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Clear removes every base tree; the next `host` root builds its own. No root may be mounted meanwhile.
+func (b *Builder) Clear() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.checkedAs, b.hidden = "", nil
+	dir := filepath.Join(b.Home, "base")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		b.forget(entry.Name())
+		if err := safefs.RemoveTree(dir, entry.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forget drops the mounts of a base tree, so that it can be removed.
+func (b *Builder) forget(name string) {
+	dir := filepath.Join(b.Home, "base", name)
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		b.Stage.Forget(filepath.Join(dir, entry.Name()))
+	}
+}

@@ -1,0 +1,46 @@
+package rootfs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// upper makes the upper and work directory of what is mounted at covered, unless they are there; the upper is owned by the sandbox's uid
+// and gid as its merged root is to be. They are named for the path, not counted: when the sandbox is started again, or its
+// files are another one's, the host may show other directories than it did.
+func (b *Builder) upper(at *os.File, covered string, uid, gid int) (upper, work string, err error) {
+	dir, name := fmt.Sprintf("/proc/self/fd/%d", at.Fd()), upperName(covered)
+	upper, work = filepath.Join(dir, "upper", name), filepath.Join(dir, "work", name)
+	if err := os.Mkdir(work, 0o700); err != nil && !os.IsExist(err) {
+		return "", "", err
+	}
+	if err := b.mkdir(upper, uid, gid); err != nil && !os.IsExist(err) {
+		return "", "", err
+	}
+	return upper, work, nil
+}
+
+// upperName is "root" for the root and the escaped path for what is mounted in it: plain in a mount's options, and no two are the same.
+func upperName(covered string) string {
+	if covered == "/" {
+		return "root"
+	}
+	var name strings.Builder
+	for _, c := range []byte(strings.TrimPrefix(covered, "/")) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_' {
+			name.WriteByte(c)
+		} else {
+			fmt.Fprintf(&name, "%%%02x", c)
+		}
+	}
+	escaped := name.String()
+	if escaped == "root" || len(escaped) > 200 {
+		sum := sha256.Sum256([]byte(covered))
+		return "%" + hex.EncodeToString(sum[:])
+	}
+	return escaped
+}

@@ -1,0 +1,44 @@
+import { isAgentPodError } from '../../core/error.ts'
+import { COPY_OPTIONS, JSON_OPTION, lifetimeOptions, resourceOptions } from '../args/options.ts'
+import { parseNumber, parsePairs } from '../args/values.ts'
+import type { Command } from '../command.ts'
+
+const { sudo: _sudo, name: _name, ...OPTIONS } = COPY_OPTIONS
+
+export const command: Command = {
+  usage: 'agentpod fork [options] NAME',
+  examples: [
+    'agentpod fork box',
+    'agentpod fork --count 3 --name try box      try-1, try-2 and try-3',
+    'agentpod fork --timeout 15m --json box',
+  ],
+  options: {
+    count: { short: 'n', value: 'N', help: 'how many (default 1)' },
+    name: { value: 'NAME', help: 'what to call it; of several, each gets its number behind it' },
+    ...OPTIONS,
+    ...JSON_OPTION,
+  },
+  words: { min: 1, max: 1 },
+  async run({ client, terminal }, parsed) {
+    const count = parsed.value('count')
+    const sandbox = await (await client()).get(parsed.word(0))
+    try {
+      const forks = await sandbox.fork({
+        count: count === undefined ? undefined : parseNumber(count, 'count'),
+        name: parsed.value('name'),
+        labels: parsePairs(parsed.values('label'), 'label'),
+        resources: resourceOptions(parsed),
+        lifetime: lifetimeOptions(parsed),
+      })
+      if (parsed.has('json')) terminal.out(JSON.stringify(forks.map(({ info }) => info)))
+      else for (const { id } of forks) terminal.out(id)
+      return 0
+    } catch (error) {
+      // Those that were made are there, and somebody has to know of them.
+      const made =
+        isAgentPodError(error) && error.reason === 'fork.partial' ? error.details['made'] : undefined
+      if (Array.isArray(made) && !parsed.has('json')) for (const id of made) terminal.out(String(id))
+      throw error
+    }
+  },
+}

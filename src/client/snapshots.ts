@@ -1,0 +1,87 @@
+/** Files of sandboxes as they were at one moment. */
+import type { IncomingMessage } from 'node:http'
+import type { Readable } from 'node:stream'
+import type { SnapshotView } from '../api/schema/snapshot.ts'
+import { readJson, type Transport } from './transport.ts'
+
+export type Snapshot = SnapshotView
+
+export interface SnapshotOptions {
+  /** A name to call it by; unique among your snapshots. */
+  readonly name?: string | undefined
+  readonly labels?: Readonly<Record<string, string>> | undefined
+}
+
+export interface SnapshotListOptions {
+  readonly labels?: Readonly<Record<string, string>> | undefined
+  readonly name?: string | undefined
+  /** Only those taken of this sandbox: its id, or the name of a living one. */
+  readonly sandbox?: string | undefined
+}
+
+const SNAPSHOTS = '/v1/snapshots'
+
+export class Snapshots {
+  readonly #transport: Transport
+
+  /** Use `AgentPod.snapshots`. */
+  constructor(transport: Transport) {
+    this.#transport = transport
+  }
+
+  /** All of them, newest first. */
+  async list(o: SnapshotListOptions = {}): Promise<Snapshot[]> {
+    const fields = new URLSearchParams()
+    for (const [key, value] of Object.entries(o.labels ?? {})) fields.append('label', `${key}=${value}`)
+    if (o.name !== undefined) fields.set('name', o.name)
+    if (o.sandbox !== undefined) fields.set('sandbox', o.sandbox)
+    const found: Snapshot[] = []
+    for (;;) {
+      const page = await this.#transport.open({ method: 'GET', path: `${SNAPSHOTS}?${fields}` })
+      found.push(...((await readJson(page)) as Snapshot[]))
+      const next = page.headers['agentpod-next']
+      if (typeof next !== 'string') return found
+      fields.set('after', next)
+    }
+  }
+
+  /** By id or name. */
+  async get(ref: string): Promise<Snapshot> {
+    return (await this.#transport.json('GET', pathOf(ref))) as Snapshot
+  }
+
+  /** Sandboxes made from it keep their files. */
+  async remove(ref: string): Promise<void> {
+    await this.#transport.json('DELETE', pathOf(ref))
+  }
+
+  /** One file with everything in it, as a stream of bytes. A stream that ends with an error is not whole. */
+  export(ref: string, o: { readonly signal?: AbortSignal | undefined } = {}): Promise<IncomingMessage> {
+    return this.#transport.open({ method: 'GET', path: `${pathOf(ref)}/archive`, signal: o.signal })
+  }
+
+  /** Keeps an exported snapshot here. `data_loss` when it is damaged or cut short; nothing is kept of it then. */
+  async import(
+    archive: Readable | Buffer,
+    o: { readonly name?: string | undefined; readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<Snapshot> {
+    const query = o.name === undefined ? '' : `?${new URLSearchParams({ name: o.name })}`
+    try {
+      const response = await this.#transport.open({
+        method: 'POST',
+        path: `${SNAPSHOTS}/archive${query}`,
+        headers: { 'content-type': 'application/octet-stream' },
+        body: archive,
+        signal: o.signal,
+      })
+      return (await readJson(response)) as Snapshot
+    } finally {
+      // A refusal may come before all of it is sent.
+      if (!Buffer.isBuffer(archive)) archive.destroy()
+    }
+  }
+}
+
+function pathOf(ref: string): string {
+  return `${SNAPSHOTS}/${encodeURIComponent(ref)}`
+}

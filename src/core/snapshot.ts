@@ -1,0 +1,30 @@
+import type { SandboxId, SnapshotId } from './id.ts'
+import type { RootPlan } from './provider.ts'
+import type { Spec } from './spec.ts'
+
+/** `lost`: the provider no longer has it. */
+export const SNAPSHOT_STATES = ['creating', 'ready', 'deleting', 'lost'] as const
+export type SnapshotState = (typeof SNAPSHOT_STATES)[number]
+
+/** A sandbox's files at one moment; they never change. */
+export interface Snapshot {
+  readonly id: SnapshotId
+  /** Whose it is: the id of a key, or `local`. */
+  readonly owner: string
+  /** Unique among one owner's snapshots. */
+  readonly name: string | undefined
+  readonly labels: Readonly<Record<string, string>>
+  readonly provider: string
+  readonly state: SnapshotState
+  /** Taken only to fork from, and removed when the forks are made. */
+  readonly isPassing: boolean
+  /** Whose files these are; undefined when they were imported. */
+  readonly sandboxId: SandboxId | undefined
+  /** The snapshot before it in the same line; it may be gone by now. */
+  readonly parentId: SnapshotId | undefined
+  readonly spec: Spec
+  /** What the files lie on. Known once it is ready. */
+  readonly root: RootPlan | undefined
+  readonly sizeBytes: number
+  readonly createdAt: number
+}

@@ -1,0 +1,95 @@
+/** The one writer of snapshot records, all of which are held in memory as well. The database is written first. */
+import { AgentPodError } from '../core/error.ts'
+import { isSnapshotId, type SnapshotId } from '../core/id.ts'
+import type { Principal } from '../core/principal.ts'
+import type { Kept } from '../core/provider.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+import type { SnapshotStore } from '../store/snapshots.ts'
+
+export class Album {
+  readonly #store: SnapshotStore
+  readonly #snapshots = new Map<SnapshotId, Snapshot>()
+  /** How many sandboxes are being made from each at this moment. */
+  readonly #uses = new Map<SnapshotId, number>()
+
+  constructor(store: SnapshotStore) {
+    this.#store = store
+    for (const snapshot of store.all()) this.#snapshots.set(snapshot.id, snapshot)
+  }
+
+  /** Stores the intent to take one. */
+  begin(snapshot: Snapshot): void {
+    this.#store.insert(snapshot)
+    this.#snapshots.set(snapshot.id, snapshot)
+  }
+
+  complete(snapshot: Snapshot, kept: Kept): Snapshot {
+    return this.#write({ ...snapshot, ...kept, state: 'ready' })
+  }
+
+  mark(snapshot: Snapshot, state: 'deleting' | 'lost'): Snapshot {
+    return this.#write({ ...snapshot, state })
+  }
+
+  forget(id: SnapshotId): void {
+    this.#store.remove(id)
+    this.#snapshots.delete(id)
+  }
+
+  /** Every record, passing and half-made ones too, oldest first. */
+  all(): Snapshot[] {
+    return [...this.#snapshots.values()]
+  }
+
+  /** Whether something waits to be removed. */
+  get hasUnfinished(): boolean {
+    return this.all().some(({ state }) => state === 'deleting')
+  }
+
+  /** What a caller may see of it: finished ones that were taken to be kept. */
+  list(who: Principal): Snapshot[] {
+    return this.all().filter((snapshot) => isShown(snapshot) && (who.isAdmin || snapshot.owner === who.owner))
+  }
+
+  /** By id or by name; somebody else's is as unknown as one that never was. */
+  get(ref: string, who: Principal): Snapshot {
+    const visible = this.list(who)
+    const found =
+      visible.find(({ owner, name }) => owner === who.owner && name === ref) ??
+      visible.find(({ id, name }) => (isSnapshotId(ref) ? id === ref : name === ref))
+    if (found) return found
+    throw new AgentPodError({
+      code: 'not_found',
+      reason: 'snapshot.unknown',
+      message: `there is no snapshot ${ref}`,
+      hint: '`agentpod snapshot ls` lists them',
+    })
+  }
+
+  /** Keeps a snapshot from being removed while sandboxes are made from it. */
+  async using<T>(snapshot: Snapshot, work: () => Promise<T>): Promise<T> {
+    const { id } = snapshot
+    this.#uses.set(id, (this.#uses.get(id) ?? 0) + 1)
+    try {
+      return await work()
+    } finally {
+      const left = (this.#uses.get(id) ?? 1) - 1
+      if (left > 0) this.#uses.set(id, left)
+      else this.#uses.delete(id)
+    }
+  }
+
+  isUsed(id: SnapshotId): boolean {
+    return this.#uses.has(id)
+  }
+
+  #write(snapshot: Snapshot): Snapshot {
+    this.#store.update(snapshot)
+    this.#snapshots.set(snapshot.id, snapshot)
+    return snapshot
+  }
+}
+
+function isShown({ state, isPassing }: Snapshot): boolean {
+  return !isPassing && (state === 'ready' || state === 'lost')
+}

@@ -1,0 +1,279 @@
+/**
+ * A snapshot as one file, to keep elsewhere or carry to another machine:
+ *
+ *     agentpod-snapshot 1 <sha256 of the manifest> <its length>\n
+ *     <manifest, JSON>
+ *     <each part's bytes, in the manifest's order>
+ *
+ * The manifest has the length and the sha256 of every part, so nothing of a damaged or shortened archive is ever used. Parts are the layers
+ * below (lowest first) and then the files themselves, packed by the provider.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { z } from 'zod'
+import { AgentPodError } from '../core/error.ts'
+import { newSnapshotId, parseName } from '../core/id.ts'
+import type { Packed, RootPlan } from '../core/provider.ts'
+import { DEFAULT_RESOURCES, type Resources } from '../core/resources.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+import type { Spec } from '../core/spec.ts'
+import { ignore } from '../telemetry/log.ts'
+import { ByteReader } from '../util/byte-reader.ts'
+import { randomWord } from '../util/random.ts'
+import { CALL, COPY, type Context } from './context.ts'
+import { resolveSpec } from './create.ts'
+import { discard, snapshotsOf } from './snapshot.ts'
+
+export interface ImportRequest {
+  readonly owner: string
+  readonly name?: string | undefined
+  readonly labels?: Readonly<Record<string, string>> | undefined
+}
+
+const MAGIC = 'agentpod-snapshot 1'
+const LONGEST_HEAD = 120
+const LONGEST_MANIFEST = 1 << 20
+const LARGEST_PART = 2 ** 50
+const LATEST = Date.UTC(9999, 0)
+
+const part = z.strictObject({
+  kind: z.enum(['layer', 'files']),
+  digest: z.string().regex(/^[0-9a-f]{64}$/),
+  sizeBytes: z.int().min(1).max(LARGEST_PART),
+})
+
+const manifest = z.strictObject({
+  base: z.enum(['host', 'layers']),
+  // A later one has no place in a calendar of ours, and would break every list it stands in.
+  createdAt: z.int().min(0).max(LATEST),
+  spec: z.record(z.string(), z.unknown()),
+  parts: z.array(part).min(1).max(129),
+})
+
+type Part = z.infer<typeof part>
+
+export async function exportSnapshot(ctx: Context, snapshot: Snapshot): Promise<Readable> {
+  const keeper = snapshotsOf(ctx)
+  const { layers } = ctx.provider
+  const { root, spec, createdAt } = snapshot
+  if (!root || snapshot.state !== 'ready') throw damaged('its files are gone')
+  const files: string[] = []
+  const remove = async (): Promise<void> => {
+    for (const file of files) await rm(join(ctx.tmpDir, file), { force: true })
+  }
+  try {
+    const parts: Part[] = []
+    const pack = async (kind: Part['kind'], write: (file: string) => Promise<Packed>): Promise<void> => {
+      const file = tmpName(ctx)
+      files.push(file)
+      parts.push({ kind, ...(await write(file)) })
+    }
+    await ctx.album.using(snapshot, async () => {
+      for (const digest of root.kind === 'layers' ? root.layers : [])
+        await pack('layer', async (file) => {
+          if (!layers) throw damaged('its layers are gone')
+          return layers.export(digest, file, COPY)
+        })
+      await pack('files', (file) => keeper.export(snapshot.id, file, COPY))
+    })
+    const text = JSON.stringify({ base: root.kind, createdAt, spec: withoutVariables(spec), parts })
+    const head = `${MAGIC} ${sha256(text)} ${Buffer.byteLength(text)}\n${text}`
+    const archive = Readable.from(concatenated(ctx, head, files), { objectMode: false })
+    // Also where nobody ever reads it: a generator that was not begun has no end to clean up at.
+    archive.once('close', () => void remove().catch((error) => ignore(ctx.log, error, 'an archive is left')))
+    return archive
+  } catch (error) {
+    await remove()
+    throw error
+  }
+}
+
+/** SECURITY: LK-14. People put keys in variables, and an archive goes where its sandbox's owner does not look. */
+function withoutVariables(spec: Spec): Spec {
+  return { ...spec, environment: { ...spec.environment, variables: {} } }
+}
+
+async function* concatenated(ctx: Context, head: string, files: readonly string[]): AsyncGenerator<Buffer> {
+  yield Buffer.from(head)
+  for (const file of files) yield* createReadStream(join(ctx.tmpDir, file))
+}
+
+/** Nothing is kept of an archive that is not whole and sound. */
+export async function importSnapshot(
+  ctx: Context,
+  archive: Readable,
+  request: ImportRequest,
+): Promise<Snapshot> {
+  const keeper = snapshotsOf(ctx)
+  const name = request.name === undefined ? undefined : parseName(request.name)
+  const reader = new ByteReader(archive)
+  const { base, spec, parts, createdAt } = await readManifest(reader)
+  const files: { part: Part; file: string }[] = []
+  try {
+    for (const one of parts) {
+      const file = tmpName(ctx)
+      files.push({ part: one, file })
+      await receive(reader, one, join(ctx.tmpDir, file))
+    }
+    if (!(await reader.isAtEnd())) throw damaged('there is something behind its end')
+    const root = await importLayers(ctx, base, files)
+    const own = files.at(-1)
+    if (own?.part.kind !== 'files') throw damaged('it has no files')
+    const snapshot: Snapshot = {
+      id: newSnapshotId(ctx.random),
+      owner: request.owner,
+      name,
+      labels: request.labels ?? {},
+      provider: ctx.provider.name,
+      state: 'creating',
+      isPassing: false,
+      sandboxId: undefined,
+      parentId: undefined,
+      spec,
+      root: undefined,
+      sizeBytes: 0,
+      createdAt,
+    }
+    ctx.album.begin(snapshot)
+    try {
+      const kept = await keeper.import(snapshot.id, ctx.owner, { ...own.part, file: own.file, root }, COPY)
+      return ctx.album.complete(snapshot, kept)
+    } catch (error) {
+      await discard(ctx, snapshot)
+      throw error
+    }
+  } finally {
+    for (const { file } of files) await rm(join(ctx.tmpDir, file), { force: true })
+  }
+}
+
+async function importLayers(
+  ctx: Context,
+  base: RootPlan['kind'],
+  files: readonly { part: Part; file: string }[],
+): Promise<RootPlan> {
+  const below = files.filter(({ part: { kind } }) => kind === 'layer')
+  if (below.length !== files.length - 1 || (base === 'layers') !== below.length > 0) {
+    throw damaged('its parts do not fit together')
+  }
+  if (base === 'host') return { kind: 'host' }
+  const { layers } = ctx.provider
+  if (!layers) {
+    throw new AgentPodError({
+      code: 'unsupported',
+      reason: 'provider.layers',
+      message: `${ctx.provider.name} takes no layers`,
+    })
+  }
+  for (const { part: one, file } of below) {
+    if (!(await layers.has(one.digest, CALL))) await layers.import(one.digest, file, COPY)
+  }
+  return { kind: 'layers', layers: below.map(({ part: one }) => one.digest) }
+}
+
+async function readManifest(
+  reader: ByteReader,
+): Promise<{ base: RootPlan['kind']; spec: Spec; parts: Part[]; createdAt: number }> {
+  const head = (await reader.line(LONGEST_HEAD)) ?? ''
+  const [, digest, length] = new RegExp(`^${MAGIC} ([0-9a-f]{64}) (\\d{1,8})$`).exec(head) ?? []
+  if (digest === undefined) {
+    throw new AgentPodError({
+      code: 'invalid_argument',
+      reason: 'snapshot.archive',
+      message: 'this is not a snapshot archive',
+      hint: '`agentpod snapshot export` makes one',
+    })
+  }
+  if (Number(length) > LONGEST_MANIFEST) throw damaged('its manifest is too long')
+  const text = (await reader.exactly(Number(length)))?.toString('utf8')
+  if (text === undefined || sha256(text) !== digest) throw damaged('its manifest does not match its checksum')
+  const parsed = manifest.safeParse(jsonOf(text))
+  if (!parsed.success) throw damaged(`its manifest is malformed: ${parsed.error.issues[0]?.message}`)
+  return { ...parsed.data, spec: checkedSpec(parsed.data.spec) }
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw damaged('its manifest is not JSON')
+  }
+}
+
+/** SECURITY: an archive is anybody's. Its spec passes the checks that a create's does, and grants nothing. */
+function checkedSpec(value: Record<string, unknown>): Spec {
+  const shape = specShape.safeParse(value)
+  if (!shape.success) throw damaged(`its spec is malformed: ${shape.error.issues[0]?.message}`)
+  const { environment, resources, lifetime } = shape.data
+  return resolveSpec({ environment: { ...environment, sudo: false }, resources, lifetime })
+}
+
+const RESOURCES = Object.keys(DEFAULT_RESOURCES) as (keyof Resources)[]
+
+const specShape = z.object({
+  environment: z.strictObject({
+    base: z.enum(['host', 'debian']),
+    variables: z.strictObject({}),
+    user: z.string().max(64),
+    workdir: z.string().max(4096),
+    sudo: z.boolean(),
+  }),
+  resources: z.partialRecord(z.enum(RESOURCES), z.number()),
+  lifetime: z.strictObject({
+    ttlMs: z.number(),
+    idleMs: z.number(),
+    whenOver: z.enum(['destroy', 'pause', 'stop']),
+    autoResume: z.boolean(),
+  }),
+})
+
+/** Writes one part to a file, and refuses it unless it is as long as it should be and what its digest says. */
+async function receive(reader: ByteReader, { digest, sizeBytes }: Part, path: string): Promise<void> {
+  const hash = createHash('sha256')
+  const out = createWriteStream(path, { flags: 'wx', mode: 0o600 })
+  // Each write answers with its own error; the event alone would end the process.
+  out.on('error', () => undefined)
+  try {
+    await copy(reader, sizeBytes, hash, out)
+  } finally {
+    await new Promise<void>((resolve) => out.close(() => resolve()))
+  }
+  if (hash.digest('hex') !== digest) throw damaged('a part does not match its checksum')
+}
+
+async function copy(
+  reader: ByteReader,
+  sizeBytes: number,
+  hash: Hash,
+  out: NodeJS.WritableStream,
+): Promise<void> {
+  for (let left = sizeBytes; left > 0; ) {
+    const chunk = await reader.atMost(left)
+    if (!chunk) throw damaged('it is cut short')
+    hash.update(chunk)
+    await new Promise<void>((resolve, reject) =>
+      out.write(chunk, (error?: Error | null) => (error ? reject(error) : resolve())),
+    )
+    left -= chunk.length
+  }
+}
+
+function tmpName(ctx: Context): string {
+  return `snapshot-${randomWord(ctx.random, 16)}.tar.gz`
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}
+
+function damaged(why: string): AgentPodError {
+  return new AgentPodError({
+    code: 'data_loss',
+    reason: 'snapshot.damaged',
+    message: `the snapshot archive is damaged: ${why}`,
+    hint: 'export it again, or copy the file again',
+  })
+}

@@ -1,0 +1,90 @@
+/** Freezing and thawing: memory stays, no time counts. */
+import { AgentPodError } from '../core/error.ts'
+import type { SandboxId } from '../core/id.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import { ignore } from '../telemetry/log.ts'
+import { failpoint } from '../util/failpoint.ts'
+import { CALL, type Context, type Live } from './context.ts'
+import { leaseOf } from './lease.ts'
+import { needSandbox } from './need.ts'
+
+/** Idempotent. Open streams stay open and are silent until it is resumed. */
+export async function pause(ctx: Context, id: SandboxId): Promise<Sandbox> {
+  const { pause: level } = await ctx.provider.capabilities(CALL)
+  if (level === 'none') throw cannotPause(ctx.provider.name)
+  return ctx.lock.run(id, async () => {
+    const sandbox = needSandbox(ctx, id)
+    if (sandbox.state === 'paused') return sandbox
+    ctx.ledger.move(id, 'pause')
+    failpoint('pause.intended')
+    const live = ctx.live.get(id)
+    // From here on a call waits for the end of this, and then wakes it: let in now, it would be frozen on its way.
+    ctx.live.delete(id)
+    if (live) ctx.frozen.set(id, live)
+    try {
+      // A frozen guest's clock runs on, and would end the sandbox at the moment it thaws.
+      await live?.guest.renew({ remainingMs: 0, idleMs: 0 }, CALL)
+      await ctx.provider.pause(id, CALL)
+    } catch (error) {
+      await undo(ctx, id)
+      throw error
+    }
+    failpoint('pause.frozen')
+    return ctx.ledger.move(id, 'paused')
+  })
+}
+
+/** A pause that failed leaves a running sandbox; where not even that can be had, the sweep looks again. */
+async function undo(ctx: Context, id: SandboxId): Promise<void> {
+  try {
+    const sandbox = needSandbox(ctx, id)
+    await thaw(ctx, sandbox, sandbox.deadlineAt)
+  } catch (error) {
+    ignore(ctx.log, error, `the failed pause of ${id} is left for the sweep`)
+  }
+}
+
+/** Idempotent. The sandbox gets `ttlMs` from now, or its whole time to live again. */
+export async function resume(ctx: Context, id: SandboxId, ttlMs?: number): Promise<Sandbox> {
+  return ctx.lock.run(id, async () => {
+    const sandbox = needSandbox(ctx, id)
+    if (sandbox.state === 'running') return sandbox
+    ctx.ledger.move(id, 'resume')
+    failpoint('resume.intended')
+    const deadlineAt = ctx.clock.now() + (ttlMs ?? sandbox.spec.lifetime.ttlMs)
+    return thaw(ctx, sandbox, deadlineAt)
+  })
+}
+
+/** From `resuming`, or from a `pausing` that is undone, to `running`. Called under the sandbox's lock. */
+export async function thaw(ctx: Context, sandbox: Sandbox, deadlineAt: number): Promise<Sandbox> {
+  const { id } = sandbox
+  await ctx.provider.resume(id, deadlineAt, CALL)
+  failpoint('resume.thawed')
+  const live = ctx.frozen.get(id) ?? ctx.live.get(id) ?? openLive(ctx, sandbox)
+  await live.guest.renew(leaseOf(sandbox.spec.lifetime, deadlineAt - ctx.clock.now()), CALL)
+  const running = ctx.ledger.move(id, 'resumed', { deadlineAt })
+  ctx.frozen.delete(id)
+  ctx.live.set(id, live)
+  return running
+}
+
+export function openLive(ctx: Context, { id, handle }: Sandbox): Live {
+  if (!handle) {
+    throw new AgentPodError({
+      code: 'internal',
+      reason: 'sandbox.handle',
+      message: `${id} runs without a handle`,
+    })
+  }
+  return { guest: ctx.provider.open(handle), ended: new AbortController() }
+}
+
+export function cannotPause(provider: string): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'pause.unsupported',
+    message: `${provider} cannot pause a sandbox here: there is no freezer`,
+    hint: 'use `agentpod stop`, which keeps the files and not the memory, or run as root',
+  })
+}

@@ -1,0 +1,117 @@
+/** Files of a sandbox as they are at one moment. */
+import { AgentPodError } from '../core/error.ts'
+import { newSnapshotId, parseName, type SandboxId } from '../core/id.ts'
+import type { Snapshots } from '../core/provider.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import type { Snapshot } from '../core/snapshot.ts'
+import { ignore } from '../telemetry/log.ts'
+import { failpoint } from '../util/failpoint.ts'
+import { CALL, COPY, type Context } from './context.ts'
+import { needSandbox, notRunning } from './need.ts'
+
+export interface SnapshotRequest {
+  readonly owner: string
+  readonly name?: string | undefined
+  readonly labels?: Readonly<Record<string, string>> | undefined
+  /** To fork from, and then to be removed. */
+  readonly isPassing?: boolean | undefined
+}
+
+const SOURCES: readonly Sandbox['state'][] = ['running', 'paused', 'stopped']
+
+/** The sandbox stands still for a moment and then goes on. On failure nothing is left and the sandbox is as it was. */
+export async function takeSnapshot(ctx: Context, id: SandboxId, request: SnapshotRequest): Promise<Snapshot> {
+  const keeper = snapshotsOf(ctx)
+  const name = request.name === undefined ? undefined : parseName(request.name)
+  return ctx.lock.run(id, async () => {
+    const sandbox = needSandbox(ctx, id)
+    if (!SOURCES.includes(sandbox.state)) throw notRunning(id, sandbox)
+    const intended: Snapshot = {
+      id: newSnapshotId(ctx.random),
+      owner: request.owner,
+      name,
+      labels: request.labels ?? {},
+      provider: ctx.provider.name,
+      state: 'creating',
+      isPassing: request.isPassing ?? false,
+      sandboxId: id,
+      parentId: sandbox.tip,
+      spec: sandbox.spec,
+      root: undefined,
+      sizeBytes: 0,
+      createdAt: ctx.clock.now(),
+    }
+    ctx.album.begin(intended)
+    let snapshot: Snapshot
+    try {
+      failpoint('snapshot.intended')
+      const kept = await keeper.create(intended.id, id, ctx.owner, COPY)
+      failpoint('snapshot.taken')
+      snapshot = ctx.album.complete(intended, kept)
+    } catch (error) {
+      await discard(ctx, intended)
+      throw error
+    }
+    failpoint('snapshot.recorded')
+    if (!snapshot.isPassing) {
+      ctx.ledger.amend(id, { tip: snapshot.id })
+      ctx.ledger.note(id, 'snapshot.created', { snapshot: snapshot.id, name })
+    }
+    return snapshot
+  })
+}
+
+/** `conflict` while a sandbox is being made from it. Those that were made keep their files. */
+export async function removeSnapshot(ctx: Context, snapshot: Snapshot): Promise<void> {
+  if (ctx.album.isUsed(snapshot.id)) {
+    throw new AgentPodError({
+      code: 'conflict',
+      reason: 'snapshot.used',
+      message: `a sandbox is being made from ${snapshot.name ?? snapshot.id}`,
+      hint: 'try again in a moment',
+    })
+  }
+  ctx.album.mark(snapshot, 'deleting')
+  failpoint('snapshot.unlisted')
+  await snapshotsOf(ctx).remove(snapshot.id, CALL)
+  ctx.album.forget(snapshot.id)
+}
+
+/** Removes one that was not finished, or has served. When that fails, the sweep tries again. */
+export async function discard(ctx: Context, snapshot: Snapshot): Promise<void> {
+  try {
+    if (snapshot.state !== 'deleting') ctx.album.mark(snapshot, 'deleting')
+    await snapshotsOf(ctx).remove(snapshot.id, CALL)
+    ctx.album.forget(snapshot.id)
+  } catch (error) {
+    ignore(ctx.log, error, `remains of snapshot ${snapshot.id} are left for the sweep`)
+  }
+}
+
+/**
+ * Removes what nobody remembers and finishes what was to be removed. At start nothing is in flight, so what is unfinished or passing
+ * is from a life before. INVARIANT: the record is written before a snapshot is taken, so one without a record is nobody's.
+ */
+export async function sweepSnapshots(ctx: Context, isStart: boolean): Promise<void> {
+  const keeper = ctx.provider.snapshots
+  if (!keeper) return
+  const found = new Set(await keeper.list(ctx.owner, CALL))
+  const known = new Set(ctx.album.all().map(({ id }) => id))
+  for (const id of found) if (!known.has(id)) await keeper.remove(id, CALL)
+  for (const snapshot of ctx.album.all()) {
+    const { id, state, isPassing } = snapshot
+    const isUnfinished = isStart && (state === 'creating' || isPassing)
+    if (isUnfinished || (state === 'deleting' && !ctx.album.isUsed(id))) await discard(ctx, snapshot)
+    else if (isStart && state === 'ready' && !found.has(id)) ctx.album.mark(snapshot, 'lost')
+  }
+}
+
+export function snapshotsOf(ctx: Context): Snapshots {
+  const { snapshots } = ctx.provider
+  if (snapshots) return snapshots
+  throw new AgentPodError({
+    code: 'unsupported',
+    reason: 'snapshot.unsupported',
+    message: `${ctx.provider.name} takes no snapshots`,
+  })
+}

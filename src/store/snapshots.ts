@@ -1,0 +1,102 @@
+/** The table of snapshots. Rows are written by `engine/album.ts` alone. */
+import type { DatabaseSync, SQLOutputValue } from 'node:sqlite'
+import { AgentPodError } from '../core/error.ts'
+import type { SandboxId, SnapshotId } from '../core/id.ts'
+import type { Snapshot, SnapshotState } from '../core/snapshot.ts'
+import { sqliteError } from './database.ts'
+
+export interface SnapshotStore {
+  /** `already_exists` when the name is taken. */
+  insert(snapshot: Snapshot): void
+  update(snapshot: Snapshot): void
+  remove(id: SnapshotId): void
+  /** Oldest first. */
+  all(): Snapshot[]
+}
+
+const COLUMNS = `id, owner, name, labels, provider, state, is_passing, sandbox_id, parent_id, spec, root, size_bytes, created_at`
+
+export function snapshotStore(db: DatabaseSync): SnapshotStore {
+  const insert = db.prepare(`INSERT INTO snapshots (${COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`)
+  const update = db.prepare(`UPDATE snapshots SET state=?, root=?, size_bytes=? WHERE id=?`)
+  const remove = db.prepare('DELETE FROM snapshots WHERE id = ?')
+  const all = db.prepare(`SELECT ${COLUMNS} FROM snapshots ORDER BY created_at, id`)
+  return {
+    insert(snapshot) {
+      try {
+        insert.run(...values(snapshot))
+      } catch (error) {
+        throw insertError(error, snapshot)
+      }
+    },
+    update({ id, state, root, sizeBytes }) {
+      try {
+        update.run(state, root ? JSON.stringify(root) : null, sizeBytes, id)
+      } catch (error) {
+        throw sqliteError(error, 'cannot save the snapshot')
+      }
+    },
+    remove(id) {
+      try {
+        remove.run(id)
+      } catch (error) {
+        throw sqliteError(error, 'cannot remove the snapshot')
+      }
+    },
+    all: () => all.all().map(fromRow),
+  }
+}
+
+function values(s: Snapshot): (string | number | null)[] {
+  return [
+    s.id,
+    s.owner,
+    s.name ?? null,
+    JSON.stringify(s.labels),
+    s.provider,
+    s.state,
+    s.isPassing ? 1 : 0,
+    s.sandboxId ?? null,
+    s.parentId ?? null,
+    JSON.stringify(s.spec),
+    s.root ? JSON.stringify(s.root) : null,
+    s.sizeBytes,
+    s.createdAt,
+  ]
+}
+
+function fromRow(row: Record<string, SQLOutputValue>): Snapshot {
+  const text = (column: string): string | undefined =>
+    row[column] === null ? undefined : String(row[column])
+  const root = text('root')
+  return {
+    id: String(row['id']) as SnapshotId,
+    owner: String(row['owner']),
+    name: text('name'),
+    labels: JSON.parse(String(row['labels'])),
+    provider: String(row['provider']),
+    state: String(row['state']) as SnapshotState,
+    isPassing: row['is_passing'] === 1,
+    sandboxId: text('sandbox_id') as SandboxId | undefined,
+    parentId: text('parent_id') as SnapshotId | undefined,
+    spec: JSON.parse(String(row['spec'])),
+    root: root === undefined ? undefined : JSON.parse(root),
+    sizeBytes: Number(row['size_bytes']),
+    createdAt: Number(row['created_at']),
+  }
+}
+
+function insertError(error: unknown, snapshot: Snapshot): AgentPodError {
+  if (
+    error instanceof Error &&
+    error.message.includes('UNIQUE constraint failed: snapshots.owner, snapshots.name')
+  ) {
+    return new AgentPodError({
+      code: 'already_exists',
+      reason: 'snapshot.name_taken',
+      message: `there is a snapshot named ${snapshot.name}`,
+      hint: `choose another name, or \`agentpod snapshot rm ${snapshot.name}\` first`,
+    })
+  }
+  return sqliteError(error, 'cannot save the snapshot')
+}

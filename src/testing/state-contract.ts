@@ -1,0 +1,183 @@
+/** The part of the provider contract about pausing, stopping, snapshots and copies. */
+import assert from 'node:assert/strict'
+import type { Capabilities } from '../core/capability.ts'
+import type { Guest } from '../core/guest.ts'
+import {
+  CALL,
+  type ContractCase,
+  type ContractContext,
+  readFile,
+  rejectsWith,
+  runCommand,
+  snapshotsOf,
+  writeFile,
+} from './contract-context.ts'
+
+const FILE = '/home/user/kept'
+const freezer = ({ pause }: Capabilities): string | undefined =>
+  pause === 'none' ? 'it has no freezer' : undefined
+const keeper = ({ snapshot }: Capabilities): string | undefined =>
+  snapshot === 'none' ? 'it takes no snapshots' : undefined
+
+async function contentOf(guest: Guest, path = FILE): Promise<string> {
+  const { status, content } = await readFile(guest, path)
+  return status === 200 ? content.toString('utf8') : `status ${status}`
+}
+
+/** A snapshot can be taken of it whatever the provider can freeze. */
+async function stoppedWithFile(ctx: ContractContext): Promise<ReturnType<ContractContext['plan']>> {
+  const plan = ctx.plan()
+  const { id, guest } = await ctx.started(plan)
+  await writeFile(guest, FILE, Buffer.from('before'))
+  await ctx.provider.stop(id, CALL)
+  return plan
+}
+
+export const STATE_CONTRACT: readonly ContractCase[] = [
+  {
+    name: 'a paused sandbox keeps its memory, answers nothing, and runs on when it is resumed',
+    needs: freezer,
+    async run(ctx) {
+      const { id, guest } = await ctx.started()
+      await writeFile(guest, FILE, Buffer.from('here'))
+      await ctx.provider.pause(id, CALL)
+      await ctx.provider.pause(id, CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'paused' })
+      const listed = await ctx.provider.list(ctx.world.owner, CALL)
+      assert.deepEqual(
+        listed.map(({ observed }) => observed),
+        [{ state: 'paused' }],
+      )
+      const deadlineAt = ctx.world.now() + 600_000
+      await ctx.provider.resume(id, deadlineAt, CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt })
+      assert.equal(await contentOf(guest), 'here')
+      assert.equal((await runCommand(guest, 'echo', ['alive'])).stdout, 'alive\n')
+      await ctx.provider.resume(id, deadlineAt + 1, CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt: deadlineAt + 1 })
+    },
+  },
+  {
+    name: 'no deadline counts while it is paused, and a paused one can be destroyed',
+    needs: freezer,
+    async run(ctx) {
+      const { id, guest } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })
+      await guest.renew({ remainingMs: 0, idleMs: 0 }, CALL)
+      await ctx.provider.pause(id, CALL)
+      await ctx.world.pass(1500 + ctx.world.graceMs)
+      assert.deepEqual(await ctx.inspect(id), { state: 'paused' })
+      await ctx.provider.destroy(id, CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'absent' })
+    },
+  },
+  {
+    name: 'without a freezer, pause and a live snapshot are unsupported, and nothing is touched',
+    needs: ({ pause }) => (pause === 'none' ? undefined : 'it has a freezer'),
+    async run(ctx) {
+      const { id, guest } = await ctx.started()
+      await rejectsWith(ctx.provider.pause(id, CALL), 'unsupported', 'pause.unsupported')
+      await rejectsWith(ctx.snapshot(id), 'unsupported', 'snapshot.live_unsupported')
+      assert.equal((await ctx.inspect(id)).state, 'running')
+      assert.equal((await runCommand(guest, 'echo', ['alive'])).stdout, 'alive\n')
+    },
+  },
+  {
+    name: 'at its deadline a sandbox is paused where that was asked for',
+    needs: freezer,
+    async run(ctx) {
+      const { id } = await ctx.started(
+        { deadlineAt: ctx.world.now() + 1000, whenOver: 'pause' },
+        { lease: { remainingMs: 0, idleMs: 0 } },
+      )
+      await ctx.world.pass(1000 + ctx.world.graceMs)
+      assert.deepEqual(await ctx.inspect(id), { state: 'paused' })
+    },
+  },
+  {
+    name: 'at its deadline a sandbox is stopped where that was asked for, and its files are there',
+    async run(ctx) {
+      const plan = ctx.plan({ deadlineAt: ctx.world.now() + 2000, whenOver: 'stop' })
+      const { id, guest } = await ctx.started(plan, { lease: { remainingMs: 0, idleMs: 0 } })
+      await writeFile(guest, FILE, Buffer.from('kept'))
+      await ctx.world.pass(2000 + ctx.world.graceMs)
+      assert.deepEqual(await ctx.inspect(id), { state: 'stopped' })
+      const again = await ctx.startedAgain({ ...plan, deadlineAt: ctx.world.now() + 600_000 })
+      assert.equal(await contentOf(again), 'kept')
+    },
+  },
+  {
+    name: 'a stopped sandbox keeps its files and nothing else, and starts again, as often as one likes',
+    async run(ctx) {
+      const plan = await stoppedWithFile(ctx)
+      await ctx.provider.stop(plan.sandboxId, CALL)
+      assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'stopped' })
+      for (const round of ['one', 'two']) {
+        const guest = await ctx.startedAgain(plan)
+        await ctx.provider.start(plan, CALL)
+        assert.equal((await ctx.inspect(plan.sandboxId)).state, 'running')
+        assert.equal(await contentOf(guest), round === 'one' ? 'before' : 'one')
+        await writeFile(guest, FILE, Buffer.from(round))
+        await ctx.provider.stop(plan.sandboxId, CALL)
+      }
+    },
+  },
+  {
+    name: 'stop of one that does not exist is not_found, and so is start',
+    async run(ctx) {
+      const plan = ctx.plan()
+      await rejectsWith(ctx.provider.stop(plan.sandboxId, CALL), 'not_found')
+      await rejectsWith(ctx.provider.start(plan, CALL), 'not_found')
+    },
+  },
+  {
+    name: 'a snapshot of a running sandbox has its files of that moment, and the sandbox runs on',
+    needs: (capabilities) => keeper(capabilities) ?? freezer(capabilities),
+    async run(ctx) {
+      const { id, guest } = await ctx.started()
+      await writeFile(guest, FILE, Buffer.from('then'))
+      const snapshot = await ctx.snapshot(id)
+      await writeFile(guest, FILE, Buffer.from('now'))
+      assert.equal(await contentOf(guest), 'now')
+      const copies = await Promise.all([ctx.started({ snapshot }), ctx.started({ snapshot })])
+      for (const copy of copies) assert.equal(await contentOf(copy.guest), 'then')
+      await writeFile(copies[0].guest, FILE, Buffer.from('mine'))
+      assert.equal(await contentOf(copies[1].guest), 'then', 'copies share nothing')
+      assert.equal(await contentOf(guest), 'now')
+    },
+  },
+  {
+    name: 'a snapshot of a stopped sandbox outlives it, and its copies outlive the snapshot',
+    needs: keeper,
+    async run(ctx) {
+      const plan = await stoppedWithFile(ctx)
+      const snapshot = await ctx.snapshot(plan.sandboxId)
+      await ctx.provider.destroy(plan.sandboxId, CALL)
+      const { guest } = await ctx.started({ snapshot })
+      await snapshotsOf(ctx.provider).remove(snapshot, CALL)
+      await snapshotsOf(ctx.provider).remove(snapshot, CALL)
+      assert.equal(await contentOf(guest), 'before')
+    },
+  },
+  {
+    name: 'a snapshot is listed for its owner alone, and taken once',
+    needs: keeper,
+    async run(ctx) {
+      const plan = await stoppedWithFile(ctx)
+      const snapshot = await ctx.snapshot(plan.sandboxId)
+      await ctx.snapshot(plan.sandboxId, snapshot)
+      const keep = snapshotsOf(ctx.provider)
+      assert.deepEqual(await keep.list(ctx.world.owner, CALL), [snapshot])
+      assert.deepEqual(await keep.list(ctx.world.otherOwner, CALL), [])
+    },
+  },
+  {
+    name: 'from a snapshot that is not there nothing is made',
+    needs: keeper,
+    async run(ctx) {
+      const plan = ctx.plan({ snapshot: ctx.world.newSnapshotId() })
+      await rejectsWith(ctx.provider.create(plan, CALL), 'not_found')
+      assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'absent' })
+      await rejectsWith(ctx.snapshot(plan.sandboxId), 'not_found')
+    },
+  },
+]

@@ -1,0 +1,128 @@
+/** A server that dies, or whose next step fails, at a named place; and what must be true when the next one has come up. */
+import assert from 'node:assert/strict'
+import type { AgentPod } from '../../src/client/client.ts'
+import type { Sandbox } from '../../src/client/sandbox.ts'
+import { isAgentPodError } from '../../src/core/error.ts'
+import type { Podhost } from '../../src/providers/local/podhost.ts'
+import type { Failpoint } from '../../src/util/failpoint.ts'
+import { podhostOf } from './host-view.ts'
+import { shell } from './probe.ts'
+import { isAlive, until, type World } from './world.ts'
+
+const ASK = { timeoutMs: 20_000 }
+const MARKER = 'written-before\n'
+
+interface Subject {
+  readonly pod: AgentPod
+  readonly sandbox: Sandbox
+}
+
+/** What is done to a sandbox that is brought into a state first. */
+interface Scenario {
+  readonly points: RegExp
+  readonly before?: (subject: Subject) => Promise<unknown>
+  readonly passes: (subject: Subject) => Promise<unknown>
+  /** Whether the sandbox may be gone afterwards. */
+  readonly ends?: boolean
+}
+
+const SCENARIOS: readonly Scenario[] = [
+  { points: /^create\./, passes: ({ pod }) => pod.create({}) },
+  { points: /^exec\./, passes: ({ sandbox }) => shell(sandbox, 'true') },
+  { points: /^pause\./, passes: ({ sandbox }) => sandbox.pause() },
+  {
+    points: /^resume\./,
+    before: ({ sandbox }) => sandbox.pause(),
+    passes: ({ sandbox }) => sandbox.resume(),
+  },
+  { points: /^stop\./, passes: ({ sandbox }) => sandbox.stop() },
+  { points: /^start\./, before: ({ sandbox }) => sandbox.stop(), passes: ({ sandbox }) => sandbox.start() },
+  {
+    points: /^snapshot\.unlisted/,
+    before: ({ sandbox }) => sandbox.snapshot({ name: 'shot' }),
+    passes: ({ pod }) => pod.snapshots.remove('shot'),
+  },
+  { points: /^snapshot\./, passes: ({ sandbox }) => sandbox.snapshot({ name: 'shot' }) },
+  { points: /^fork\./, passes: ({ sandbox }) => sandbox.fork({ count: 2 }) },
+  { points: /^destroy\./, passes: ({ sandbox }) => sandbox.destroy(), ends: true },
+]
+
+/** Those that an ordinary call passes; a migration has a test of its own. */
+export const isSwept = (point: Failpoint): boolean => SCENARIOS.some(({ points }) => points.test(point))
+
+export class CrashWorld {
+  readonly #world: World
+  readonly #podhost: Podhost
+
+  constructor(world: World) {
+    this.#world = world
+    this.#podhost = podhostOf(world)
+  }
+
+  close(): Promise<void> {
+    return this.#podhost.close()
+  }
+
+  /** Makes the call that passes the point with `action` there, and checks what a new server makes of it. */
+  async sweep(point: Failpoint, action: string): Promise<void> {
+    const scenario = SCENARIOS.find(({ points }) => points.test(point))
+    assert.ok(scenario, `a scenario for ${point}`)
+    const pod = this.#world.client()
+    const subject = { pod, sandbox: await pod.create({ lifetime: { autoResume: true } }) }
+    await shell(subject.sandbox, `printf ${JSON.stringify(MARKER)} > ~/marker`)
+    await scenario.before?.(subject)
+    await this.killServer()
+    await this.#world.ok(['ls'], { env: { AGENTPOD_FAILPOINT: `${point}=${action}` } })
+    const failing = this.#world.serverPid
+    // After a kill the client finds a new server, without the failpoint, and may well succeed there.
+    const error = await scenario.passes(subject).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    )
+    if (action === 'kill') assert.ok(!isAlive(failing), `the control: ${point} was passed`)
+    else assert.ok(isAgentPodError(error) && error.hint, `the control: ${point} was passed: ${error}`)
+    await this.killServer()
+    await this.#world.ok(['ls'])
+    await this.checked(pod)
+    await this.#isSound(subject, scenario.ends ?? false)
+    for (const { id } of await pod.list()) await (await pod.get(id)).destroy()
+    for (const { id } of await pod.snapshots.list()) await pod.snapshots.remove(id)
+    await this.checked(pod)
+  }
+
+  /** kill -9, if one lives. */
+  async killServer(): Promise<void> {
+    const pid = this.#world.serverPid
+    if (!isAlive(pid)) return
+    process.kill(pid, 'SIGKILL')
+    await until('the server is gone', () => !isAlive(pid))
+  }
+
+  /** I1, I2: records and what there is agree, and nothing is half done. */
+  async checked(pod: AgentPod): Promise<void> {
+    const rows = await pod.list()
+    for (const { id, state } of rows)
+      assert.ok(['running', 'paused', 'stopped'].includes(state), `${id} is ${state}`)
+    const { sandboxes } = (await this.#podhost.call('sandbox.list', {}, ASK)) as { sandboxes: Listed[] }
+    assert.deepEqual(statesOf(sandboxes), statesOf(rows))
+    const shots = await pod.snapshots.list()
+    const { snapshots } = (await this.#podhost.call('snapshot.list', {}, ASK)) as { snapshots: Listed[] }
+    assert.deepEqual(snapshots.map(({ id }) => id).sort(), shots.map(({ id }) => id).sort())
+  }
+
+  /** I4: what was acknowledged before is still there: its file, and a life that goes on. */
+  async #isSound({ pod, sandbox }: Subject, mayBeGone: boolean): Promise<void> {
+    const isThere = (await pod.list()).some(({ id }) => id === sandbox.id)
+    if (mayBeGone && !isThere) return
+    assert.equal(await shell(sandbox, 'cat ~/marker'), MARKER)
+  }
+}
+
+interface Listed {
+  readonly id: string
+  readonly state: string
+}
+
+function statesOf(listed: readonly Listed[]): Map<string, string> {
+  return new Map(listed.map(({ id, state }) => [id, state] as const).sort(([a], [b]) => (a < b ? -1 : 1)))
+}
