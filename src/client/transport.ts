@@ -56,7 +56,9 @@ export class Transport {
     try {
       return await this.#once(call)
     } catch (error) {
-      const isUnheard = isErrno(error, 'ECONNREFUSED') || isErrno(error, 'ENOENT')
+      // A server that died may have heard the request; a look does no harm twice.
+      const isLook = call.method === 'GET' && (isErrno(error, 'ECONNRESET') || isErrno(error, 'EPIPE'))
+      const isUnheard = isErrno(error, 'ECONNREFUSED') || isErrno(error, 'ENOENT') || isLook
       const isReplayable = call.body === undefined || Buffer.isBuffer(call.body)
       if (!isUnheard || !isReplayable || !this.#options.revive) throw broken(error, call.signal)
       await this.#options.revive()

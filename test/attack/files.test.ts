@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
 import { assertNoToken, Canary, findToken, newToken } from '../support/canary.ts'
-import { allPids, poddPid, podhostOf, quietly } from '../support/host-view.ts'
+import { allPids, poddPid, podhostOf, quietly, upperOf } from '../support/host-view.ts'
 import { inside, outside, shell } from '../support/probe.ts'
 import { ROOT, World } from '../support/world.ts'
 
@@ -238,9 +238,8 @@ test('what root with sudo writes belongs to nobody outside, set-user-id files in
     },
   )
   assert.match(await shell(sudo, `ls -ln /usr/bin/${name}`), /^-rwsr-sr-x 1 0 0 /, 'the control: root inside')
-  const tops = readdirSync(join(world.home, 'sandboxes', sudo.id, 'upper')).map((n) =>
-    join(world.home, 'sandboxes', sudo.id, 'upper', n),
-  )
+  const upper = await upperOf(podhost, world, sudo.id)
+  const tops = readdirSync(upper).map((n) => join(upper, n))
   const files = tops
     .flatMap((top) => [join(top, 'bin', name), join(top, 'home/user', name)])
     .flatMap((path) => quietly(() => [statSync(path)]) ?? [])

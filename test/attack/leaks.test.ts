@@ -419,8 +419,9 @@ async function everythingKept(): Promise<Map<string, string>> {
   const walk = (directory: string): void => {
     for (const entry of readdirSync(directory, { withFileTypes: true })) {
       const path = join(directory, entry.name)
-      if (entry.isDirectory() && !['sandboxes', 'base', 'layers', 'bin'].includes(entry.name)) walk(path)
-      else if (entry.isFile()) kept.set(path, readFileSync(path, 'latin1'))
+      if (entry.isDirectory() && !['sandboxes', 'snapshots', 'base', 'layers', 'bin'].includes(entry.name))
+        walk(path)
+      else if (entry.isFile() && entry.name !== 'pool.img') kept.set(path, readFileSync(path, 'latin1'))
     }
   }
   walk(world.home)
@@ -464,11 +465,11 @@ test('LK-16 the server’s environment and passed secrets are in no log, event, 
 })
 
 test('LK-16 what the state directory keeps is for its owner alone', () => {
-  for (const name of ['', 'run', 'logs', 'tmp', 'sandboxes']) {
+  for (const name of ['', 'run', 'logs', 'tmp', 'sandboxes', 'snapshots', 'shells']) {
     const { mode } = statSync(join(world.home, name))
     assert.equal(mode & 0o077, 0, `${name || 'the state directory'} has mode ${(mode & 0o777).toString(8)}`)
   }
-  for (const name of readdirSync(world.home).filter((file) => file.endsWith('.db')))
+  for (const name of readdirSync(world.home).filter((file) => /\.(db|img)$/.test(file)))
     assert.equal(statSync(join(world.home, name)).mode & 0o077, 0, name)
 })
 

@@ -20,6 +20,15 @@ export async function poddPid(podhost: Podhost, id: string): Promise<number> {
   return pid as number
 }
 
+/** A sandbox's own files as the host sees them: in the pool, which only podhost's namespace has, or in the state directory. */
+export async function upperOf(podhost: Podhost, world: World, id: string): Promise<string> {
+  const { pid, pool } = (await podhost.call('hello', {}, ASK)) as { pid: number; pool: { kind: string } }
+  if (pool.kind === 'copy') return join(world.home, 'sandboxes', id, 'upper')
+  const mounts = readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n')
+  const point = mounts.find((line) => / - btrfs /.test(line))?.split(' ')[4] ?? join(world.home, 'pool')
+  return join(`/proc/${pid}/root`, point, 'sandboxes', id, 'upper')
+}
+
 /** The host's pids of all processes in the pid namespace of this one. */
 export function pidsBeside(podd: number): number[] {
   const namespace = readlinkSync(`/proc/${podd}/ns/pid`)
