@@ -11,9 +11,9 @@ after(() => world[Symbol.asyncDispose]())
 
 function commands(heading: string): string[] {
   const text = readFileSync(join(ROOT, 'README.md'), 'utf8')
-  const section = text.slice(text.indexOf(`## ${heading}`))
-  const block = /```sh\n([\s\S]*?)```/.exec(section)?.[1] ?? ''
-  return block.split('\n').filter((line) => line !== '')
+  const [, section = ''] = text.split(`## ${heading}\n`)
+  const blocks = (section.split('\n## ')[0] ?? '').matchAll(/```sh\n([\s\S]*?)```/g)
+  return [...blocks].flatMap(([, block = '']) => block.split('\n')).filter((line) => line !== '')
 }
 
 test('the five minutes work as written', () => {

@@ -1,6 +1,6 @@
 /**
- * PR-06: a flood of the signals that Go leaves alone does not end a busy podd. It does, in some of a hundred floods, and why is not
- * known yet: SECURITY.md says so. The sandbox that floods loses itself, and nobody else does.
+ * PR-06: a flood of the signals that Go leaves alone does not end a busy podd, and does not keep it from answering either: a queue
+ * of a hundred thousand would, for up to a minute after each flood, and this test would run out of time.
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// queueLimit is how many signals may wait for podd, and by inheritance for a payload, which may raise it again.
+const queueLimit = 1024
+
 // leftToC are the signals that Go never handles, because C libraries use them inside.
 var leftToC = []uintptr{32, 34}
 
@@ -30,7 +33,28 @@ func TakeSignals() (<-chan os.Signal, error) {
 	signal.Notify(make(chan os.Signal), others...)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
+	if err := boundQueue(); err != nil {
+		return nil, err
+	}
 	return children, absorb()
+}
+
+// boundQueue lowers the limit on signals that wait. Past it nothing is lost that podd wants: a signal of kill still
+// arrives, without its sender's name, and as one however often it was sent.
+//
+// SECURITY: attack case PR-06. The kernel walks the whole queue of real-time signals to take one out, so at the usual
+// limit, near a hundred thousand, a flood of three seconds keeps podd from answering for a minute.
+func boundQueue() error {
+	var limit unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &limit)
+	if err == nil && limit.Cur > queueLimit {
+		limit.Cur = queueLimit
+		err = unix.Setrlimit(unix.RLIMIT_SIGPENDING, &limit)
+	}
+	if err != nil {
+		return fmt.Errorf("bound the queue of signals: %w", err)
+	}
+	return nil
 }
 
 // Both are in noop.s. The linker wants to know that noop takes no arguments; nothing in Go calls it.

@@ -149,7 +149,7 @@ func (h *Host) killUnwatched(handle *Handle) {
 	}
 	if ours {
 		unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-		unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(killTimeout.Milliseconds()))
+		waitEnded(pidfd, killTimeout)
 		reap(pidfd)
 	}
 }

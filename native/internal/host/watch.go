@@ -68,8 +68,7 @@ func (h *Host) watch(l *live) {
 	}
 	exit := Exit{}
 	err = raw.Read(func(fd uintptr) bool {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if n, _ := unix.Poll(poll, 0); n == 0 {
+		if !hasEnded(int(fd)) {
 			return false
 		}
 		exit = reap(int(fd))
@@ -80,6 +79,26 @@ func (h *Host) watch(l *live) {
 		return
 	}
 	h.ended(l, exit)
+}
+
+// hasEnded asks the kernel without waiting.
+func hasEnded(pidfd int) bool { return waitEnded(pidfd, 0) }
+
+// waitEnded reports whether the process has ended within the limit. A signal cuts a poll short, even one that does not wait, and podhost
+// gets one for every child that ends; that says nothing about this process.
+func waitEnded(pidfd int, limit time.Duration) bool {
+	deadline := time.Now().Add(limit)
+	for {
+		poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		left := time.Until(deadline)
+		if left < 0 {
+			left = 0
+		}
+		n, err := unix.Poll(poll, int(left.Milliseconds()))
+		if err != unix.EINTR {
+			return n > 0
+		}
+	}
 }
 
 // reap collects the exit status. A process taken over from an earlier podhost is init's to reap, and its status is not known.

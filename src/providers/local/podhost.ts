@@ -1,11 +1,12 @@
 /**
  * The connection to podhost: started when nobody listens, asked in lines of JSON, and reconnected when it was restarted. What
- * fails because the connection broke is asked once more, since every operation of podhost may be repeated.
+ * fails because the connection broke is asked again, since every operation of podhost may be repeated.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { CallOptions } from '../../core/call.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { raceAbort } from '../../util/deadline.ts'
@@ -28,6 +29,8 @@ interface Pending {
 
 const PROTOCOL = 1
 const START_TIMEOUT_MS = 15_000
+const LEAVES_WITHIN_MS = 20_000
+const ASK_AGAIN_MS = 25
 const LONGEST_LINE = 8 * 1024 * 1024
 
 export class Podhost {
@@ -42,12 +45,14 @@ export class Podhost {
 
   async call(op: string, args: Record<string, unknown>, o: CallOptions): Promise<Record<string, unknown>> {
     const work = async (): Promise<Record<string, unknown>> => {
-      const connection = await this.#connected()
-      try {
-        return await connection.call(op, args)
-      } catch (error) {
-        if (!isAgentPodError(error, 'unavailable') || error.reason !== 'podhost.gone') throw error
-        return (await this.#connected()).call(op, args)
+      // One that is leaving takes connections and answers none of them; then a new one has to be started.
+      for (const end = performance.now() + LEAVES_WITHIN_MS; ; await delay(ASK_AGAIN_MS)) {
+        try {
+          return await (await this.#connected()).call(op, args)
+        } catch (error) {
+          const isGone = isAgentPodError(error, 'unavailable') && error.reason === 'podhost.gone'
+          if (!isGone || this.#hasLeft || performance.now() > end) throw error
+        }
       }
     }
     const timeout = AbortSignal.timeout(o.timeoutMs)

@@ -1,0 +1,63 @@
+package guard
+
+import (
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAFloodOfSignalsIsTakenAndItsQueueIsBounded(t *testing.T) {
+	var before, after unix.Rlimit
+	unix.Getrlimit(unix.RLIMIT_SIGPENDING, &before)
+	if before.Cur <= queueLimit {
+		t.Skipf("this process may queue %d signals only", before.Cur)
+	}
+	if _, err := TakeSignals(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		signal.Reset()
+		unix.Setrlimit(unix.RLIMIT_SIGPENDING, &before)
+	})
+	unix.Getrlimit(unix.RLIMIT_SIGPENDING, &after)
+	if after.Cur != queueLimit || after.Max != before.Max {
+		t.Fatalf("%+v became %+v", before, after)
+	}
+	most := 0
+	for i := 0; i < 50*queueLimit; i++ {
+		for _, number := range append(leftToC, 40) {
+			// The test ends here if nobody takes it.
+			if err := unix.Kill(os.Getpid(), unix.Signal(number)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%queueLimit == 0 {
+			if now := waiting(t); now > most {
+				most = now
+			}
+		}
+	}
+	// The kernel counts for all processes of the user, and lets its own signals pass the limit.
+	if most > 2*queueLimit {
+		t.Fatalf("%d signals wait", most)
+	}
+}
+
+// waiting is how many signals the kernel holds for this user.
+func waiting(t *testing.T) int {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\nSigQ:\t")
+	count, _, _ := strings.Cut(rest, "/")
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

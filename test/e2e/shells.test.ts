@@ -1,0 +1,108 @@
+/** Blank shells: a sandbox is the same whether one was ready for it or not, and nothing of them is ever left. */
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import type { Sandbox } from '../../src/client/sandbox.ts'
+import type { Resources } from '../../src/core/resources.ts'
+import type { Some } from '../../src/core/some.ts'
+import { podhostOf } from '../support/host-view.ts'
+import { shell } from '../support/probe.ts'
+import { isAlive, until, World } from '../support/world.ts'
+
+const ASK = { timeoutMs: 20_000 }
+const skip = process.getuid?.() !== 0 && 'shells are for podhost as root'
+const warm = new World({ env: { AGENTPOD_SHELLS: '2' } })
+const cold = new World({ env: { AGENTPOD_SHELLS: '0' } })
+
+before(async () => {
+  if (!skip) for (const world of [warm, cold]) await world.ok(['ls'])
+})
+after(async () => {
+  for (const world of [warm, cold]) await world[Symbol.asyncDispose]()
+})
+
+const handleOf = (world: World, id: string): { shell?: string; pid: number } =>
+  JSON.parse(readFileSync(join(world.home, 'sandboxes', id, 'handle.json'), 'utf8'))
+
+const inUse = (world: World): Set<string | undefined> =>
+  new Set(readdirSync(join(world.home, 'sandboxes')).map((id) => handleOf(world, id).shell))
+
+const waiting = (world: World): string[] =>
+  readdirSync(join(world.home, 'shells')).filter((name) => !inUse(world).has(name) && pidOf(world, name) > 0)
+
+function pidOf(world: World, name: string): number {
+  try {
+    return Number(readFileSync(join(world.home, 'shells', name, 'pid'), 'utf8'))
+  } catch {
+    return 0
+  }
+}
+
+/** A sandbox that took a shell; the first create of all is what makes podhost keep some. */
+async function fromShell(resources: Some<Resources>): Promise<Sandbox> {
+  const pod = warm.client()
+  await using _first = await pod.create({})
+  await until('a shell is ready', () => waiting(warm).length === 2)
+  const sandbox = await pod.create({ resources })
+  assert.ok(handleOf(warm, sandbox.id).shell, 'the control: it took a shell')
+  return sandbox
+}
+
+async function withoutShell(resources: Some<Resources>): Promise<Sandbox> {
+  const sandbox = await cold.client().create({ resources })
+  assert.equal(handleOf(cold, sandbox.id).shell, undefined, 'the control: it took none')
+  return sandbox
+}
+
+const LOOK = `
+cat /proc/self/limits | grep -E 'open files|processes|core'; id; umask; pwd; env | sort; ls -la / | awk '{print $1, $3, $4, $9}'
+grep -E 'Cap|NoNewPrivs|Seccomp' /proc/self/status; mount | sed -E 's#/proc/self/fd/[0-9]+#FD#g; s#lower/[0-9]+#LOWER#g' | sort
+df -k /tmp /dev/shm | awk '{print $2, $6}'; ps -e -o pid,args --no-headers | head -1; readlink /proc/self/cwd; ls /dev /sys /run
+cat /proc/self/cgroup | sort; cat /etc/hosts | wc -l; stat -c '%a %U' /tmp /dev/shm /run /proc /home/user`
+
+for (const [what, resources] of Object.entries({
+  'the default limits': {},
+  'limits of its own': { memoryMib: 128, cpus: 0.5, pids: 40, files: 512, tmpMib: 16, shmMib: 8 },
+})) {
+  test(`with ${what}, a sandbox from a shell is like any other`, { skip }, async () => {
+    await using one = await fromShell(resources)
+    await using other = await withoutShell(resources)
+    const facts = async (sandbox: Sandbox, user: string): Promise<string> =>
+      (await shell(sandbox, LOOK, { user })).replaceAll(sandbox.id, 'ID')
+    for (const user of ['user', 'root']) assert.equal(await facts(one, user), await facts(other, user))
+    assert.equal((await shell(one, 'hostname')).trim(), one.id)
+    assert.deepEqual(one.info.limits, other.info.limits)
+    const { memLimitBytes, pidsLimit, uptimeMs } = await one.stats()
+    const plain = await other.stats()
+    assert.deepEqual([memLimitBytes, pidsLimit], [plain.memLimitBytes, plain.pidsLimit])
+    assert.ok(uptimeMs < 60_000, 'its life began when it became one')
+  })
+}
+
+test('a shell that has died costs time and nothing else', { skip }, async () => {
+  const pod = warm.client()
+  await using _first = await pod.create({})
+  await until('shells are ready', () => waiting(warm).length === 2)
+  for (const name of waiting(warm)) process.kill(pidOf(warm, name), 'SIGKILL')
+  await using sandbox = await pod.create({})
+  assert.equal(handleOf(warm, sandbox.id).shell, undefined)
+  assert.equal(await shell(sandbox, 'echo fine'), 'fine\n')
+})
+
+test('kill -9 of podhost leaves its shells to the next one, which ends them; sandboxes in shells live on', {
+  skip,
+}, async () => {
+  await using sandbox = await fromShell({})
+  await until('shells are ready', () => waiting(warm).length === 2)
+  const pids = waiting(warm).map((name) => pidOf(warm, name))
+  const podhost = podhostOf(warm)
+  const { pid } = (await podhost.call('hello', {}, ASK)) as { pid: number }
+  process.kill(pid, 'SIGKILL')
+  await until('podhost is gone', () => !isAlive(pid))
+  assert.ok(pids.every(isAlive), 'the control: they outlive it')
+  await podhost.call('hello', {}, ASK)
+  await podhost.close()
+  await until('the shells are gone', () => !pids.some(isAlive))
+  assert.equal(await shell(sandbox, 'echo lives'), 'lives\n')
+})
