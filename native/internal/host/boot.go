@@ -110,6 +110,9 @@ func limitsOf(r hostproto.Resources) cgroup.Limits {
 	return cgroup.Limits{MemoryBytes: r.MemoryBytes, SwapBytes: r.SwapBytes, CPUs: r.CPUs, Pids: r.Pids}
 }
 
+// poddWait is how long podd stays when nobody says what it is: should podhost be killed and never come back, no shell stays.
+const poddWait = "3600000"
+
 // poddArguments lists the descriptors podd gets, from 3 on, and the flags that say which is which.
 func poddArguments(listener *os.File, group *cgroup.Group) (flags []string, files []*os.File) {
 	pass := func(flag string, file *os.File) {
@@ -121,7 +124,7 @@ func poddArguments(listener *os.File, group *cgroup.Group) (flags []string, file
 	pass("--listener-fd", listener)
 	pass("--payload-group-fd", group.Payload)
 	pass("--oom-events-fd", group.OOM)
-	return flags, files
+	return append(flags, "--wait-ms", poddWait), files
 }
 
 func (h *Host) pidFile(handle *Handle) string { return filepath.Join(h.runDir(handle), "pid") }

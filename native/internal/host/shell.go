@@ -21,9 +21,6 @@ import (
 // shellPoints are what the runtime mounts in a shell and what moves to the sandbox's root.
 var shellPoints = []string{"/proc", "/dev", "/sys", "/tmp", "/run"}
 
-// shellWait is how long podd stays in a shell that nobody takes: should podhost be killed and never come back, nothing stays.
-const shellWait = "3600000"
-
 // makeShell starts one. Whatever fails, nothing stays behind.
 func (h *Host) makeShell() (*Handle, error) {
 	name := "sh" + rootfs.RandomHex(7)
@@ -49,7 +46,6 @@ func (h *Host) bootShell(shell *Handle) error {
 		return err
 	}
 	defer b.close()
-	b.flags = append(b.flags, "--wait-ms", shellWait)
 	if err := h.boot(b, shell, bundle.Spec{Hostname: "sandbox", Root: root}, hostproto.Resources{Files: mostFiles}, clock); err != nil {
 		return err
 	}
