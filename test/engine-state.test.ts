@@ -173,6 +173,36 @@ describe('when its time is up', () => {
     assert.equal(engine.get(id).state, 'paused')
   })
 
+  test('an extend that was answered counts, although the sweep had decided before it', async () => {
+    for (const whenOver of ['destroy', 'pause', 'stop'] as const) {
+      // Sweeps come at 3, 6, ... 60 seconds after the start of the engine.
+      await restart()
+      const { id } = await make({ whenOver, ttlMs: 60_000 })
+      await engine.live(id).guest.renew({ remainingMs: 0, idleMs: 0 }, { timeoutMs: 1000 })
+      await lives.clock.advance(60_000 - 1)
+      const release = lives.provider.hang('snapshot')
+      const snapshot = engine.snapshot(id, {})
+      const extended = engine.extend(id, 600_000)
+      // Long enough for no sweep, or for one, which waits for its turn; too short for the provider.
+      await lives.clock.advance(1999)
+      release()
+      await Promise.all([snapshot, extended])
+      await lives.clock.advance(0)
+      assert.equal(engine.get(id).state, 'running', whenOver)
+    }
+  })
+
+  test('a sandbox that was used again while its pause was decided runs on', async () => {
+    const { id } = await make({ whenOver: 'pause', idleMs: 5000 })
+    const inside = lives.provider.inside(id)
+    let asked = 0
+    Object.defineProperty(inside, 'idleForMs', { get: () => (asked++ === 0 ? 6000 : 0) })
+    await lives.clock.advance(SWEEP_MS)
+    assert.ok(asked >= 2, 'the control: it looked again')
+    assert.equal(engine.get(id).state, 'running')
+    engine.live(id)
+  })
+
   test('a clock that jumps a day ends what is over and nothing that is paused or stopped', async () => {
     const running = await make()
     const paused = await make()

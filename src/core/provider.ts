@@ -146,6 +146,8 @@ export interface Layers {
   has(digest: string, o: CallOptions): Promise<boolean>
   /** Takes a tar file whose sha256 is `digest`. Idempotent. `data_loss` when the content does not match. */
   import(digest: string, file: string, o: CallOptions): Promise<void>
+  /** Idempotent. `conflict` while a sandbox or a snapshot stands on it. */
+  remove(digest: string, o: CallOptions): Promise<void>
   /** Writes a layer to a new file; importing that gives a layer with the same content, and the file's digest for a name. */
   export(digest: string, file: string, o: CallOptions): Promise<Packed>
 }

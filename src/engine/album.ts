@@ -53,10 +53,7 @@ export class Album {
 
   /** By id or by name; somebody else's is as unknown as one that never was. */
   get(ref: string, who: Principal): Snapshot {
-    const visible = this.list(who)
-    const found =
-      visible.find(({ owner, name }) => owner === who.owner && name === ref) ??
-      visible.find(({ id, name }) => (isSnapshotId(ref) ? id === ref : name === ref))
+    const found = this.#find(ref, who)
     if (found) return found
     throw new AgentPodError({
       code: 'not_found',
@@ -64,6 +61,18 @@ export class Album {
       message: `there is no snapshot ${ref}`,
       hint: '`agentpod snapshot ls` lists them',
     })
+  }
+
+  has(ref: string, who: Principal): boolean {
+    return this.#find(ref, who) !== undefined
+  }
+
+  #find(ref: string, who: Principal): Snapshot | undefined {
+    const visible = this.list(who)
+    return (
+      visible.find(({ owner, name }) => owner === who.owner && name === ref) ??
+      visible.find(({ id, name }) => (isSnapshotId(ref) ? id === ref : name === ref))
+    )
   }
 
   /** Keeps a snapshot from being removed while sandboxes are made from it. */

@@ -22,9 +22,11 @@ import type { Snapshot } from '../core/snapshot.ts'
 import type { Spec } from '../core/spec.ts'
 import { ignore } from '../telemetry/log.ts'
 import { ByteReader } from '../util/byte-reader.ts'
+import { spareBytes } from '../util/disk-space.ts'
 import { randomWord } from '../util/random.ts'
 import { CALL, COPY, type Context } from './context.ts'
 import { resolveSpec } from './create.ts'
+import { noteImported } from './imported-layers.ts'
 import { discard, snapshotsOf } from './snapshot.ts'
 
 export interface ImportRequest {
@@ -116,12 +118,12 @@ export async function importSnapshot(
     for (const one of parts) {
       const file = tmpName(ctx)
       files.push({ part: one, file })
-      await receive(reader, one, join(ctx.tmpDir, file))
+      await receive(ctx, reader, one, file)
     }
     if (!(await reader.isAtEnd())) throw damaged('there is something behind its end')
-    const root = await importLayers(ctx, base, files)
     const own = files.at(-1)
     if (own?.part.kind !== 'files') throw damaged('it has no files')
+    const root = rootOf(base, files)
     const snapshot: Snapshot = {
       id: newSnapshotId(ctx.random),
       owner: request.owner,
@@ -133,12 +135,13 @@ export async function importSnapshot(
       sandboxId: undefined,
       parentId: undefined,
       spec,
-      root: undefined,
+      root,
       sizeBytes: 0,
       createdAt,
     }
     ctx.album.begin(snapshot)
     try {
+      await importLayers(ctx, files)
       const kept = await keeper.import(snapshot.id, ctx.owner, { ...own.part, file: own.file, root }, COPY)
       return ctx.album.complete(snapshot, kept)
     } catch (error) {
@@ -150,28 +153,29 @@ export async function importSnapshot(
   }
 }
 
-async function importLayers(
-  ctx: Context,
-  base: RootPlan['kind'],
-  files: readonly { part: Part; file: string }[],
-): Promise<RootPlan> {
-  const below = files.filter(({ part: { kind } }) => kind === 'layer')
+function rootOf(base: RootPlan['kind'], files: readonly { part: Part }[]): RootPlan {
+  const below = files.map(({ part: one }) => one).filter(({ kind }) => kind === 'layer')
   if (below.length !== files.length - 1 || (base === 'layers') !== below.length > 0) {
     throw damaged('its parts do not fit together')
   }
-  if (base === 'host') return { kind: 'host' }
+  return base === 'host' ? { kind: 'host' } : { kind: 'layers', layers: below.map(({ digest }) => digest) }
+}
+
+async function importLayers(ctx: Context, files: readonly { part: Part; file: string }[]): Promise<void> {
   const { layers } = ctx.provider
-  if (!layers) {
-    throw new AgentPodError({
-      code: 'unsupported',
-      reason: 'provider.layers',
-      message: `${ctx.provider.name} takes no layers`,
-    })
+  for (const { part: one, file } of files) {
+    if (one.kind !== 'layer') continue
+    if (!layers) {
+      throw new AgentPodError({
+        code: 'unsupported',
+        reason: 'provider.layers',
+        message: `${ctx.provider.name} takes no layers`,
+      })
+    }
+    if (await layers.has(one.digest, CALL)) continue
+    noteImported(ctx, one.digest)
+    await layers.import(one.digest, file, COPY)
   }
-  for (const { part: one, file } of below) {
-    if (!(await layers.has(one.digest, CALL))) await layers.import(one.digest, file, COPY)
-  }
-  return { kind: 'layers', layers: below.map(({ part: one }) => one.digest) }
 }
 
 async function readManifest(
@@ -231,7 +235,14 @@ const specShape = z.object({
 })
 
 /** Writes one part to a file, and refuses it unless it is as long as it should be and what its digest says. */
-async function receive(reader: ByteReader, { digest, sizeBytes }: Part, path: string): Promise<void> {
+async function receive(
+  ctx: Context,
+  reader: ByteReader,
+  { digest, sizeBytes }: Part,
+  file: string,
+): Promise<void> {
+  if ((await spareBytes(ctx.tmpDir)) < sizeBytes) throw noRoom()
+  const path = join(ctx.tmpDir, file)
   const hash = createHash('sha256')
   const out = createWriteStream(path, { flags: 'wx', mode: 0o600 })
   // Each write answers with its own error; the event alone would end the process.
@@ -259,6 +270,15 @@ async function copy(
     )
     left -= chunk.length
   }
+}
+
+function noRoom(): AgentPodError {
+  return new AgentPodError({
+    code: 'resource_exhausted',
+    reason: 'disk.reserve',
+    message: 'the disk that holds the state directory has no room for the archive',
+    hint: 'free some space there, or destroy sandboxes and snapshots',
+  })
 }
 
 function tmpName(ctx: Context): string {

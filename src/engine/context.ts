@@ -56,6 +56,9 @@ export interface Context extends EngineParts {
   readonly lock: KeyedLock
 }
 
+/** Asked again under the lock, for work that was decided upon before it: what it rests on may have changed. */
+export type StillWanted = () => boolean | Promise<boolean>
+
 export const CALL = { timeoutMs: 20_000 } as const
 export const CREATE = { timeoutMs: 60_000 } as const
 /** Copies where there is no pool, and archives, take as long as their size. */

@@ -4,16 +4,23 @@ import { isEnded } from '../core/lifecycle.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
-import { CALL, type Context } from './context.ts'
+import { CALL, type Context, type StillWanted } from './context.ts'
+import { releaseLayers } from './imported-layers.ts'
 
 /**
  * Ends a sandbox; a second call gives the same answer. When the provider cannot be reached the sandbox stays
  * `destroying`, the sweep tries again, and the caller hears `unavailable`: never a false "gone".
  */
-export async function destroy(ctx: Context, id: SandboxId, ending?: Ending): Promise<Sandbox | undefined> {
+export async function destroy(
+  ctx: Context,
+  id: SandboxId,
+  ending?: Ending,
+  isStillWanted?: StillWanted,
+): Promise<Sandbox | undefined> {
   return ctx.lock.run(id, async () => {
     const sandbox = ctx.ledger.get(id)
     if (!sandbox || sandbox.endedAt !== undefined || isEnded(sandbox.state)) return sandbox
+    if (isStillWanted && !(await isStillWanted())) return sandbox
     return end(ctx, sandbox, ending)
   })
 }
@@ -27,7 +34,9 @@ export async function end(ctx: Context, sandbox: Sandbox, ending?: Ending): Prom
   await ctx.provider.destroy(id, CALL)
   failpoint('destroy.removed')
   if (!isIntended) intend(ctx, sandbox, ending)
-  return ctx.ledger.move(id, 'destroyed')
+  const ended = ctx.ledger.move(id, 'destroyed')
+  await releaseLayers(ctx, sandbox.root)
+  return ended
 }
 
 /**

@@ -105,7 +105,8 @@ export class Engine {
       const sandbox =
         snapshot === undefined
           ? await create(this.#ctx, asked)
-          : await restore(this.#ctx, this.#ctx.album.get(snapshot, who), asked)
+          : (this.#madeBefore(request, who) ??
+            (await restore(this.#ctx, this.#ctx.album.get(snapshot, who), asked)))
       done('ok')
       this.#audit(request.owner ?? LOCAL.owner, 'sandbox.create', sandbox.id, { name: sandbox.name })
       return sandbox
@@ -113,6 +114,13 @@ export class Engine {
       done(asAgentPodError(error).code)
       throw error
     }
+  }
+
+  /** The sandbox of an earlier request with the same key, where the snapshot that it was made from is gone by now. */
+  #madeBefore({ requestKey, owner, snapshot }: NewSandbox, who: Principal): Sandbox | undefined {
+    if (requestKey === undefined || snapshot === undefined || this.#ctx.album.has(snapshot, who))
+      return undefined
+    return this.#ctx.sandboxes.requested(owner ?? LOCAL.owner, requestKey)?.sandbox
   }
 
   /** Makes a base ready ahead of a create, with progress. */

@@ -88,6 +88,7 @@ function guardedLayers(inner: Layers, guard: Guard): Layers {
   return {
     has: (digest, o) => guard('layers.has', o, (p) => inner.has(digest, p)),
     import: (digest, file, o) => guard('layers.import', o, (p) => inner.import(digest, file, p)),
+    remove: (digest, o) => guard('layers.remove', o, (p) => inner.remove(digest, p)),
     export: (digest, file, o) => guard('layers.export', o, (p) => inner.export(digest, file, p)),
   }
 }

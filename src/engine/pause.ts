@@ -4,23 +4,29 @@ import type { SandboxId } from '../core/id.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
-import { CALL, type Context, type Live } from './context.ts'
+import { CALL, type Context, type Live, type StillWanted } from './context.ts'
 import { leaseOf } from './lease.ts'
 import { needSandbox } from './need.ts'
 
 /** Idempotent. Open streams stay open and are silent until it is resumed. */
-export async function pause(ctx: Context, id: SandboxId): Promise<Sandbox> {
+export async function pause(ctx: Context, id: SandboxId, isStillWanted?: StillWanted): Promise<Sandbox> {
   const { pause: level } = await ctx.provider.capabilities(CALL)
   if (level === 'none') throw cannotPause(ctx.provider.name)
   return ctx.lock.run(id, async () => {
     const sandbox = needSandbox(ctx, id)
     if (sandbox.state === 'paused') return sandbox
-    ctx.ledger.move(id, 'pause')
-    failpoint('pause.intended')
     const live = ctx.live.get(id)
     // From here on a call waits for the end of this, and then wakes it: let in now, it would be frozen on its way.
     ctx.live.delete(id)
     if (live) ctx.frozen.set(id, live)
+    try {
+      if (isStillWanted && !(await isStillWanted())) return reopened(ctx, sandbox)
+      ctx.ledger.move(id, 'pause')
+      failpoint('pause.intended')
+    } catch (error) {
+      reopened(ctx, sandbox)
+      throw error
+    }
     try {
       // A frozen guest's clock runs on, and would end the sandbox at the moment it thaws.
       await live?.guest.renew({ remainingMs: 0, idleMs: 0 }, CALL)
@@ -32,6 +38,14 @@ export async function pause(ctx: Context, id: SandboxId): Promise<Sandbox> {
     failpoint('pause.frozen')
     return ctx.ledger.move(id, 'paused')
   })
+}
+
+/** Nothing has happened yet: calls are let in again. */
+function reopened(ctx: Context, sandbox: Sandbox): Sandbox {
+  const live = ctx.frozen.get(sandbox.id)
+  ctx.frozen.delete(sandbox.id)
+  if (live) ctx.live.set(sandbox.id, live)
+  return sandbox
 }
 
 /** A pause that failed leaves a running sandbox; where not even that can be had, the sweep looks again. */

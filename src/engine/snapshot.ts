@@ -7,6 +7,7 @@ import type { Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { CALL, COPY, type Context } from './context.ts'
+import { releaseLayers } from './imported-layers.ts'
 import { needSandbox, notRunning } from './need.ts'
 
 export interface SnapshotRequest {
@@ -75,6 +76,7 @@ export async function removeSnapshot(ctx: Context, snapshot: Snapshot): Promise<
   failpoint('snapshot.unlisted')
   await snapshotsOf(ctx).remove(snapshot.id, CALL)
   ctx.album.forget(snapshot.id)
+  await releaseLayers(ctx, snapshot.root)
 }
 
 /** Removes one that was not finished, or has served. When that fails, the sweep tries again. */
@@ -83,6 +85,7 @@ export async function discard(ctx: Context, snapshot: Snapshot): Promise<void> {
     if (snapshot.state !== 'deleting') ctx.album.mark(snapshot, 'deleting')
     await snapshotsOf(ctx).remove(snapshot.id, CALL)
     ctx.album.forget(snapshot.id)
+    await releaseLayers(ctx, snapshot.root)
   } catch (error) {
     ignore(ctx.log, error, `remains of snapshot ${snapshot.id} are left for the sweep`)
   }

@@ -3,16 +3,22 @@ import type { SandboxId } from '../core/id.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
-import { CALL, type Context, CREATE } from './context.ts'
+import { type Context, CREATE, type StillWanted } from './context.ts'
 import { enter, planOf } from './create.ts'
 import { release } from './destroy.ts'
 import { needSandbox } from './need.ts'
 
 /** Idempotent. When the provider cannot be reached it stays `stopping`, and the sweep goes on. */
-export async function stop(ctx: Context, id: SandboxId, ending?: Ending): Promise<Sandbox> {
+export async function stop(
+  ctx: Context,
+  id: SandboxId,
+  ending?: Ending,
+  isStillWanted?: StillWanted,
+): Promise<Sandbox> {
   return ctx.lock.run(id, async () => {
     const sandbox = needSandbox(ctx, id)
     if (sandbox.state === 'stopped') return sandbox
+    if (isStillWanted && !(await isStillWanted())) return sandbox
     if (sandbox.state !== 'stopping') ctx.ledger.move(id, 'stop', { ending })
     failpoint('stop.intended')
     return halt(ctx, id)
@@ -22,7 +28,8 @@ export async function stop(ctx: Context, id: SandboxId, ending?: Ending): Promis
 /** From `stopping`, or from a `starting` that is undone, to `stopped`. Called under the sandbox's lock. */
 export async function halt(ctx: Context, id: SandboxId): Promise<Sandbox> {
   release(ctx, id)
-  await ctx.provider.stop(id, CALL)
+  // What the sandbox wrote is brought to the disk first.
+  await ctx.provider.stop(id, CREATE)
   failpoint('stop.ended')
   return ctx.ledger.move(id, 'stopped')
 }

@@ -6,7 +6,7 @@ import type { SandboxId } from '../core/id.ts'
 import type { Exit, Observed } from '../core/provider.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
-import { CALL, type Context } from './context.ts'
+import { CALL, type Context, CREATE, type StillWanted } from './context.ts'
 import { cleanUp, destroy, end } from './destroy.ts'
 import { openLive, pause, thaw } from './pause.ts'
 import { sweepSnapshots } from './snapshot.ts'
@@ -79,23 +79,29 @@ async function repair(ctx: Context, sandbox: Sandbox, observed: Observed): Promi
 /** A sandbox that runs as it should: the way in is open, and its time is watched. */
 async function tend(ctx: Context, sandbox: Sandbox): Promise<void> {
   if (!ctx.live.has(sandbox.id)) ctx.live.set(sandbox.id, openLive(ctx, sandbox))
-  if (sandbox.deadlineAt <= ctx.clock.now() || (await isIdle(ctx, sandbox))) await over(ctx, sandbox)
+  const isOver = (): boolean => {
+    const current = ctx.ledger.get(sandbox.id)
+    return current?.state === 'running' && current.deadlineAt <= ctx.clock.now()
+  }
+  if (isOver()) await over(ctx, sandbox, isOver)
+  else if (await isIdle(ctx, sandbox)) await over(ctx, sandbox, () => isIdle(ctx, sandbox))
 }
 
 /** The guest ends an idle sandbox by itself, but it cannot freeze itself. */
 async function isIdle(ctx: Context, { id, spec: { lifetime } }: Sandbox): Promise<boolean> {
   if (lifetime.whenOver !== 'pause' || lifetime.idleMs === 0) return false
-  const usage = await ctx.live.get(id)?.guest.usage(CALL)
+  const live = ctx.live.get(id) ?? ctx.frozen.get(id)
+  const usage = await live?.guest.usage(CALL)
   return usage !== undefined && usage.idleForMs >= lifetime.idleMs
 }
 
-/** Its time is up. */
-async function over(ctx: Context, { id, spec }: Sandbox): Promise<void> {
+/** Its time is up, and still is when its turn comes: an extend or a call may have come first. */
+async function over(ctx: Context, { id, spec }: Sandbox, isStillOver: StillWanted): Promise<void> {
   const { whenOver } = spec.lifetime
-  if (whenOver === 'destroy') await destroy(ctx, id, EXPIRED)
+  if (whenOver === 'destroy') await destroy(ctx, id, EXPIRED, isStillOver)
   else if (whenOver === 'stop' || (await ctx.provider.capabilities(CALL)).pause === 'none')
-    await stop(ctx, id, EXPIRED)
-  else await pause(ctx, id)
+    await stop(ctx, id, EXPIRED, isStillOver)
+  else await pause(ctx, id, isStillOver)
 }
 
 /** Finishes or undoes a verb that was cut off. Called under the sandbox's lock. */
@@ -129,11 +135,15 @@ async function changed(ctx: Context, id: SandboxId): Promise<void> {
   // A sandbox created after a listing was taken is absent from it and very much alive.
   const observed = await ctx.provider.inspect(id, CALL)
   if (observed.state === sandbox.state) return
+  if (sandbox.state === 'stopped' && observed.state !== 'absent') {
+    // It is to have no processes, whatever it looks like; its files are there.
+    await ctx.provider.stop(id, CREATE)
+    return
+  }
   switch (observed.state) {
     case 'running':
       // Nobody asked for that. It is brought back to what was asked for.
-      if (sandbox.state === 'paused') await ctx.provider.pause(id, CALL)
-      else await ctx.provider.stop(id, CALL)
+      await ctx.provider.pause(id, CALL)
       return
     case 'paused':
       freezeRecord(ctx, sandbox)

@@ -1,4 +1,6 @@
 /** The composition root of the server: the one place that names concrete parts together. */
+import { readdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { access } from '../api/access.ts'
 import { createApp } from '../api/app.ts'
@@ -84,6 +86,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   try {
     const lock = lockServer(home, process.pid)
     scope.defer(() => lock.release())
+    clearExchange(home.tmp)
     const state = openDatabase({ path: home.stateDb, synchronous: 'FULL', migrations: STATE_MIGRATIONS })
     scope.defer(() => state.close())
     const events = openDatabase({ path: home.eventsDb, synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
@@ -211,6 +214,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   } catch (error) {
     await scope.disposeAsync()
     throw error
+  }
+}
+
+/** Files on their way to or from podhost when the last server was killed. */
+function clearExchange(directory: string): void {
+  for (const name of readdirSync(directory)) {
+    if (name.startsWith('snapshot-')) rmSync(join(directory, name), { force: true })
   }
 }
 

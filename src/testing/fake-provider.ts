@@ -54,6 +54,8 @@ export interface FakeProviderOptions {
   readonly layers?: boolean | undefined
   /** False for a provider without a freezer: no pause, and snapshots of stopped sandboxes only. */
   readonly freezes?: boolean | undefined
+  /** How long after a deadline it acts by itself. */
+  readonly graceMs?: number | undefined
   /** Where archives and layers are exchanged. */
   readonly tmpDir?: string | undefined
 }
@@ -352,7 +354,8 @@ export class FakeProvider implements Provider {
     sandbox.cancelDeadline()
     sandbox.deadlineAt = deadlineAt
     sandbox.observed = { state: 'running', deadlineAt }
-    sandbox.cancelDeadline = this.#clock.after(deadlineAt - this.#clock.now(), () => this.#over(sandbox))
+    const waitMs = deadlineAt - this.#clock.now() + (this.#options.graceMs ?? 0)
+    sandbox.cancelDeadline = this.#clock.after(waitMs, () => this.#over(sandbox))
   }
 
   /** As podhost does it while no server is there. */
@@ -421,6 +424,14 @@ export class FakeProvider implements Provider {
           })
         }
         this.#layers.add(digest)
+      },
+      remove: async (digest) => {
+        const stands = ({ kind, ...root }: RootPlan): boolean =>
+          kind === 'layers' && 'layers' in root && (root.layers as string[]).includes(digest)
+        const roots = [...this.#sandboxes.values()].map(({ plan }) => plan.root)
+        if ([...roots, ...[...this.#snapshots.values()].map(({ root }) => root)].some(stands))
+          throw new AgentPodError({ code: 'conflict', reason: 'layer.used', message: `${digest} is used` })
+        this.#layers.delete(digest)
       },
       export: async (digest, file) => this.#write(file, Buffer.from(`layer ${digest}`)),
     }

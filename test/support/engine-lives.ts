@@ -19,6 +19,9 @@ export interface LivesOptions {
   readonly tmpDir?: string | undefined
 }
 
+/** As podhost has it: server and guest come first. */
+const GRACE_MS = 2000
+
 export class EngineLives implements Disposable {
   readonly clock = new FakeClock()
   readonly provider: FakeProvider
@@ -31,7 +34,12 @@ export class EngineLives implements Disposable {
   constructor(o: LivesOptions) {
     this.#random = o.random
     this.#tmpDir = o.tmpDir ?? tmpdir()
-    this.provider = new FakeProvider({ clock: this.clock, freezes: o.freezes, tmpDir: this.#tmpDir })
+    this.provider = new FakeProvider({
+      clock: this.clock,
+      freezes: o.freezes,
+      tmpDir: this.#tmpDir,
+      graceMs: GRACE_MS,
+    })
   }
 
   get engine(): Engine {

@@ -39,7 +39,10 @@ export interface LocalOptions {
 export function localProvider(options: LocalOptions): Provider {
   const { podhost } = options
   let hello: Promise<HostInfo> | undefined
+  let heardFrom = 0
   const info = (o: CallOptions): Promise<HostInfo> => {
+    if (podhost.generation !== heardFrom) hello = undefined
+    heardFrom = podhost.generation
     hello ??= podhost.call('hello', {}, o).then(parseHello)
     hello.catch(() => {
       hello = undefined

@@ -38,6 +38,8 @@ export class Podhost {
   readonly #listeners = new Set<(event: Record<string, unknown>) => void>()
   #connection: Promise<Connection> | undefined
   #hasLeft = false
+  /** Goes up with every podhost that is met: what one has said need not be true of the next. */
+  generation = 0
 
   constructor(options: PodhostOptions) {
     this.#options = options
@@ -102,6 +104,7 @@ export class Podhost {
   #joined(socket: Socket | undefined): Connection | undefined
   #joined(socket: Socket | undefined): Connection | undefined {
     if (!socket) return undefined
+    this.generation++
     return new Connection(socket, {
       onEvent: (event) => {
         for (const listener of this.#listeners) listener(event)

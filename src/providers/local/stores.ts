@@ -19,6 +19,9 @@ export function layers(podhost: Podhost): Layers {
     async import(digest, file, o) {
       await podhost.call('layer.import', { digest, file }, o)
     },
+    async remove(digest, o) {
+      await podhost.call('layer.remove', { digest }, o)
+    },
     async export(digest, file, o) {
       return parsePacked(await podhost.call('layer.export', { digest, file }, o))
     },
