@@ -7,7 +7,7 @@ export interface Rate {
   readonly burst: number
 }
 
-export const DEFAULT_RATE: Rate = { perSecond: 50, burst: 200 }
+export const DEFAULT_RATE: Rate = { perSecond: 200, burst: 1000 }
 
 const MOST_BUCKETS = 10_000
 

@@ -62,7 +62,7 @@ async function ask(o: Omit<TcpRequest, 'port'>): Promise<TcpAnswer> {
       return undefined
     })
     const isHurried =
-      answer === undefined || (answer.status === 429 && answer.text.includes('may make 50 requests'))
+      answer === undefined || (answer.status === 429 && answer.text.includes('may make 200 requests'))
     if (answer && !isHurried) return answer
     assert.ok(attempt < 50, `${o.path} is never answered`)
     await new Promise((resolve) => setTimeout(resolve, 200))

@@ -1,0 +1,224 @@
+/** One grant or denial of the network: what a person, a project or a preset wrote, checked and in one form. */
+import { createHash } from 'node:crypto'
+import { z } from 'zod'
+import { type AgentPodError, invalid, isAgentPodError } from '../core/error.ts'
+import { nearest } from '../util/nearest.ts'
+import { type HostName, hostRefused, readHostName } from './host-name.ts'
+import { parsePathPattern } from './path-pattern.ts'
+import { readPort } from './port.ts'
+import { isNeverReachable, isPublicName } from './special-name.ts'
+
+/** `*.example.com` stands for every name below example.com, at any depth, and not for example.com itself. */
+export type HostPattern = HostName | `*.${HostName}`
+export type RuleSource = 'create' | 'live' | 'user' | 'project' | `preset ${string}`
+
+export interface Budget {
+  readonly bytes?: number | undefined
+  readonly requestsPerMinute?: number | undefined
+}
+
+export interface Rule {
+  readonly host: HostPattern
+  /** Ascending. Only a denial may mean any port. */
+  readonly ports: readonly number[] | 'any'
+  /** Sorted; absent means every method. */
+  readonly methods?: readonly string[] | undefined
+  /** Sorted; absent means every path. */
+  readonly paths?: readonly string[] | undefined
+  /** Whether the name may resolve to a private address. */
+  readonly isPrivate: boolean
+  readonly budget?: Budget | undefined
+  readonly source: RuleSource
+}
+
+export const DEFAULT_PORTS: readonly number[] = [80, 443]
+const METHOD = /^[A-Z][A-Z-]{0,30}$/
+/** TRACE hands back what was sent, secrets included; CONNECT is a tunnel, which is a port. */
+const REFUSED_METHODS: readonly string[] = ['TRACE', 'TRACK', 'CONNECT']
+
+export function isSendableMethod(method: string): boolean {
+  return METHOD.test(method) && !REFUSED_METHODS.includes(method)
+}
+
+const budgetInput = z.strictObject({
+  bytes: z.int().min(1).optional(),
+  requestsPerMinute: z.int().min(1).optional(),
+})
+export const ruleInput = z.strictObject({
+  host: z.string(),
+  ports: z.array(z.int().min(1).max(65_535)).min(1).max(64).optional(),
+  methods: z.array(z.string()).min(1).max(16).optional(),
+  paths: z.array(z.string()).min(1).max(16).optional(),
+  private: z.boolean().optional(),
+  budget: budgetInput.optional(),
+})
+export type RuleInput = z.infer<typeof ruleInput>
+
+/** `example.com`, `*.example.com:8443`, `example.com:80,443/api/**`, or an object with the keys of `ruleInput`. */
+export function parseRule(input: unknown, source: RuleSource): Rule {
+  const asked = typeof input === 'string' ? fromText(input) : checked(input)
+  const host = parseHostPattern(asked.host)
+  const name = (host.startsWith('*.') ? host.slice(2) : host) as HostName
+  if (isNeverReachable(name))
+    throw invalid('rule.never', `no rule can open ${host}: it is the host itself or its metadata service`)
+  const isPrivate = asked.private ?? false
+  if (!isPublicName(name) && !isPrivate)
+    throw invalid(
+      'rule.private',
+      `${host} is not a name of the public internet`,
+      'write the whole name, or a rule with private = true for a server of your own network',
+    )
+  return finish(asked, host, ascending(asked.ports ?? DEFAULT_PORTS), isPrivate, source)
+}
+
+/** A denial without ports means all of them: who denies a host does not mean two doors of it. */
+export function parseDenial(input: unknown, source: RuleSource): Rule {
+  const asked = typeof input === 'string' ? fromText(input) : checked(input)
+  if (asked.private !== undefined || asked.budget !== undefined)
+    throw invalid('rule.denial', 'a denial has no private and no budget', 'leave them out')
+  const ports = asked.ports ? ascending(asked.ports) : 'any'
+  return finish(asked, parseHostPattern(asked.host), ports, false, source)
+}
+
+function finish(
+  asked: RuleInput,
+  host: HostPattern,
+  ports: Rule['ports'],
+  isPrivate: boolean,
+  source: RuleSource,
+): Rule {
+  const methods = asked.methods && sorted(asked.methods.map(parseMethod))
+  const paths = asked.paths && sorted(asked.paths.map(parsePathPattern))
+  return {
+    host,
+    ports,
+    ...(methods && { methods }),
+    ...(paths && { paths }),
+    isPrivate,
+    ...(asked.budget && { budget: asked.budget }),
+    source,
+  }
+}
+
+function fromText(text: string): RuleInput {
+  if (text.includes('://'))
+    throw invalid('rule.url', 'a rule names a host, not a URL', 'leave out what stands before ://')
+  const match = /^([^/:]*)(?::([^/]*))?(\/.*)?$/s.exec(text)
+  if (!match) throw invalid('rule.malformed', 'a rule is written host, host:port or host:port/path')
+  const [, host = '', ports, path] = match
+  return {
+    host,
+    ...(ports !== undefined && { ports: ports.split(',').map(toPort) }),
+    ...(path !== undefined && { paths: [path] }),
+  }
+}
+
+function toPort(text: string): number {
+  const port = readPort(text)
+  if (port !== undefined) return port
+  throw invalid(
+    'rule.port',
+    'a port of a rule is a whole number from 1 to 65535',
+    'for example example.com:8443',
+  )
+}
+
+function checked(input: unknown): RuleInput {
+  const result = ruleInput.safeParse(input)
+  if (result.success) return result.data
+  const issue = result.error.issues[0]
+  const at = issue?.path.join('.') ?? ''
+  if (issue?.code === 'unrecognized_keys') {
+    const key = issue.keys[0] ?? ''
+    const known = Object.keys((at === 'budget' ? budgetInput : ruleInput).shape)
+    const near = nearest(key, known)
+    throw invalid(
+      'rule.unknown_key',
+      `a rule has no key ${JSON.stringify(at ? `${at}.${key}` : key)}`,
+      near ? `did you mean ${near}?` : `it has ${known.join(', ')}`,
+    )
+  }
+  throw invalid('rule.malformed', `${at ? `${at} of a rule` : 'a rule'}: ${issue?.message ?? 'is malformed'}`)
+}
+
+function parseHostPattern(text: string): HostPattern {
+  const isWildcard = text.startsWith('*.')
+  const name = isWildcard ? text.slice(2) : text
+  if (name.includes('*'))
+    throw invalid('rule.host', 'a star stands for whole labels at the start', 'write *.example.com')
+  if (name.startsWith('.') && !isWildcard)
+    throw invalid(
+      'rule.host',
+      'a host name does not begin with a dot',
+      `write *${name} for the names below it`,
+    )
+  const reading = readHostName(name)
+  if (!reading.ok) throw inRule(hostRefused(reading.refusal))
+  // SECURITY: NW-12. A star right below the root is everybody who ever registered a name.
+  if (isWildcard && !reading.host.includes('.'))
+    throw invalid('rule.host', `*.${reading.host} is too wide`, 'name a domain below it, like *.example.com')
+  return isWildcard ? `*.${reading.host}` : reading.host
+}
+
+function inRule(error: AgentPodError): AgentPodError {
+  return isAgentPodError(error) ? invalid('rule.host', error.message, error.hint) : error
+}
+
+function parseMethod(method: string): string {
+  if (isSendableMethod(method)) return method
+  const upper = method.toUpperCase()
+  throw invalid(
+    'rule.method',
+    'a method of a rule is a word of capital letters, other than TRACE and CONNECT',
+    isSendableMethod(upper) ? `write ${upper}` : undefined,
+  )
+}
+
+function sorted(words: readonly string[]): string[] {
+  return [...new Set(words)].sort()
+}
+
+function ascending(ports: readonly number[]): number[] {
+  return [...new Set(ports)].sort((a, b) => a - b)
+}
+
+/** SECURITY: NW-12. Matches on the border of a label, and both sides are in the one form. */
+export function matchesHost(pattern: HostPattern, host: HostName): boolean {
+  return pattern.startsWith('*.') ? host.endsWith(pattern.slice(1)) : host === pattern
+}
+
+export function matchesPort(ports: Rule['ports'], port: number): boolean {
+  return ports === 'any' || ports.includes(port)
+}
+
+/** One line for people, which says everything but the source. */
+export function describeRule(rule: Rule): string {
+  const { ports, methods, paths, isPrivate, budget } = rule
+  const parts = [
+    `${rule.host} on ${ports === 'any' ? 'any port' : `port ${ports.join(', ')}`}`,
+    methods && `methods ${methods.join(', ')}`,
+    paths && `paths ${paths.join(', ')}`,
+    isPrivate && 'private addresses too',
+    budget?.bytes !== undefined && `at most ${budget.bytes} bytes`,
+    budget?.requestsPerMinute !== undefined && `at most ${budget.requestsPerMinute} requests a minute`,
+  ]
+  return parts.filter((part) => typeof part === 'string').join('; ')
+}
+
+/** Of what rules mean, whatever their order and source: equal for equal grants on every machine and in every version. */
+export function hashRules(rules: readonly Rule[]): string {
+  const texts = rules.map((rule) =>
+    JSON.stringify([
+      rule.host,
+      rule.ports,
+      rule.methods ?? null,
+      rule.paths ?? null,
+      rule.isPrivate,
+      rule.budget?.bytes ?? null,
+      rule.budget?.requestsPerMinute ?? null,
+    ]),
+  )
+  return createHash('sha256')
+    .update(`agentpod.rules.1\n${sorted(texts).join('\n')}`)
+    .digest('hex')
+}
