@@ -33,7 +33,7 @@ export const command: Command = {
       help: 'serve the SDKs of E2B under this domain, over TLS with a certificate made here (default port 8443)',
     },
     'key-sandboxes': { value: 'N', help: 'living sandboxes that one key may have (default 100)' },
-    'key-rate': { value: 'N', help: 'requests a second that one key may send (default 50)' },
+    'key-rate': { value: 'N', help: 'requests a second that one key may send (default 200)' },
     background: {
       help: 'leave when nothing lives and nobody asks for ten minutes (how other commands start it)',
     },
