@@ -170,8 +170,8 @@ function byDefault({ mode, rules }: NetworkPolicy, { host, port }: Asked): Decis
       allowPrivate: false,
     }
   }
-  const close = rules.find((rule) => matchesHost(rule.host, host))
-  const hint = close ? `${allow}; there is only ${describeRule(close)}` : allow
+  const close = rules.filter((rule) => matchesHost(rule.host, host)).map(describeRule)
+  const hint = close.length > 0 ? `${allow}; what there is: ${close.sort()[0]}` : allow
   return refused('rule.none', `no rule allows ${place}`, hint)
 }
 

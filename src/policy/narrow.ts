@@ -16,7 +16,7 @@ export function narrow(project: readonly Rule[], user: readonly Rule[]): Narrowe
   for (const wanted of project) {
     for (const grant of user) {
       const rule = intersect(wanted, grant)
-      if (rule) granted.set(hashRules([rule]), rule)
+      if (rule) granted.set(`${hashRules([rule])} ${rule.within ? hashRules([rule.within]) : ''}`, rule)
     }
   }
   const beyond = project.filter((wanted) => !isCovered(wanted, user))
@@ -44,6 +44,8 @@ function intersect(wanted: Rule, grant: Rule): Rule | undefined {
     isPrivate: wanted.isPrivate && grant.isPrivate,
     ...(budget && { budget }),
     source: 'project',
+    // SECURITY: CF-02. Without it a hundred slices of one grant would have a hundred budgets.
+    ...(grant.budget && { within: grant }),
   }
 }
 

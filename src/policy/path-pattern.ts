@@ -38,11 +38,13 @@ export function normalPath(target: string): string | undefined {
 
 function unescapeNeedless(text: string): string | undefined {
   if (!PRINTABLE.test(text) || NEVER_RAW.test(text)) return undefined
-  if (/%(?![0-9a-f]{2})|%25[0-9a-f]{2}|%(?:[01].|5c|7f|c[01])/i.test(text)) return undefined
-  return text.replace(/%[0-9a-f]{2}/gi, (escape) => {
-    const character = String.fromCharCode(Number.parseInt(escape.slice(1), 16))
-    return /^[!-~]$/.test(character) && !/[/%?#]/.test(character) ? character : escape.toUpperCase()
+  if (/%(?![0-9a-f]{2})|%(?:[01].|5c|7f|c[01])/i.test(text)) return undefined
+  const plain = text.replace(/%[0-9a-f]{2}/gi, (spelled) => {
+    const character = String.fromCharCode(Number.parseInt(spelled.slice(1), 16))
+    return /^[!-~]$/.test(character) && !/[/%?#]/.test(character) ? character : spelled.toUpperCase()
   })
+  // Who unescapes twice would see another path, however the second escape was spelled.
+  return /%25[0-9a-f]{2}/i.test(plain) ? undefined : plain
 }
 
 function hasDotSegment(path: string): boolean {

@@ -1,7 +1,7 @@
 /** One grant or denial of the network: what a person, a project or a preset wrote, checked and in one form. */
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
-import { type AgentPodError, invalid, isAgentPodError } from '../core/error.ts'
+import { invalid } from '../core/error.ts'
 import { nearest } from '../util/nearest.ts'
 import { type HostName, hostRefused, readHostName } from './host-name.ts'
 import { parsePathPattern } from './path-pattern.ts'
@@ -29,6 +29,8 @@ export interface Rule {
   readonly isPrivate: boolean
   readonly budget?: Budget | undefined
   readonly source: RuleSource
+  /** The user's grant that a project narrowed. Its budget is one for all that is cut from it, so use counts there as well. */
+  readonly within?: Rule | undefined
 }
 
 export const DEFAULT_PORTS: readonly number[] = [80, 443]
@@ -103,6 +105,8 @@ function finish(
 function fromText(text: string): RuleInput {
   if (text.includes('://'))
     throw invalid('rule.url', 'a rule names a host, not a URL', 'leave out what stands before ://')
+  // IPv6 has colons of its own; the host's grammar says what is wrong with it.
+  if (/^\[|^[^/]*:[^/]*:/.test(text)) return { host: text }
   const match = /^([^/:]*)(?::([^/]*))?(\/.*)?$/s.exec(text)
   if (!match) throw invalid('rule.malformed', 'a rule is written host, host:port or host:port/path')
   const [, host = '', ports, path] = match
@@ -129,7 +133,8 @@ function checked(input: unknown): RuleInput {
   const issue = result.error.issues[0]
   const at = issue?.path.join('.') ?? ''
   if (issue?.code === 'unrecognized_keys') {
-    const key = issue.keys[0] ?? ''
+    // It may come from a project's file and goes to a terminal.
+    const key = (issue.keys[0] ?? '').replace(/[^ -~]/g, '?').slice(0, 40)
     const known = Object.keys((at === 'budget' ? budgetInput : ruleInput).shape)
     const near = nearest(key, known)
     throw invalid(
@@ -150,18 +155,17 @@ function parseHostPattern(text: string): HostPattern {
     throw invalid(
       'rule.host',
       'a host name does not begin with a dot',
-      `write *${name} for the names below it`,
+      'write *.example.com for the names below it',
     )
   const reading = readHostName(name)
-  if (!reading.ok) throw inRule(hostRefused(reading.refusal))
+  if (!reading.ok) {
+    const { message, hint } = hostRefused(reading.refusal)
+    throw invalid('rule.host', message, hint)
+  }
   // SECURITY: NW-12. A star right below the root is everybody who ever registered a name.
   if (isWildcard && !reading.host.includes('.'))
     throw invalid('rule.host', `*.${reading.host} is too wide`, 'name a domain below it, like *.example.com')
   return isWildcard ? `*.${reading.host}` : reading.host
-}
-
-function inRule(error: AgentPodError): AgentPodError {
-  return isAgentPodError(error) ? invalid('rule.host', error.message, error.hint) : error
 }
 
 function parseMethod(method: string): string {

@@ -52,6 +52,8 @@ type daemon struct {
 	t    *testing.T
 	home string
 	cmd  *exec.Cmd
+	// flags are further ones of the next run.
+	flags []string
 }
 
 func start(t *testing.T) *daemon {
@@ -79,8 +81,8 @@ func start(t *testing.T) *daemon {
 
 func (d *daemon) run() {
 	d.t.Helper()
-	d.cmd = exec.Command(filepath.Join(binaries, "podhost"), "serve", "--home", d.home, "--podd", filepath.Join(binaries, "podd"),
-		"--log", filepath.Join(d.home, "log"))
+	d.cmd = exec.Command(filepath.Join(binaries, "podhost"), append([]string{"serve", "--home", d.home, "--podd", filepath.Join(binaries, "podd"),
+		"--log", filepath.Join(d.home, "log")}, d.flags...)...)
 	// A canary that no sandbox may see.
 	d.cmd.Env = append(os.Environ(), "AGENTPOD_CANARY=canary-secret")
 	stdout, err := d.cmd.StdoutPipe()

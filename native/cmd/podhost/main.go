@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 
 	"agentpod/native/internal/enter"
 	"agentpod/native/internal/host"
@@ -28,6 +29,10 @@ const (
 	// exitUnable: this host, or this user on it, lacks what sandboxes need.
 	exitUnable = 3
 )
+
+// The main goroutine keeps the main thread to itself. Goroutines that change their thread (into a sandbox's namespaces, or to another user) end
+// with it instead of giving it back; Go cannot end the main thread, and would give it to the next goroutine as it is.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	if len(os.Args) < 2 {

@@ -49,6 +49,15 @@ func snapshotAbsent(id string) error {
 	return hostproto.Errorf(hostproto.NotFound, "snapshot.absent", "there is no snapshot %s", id)
 }
 
+// reachable refuses a snapshot whose files are gone, or out of reach.
+func (h *Host) reachable(s *Snapshot) error {
+	there, err := h.pool.Has(s.files())
+	if err == nil && !there {
+		err = hostproto.Errorf(hostproto.DataLoss, "snapshot.files", "the files of snapshot %s are gone", s.ID)
+	}
+	return err
+}
+
 func (h *Host) snapshotIDs() []string { return idsIn(filepath.Join(h.home, "snapshots")) }
 
 func (h *Host) listSnapshots(after string) any {
@@ -72,7 +81,7 @@ func (h *Host) listSnapshots(after string) any {
 	return map[string]any{"snapshots": snapshots, "next": next}
 }
 
-// recoverSnapshots removes what is half made, or lost with its pool, and pool entries that nobody knows.
+// recoverSnapshots removes what is half made, and pool entries that nobody knows. What is known of a snapshot stays, be its files lost or out of reach.
 func (h *Host) recoverSnapshots() {
 	for _, id := range h.snapshotIDs() {
 		s, err := h.loadSnapshot(id)
@@ -80,19 +89,13 @@ func (h *Host) recoverSnapshots() {
 			h.log.Printf("%s: %v", id, err)
 			continue
 		}
-		files := h.pool.Found(pool.Snapshots, id)
 		if s != nil {
-			if files.IsVolume || !s.Volume {
-				if h.pool.Exists(s.files()) {
-					continue
-				}
-				h.log.Printf("snapshot %s is lost", id)
-				files = s.files()
-			} else {
-				continue
+			if there, err := h.pool.Has(s.files()); !there && err == nil {
+				h.log.Printf("%s: the snapshot's files are gone", id)
 			}
+			continue
 		}
-		if err := h.dropSnapshot(files); err != nil {
+		if err := h.dropSnapshot(h.pool.Found(pool.Snapshots, id)); err != nil {
 			h.log.Printf("%s: recover: %v", id, err)
 		}
 	}

@@ -21,14 +21,18 @@ func (h *Host) exportSnapshot(args hostproto.ExportSnapshot) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s == nil || !h.pool.Exists(s.files()) {
+	if s == nil {
 		return nil, snapshotAbsent(args.ID)
+	}
+	if err := h.reachable(s); err != nil {
+		return nil, err
 	}
 	if err := h.pool.Room(); err != nil {
 		return nil, err
 	}
+	defer h.locks.lock("file " + args.File)()
 	path := filepath.Join(h.home, "tmp", args.File)
-	written, err := layer.WriteArchive(path, filepath.Join(h.pool.Path(s.files()), "upper"), h.uppers())
+	written, err := layer.WriteArchive(path, filepath.Join(h.pool.Path(s.files()), "upper"), h.uppers(), h.pool.Room)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +64,7 @@ func (h *Host) importSnapshot(args hostproto.ImportSnapshot) (any, error) {
 		return nil, h.undoSnapshot(s, err)
 	}
 	clock.lap("unpack")
-	if err := h.pool.Sync(); err != nil {
+	if err := h.pool.SyncEntry(s.files()); err != nil {
 		return nil, h.undoSnapshot(s, err)
 	}
 	clock.lap("sync")
@@ -83,14 +87,15 @@ func (h *Host) fillSnapshot(s *Snapshot, args hostproto.ImportSnapshot) error {
 	defer source.Close()
 	atomic.AddInt32(&h.writing, 1)
 	defer atomic.AddInt32(&h.writing, -1)
-	if err := h.pool.Create(s.files(), 0); err != nil {
+	// At least one byte: none would be no limit.
+	if err := h.pool.Create(s.files(), h.pool.Spare()+1); err != nil {
 		return err
 	}
 	upper := filepath.Join(h.pool.Path(s.files()), "upper")
 	if err := os.Mkdir(upper, 0o700); err != nil {
 		return err
 	}
-	if s.SizeBytes, err = layer.ReadUppers(source, args.Digest, upper, h.uppers()); err != nil {
+	if s.SizeBytes, err = layer.ReadUppers(source, args.Digest, upper, h.uppers(), h.pool.Room); err != nil {
 		return err
 	}
 	return h.pool.Seal(s.files())

@@ -82,7 +82,7 @@ func idRange(home string, rootless bool) (mount.Range, error) {
 	if err != nil {
 		return mount.Range{}, err
 	}
-	return mount.Range{Base: base, Count: idCount}, safefs.WriteFile(path, data, 0o600)
+	return mount.Range{Base: base, Count: idCount}, safefs.WriteFileSynced(path, data, 0o600)
 }
 
 func subordinateRanges(files ...string) []mount.Range {

@@ -99,12 +99,11 @@ func (c *conn) read(requests *sync.WaitGroup) {
 		}
 		c.work <- struct{}{}
 		requests.Add(1)
+		place := &slot{work: c.work}
 		go func() {
-			defer func() {
-				<-c.work
-				requests.Done()
-			}()
-			c.send(c.host.answer(request))
+			defer requests.Done()
+			defer place.release()
+			c.send(c.host.answer(request, place))
 		}()
 	}
 }

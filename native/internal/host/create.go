@@ -17,6 +17,10 @@ func (h *Host) create(args hostproto.CreateSandbox) (any, error) {
 	if err := h.canStart(); err != nil {
 		return nil, err
 	}
+	files, err := h.pool.Entry(pool.Sandboxes, args.ID)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.Mkdir(h.dir(args.ID), 0o700); err != nil {
 		if os.IsExist(err) {
 			return h.created(args)
@@ -24,10 +28,10 @@ func (h *Host) create(args hostproto.CreateSandbox) (any, error) {
 		return nil, err
 	}
 	handle := &Handle{ID: args.ID, State: stateCreating, Owner: args.Owner, Root: args.Root, DeadlineMs: args.DeadlineMs,
-		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: h.pool.Entry(pool.Sandboxes, args.ID).IsVolume}
+		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume}
 	clock := newStopwatch()
 	defer func() { h.log.Printf("%s: create: %s", args.ID, clock) }()
-	err := h.save(handle)
+	err = h.save(handle)
 	if err == nil {
 		err = h.begin(handle, args, clock)
 	}
@@ -142,6 +146,8 @@ func (h *Host) setLimits(handle *Handle, levels map[string]cgroup.Level, asked h
 		levels["disk"] = cgroup.Enforced
 		if enforced, reason := h.pool.Limits(); !enforced || !handle.Volume {
 			levels["disk"] = cgroup.None("%s", reason)
+		} else if handle.noDiskLimit != "" {
+			levels["disk"] = cgroup.None("%s", handle.noDiskLimit)
 		}
 	}
 }

@@ -48,6 +48,11 @@ type Handle struct {
 	FromBytes int64 `json:"fromBytes,omitempty"`
 	// Expired belongs to a sandbox that was stopped because its time was up.
 	Expired bool `json:"expired,omitempty"`
+	// Unknown: the handle was damaged, and owner and root are as the next start says.
+	Unknown bool `json:"unknown,omitempty"`
+
+	// noDiskLimit is why the disk limit of this start does not hold.
+	noDiskLimit string
 }
 
 // exists reports whether the sandbox is there for those who ask: not half made, and not on its way out.
@@ -93,12 +98,17 @@ type Exit struct {
 
 func (h *Host) dir(id string) string { return filepath.Join(h.home, "sandboxes", id) }
 
-func (h *Host) save(handle *Handle) error {
+func (h *Host) save(handle *Handle) error { return h.saveWith(handle, safefs.WriteFile) }
+
+// saveSynced is save for a state that has to be there after a power cut: "stopped", which is what survives one.
+func (h *Host) saveSynced(handle *Handle) error { return h.saveWith(handle, safefs.WriteFileSynced) }
+
+func (h *Host) saveWith(handle *Handle, write func(string, []byte, os.FileMode) error) error {
 	data, err := json.Marshal(handle)
 	if err != nil {
 		return err
 	}
-	return safefs.WriteFile(filepath.Join(h.dir(handle.ID), "handle.json"), data, 0o600)
+	return write(filepath.Join(h.dir(handle.ID), "handle.json"), data, 0o600)
 }
 
 // load returns nil for a sandbox that is not there, or that has a directory and no handle yet.
@@ -112,7 +122,7 @@ func (h *Host) load(id string) (*Handle, error) {
 	}
 	var handle Handle
 	if err := json.Unmarshal(data, &handle); err != nil || handle.ID != id {
-		return nil, hostproto.Errorf(hostproto.DataLoss, "sandbox.handle", "the handle of %s is damaged", id)
+		return nil, hostproto.Errorf(hostproto.DataLoss, damagedHandle, "the handle of %s is damaged", id)
 	}
 	return &handle, nil
 }

@@ -40,6 +40,7 @@ type Host struct {
 	writing int32
 	events  *hub
 	locks   keyedLocks
+	lanes   lanes
 	// layerUse is held for reading by starts and for writing while a layer goes.
 	layerUse sync.RWMutex
 	spares   *namespacePool
@@ -57,7 +58,7 @@ type Host struct {
 
 // New prepares everything but the socket. It must run in podhost's own mount namespace and hold the lock on the home.
 func New(config Config, logger *log.Logger) (*Host, error) {
-	h := &Host{config: config, home: config.Home, log: logger, live: map[string]*live{}, events: newHub(), stopping: make(chan struct{})}
+	h := &Host{config: config, home: config.Home, log: logger, live: map[string]*live{}, events: newHub(), lanes: newLanes(), stopping: make(chan struct{})}
 	for _, dir := range []string{"run/s", "run/runtime", "sandboxes", "shells", "snapshots", "layers", "base", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
 			return nil, err
@@ -110,7 +111,7 @@ func (h *Host) setStage() error {
 	}
 	h.builder = &rootfs.Builder{Home: h.home, Podd: podd, Stage: h.stage, Range: h.ids, Rootless: h.config.Rootless, View: view}
 	h.pool = pool.New(pool.Options{Home: h.home, Point: h.stage.Pool(), Rootless: h.config.Rootless, Log: h.log})
-	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget}
+	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget, Room: h.pool.Room}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/hostproto"
@@ -11,7 +12,7 @@ import (
 )
 
 // answer runs one request. A defect in one request must not take the others with it.
-func (h *Host) answer(request hostproto.Request) (reply answer) {
+func (h *Host) answer(request hostproto.Request, place *slot) (reply answer) {
 	reply.ID = request.ID
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -21,7 +22,7 @@ func (h *Host) answer(request hostproto.Request) (reply answer) {
 			reply.Error = hostproto.Errorf(hostproto.Internal, "host.defect", "podhost failed; its log has incident %s", incident)
 		}
 	}()
-	result, err := h.perform(request)
+	result, err := h.perform(request, place)
 	if err != nil {
 		reply.Error = hostproto.AsError(err)
 		h.log.Printf("%s: %s: %s", request.Op, reply.Error.Reason, reply.Error.Message)
@@ -31,7 +32,14 @@ func (h *Host) answer(request hostproto.Request) (reply answer) {
 	return reply
 }
 
-func (h *Host) perform(request hostproto.Request) (any, error) {
+func (h *Host) perform(request hostproto.Request, place *slot) (any, error) {
+	if h.isLong(request) {
+		done, err := h.enterLong(place)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
 	switch args := request.Args.(type) {
 	case hostproto.CreateSandbox:
 		defer h.locks.lock("sandbox " + args.ID)()
@@ -53,6 +61,7 @@ func (h *Host) perform(request hostproto.Request) (any, error) {
 			return nil, err
 		}
 		if request.Op == "layer.export" {
+			defer h.locks.lock("file " + args.File)()
 			return h.layers.Export(args.Digest, args.File)
 		}
 		return h.layers.Import(args.Digest, args.File)
@@ -176,6 +185,9 @@ func (h *Host) inspect(id string) (view, error) {
 	case handle.State == stateStopping:
 		v.State = stateRunning
 	}
+	if (v.State == stateStopped || v.State == "exited") && h.hasLostFiles(handle) {
+		v.State = "absent"
+	}
 	return v, nil
 }
 
@@ -196,7 +208,8 @@ func (h *Host) list(after string) any {
 		if err != nil {
 			v = view{State: "exited", Limits: map[string]cgroup.Level{}}
 		}
-		if v.ID = id; v.State != "absent" {
+		// One whose files are gone is listed: whoever owns it has to destroy what is left.
+		if v.ID = id; v.State != "absent" || v.Owner != "" {
 			sandboxes = append(sandboxes, v)
 		}
 	}
@@ -222,8 +235,11 @@ func (h *Host) setDeadline(args hostproto.SetDeadline) (any, error) {
 
 // removeLayer refuses while a sandbox or a snapshot stands on the layer. No start is under way meanwhile, so every sandbox that does has a handle.
 func (h *Host) removeLayer(digest string) (any, error) {
-	h.layerUse.Lock()
-	defer h.layerUse.Unlock()
+	release, err := h.holdLayers()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	for _, id := range h.sandboxIDs() {
 		handle, err := h.load(id)
 		if err != nil || handle == nil {
@@ -241,10 +257,25 @@ func (h *Host) removeLayer(digest string) (any, error) {
 	return map[string]any{}, h.layers.Remove(digest)
 }
 
+// holdLayers waits until no start and no import is under way, but not in a line: those that come later would have to wait behind it, for
+// minutes where an import is under way.
+func (h *Host) holdLayers() (release func(), err error) {
+	for deadline := time.Now().Add(2 * time.Second); !h.layerUse.TryLock(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return nil, hostproto.Errorf(hostproto.Conflict, "layer.busy", "sandboxes are being started, or snapshots copied or imported, all the time").
+				WithHint("try again later")
+		}
+	}
+	return h.layerUse.Unlock, nil
+}
+
 // clear removes what outlives sandboxes. Its files belong to the sandboxes' ids, so an ordinary user cannot remove them with rm.
 func (h *Host) clear() (any, error) {
-	h.layerUse.Lock()
-	defer h.layerUse.Unlock()
+	release, err := h.holdLayers()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if ids := h.sandboxIDs(); len(ids) > 0 {
 		return nil, hostproto.Errorf(hostproto.Conflict, "sandbox.exists", "sandbox %s exists", ids[0])
 	}

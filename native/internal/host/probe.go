@@ -130,6 +130,9 @@ func (h *Host) checkDisk() (string, error) {
 
 func (h *Host) checkPool() (string, error) {
 	info := h.pool.Info()
+	if !info.Available {
+		return "", errors.New(info.Reason)
+	}
 	if info.Kind == pool.Copy {
 		return "", fmt.Errorf("snapshots are copies: %s", info.Reason)
 	}

@@ -17,9 +17,11 @@ func (h *Host) recover() error {
 		return err
 	}
 	if h.hasEntries() {
+		// What fails is logged, and said to whoever needs the pool.
 		h.pool.Open()
 	}
 	bases, groups := map[string]bool{}, map[string]bool{}
+	var half []*Handle
 	for _, id := range h.sandboxIDs() {
 		handle, err := h.load(id)
 		if err != nil {
@@ -30,20 +32,14 @@ func (h *Host) recover() error {
 		if handle == nil {
 			handle = &Handle{ID: id, State: stateCreating, Volume: h.pool.Found(pool.Sandboxes, id).IsVolume}
 		}
-		if err := h.recoverOne(handle); err != nil {
+		if isHalfDone, err := h.recoverOne(handle); err != nil {
 			return err
+		} else if isHalfDone {
+			half = append(half, handle)
 		}
 		bases[handle.Base], groups[handle.group()] = true, true
 	}
-	for _, name := range h.cgroups.IDs() {
-		if !hostproto.IsID(name) || groups[name] {
-			continue
-		}
-		h.cgroups.Kill(name)
-		if err := h.cgroups.Remove(name); err != nil {
-			h.log.Printf("%s: orphan group: %v", name, err)
-		}
-	}
+	h.settleAll(half, h.orphanGroups(groups))
 	if err := h.layers.Sweep(); err != nil {
 		return err
 	}
@@ -64,40 +60,35 @@ func (h *Host) hasEntries() bool {
 	return err == nil || other == nil || len(h.snapshotIDs()) > 0
 }
 
-// recoverOne makes true what the handle says. An error is podhost's own trouble; a sandbox's is logged.
-func (h *Host) recoverOne(handle *Handle) (err error) {
-	failed := func(err error) {
-		if err != nil {
-			h.log.Printf("%s: recover: %v", handle.ID, err)
-		}
-	}
+// recoverOne makes true what the handle says, unless that takes a while: then it is half done. An error is podhost's own trouble; a sandbox's
+// is logged.
+func (h *Host) recoverOne(handle *Handle) (isHalfDone bool, err error) {
 	switch handle.State {
 	case stateRunning, statePaused:
 		l, err := h.adopt(handle)
 		if err != nil {
-			return err
+			return false, err
 		}
 		switch {
 		case l == nil:
 			h.foundDead(handle)
 		case handle.State == statePaused:
-			failed(h.cgroups.Freeze(handle.group()))
+			err = h.cgroups.Freeze(handle.group())
 		default:
 			// A snapshot of it may have been under way.
-			failed(h.cgroups.Thaw(handle.group()))
+			err = h.cgroups.Thaw(handle.group())
 		}
-	case stateStopping, stateStarting:
-		failed(h.bringToStop(handle, "recover"))
+		if err != nil {
+			h.log.Printf("%s: recover: %v", handle.ID, err)
+		}
 	case stateStopped:
 	default:
-		failed(h.remove(handle, newStopwatch()))
-		return nil
+		return true, nil
 	}
-	if !h.isAlive(handle.ID) && h.hasLostFiles(handle) {
-		h.log.Printf("%s: its files are lost", handle.ID)
-		failed(h.remove(handle, newStopwatch()))
+	if h.hasLostFiles(handle) {
+		h.log.Printf("%s: its files are gone", handle.ID)
 	}
-	return nil
+	return false, nil
 }
 
 // prepare readies the `host` root while podhost already serves; a sandbox that comes at once waits for it.

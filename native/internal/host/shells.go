@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"agentpod/native/internal/cgroup"
 )
 
 // MostShells bounds what can be asked for: each takes some three megabytes.
@@ -42,15 +44,25 @@ type readyShell struct {
 	made   time.Time
 }
 
-// newShells begins; most 0 keeps none. Without groups of its own to be limited by later, a shell cannot become a sandbox.
+// newShells begins; most 0 keeps none. Without groups of its own to be limited by later, a shell cannot become a sandbox; nor without a count of
+// processes, whose stand-in can only be set before podd starts.
 func newShells(h *Host, most int) *shells {
-	if h.config.Rootless || h.cgroups.Version() == "none" {
+	if h.config.Rootless || !hasController(h.cgroups, "pids") {
 		most = 0
 	}
 	s := &shells{host: h, most: most, want: make(chan struct{}, 1), done: make(chan struct{})}
 	s.wait.Add(1)
 	go s.fill()
 	return s
+}
+
+func hasController(m cgroup.Manager, wanted string) bool {
+	for _, controller := range m.Controllers() {
+		if controller == wanted {
+			return true
+		}
+	}
+	return false
 }
 
 // take returns a shell whose podd lived a moment ago, or nil.
@@ -85,7 +97,7 @@ func (s *shells) fill() {
 		case <-s.want:
 		case <-renew.C:
 		}
-		s.dropOld()
+		s.dropUseless()
 		for s.isShort() {
 			pause := s.tooSoon()
 			if pause == 0 {
@@ -103,7 +115,7 @@ func (s *shells) fill() {
 // isShort reports whether a shell should be made. Shells that memory is too short for are let go.
 func (s *shells) isShort() bool {
 	if availableMemory() < shellMemory {
-		s.drop(0)
+		s.dropAll()
 		return false
 	}
 	s.mu.Lock()
@@ -133,37 +145,39 @@ func (s *shells) add() (pause time.Duration) {
 	return 0
 }
 
-func (s *shells) dropOld() {
-	s.mu.Lock()
-	young := 0
-	for _, shell := range s.ready {
-		if time.Since(shell.made) < shellAge {
-			young++
-		}
-	}
-	s.mu.Unlock()
-	s.drop(young)
+// dropUseless ends shells that are old, and what is left of those whose podd has ended by itself.
+func (s *shells) dropUseless() {
+	s.dropUnless(func(shell readyShell) bool {
+		return time.Since(shell.made) < shellAge && startTime(shell.handle.Pid) == shell.handle.StartTime
+	})
 }
 
-// drop keeps the newest ones and ends the rest.
-func (s *shells) drop(keep int) {
+// dropUnless ends every shell but those to keep.
+func (s *shells) dropUnless(keep func(shell readyShell) bool) {
 	s.mu.Lock()
-	var old []readyShell
-	if n := len(s.ready) - keep; n > 0 {
-		old = append(old, s.ready[:n]...)
-		s.ready = append([]readyShell{}, s.ready[n:]...)
+	var kept, useless []readyShell
+	for _, shell := range s.ready {
+		if keep(shell) {
+			kept = append(kept, shell)
+		} else {
+			useless = append(useless, shell)
+		}
 	}
+	s.ready = kept
 	s.mu.Unlock()
-	for _, shell := range old {
+	for _, shell := range useless {
 		s.host.discardShell(shell.handle)
 	}
 }
+
+// dropAll keeps none.
+func (s *shells) dropAll() { s.dropUnless(func(readyShell) bool { return false }) }
 
 // close ends every shell and makes no more.
 func (s *shells) close() {
 	s.once.Do(func() { close(s.done) })
 	s.wait.Wait()
-	s.drop(0)
+	s.dropAll()
 }
 
 // availableMemory is in KiB; where the kernel does not say, there is enough.

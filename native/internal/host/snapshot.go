@@ -28,7 +28,11 @@ func (h *Host) newSnapshot(s *Snapshot) (made *Snapshot, err error) {
 	if err := h.pool.Room(); err != nil {
 		return nil, err
 	}
-	s.Volume = h.pool.Entry(pool.Snapshots, s.ID).IsVolume
+	files, err := h.pool.Entry(pool.Snapshots, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	s.Volume = files.IsVolume
 	s.CreatedMs = time.Now().UnixMilli()
 	if err := h.dropSnapshot(s.files()); err != nil {
 		return nil, err
@@ -71,6 +75,9 @@ func (h *Host) createSnapshot(args hostproto.CreateSnapshot) (any, error) {
 	if err := h.copyFiles(handle, s, clock); err != nil {
 		return nil, h.undoSnapshot(s, err)
 	}
+	if err := h.syncCopy(handle, s, clock); err != nil {
+		return nil, h.undoSnapshot(s, err)
+	}
 	s.SizeBytes = handle.FromBytes + h.diskBytes(handle)
 	clock.lap("size")
 	if err := h.finishSnapshot(s); err != nil {
@@ -101,7 +108,7 @@ func (h *Host) copyFiles(handle *Handle, s *Snapshot, clock *stopwatch) error {
 	atomic.AddInt32(&h.writing, 1)
 	defer atomic.AddInt32(&h.writing, -1)
 	if handle.Volume {
-		if err := h.pool.Sync(); err != nil {
+		if err := h.pool.SyncEntry(handle.files()); err != nil {
 			return err
 		}
 		clock.lap("sync")
@@ -128,6 +135,15 @@ func (h *Host) copyFiles(handle *Handle, s *Snapshot, clock *stopwatch) error {
 	return err
 }
 
+// syncCopy writes out a snapshot that is a copy; the kernel does so itself with one that is not.
+func (h *Host) syncCopy(handle *Handle, s *Snapshot, clock *stopwatch) error {
+	if h.pool.Clones(handle.files(), s.files()) {
+		return nil
+	}
+	defer clock.lap("sync")
+	return h.pool.SyncEntry(s.files())
+}
+
 // takeSnapshot gives a new sandbox a snapshot's files.
 func (h *Host) takeSnapshot(handle *Handle, args hostproto.CreateSandbox) error {
 	defer h.locks.lock("snapshot " + args.Snapshot)()
@@ -135,8 +151,11 @@ func (h *Host) takeSnapshot(handle *Handle, args hostproto.CreateSandbox) error 
 	if err != nil {
 		return err
 	}
-	if s == nil || !h.pool.Exists(s.files()) {
+	if s == nil {
 		return snapshotAbsent(args.Snapshot)
+	}
+	if err := h.reachable(s); err != nil {
+		return err
 	}
 	if !s.Root.Equal(args.Root) {
 		return hostproto.Errorf(hostproto.InvalidArgument, "snapshot.root", "snapshot %s stands on another root", args.Snapshot)
@@ -157,6 +176,10 @@ func (h *Host) removeSnapshot(id string) (any, error) {
 	files := h.pool.Found(pool.Snapshots, id)
 	if s != nil {
 		files = s.files()
+		if _, err := h.pool.Open(); err != nil && s.Volume {
+			// Nothing is forgotten whose files cannot be removed.
+			return nil, err
+		}
 	}
 	return map[string]any{}, h.dropSnapshot(files)
 }

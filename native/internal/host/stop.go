@@ -15,7 +15,7 @@ func (h *Host) stop(id string) (any, error) {
 }
 
 func (h *Host) stopNow(id string, expired bool) error {
-	handle, err := h.existing(id)
+	handle, err := h.existingOrRebuilt(id)
 	if err != nil || handle.State == stateStopped {
 		return err
 	}
@@ -42,12 +42,12 @@ func (h *Host) bringToStop(handle *Handle, what string) error {
 	if err := h.clearRun(handle.ID); err != nil {
 		return err
 	}
-	if err := h.pool.Sync(); err != nil {
+	if err := h.pool.SyncEntry(handle.files()); err != nil {
 		return err
 	}
 	clock.lap("sync")
 	handle.State, handle.Shell, handle.Pid, handle.StartTime = stateStopped, "", 0, 0
-	return h.save(handle)
+	return h.saveSynced(handle)
 }
 
 // clearRun removes what belongs to one run of a sandbox and not to its files.
@@ -62,9 +62,12 @@ func (h *Host) clearRun(id string) error {
 
 // startAgain runs a stopped sandbox on its files. On failure it is stopped as before.
 func (h *Host) startAgain(args hostproto.CreateSandbox) (any, error) {
-	handle, err := h.existing(args.ID)
+	handle, err := h.existingOrRebuilt(args.ID)
 	if err != nil {
 		return nil, err
+	}
+	if handle.Unknown {
+		handle.Owner, handle.Root = args.Owner, args.Root
 	}
 	if handle.Owner != args.Owner || !handle.Root.Equal(args.Root) {
 		return nil, hostproto.Errorf(hostproto.InvalidArgument, "sandbox.differs", "sandbox %s has another owner or root", args.ID)
@@ -83,18 +86,23 @@ func (h *Host) startAgain(args hostproto.CreateSandbox) (any, error) {
 			return nil, err
 		}
 	}
-	if !h.pool.Exists(handle.files()) {
-		return nil, hostproto.Errorf(hostproto.DataLoss, "sandbox.files", "the files of sandbox %s cannot be reached", args.ID)
+	there, err := h.pool.Has(handle.files())
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, hostproto.Errorf(hostproto.DataLoss, "sandbox.files", "the files of sandbox %s are gone", args.ID)
 	}
 	clock := newStopwatch()
 	defer func() { h.log.Printf("%s: start: %s", args.ID, clock) }()
-	handle.State, handle.Expired = stateStarting, false
+	handle.State, handle.Expired, handle.Unknown = stateStarting, false, false
 	handle.DeadlineMs, handle.WhenOver = args.DeadlineMs, args.WhenOver
 	if err := h.save(handle); err != nil {
 		return nil, err
 	}
 	if err := h.pool.SetLimit(handle.files(), args.Resources.DiskBytes); err != nil {
 		h.log.Printf("%s: %v", args.ID, err)
+		handle.noDiskLimit = err.Error()
 	}
 	if err := h.start(handle, args, rootfs.OwnFiles, clock); err != nil {
 		if undo := h.bringToStop(handle, "undo"); undo != nil {
@@ -105,7 +113,11 @@ func (h *Host) startAgain(args hostproto.CreateSandbox) (any, error) {
 	return h.createdView(handle), nil
 }
 
-// hasLostFiles reports a sandbox or snapshot whose files were on a pool that is no more.
+// hasLostFiles reports a sandbox whose files are certainly gone: the pool is open, and does not have them.
 func (h *Host) hasLostFiles(handle *Handle) bool {
-	return handle.Volume && h.pool.Entry("", "").IsVolume && !h.pool.Exists(handle.files())
+	if h.isAlive(handle.ID) {
+		return false
+	}
+	there, err := h.pool.Has(handle.files())
+	return err == nil && !there
 }

@@ -18,6 +18,7 @@ const (
 	ResourceExhausted  = "resource_exhausted"
 	DeadlineExceeded   = "deadline_exceeded"
 	DataLoss           = "data_loss"
+	Unavailable        = "unavailable"
 	Internal           = "internal"
 )
 

@@ -20,6 +20,8 @@ const (
 	maxEntries   = 4_000_000
 	maxTreeBytes = 1 << 40
 	maxID        = 65535
+	// entryBytes is about what an entry takes without its content.
+	entryBytes = 4096
 )
 
 // extractor unpacks one archive below root. Every name is resolved by the kernel, beneath root and without symlinks.
@@ -29,6 +31,7 @@ type extractor struct {
 	root  int
 	form  Form
 	bytes int64
+	gauge safefs.Gauge
 	// broken is why the archive could not be read to its end.
 	broken error
 	// dirs get their times last, since each entry made in them changes these.
@@ -40,12 +43,12 @@ type dirTime struct {
 	at   time.Time
 }
 
-func newExtractor(root string, form Form) (*extractor, error) {
+func newExtractor(root string, form Form, room safefs.Room) (*extractor, error) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
-	x := &extractor{root: fd, form: form}
+	x := &extractor{root: fd, form: form, gauge: safefs.Gauge{Room: room}}
 	if form.IsUpper {
 		return x, nil
 	}
@@ -70,6 +73,9 @@ func (x *extractor) extract(content io.Reader) error {
 		}
 		if entries >= maxEntries {
 			return invalid("more than %d entries", maxEntries)
+		}
+		if err := x.gauge.Took(entryBytes); err != nil {
+			return err
 		}
 		if err := x.entry(header, archiveReader{archive}); err != nil {
 			return entryError(header.Name, err)
@@ -230,7 +236,7 @@ func (x *extractor) file(parent int, name string, header *tar.Header, content io
 		return err
 	}
 	file := os.NewFile(uintptr(fd), name)
-	err = writeSparse(file, content)
+	err = writeSparse(file, content, x.gauge.Took)
 	if closed := file.Close(); err == nil {
 		err = closed
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // writeSparse leaves holes where there are zeros: a small archive of them takes little more space than itself.
-func writeSparse(file *os.File, content io.Reader) error {
+func writeSparse(file *os.File, content io.Reader, took func(int64) error) error {
 	buffer := make([]byte, 64<<10)
 	var size int64
 	for {
@@ -25,6 +25,8 @@ func writeSparse(file *os.File, content io.Reader) error {
 				return seek
 			}
 		} else if _, err := file.Write(buffer[:n]); err != nil {
+			return err
+		} else if err := took(int64(n)); err != nil {
 			return err
 		}
 		size += int64(n)

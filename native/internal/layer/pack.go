@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sort"
 	"strings"
 	"time"
@@ -36,17 +37,32 @@ type Written struct {
 	SizeBytes int64  `json:"sizeBytes"`
 }
 
-// WriteArchive packs the directory dir as a gzip tar into the new file path. The same tree gives the same bytes.
-func WriteArchive(path, dir string, form Form) (Written, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return Written{}, hostproto.Errorf(hostproto.AlreadyExists, "file.exists", "the file is there already")
+// WriteArchive packs the directory dir as a gzip tar into the file path, which is there when it is whole; what was there before is replaced. The
+// same tree gives the same bytes. The caller serialises calls for one path.
+func WriteArchive(path, dir string, form Form, room safefs.Room) (Written, error) {
+	// No file that a peer can name begins with a dot.
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Written{}, err
 	}
+	written, err := writeNew(temporary, dir, form, room)
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		os.Remove(temporary)
+		return Written{}, err
+	}
+	return written, nil
+}
+
+func writeNew(path, dir string, form Form, room safefs.Room) (Written, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return Written{}, err
 	}
 	sum, size := sha256.New(), &counter{}
-	out := bufio.NewWriterSize(io.MultiWriter(file, sum, size), 1<<20)
+	out := bufio.NewWriterSize(io.MultiWriter(&safefs.Gauge{Room: room}, file, sum, size), 1<<20)
 	zipped, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
 	if err == nil {
 		err = packTree(zipped, dir, form)
@@ -61,7 +77,6 @@ func WriteArchive(path, dir string, form Form) (Written, error) {
 		err = closed
 	}
 	if err != nil {
-		os.Remove(path)
 		return Written{}, err
 	}
 	return Written{Digest: hex.EncodeToString(sum.Sum(nil)), SizeBytes: size.n}, nil

@@ -28,6 +28,8 @@ type Store struct {
 	Shift int
 	// Forget is told of a tree's path before the tree goes.
 	Forget func(path string)
+	// Room is asked while something large is written.
+	Room safefs.Room
 }
 
 // Info describes a layer.
@@ -76,7 +78,7 @@ func (s *Store) Export(digest, file string) (Written, error) {
 	if _, there := s.info(digest); !there {
 		return Written{}, hostproto.Errorf(hostproto.NotFound, "layer.absent", "layer %s is not here", digest)
 	}
-	return WriteArchive(filepath.Join(s.Home, "tmp", file), filepath.Join(s.dir(), digest, "tree"), Form{Shift: s.Shift})
+	return WriteArchive(filepath.Join(s.Home, "tmp", file), filepath.Join(s.dir(), digest, "tree"), Form{Shift: s.Shift}, s.Room)
 }
 
 func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
@@ -97,7 +99,7 @@ func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
 		}
 		content = zipped
 	}
-	x, err := newExtractor(tree, Form{Shift: s.Shift})
+	x, err := newExtractor(tree, Form{Shift: s.Shift}, s.Room)
 	if err != nil {
 		return Info{}, err
 	}

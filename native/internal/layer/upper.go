@@ -29,7 +29,7 @@ func damaged(format string, args ...any) *hostproto.Error {
 
 // ReadUppers unpacks what WriteArchive made of a directory of uppers into the empty directory dir. Nothing in the file is trusted: its digest
 // says that it is the file that was meant, not who made it.
-func ReadUppers(source *os.File, digest, dir string, form Form) (bytes int64, err error) {
+func ReadUppers(source *os.File, digest, dir string, form Form, room safefs.Room) (bytes int64, err error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, source); err != nil {
 		return 0, err
@@ -44,7 +44,7 @@ func ReadUppers(source *os.File, digest, dir string, form Form) (bytes int64, er
 	if err != nil {
 		return 0, damaged("not a gzip file: %v", err)
 	}
-	x, err := newExtractor(dir, form)
+	x, err := newExtractor(dir, form, room)
 	if err != nil {
 		return 0, err
 	}

@@ -23,7 +23,7 @@ type Swap struct {
 	Keep []string
 	// Hostname becomes the sandbox's.
 	Hostname string
-	// Sizes are the bytes that the temporary file systems at these paths may hold.
+	// Sizes are the bytes that the temporary file systems at these paths may hold; 0 leaves it at half of the memory, as the kernel does.
 	Sizes map[string]int64
 }
 
@@ -74,12 +74,19 @@ func (s Swap) inside(tree int, namespaces map[int]*os.File) error {
 		}
 	}
 	for path, bytes := range s.Sizes {
-		options := fmt.Sprintf("size=%d", bytes)
-		if err := unix.Mount("tmpfs", NewRoot+path, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		if err := unix.Mount("tmpfs", NewRoot+path, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, sizeOption(bytes)); err != nil {
 			return fmt.Errorf("resize %s: %w", path, err)
 		}
 	}
 	return pivot()
+}
+
+// sizeOption never says 0, which would be no limit at all.
+func sizeOption(bytes int64) string {
+	if bytes == 0 {
+		return "size=50%"
+	}
+	return fmt.Sprintf("size=%d", bytes)
 }
 
 // move takes the mount at path to the same path of the new root.

@@ -104,6 +104,13 @@ func deleteSubvolume(dir int, name string) error {
 	return os.NewSyscallError("subvolume delete", ioctl(dir, iocSnapDestroy, unsafe.Pointer(&args)))
 }
 
+// isSubvolume tells a subvolume from a directory, which a copy of one is.
+func isSubvolume(fd int) bool {
+	var stat unix.Stat_t
+	var fs unix.Statfs_t
+	return unix.Fstat(fd, &stat) == nil && stat.Ino == firstInode && unix.Fstatfs(fd, &fs) == nil && fs.Type == btrfsMagic
+}
+
 // subvolumeID is the id of the subvolume that fd lies on.
 func subvolumeID(fd int) (uint64, error) {
 	args := inoLookupArgs{objectid: firstInode}

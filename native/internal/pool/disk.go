@@ -42,6 +42,18 @@ func most(a, b int64) int64 {
 	return b
 }
 
+// Spare is what can still be written to the pool: what a loop pool has itself, and what the disk has above its reserve.
+func (p *Pool) Spare() int64 {
+	disk, _ := spaceOf(p.o.Home)
+	spare := most(disk.free-disk.reserve(), 0)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kind == Loop && p.opened {
+		spare += most(p.inside().free, 0)
+	}
+	return spare
+}
+
 // allocation is how a loop pool's file system uses its device.
 type allocation struct {
 	size, free int64

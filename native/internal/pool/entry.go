@@ -37,6 +37,9 @@ func (p *Pool) Clone(from, to Entry, bytes int64) error {
 		return err
 	}
 	defer unix.Close(source)
+	if !isSubvolume(source) {
+		return p.copy(from, to, bytes)
+	}
 	parent, err := openDir(p.area(to))
 	if err != nil {
 		return err
@@ -51,12 +54,25 @@ func (p *Pool) Clone(from, to Entry, bytes int64) error {
 	return p.limit(parent, to.ID, bytes)
 }
 
+// Clones reports whether Clone shares blocks, within milliseconds; else it copies, which takes as long as there are files.
+func (p *Pool) Clones(from, to Entry) bool {
+	if !from.IsVolume || !to.IsVolume {
+		return false
+	}
+	source, err := openDir(p.Path(from))
+	if err != nil {
+		return false
+	}
+	defer unix.Close(source)
+	return isSubvolume(source)
+}
+
 // copy takes what sandboxes wrote. The work directories are overlay's own business and begin empty.
 func (p *Pool) copy(from, to Entry, bytes int64) error {
 	if err := p.Create(to, bytes); err != nil {
 		return err
 	}
-	if err := safefs.CopyTree(filepath.Join(p.Path(from), "upper"), p.Path(to), "upper"); err != nil {
+	if err := safefs.CopyTree(filepath.Join(p.Path(from), "upper"), p.Path(to), "upper", p.Room); err != nil {
 		return err
 	}
 	if to.Area == Snapshots {
@@ -88,6 +104,11 @@ func (p *Pool) Remove(e Entry) error {
 		}
 		return nil
 	}
+	dir, err := p.Open()
+	if err != nil || dir == "" {
+		// Without a pool there is nothing to remove; from one that cannot be used nothing can be.
+		return err
+	}
 	parent, err := openDir(p.area(e))
 	if err != nil {
 		return err
@@ -100,8 +121,12 @@ func (p *Pool) Remove(e Entry) error {
 	if err != nil {
 		return err
 	}
+	isPlain := !isSubvolume(volume)
 	number, err := subvolumeID(volume)
 	unix.Close(volume)
+	if isPlain {
+		return safefs.RemoveTree(p.area(e), e.ID)
+	}
 	if err != nil {
 		return err
 	}

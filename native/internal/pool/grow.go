@@ -142,7 +142,7 @@ func (p *Pool) Close() {
 	if p.kind == Loop && p.opened {
 		p.unmount()
 	}
-	p.opened = false
+	p.opened, p.fault = false, nil
 }
 
 func (p *Pool) unmount() {

@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,10 @@ const (
 	// smallestSize is what a loop pool must have to be worth its own overhead.
 	smallestSize = 512 * mib
 	mkfsTimeout  = 60 * time.Second
+
+	// The superblock of a btrfs lies at 64 KiB, and this at 64 bytes of it.
+	superMagic   = "_BHRfS_M"
+	superMagicAt = 0x10040
 )
 
 func (p *Pool) imagePath() string { return filepath.Join(p.o.Home, "pool.img") }
@@ -34,22 +39,67 @@ func (p *Pool) openLoop() error {
 		// An image is allocated as a whole, and memory is no place for that.
 		return errors.New("the state directory is in memory")
 	}
-	if _, err := os.Lstat(p.imagePath()); errors.Is(err, os.ErrNotExist) {
-		if err := p.makeImage(); err != nil {
+	_, err := os.Lstat(p.imagePath())
+	if err == nil {
+		err = p.mountPatiently()
+		if err == nil || !p.isNoBtrfs() {
 			return err
 		}
+		p.o.Log.Printf("pool: %v: the image is no btrfs; it is set aside, and what was in it is lost", err)
+		err = p.setAside()
 	}
-	err := p.mountImage()
-	if isDamage(err) {
-		p.o.Log.Printf("pool: %v: the image is set aside, and what was in it is lost", err)
-		if err = p.setAside(); err == nil {
-			err = p.makeImage()
-		}
-		if err == nil {
-			err = p.mountImage()
-		}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return err
+	return p.mountNew()
+}
+
+// mountNew makes an image and mounts it under another name first: half an image, or one that this host cannot mount at all, is never taken
+// for a pool.
+func (p *Pool) mountNew() error {
+	temporary := p.imagePath() + ".new"
+	err := p.makeImage(temporary)
+	if err == nil {
+		err = p.mountImage(temporary)
+	}
+	if err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	if err := os.Rename(temporary, p.imagePath()); err != nil {
+		p.unmount()
+		os.Remove(temporary)
+		return err
+	}
+	return nil
+}
+
+// mountPatience is how long a failure that passes is waited for: a podhost that was killed, and its mount, take a moment to be gone.
+const mountPatience = 4 * time.Second
+
+// mountPatiently is patient once. As long as the pool is unavailable, a use tries once and answers.
+func (p *Pool) mountPatiently() error {
+	deadline := time.Now().Add(mountPatience)
+	for {
+		err := p.mountImage(p.imagePath())
+		if err == nil || p.fault != nil || !isPassing(err) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// isNoBtrfs reports that the image certainly holds none: its superblock is not one. Whatever else keeps it from being mounted may be the
+// fault of this kernel or of this moment, and the image stays.
+func (p *Pool) isNoBtrfs() bool {
+	image, err := os.OpenFile(p.imagePath(), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer image.Close()
+	magic := make([]byte, len(superMagic))
+	n, err := image.ReadAt(magic, superMagicAt)
+	return (err == nil || errors.Is(err, io.EOF)) && string(magic[:n]) != superMagic
 }
 
 func knowsBtrfs() bool {
@@ -64,8 +114,8 @@ func knowsBtrfs() bool {
 	return known()
 }
 
-// makeImage writes a file system into a file under another name first, so that half an image is never taken for one.
-func (p *Pool) makeImage() error {
+// makeImage writes a file system into the new file path.
+func (p *Pool) makeImage(path string) error {
 	mkfs, err := exec.LookPath("mkfs.btrfs")
 	if err != nil {
 		return errors.New("mkfs.btrfs is missing (apt-get install btrfs-progs)")
@@ -78,11 +128,10 @@ func (p *Pool) makeImage() error {
 	if size < smallestSize {
 		return fmt.Errorf("the disk has %d MiB free, too little for a pool", disk.free/mib)
 	}
-	temporary := p.imagePath() + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	file, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -92,13 +141,9 @@ func (p *Pool) makeImage() error {
 	allocated := time.Since(begin)
 	if err == nil {
 		// -K: a discard would give the allocated blocks back. One copy of the metadata is enough on one disk.
-		err = run(mkfs, "--quiet", "-K", "--metadata", "single", "--data", "single", temporary)
-	}
-	if err == nil {
-		err = os.Rename(temporary, p.imagePath())
+		err = run(mkfs, "--quiet", "-K", "--metadata", "single", "--data", "single", path)
 	}
 	if err != nil {
-		os.Remove(temporary)
 		return err
 	}
 	p.o.Log.Printf("pool: made an image of %d MiB (fallocate %.1f ms, mkfs %.1f ms)", size/mib, allocated.Seconds()*1e3, (time.Since(begin)-allocated).Seconds()*1e3)
@@ -117,10 +162,10 @@ func run(program string, args ...string) error {
 }
 
 // mountImage attaches the image and mounts it in podhost's namespace only. Nothing of it is left when podhost and the sandboxes are gone.
-func (p *Pool) mountImage() error {
-	image, err := os.OpenFile(p.imagePath(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+func (p *Pool) mountImage(path string) error {
+	image, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return fmt.Errorf("pool image: %v", err)
+		return fmt.Errorf("pool image: %w", err)
 	}
 	// Where the image is a copy of another, it may have come with holes.
 	if info, err := image.Stat(); err == nil {
@@ -131,7 +176,7 @@ func (p *Pool) mountImage() error {
 	device, err := attach(image)
 	if err != nil {
 		image.Close()
-		return fmt.Errorf("pool image: %v", err)
+		return fmt.Errorf("pool image: %w", err)
 	}
 	// nodiscard: a discard would punch holes into the image, and the disk might be full when they are to be filled again.
 	if err := unix.Mount(device.Name(), p.o.Point, "btrfs", unix.MS_NOATIME|unix.MS_NODEV, "nodiscard"); err != nil {
@@ -142,7 +187,7 @@ func (p *Pool) mountImage() error {
 	p.image, p.device, p.dir = image, device, p.o.Point
 	if err := p.settle(); err != nil {
 		p.unmount()
-		return fmt.Errorf("pool: %v", err)
+		return fmt.Errorf("pool: %w", err)
 	}
 	return nil
 }
@@ -190,7 +235,7 @@ func (p *Pool) numbers() map[uint64]bool {
 	return known
 }
 
-// setAside keeps an image that cannot be mounted, for whoever wants to look into it.
+// setAside keeps an image that is no pool, for whoever wants to look into it.
 func (p *Pool) setAside() error {
 	target := p.imagePath() + ".damaged"
 	for n := 2; ; n++ {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +24,7 @@ func attach(backing *os.File) (*os.File, error) {
 	}
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("no loop devices: %w", err)
+		return nil, fmt.Errorf("no loop devices: %v", err)
 	}
 	defer control.Close()
 	flags := uint32(unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO)
@@ -54,7 +53,7 @@ func attach(backing *os.File) (*os.File, error) {
 			return nil, os.NewSyscallError("loop device", err)
 		}
 	}
-	return nil, errors.New("every free loop device was taken by somebody else")
+	return nil, errNoneFree
 }
 
 // attached finds the device that has the backing file, if any.
@@ -97,12 +96,15 @@ func fileSize(file *os.File) int64 {
 	return info.Size()
 }
 
-// isDamage tells a file system that cannot be read from a host that cannot mount at the moment.
-func isDamage(err error) bool {
-	for _, damage := range []syscall.Errno{unix.EINVAL, unix.EIO, unix.EUCLEAN, unix.EFBIG, unix.ENOENT} {
-		if errors.Is(err, damage) {
+// isPassing tells what may be over in a moment from what needs somebody to do something.
+func isPassing(err error) bool {
+	for _, passing := range []error{unix.EBUSY, unix.EEXIST, unix.ENOMEM, unix.EAGAIN, unix.ENXIO, unix.ENODEV, unix.EINTR, errNoneFree} {
+		if errors.Is(err, passing) {
 			return true
 		}
 	}
-	return false
+	// The node of a device that the kernel has just made.
+	return errors.Is(err, unix.ENOENT)
 }
+
+var errNoneFree = errors.New("every free loop device was taken by somebody else")

@@ -7,32 +7,113 @@ import (
 	"path/filepath"
 	"time"
 
+	"agentpod/native/internal/hostproto"
+
 	"golang.org/x/sys/unix"
 )
 
-// Open opens the pool unless it is open, and returns where its areas are; "" for copies. It does not fail: there is always a way to keep
-// files, and Info says why it is not a better one.
-func (p *Pool) Open() string {
+// tryAgain is how long a pool that could not be opened is not tried again: many may ask at once.
+const tryAgain = time.Second
+
+// Open opens the pool unless it is open, and returns where its areas are; "" for copies. It fails only where a pool exists and cannot be used:
+// then it is unavailable, tried again at a later use, and nothing is made anywhere else. Where there is none yet, there is always a way to
+// keep files, and Info says why it is not a better one.
+func (p *Pool) Open() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.opened {
-		return p.dir
+		return p.dir, nil
 	}
-	p.opened, p.cleared = true, false
-	begin := time.Now()
-	p.kind, p.dir, p.reason = Copy, "", ""
-	if err := p.openBtrfs(); err == nil {
-		p.kind = Btrfs
-	} else if noLoop := p.openLoop(); noLoop == nil {
+	if p.fault != nil && time.Since(p.tried) < tryAgain {
+		return "", p.fault
+	}
+	begin, before := time.Now(), p.reason
+	err := p.open()
+	p.tried = time.Now()
+	if err != nil {
+		p.reason = "unavailable: " + err.Error()
+		if p.reason != before {
+			p.o.Log.Printf("pool: %s is unavailable after %.1f ms: %v", p.kind, time.Since(begin).Seconds()*1e3, err)
+		}
+		p.fault = hostproto.Errorf(hostproto.Unavailable, "pool.unavailable", "the pool that holds the files of sandboxes and snapshots cannot be used now: %v", err).
+			WithHint(p.advice())
+		return "", p.fault
+	}
+	p.opened, p.cleared, p.fault = true, false, nil
+	p.o.Log.Printf("pool: %s in %.1f ms %s", p.kind, time.Since(begin).Seconds()*1e3, p.reason)
+	return p.dir, nil
+}
+
+// open decides by what is there.
+//
+// INVARIANT: where something of one kind exists, no other kind is used beside it: what lies in the first would seem to be lost.
+func (p *Pool) open() error {
+	p.dir, p.reason = "", ""
+	if _, err := os.Lstat(p.imagePath()); !errors.Is(err, os.ErrNotExist) {
 		p.kind = Loop
-	} else {
-		p.reason = noLoop.Error()
-		if !errors.Is(err, errNotBtrfs) {
-			p.reason = err.Error()
+		if err != nil {
+			return err
+		}
+		return p.openLoop()
+	}
+	taken, err := hasEntries(p.ownDir())
+	if err != nil || taken {
+		p.kind = Btrfs
+		if err != nil {
+			return err
+		}
+		return p.openBtrfs()
+	}
+	p.kind = Btrfs
+	noBtrfs := p.openBtrfs()
+	if noBtrfs == nil {
+		return nil
+	}
+	p.kind = Loop
+	if err = p.openLoop(); err == nil {
+		return nil
+	}
+	p.kind, p.reason = Copy, err.Error()
+	if !errors.Is(noBtrfs, errNotBtrfs) {
+		p.reason = noBtrfs.Error()
+	}
+	return nil
+}
+
+// ownDir is the pool of a home that lies on btrfs.
+func (p *Pool) ownDir() string { return filepath.Join(p.o.Home, "pool") }
+
+// hasEntries reports whether there is anything in the areas of dir.
+func hasEntries(dir string) (bool, error) {
+	for _, area := range []Area{Sandboxes, Snapshots} {
+		entries, err := os.ReadDir(filepath.Join(dir, string(area)))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return false, err
+		}
+		if len(entries) > 0 {
+			return true, nil
 		}
 	}
-	p.o.Log.Printf("pool: %s in %.1f ms %s", p.kind, time.Since(begin).Seconds()*1e3, p.reason)
-	return p.dir
+	return false, nil
+}
+
+// advice is what to do about a pool that cannot be used.
+func (p *Pool) advice() string {
+	if p.kind == Btrfs {
+		return "the state directory has a pool made on btrfs: put it on a btrfs that this user may make and delete subvolumes on"
+	}
+	return "nothing is lost: free loop devices or memory, or use a kernel that can mount it, and it is tried again; to begin with an empty one instead, stop podhost and move " +
+		p.imagePath() + " away"
+}
+
+// volumes is where subvolumes are.
+func (p *Pool) volumes() (string, error) {
+	dir, err := p.Open()
+	if err == nil && dir == "" {
+		err = hostproto.Errorf(hostproto.Unavailable, "pool.unavailable", "the pool that these files were in is not there").
+			WithHint("put the state directory's pool back and start podhost again, or destroy what was in it")
+	}
+	return dir, err
 }
 
 // Prepare opens the pool ahead of its first use, unless it was just removed: whoever did that may be removing the home, too.
@@ -56,7 +137,7 @@ func (p *Pool) openBtrfs() error {
 	if fs.Type != btrfsMagic {
 		return errNotBtrfs
 	}
-	dir := filepath.Join(p.o.Home, "pool")
+	dir := p.ownDir()
 	if err := makeAreas(dir); err != nil {
 		return err
 	}

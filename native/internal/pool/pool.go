@@ -63,6 +63,9 @@ type Pool struct {
 	cleared bool
 	kind    string
 	reason  string
+	// fault is why it is unavailable, as found when it was last tried.
+	fault error
+	tried time.Time
 	// dir is where the areas are; "" for copies, which lie in the home.
 	dir string
 	// id is the file system's, of a loop pool.
@@ -80,6 +83,7 @@ func New(o Options) *Pool { return &Pool{o: o} }
 // Info is what hello says about a pool.
 type Info struct {
 	Kind         string `json:"kind"`
+	Available    bool   `json:"available"`
 	Quotas       bool   `json:"quotas"`
 	SizeBytes    int64  `json:"sizeBytes"`
 	FreeBytes    int64  `json:"freeBytes"`
@@ -92,7 +96,7 @@ func (p *Pool) Info() Info {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	disk, _ := spaceOf(p.o.Home)
-	info := Info{Kind: p.kind, Quotas: p.quotas.on(), ReserveBytes: disk.reserve(), Reason: p.reason, SizeBytes: disk.size, FreeBytes: disk.free}
+	info := Info{Kind: p.kind, Available: p.fault == nil, Quotas: p.quotas.on(), ReserveBytes: disk.reserve(), Reason: p.reason, SizeBytes: disk.size, FreeBytes: disk.free}
 	if p.kind == Loop && p.opened {
 		inside := p.inside()
 		info.SizeBytes, info.FreeBytes = inside.size, most(inside.free, 0)
@@ -101,7 +105,10 @@ func (p *Pool) Info() Info {
 }
 
 // Entry names an entry that is to be made.
-func (p *Pool) Entry(area Area, id string) Entry { return Entry{area, id, p.Open() != ""} }
+func (p *Pool) Entry(area Area, id string) (Entry, error) {
+	dir, err := p.Open()
+	return Entry{area, id, dir != ""}, err
+}
 
 // Found names an entry about which nothing is written down: where it would be if it is anywhere. It does not open the pool.
 func (p *Pool) Found(area Area, id string) Entry {
@@ -117,17 +124,26 @@ func (p *Pool) area(e Entry) string {
 	if !e.IsVolume {
 		return filepath.Join(p.o.Home, string(e.Area))
 	}
-	dir := p.Open()
-	if dir == "" {
+	dir, err := p.volumes()
+	if err != nil {
+		// A name that nothing has: whoever needs the files has asked Has, or is told that they cannot be opened.
 		dir = filepath.Join(p.o.Home, "pool-is-not-mounted")
 	}
 	return filepath.Join(dir, string(e.Area))
 }
 
-// Exists reports whether the files of an entry can be reached.
-func (p *Pool) Exists(e Entry) bool {
-	info, err := os.Lstat(p.Path(e))
-	return err == nil && info.IsDir()
+// Has reports whether the files of an entry are there. Only a pool that is open can say that they are not.
+func (p *Pool) Has(e Entry) (bool, error) {
+	if e.IsVolume {
+		if _, err := p.volumes(); err != nil {
+			return false, err
+		}
+	}
+	_, err := os.Lstat(p.Path(e))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Room refuses when the disk below is down to its reserve. What is there goes on; nothing is added.
@@ -145,8 +161,8 @@ func (p *Pool) Room() error {
 
 // IDs lists the subvolumes of an area; nil for copies, which the home's own directories list.
 func (p *Pool) IDs(area Area) []string {
-	dir := p.Open()
-	if dir == "" {
+	dir, err := p.Open()
+	if err != nil || dir == "" {
 		return nil
 	}
 	entries, _ := os.ReadDir(filepath.Join(dir, string(area)))
@@ -157,13 +173,14 @@ func (p *Pool) IDs(area Area) []string {
 	return ids
 }
 
-// Sync writes out what the pool holds, so that a snapshot right after it has little left to write.
-func (p *Pool) Sync() error {
-	dir := p.Open()
-	if dir == "" {
-		dir = p.o.Home
+// SyncEntry writes out the file system that an entry lies on.
+func (p *Pool) SyncEntry(e Entry) error {
+	if e.IsVolume {
+		if _, err := p.volumes(); err != nil {
+			return err
+		}
 	}
-	fd, err := openDir(dir)
+	fd, err := openDir(p.Path(e))
 	if err != nil {
 		return err
 	}

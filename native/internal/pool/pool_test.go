@@ -57,6 +57,14 @@ func open(t *testing.T, home string) *Pool {
 	return p
 }
 
+// entry names one that can be made.
+func entry(t *testing.T, p *Pool, area Area, id string) Entry {
+	t.Helper()
+	e, err := p.Entry(area, id)
+	must(t, err)
+	return e
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -71,17 +79,17 @@ func TestALoopPoolKeepsLimitsAndSnapshots(t *testing.T) {
 		p := open(t, home)
 		defer p.Close()
 		t.Logf("%+v", p.Info())
-		must(t, p.Create(p.Entry(Sandboxes, "abcd"), 64<<20))
-		dir := p.Path(p.Entry(Sandboxes, "abcd"))
+		must(t, p.Create(entry(t, p, Sandboxes, "abcd"), 64<<20))
+		dir := p.Path(entry(t, p, Sandboxes, "abcd"))
 		must(t, os.Mkdir(filepath.Join(dir, "upper"), 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, "upper/file"), make([]byte, 1<<20), 0o600))
-		must(t, p.Sync())
-		must(t, p.Clone(p.Entry(Sandboxes, "abcd"), p.Entry(Snapshots, "shot"), 0))
-		must(t, p.Clone(p.Entry(Snapshots, "shot"), p.Entry(Sandboxes, "fork"), 64<<20))
-		if err := os.WriteFile(filepath.Join(p.Path(p.Entry(Snapshots, "shot")), "new"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+		must(t, p.SyncEntry(entry(t, p, Sandboxes, "abcd")))
+		must(t, p.Clone(entry(t, p, Sandboxes, "abcd"), entry(t, p, Snapshots, "shot"), 0))
+		must(t, p.Clone(entry(t, p, Snapshots, "shot"), entry(t, p, Sandboxes, "fork"), 64<<20))
+		if err := os.WriteFile(filepath.Join(p.Path(entry(t, p, Snapshots, "shot")), "new"), nil, 0o600); !errors.Is(err, unix.EROFS) {
 			t.Errorf("write to a snapshot: %v", err)
 		}
-		must(t, os.WriteFile(filepath.Join(p.Path(p.Entry(Sandboxes, "fork")), "upper/file"), []byte("mine"), 0o600))
+		must(t, os.WriteFile(filepath.Join(p.Path(entry(t, p, Sandboxes, "fork")), "upper/file"), []byte("mine"), 0o600))
 		if info, err := os.Stat(filepath.Join(dir, "upper/file")); err != nil || info.Size() != 1<<20 {
 			t.Errorf("the fork's write showed in the original: %v %v", info, err)
 		}
@@ -93,22 +101,22 @@ func TestALoopPoolKeepsLimitsAndSnapshots(t *testing.T) {
 			t.Errorf("a large file: %v", err)
 		}
 		os.Remove(filepath.Join(dir, "upper/big"))
-		must(t, p.Create(p.Entry(Sandboxes, "small"), 16<<20))
-		files, err := fillWithSmallFiles(p.Path(p.Entry(Sandboxes, "small")))
+		must(t, p.Create(entry(t, p, Sandboxes, "small"), 16<<20))
+		files, err := fillWithSmallFiles(p.Path(entry(t, p, Sandboxes, "small")))
 		if !errors.Is(err, unix.EDQUOT) {
 			t.Errorf("after %d small files: %v", files, err)
 		}
-		must(t, p.Sync())
-		bytes, counted := p.Usage(p.Entry(Sandboxes, "small"))
+		must(t, p.SyncEntry(entry(t, p, Sandboxes, "abcd")))
+		bytes, counted := p.Usage(entry(t, p, Sandboxes, "small"))
 		t.Logf("%d small files are %d bytes", files, bytes)
 		if !counted || bytes < 4<<20 || bytes > 20<<20 {
 			t.Errorf("usage %d %v", bytes, counted)
 		}
 		for _, id := range []string{"abcd", "fork", "small"} {
-			must(t, p.Remove(p.Entry(Sandboxes, id)))
-			must(t, p.Remove(p.Entry(Sandboxes, id)))
+			must(t, p.Remove(entry(t, p, Sandboxes, id)))
+			must(t, p.Remove(entry(t, p, Sandboxes, id)))
 		}
-		must(t, p.Remove(p.Entry(Snapshots, "shot")))
+		must(t, p.Remove(entry(t, p, Snapshots, "shot")))
 		waitForSweep(t, p)
 		must(t, p.Clear())
 		if _, err := os.Stat(p.imagePath()); !os.IsNotExist(err) {
@@ -184,9 +192,9 @@ func TestAPoolGrowsWithItsImageAllocated(t *testing.T) {
 		p := open(t, home)
 		defer p.Close()
 		before := p.Info()
-		must(t, p.Create(p.Entry(Sandboxes, "abcd"), 0))
+		must(t, p.Create(entry(t, p, Sandboxes, "abcd"), 0))
 		// Space is taken, not written: the figures move all the same.
-		file, err := os.Create(filepath.Join(p.Path(p.Entry(Sandboxes, "abcd")), "big"))
+		file, err := os.Create(filepath.Join(p.Path(entry(t, p, Sandboxes, "abcd")), "big"))
 		must(t, err)
 		defer file.Close()
 		must(t, unix.Fallocate(int(file.Fd()), 0, 0, before.FreeBytes-(128<<20)))
@@ -208,10 +216,10 @@ func TestAnImageIsFoundAgainAndADamagedOneSetAside(t *testing.T) {
 	home := t.TempDir()
 	inOwnNamespace(t, func() {
 		p := open(t, home)
-		must(t, p.Create(p.Entry(Sandboxes, "abcd"), 0))
-		must(t, os.WriteFile(filepath.Join(p.Path(p.Entry(Sandboxes, "abcd")), "file"), []byte("kept"), 0o600))
+		must(t, p.Create(entry(t, p, Sandboxes, "abcd"), 0))
+		must(t, os.WriteFile(filepath.Join(p.Path(entry(t, p, Sandboxes, "abcd")), "file"), []byte("kept"), 0o600))
 		// An open file stands for a sandbox that outlives podhost: the device must be found, not made again.
-		holder, err := os.Open(filepath.Join(p.Path(p.Entry(Sandboxes, "abcd")), "file"))
+		holder, err := os.Open(filepath.Join(p.Path(entry(t, p, Sandboxes, "abcd")), "file"))
 		must(t, err)
 		device := p.device.Name()
 		p.Close()
@@ -219,7 +227,7 @@ func TestAnImageIsFoundAgainAndADamagedOneSetAside(t *testing.T) {
 		if p.device.Name() != device {
 			t.Errorf("a second device %s beside %s", p.device.Name(), device)
 		}
-		if data, err := os.ReadFile(filepath.Join(p.Path(p.Entry(Sandboxes, "abcd")), "file")); err != nil || string(data) != "kept" {
+		if data, err := os.ReadFile(filepath.Join(p.Path(entry(t, p, Sandboxes, "abcd")), "file")); err != nil || string(data) != "kept" {
 			t.Errorf("%q %v", data, err)
 		}
 		must(t, holder.Close())

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,12 +55,22 @@ func (p *Pool) limit(parent int, id string, bytes int64) error {
 		return err
 	}
 	defer unix.Close(entry)
+	return limitEntry(entry, bytes)
+}
+
+// limitEntry refuses what is no subvolume: the limit would be that of the whole file system it lies on.
+func limitEntry(entry int, bytes int64) error {
+	if !isSubvolume(entry) {
+		return errPlain
+	}
 	number, err := subvolumeID(entry)
 	if err != nil {
 		return err
 	}
 	return limitSubvolume(entry, number, bytes)
 }
+
+var errPlain = errors.New("its files are a plain directory of the pool, as in a copy of a state directory, and no subvolume")
 
 // Limits reports whether a number of bytes given to Create and Clone is enforced for a new entry, and if not, why.
 func (p *Pool) Limits() (bool, string) {
@@ -86,6 +97,9 @@ func (p *Pool) Usage(e Entry) (int64, bool) {
 		return 0, false
 	}
 	defer unix.Close(fd)
+	if !isSubvolume(fd) {
+		return 0, false
+	}
 	number, err := subvolumeID(fd)
 	if err != nil {
 		return 0, false
@@ -151,9 +165,8 @@ func (p *Pool) SetLimit(e Entry, bytes int64) error {
 		return err
 	}
 	defer unix.Close(fd)
-	number, err := subvolumeID(fd)
-	if err != nil {
+	if err := limitEntry(fd, bytes); err != errPlain || bytes > 0 {
 		return err
 	}
-	return limitSubvolume(fd, number, bytes)
+	return nil
 }

@@ -21,14 +21,19 @@ type copier struct {
 	buffer   []byte
 	// noClone is set once the file systems cannot share blocks.
 	noClone bool
+	gauge   Gauge
 }
+
+// entryBytes is about what an entry takes without its content.
+const entryBytes = 4096
 
 type inode struct{ dev, ino uint64 }
 
-// CopyTree copies the directory source to parent/name, which must not exist. Files share their blocks where the file system can.
+// CopyTree copies the directory source to parent/name, which must not exist. Files share their blocks where the file system can. room is asked
+// meanwhile.
 //
 // INVARIANT: no process writes to the tree meanwhile.
-func CopyTree(source, parent, name string) error {
+func CopyTree(source, parent, name string, room Room) error {
 	from, err := unix.Open(source, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: source, Err: err}
@@ -42,7 +47,7 @@ func CopyTree(source, parent, name string) error {
 	if err := unix.Mkdirat(top, name, 0o700); err != nil {
 		return &os.PathError{Op: "mkdir", Path: parent + "/" + name, Err: err}
 	}
-	c := &copier{links: map[inode]string{}, buffer: make([]byte, 256<<10)}
+	c := &copier{links: map[inode]string{}, buffer: make([]byte, 256<<10), gauge: Gauge{Room: room}}
 	if c.root, err = openDir(top, name); err != nil {
 		return err
 	}
@@ -115,6 +120,9 @@ func (e *entryError) Error() string { return fmt.Sprintf("%.200q: %v", e.path, e
 func (e *entryError) Unwrap() error { return e.err }
 
 func (c *copier) copyEntry(name, path string) error {
+	if err := c.gauge.Took(entryBytes); err != nil {
+		return err
+	}
 	var stat unix.Stat_t
 	if err := unix.Fstatat(c.from, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
@@ -235,7 +243,7 @@ func (c *copier) content(source, target *os.File, size int64) error {
 		if _, err := target.Seek(start, io.SeekStart); err != nil {
 			return err
 		}
-		if _, err := io.CopyBuffer(struct{ io.Writer }{target}, io.NewSectionReader(source, start, end-start), c.buffer); err != nil {
+		if _, err := io.CopyBuffer(io.MultiWriter(&c.gauge, target), io.NewSectionReader(source, start, end-start), c.buffer); err != nil {
 			return err
 		}
 		data = end

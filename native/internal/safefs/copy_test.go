@@ -1,6 +1,7 @@
 package safefs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,7 +31,7 @@ func TestACopyIsTheSameTree(t *testing.T) {
 	must(t, unix.Setxattr(filepath.Join(tree, "dir"), "trusted.overlay.opaque", []byte("y"), 0))
 	must(t, unix.Lutimes(filepath.Join(tree, "link"), []unix.Timeval{{Sec: 1e9}, {Sec: 1e9}}))
 	makeDeep(t, tree, 300)
-	must(t, CopyTree(tree, top, "copy"))
+	must(t, CopyTree(tree, top, "copy", nil))
 	copied := filepath.Join(top, "copy")
 	for _, name := range []string{"", "dir", "dir/file", "second", "link", "pipe", "gone", "sparse"} {
 		var was, is unix.Stat_t
@@ -64,7 +65,36 @@ func TestACopyTakesNoDevice(t *testing.T) {
 	top := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(top, "tree"), 0o755))
 	must(t, unix.Mknod(filepath.Join(top, "tree/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
-	if err := CopyTree(filepath.Join(top, "tree"), top, "copy"); err == nil {
+	if err := CopyTree(filepath.Join(top, "tree"), top, "copy", nil); err == nil {
 		t.Error("copied")
 	}
+}
+
+func TestACopyStopsWhenThereIsNoRoom(t *testing.T) {
+	source, target := t.TempDir(), t.TempDir()
+	content := make([]byte, RoomEvery+1)
+	for i := range content {
+		content[i] = 1
+	}
+	if err := os.WriteFile(filepath.Join(source, "big"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if sharesBlocks(t, source) {
+		t.Skip("needs a file system that cannot share blocks")
+	}
+	full := errors.New("full")
+	if err := CopyTree(source, target, "copy", func() error { return full }); !errors.Is(err, full) {
+		t.Errorf("%v", err)
+	}
+}
+
+func sharesBlocks(t *testing.T, dir string) bool {
+	t.Helper()
+	from, err := os.Open(filepath.Join(dir, "big"))
+	must(t, err)
+	defer from.Close()
+	to, err := os.CreateTemp(t.TempDir(), "clone")
+	must(t, err)
+	defer to.Close()
+	return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
 }

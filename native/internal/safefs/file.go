@@ -29,7 +29,7 @@ func OpenBeneath(dir int, name string, flags int, mode uint32) (int, error) {
 }
 
 // WriteFile replaces path in one step: a reader, or the next podhost after a kill, sees the old text or the new one.
-// It does not sync: the server keeps its intent in a database of its own, and a machine that crashed has no sandboxes.
+// It does not sync: after a power cut the file may be old or empty. What has to survive one is written by WriteFileSynced.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	if err := os.WriteFile(temporary, data, mode); err != nil {

@@ -1,0 +1,82 @@
+package host
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/hostproto"
+)
+
+func TestLongRequestsLeaveThePlacesOfOthersFree(t *testing.T) {
+	h := &Host{lanes: newLanes(), stopping: make(chan struct{})}
+	work := make(chan struct{}, 1)
+	take := func() *slot {
+		select {
+		case work <- struct{}{}:
+		case <-time.After(5 * time.Second):
+			t.Fatal("no place is free")
+		}
+		return &slot{work: work}
+	}
+	var ends []func()
+	for i := 0; i < maxLong; i++ {
+		place := take()
+		done, err := h.enterLong(place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		place.release()
+		ends = append(ends, done)
+	}
+	waiting := make(chan error, maxWaiting)
+	for i := 0; i < maxWaiting; i++ {
+		place := take()
+		go func() {
+			done, err := h.enterLong(place)
+			if err == nil {
+				done()
+			}
+			waiting <- err
+		}()
+	}
+	place := take()
+	var busy *hostproto.Error
+	if _, err := h.enterLong(place); !errors.As(err, &busy) || busy.Reason != "host.busy" {
+		t.Errorf("one more: %v", err)
+	}
+	place.release()
+	ends[0]()
+	if err := <-waiting; err != nil {
+		t.Errorf("when a place is free: %v", err)
+	}
+	for _, end := range ends[1:] {
+		end()
+	}
+	for i := 1; i < maxWaiting; i++ {
+		if err := <-waiting; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type groupsWith struct {
+	cgroup.Manager
+	controllers []string
+}
+
+func (g groupsWith) Controllers() []string { return g.controllers }
+
+func TestShellsAreKeptOnlyWhereAGroupCountsProcesses(t *testing.T) {
+	for _, c := range []struct {
+		controllers []string
+		want        int
+	}{{nil, 0}, {[]string{"memory", "cpu"}, 0}, {[]string{"memory", "pids"}, 3}} {
+		s := newShells(&Host{cgroups: groupsWith{controllers: c.controllers}}, 3)
+		if s.most != c.want {
+			t.Errorf("with %v: %d", c.controllers, s.most)
+		}
+		s.close()
+	}
+}
