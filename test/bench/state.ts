@@ -85,7 +85,7 @@ async function commits(peers: readonly Peer[], files: number, scratch: string): 
 export async function pauses(pod: AgentPod, rounds: number): Promise<Summary[]> {
   await using sandbox = await pod.create({})
   await sandbox.exec('/bin/sh', { args: ['-c', 'sleep 600 > /dev/null 2>&1 &'] }).wait()
-  return roundRobin(
+  return await roundRobin(
     [
       { name: 'pause', once: () => timed(() => sandbox.pause()) },
       { name: 'resume', once: () => timed(() => sandbox.resume()) },
