@@ -118,6 +118,22 @@ describe('an address', () => {
     }
   }
 
+  test('tells the form that holds another', () => {
+    const forms = [
+      ['8.8.8.8', 'plain'],
+      ['2606:4700::1', 'plain'],
+      ['::1', 'plain'],
+      ['::ffff:8.8.8.8', 'v4-mapped'],
+      ['::ffff:0:8.8.8.8', 'v4-translated'],
+      ['::8.8.8.8', 'v4-compatible'],
+      ['64:ff9b::8.8.8.8', 'nat64'],
+      ['64:ff9b:1::8.8.8.8', 'nat64-local'],
+      ['2002:808:808::', '6to4'],
+      ['2001::1', 'teredo'],
+    ]
+    for (const [text = '', form] of forms) assert.equal(classify(parseAddress(text)).form, form, text)
+  })
+
   test('is refused in every other spelling', () => {
     for (const text of MALFORMED) assert.equal(readAddress(text), undefined, JSON.stringify(text))
     assert.throws(() => parseAddress('1.2.3'), { reason: 'address.malformed' })

@@ -103,6 +103,13 @@ describe('a decision', () => {
     )
   })
 
+  test('prefers the wider of two equal grants, so that a preset for a private mirror holds', () => {
+    const rules = ['example.com', { host: 'example.com', private: true, budget: { bytes: 9 } }]
+    assert.equal(decide(policy(rules), ask('example.com')).allowPrivate, true)
+    const budgets = [{ host: 'example.com', budget: { bytes: 9 } }, 'example.com']
+    assert.equal(decide(policy(budgets), ask('example.com')).rule?.budget, undefined)
+  })
+
   test('never lets what a project asked for outrank a denial', () => {
     const [wide, denied] = [parseRule('*.example.com', 'user'), parseDenial('*.example.com', 'user')]
     const close = (source: 'project' | 'user') =>

@@ -112,18 +112,17 @@ function candidate(rule: Rule, effect: Effect, asked: Asked, path: string | unde
 }
 
 /**
- * The closest first: exact hosts, then longer domains, then closer paths, then methods; between equals the denial, then what cannot be seen yet, then
- * the wider grant.
+ * The closest first: exact hosts, then longer domains, then closer paths, then methods; between equals the denial, then the
+ * wider grant.
  *
  * SECURITY: CF-02. A project that asks for a closer path than the one its user denied would slip past the denial, so where there is one, what a
  * project asked for stands last.
  */
 function before(isDenied: boolean): (a: Candidate, b: Candidate) => number {
-  const key = ({ rule, effect, isSeen, rank }: Candidate): number[] => [
+  const key = ({ rule, effect, rank }: Candidate): number[] => [
     isDenied && effect === 'allow' && rule.source === 'project' ? 0 : 1,
     ...rank,
     effect === 'deny' ? 1 : 0,
-    isSeen ? 0 : 1,
     rule.isPrivate ? 1 : 0,
     rule.budget ? 0 : 1,
   ]

@@ -110,6 +110,8 @@ test('a denial holds in every reading of a path, of which an allowance needs all
     assert.ok(!isMatch('/admin', path, 'allow'), path)
   }
   assert.ok(isMatch('/a/*', '/a/**', 'deny'))
+  for (const pattern of ['/admin/', '/admin;x', '//admin'])
+    assert.ok(isMatch(pattern, '/admin', 'deny'), pattern)
   assert.ok(!isMatch('/admin/**', '/administrator', 'deny'))
 })
 

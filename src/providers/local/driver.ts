@@ -43,11 +43,14 @@ export function localProvider(options: LocalOptions): Provider {
   const info = (o: CallOptions): Promise<HostInfo> => {
     if (podhost.generation !== heardFrom) hello = undefined
     heardFrom = podhost.generation
-    hello ??= podhost.call('hello', {}, o).then(parseHello)
-    hello.catch(() => {
-      hello = undefined
-    })
-    return hello
+    const asked = hello ?? podhost.call('hello', {}, o).then(parseHello)
+    hello = asked
+    const forget = (): void => {
+      if (hello === asked) hello = undefined
+    }
+    // A pool that cannot be used now may be back the next time.
+    asked.then(({ pool }) => pool.available || forget(), forget)
+    return asked
   }
 
   return {

@@ -19,6 +19,7 @@ const hello = z.object({
   idmap: z.boolean(),
   freezer: z.boolean(),
   pool: z.object({
+    available: z.boolean().default(true),
     kind: z.enum(['btrfs', 'loop', 'copy']),
     quotas: z.boolean(),
     sizeBytes: count,
