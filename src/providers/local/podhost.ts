@@ -29,6 +29,7 @@ interface Pending {
 
 const PROTOCOL = 1
 const START_TIMEOUT_MS = 15_000
+const GONE: ReadonlySet<string> = new Set(['podhost.gone', 'host.leaving'])
 const LEAVES_WITHIN_MS = 20_000
 const ASK_AGAIN_MS = 25
 const LONGEST_LINE = 8 * 1024 * 1024
@@ -52,7 +53,7 @@ export class Podhost {
         try {
           return await (await this.#connected()).call(op, args)
         } catch (error) {
-          const isGone = isAgentPodError(error, 'unavailable') && error.reason === 'podhost.gone'
+          const isGone = isAgentPodError(error, 'unavailable') && GONE.has(error.reason)
           if (!isGone || this.#hasLeft || performance.now() > end) throw error
         }
       }
