@@ -1,10 +1,10 @@
 /** A thousand lives, and five hundred at once: nothing grows, nothing stays. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { World } from '../support/world.ts'
+import { until, World } from '../support/world.ts'
 
 const world = new World()
 after(() => world[Symbol.asyncDispose]())
@@ -41,6 +41,15 @@ function footprint(): Footprint {
   }
 }
 
+/** Shells are made anew after the last sandbox has taken one, and count as well. */
+async function shellsAreFull(): Promise<void> {
+  const shells = join(world.home, 'shells')
+  await until('the shells are full', () => {
+    const names = readdirSync(shells)
+    return names.length === 4 && names.every((name) => existsSync(join(shells, name, 'pid')))
+  })
+}
+
 async function lives(count: number, atOnce: number): Promise<void> {
   let left = count
   await Promise.all(
@@ -58,8 +67,10 @@ async function lives(count: number, atOnce: number): Promise<void> {
 test('a thousand create, run, destroy leave everything as it was', { timeout: 900_000 }, async () => {
   // Until the heap has found its size; what grows after that grows for good.
   await lives(1000, 8)
+  await shellsAreFull()
   const before = footprint()
   await lives(1000, 8)
+  await shellsAreFull()
   const grown = footprint()
   assert.deepEqual(readdirSync(join(world.home, 'sandboxes')), [])
   assert.equal(grown.mounts, before.mounts)
