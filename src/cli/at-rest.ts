@@ -1,10 +1,9 @@
-import { connect } from 'node:net'
 import { join } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
 import { systemClock } from '../util/clock.ts'
 import { type ExclusiveLock, lockExclusively } from '../util/exclusive-lock.ts'
-import { socketPath } from '../util/socket-path.ts'
+import { isListening } from './is-listening.ts'
 
 const LEAVES_WITHIN_MS = 30_000
 const LOOK_EVERY_MS = 20
@@ -38,15 +37,4 @@ function tryLock(home: Home): ExclusiveLock | undefined {
   } catch {
     return undefined
   }
-}
-
-function isListening(socket: string): Promise<boolean> {
-  return new Promise((answer) => {
-    const peer = connect(socketPath(socket))
-    peer.once('connect', () => {
-      peer.destroy()
-      answer(true)
-    })
-    peer.once('error', () => answer(false))
-  })
 }

@@ -1,12 +1,11 @@
 /** Starts a server in the background when none listens, and waits until it does. */
 import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync, statSync } from 'node:fs'
-import { connect } from 'node:net'
 import { AgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
 import { systemClock } from '../util/clock.ts'
 import { makeDirectory } from '../util/make-directory.ts'
-import { socketPath } from '../util/socket-path.ts'
+import { isListening } from './is-listening.ts'
 
 const READY_WITHIN_MS = 30_000
 const ASK_EVERY_MS = 10
@@ -49,7 +48,7 @@ export async function startServerInBackground(home: Home, script: string): Promi
   })
   const deadline = systemClock.now() + READY_WITHIN_MS
   while (systemClock.now() < deadline) {
-    if (await isListening(home)) {
+    if (await isListening(home.socket)) {
       child.unref()
       return
     }
@@ -60,26 +59,9 @@ export async function startServerInBackground(home: Home, script: string): Promi
   throw startFailed(home, logStart)
 }
 
-function isListening(home: Home): Promise<boolean> {
-  return new Promise((resolve) => {
-    let path: string
-    try {
-      path = socketPath(home.socket)
-    } catch {
-      return resolve(false)
-    }
-    const socket = connect(path)
-    socket.once('connect', () => {
-      socket.destroy()
-      resolve(true)
-    })
-    socket.once('error', () => resolve(false))
-  })
-}
-
 async function isListeningSoon(home: Home): Promise<boolean> {
   for (let i = 0; i < 50; i++) {
-    if (await isListening(home)) return true
+    if (await isListening(home.socket)) return true
     await new Promise((resolve) => setTimeout(resolve, ASK_EVERY_MS * 2))
   }
   return false
