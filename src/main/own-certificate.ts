@@ -2,10 +2,10 @@
 import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Home } from '../core/home.ts'
+import { type Authority, makeAuthority, makeCertificate } from '../util/certificate.ts'
 import { systemClock } from '../util/clock.ts'
 import { makeDirectory } from '../util/make-directory.ts'
 import { systemRandom } from '../util/random.ts'
-import { type Authority, makeAuthority, makeCertificate } from './certificate.ts'
 
 const KEY_FILE = 'ca.key'
 const CERT_FILE = 'ca.pem'

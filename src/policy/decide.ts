@@ -1,16 +1,16 @@
 /** The decision about one connection or one request. Pure: the same policy and question give the same answer, in whatever order the rules stand. */
+import type { AddressLists, NetworkMode } from '../core/network.ts'
 import type { HostName } from './host-name.ts'
 import { matchPath, normalPath } from './path-pattern.ts'
 import { DEFAULT_PORTS, describeRule, isSendableMethod, matchesHost, matchesPort, type Rule } from './rule.ts'
 import { isNeverReachable, isPublicName } from './special-name.ts'
 
-export const NETWORK_MODES = ['off', 'allowlist', 'open'] as const
-export type NetworkMode = (typeof NETWORK_MODES)[number]
-
 export interface NetworkPolicy {
   readonly mode: NetworkMode
   readonly rules: readonly Rule[]
   readonly denied: readonly Rule[]
+  /** Checked by whoever dials: `denied` against every address, `allowed` in place of a rule for a connection to a bare address. */
+  readonly addresses?: AddressLists | undefined
 }
 
 /** A connection has no method and path yet; a request has both. */

@@ -1,7 +1,8 @@
 /** What a project's file may do to the network: use less than its user granted, and ask for the rest. */
+import type { Budget } from '../core/network.ts'
 import type { HostName } from './host-name.ts'
 import { coversPattern } from './path-pattern.ts'
-import { type Budget, type HostPattern, hashRules, matchesHost, type Rule } from './rule.ts'
+import { type HostPattern, hashRules, matchesHost, type Rule } from './rule.ts'
 
 export interface Narrowed {
   /** Where both agree: never wider than either. */

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { invalid } from '../core/error.ts'
+import type { Budget, RuleSource } from '../core/network.ts'
 import { nearest } from '../util/nearest.ts'
 import { type HostName, hostRefused, readHostName } from './host-name.ts'
 import { parsePathPattern } from './path-pattern.ts'
@@ -10,12 +11,6 @@ import { isNeverReachable, isPublicName } from './special-name.ts'
 
 /** `*.example.com` stands for every name below example.com, at any depth, and not for example.com itself. */
 export type HostPattern = HostName | `*.${HostName}`
-export type RuleSource = 'create' | 'live' | 'user' | 'project' | `preset ${string}`
-
-export interface Budget {
-  readonly bytes?: number | undefined
-  readonly requestsPerMinute?: number | undefined
-}
 
 export interface Rule {
   readonly host: HostPattern

@@ -1,4 +1,4 @@
-/** Certificates for names of this machine: an authority that may vouch for nothing else, and a server's certificate from it. */
+/** Certificates that we make: an authority, for names of this machine or for one sandbox, and a server's certificate from it. */
 import {
   createHash,
   createPrivateKey,
@@ -6,10 +6,11 @@ import {
   generateKeyPairSync,
   type KeyObject,
   sign,
+  X509Certificate,
 } from 'node:crypto'
 import { isIPv4 } from 'node:net'
-import * as der from '../util/der.ts'
-import type { Random } from '../util/random.ts'
+import * as der from './der.ts'
+import type { Random } from './random.ts'
 
 export interface Authority {
   readonly cert: string
@@ -45,10 +46,22 @@ const ID = {
 
 /** SECURITY: whoever trusts it trusts it for localhost and below and for loopback addresses; its key opens nothing else. */
 export function makeAuthority(parts: CertificateParts): Authority {
+  return newAuthority(parts, AUTHORITY_NAME, [
+    extension(ID.nameConstraints, der.sequence(der.context(0, Buffer.concat(PERMITTED))), true),
+  ])
+}
+
+/** Vouches for every name, to one sandbox that trusts it. SECURITY: its key stays outside. */
+export function makeSandboxAuthority(parts: CertificateParts, name: string): Authority {
+  return newAuthority(parts, name, [])
+}
+
+function newAuthority(parts: CertificateParts, subject: string, constraints: readonly Buffer[]): Authority {
   const { publicKey, privateKey } = newKey()
   const cert = certificate({
     parts,
-    subject: AUTHORITY_NAME,
+    issuer: subject,
+    subject,
     days: AUTHORITY_DAYS,
     publicKey,
     signer: privateKey,
@@ -56,7 +69,7 @@ export function makeAuthority(parts: CertificateParts): Authority {
       extension(ID.basic, der.sequence(der.yes(), der.integer(Buffer.from([0]))), true),
       // keyCertSign and cRLSign.
       extension(ID.keyUsage, der.bits(Buffer.from([0b0000_0110]), 1), true),
-      extension(ID.nameConstraints, der.sequence(der.context(0, Buffer.concat(PERMITTED))), true),
+      ...constraints,
       extension(ID.subjectKey, der.octets(keyId(publicKey))),
     ],
   })
@@ -79,6 +92,7 @@ export function makeCertificate(
   const signer = createPrivateKey(authority.key)
   const cert = certificate({
     parts,
+    issuer: issuerOf(authority),
     subject: names[0] ?? 'localhost',
     days: SERVER_DAYS,
     publicKey,
@@ -98,6 +112,7 @@ export function makeCertificate(
 
 interface Signed {
   readonly parts: CertificateParts
+  readonly issuer: string
   readonly subject: string
   readonly days: number
   readonly publicKey: KeyObject
@@ -105,13 +120,13 @@ interface Signed {
   readonly extensions: readonly Buffer[]
 }
 
-function certificate({ parts, subject, days, publicKey, signer, extensions }: Signed): string {
+function certificate({ parts, issuer, subject, days, publicKey, signer, extensions }: Signed): string {
   const start = parts.now - SLACK_MS
   const content = der.sequence(
     der.context(0, der.integer(Buffer.from([2]))),
     der.integer(parts.random.bytes(16)),
     ECDSA_SHA256,
-    name(AUTHORITY_NAME),
+    name(issuer),
     der.sequence(der.time(start), der.time(start + days * DAY_MS)),
     name(subject),
     publicKey.export({ type: 'spki', format: 'der' }),
@@ -120,6 +135,10 @@ function certificate({ parts, subject, days, publicKey, signer, extensions }: Si
   const whole = der.sequence(content, ECDSA_SHA256, der.bits(sign('sha256', content, signer)))
   const lines = whole.toString('base64').replaceAll(/.{1,64}/g, '$&\n')
   return `-----BEGIN CERTIFICATE-----\n${lines}-----END CERTIFICATE-----\n`
+}
+
+function issuerOf({ cert }: Authority): string {
+  return /^CN=(.*)$/m.exec(new X509Certificate(cert).subject)?.[1] ?? AUTHORITY_NAME
 }
 
 function newKey(): { publicKey: KeyObject; privateKey: KeyObject } {

@@ -9,7 +9,7 @@ import { after, describe, test } from 'node:test'
 import { connect } from 'node:tls'
 import { homeAt } from '../core/home.ts'
 import { SeededRandom } from '../testing/seeded-random.ts'
-import { makeAuthority, makeCertificate } from './certificate.ts'
+import { makeAuthority, makeCertificate } from '../util/certificate.ts'
 import { ownCertificate } from './own-certificate.ts'
 
 const parts = { now: Date.now(), random: new SeededRandom(5) }
