@@ -20,8 +20,10 @@ import { adminOnly, principalOf } from './principal-of.ts'
 import type { Rate } from './rate-limit.ts'
 import { aboutRoutes } from './routes/about.ts'
 import { keyRoutes } from './routes/keys.ts'
+import { networkRoutes } from './routes/networks.ts'
 import { portRoutes } from './routes/ports.ts'
 import { sandboxRoutes } from './routes/sandboxes.ts'
+import { secretRoutes } from './routes/secrets.ts'
 import { snapshotRoutes } from './routes/snapshots.ts'
 import { parseInput } from './schema/parse.ts'
 import { listenRequest, type TcpAddressView } from './schema/server.ts'
@@ -85,6 +87,8 @@ export function createApp(parts: AppParts): Hono {
   app.route('/', aboutRoutes(parts))
   app.route('/v1/sandboxes', sandboxRoutes(parts))
   app.route('/v1/sandboxes', portRoutes(parts))
+  app.route('/v1/sandboxes', networkRoutes(engine))
+  app.route('/v1/secrets', secretRoutes(engine))
   app.route('/v1/snapshots', snapshotRoutes(parts))
   app.route('/v1/keys', keyRoutes(parts.keys))
   app.route('/', e2bRoutes(parts))

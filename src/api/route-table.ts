@@ -6,6 +6,7 @@ import type { z } from 'zod'
 import type { ErrorCode } from '../core/error.ts'
 import { baseProgress, errorAnswer, stopping } from './schema/error.ts'
 import { createdKey, createKey, key } from './schema/key.ts'
+import { changeNetwork, explained, explainRequest, network } from './schema/network.ts'
 import { importSnapshot, listAudit, listEvents, listSandboxes, listSnapshots } from './schema/query.ts'
 import {
   createSandbox,
@@ -18,6 +19,7 @@ import {
   stats,
   wakeSandbox,
 } from './schema/sandbox.ts'
+import { rotateSecret, secret, setSecret } from './schema/secret.ts'
 import { check, listenRequest, server, tcpAddress } from './schema/server.ts'
 import { createSnapshot, snapshot } from './schema/snapshot.ts'
 import { auditEntry, usage } from './schema/usage.ts'
@@ -26,6 +28,7 @@ import { auditEntry, usage } from './schema/usage.ts'
 export const SCHEMAS = {
   AuditEntry: auditEntry,
   BaseProgress: baseProgress,
+  ChangeNetwork: changeNetwork,
   Check: check,
   CreateKey: createKey,
   CreateSandbox: createSandbox,
@@ -33,14 +36,20 @@ export const SCHEMAS = {
   CreatedKey: createdKey,
   Error: errorAnswer,
   Event: event,
+  Explain: explainRequest,
+  Explained: explained,
   ExtendSandbox: extendSandbox,
   ForkSandbox: forkSandbox,
   Forked: forked,
   Key: key,
   Listen: listenRequest,
+  Network: network,
   Preview: preview,
+  RotateSecret: rotateSecret,
   Sandbox: sandbox,
+  Secret: secret,
   Server: server,
+  SetSecret: setSecret,
   Snapshot: snapshot,
   Stats: stats,
   Stopping: stopping,
@@ -52,6 +61,10 @@ export type SchemaName = keyof typeof SCHEMAS
 
 /** Requests are described as they are sent, answers as they arrive. */
 export const REQUESTS: ReadonlySet<SchemaName> = new Set([
+  'ChangeNetwork',
+  'Explain',
+  'RotateSecret',
+  'SetSecret',
   'CreateKey',
   'CreateSandbox',
   'CreateSnapshot',
@@ -95,6 +108,8 @@ export interface Route {
 export const TAGS = {
   sandboxes: 'Isolated machines with an id, a state, an owner and a lifetime.',
   snapshots: 'Files of sandboxes as they were at one moment; they never change.',
+  network: 'What sandboxes may reach.',
+  secrets: 'Values that stay outside; a sandbox holds a placeholder.',
   keys: 'Who may call. A secret is shown once, when its key is made.',
   server: 'The server itself.',
   about: 'This description, figures, and who did what.',
@@ -347,6 +362,85 @@ export const ROUTES: readonly Route[] = [
     who: 'key',
     parameters: { ...REF, port: 'From 1 to 65535.' },
     answers: [{ status: 200, says: 'Where a browser finds it.', schema: 'Preview' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/sandboxes/{ref}/network',
+    tag: 'network',
+    summary: 'What a sandbox may reach',
+    who: 'key',
+    parameters: REF,
+    answers: [{ status: 200, says: 'Its rules, and what it has used.', schema: 'Network' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/network',
+    tag: 'network',
+    summary: 'Change what a sandbox may reach',
+    description:
+      'At once; connections that the new rules refuse are cut within five seconds. What is left out stays.',
+    who: 'key',
+    parameters: REF,
+    body: 'ChangeNetwork',
+    answers: [{ status: 200, says: 'Its rules from now on.', schema: 'Network' }],
+    errors: ['not_found', 'conflict', 'permission_denied'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/network/explain',
+    tag: 'network',
+    summary: 'Which rule decides about an address',
+    description: 'Nothing is asked of the network.',
+    who: 'key',
+    parameters: REF,
+    body: 'Explain',
+    answers: [{ status: 200, says: 'The decision and its reason.', schema: 'Explained' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/secrets',
+    tag: 'secrets',
+    summary: 'List secrets',
+    description: 'The caller’s own, without their values.',
+    who: 'key',
+    answers: [{ status: 200, says: 'By name.', schema: 'Secret', isList: true }],
+    errors: [],
+  },
+  {
+    method: 'POST',
+    path: '/v1/secrets',
+    tag: 'secrets',
+    summary: 'Set a secret',
+    description:
+      'Makes it, or replaces it as a whole. Sandboxes that hold a placeholder of it go on with the new value.',
+    who: 'key',
+    body: 'SetSecret',
+    answers: [{ status: 201, says: 'It is kept, sealed.', schema: 'Secret' }],
+    errors: ['resource_exhausted'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/secrets/{name}/rotate',
+    tag: 'secrets',
+    summary: 'Give a secret a new value',
+    who: 'key',
+    parameters: { name: 'The name of a secret.' },
+    body: 'RotateSecret',
+    answers: [{ status: 200, says: 'It has the new value, in every living sandbox too.', schema: 'Secret' }],
+    errors: ['not_found'],
+  },
+  {
+    method: 'DELETE',
+    path: '/v1/secrets/{name}',
+    tag: 'secrets',
+    summary: 'Remove a secret',
+    description: 'Its placeholders are worth nothing from then on.',
+    who: 'key',
+    parameters: { name: 'The name of a secret.' },
+    answers: [{ status: 200, says: 'What was known of it.', schema: 'Secret' }],
     errors: ['not_found'],
   },
   {

@@ -1,5 +1,6 @@
 /** The engine's records as the API shows them. */
 import type { SandboxEvent } from '../core/event.ts'
+import type { NetworkSpec, SandboxLink } from '../core/network.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import type { EventView, SandboxView } from './schema/sandbox.ts'
@@ -19,6 +20,7 @@ export function sandboxView(s: Sandbox): SandboxView {
     sudo: environment.sudo,
     resources: { ...resources },
     limits: s.limits ? { ...s.limits } : null,
+    network: networkView(s.spec.network, s.link),
     createdAt: time(s.createdAt),
     startedAt: s.startedAt === undefined ? null : time(s.startedAt),
     deadlineAt: time(s.deadlineAt),
@@ -28,6 +30,15 @@ export function sandboxView(s: Sandbox): SandboxView {
     forkedFrom: s.forkedFrom ?? null,
     endedAt: s.endedAt === undefined ? null : time(s.endedAt),
     ending: s.ending ? { ...s.ending } : null,
+  }
+}
+
+export function networkView(spec: NetworkSpec, link: SandboxLink | undefined): SandboxView['network'] {
+  return {
+    mode: spec.mode,
+    level: link?.level ?? 'none',
+    reason: link?.reason ?? null,
+    secrets: [...spec.secrets],
   }
 }
 

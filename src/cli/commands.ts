@@ -41,6 +41,26 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
     summary: 'Show the address of a port in a sandbox, or bring it to this machine',
     load: () => import('./commands/port.ts'),
   },
+  allow: {
+    summary: 'Let a living sandbox reach a host, or take it back',
+    load: () => import('./commands/allow.ts'),
+  },
+  policy: {
+    summary: 'Show and explain what a sandbox may reach; grant what a project asks for',
+    load: () => import('./commands/policy.ts'),
+  },
+  net: {
+    summary: 'Show what a sandbox reached and what was refused',
+    load: () => import('./commands/net.ts'),
+  },
+  secret: {
+    summary: 'Keep keys outside of sandboxes; they get placeholders',
+    load: () => import('./commands/secret.ts'),
+  },
+  preset: {
+    summary: 'Show and set which hosts tools need',
+    load: () => import('./commands/preset.ts'),
+  },
   key: { summary: 'Make, list and revoke keys to the API', load: () => import('./commands/key.ts') },
   context: {
     summary: 'Choose which server commands talk to',

@@ -1,19 +1,22 @@
 /** The client of an AgentPod server. */
-import type { CreatedKeyView, KeyView } from '../api/schema/key.ts'
+import type { CreatedKeyView, CreateKey, KeyView } from '../api/schema/key.ts'
 import type { PreviewView, SandboxView } from '../api/schema/sandbox.ts'
 import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server.ts'
 import type { Scope } from '../core/key.ts'
 import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
+import { Secrets } from './secrets.ts'
 import { Snapshots } from './snapshots.ts'
 import { connectError, Transport, type TransportOptions } from './transport.ts'
 
 export class AgentPod {
   readonly #transport: Transport
   readonly snapshots: Snapshots
+  readonly secrets: Secrets
 
   constructor(options: TransportOptions) {
     this.#transport = new Transport(options)
     this.snapshots = new Snapshots(this.#transport)
+    this.secrets = new Secrets(this.#transport)
   }
 
   create(o: CreateOptions = {}): Promise<Sandbox> {
@@ -70,7 +73,7 @@ export class AgentPod {
   }
 
   async createKey(
-    o: { name?: string; scope?: Scope; ttlMs?: number | undefined } = {},
+    o: { name?: string; scope?: Scope; ttlMs?: number | undefined; network?: CreateKey['network'] } = {},
   ): Promise<CreatedKeyView> {
     return (await this.#transport.json('POST', '/v1/keys', o)) as CreatedKeyView
   }

@@ -1,6 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
+import type { ExplainedView, NetworkChange, NetworkView } from '../api/schema/network.ts'
 import type {
   CreateSandbox,
   EventView,
@@ -14,6 +15,7 @@ import { listFiles } from '../sync/project.ts'
 import { packFiles } from '../sync/tar.ts'
 import { type Extracted, extract } from '../sync/untar.ts'
 import { type PlaceOptions, placeOf } from './default-place.ts'
+import { type FollowOptions, followEvents } from './follow.ts'
 import { basic, type ExecOptions, Process, startProcess } from './process.ts'
 import type { Snapshot, SnapshotOptions } from './snapshots.ts'
 import { connectError, readText, Transport } from './transport.ts'
@@ -234,11 +236,37 @@ export class Sandbox {
     return (await this.#transport.json('GET', `/v1/sandboxes/${this.id}/stats`)) as StatsView
   }
 
-  async events(after = 0): Promise<EventView[]> {
+  /** At most 1,000, oldest first; of one type, where it is named. */
+  async events(after = 0, type?: string): Promise<EventView[]> {
     return (await this.#transport.json(
       'GET',
-      `/v1/sandboxes/${this.id}/events?after=${after}`,
+      `/v1/sandboxes/${this.id}/events?${query({ after: String(after), type })}`,
     )) as EventView[]
+  }
+
+  /** The events after `o.after` and those that come, until it has ended. */
+  follow(o: FollowOptions = {}): AsyncGenerator<EventView> {
+    return followEvents(this.#transport, this.id, o)
+  }
+
+  /** What it may reach, and what it has used. */
+  async network(): Promise<NetworkView> {
+    return (await this.#transport.json('GET', `/v1/sandboxes/${this.id}/network`)) as NetworkView
+  }
+
+  /** Changes what it may reach, at once; what is left out stays. */
+  async changeNetwork(change: NetworkChange): Promise<NetworkView> {
+    return (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/network`, change)) as NetworkView
+  }
+
+  /** Which rule decides about an address, and why. */
+  async explain(url: string, method?: string): Promise<ExplainedView> {
+    const asked = { url, ...(method !== undefined && { method }) }
+    return (await this.#transport.json(
+      'POST',
+      `/v1/sandboxes/${this.id}/network/explain`,
+      asked,
+    )) as ExplainedView
   }
 
   /** Gives it this long from now. */

@@ -11,6 +11,10 @@ export const AUDIT_ACTIONS = [
   'snapshot.create',
   'snapshot.import',
   'snapshot.destroy',
+  'network.change',
+  'secret.set',
+  'secret.rotate',
+  'secret.remove',
   'key.create',
   'key.revoke',
 ] as const

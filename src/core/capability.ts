@@ -4,6 +4,8 @@ export interface Capabilities {
   readonly limits: 'none' | 'soft' | 'enforced'
   readonly pause: 'none' | 'freeze' | 'memory'
   readonly snapshot: 'none' | 'workspace' | 'disk' | 'memory'
+  /** How connections get to the way out: redirected, through the proxy alone, or not at all. */
+  readonly network: 'none' | 'proxy' | 'transparent'
   readonly layers: boolean
   /** Writes below /usr of the `host` base go to the sandbox's own upper. */
   readonly hostWritable: boolean

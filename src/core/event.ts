@@ -9,6 +9,8 @@ export const EVENT_TYPES = [
   'sandbox.started',
   'sandbox.forked',
   'snapshot.created',
+  'network.changed',
+  'network.decision',
   'sandbox.destroying',
   'sandbox.destroyed',
   'sandbox.failed',

@@ -11,6 +11,8 @@ export interface GuestInit {
   readonly defaultWorkdir: string
   readonly sudo: boolean
   readonly lease: GuestLease
+  /** Certificates that programs inside shall trust besides those of the root file system, PEM. */
+  readonly trust?: { readonly ca: string; readonly roots: string } | undefined
 }
 
 /** How long the guest lives on by itself. Zero means no such limit. */

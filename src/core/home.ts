@@ -17,6 +17,11 @@ export interface Home {
   /** What a client has to trust to trust them. */
   readonly tlsCa: string
   readonly eventsDb: string
+  /** What secrets are sealed with. */
+  readonly secretsKey: string
+  /** Where the egress process listens to the server. */
+  readonly egressSocket: string
+  readonly egressLog: string
   /** The servers a person has named, with their keys. */
   readonly contexts: string
 }
@@ -39,6 +44,9 @@ export function homeAt(root: string): Home {
     tlsCa: `${root}/tls/ca.pem`,
     stateDb: `${root}/state.db`,
     eventsDb: `${root}/events.db`,
+    secretsKey: `${root}/secrets.key`,
+    egressSocket: `${run}/egress.sock`,
+    egressLog: `${logs}/egress.log`,
     contexts: `${root}/contexts.json`,
   }
 }

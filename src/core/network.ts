@@ -48,6 +48,12 @@ export interface HeaderRule {
   readonly headers: Readonly<Record<string, string>>
 }
 
+/** What a key's sandboxes may have at most. Rules left out: any may be asked for. */
+export interface NetworkCap {
+  readonly mode: NetworkMode
+  readonly rules?: readonly NetworkRule[] | undefined
+}
+
 export const DEFAULT_NETWORK: NetworkSpec = {
   mode: 'allowlist',
   rules: [],
@@ -60,6 +66,14 @@ export const DEFAULT_NETWORK: NetworkSpec = {
 export interface NetworkLevel {
   readonly level: 'transparent' | 'proxy' | 'none'
   readonly reason?: string | undefined
+}
+
+/** What is kept of a sandbox's way out, beside what its spec asks for. */
+export interface SandboxLink extends NetworkLevel {
+  /** The certificate authority it trusts. The key is sealed. */
+  readonly authority?: { readonly cert: string; readonly sealedKey: string } | undefined
+  /** By the name of the secret. Made for this sandbox, and never another's. */
+  readonly placeholders: Readonly<Record<string, string>>
 }
 
 export const VERDICTS = ['allowed', 'denied', 'failed'] as const

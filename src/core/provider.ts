@@ -6,6 +6,7 @@ import type { CallOptions } from './call.ts'
 import type { Capabilities, Check } from './capability.ts'
 import type { Guest } from './guest.ts'
 import type { OwnerLabel, SandboxId, SnapshotId } from './id.ts'
+import type { NetworkLevel } from './network.ts'
 import type { Limited, LimitLevels, Resources } from './resources.ts'
 import type { WhenOver } from './spec.ts'
 
@@ -40,6 +41,8 @@ export interface Created {
   readonly limits: LimitLevels
   /** Variables the root file system needs to be useful, such as PATH. */
   readonly env: Readonly<Record<string, string>>
+  /** How its connections get to the way out. */
+  readonly network: NetworkLevel
 }
 
 export type Observed =
@@ -85,6 +88,8 @@ export interface Provider {
   list(owner: OwnerLabel, o: CallOptions): Promise<readonly Listed[]>
   /** A handle on the inside. Does not wait for it to answer. */
   open(handle: Handle): Guest
+  /** The socket at which the egress process dials into the sandbox; undefined where it has no way out. */
+  wayOut(handle: Handle): string | undefined
   /** Moves the provider's own deadline. Idempotent. */
   extend(id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void>
   /** Freezes every process and keeps its memory. No deadline counts meanwhile. Idempotent. `unsupported` before anything is touched. */

@@ -1,6 +1,7 @@
 import type { ErrorCode } from './error.ts'
 import type { SandboxId, SnapshotId } from './id.ts'
 import type { State } from './lifecycle.ts'
+import type { SandboxLink } from './network.ts'
 import type { Handle, RootPlan } from './provider.ts'
 import type { LimitLevels } from './resources.ts'
 import type { Spec } from './spec.ts'
@@ -24,6 +25,7 @@ export interface Sandbox {
   readonly spec: Spec
   readonly limits: LimitLevels | undefined
   readonly handle: Handle | undefined
+  readonly link: SandboxLink | undefined
   /** What its files lie on; a later start stands on the same. */
   readonly root: RootPlan | undefined
   readonly createdAt: number

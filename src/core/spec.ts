@@ -1,4 +1,5 @@
 import type { Environment } from './environment.ts'
+import type { NetworkSpec } from './network.ts'
 import type { Resources } from './resources.ts'
 
 /** What becomes of a sandbox whose time is up: gone, frozen with its memory, or ended with its files kept. */
@@ -27,6 +28,7 @@ export interface Spec {
   readonly environment: Environment
   readonly resources: Resources
   readonly lifetime: Lifetime
+  readonly network: NetworkSpec
   /** Who may reach the ports of programs inside; private where it is left out. */
   readonly ports?: { readonly public: boolean } | undefined
 }

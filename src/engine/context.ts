@@ -12,8 +12,10 @@ import type { Clock } from '../util/clock.ts'
 import type { KeyedLock } from '../util/keyed-lock.ts'
 import type { Random } from '../util/random.ts'
 import type { Album } from './album.ts'
+import type { Authorities } from './authorities.ts'
 import type { Ledger } from './ledger.ts'
 import type { Quota } from './quota.ts'
+import type { NetworkParts } from './way-out.ts'
 
 /** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
 export interface Roots {
@@ -36,6 +38,8 @@ export interface EngineParts {
   /** Where it is written who asked for what; nowhere when left out. */
   readonly audit?: AuditStore | undefined
   readonly quota?: Quota | undefined
+  /** The way out of sandboxes; they have none when it is left out. */
+  readonly network?: NetworkParts | undefined
   /** Told how long each create took and how it ended. */
   onCreated?(seconds: number, outcome: 'ok' | ErrorCode): void
 }
@@ -54,6 +58,7 @@ export interface Context extends EngineParts {
   readonly frozen: Map<SandboxId, Live>
   readonly album: Album
   readonly lock: KeyedLock
+  readonly authorities: Authorities
 }
 
 /** Asked again under the lock, for work that was decided upon before it: what it rests on may have changed. */

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { DEFAULT_ENVIRONMENT, type Environment } from '../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
+import type { NetworkCap, SandboxLink } from '../core/network.ts'
 import { LOCAL } from '../core/principal.ts'
 import type { Created, CreatePlan } from '../core/provider.ts'
 import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
@@ -15,6 +16,8 @@ import { failpoint } from '../util/failpoint.ts'
 import { CALL, COPY, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
 import { leaseOf } from './lease.ts'
+import { linkVariables, needSecrets, newLink, openLink, trustOf } from './link.ts'
+import { type NetworkRequest, resolveNetwork } from './network.ts'
 import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
 
 /** What a caller asks for; everything left out has a default. */
@@ -27,6 +30,9 @@ export interface CreateRequest {
   readonly resources?: Some<Resources> | undefined
   readonly lifetime?: Some<Lifetime> | undefined
   readonly ports?: { readonly public: boolean } | undefined
+  readonly network?: NetworkRequest | undefined
+  /** What its owner may ask for at most. */
+  readonly cap?: NetworkCap | undefined
   /** Two creates with one key are one create. */
   readonly requestKey?: string | undefined
   /** Whose files it begins with; its spec is the default for what is left out. */
@@ -64,17 +70,18 @@ async function createNew(
   key: RequestKey | undefined,
 ): Promise<Sandbox> {
   const origin = request.origin
-  const spec = resolveSpec(request, origin?.snapshot.spec)
   const name = request.name === undefined ? undefined : parseName(request.name)
   const owner = request.owner ?? LOCAL.owner
+  const spec = withSecrets(ctx, owner, request, resolveSpec(request, origin?.snapshot.spec))
   const checkQuota = (): void =>
     checkLiving(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.ledger.livingOf(owner).length)
   checkQuota()
   const root =
     origin?.snapshot.root ?? (await ctx.roots.ensure(spec.environment.base, ctx.provider, () => undefined))
   const now = ctx.clock.now()
+  const id = newSandboxId(ctx.random)
   const sandbox: Sandbox = {
-    id: newSandboxId(ctx.random),
+    id,
     owner,
     name,
     labels: request.labels ?? {},
@@ -83,6 +90,7 @@ async function createNew(
     spec,
     limits: undefined,
     handle: undefined,
+    link: newLink(ctx, id, spec.network),
     root,
     createdAt: now,
     startedAt: undefined,
@@ -108,6 +116,15 @@ async function createNew(
       throw error
     }
   })
+}
+
+/** What is asked for by name has to be there; of what a snapshot's sandbox had, what is left. */
+function withSecrets(ctx: Context, owner: string, request: CreateRequest, spec: Spec): Spec {
+  if (request.network?.secrets) needSecrets(ctx, owner, request.network.secrets)
+  const secrets = spec.network.secrets.filter((name) => ctx.network?.secrets.get(owner, name))
+  return secrets.length === spec.network.secrets.length
+    ? spec
+    : { ...spec, network: { ...spec.network, secrets } }
 }
 
 /** What a start needs beside the record. */
@@ -143,14 +160,22 @@ export async function enter(
 ): Promise<Sandbox> {
   const { environment, lifetime } = sandbox.spec
   const guest = ctx.provider.open(created.handle)
+  const linked = { ...sandbox, link: withLevel(sandbox.link, created) }
+  const trust = trustOf(ctx, linked)
   try {
     await guest.configure(
       {
-        env: { LANG: 'C.UTF-8', ...created.env, ...environment.variables },
+        env: {
+          LANG: 'C.UTF-8',
+          ...created.env,
+          ...linkVariables(ctx, linked),
+          ...environment.variables,
+        },
         defaultUser: environment.user,
         defaultWorkdir: environment.workdir,
         sudo: environment.sudo,
         lease: leaseOf(lifetime, deadlineAt - ctx.clock.now()),
+        ...(trust && { trust }),
       },
       CALL,
     )
@@ -163,11 +188,17 @@ export async function enter(
     deadlineAt,
     handle: created.handle,
     limits: created.limits,
+    link: linked.link,
     startedAt: ctx.clock.now(),
   })
   failpoint('create.recorded')
   ctx.live.set(sandbox.id, { guest, ended: new AbortController() })
+  openLink(ctx, running)
   return running
+}
+
+function withLevel(link: SandboxLink | undefined, { network }: Created): SandboxLink | undefined {
+  return link && { authority: link.authority, placeholders: link.placeholders, ...network }
 }
 
 /** From here on a start was slow enough to be felt. */
@@ -210,6 +241,7 @@ export function resolveSpec(request: CreateRequest, template?: Spec): Spec {
     environment: environmentOf(request, template),
     resources: resolveResources({ ...template?.resources, ...defined(request.resources) }),
     lifetime,
+    network: resolveNetwork(request.network, template?.network, request.cap),
     ...(ports && { ports }),
   }
 }

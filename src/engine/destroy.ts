@@ -6,6 +6,7 @@ import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { CALL, type Context, type StillWanted } from './context.ts'
 import { releaseLayers } from './imported-layers.ts'
+import { closeLink } from './link.ts'
 
 /**
  * Ends a sandbox; a second call gives the same answer. When the provider cannot be reached the sandbox stays
@@ -66,8 +67,9 @@ export async function cleanUp(ctx: Context, id: SandboxId): Promise<void> {
   }
 }
 
-/** Cuts every stream into the sandbox and forgets the way in. */
+/** Cuts every stream into the sandbox and out of it, and forgets the ways. */
 export function release(ctx: Context, id: SandboxId): void {
+  closeLink(ctx, id)
   const live = ctx.live.get(id) ?? ctx.frozen.get(id)
   if (!live) return
   ctx.live.delete(id)

@@ -4,10 +4,11 @@ import type { AuditAction, AuditEntry } from '../core/audit.ts'
 import type { Capabilities, Check } from '../core/capability.ts'
 import type { Base } from '../core/environment.ts'
 import { asAgentPodError, type ErrorCode } from '../core/error.ts'
-import type { SandboxEvent } from '../core/event.ts'
+import type { EventType, SandboxEvent } from '../core/event.ts'
 import type { GuestUsage } from '../core/guest.ts'
 import { isSandboxId, parseName, type SandboxId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
+import type { NetCounts } from '../core/network.ts'
 import { LOCAL, maySee, type Principal } from '../core/principal.ts'
 import type { HostStats } from '../core/provider.ts'
 import type { Sandbox } from '../core/sandbox.ts'
@@ -16,6 +17,7 @@ import { ignore } from '../telemetry/log.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
 import { Album } from './album.ts'
 import { exportSnapshot, type ImportRequest, importSnapshot } from './archive.ts'
+import { Authorities } from './authorities.ts'
 import { CALL, type Context, type EngineParts, type Live } from './context.ts'
 import { type CreateRequest, create } from './create.ts'
 import { destroy } from './destroy.ts'
@@ -25,6 +27,8 @@ import { type Forked, type ForkRequest, fork, restore } from './fork.ts'
 import { guardedProvider } from './guarded-provider.ts'
 import { Ledger } from './ledger.ts'
 import { notRunning } from './need.ts'
+import { netCounts } from './network-verbs.ts'
+import { type Desk, Networks, Secrets } from './networks.ts'
 import { type Page, type PageRequest, page } from './page.ts'
 import { pause, resume } from './pause.ts'
 import { reach } from './reach.ts'
@@ -52,6 +56,8 @@ export class Engine {
   #unsubscribe = (): void => undefined
   #cancelSweep = (): void => undefined
   readonly #followers = new Followers()
+  readonly networks: Networks
+  readonly secrets: Secrets
   #isStopped = false
 
   constructor(parts: EngineParts) {
@@ -63,7 +69,15 @@ export class Engine {
       live: new Map(),
       frozen: new Map(),
       lock: new KeyedLock(),
+      authorities: new Authorities(() => ({ now: parts.clock.now(), random: parts.random })),
     }
+    const desk: Desk = {
+      ctx: this.#ctx,
+      get: (ref, who) => this.get(ref, who),
+      audit: (...entry) => this.#audit(...entry),
+    }
+    this.networks = new Networks(desk)
+    this.secrets = new Secrets(desk)
   }
 
   /** Adopts or clears what an earlier life left, then keeps watch. */
@@ -101,7 +115,8 @@ export class Engine {
     const done = (outcome: 'ok' | ErrorCode): void =>
       this.#ctx.onCreated?.((performance.now() - startedAt) / 1000, outcome)
     try {
-      const { snapshot, ...asked } = request
+      const { snapshot, ...rest } = request
+      const asked = { ...rest, cap: who.network }
       const sandbox =
         snapshot === undefined
           ? await create(this.#ctx, asked)
@@ -248,7 +263,7 @@ export class Engine {
   /** Copies of a sandbox, all with the files of one moment. */
   async fork(ref: string, request: Omit<ForkRequest, 'owner'>, who: Principal = LOCAL): Promise<Forked[]> {
     const { id } = this.get(ref, who)
-    const forked = await fork(this.#ctx, id, { ...request, owner: who.owner })
+    const forked = await fork(this.#ctx, id, { ...request, owner: who.owner, cap: who.network })
     this.#audit(who.owner, 'sandbox.fork', id, { count: forked.length })
     return forked
   }
@@ -280,22 +295,28 @@ export class Engine {
     return reach(this.#ctx, this.get(ref, who).id, o.wake ?? true)
   }
 
-  async stats(ref: string, who: Principal = LOCAL): Promise<HostStats & GuestUsage> {
+  async stats(ref: string, who: Principal = LOCAL): Promise<HostStats & GuestUsage & { network: NetCounts }> {
     const { id } = this.get(ref, who)
     const { guest } = this.live(id)
-    const [usage, host] = await Promise.all([guest.usage(CALL), this.#ctx.provider.stats(id, CALL)])
+    const [usage, host, network] = await Promise.all([
+      guest.usage(CALL),
+      this.#ctx.provider.stats(id, CALL),
+      netCounts(this.#ctx, id),
+    ])
     // Where the host counts, its figures are the truth; where it cannot (no cgroups), the guest's own stand in.
     return {
       ...usage,
       ...host,
+      network,
       cpuMs: host.cpuMs || usage.cpuMs,
       memBytes: host.memBytes || usage.memBytes,
       pids: host.pids || usage.pids,
     }
   }
 
-  events(ref: string, after: number, who: Principal = LOCAL): SandboxEvent[] {
-    return this.#ctx.events.of(this.get(ref, who).id, { after, limit: 1000 })
+  /** At most 1,000, oldest first. */
+  events(ref: string, after: number, who: Principal = LOCAL, type?: EventType): SandboxEvent[] {
+    return this.#ctx.events.of(this.get(ref, who).id, { after, limit: 1000, type })
   }
 
   /**

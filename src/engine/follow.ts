@@ -1,6 +1,6 @@
 /** The events of a sandbox as they happen: first what is stored, then what comes, until it has ended. */
 import { AgentPodError } from '../core/error.ts'
-import type { SandboxEvent } from '../core/event.ts'
+import type { EventType, SandboxEvent } from '../core/event.ts'
 import type { SandboxId } from '../core/id.ts'
 import type { Context } from './context.ts'
 
@@ -9,6 +9,8 @@ export interface FollowOptions {
   readonly after: number
   /** After so long without an event, an empty batch says that the stream lives. */
   readonly keepaliveMs: number
+  /** Only events of this type. */
+  readonly type?: EventType | undefined
   readonly signal: AbortSignal
 }
 
@@ -53,7 +55,7 @@ export class Followers {
 export async function* follow(
   ctx: Context,
   id: SandboxId,
-  { after, keepaliveMs, signal }: FollowOptions,
+  { after, keepaliveMs, type, signal }: FollowOptions,
 ): AsyncGenerator<readonly SandboxEvent[]> {
   let last = after
   let isNew = true
@@ -69,7 +71,7 @@ export async function* follow(
     while (!signal.aborted) {
       isNew = false
       const isEnded = ctx.ledger.get(id)?.endedAt !== undefined
-      const events = ctx.events.of(id, { after: last, limit: BATCH })
+      const events = ctx.events.of(id, { after: last, limit: BATCH, type })
       last = events.at(-1)?.seq ?? last
       if (events.length > 0) yield events
       else if (isEnded) return

@@ -68,6 +68,7 @@ export function guardedProvider(
     inspect: (id, o) => guard('inspect', o, (p) => inner.inspect(id, p)),
     list: (owner, o) => guard('list', o, (p) => inner.list(owner, p)),
     open: (handle) => inner.open(handle),
+    wayOut: (handle) => inner.wayOut(handle),
     extend: (id, at, o) => guard('extend', o, (p) => inner.extend(id, at, p)),
     pause: (id, o) => guard('pause', o, (p) => inner.pause(id, p)),
     resume: (id, at, o) => guard('resume', o, (p) => inner.resume(id, at, p)),

@@ -36,10 +36,12 @@ function refuses(work: () => unknown, reason: string): void {
 
 test('a key is who it says, by its scope, also after a restart', () => {
   const user = keys.create({ name: 'a', scope: 'sandboxes' })
-  const admin = keys.create({ name: 'b', scope: 'admin' })
+  const open = { mode: 'open' } as const
+  const admin = keys.create({ name: 'b', scope: 'admin', network: open })
   for (const some of [keys, reopened()]) {
-    assert.deepEqual(some.verify(user.secret), { owner: user.key.id, isAdmin: false })
-    assert.deepEqual(some.verify(admin.secret), { owner: admin.key.id, isAdmin: true })
+    const network = { mode: 'allowlist' }
+    assert.deepEqual(some.verify(user.secret), { owner: user.key.id, isAdmin: false, network })
+    assert.deepEqual(some.verify(admin.secret), { owner: admin.key.id, isAdmin: true, network: open })
   }
 })
 

@@ -1,7 +1,8 @@
 /** Who may call: keys are made, listed, revoked, and turned into a principal. */
 import { createHash } from 'node:crypto'
 import { AgentPodError, invalid } from '../core/error.ts'
-import type { Key, Scope } from '../core/key.ts'
+import { DEFAULT_CAP, type Key, type Scope } from '../core/key.ts'
+import type { NetworkCap } from '../core/network.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import type { AuditStore } from '../store/audit.ts'
 import type { KeyStore, StoredKey } from '../store/keys.ts'
@@ -18,6 +19,7 @@ export interface KeysParts {
 export interface NewKey {
   readonly name: string
   readonly scope: Scope
+  readonly network?: NetworkCap | undefined
   readonly ttlMs?: number | undefined
 }
 
@@ -50,6 +52,7 @@ export class Keys {
       id: randomWord(random, 12),
       name: wanted.name,
       scope: wanted.scope,
+      network: wanted.network ?? DEFAULT_CAP,
       hash: hashOf(secret),
       createdAt,
       expiresAt: wanted.ttlMs === undefined ? undefined : createdAt + wanted.ttlMs,
@@ -69,7 +72,7 @@ export class Keys {
       actor: who.owner,
       action: 'key.create',
       subject: stored.id,
-      data: { name: stored.name, scope: stored.scope },
+      data: { name: stored.name, scope: stored.scope, network: stored.network.mode },
     })
     return { key: withoutHash(stored), secret }
   }
@@ -105,7 +108,7 @@ export class Keys {
       key &&
       key.revokedAt === undefined &&
       (key.expiresAt ?? Number.POSITIVE_INFINITY) > this.#parts.clock.now()
-    if (isLiving) return { owner: key.id, isAdmin: key.scope === 'admin' }
+    if (isLiving) return { owner: key.id, isAdmin: key.scope === 'admin', network: key.network }
     throw new AgentPodError({
       code: 'unauthenticated',
       reason: secret === undefined ? 'key.missing' : 'key.invalid',

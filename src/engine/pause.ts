@@ -6,6 +6,7 @@ import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { CALL, type Context, type Live, type StillWanted } from './context.ts'
 import { leaseOf } from './lease.ts'
+import { openLink } from './link.ts'
 import { needSandbox } from './need.ts'
 
 /** Idempotent. Open streams stay open and are silent until it is resumed. */
@@ -83,7 +84,9 @@ export async function thaw(ctx: Context, sandbox: Sandbox, deadlineAt: number): 
   return running
 }
 
-export function openLive(ctx: Context, { id, handle }: Sandbox): Live {
+/** The way in, and the way out, of a sandbox that this process has not met yet. */
+export function openLive(ctx: Context, sandbox: Sandbox): Live {
+  const { id, handle } = sandbox
   if (!handle) {
     throw new AgentPodError({
       code: 'internal',
@@ -91,6 +94,7 @@ export function openLive(ctx: Context, { id, handle }: Sandbox): Live {
       message: `${id} runs without a handle`,
     })
   }
+  openLink(ctx, sandbox)
   return { guest: ctx.provider.open(handle), ended: new AbortController() }
 }
 

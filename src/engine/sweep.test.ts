@@ -7,6 +7,7 @@ import { DEFAULT_ENVIRONMENT } from '../core/environment.ts'
 import { isAgentPodError } from '../core/error.ts'
 import { parseOwner, parseSandboxId, type SandboxId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
+import { DEFAULT_NETWORK } from '../core/network.ts'
 import { DEFAULT_RESOURCES } from '../core/resources.ts'
 import { DEFAULT_LIFETIME } from '../core/spec.ts'
 import { openDatabase } from '../store/database.ts'
@@ -80,7 +81,13 @@ function remembered(at: State, over: { id?: SandboxId; deadlineAt?: number; ende
       labels: {},
       provider: 'fake',
       state: at,
-      spec: { environment: DEFAULT_ENVIRONMENT, resources: DEFAULT_RESOURCES, lifetime: DEFAULT_LIFETIME },
+      spec: {
+        environment: DEFAULT_ENVIRONMENT,
+        resources: DEFAULT_RESOURCES,
+        lifetime: DEFAULT_LIFETIME,
+        network: DEFAULT_NETWORK,
+      },
+      link: undefined,
       limits: undefined,
       handle: isStarted ? { sandboxId: id, data: {} } : undefined,
       root: { kind: 'host' },

@@ -19,6 +19,7 @@ export {
   type SandboxInfo,
   type WakeOptions,
 } from '../client/sandbox.ts'
+export { type Secret, type SecretOptions, Secrets } from '../client/secrets.ts'
 export {
   type Snapshot,
   type SnapshotListOptions,

@@ -19,18 +19,22 @@ import { DEFAULT_QUOTA } from '../engine/quota.ts'
 import { LayerRoots } from '../layers/roots.ts'
 import { crun } from '../providers/crun/provider.ts'
 import { Podhost } from '../providers/local/podhost.ts'
+import { openBox } from '../secrets/box.ts'
 import { auditStore } from '../store/audit.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
 import { keyStore } from '../store/keys.ts'
 import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
+import { secretStore } from '../store/secrets.ts'
 import { snapshotStore } from '../store/snapshots.ts'
-import { jsonLog } from '../telemetry/log.ts'
+import { ignore, jsonLog } from '../telemetry/log.ts'
 import { Metrics } from '../telemetry/metrics.ts'
 import { systemClock } from '../util/clock.ts'
 import { armFailpoint } from '../util/failpoint.ts'
 import { makeDirectory } from '../util/make-directory.ts'
 import { randomWord, systemRandom } from '../util/random.ts'
+import { EgressProcess } from './egress-process.ts'
+import { hostRoots } from './host-roots.ts'
 import { closeServer, type TcpAddress, TcpListener, type TcpOptions } from './listeners.ts'
 import { guardProcess } from './process-guard.ts'
 import { lockServer } from './server-lock.ts'
@@ -38,7 +42,7 @@ import { lockServer } from './server-lock.ts'
 export interface ServerOptions {
   readonly home: string
   readonly version: string
-  readonly programs: { readonly podhost: string; readonly podd: string }
+  readonly programs: { readonly podhost: string; readonly podd: string; readonly egress: string }
   /** Leave after this long with no living sandbox and no request; 0 stays. */
   readonly idleExitMs: number
   readonly tcp?: TcpOptions | undefined
@@ -47,6 +51,10 @@ export interface ServerOptions {
   /** Further names that the API goes by. */
   readonly names?: readonly string[] | undefined
   readonly limits?: ServerLimits | undefined
+  /** A company's HTTP proxy that the way out goes through; it then resolves and checks addresses. */
+  readonly upstreamProxy?: string | undefined
+  /** A bundle of certificates that this machine trusts, where it is not at the usual place. */
+  readonly trustFile?: string | undefined
   /** How many blank shells wait for sandboxes. */
   readonly shells?: number | undefined
   writeLog(line: string): void
@@ -105,6 +113,20 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       shells: options.shells ?? DEFAULT_SHELLS,
     })
     scope.defer(() => podhost.close())
+    const wayOut = new EgressProcess({
+      socket: home.egressSocket,
+      script: options.programs.egress,
+      logFile: home.egressLog,
+      upstreamProxy: options.upstreamProxy,
+      log,
+      clock,
+      onRecords: (records) => {
+        for (const { verdict, count } of records) decisions.add({ verdict }, count)
+        engine.networks.note(records)
+      },
+    })
+    scope.defer(() => wayOut.disconnect())
+    const decisions = metrics.counter('agentpod_network_decisions', 'What the way out decided, by verdict.')
     const engine = new Engine({
       sandboxes,
       snapshots: snapshotStore(state),
@@ -123,9 +145,18 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       log,
       audit,
       quota: { living: options.limits?.living ?? DEFAULT_QUOTA.living },
+      network: {
+        wayOut,
+        secrets: secretStore(state),
+        box: openBox(home.secretsKey, systemRandom),
+        hostRoots: hostRoots(options.trustFile),
+      },
       onCreated: (seconds, outcome) => createSeconds.observe({ outcome }, seconds),
     })
     await engine.open()
+    await wayOut
+      .adopt()
+      .catch((error) => ignore(log, error, 'an egress process of an earlier life did not answer'))
     scope.defer(() => engine.close())
     describeProcess(metrics, engine)
 
@@ -139,7 +170,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     /** With nothing left to watch, podhost goes too. */
     const leave = async (): Promise<void> => {
       engine.close()
-      if (engine.busyCount === 0) await podhost.leave({ timeoutMs: 2000 }).catch(() => undefined)
+      if (engine.busyCount === 0) {
+        await Promise.allSettled([podhost.leave({ timeoutMs: 2000 }), wayOut.leave()])
+      }
       await stop()
     }
     const onActivity = (): void => {

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { invalid } from '../core/error.ts'
-import type { Budget, RuleSource } from '../core/network.ts'
+import type { Budget, NetworkRule, RuleSource } from '../core/network.ts'
 import { nearest } from '../util/nearest.ts'
 import { type HostName, hostRefused, readHostName } from './host-name.ts'
 import { parsePathPattern } from './path-pattern.ts'
@@ -188,6 +188,19 @@ export function matchesHost(pattern: HostPattern, host: HostName): boolean {
 
 export function matchesPort(ports: Rule['ports'], port: number): boolean {
   return ports === 'any' || ports.includes(port)
+}
+
+/** The rule in parts, as requests and records carry it. */
+export function writeRule({ ports, isPrivate, host, methods, paths, budget, source }: Rule): NetworkRule {
+  return {
+    host,
+    ...(ports !== 'any' && { ports }),
+    ...(methods && { methods }),
+    ...(paths && { paths }),
+    ...(isPrivate && { private: true }),
+    ...(budget && { budget }),
+    source,
+  }
 }
 
 /** One line for people, which says everything but the source. */

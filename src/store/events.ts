@@ -1,7 +1,7 @@
 /** Appended facts, in a database of their own: losing the last line in a power cut costs nobody a sandbox. */
 import type { DatabaseSync } from 'node:sqlite'
 import type { EventType, SandboxEvent } from '../core/event.ts'
-import type { Migration } from './database.ts'
+import { type Migration, transaction } from './database.ts'
 
 export const EVENT_MIGRATIONS: readonly Migration[] = [
   {
@@ -34,25 +34,50 @@ export const EVENT_MIGRATIONS: readonly Migration[] = [
 
 export interface EventStore {
   append(event: Omit<SandboxEvent, 'seq'>): SandboxEvent
-  /** Events of one sandbox after `after`, oldest first. */
-  of(sandboxId: string, o: { after: number; limit: number }): SandboxEvent[]
+  /** Several in one go. Of the type that is named, a sandbox keeps its newest `most`, give or take a few. */
+  appendAll(events: readonly Omit<SandboxEvent, 'seq'>[], keep: { type: EventType; most: number }): void
+  /** Events of one sandbox after `after`, oldest first; of one type, where it is named. */
+  of(sandboxId: string, o: { after: number; limit: number; type?: EventType | undefined }): SandboxEvent[]
 }
+
+const PRUNE_EVERY = 256
+const MOST_REMEMBERED = 10_000
 
 export function eventStore(db: DatabaseSync): EventStore {
   const insert = db.prepare('INSERT INTO events (at, sandbox_id, type, data) VALUES (?,?,?,?)')
   const select = db.prepare('SELECT * FROM events WHERE sandbox_id = ? AND seq > ? ORDER BY seq LIMIT ?')
+  const selectType = db.prepare(
+    'SELECT * FROM events WHERE sandbox_id = ? AND type = ? AND seq > ? ORDER BY seq LIMIT ?',
+  )
+  const prune = db.prepare(
+    `DELETE FROM events WHERE sandbox_id = ? AND type = ? AND seq <=
+     (SELECT seq FROM events WHERE sandbox_id = ? AND type = ? ORDER BY seq DESC LIMIT 1 OFFSET ?)`,
+  )
+  /** Appended since the last time somebody looked how many there are, by sandbox. */
+  const unpruned = new Map<string, number>()
+  const append = (event: Omit<SandboxEvent, 'seq'>): SandboxEvent => {
+    const { lastInsertRowid } = insert.run(event.at, event.sandboxId, event.type, JSON.stringify(event.data))
+    return { ...event, seq: Number(lastInsertRowid) }
+  }
   return {
-    append(event) {
-      const { lastInsertRowid } = insert.run(
-        event.at,
-        event.sandboxId,
-        event.type,
-        JSON.stringify(event.data),
-      )
-      return { ...event, seq: Number(lastInsertRowid) }
+    append,
+    appendAll(events, { type, most }) {
+      transaction(db, () => {
+        for (const event of events) {
+          append(event)
+          const { sandboxId } = event
+          const count = (unpruned.get(sandboxId) ?? PRUNE_EVERY - 1) + 1
+          unpruned.set(sandboxId, count % PRUNE_EVERY)
+          if (count >= PRUNE_EVERY) prune.run(sandboxId, type, sandboxId, type, most)
+        }
+      })
+      if (unpruned.size > MOST_REMEMBERED) unpruned.clear()
     },
     of: (sandboxId, o) =>
-      select.all(sandboxId, o.after, o.limit).map((row) => ({
+      (o.type === undefined
+        ? select.all(sandboxId, o.after, o.limit)
+        : selectType.all(sandboxId, o.type, o.after, o.limit)
+      ).map((row) => ({
         seq: Number(row['seq']),
         at: Number(row['at']),
         sandboxId: String(row['sandbox_id']),

@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite'
-import type { Key, Scope } from '../core/key.ts'
+import { DEFAULT_CAP, type Key, type Scope } from '../core/key.ts'
 import { sqliteError } from './database.ts'
 
 /** A key with the SHA-256 of its secret. Secrets are random and long, so a slow hash would add nothing. */
@@ -15,15 +15,16 @@ export interface KeyStore {
 
 export function keyStore(db: DatabaseSync): KeyStore {
   const insert = db.prepare(
-    'INSERT INTO keys (id, name, scope, hash, created_at, expires_at, revoked_at) VALUES (?,?,?,?,?,?,?)',
+    'INSERT INTO keys (id, name, scope, hash, created_at, expires_at, revoked_at, network) VALUES (?,?,?,?,?,?,?,?)',
   )
   const revoke = db.prepare('UPDATE keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL')
   const all = db.prepare('SELECT * FROM keys ORDER BY created_at, id')
   return {
     insert(key) {
       try {
-        const { id, name, scope, hash, createdAt, expiresAt, revokedAt } = key
-        insert.run(id, name, scope, hash, createdAt, expiresAt ?? null, revokedAt ?? null)
+        const { id, name, scope, hash, createdAt, expiresAt, revokedAt, network } = key
+        const cap = JSON.stringify(network)
+        insert.run(id, name, scope, hash, createdAt, expiresAt ?? null, revokedAt ?? null, cap)
       } catch (error) {
         throw sqliteError(error, 'cannot save the key')
       }
@@ -42,6 +43,7 @@ function fromRow(row: Record<string, SQLOutputValue>): StoredKey {
     id: String(row['id']),
     name: String(row['name']),
     scope: String(row['scope']) as Scope,
+    network: typeof row['network'] === 'string' ? JSON.parse(row['network']) : DEFAULT_CAP,
     hash: String(row['hash']),
     createdAt: Number(row['created_at']),
     expiresAt: time('expires_at'),

@@ -5,6 +5,7 @@ import { DEFAULT_ENVIRONMENT } from '../core/environment.ts'
 import { isAgentPodError } from '../core/error.ts'
 import { parseSandboxId, parseSnapshotId } from '../core/id.ts'
 import { STATES } from '../core/lifecycle.ts'
+import { DEFAULT_NETWORK } from '../core/network.ts'
 import { DEFAULT_RESOURCES } from '../core/resources.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import { DEFAULT_LIFETIME } from '../core/spec.ts'
@@ -27,7 +28,13 @@ function sandbox(id: string, over: Partial<Sandbox> = {}): Sandbox {
     labels: {},
     provider: 'fake',
     state: 'running',
-    spec: { environment: DEFAULT_ENVIRONMENT, resources: DEFAULT_RESOURCES, lifetime: DEFAULT_LIFETIME },
+    spec: {
+      environment: DEFAULT_ENVIRONMENT,
+      resources: DEFAULT_RESOURCES,
+      lifetime: DEFAULT_LIFETIME,
+      network: DEFAULT_NETWORK,
+    },
+    link: undefined,
     limits: undefined,
     handle: undefined,
     createdAt: 1000,

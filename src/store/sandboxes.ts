@@ -109,6 +109,31 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE INDEX snapshots_created ON snapshots (created_at, id);
     `,
   },
+  // A way out. What was made before had none, and gets none unasked.
+  {
+    version: 5,
+    sql: `
+      ALTER TABLE sandboxes ADD COLUMN link TEXT;
+      UPDATE sandboxes SET spec = json_set(spec, '$.network',
+        json('{"mode":"off","rules":[],"denied":[],"secrets":[],"intercept":"needed"}'))
+        WHERE json_extract(spec, '$.network') IS NULL;
+      UPDATE snapshots SET spec = json_set(spec, '$.network',
+        json('{"mode":"off","rules":[],"denied":[],"secrets":[],"intercept":"needed"}'))
+        WHERE json_extract(spec, '$.network') IS NULL;
+      ALTER TABLE keys ADD COLUMN network TEXT;
+      CREATE TABLE secrets (
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        variable TEXT NOT NULL,
+        slot TEXT NOT NULL,
+        sealed TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        rotated_at INTEGER NOT NULL,
+        PRIMARY KEY (owner, name)
+      ) STRICT, WITHOUT ROWID;
+    `,
+  },
 ]
 
 /** A create's idempotency key and a digest of what was asked with it. */
@@ -144,15 +169,15 @@ export interface SandboxStore {
   setMeta(key: string, value: string): void
 }
 
-const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending, owner, tip, forked_from, root`
+const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending, owner, tip, forked_from, root, link`
 
 export function sandboxStore(db: DatabaseSync): SandboxStore {
   const insert = db.prepare(
-    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
   )
   const update = db.prepare(
     `UPDATE sandboxes SET name=?, labels=?, provider=?, state=?, spec=?, limits=?, handle=?, created_at=?, started_at=?,
-     deadline_at=?, ended_at=?, ending=?, owner=?, tip=?, forked_from=?, root=? WHERE id=?`,
+     deadline_at=?, ended_at=?, ending=?, owner=?, tip=?, forked_from=?, root=?, link=? WHERE id=?`,
   )
   const select = (where: string): StatementSync => db.prepare(`SELECT ${COLUMNS} FROM sandboxes ${where}`)
   const byId = select('WHERE id = ?')
@@ -249,6 +274,7 @@ function values(s: Sandbox): Value[] {
     s.tip ?? null,
     s.forkedFrom ?? null,
     s.root ? JSON.stringify(s.root) : null,
+    s.link ? JSON.stringify(s.link) : null,
   ]
 }
 
@@ -271,6 +297,7 @@ function fromRow(row: Row): Sandbox {
     spec: json('spec') as unknown as Sandbox['spec'],
     limits: json('limits'),
     handle: json('handle'),
+    link: json('link'),
     root: json('root'),
     createdAt: Number(row['created_at']),
     startedAt: number('started_at'),

@@ -190,6 +190,7 @@ export class FakeProvider implements Provider {
       pause: this.#freezes ? 'freeze' : 'none',
       snapshot: 'disk',
       layers: this.layers !== undefined,
+      network: 'none',
       hostWritable: true,
       rootless: true,
       notes: ['it is a fake'],
@@ -260,6 +261,10 @@ export class FakeProvider implements Provider {
         .filter(({ plan }) => plan.owner === owner)
         .map(({ plan, observed }) => ({ handle: handleOf(plan.sandboxId), observed })),
     )
+  }
+
+  wayOut(): undefined {
+    return undefined
   }
 
   open(handle: Handle): Guest {
@@ -333,6 +338,7 @@ export class FakeProvider implements Provider {
       handle: handleOf(sandboxId),
       limits: this.#levels(),
       env: { PATH: '/usr/local/bin:/usr/bin:/bin' },
+      network: { level: 'none', reason: 'a fake has no network' },
     }
   }
 

@@ -24,7 +24,7 @@ const ANY_PROVIDER = 'providers/*'
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   util: [],
   core: ['util'],
-  config: NOUNS,
+  config: [...NOUNS, 'policy'],
   policy: NOUNS,
   store: NOUNS,
   telemetry: NOUNS,

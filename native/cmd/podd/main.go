@@ -16,6 +16,7 @@ import (
 	"agentpod/native/internal/guest"
 	"agentpod/native/internal/process"
 	"agentpod/native/internal/seccomp"
+	"agentpod/native/internal/wayout"
 )
 
 const (
@@ -28,6 +29,7 @@ const (
 
 type options struct {
 	listenerFD, groupFD, oomFD int
+	out                        wayout.Options
 	waitMs                     int64
 	unguarded                  bool
 }
@@ -43,6 +45,10 @@ func main() {
 	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
 	flag.IntVar(&o.groupFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")
 	flag.IntVar(&o.oomFD, "oom-events-fd", -1, "memory.events or memory.oom_control of the sandbox, open for reading")
+	flag.IntVar(&o.out.DoorFD, "door-fd", -1, "listening TCP socket where what wants to leave arrives")
+	flag.IntVar(&o.out.OutFD, "out-fd", -1, "listening unix socket where the egress process dials in")
+	flag.IntVar(&o.out.DNSFD, "dns-fd", -1, "UDP socket of the resolver")
+	flag.IntVar(&o.out.DNSOverTCPFD, "dns-tcp-fd", -1, "listening TCP socket of the resolver")
 	flag.Int64Var(&o.waitMs, "wait-ms", 0, "leave when nobody has said within this time what the sandbox is")
 	flag.BoolVar(&o.unguarded, "unguarded", false, "no guards and no peer check, for tests outside a sandbox")
 	flag.Parse()
@@ -75,6 +81,10 @@ func run(o options) error {
 	listener, err := guest.Listen(o.listenerFD, !o.unguarded)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
+	}
+	o.out.Guarded = !o.unguarded
+	if err := wayout.Serve(o.out); err != nil {
+		return err
 	}
 	server := guest.New(table)
 	server.Lease.Set(guest.Terms{RemainingMs: o.waitMs})

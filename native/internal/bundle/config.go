@@ -10,6 +10,8 @@ type Spec struct {
 	Root string
 	// UserNamespace is the path of the sealed namespace to join.
 	UserNamespace string
+	// NetworkNamespace is the path of one that belongs to it, or "" for one of the runtime's making, in which nothing leads out.
+	NetworkNamespace string
 	// BootID is the file shown as the kernel's boot id.
 	BootID   string
 	PoddArgs []string
@@ -71,12 +73,19 @@ func Config(s Spec) object {
 		"linux": object{
 			"namespaces": []object{
 				{"type": "user", "path": s.UserNamespace},
-				{"type": "pid"}, {"type": "mount"}, {"type": "network"}, {"type": "ipc"}, {"type": "uts"}, {"type": "cgroup"},
+				network(s.NetworkNamespace), {"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "cgroup"},
 			},
 			"maskedPaths":   maskedPaths,
 			"readonlyPaths": readonlyPaths,
 		},
 	}
+}
+
+func network(path string) object {
+	if path == "" {
+		return object{"type": "network"}
+	}
+	return object{"type": "network", "path": path}
 }
 
 func mounts(s Spec) []object {

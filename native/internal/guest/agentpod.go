@@ -42,6 +42,9 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	if err == nil && request.Lease != nil {
 		err = s.setLease(*request.Lease)
 	}
+	if err == nil && request.Trust != nil {
+		request.Trust.Write()
+	}
 	s.begun.Do(s.begin)
 	connect.WriteUnary(w, empty{}, err)
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync/atomic"
 
+	"agentpod/native/internal/peer"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -34,33 +36,13 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Load() >= maxConnections || l.guarded && !isOutside(conn) {
+		if l.open.Load() >= maxConnections || l.guarded && !peer.IsOutside(conn) {
 			conn.Close()
 			continue
 		}
 		l.open.Add(1)
 		return &connection{UnixConn: conn.(*net.UnixConn), listener: l}, nil
 	}
-}
-
-// isOutside says that the peer has no pid in podd's pid namespace.
-//
-// SECURITY: attack case CP-20; whatever gets hold of the socket inside the sandbox is refused.
-func isOutside(conn net.Conn) bool {
-	socket, ok := conn.(*net.UnixConn)
-	if !ok {
-		return false
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return false
-	}
-	outside := false
-	raw.Control(func(fd uintptr) {
-		peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		outside = err == nil && peer.Pid == 0
-	})
-	return outside
 }
 
 // connection gives its place back when it closes.

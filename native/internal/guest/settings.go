@@ -8,6 +8,7 @@ import (
 	"agentpod/native/internal/account"
 	"agentpod/native/internal/connect"
 	"agentpod/native/internal/process"
+	"agentpod/native/internal/trust"
 )
 
 // settings is what PUT /agentpod/init has said so far.
@@ -25,6 +26,7 @@ type initRequest struct {
 	DefaultWorkdir *string            `json:"defaultWorkdir"`
 	Sudo           *bool              `json:"sudo"`
 	Lease          *Terms             `json:"lease"`
+	Trust          *trust.Anchors     `json:"trust"`
 }
 
 // apply replaces what the request names and leaves the rest.
@@ -36,6 +38,11 @@ func (s *settings) apply(request initRequest) error {
 	}
 	if dir := request.DefaultWorkdir; dir != nil && *dir != "" && !strings.HasPrefix(*dir, "/") {
 		return connect.Errorf(connect.InvalidArgument, "defaultWorkdir %.200q is not absolute", *dir)
+	}
+	if request.Trust != nil {
+		if err := request.Trust.Check(); err != nil {
+			return connect.Errorf(connect.InvalidArgument, "%v", err)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

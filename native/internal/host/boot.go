@@ -23,13 +23,16 @@ import (
 // startTimeout bounds the runtime. It takes about ten milliseconds; a machine in deep trouble may take a while.
 const startTimeout = 30 * time.Second
 
-// A boot is podd about to be started: its groups and its socket are there, and the runtime waits at its gate for a root.
+// A boot is podd about to be started: its groups, namespaces and sockets are there, and the runtime waits at its gate for a root.
 type boot struct {
 	group    *cgroup.Group
+	spare    *spare
 	listener *os.File
-	flags    []string
-	runtime  *launch.Launch
-	cancel   context.CancelFunc
+	// out is where the egress process dials in; nil where there is no way out.
+	out     *os.File
+	flags   []string
+	runtime *launch.Launch
+	cancel  context.CancelFunc
 }
 
 func (b *boot) close() {
@@ -39,8 +42,13 @@ func (b *boot) close() {
 	if b.cancel != nil {
 		b.cancel()
 	}
-	if b.listener != nil {
-		b.listener.Close()
+	for _, file := range []*os.File{b.listener, b.out} {
+		if file != nil {
+			file.Close()
+		}
+	}
+	if b.spare != nil {
+		b.spare.close()
 	}
 	if b.group != nil {
 		b.group.Close()
@@ -59,12 +67,21 @@ func (h *Host) prepareBoot(handle *Handle, limits cgroup.Limits, clock *stopwatc
 		return nil, fmt.Errorf("cgroup: %w", err)
 	}
 	clock.lap("cgroups")
+	if b.spare, err = h.spares.take(); err != nil {
+		return nil, err
+	}
+	handle.Network = b.spare.network.Level
 	if b.listener, err = listenUnix(h.socket(handle), 4096); err != nil {
 		return nil, err
 	}
+	if handle.hasWayOut() {
+		if b.out, err = listenUnix(h.out(handle), outBacklog); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	b.cancel = cancel
-	flags, files := poddArguments(b.listener, b.group)
+	flags, files := b.poddArguments()
 	b.flags = flags
 	if b.runtime, err = h.prepareRuntime(ctx, handle, b.group.Procs, files); err != nil {
 		return nil, err
@@ -80,6 +97,7 @@ func (h *Host) boot(b *boot, handle *Handle, spec bundle.Spec, asked hostproto.R
 	if b.group.Levels["pids"].Level == "soft" {
 		spec.MaxProcesses = uint64(asked.Pids)
 	}
+	spec.UserNamespace, spec.NetworkNamespace = pathOf(b.spare.User), pathOf(b.spare.Network)
 	release, err := h.writeBundle(handle, spec)
 	defer release()
 	if err != nil {
@@ -113,17 +131,24 @@ func limitsOf(r hostproto.Resources) cgroup.Limits {
 // poddWait is how long podd stays when nobody says what it is: should podhost be killed and never come back, no shell stays.
 const poddWait = "3600000"
 
+// outBacklog is how many connections of the egress process may wait for podd to accept them; podd parks as many.
+const outBacklog = 128
+
 // poddArguments lists the descriptors podd gets, from 3 on, and the flags that say which is which.
-func poddArguments(listener *os.File, group *cgroup.Group) (flags []string, files []*os.File) {
+func (b *boot) poddArguments() (flags []string, files []*os.File) {
 	pass := func(flag string, file *os.File) {
 		if file != nil {
 			flags = append(flags, flag, strconv.Itoa(3+len(files)))
 			files = append(files, file)
 		}
 	}
-	pass("--listener-fd", listener)
-	pass("--payload-group-fd", group.Payload)
-	pass("--oom-events-fd", group.OOM)
+	pass("--listener-fd", b.listener)
+	pass("--payload-group-fd", b.group.Payload)
+	pass("--oom-events-fd", b.group.OOM)
+	pass("--door-fd", b.spare.network.Door)
+	pass("--dns-fd", b.spare.network.DNS)
+	pass("--dns-tcp-fd", b.spare.network.DNSOverTCP)
+	pass("--out-fd", b.out)
 	return append(flags, "--wait-ms", poddWait), files
 }
 
@@ -146,17 +171,8 @@ func (h *Host) prepareRuntime(ctx context.Context, handle *Handle, procs []strin
 
 // writeBundle completes spec and writes it down. release gives back what the runtime needs until it has run.
 func (h *Host) writeBundle(handle *Handle, spec bundle.Spec) (release func(), err error) {
-	release = func() {}
-	namespace, err := h.spares.take()
-	if err != nil {
-		return release, err
-	}
 	bootName := "boot-" + handle.ID
-	release = func() {
-		namespace.Close()
-		h.stage.RemoveFile(bootName)
-	}
-	spec.UserNamespace = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), namespace.Fd())
+	release = func() { h.stage.RemoveFile(bootName) }
 	if spec.BootID, err = h.stage.File(bootName, []byte(newUUID()+"\n"), 0o444); err != nil {
 		return release, err
 	}

@@ -87,7 +87,9 @@ func (h *Host) createdView(handle *Handle) any {
 	if env == nil {
 		env = map[string]string{}
 	}
-	return map[string]any{"pid": handle.Pid, "startTime": handle.StartTime, "socket": h.socket(handle), "limits": handle.Limits, "env": env}
+	out, level := h.wayOut(handle)
+	return map[string]any{"pid": handle.Pid, "startTime": handle.StartTime, "socket": h.socket(handle), "limits": handle.Limits, "env": env,
+		"out": out, "network": level}
 }
 
 // start runs podd in a root of the sandbox's files. The order lets slow things wait for the kernel side by side: the runtime's helper

@@ -59,7 +59,7 @@ func (h *Host) remove(handle *Handle, clock *stopwatch) error {
 	return err
 }
 
-// end takes everything away that lives: processes, mounts, groups, the socket. The files stay.
+// end takes everything away that lives: processes, mounts, groups, the sockets. The files stay.
 func (h *Host) end(handle *Handle, clock *stopwatch) error {
 	if err := h.killAll(handle); err != nil {
 		return err
@@ -74,8 +74,10 @@ func (h *Host) end(handle *Handle, clock *stopwatch) error {
 	if err := safefs.RemoveTree(filepath.Join(h.home, "run/runtime"), handle.group()); err != nil {
 		return err
 	}
-	if err := os.Remove(h.socket(handle)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	for _, socket := range []string{h.socket(handle), h.out(handle)} {
+		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
 	if handle.Shell == "" {
 		return nil

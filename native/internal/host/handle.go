@@ -10,6 +10,7 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/netns"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/safefs"
 )
@@ -43,6 +44,8 @@ type Handle struct {
 	Env        map[string]string       `json:"env,omitempty"`
 	// Shell is the blank shell that the sandbox runs in, if it does.
 	Shell string `json:"shell,omitempty"`
+	// Network says how what runs inside gets out. Sandboxes of an earlier version have none.
+	Network netns.Level `json:"network"`
 	// Volume says that the files are a subvolume of the pool, and FromBytes how much of them came from a snapshot.
 	Volume    bool  `json:"volume,omitempty"`
 	FromBytes int64 `json:"fromBytes,omitempty"`
@@ -80,6 +83,29 @@ func (h *Host) runDir(handle *Handle) string {
 func (h *Host) socket(handle *Handle) string {
 	return filepath.Join(h.home, "run", "s", handle.group()+".sock")
 }
+
+// out is where podd takes connections of the egress process.
+func (h *Host) out(handle *Handle) string {
+	return filepath.Join(h.home, "run", "s", handle.group()+".out")
+}
+
+// hasWayOut reports whether podd was given a door and a place to hand connections over.
+func (handle *Handle) hasWayOut() bool {
+	return handle.Network.Level != "" && handle.Network.Level != netns.None
+}
+
+// wayOut is what is said of it: the path of the listener, if there is one, and the level.
+func (h *Host) wayOut(handle *Handle) (path string, level netns.Level) {
+	if handle.hasWayOut() {
+		return h.out(handle), handle.Network
+	}
+	if handle.Network.Level == "" {
+		return "", netns.NoWay("%s", noListener)
+	}
+	return "", handle.Network
+}
+
+const noListener = "the sandbox does not run, or was started by an earlier version"
 
 // files is the sandbox's place in the pool.
 func (handle *Handle) files() pool.Entry {

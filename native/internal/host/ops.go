@@ -8,6 +8,7 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/netns"
 	"agentpod/native/internal/rootfs"
 )
 
@@ -147,6 +148,7 @@ func (h *Host) hello() any {
 		"version": h.config.Version, "protocol": hostproto.Version, "pid": os.Getpid(), "rootless": h.config.Rootless,
 		"uidBase": h.ids.Base, "uidCount": h.ids.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
 		"idmap": h.stage.Shifted(), "freezer": h.cgroups.Freezes(), "pool": h.pool.Info(), "runtime": h.runtime,
+		"network": h.spares.network(),
 	}
 }
 
@@ -158,10 +160,17 @@ type view struct {
 	Pid        int                     `json:"pid"`
 	StartTime  uint64                  `json:"startTime"`
 	Socket     string                  `json:"socket"`
+	Out        string                  `json:"out"`
+	Network    netns.Level             `json:"network"`
 	DeadlineMs int64                   `json:"deadlineMs"`
 	OOMKilled  bool                    `json:"oomKilled"`
 	Expired    bool                    `json:"expired"`
 	Limits     map[string]cgroup.Level `json:"limits"`
+}
+
+// unknownView is of a sandbox of which nothing else is known.
+func unknownView(state string) view {
+	return view{State: state, Limits: map[string]cgroup.Level{}, Network: netns.NoWay("%s", noListener)}
 }
 
 // inspect tells what is on disk and whether the process lives. A sandbox that is being made or removed is absent: it is not
@@ -172,10 +181,11 @@ func (h *Host) inspect(id string) (view, error) {
 		return view{}, err
 	}
 	if !handle.exists() {
-		return view{State: "absent", Limits: map[string]cgroup.Level{}}, nil
+		return unknownView("absent"), nil
 	}
 	v := view{State: handle.State, Owner: handle.Owner, Pid: handle.Pid, StartTime: handle.StartTime, Socket: h.socket(handle),
 		DeadlineMs: handle.DeadlineMs, Limits: handle.Limits}
+	v.Out, v.Network = h.wayOut(handle)
 	switch {
 	case handle.State == stateStopped || handle.State == stateStarting:
 		v.State, v.Expired = stateStopped, handle.Expired
@@ -206,7 +216,7 @@ func (h *Host) list(after string) any {
 		}
 		v, err := h.inspect(id)
 		if err != nil {
-			v = view{State: "exited", Limits: map[string]cgroup.Level{}}
+			v = unknownView("exited")
 		}
 		// One whose files are gone is listed: whoever owns it has to destroy what is left.
 		if v.ID = id; v.State != "absent" || v.Owner != "" {

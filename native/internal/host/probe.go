@@ -39,6 +39,7 @@ func (h *Host) probe() []check {
 		}, "put the state directory on a file system that overlayfs accepts as upper: ext4, xfs, btrfs or tmpfs"),
 		tried("idmap", false, h.checkIdmap, "without idmapped mounts (root, Linux 5.19, ext4 or xfs or btrfs) the host's tools are read-only in a sandbox"),
 		tried("cgroups", false, h.checkCgroups, "as root, mount cgroup v2 or the v1 memory, cpu and pids hierarchies; as a user, start with systemd-run --user --scope -p Delegate=yes"),
+		tried("network", false, h.checkNetwork, "nftables in the kernel (modules nf_tables, nft_chain_nat, nft_redir, nft_ct) takes every connection to the egress; without it only programs that use the proxy get out"),
 		tried("seccomp", true, checkSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
 		tried("disk", true, h.checkDisk, "free space on the disk that holds the state directory"),
 		tried("pool", false, h.checkPool, "as root, install btrfs-progs or put the state directory on btrfs: snapshots then cost milliseconds, and disk limits hold"),
@@ -106,6 +107,16 @@ func (h *Host) checkCgroups() (string, error) {
 		}
 	}
 	return fmt.Sprintf("%s: limits on memory, cpus and pids can be set", h.cgroups.Version()), err
+}
+
+// checkNetwork sees a connection that is redirected, in namespaces as a sandbox has them.
+func (h *Host) checkNetwork() (string, error) {
+	made, err := makeSpare(h.ids, h.ids.Base+firstOwner)
+	if err != nil {
+		return "", err
+	}
+	defer made.close()
+	return "a connection to an address outside arrived at the door of its sandbox", made.network.Try(made.Namespaces)
 }
 
 func checkSeccomp() (string, error) {

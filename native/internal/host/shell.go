@@ -76,7 +76,7 @@ func (h *Host) startInShell(shell, handle *Handle, args hostproto.CreateSandbox,
 		return h.startCold(b, handle, args, root, clock)
 	}
 	clock.lap("swap")
-	handle.Shell, handle.Pid, handle.StartTime = shell.Shell, shell.Pid, shell.StartTime
+	handle.Shell, handle.Pid, handle.StartTime, handle.Network = shell.Shell, shell.Pid, shell.StartTime, shell.Network
 	return h.watched(handle)
 }
 

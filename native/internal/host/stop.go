@@ -2,6 +2,7 @@ package host
 
 import (
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/netns"
 	"agentpod/native/internal/rootfs"
 	"agentpod/native/internal/safefs"
 )
@@ -46,7 +47,7 @@ func (h *Host) bringToStop(handle *Handle, what string) error {
 		return err
 	}
 	clock.lap("sync")
-	handle.State, handle.Shell, handle.Pid, handle.StartTime = stateStopped, "", 0, 0
+	handle.State, handle.Shell, handle.Pid, handle.StartTime, handle.Network = stateStopped, "", 0, 0, netns.Level{}
 	return h.saveSynced(handle)
 }
 

@@ -29,6 +29,46 @@ const UserNamespaceHelper = "userns-helper"
 // owner, an id of podhost's namespace, is who the kernel charges for what the namespace uses of limits per user. With an owner of its
 // own, a sandbox uses up its own watches and queues and nobody else's (case RS-08); 0 charges podhost's user.
 func NewUserNamespace(r Range, sealed bool, owner int) (*os.File, error) {
+	made, err := newNamespaces(r, sealed, owner, 0)
+	return made.User, err
+}
+
+// Namespaces are a sealed user namespace and a network namespace that belongs to it. Each descriptor keeps its namespace alive.
+type Namespaces struct{ User, Network *os.File }
+
+// NewNamespaces makes both with one process, since that is what they cost.
+func NewNamespaces(r Range, owner int) (Namespaces, error) {
+	return newNamespaces(r, true, owner, syscall.CLONE_NEWNET)
+}
+
+// Close lets go of both.
+func (n Namespaces) Close() {
+	for _, file := range []*os.File{n.User, n.Network} {
+		if file != nil {
+			file.Close()
+		}
+	}
+}
+
+// Inside runs work on a thread in the network namespace. The thread ends with it: it never comes back out. It works as the owner of the user
+// namespace, who holds every capability over it, those that podhost itself may have been started without too.
+func (n Namespaces) Inside(work func() error) error {
+	owner, err := unix.IoctlGetUint32(int(n.User.Fd()), unix.NS_GET_OWNER_UID)
+	if err != nil {
+		return fmt.Errorf("owner of the user namespace: %w", err)
+	}
+	return onThread(func() error {
+		if err := becomeOwner(int(owner)); err != nil {
+			return err
+		}
+		if err := unix.Setns(int(n.Network.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("setns: %w", err)
+		}
+		return work()
+	})
+}
+
+func newNamespaces(r Range, sealed bool, owner int, more uintptr) (made Namespaces, err error) {
 	mode := "open"
 	if sealed {
 		mode = "sealed"
@@ -37,7 +77,7 @@ func NewUserNamespace(r Range, sealed bool, owner int) (*os.File, error) {
 	cmd.Env = []string{}
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.Base, Size: r.Count}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:                 syscall.CLONE_NEWUSER,
+		Cloneflags:                 syscall.CLONE_NEWUSER | more,
 		UidMappings:                ids,
 		GidMappings:                ids,
 		GidMappingsEnableSetgroups: true,
@@ -46,14 +86,14 @@ func NewUserNamespace(r Range, sealed bool, owner int) (*os.File, error) {
 	}
 	release, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, err
+		return made, err
 	}
 	answer, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return made, err
 	}
 	if err := asOwner(owner, cmd.Start); err != nil {
-		return nil, fmt.Errorf("user namespace: %w", err)
+		return made, fmt.Errorf("user namespace: %w", err)
 	}
 	defer func() {
 		release.Close()
@@ -62,32 +102,53 @@ func NewUserNamespace(r Range, sealed bool, owner int) (*os.File, error) {
 	line := make([]byte, 256)
 	n, _ := answer.Read(line)
 	if string(line[:n]) != "ok" {
-		return nil, fmt.Errorf("user namespace: %s", line[:n])
+		return made, fmt.Errorf("user namespace: %s", line[:n])
 	}
-	return os.Open(fmt.Sprintf("/proc/%d/ns/user", cmd.Process.Pid))
+	return openNamespaces(cmd.Process.Pid, more != 0)
+}
+
+func openNamespaces(pid int, withNetwork bool) (made Namespaces, err error) {
+	if made.User, err = os.Open(fmt.Sprintf("/proc/%d/ns/user", pid)); err != nil || !withNetwork {
+		return made, err
+	}
+	if made.Network, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil {
+		made.Close()
+		return Namespaces{}, err
+	}
+	return made, nil
 }
 
 // asOwner runs start on a thread whose effective user is owner: a namespace belongs to the effective user of the thread that
-// clones it. The thread keeps its capabilities, which writing the map needs, and ends with its goroutine.
+// clones it.
 func asOwner(owner int, start func() error) error {
 	if owner == 0 {
 		return start()
 	}
+	return onThread(func() error {
+		if err := becomeOwner(owner); err != nil {
+			return err
+		}
+		return start()
+	})
+}
+
+// onThread runs work on a thread that ends with it, whatever work has made of the thread.
+func onThread(work func() error) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		result <- func() error {
-			const keep = ^uintptr(0)
-			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(owner), keep); errno != 0 {
-				return fmt.Errorf("become %d: %w", owner, errno)
-			}
-			if err := raiseCapabilities(); err != nil {
-				return err
-			}
-			return start()
-		}()
+		result <- work()
 	}()
 	return <-result
+}
+
+// becomeOwner changes the thread's effective user. It keeps its capabilities, which writing a map of ids needs.
+func becomeOwner(owner int) error {
+	const keep = ^uintptr(0)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(owner), keep); errno != 0 {
+		return fmt.Errorf("become %d: %w", owner, errno)
+	}
+	return raiseCapabilities()
 }
 
 // AsOwnerOf runs work as whoever owns a process's user namespace, who holds every capability in it.

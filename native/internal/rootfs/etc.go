@@ -44,12 +44,18 @@ user:x:1000:
 `,
 	"shadow":        "root:!:19700:0:99999:7:::\nuser:!:19700:0:99999:7:::\n",
 	"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n",
-	"resolv.conf":   "# A sandbox has no resolver of its own.\n",
+	resolvConf:      resolver,
 	"profile":       "umask 022\nif [ -n \"$BASH_VERSION\" ] && [ -r /etc/bash.bashrc ]; then . /etc/bash.bashrc; fi\n",
 	"bash.bashrc":   "[ -z \"$PS1\" ] && return\nPS1='\\u@\\h:\\w\\$ '\nshopt -s checkwinsize\n",
 	"shells":        "/bin/sh\n/bin/bash\n",
 	"login.defs":    "UID_MIN 1000\nUID_MAX 60000\nGID_MIN 1000\nGID_MAX 60000\nUMASK 022\nENCRYPT_METHOD SHA512\n",
 	"timezone":      "Etc/UTC\n",
 }
+
+// resolvConf leads to podd, which answers at once or not at all.
+const (
+	resolvConf = "resolv.conf"
+	resolver   = "nameserver 127.0.0.53\noptions timeout:2 attempts:1\n"
+)
 
 const hostsTemplate = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 "

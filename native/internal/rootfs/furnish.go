@@ -33,6 +33,9 @@ func (b *Builder) furnish(path string, plan Plan) error {
 	if err := b.replaceFile(root, ".agentpod", "podd", ""); err != nil {
 		return unsafeAs(plan.Files, err)
 	}
+	if err := b.replaceFile(root, "etc", resolvConf, resolver); err != nil && !isOwnDirectory(plan.Files, err) {
+		return unsafeAs(plan.Files, err)
+	}
 	if plan.Files == OwnFiles {
 		return nil
 	}
@@ -42,6 +45,11 @@ func (b *Builder) furnish(path string, plan Plan) error {
 		}
 	}
 	return nil
+}
+
+// isOwnDirectory reports a sandbox that has made a directory of a file nothing of podhost's depends on: it starts without that file.
+func isOwnDirectory(files Files, err error) bool {
+	return files == OwnFiles && errors.As(err, &unsafeTree{})
 }
 
 // unsafeTree is a path in a merged root that is not what a mount or a file of podhost's needs there.

@@ -3,7 +3,6 @@ import { AgentPodError } from '../../core/error.ts'
 
 /** Whole routes: the method, the path as Hono writes it, what it is and when it comes. */
 export const LATER: readonly (readonly [method: string, path: string, what: string])[] = [
-  ['PUT', '/sandboxes/:id/network', 'sandboxes have no network yet; rules for it come with a later release'],
   ...['/v3/templates', '/v2/templates', '/templates'].map(
     (path) => ['POST', path, 'building templates comes with a later release'] as const,
   ),

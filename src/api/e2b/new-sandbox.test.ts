@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../../core/error.ts'
 import type { SnapshotId } from '../../core/id.ts'
+import type { NetworkMode } from '../../core/network.ts'
+import type { Principal } from '../../core/principal.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import { parseInput } from '../schema/parse.ts'
 import { createRequest } from './new-sandbox.ts'
@@ -10,8 +12,9 @@ import { newSandbox } from './schema.ts'
 const SNAPSHOT = { id: 'snap0000000000000001' as SnapshotId, name: 'mine' } as Snapshot
 const snapshotOf = (ref: string): Snapshot | undefined =>
   ref === SNAPSHOT.id || ref === SNAPSHOT.name ? SNAPSHOT : undefined
+const WHO: Principal = { owner: 'key', isAdmin: false, network: { mode: 'open' } }
 const translate = (body: unknown): ReturnType<typeof createRequest> =>
-  createRequest(parseInput(newSandbox, body), 'key', snapshotOf)
+  createRequest(parseInput(newSandbox, body), WHO, snapshotOf)
 
 test('nothing asked is a base sandbox for five minutes with public ports', () => {
   const expected = {
@@ -19,6 +22,7 @@ test('nothing asked is a base sandbox for five minutes with public ports', () =>
     labels: { 'agentpod/template': 'base' },
     environment: { base: 'debian', user: 'user', sudo: true, workdir: '', variables: {} },
     lifetime: { ttlMs: 300_000, whenOver: 'destroy', autoResume: false },
+    network: { mode: 'open', allow: [], deny: [] },
     ports: { public: true },
   }
   assert.deepEqual(translate({}), expected)
@@ -42,7 +46,6 @@ test('what the SDKs send lands in its place', () => {
     team: 'web',
     'odd key &=': '',
     'agentpod/template': 'base',
-    'agentpod/internet': 'true',
   })
   assert.deepEqual(request.environment?.variables, { A: '1' })
   assert.equal(request.lifetime?.ttlMs, 60_000)
@@ -82,7 +85,7 @@ describe('refused is', () => {
     ['another template', { templateID: 'node' }, /template 'node' not found/],
     ['a template that begins like ours', { templateID: 'base2' }, /not found/],
     ['a tag that says something', { templateID: 'mine:v2' }, /not found/],
-    ['a rule for the network', { network: { denyOut: ['0.0.0.0/0'] } }, /network\.denyOut is not supported/],
+    ['a port with TLS of its own', { network: { httpsPorts: [1] } }, /network\.httpsPorts is not supported/],
     ['a proxy', { network: { egressProxy: { address: 'a:1' } } }, /network\.egressProxy/],
     ['a volume', { volumeMounts: [{ name: 'a', path: '/a' }] }, /volumeMounts is not supported/],
     ['an MCP server', { mcp: { exa: {} } }, /mcp is not supported/],
@@ -111,6 +114,57 @@ describe('refused is', () => {
       ),
     )
   }
+})
+
+describe('the network', () => {
+  const network = (body: object, mode: NetworkMode = 'open'): unknown =>
+    createRequest(
+      parseInput(newSandbox, body),
+      { owner: 'key', isAdmin: false, network: { mode } },
+      () => undefined,
+    ).network
+
+  test('is open unless something is said, and never wider than the key', () => {
+    assert.deepEqual(network({}), { mode: 'open', allow: [], deny: [] })
+    assert.deepEqual(network({}, 'allowlist'), { mode: 'allowlist', allow: [], deny: [] })
+    assert.deepEqual(network({ allow_internet_access: true }, 'off'), { mode: 'off', allow: [], deny: [] })
+  })
+
+  test('is closed by false and by denying everything, and opened again by host', () => {
+    const closed = { mode: 'allowlist', allow: [], deny: [] }
+    assert.deepEqual(network({ allow_internet_access: false }), closed)
+    assert.deepEqual(network({ network: { denyOut: ['0.0.0.0/0'] } }), closed)
+    assert.deepEqual(
+      network({
+        network: { denyOut: ['0.0.0.0/0'], allowOut: ['api.example.com', '*.example.org', '192.0.2.7'] },
+      }),
+      {
+        mode: 'allowlist',
+        allow: ['api.example.com', '*.example.org'],
+        deny: [],
+        addresses: { allowed: ['192.0.2.7'], denied: [] },
+      },
+    )
+  })
+
+  test('takes blocks of addresses away', () => {
+    assert.deepEqual(network({ network: { denyOut: ['198.51.100.0/24', '2001:db8::/32'] } }), {
+      mode: 'open',
+      allow: [],
+      deny: [],
+      addresses: { allowed: [], denied: ['198.51.100.0/24', '2001:db8::/32'] },
+    })
+  })
+
+  test('sets headers on the way out', () => {
+    const rules = { 'api.example.com': [{ transform: { headers: { 'X-A': '1' } } }, { transform: {} }] }
+    assert.deepEqual(network({ network: { rules } }), {
+      mode: 'open',
+      allow: [],
+      deny: [],
+      headers: [{ host: 'api.example.com', headers: { 'X-A': '1' } }],
+    })
+  })
 })
 
 test('prototype keys set nothing', () => {

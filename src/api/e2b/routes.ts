@@ -18,6 +18,7 @@ import { LATER, later } from './later.ts'
 import { filtered, pageOf } from './list.ts'
 import { logEntries, logsView } from './logs.ts'
 import { takeMetric } from './metrics.ts'
+import { networkRequest } from './network.ts'
 import { createRequest, ttlMs } from './new-sandbox.ts'
 import * as schema from './schema.ts'
 import { findSnapshot, snapshotsOf } from './snapshots.ts'
@@ -62,7 +63,7 @@ export function e2bRoutes(parts: E2bParts): Hono {
   routes.on('POST', ['/sandboxes', '/v2/sandboxes'], async (c) => {
     const who = principalOf(c)
     const asked = parseInput(schema.newSandbox, await body(c))
-    const request = createRequest(asked, who.owner, (ref) => findSnapshot(engine, ref, who))
+    const request = createRequest(asked, who, (ref) => findSnapshot(engine, ref, who))
     const requestKey = parseInput(schema.requestKey, c.req.header('idempotency-key'))
     return c.json(createdView(await engine.create({ ...request, requestKey }, who), way(c)), 201)
   })
@@ -165,6 +166,14 @@ export function e2bRoutes(parts: E2bParts): Hono {
 
   routes.delete('/sandboxes/:id', async (c) => {
     await engine.destroy(living(engine, c).id, principalOf(c))
+    return c.body(null, 204)
+  })
+
+  routes.put('/sandboxes/:id/network', async (c) => {
+    const { allow_internet_access, ...network } = parseInput(schema.updateNetwork, await body(c))
+    const who = principalOf(c)
+    const wish = networkRequest({ allow_internet_access, network }, who)
+    await engine.networks.replace(running(engine, c).id, wish, who)
     return c.body(null, 204)
   })
 

@@ -31,7 +31,7 @@ const envVars = z
 /** Seconds. The longest is the engine's to say. */
 const seconds = z.number().int('is not a whole number of seconds').min(0, 'is negative').max(1e9)
 
-const strings = z.array(z.string()).nullish()
+const strings = z.array(text(255)).max(512).nullish()
 
 const network = z.object({
   allowPublicTraffic: z.boolean().nullish(),
@@ -39,10 +39,22 @@ const network = z.object({
   denyOut: strings,
   maskRequestHost: z.string().nullish(),
   httpsPorts: z.array(z.unknown()).nullish(),
-  rules: z.union([z.record(z.string(), z.unknown()), z.array(z.unknown())]).nullish(),
+  rules: z
+    .record(
+      text(255),
+      z.array(
+        z.object({
+          transform: z.object({ headers: z.record(text(128), text(8192)).nullish() }).nullish(),
+        }),
+      ),
+    )
+    .nullish(),
   egressProxy: z.unknown().optional(),
 })
 export type Network = z.infer<typeof network>
+
+/** Replaces what was there as a whole. */
+export const updateNetwork = network.extend({ allow_internet_access: z.boolean().nullish() })
 
 export const newSandbox = z.object({
   templateID: text(256).nullish(),

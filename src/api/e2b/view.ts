@@ -3,7 +3,8 @@ import type { SandboxId } from '../../core/id.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { Access } from '../access.ts'
-import { INTERNET_LABEL, TEMPLATE_LABEL } from './new-sandbox.ts'
+import { networkInfo } from './network.ts'
+import { TEMPLATE_LABEL } from './new-sandbox.ts'
 import { RESERVED } from './schema.ts'
 import { stateOf } from './state.ts'
 import { BASE_TEMPLATE } from './template.ts'
@@ -45,14 +46,13 @@ export function listedView(sandbox: Sandbox): object {
 }
 
 export function detailView(sandbox: Sandbox, { access, domain }: SandboxAccess): object {
-  const internet = sandbox.labels[INTERNET_LABEL]
-  const { lifetime } = sandbox.spec
+  const { lifetime, network } = sandbox.spec
   return {
     ...listedView(sandbox),
     envdAccessToken: access.dataToken(sandbox.id),
     domain,
-    allowInternetAccess: internet === undefined ? null : internet === 'true',
-    network: { allowPublicTraffic: sandbox.spec.ports?.public ?? false },
+    allowInternetAccess: network.mode === 'open',
+    network: { ...networkInfo(network), allowPublicTraffic: sandbox.spec.ports?.public ?? false },
     lifecycle: {
       autoResume: lifetime.autoResume,
       onTimeout: lifetime.whenOver === 'destroy' ? 'kill' : 'pause',

@@ -2,17 +2,22 @@
 import type { Context } from 'hono'
 import { stream } from 'hono/streaming'
 import { invalid } from '../../core/error.ts'
+import type { EventType } from '../../core/event.ts'
 import type { Engine } from '../../engine/engine.ts'
 import { principalOf } from '../principal-of.ts'
 import { eventView } from '../view.ts'
 
 const KEEPALIVE_MS = 15_000
 
-export function followEvents(c: Context, engine: Engine, after: number): Response {
+export function followEvents(
+  c: Context,
+  engine: Engine,
+  { after, type }: { readonly after: number; readonly type?: EventType | undefined },
+): Response {
   const gone = new AbortController()
   const batches = engine.follow(
     c.req.param('ref') ?? '',
-    { after: lastEventId(c) ?? after, keepaliveMs: KEEPALIVE_MS, signal: gone.signal },
+    { after: lastEventId(c) ?? after, keepaliveMs: KEEPALIVE_MS, type, signal: gone.signal },
     principalOf(c),
   )
   c.header('content-type', 'text/event-stream')

@@ -1,9 +1,10 @@
 import { Hono } from 'hono'
 import type { Key } from '../../core/key.ts'
-import type { Keys } from '../../engine/keys.ts'
+import type { Keys, NewKey } from '../../engine/keys.ts'
+import { capOf } from '../../engine/network.ts'
 import { readJson } from '../body.ts'
 import { adminOnly, principalOf } from '../principal-of.ts'
-import { createKey, type KeyView } from '../schema/key.ts'
+import { type CreateKey, createKey, type KeyView } from '../schema/key.ts'
 import { parseInput } from '../schema/parse.ts'
 
 export function keyRoutes(keys: Keys): Hono {
@@ -11,21 +12,29 @@ export function keyRoutes(keys: Keys): Hono {
   routes.use(adminOnly)
   routes.get('/', (c) => c.json(keys.list().map(view)))
   routes.post('/', async (c) => {
-    const { key, secret } = keys.create(parseInput(createKey, await readJson(c.req.raw)), principalOf(c))
+    const { key, secret } = keys.create(
+      wanted(parseInput(createKey, await readJson(c.req.raw))),
+      principalOf(c),
+    )
     return c.json({ ...view(key), secret }, 201)
   })
   routes.delete('/:id', (c) => c.json(view(keys.revoke(c.req.param('id'), principalOf(c)))))
   return routes
 }
 
+function wanted({ network, ...rest }: CreateKey): NewKey {
+  return { ...rest, ...(network && { network: capOf(network.mode, network.allow) }) }
+}
+
 function view(key: Key): KeyView {
   const time = (ms: number | undefined): string | null =>
     ms === undefined ? null : new Date(ms).toISOString()
-  const { id, name, scope, createdAt, expiresAt, revokedAt } = key
+  const { id, name, scope, network, createdAt, expiresAt, revokedAt } = key
   return {
     id,
     name,
     scope,
+    network: { mode: network.mode, allow: network.rules?.map(({ host }) => host) ?? null },
     createdAt: new Date(createdAt).toISOString(),
     expiresAt: time(expiresAt),
     revokedAt: time(revokedAt),

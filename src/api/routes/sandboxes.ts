@@ -92,9 +92,9 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
   routes.get('/:ref/stats', async (c) => c.json(await engine.stats(c.req.param('ref'), principalOf(c))))
 
   routes.get('/:ref/events', (c) => {
-    const { after = 0, follow } = parseQuery(listEvents, c)
-    if (follow) return followEvents(c, engine, after)
-    return c.json(engine.events(c.req.param('ref'), after, principalOf(c)).map(eventView))
+    const { after = 0, follow, type } = parseQuery(listEvents, c)
+    if (follow) return followEvents(c, engine, { after, type })
+    return c.json(engine.events(c.req.param('ref'), after, principalOf(c), type).map(eventView))
   })
 
   return routes

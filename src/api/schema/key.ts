@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { SCOPES } from '../../core/key.ts'
+import { NETWORK_MODES } from '../../core/network.ts'
 
 export const createKey = z.strictObject({
   name: z
@@ -8,12 +9,26 @@ export const createKey = z.strictObject({
     .default('key'),
   scope: z.enum(SCOPES).default('sandboxes'),
   ttlMs: z.number().optional(),
+  network: z
+    .strictObject({
+      mode: z.enum(NETWORK_MODES),
+      allow: z
+        .array(z.string().max(2400))
+        .max(512)
+        .optional()
+        .describe('Rules beyond which its sandboxes reach nothing; any may be asked for when left out.'),
+    })
+    .optional()
+    .describe('What its sandboxes may reach at most; `allowlist` when left out.'),
 })
+
+export type CreateKey = z.infer<typeof createKey>
 
 export const key = z.object({
   id: z.string(),
   name: z.string(),
   scope: z.enum(SCOPES),
+  network: z.object({ mode: z.enum(NETWORK_MODES), allow: z.array(z.string()).nullable() }),
   createdAt: z.string(),
   expiresAt: z.string().nullable(),
   revokedAt: z.string().nullable(),

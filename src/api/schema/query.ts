@@ -1,5 +1,6 @@
 /** Query strings: each parameter is declared once, with its words for the description. Unknown ones are errors. */
 import { z } from 'zod'
+import { EVENT_TYPES } from '../../core/event.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { LABEL_FILTER } from './label.ts'
 
@@ -58,6 +59,7 @@ export const importSnapshot = z.strictObject({
 
 export const listEvents = z.strictObject({
   after: afterSeq.optional().describe('Only events with a greater `seq`.'),
+  type: z.enum(EVENT_TYPES).optional().describe('Only events of this type.'),
   follow: flag
     .optional()
     .describe('Stay and stream events as they happen, as server-sent events, until the sandbox has ended.'),

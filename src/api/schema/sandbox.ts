@@ -4,6 +4,7 @@ import { BASES } from '../../core/environment.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { errorFields } from './error.ts'
+import { netCounts, networkRequest, sandboxNetwork } from './network.ts'
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,62}[A-Za-z0-9])?$/
@@ -82,6 +83,7 @@ export const createSandbox = z.strictObject({
   resources: resources.optional(),
   lifetime: lifetime.optional(),
   ports: z.strictObject({ public: z.boolean() }).optional(),
+  network: networkRequest.optional().describe('An allowlist with nothing on it when left out.'),
   snapshot: z
     .string()
     .max(64)
@@ -124,6 +126,7 @@ export const sandbox = z.object({
   limits: z
     .object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit, disk: limit })
     .nullable(),
+  network: sandboxNetwork,
   createdAt: z.string(),
   startedAt: z.string().nullable(),
   deadlineAt: z.string(),
@@ -157,6 +160,7 @@ export const stats = z.object({
   processes: z.number(),
   uptimeMs: z.number(),
   idleForMs: z.number(),
+  network: netCounts,
 })
 export type StatsView = z.infer<typeof stats>
 

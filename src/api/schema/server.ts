@@ -27,6 +27,7 @@ export const server = z.object({
     pause: z.string(),
     snapshot: z.string(),
     layers: z.boolean(),
+    network: z.enum(['none', 'proxy', 'transparent']),
     hostWritable: z.boolean(),
     rootless: z.boolean(),
     notes: z.array(z.string()),

@@ -42,6 +42,23 @@ export const SANDBOX_OPTIONS = {
   sudo: { help: 'let programs inside become root inside' },
 } as const satisfies Record<string, OptionSpec>
 
+export const NETWORK_OPTIONS = {
+  net: { value: 'MODE', help: 'off, allowlist or open (default allowlist)' },
+  allow: {
+    value: 'RULE',
+    help: 'a host it may reach, like example.com, *.example.com:8443 or example.com/api/**',
+    repeat: true,
+  },
+  deny: { value: 'RULE', help: 'a host it may not reach, whatever else is allowed', repeat: true },
+  preset: {
+    value: 'NAME',
+    help: 'what a tool needs, like npm, pip or github (see `agentpod preset ls`)',
+    repeat: true,
+  },
+  secret: { value: 'NAME', help: 'give it a placeholder for this secret', repeat: true },
+  'intercept-all': { help: 'open all TLS on the way out, not only where rules or secrets need it' },
+} as const satisfies Record<string, OptionSpec>
+
 const { base: _base, from: _from, ...KEPT } = SANDBOX_OPTIONS
 
 /** Of a sandbox that is made from another one's files: what is left out is as it was there. */
@@ -97,7 +114,7 @@ export function lifetimeOptions(parsed: Parsed): NonNullable<CreateOptions['life
 }
 
 /** One of a few words; a word that is nearly right is asked about. */
-function chosen<T extends string>(parsed: Parsed, option: string, words: readonly T[]): T | undefined {
+export function chosen<T extends string>(parsed: Parsed, option: string, words: readonly T[]): T | undefined {
   const given = parsed.value(option)
   const known = words.find((word) => word === given)
   if (given === undefined || known !== undefined) return known

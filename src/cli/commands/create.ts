@@ -1,8 +1,17 @@
 import type { AgentPod } from '../../client/client.ts'
 import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
-import { createOptions, JSON_OPTION, PROCESS_OPTIONS, SANDBOX_OPTIONS, variablesOf } from '../args/options.ts'
+import {
+  createOptions,
+  JSON_OPTION,
+  NETWORK_OPTIONS,
+  PROCESS_OPTIONS,
+  SANDBOX_OPTIONS,
+  variablesOf,
+} from '../args/options.ts'
 import type { Command } from '../command.ts'
+import { networkOf } from '../network.ts'
 import type { Terminal } from '../output/terminal.ts'
+import type { PreparedNetwork } from '../prepare-network.ts'
 
 export const command: Command = {
   usage: 'agentpod create [options]',
@@ -12,14 +21,17 @@ export const command: Command = {
     'agentpod create --label team=web -e NODE_ENV=test',
     'agentpod create --timeout 30m --when-over pause',
     'agentpod create --from golden',
+    'agentpod create --preset npm --allow api.example.com --secret OPENAI_API_KEY',
   ],
-  options: { ...SANDBOX_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },
+  options: { ...SANDBOX_OPTIONS, ...NETWORK_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },
   words: { min: 0, max: 0 },
-  async run({ client, env, terminal }, parsed) {
+  async run(ctx, parsed) {
+    const { client, env, terminal } = ctx
     const sandbox = await createSandbox(
       await client(),
       createOptions(parsed, variablesOf(parsed, env)),
       terminal,
+      await networkOf(ctx, parsed, undefined),
     )
     terminal.out(parsed.has('json') ? JSON.stringify(sandbox.info) : sandbox.id)
     return 0
@@ -31,10 +43,22 @@ export async function createSandbox(
   pod: AgentPod,
   options: CreateOptions,
   terminal: Terminal,
+  prepared?: PreparedNetwork | undefined,
 ): Promise<Sandbox> {
   const base = options.environment?.base
   if (base !== undefined && base !== 'host') await pod.prepare(base, (line) => terminal.progress(line))
-  const sandbox = await pod.create(options)
+  const sandbox = await pod.create(prepared ? withNetwork(options, prepared) : options)
+  for (const { path, text } of prepared?.files ?? []) await sandbox.writeFile(path, Buffer.from(text))
   terminal.clearProgress()
   return sandbox
+}
+
+/** The user's own variables go before those of presets. */
+function withNetwork(options: CreateOptions, { network, variables }: PreparedNetwork): CreateOptions {
+  const environment = options.environment ?? {}
+  return {
+    ...options,
+    network,
+    environment: { ...environment, variables: { ...variables, ...environment.variables } },
+  }
 }

@@ -1,16 +1,20 @@
+import type { CreateKey } from '../../api/schema/key.ts'
 import { invalid } from '../../core/error.ts'
 import { SCOPES } from '../../core/key.ts'
-import { JSON_OPTION } from '../args/options.ts'
+import { NETWORK_MODES } from '../../core/network.ts'
+import { chosen, JSON_OPTION } from '../args/options.ts'
+import type { Parsed } from '../args/parse.ts'
 import { parseDuration } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { printable, table } from '../output/terminal.ts'
 
 export const command: Command = {
-  usage: 'agentpod key create [--name NAME] [--scope SCOPE] [--ttl TIME] | ls | revoke ID',
+  usage: 'agentpod key create [--name NAME] [--scope SCOPE] [--net MODE] [--ttl TIME] | ls | revoke ID',
   examples: [
     'agentpod key create --name ci',
     'export AGENTPOD_API_KEY=$(agentpod key create --quiet)',
     'agentpod key ls',
+    'agentpod key create --name builder --net open',
     'agentpod key revoke abc123',
   ],
   options: {
@@ -19,6 +23,11 @@ export const command: Command = {
       value: 'SCOPE',
       help: `${SCOPES.join(' or ')} (default sandboxes: its own sandboxes and nothing else)`,
     },
+    net: {
+      value: 'MODE',
+      help: 'what its sandboxes may reach at most: off, allowlist or open (default allowlist)',
+    },
+    allow: { value: 'RULE', help: 'they reach nothing but this, whatever they ask for', repeat: true },
     ttl: { value: 'TIME', help: 'when it ends by itself, like 30d (default: never)' },
     quiet: { short: 'q', help: 'print the key and nothing else' },
     ...JSON_OPTION,
@@ -36,6 +45,7 @@ export const command: Command = {
       const made = await pod.createKey({
         name: parsed.value('name') ?? 'key',
         scope,
+        network: capOf(parsed),
         ttlMs: ttl === undefined ? undefined : parseDuration(ttl, 'ttl'),
       })
       terminal.out(isJson ? JSON.stringify(made) : made.secret)
@@ -48,10 +58,11 @@ export const command: Command = {
         key.id,
         printable(key.name),
         key.scope,
+        key.network.mode,
         key.revokedAt ? 'revoked' : (key.expiresAt ?? 'never ends'),
       ])
       if (isJson) terminal.out(JSON.stringify(keys))
-      else for (const line of table([['ID', 'NAME', 'SCOPE', 'ENDS'], ...rows])) terminal.out(line)
+      else for (const line of table([['ID', 'NAME', 'SCOPE', 'NET', 'ENDS'], ...rows])) terminal.out(line)
       return 0
     }
     if (verb === 'revoke' && id !== undefined) {
@@ -61,4 +72,10 @@ export const command: Command = {
     }
     throw invalid('words.unknown', `not a call: key ${parsed.words.join(' ')}`, command.usage)
   },
+}
+
+function capOf(parsed: Parsed): CreateKey['network'] {
+  const mode = chosen(parsed, 'net', NETWORK_MODES)
+  const allow = parsed.has('allow') ? [...parsed.values('allow')] : undefined
+  return mode === undefined && allow === undefined ? undefined : { mode: mode ?? 'allowlist', allow }
 }

@@ -1,15 +1,29 @@
-import { COPY_OPTIONS, createOptions, JSON_OPTION, PROCESS_OPTIONS, variablesOf } from '../args/options.ts'
+import {
+  COPY_OPTIONS,
+  createOptions,
+  JSON_OPTION,
+  NETWORK_OPTIONS,
+  PROCESS_OPTIONS,
+  variablesOf,
+} from '../args/options.ts'
 import type { Command } from '../command.ts'
+import { networkOf } from '../network.ts'
 import { createSandbox } from './create.ts'
 
 export const command: Command = {
   usage: 'agentpod restore [options] SNAPSHOT',
   examples: ['agentpod restore golden', 'agentpod restore --name again --timeout 2h golden'],
-  options: { ...COPY_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },
+  options: { ...COPY_OPTIONS, ...NETWORK_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },
   words: { min: 1, max: 1 },
-  async run({ client, env, terminal }, parsed) {
+  async run(ctx, parsed) {
+    const { client, env, terminal } = ctx
     const options = { ...createOptions(parsed, variablesOf(parsed, env)), snapshot: parsed.word(0) }
-    const sandbox = await createSandbox(await client(), options, terminal)
+    const sandbox = await createSandbox(
+      await client(),
+      options,
+      terminal,
+      await networkOf(ctx, parsed, undefined),
+    )
     terminal.out(parsed.has('json') ? JSON.stringify(sandbox.info) : sandbox.id)
     return 0
   },

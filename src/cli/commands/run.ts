@@ -2,19 +2,31 @@ import { lstat, mkdir, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { Sandbox } from '../../client/sandbox.ts'
+import type { Seen } from '../../config/suggest.ts'
 import { AgentPodError, invalid } from '../../core/error.ts'
 import { baselineScript, type Change, changesScript, parseChanges, type Script } from '../../sync/changes.ts'
 import { listProject } from '../../sync/project.ts'
 import { packFiles } from '../../sync/tar.ts'
-import { createOptions, JSON_OPTION, PROCESS_OPTIONS, SANDBOX_OPTIONS, variablesOf } from '../args/options.ts'
+import {
+  createOptions,
+  JSON_OPTION,
+  NETWORK_OPTIONS,
+  PROCESS_OPTIONS,
+  SANDBOX_OPTIONS,
+  variablesOf,
+} from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { networkOf } from '../network.ts'
 import { printable } from '../output/terminal.ts'
 import { createSandbox } from './create.ts'
 import { execIn } from './exec.ts'
+import { decisions, printSuggestion } from './net.ts'
 
 export const RUN_OPTIONS = {
   ...SANDBOX_OPTIONS,
+  ...NETWORK_OPTIONS,
+  learn: { help: 'say afterwards which rules would have let it reach what it asked for' },
   ...PROCESS_OPTIONS,
   keep: { help: 'keep the sandbox afterwards' },
   'no-project': { help: 'start empty instead of with a copy of this directory' },
@@ -28,6 +40,8 @@ export const command: Command = {
     'agentpod run -- npm test',
     'agentpod run --base debian -- python3 -V',
     'agentpod run --from golden -- npm test',
+    'agentpod run --preset npm -- npm ci',
+    'agentpod run --learn -- make              which hosts would it need?',
     'agentpod run --keep --name fix -- bash -c "sed -i s/a/b/ README.md"',
   ],
   options: RUN_OPTIONS,
@@ -58,6 +72,7 @@ export async function runInNew(
       labels: { ...options.labels, ...(project && { 'agentpod/project': label(project.name) }) },
     },
     ctx.terminal,
+    await networkOf(ctx, parsed, project?.directory),
   )
   const isKept = parsed.has('keep')
   let isGone = false
@@ -77,6 +92,7 @@ export async function runInNew(
         void destroy().finally(() => process.exit(130))
       },
     })
+    if (parsed.has('learn')) await showLearned(ctx, sandbox)
     if (project) await showChanges(ctx, sandbox, project, parsed.has('json'))
     if (isKept)
       ctx.terminal.say(
@@ -86,6 +102,16 @@ export async function runInNew(
   } finally {
     if (!isKept) await destroy()
   }
+}
+
+/** The last decisions are on their way for a moment. */
+const LEARN_AFTER_MS = 500
+
+async function showLearned({ terminal }: CommandContext, sandbox: Sandbox): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, LEARN_AFTER_MS))
+  const seen: Seen[] = []
+  for await (const { data } of decisions(sandbox)) seen.push(data as unknown as Seen)
+  printSuggestion({ ...terminal, out: terminal.say }, seen)
 }
 
 interface Project {

@@ -34,6 +34,10 @@ export const command: Command = {
     },
     'key-sandboxes': { value: 'N', help: 'living sandboxes that one key may have (default 100)' },
     'key-rate': { value: 'N', help: 'requests a second that one key may send (default 200)' },
+    'upstream-proxy': {
+      value: 'URL',
+      help: 'what sandboxes reach goes through this HTTP proxy, which then resolves names and checks addresses',
+    },
     background: {
       help: 'leave when nothing lives and nobody asks for ten minutes (how other commands start it)',
     },
@@ -51,6 +55,8 @@ export const command: Command = {
         programs: programs(),
         idleExitMs: isBackground ? idleExitMs(env) : 0,
         shells: shells(env),
+        upstreamProxy: parsed.value('upstream-proxy') ?? env['AGENTPOD_UPSTREAM_PROXY'],
+        trustFile: env['SSL_CERT_FILE'],
         tcp: e2b ? e2bOptions(e2b, home, parsed) : tcpOptions(parsed),
         limits: limits(parsed),
         names: parsed.values('host'),
@@ -144,15 +150,17 @@ function shells(env: Readonly<Record<string, string | undefined>>): number | und
   return text !== undefined && /^\d{1,2}$/.test(text) ? Number(text) : undefined
 }
 
-/** The Go programs stand beside the bundle, or in dist/ of the source tree. */
-function programs(): { podhost: string; podd: string } {
+/** The Go programs stand beside the bundle, or in dist/ of the source tree; the egress process is a bundle of its own, or its source. */
+function programs(): { podhost: string; podd: string; egress: string } {
   const here = dirname(fileURLToPath(import.meta.url))
   const found = [
     join(here, 'bin'),
     join(here, '..', 'bin'),
     join(here, '..', '..', '..', 'dist', 'bin'),
   ].find((directory) => existsSync(join(directory, 'podhost')))
-  if (found) return { podhost: join(found, 'podhost'), podd: join(found, 'podd') }
+  const bundle = join(here, 'egress.js')
+  const egress = existsSync(bundle) ? bundle : join(here, '..', '..', 'main', 'egress.ts')
+  if (found) return { podhost: join(found, 'podhost'), podd: join(found, 'podd'), egress }
   throw new AgentPodError({
     code: 'failed_precondition',
     reason: 'programs.missing',

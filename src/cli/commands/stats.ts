@@ -24,6 +24,10 @@ export const command: Command = {
       ['processes', `${s.pids}${s.pidsLimit ? ` of ${s.pidsLimit}` : ''}`],
       ['disk written', size(s.diskBytes)],
       ['out of memory', `${s.oomKills} times`],
+      [
+        'network',
+        `${s.network.allowed} allowed, ${s.network.denied} denied; ${size(s.network.bytesIn)} in, ${size(s.network.bytesOut)} out`,
+      ],
       ['up', span(s.uptimeMs)],
       ['idle for', span(s.idleForMs)],
     ]

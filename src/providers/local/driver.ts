@@ -78,9 +78,9 @@ export function localProvider(options: LocalOptions): Provider {
       const listed: Listed[] = []
       await eachPage(async (after) => {
         const page = parsePage(await podhost.call('sandbox.list', after, o))
-        for (const { id, owner: found, socket, observed } of page.sandboxes) {
+        for (const { id, owner: found, socket, out, observed } of page.sandboxes) {
           if (found === owner)
-            listed.push({ handle: { sandboxId: parseSandboxId(id), data: { socket } }, observed })
+            listed.push({ handle: { sandboxId: parseSandboxId(id), data: { socket, out } }, observed })
         }
         return page.next
       })
@@ -97,6 +97,10 @@ export function localProvider(options: LocalOptions): Provider {
         })
       }
       return poddGuest(socket)
+    },
+
+    wayOut({ data }: Handle) {
+      return typeof data['out'] === 'string' && data['out'] !== '' ? data['out'] : undefined
     },
 
     async extend(id, deadlineAt, o) {
@@ -150,8 +154,8 @@ export function localProvider(options: LocalOptions): Provider {
 }
 
 function created(plan: CreatePlan, answer: unknown): Created {
-  const { socket, limits, env } = parseCreated(answer)
-  return { handle: { sandboxId: plan.sandboxId, data: { socket } }, limits, env }
+  const { socket, out, limits, env, network } = parseCreated(answer)
+  return { handle: { sandboxId: plan.sandboxId, data: { socket, out } }, limits, env, network }
 }
 
 function createArgs(plan: CreatePlan): Record<string, unknown> {
@@ -211,12 +215,15 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
   if (!host.idmap) notes.push('the host base is read-only: idmapped mounts are not available')
   if (!host.freezer) notes.push('pause: no freezer, and only a stopped sandbox can be snapshotted')
   if (host.pool.kind === 'copy') notes.push(`snapshots are copies: ${host.pool.reason ?? 'no pool'}`)
+  if (host.network.level !== 'transparent')
+    notes.push(`network: ${host.network.reason ?? 'connections are not redirected'}`)
   if (!host.pool.quotas) notes.push(`disk limits do not hold: ${host.pool.reason ?? 'no quotas'}`)
   return {
     isolation,
     limits: all ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
     pause: host.freezer ? 'freeze' : 'none',
     snapshot: 'disk',
+    network: host.network.level,
     layers: true,
     hostWritable: host.idmap && !host.rootless,
     rootless: host.rootless,

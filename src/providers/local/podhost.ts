@@ -3,15 +3,15 @@
  * fails because the connection broke is asked again, since every operation of podhost may be repeated.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CallOptions } from '../../core/call.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { raceAbort } from '../../util/deadline.ts'
+import { dialSocket, LineClient } from '../../util/line-client.ts'
 import { makeDirectory } from '../../util/make-directory.ts'
-import { socketPath } from '../../util/socket-path.ts'
 import { hostError } from './error.ts'
 
 export interface PodhostOptions {
@@ -22,22 +22,16 @@ export interface PodhostOptions {
   readonly podd: string
 }
 
-interface Pending {
-  resolve(result: unknown): void
-  reject(error: Error): void
-}
-
 const PROTOCOL = 1
 const START_TIMEOUT_MS = 15_000
 const GONE: ReadonlySet<string> = new Set(['podhost.gone', 'host.leaving'])
 const LEAVES_WITHIN_MS = 20_000
 const ASK_AGAIN_MS = 25
-const LONGEST_LINE = 8 * 1024 * 1024
 
 export class Podhost {
   readonly #options: PodhostOptions
   readonly #listeners = new Set<(event: Record<string, unknown>) => void>()
-  #connection: Promise<Connection> | undefined
+  #connection: Promise<LineClient> | undefined
   #hasLeft = false
   /** Goes up with every podhost that is met: what one has said need not be true of the next. */
   generation = 0
@@ -72,7 +66,7 @@ export class Podhost {
     if (this.#hasLeft) return
     this.#hasLeft = true
     const work = async (): Promise<void> => {
-      const connection = (await this.#connection) ?? this.#joined(await dial(this.#path))
+      const connection = (await this.#connection) ?? this.#joined(await dialSocket(this.#path))
       await connection?.call('shutdown', {})
     }
     await raceAbort(work(), AbortSignal.timeout(o.timeoutMs))
@@ -84,7 +78,7 @@ export class Podhost {
     connection?.close()
   }
 
-  #connected(): Promise<Connection> {
+  #connected(): Promise<LineClient> {
     this.#connection ??= this.#open().catch((error) => {
       this.#connection = undefined
       throw error
@@ -96,17 +90,20 @@ export class Podhost {
     return join(this.#options.home, 'run', 'podhost.sock')
   }
 
-  async #open(): Promise<Connection> {
+  async #open(): Promise<LineClient> {
     if (this.#hasLeft) throw gone()
-    return this.#joined((await dial(this.#path)) ?? (await this.#start(this.#path)))
+    return this.#joined((await dialSocket(this.#path)) ?? (await this.#start(this.#path)))
   }
 
-  #joined(socket: Socket): Connection
-  #joined(socket: Socket | undefined): Connection | undefined
-  #joined(socket: Socket | undefined): Connection | undefined {
+  #joined(socket: Socket): LineClient
+  #joined(socket: Socket | undefined): LineClient | undefined
+  #joined(socket: Socket | undefined): LineClient | undefined {
     if (!socket) return undefined
     this.generation++
-    return new Connection(socket, {
+    return new LineClient(socket, {
+      fields: { v: PROTOCOL },
+      toError: hostError,
+      gone,
       onEvent: (event) => {
         for (const listener of this.#listeners) listener(event)
       },
@@ -136,7 +133,7 @@ export class Podhost {
       child.stderr.destroy()
       child.unref()
     }
-    const socket = await dial(path)
+    const socket = await dialSocket(path)
     if (socket) return socket
     throw startFailed('it does not listen')
   }
@@ -156,79 +153,6 @@ function ready(child: ChildProcessByStdio<null, Readable, Readable>): Promise<vo
       clearTimeout(timer)
       // Its last words may still be on their way.
       child.stderr.once('close', () => reject(startFailed(said.trim() || 'it said nothing')))
-    })
-  })
-}
-
-class Connection {
-  readonly #socket: Socket
-  readonly #pending = new Map<number, Pending>()
-  readonly #onEvent: (event: Record<string, unknown>) => void
-  #next = 1
-  #rest = ''
-
-  constructor(socket: Socket, o: { onEvent(event: Record<string, unknown>): void; onGone(): void }) {
-    this.#socket = socket
-    this.#onEvent = o.onEvent
-    socket.setEncoding('utf8')
-    // An idle connection to podhost keeps nobody alive; a pending call does.
-    socket.unref()
-    socket.on('data', (text: string) => this.#read(text))
-    socket.on('error', () => socket.destroy())
-    socket.on('close', () => {
-      o.onGone()
-      for (const pending of this.#pending.values()) pending.reject(gone())
-      this.#pending.clear()
-    })
-  }
-
-  call(op: string, args: Record<string, unknown>): Promise<Record<string, unknown>> {
-    return new Promise((resolve, reject) => {
-      if (this.#socket.destroyed) return reject(gone())
-      const id = this.#next++
-      if (this.#pending.size === 0) this.#socket.ref()
-      this.#pending.set(id, { resolve: resolve as (result: unknown) => void, reject })
-      this.#socket.write(`${JSON.stringify({ v: PROTOCOL, id, op, args })}\n`)
-    })
-  }
-
-  close(): void {
-    this.#socket.destroy()
-  }
-
-  #read(text: string): void {
-    this.#rest += text
-    const lines = this.#rest.split('\n')
-    this.#rest = lines.pop() ?? ''
-    if (this.#rest.length > LONGEST_LINE) this.#socket.destroy()
-    for (const line of lines) this.#answer(JSON.parse(line) as Record<string, unknown>)
-  }
-
-  #answer(message: Record<string, unknown>): void {
-    if (typeof message['event'] === 'string') {
-      this.#onEvent(message)
-      return
-    }
-    const pending = this.#pending.get(Number(message['id']))
-    if (!pending) return
-    this.#pending.delete(Number(message['id']))
-    if (this.#pending.size === 0) this.#socket.unref()
-    if (message['error']) pending.reject(hostError(message['error']))
-    else pending.resolve(message['result'] ?? {})
-  }
-}
-
-/** A connected socket, or undefined when nobody listens. */
-function dial(path: string): Promise<Socket | undefined> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(socketPath(path))
-    socket.once('connect', () => {
-      socket.removeAllListeners('error')
-      resolve(socket)
-    })
-    socket.once('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED') resolve(undefined)
-      else reject(error)
     })
   })
 }

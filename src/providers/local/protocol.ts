@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import type { Check } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
+import type { NetworkLevel } from '../../core/network.ts'
 import type { HostStats, Kept, Observed, Packed } from '../../core/provider.ts'
 import type { LimitLevels } from '../../core/resources.ts'
 
@@ -18,6 +19,9 @@ const hello = z.object({
   controllers: z.array(z.string()),
   idmap: z.boolean(),
   freezer: z.boolean(),
+  network: z
+    .object({ level: z.enum(['transparent', 'proxy', 'none']), reason: z.string().optional() })
+    .default({ level: 'none' }),
   pool: z.object({
     available: z.boolean().default(true),
     kind: z.enum(['btrfs', 'loop', 'copy']),
@@ -31,13 +35,25 @@ const hello = z.object({
 })
 export type HostInfo = z.infer<typeof hello>
 
-const created = z.object({ socket: z.string(), limits, env: z.record(z.string(), z.string()) })
+const network = z.object({
+  level: z.enum(['transparent', 'proxy', 'none']),
+  reason: z.string().optional(),
+})
+
+const created = z.object({
+  socket: z.string(),
+  out: z.string().default(''),
+  network: network.default({ level: 'none' }),
+  limits,
+  env: z.record(z.string(), z.string()),
+})
 
 const sandbox = z.object({
   id: z.string().default(''),
   owner: z.string().default(''),
   state: z.enum(['running', 'paused', 'stopped', 'exited', 'absent']),
   socket: z.string().default(''),
+  out: z.string().default(''),
   deadlineMs: count.default(0),
   oomKilled: z.boolean().default(false),
   expired: z.boolean().default(false),
@@ -81,6 +97,8 @@ export const parseProbe = (value: unknown): readonly Check[] => parse(probe, val
 
 export function parseCreated(value: unknown): {
   socket: string
+  out: string
+  network: NetworkLevel
   limits: LimitLevels
   env: Record<string, string>
 } {
@@ -91,18 +109,19 @@ export interface FoundSandbox {
   readonly id: string
   readonly owner: string
   readonly socket: string
+  readonly out: string
   readonly observed: Observed
 }
 
 export function parseSandbox(value: unknown): FoundSandbox {
-  const { id, owner, socket, state, deadlineMs, oomKilled, expired } = parse(sandbox, value)
+  const { id, owner, socket, out, state, deadlineMs, oomKilled, expired } = parse(sandbox, value)
   const observed: Observed =
     state === 'running'
       ? { state, deadlineAt: deadlineMs }
       : state === 'exited'
         ? { state, oomKilled, expired }
         : { state }
-  return { id, owner, socket, observed }
+  return { id, owner, socket, out, observed }
 }
 
 const page = z.object({ sandboxes: z.array(z.unknown()), next: z.string() })

@@ -1,0 +1,95 @@
+/** E2B's words for what a sandbox may reach, as ours, and back. */
+import type { NetworkSpec } from '../../core/network.ts'
+import type { Principal } from '../../core/principal.ts'
+import { lower, type NetworkRequest } from '../../engine/network.ts'
+import { laterOption } from './later.ts'
+import type { Network } from './schema.ts'
+
+const EVERYTHING = ['0.0.0.0/0', '::/0']
+const ADDRESS = /^[0-9a-f:.]+(?:\/\d{1,3})?$/i
+
+export interface InternetWish {
+  readonly allow_internet_access?: boolean | null | undefined
+  readonly network?: Network | null | undefined
+}
+
+/**
+ * At E2B a sandbox reaches everything unless something is said; here, what the caller's key may have at most. A rule that goes beyond that
+ * is refused by the engine.
+ */
+export function networkRequest(
+  { allow_internet_access, network }: InternetWish,
+  who: Principal,
+): NetworkRequest {
+  if (network) refuseLater(network)
+  const allowOut = network?.allowOut ?? []
+  const denyOut = network?.denyOut ?? []
+  const isClosed = allow_internet_access === false || denyOut.some((one) => EVERYTHING.includes(one))
+  const isOpened = allowOut.some((one) => EVERYTHING.includes(one))
+  const named = (list: readonly string[]): string[] => list.filter((one) => !ADDRESS.test(one))
+  const numbered = (list: readonly string[]): string[] =>
+    list.filter((one) => ADDRESS.test(one) && !EVERYTHING.includes(one))
+  const headers = headerRules(network?.rules)
+  const addresses = { allowed: numbered(allowOut), denied: numbered(denyOut) }
+  const hasAddresses = addresses.allowed.length + addresses.denied.length > 0
+  return {
+    mode: lower(isClosed && !isOpened ? 'allowlist' : 'open', who.network?.mode),
+    allow: named(allowOut),
+    deny: named(denyOut),
+    ...(hasAddresses && { addresses }),
+    ...(headers.length > 0 && { headers }),
+  }
+}
+
+type Headers = NonNullable<NetworkRequest['headers']>
+
+/** `{"api.example.com": [{"transform": {"headers": {...}}}]}`; of several for one host, the later ones go before. */
+function headerRules(rules: Network['rules']): Headers {
+  return Object.entries(rules ?? {}).flatMap(([host, list]) => {
+    const headers = Object.assign({}, ...list.map(({ transform }) => transform?.headers ?? {})) as Record<
+      string,
+      string
+    >
+    return Object.keys(headers).length > 0 ? [{ host, headers }] : []
+  })
+}
+
+/** SECURITY: an option that would not be kept is refused, not stored. */
+function refuseLater(network: Network): void {
+  const asked = (['maskRequestHost', 'httpsPorts', 'egressProxy'] as const).find(
+    (name) => !isEmpty(network[name]),
+  )
+  if (asked) throw laterOption(`network.${asked}`, 'it comes with a later release')
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === null || value === '') return true
+  return typeof value === 'object' && Object.keys(value).length === 0
+}
+
+/** Values of headers are not given back: they may be keys. */
+export function networkInfo(spec: NetworkSpec): object {
+  const { mode, rules, denied, addresses, headers } = spec
+  return {
+    allowOut: [...rules.map(({ host }) => host), ...(addresses?.allowed ?? [])],
+    denyOut: [
+      ...(mode === 'open' ? [] : ['0.0.0.0/0']),
+      ...denied.map(({ host }) => host),
+      ...(addresses?.denied ?? []),
+    ],
+    ...(headers && {
+      rules: Object.fromEntries(
+        headers.map((rule) => [
+          rule.host,
+          [
+            {
+              transform: {
+                headers: Object.fromEntries(Object.keys(rule.headers).map((name) => [name, '***'])),
+              },
+            },
+          ],
+        ]),
+      ),
+    }),
+  }
+}

@@ -1,0 +1,44 @@
+import { Hono } from 'hono'
+import type { NetCounts } from '../../core/network.ts'
+import type { Sandbox } from '../../core/sandbox.ts'
+import type { Engine } from '../../engine/engine.ts'
+import { readJson } from '../body.ts'
+import { principalOf } from '../principal-of.ts'
+import { changeNetwork, explainRequest, type NetworkView } from '../schema/network.ts'
+import { parseInput } from '../schema/parse.ts'
+import { networkView } from '../view.ts'
+
+export function networkRoutes(engine: Engine): Hono {
+  const routes = new Hono()
+  const view = async (sandbox: Sandbox, counts: Promise<NetCounts>): Promise<NetworkView> => {
+    const { network, link } = { network: sandbox.spec.network, link: sandbox.link }
+    return {
+      ...networkView(network, link),
+      intercept: network.intercept,
+      rules: network.rules as NetworkView['rules'],
+      denied: network.denied as NetworkView['denied'],
+      counts: await counts,
+    }
+  }
+
+  routes.get('/:ref/network', async (c) => {
+    const who = principalOf(c)
+    const sandbox = engine.get(c.req.param('ref'), who)
+    return c.json(await view(sandbox, engine.networks.counts(sandbox.id, who)))
+  })
+
+  routes.post('/:ref/network', async (c) => {
+    const who = principalOf(c)
+    const change = parseInput(changeNetwork, await readJson(c.req.raw))
+    const sandbox = await engine.networks.change(c.req.param('ref'), change, who)
+    return c.json(await view(sandbox, engine.networks.counts(sandbox.id, who)))
+  })
+
+  routes.post('/:ref/network/explain', async (c) => {
+    const asked = parseInput(explainRequest, await readJson(c.req.raw))
+    const explained = engine.networks.explain(c.req.param('ref'), asked, principalOf(c))
+    return c.json({ ...explained, rule: explained.rule ?? null })
+  })
+
+  return routes
+}

@@ -1,0 +1,57 @@
+/** Secrets go in and never come out. */
+import { z } from 'zod'
+
+const value = z.string().max(16 * 1024)
+
+const scheme = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('bare') }),
+  z.strictObject({ kind: z.literal('prefix'), prefix: z.string().max(32) }),
+  z.strictObject({ kind: z.literal('basic'), user: z.string().max(128) }),
+])
+
+const slot = {
+  hosts: z.array(z.string().max(255)).min(1).max(16).describe('Exact names; the value goes to no other.'),
+  port: z
+    .int()
+    .min(1)
+    .max(65_535)
+    .optional()
+    .describe('443 when left out. The value travels over verified TLS only.'),
+  header: z.string().max(64).optional().describe('`authorization` when left out.'),
+  scheme: scheme
+    .optional()
+    .describe('How the value stands in the header; `Bearer` before it in `authorization`, else bare.'),
+  methods: z.array(z.string().max(32)).min(1).max(16).optional(),
+  paths: z.array(z.string().max(2048)).min(1).max(16).optional(),
+  budget: z
+    .strictObject({ bytes: z.int().min(1).optional(), requestsPerMinute: z.int().min(1).optional() })
+    .optional(),
+} as const
+
+export const setSecret = z.strictObject({
+  name: z.string().max(64),
+  value,
+  variable: z
+    .string()
+    .max(128)
+    .optional()
+    .describe('The variable that holds the placeholder; as the name when left out.'),
+  ...slot,
+})
+
+export const rotateSecret = z.strictObject({ value })
+
+export const secret = z.object({
+  name: z.string(),
+  variable: z.string(),
+  hosts: z.array(z.string()),
+  port: z.number(),
+  header: z.string(),
+  scheme,
+  methods: z.array(z.string()).nullable(),
+  paths: z.array(z.string()).nullable(),
+  version: z.number(),
+  createdAt: z.string(),
+  rotatedAt: z.string(),
+})
+export type SecretView = z.infer<typeof secret>

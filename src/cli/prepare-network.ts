@@ -1,0 +1,109 @@
+/** What a new sandbox may reach: options, the user's file and the project's, put together. */
+import { realpathSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { createInterface } from 'node:readline/promises'
+import type { CreateOptions } from '../client/sandbox.ts'
+import { Approvals } from '../config/approvals.ts'
+import { type Asked, type Combined, combine, describeAsked } from '../config/combine.ts'
+import { PROJECT_FILE, readProject, readUser } from '../config/files.ts'
+import { type Preset, Presets } from '../config/presets/presets.ts'
+import { denialOf, grantOf, inParts } from '../config/rules.ts'
+import { NETWORK_MODES } from '../core/network.ts'
+import { systemClock } from '../util/clock.ts'
+import { chosen } from './args/options.ts'
+import type { Parsed } from './args/parse.ts'
+import type { CommandContext } from './command.ts'
+import { printable } from './output/terminal.ts'
+
+export interface PreparedNetwork {
+  readonly network: NonNullable<CreateOptions['network']>
+  /** For clients inside, from presets. */
+  readonly variables: Readonly<Record<string, string>>
+  readonly files: Preset['files']
+}
+
+export function presetsOf({ home, env }: Pick<CommandContext, 'home' | 'env'>): Presets {
+  return new Presets({ home: home.root, asking: { env, home: homedir() }, now: () => systemClock.now() })
+}
+
+/** `directory` is the project's, where there is one. */
+export async function prepareNetwork(
+  ctx: CommandContext,
+  parsed: Parsed,
+  directory: string | undefined,
+): Promise<PreparedNetwork> {
+  const { wish } = await combined(ctx, directory)
+  const names = [...new Set([...wish.presets, ...parsed.values('preset')])]
+  const presets = presetsOf(ctx)
+  const found = await Promise.all(names.map((name) => presets.get(name)))
+  const allow = [
+    ...wish.allow,
+    ...parsed.values('allow').map(grantOf),
+    ...found.flatMap(({ rules }) => rules),
+  ]
+  const deny = [...wish.deny, ...parsed.values('deny').map(denialOf)]
+  return {
+    network: {
+      mode: chosen(parsed, 'net', NETWORK_MODES) ?? wish.mode,
+      // What is left out is as in the snapshot, where there is one.
+      allow: some(allow.map(request)),
+      deny: some(deny.map(request)),
+      secrets: some([...new Set([...wish.secrets, ...parsed.values('secret')])]),
+      intercept: parsed.has('intercept-all') ? 'all' : wish.intercept,
+    },
+    variables: Object.assign({}, ...found.map(({ variables }) => variables)) as Record<string, string>,
+    files: found.flatMap(({ files }) => files),
+  }
+}
+
+function some<T>(list: T[]): T[] | undefined {
+  return list.length > 0 ? list : undefined
+}
+
+type RuleRequest = NonNullable<NonNullable<CreateOptions['network']>['allow']>[number]
+
+function request(rule: Parameters<typeof inParts>[0]): RuleRequest {
+  return inParts(rule) as RuleRequest
+}
+
+/** SECURITY: CF-02. What a project asks for is put to the user once; where nobody can be asked, it is left out and said. */
+async function combined(ctx: CommandContext, directory: string | undefined): Promise<Combined> {
+  const user = readUser(ctx.home.root)
+  if (directory === undefined) return combine(user)
+  const project = readProject(directory)
+  if (!project) return combine(user)
+  const approvals = new Approvals(ctx.home.root)
+  const place = realpathSync(directory)
+  const isApproved = (hash: string): boolean => approvals.has(hash, place)
+  const first = combine(user, project, isApproved)
+  if (!first.asked) return first
+  if (!(await isGranted(ctx, first.asked))) return first
+  approvals.add(first.asked.hash, place, new Date(systemClock.now()))
+  return combine(user, project, isApproved)
+}
+
+async function isGranted({ terminal }: CommandContext, asked: Asked): Promise<boolean> {
+  terminal.say(`${PROJECT_FILE} asks for more than you have granted:`)
+  for (const line of describeAsked(asked)) terminal.say(`  ${printable(line)}`)
+  if (!terminal.isInteractive) {
+    terminal.say('it was left out; `agentpod policy approve` grants it to this project as it is now')
+    return false
+  }
+  const questions = createInterface({ input: terminal.stdin, output: terminal.stderr })
+  try {
+    const answer = await questions.question('grant it to this project, as it is now? [y/N] ')
+    return /^y(es)?$/i.test(answer.trim())
+  } finally {
+    questions.close()
+  }
+}
+
+/** Grants what the project asks for. Undefined where it asks for nothing, or has it already. */
+export function approve(ctx: CommandContext, directory: string): Asked | undefined {
+  const project = readProject(directory)
+  const place = realpathSync(directory)
+  const approvals = new Approvals(ctx.home.root)
+  const { asked } = combine(readUser(ctx.home.root), project, (hash) => approvals.has(hash, place))
+  if (asked) approvals.add(asked.hash, place, new Date(systemClock.now()))
+  return asked
+}

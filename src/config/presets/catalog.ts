@@ -1,0 +1,48 @@
+/** Which presets there are. */
+import { invalid } from '../../core/error.ts'
+import { nearest } from '../../util/nearest.ts'
+
+/** Package managers: their hosts are asked of this machine's own clients. */
+export const CLIENT_PRESETS = ['npm', 'pip', 'apt', 'cargo', 'go', 'maven'] as const
+export type ClientPreset = (typeof CLIENT_PRESETS)[number]
+
+/** Forges and model providers: what their documentation said on the date. */
+export const DATA_DATE = '2026-11-16'
+export const DATA_PRESETS: Readonly<Record<string, readonly string[]>> = {
+  github: [
+    'github.com',
+    'api.github.com',
+    'codeload.github.com',
+    'objects.githubusercontent.com',
+    'raw.githubusercontent.com',
+    'release-assets.githubusercontent.com',
+    'uploads.github.com',
+  ],
+  gitlab: ['gitlab.com', 'registry.gitlab.com'],
+  bitbucket: ['bitbucket.org', 'api.bitbucket.org'],
+  codeberg: ['codeberg.org'],
+  anthropic: ['api.anthropic.com'],
+  openai: ['api.openai.com'],
+  google: ['generativelanguage.googleapis.com'],
+  mistral: ['api.mistral.ai'],
+  deepseek: ['api.deepseek.com'],
+  xai: ['api.x.ai'],
+  groq: ['api.groq.com'],
+  openrouter: ['openrouter.ai'],
+}
+
+export const PRESETS: readonly string[] = [...CLIENT_PRESETS, ...Object.keys(DATA_PRESETS)]
+
+export function isClientPreset(name: string): name is ClientPreset {
+  return (CLIENT_PRESETS as readonly string[]).includes(name)
+}
+
+export function parsePresetName(name: string): string {
+  if (PRESETS.includes(name)) return name
+  const near = nearest(name, PRESETS)
+  throw invalid(
+    'preset.unknown',
+    `there is no preset ${JSON.stringify(name.replace(/[^ -~]/g, '?').slice(0, 40))}`,
+    near ? `did you mean ${near}?` : `the presets are ${PRESETS.join(', ')}`,
+  )
+}

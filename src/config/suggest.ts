@@ -1,0 +1,50 @@
+/** The smallest rules that would let through what a sandbox asked for and did not get. */
+import { isAgentPodError } from '../core/error.ts'
+import type { NetRecord } from '../core/network.ts'
+import { DEFAULT_PORTS, parseRule } from '../policy/rule.ts'
+
+export type Seen = Pick<NetRecord, 'verdict' | 'reason' | 'host' | 'port' | 'count'>
+
+export interface Suggestion {
+  /** As `agentpod.toml` and `agentpod allow` take them. */
+  readonly rules: readonly { readonly text: string; readonly count: number }[]
+  /** Asked for, and nothing any rule can open. */
+  readonly never: readonly string[]
+}
+
+/** Refused because no rule spoke of it: these a rule can open. */
+const OPENABLE = ['rule.none', 'open.host', 'open.port']
+
+/** Exact hosts with exactly the ports that were asked for: nobody is offered a star for having used three names. */
+export function suggestRules(seen: readonly Seen[]): Suggestion {
+  const wanted = new Map<string, { ports: Set<number>; count: number }>()
+  const never = new Set<string>()
+  for (const { verdict, reason, host, port, count } of seen) {
+    if (verdict !== 'denied') continue
+    if (!OPENABLE.includes(reason) || !isOpenable(host)) {
+      never.add(host)
+      continue
+    }
+    const entry = wanted.get(host) ?? { ports: new Set(), count: 0 }
+    entry.ports.add(port)
+    entry.count += count
+    wanted.set(host, entry)
+  }
+  const rules = [...wanted].map(([host, { ports, count }]) => ({ text: textOf(host, ports), count }))
+  return { rules: rules.sort((a, b) => (a.text < b.text ? -1 : 1)), never: [...never].sort() }
+}
+
+function textOf(host: string, ports: ReadonlySet<number>): string {
+  const sorted = [...ports].sort((a, b) => a - b)
+  return sorted.every((port) => DEFAULT_PORTS.includes(port)) ? host : `${host}:${sorted.join(',')}`
+}
+
+function isOpenable(host: string): boolean {
+  try {
+    parseRule(host, 'live')
+    return true
+  } catch (error) {
+    if (isAgentPodError(error)) return false
+    throw error
+  }
+}

@@ -1,0 +1,179 @@
+/** The way out of every sandbox, put together: links, what they share, and the process around them. */
+import type { Socket } from 'node:net'
+import { AgentPodError } from '../core/error.ts'
+import type { NetCounts, NetRecord } from '../core/network.ts'
+import { type Clock, systemClock } from '../util/clock.ts'
+import { receive } from './arrival.ts'
+import type { LinkSpec } from './control.ts'
+import { type Controlled, ControlServer } from './control-server.ts'
+import { type Dial, dialAddress } from './dial.ts'
+import { HttpEngine } from './http-engine.ts'
+import type { Hooks } from './http-hooks.ts'
+import type { Interceptor } from './interceptor.ts'
+import { Link, type LinkParts } from './link.ts'
+import type { Log } from './log.ts'
+import { type OwnAddresses, systemAddresses } from './own-address.ts'
+import { Park } from './park.ts'
+import { refusal } from './refusal.ts'
+import { type Resolve, systemResolve } from './resolve.ts'
+import { parseUpstreamProxy } from './upstream-proxy.ts'
+
+export interface EgressOptions {
+  readonly log: Log
+  readonly clock?: Clock | undefined
+  readonly interceptor?: Interceptor | undefined
+  readonly hooks?: Hooks | undefined
+  /** `http://host:port` of a proxy that everything goes through. */
+  readonly upstreamProxy?: string | undefined
+  /** Authorities that servers may have their certificates from besides the system's, as PEM. */
+  readonly trusted?: readonly string[] | undefined
+  readonly resolve?: Resolve | undefined
+  readonly dial?: Dial | undefined
+  readonly ownAddresses?: OwnAddresses | undefined
+  /** Takes records; false where nobody is there to. */
+  readonly deliver?: ((records: readonly NetRecord[]) => boolean) | undefined
+}
+
+interface Opened {
+  readonly link: Link
+  readonly socket: string
+  readonly park: Park
+}
+
+/** Connections that are refused for want of room are answered all the same, up to so many at once. */
+const MOST_OVERFULL = 64
+const OVERFULL = refusal(
+  429,
+  'cap.connections',
+  'this sandbox has or makes too many connections',
+  'close some, and make new ones more slowly',
+)
+
+export class Egress implements Controlled {
+  readonly #parts: LinkParts
+  readonly #http: HttpEngine
+  readonly #interceptor: Interceptor | undefined
+  readonly #links = new Map<string, Opened>()
+  readonly #onChange: () => void
+  #overfull = 0
+
+  constructor(options: EgressOptions, onChange: () => void = () => undefined) {
+    const { log, clock = systemClock, hooks, upstreamProxy, trusted } = options
+    this.#http = new HttpEngine({ log, hooks })
+    this.#interceptor = options.interceptor
+    this.#onChange = onChange
+    this.#parts = {
+      clock,
+      log,
+      trusted,
+      resolve: options.resolve ?? systemResolve(clock),
+      dial: options.dial ?? dialAddress,
+      ownAddresses: options.ownAddresses ?? systemAddresses(clock),
+      upstreamProxy: upstreamProxy === undefined ? undefined : parseUpstreamProxy(upstreamProxy),
+      deliver: options.deliver ?? (() => true),
+    }
+  }
+
+  get links(): readonly string[] {
+    return [...this.#links.keys()]
+  }
+
+  /** Makes a link, or replaces what is said about it; what it has open and may not have any more is cut before this returns. */
+  open(spec: LinkSpec): void {
+    const known = this.#links.get(spec.sandbox)
+    const link = known?.link ?? new Link(spec, this.#parts)
+    if (known) link.update(spec)
+    if (known?.socket === spec.socket) return
+    known?.park.close()
+    const onTaken = (socket: Socket, line: Buffer | undefined): void => this.#take(link, socket, line)
+    const park = new Park({ path: spec.socket, clock: this.#parts.clock, onTaken })
+    this.#links.set(spec.sandbox, { link, socket: spec.socket, park })
+    this.#onChange()
+  }
+
+  close(sandbox: string): void {
+    const known = this.#links.get(sandbox)
+    this.#links.delete(sandbox)
+    known?.park.close()
+    known?.link.close()
+    this.#onChange()
+  }
+
+  counts(sandbox: string): NetCounts {
+    const known = this.#links.get(sandbox)
+    if (known) return known.link.counts
+    throw new AgentPodError({ code: 'not_found', reason: 'egress.link', message: 'there is no such link' })
+  }
+
+  /** Says at once what has been kept while nobody listened. */
+  greet(): void {
+    for (const { link } of this.#links.values()) link.records.flush()
+  }
+
+  closeAll(): void {
+    for (const sandbox of this.links) this.close(sandbox)
+  }
+
+  #take(link: Link, stream: Socket, line: Buffer | undefined): void {
+    if (link.signal.aborted) return void stream.destroy()
+    link.connected()
+    const isIn = link.cap.enter()
+    if (!isIn && this.#overfull >= MOST_OVERFULL) return void stream.destroy()
+    if (!isIn) this.#overfull++
+    const release = link.add({ mayGoOn: () => true, cut: () => stream.destroy(), settle: () => undefined })
+    stream.once('close', () => {
+      release()
+      if (isIn) link.cap.leave()
+      else this.#overfull--
+    })
+    const parts = { http: this.#http, interceptor: this.#interceptor }
+    receive({ stream, link, ...(!isIn && { overfull: OVERFULL }) }, line, parts).catch((error) => {
+      this.#parts.log.error('a connection was dropped', { error })
+      stream.destroy()
+    })
+  }
+}
+
+export interface StartOptions extends Omit<EgressOptions, 'deliver'> {
+  readonly socketPath: string
+  readonly version: string
+}
+
+export interface StartedEgress {
+  /** Resolves when it has left, told to or by itself. */
+  readonly done: Promise<void>
+  stop(): Promise<void>
+}
+
+const ALONE_MS = 60_000
+
+/** Listens, and leaves when for a minute there was neither a server nor a link. */
+export async function startEgress(options: StartOptions): Promise<StartedEgress> {
+  const { socketPath: path, version, log, clock = systemClock } = options
+  let cancelLeave: (() => void) | undefined
+  const { promise: done, resolve: leave } = Promise.withResolvers<void>()
+  const isIdle = (): boolean => !control.isServed && egress.links.length === 0
+  const look = (): void => {
+    cancelLeave?.()
+    cancelLeave = isIdle() ? clock.after(ALONE_MS, () => isIdle() && void stop()) : undefined
+  }
+  const egress = new Egress({ ...options, deliver: (records) => control.push(records) }, look)
+  const stop = async (): Promise<void> => {
+    cancelLeave?.()
+    egress.closeAll()
+    cancelLeave?.()
+    await control.close()
+    leave()
+  }
+  const control = new ControlServer({
+    path,
+    version,
+    log,
+    controlled: egress,
+    onShutdown: () => void stop(),
+    onAlone: look,
+  })
+  await control.listen()
+  look()
+  return { done, stop }
+}

@@ -1,0 +1,166 @@
+/**
+ * HTTP/2 from a client, each stream as one HTTP/1 exchange with our own engine: what is checked and decided is so once, whatever the client speaks.
+ * Servers are spoken to in HTTP/1.1.
+ */
+import { type ClientRequest, type IncomingMessage, request } from 'node:http'
+import {
+  constants,
+  type IncomingHttpHeaders,
+  performServerHandshake,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from 'node:http2'
+import type { Socket } from 'node:net'
+import { Duplex, duplexPair } from 'node:stream'
+import type { TLSSocket } from 'node:tls'
+import type { HttpEngine } from './http-engine.ts'
+import { type Header, pairs } from './http-head.ts'
+import type { Site } from './http-target.ts'
+import type { Link } from './link.ts'
+import type { Via } from './target.ts'
+
+export interface Streams {
+  readonly stream: TLSSocket
+  readonly link: Link
+  readonly site: Site
+  readonly via: Via
+  readonly http: HttpEngine
+}
+
+const MOST_STREAMS = 100
+const LARGEST_LIST = 64 * 1024
+const MOST_MEMORY_MB = 16
+const IDLE_MS = 10 * 60_000
+
+export function serveStreams(streams: Streams): void {
+  // Node would read from the handle below, where bytes that were read already are missing.
+  const plain = Duplex.from({ readable: streams.stream, writable: streams.stream })
+  plain.on('error', () => streams.stream.destroy())
+  const session: ServerHttp2Session = performServerHandshake(plain as Socket, {
+    maxSessionMemory: MOST_MEMORY_MB,
+    maxHeaderListPairs: 128,
+    settings: { maxConcurrentStreams: MOST_STREAMS, maxHeaderListSize: LARGEST_LIST, enablePush: false },
+  })
+  session.setTimeout(IDLE_MS, () => session.destroy())
+  session.on('error', () => session.destroy())
+  session.once('close', () => streams.stream.destroy())
+  streams.stream.once('close', () => session.destroy())
+  session.on('stream', (stream, headers, flags, raw) => {
+    // Both ends of a reset stream are errors to somebody; the exchange ends with the stream.
+    stream.on('error', () => undefined)
+    const isWithoutBody = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0
+    serveStream(streams, stream, { headers, raw: raw as unknown as string[], isWithoutBody })
+  })
+}
+
+interface Asked {
+  readonly headers: IncomingHttpHeaders
+  readonly raw: readonly string[]
+  readonly isWithoutBody: boolean
+}
+
+function serveStream({ link, site, via, http }: Streams, stream: ServerHttp2Stream, asked: Asked): void {
+  const head = headOf(asked)
+  if (!head) return void refuseStream(stream)
+  const [inside, outside] = duplexPair()
+  let exchange: ClientRequest
+  try {
+    exchange = request({
+      createConnection: () => outside as never,
+      method: head.method,
+      path: head.path,
+      headers: head.headers.flat(),
+      setHost: false,
+    })
+  } catch {
+    // Node refuses to write what HTTP/1 has no way to say.
+    outside.destroy()
+    inside.destroy()
+    return void refuseStream(stream)
+  }
+  http.serve({ stream: inside, link, site, via })
+  const end = (): void => {
+    exchange.destroy()
+    inside.destroy()
+    outside.destroy()
+  }
+  stream.once('close', end)
+  exchange.on('error', () => stream.close(constants.NGHTTP2_INTERNAL_ERROR))
+  exchange.on('response', (answer) => sendAnswer(stream, answer))
+  if (asked.isWithoutBody) exchange.end()
+  else {
+    stream.on('trailers', (_trailers, __, raw) => {
+      exchange.addTrailers(pairs(raw as unknown as string[]) as [string, string][])
+    })
+    stream.pipe(exchange)
+  }
+}
+
+/** SECURITY: NW-17, NW-18. What HTTP/2 says twice or in another place than HTTP/1 becomes one thing, or nothing. */
+function headOf({
+  headers,
+  raw,
+  isWithoutBody,
+}: Asked):
+  | { readonly method: string; readonly path: string; readonly headers: readonly Header[] }
+  | undefined {
+  const { ':method': method, ':path': path, ':authority': authority, ':scheme': scheme } = headers
+  const host = authority ?? headers.host
+  if (typeof method !== 'string' || typeof path !== 'string' || typeof host !== 'string') return undefined
+  if (scheme !== 'https' || headers[':protocol'] !== undefined || method === 'CONNECT') return undefined
+  if (authority !== undefined && headers.host !== undefined && headers.host !== authority) return undefined
+  const written = pairs(raw).filter(([name]) => !name.startsWith(':') && name !== 'host' && name !== 'cookie')
+  // Cookies may come in several pieces, which HTTP/1 has one header for.
+  const cookies = pairs(raw)
+    .filter(([name]) => name === 'cookie')
+    .map(([, value]) => value)
+  const hasLength = headers['content-length'] !== undefined
+  return {
+    method,
+    path,
+    headers: [
+      ['Host', host],
+      ...written,
+      ...(cookies.length > 0 ? [['Cookie', cookies.join('; ')] as const] : []),
+      ...(isWithoutBody || hasLength ? [] : [['Transfer-Encoding', 'chunked'] as const]),
+    ],
+  }
+}
+
+const CONNECTION_ONLY = ['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade']
+
+function sendAnswer(stream: ServerHttp2Stream, answer: IncomingMessage): void {
+  if (stream.destroyed || stream.closed) return void answer.destroy()
+  const headers: Record<string, string | string[]> = {}
+  for (const [name, value] of pairs(answer.rawHeaders)) {
+    const key = name.toLowerCase()
+    if (CONNECTION_ONLY.includes(key)) continue
+    const before = headers[key]
+    headers[key] = before === undefined ? value : [before, value].flat()
+  }
+  try {
+    stream.respond({ ...headers, ':status': answer.statusCode ?? 502 }, { waitForTrailers: true })
+  } catch {
+    answer.destroy()
+    return void stream.close(constants.NGHTTP2_INTERNAL_ERROR)
+  }
+  stream.on('wantTrailers', () => {
+    const trailers = Object.fromEntries(
+      pairs(answer.rawTrailers).map(([name, value]) => [name.toLowerCase(), value]),
+    )
+    stream.sendTrailers(trailers)
+  })
+  answer.on('error', () => stream.close(constants.NGHTTP2_INTERNAL_ERROR))
+  answer.pipe(stream)
+}
+
+function refuseStream(stream: ServerHttp2Stream): void {
+  if (stream.destroyed || stream.closed) return
+  const body = 'AgentPod did not let this pass: the request is not well-formed [http.syntax]\n'
+  stream.respond({
+    ':status': 400,
+    'content-type': 'text/plain; charset=utf-8',
+    'x-agentpod-refused': 'http.syntax',
+  })
+  stream.end(body)
+}

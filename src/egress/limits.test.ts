@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict'
+import { createServer as createHttp } from 'node:http'
+import { createServer, type Socket } from 'node:net'
+import { after, before, beforeEach, describe, test } from 'node:test'
+import { hashRules, parseRule } from '../policy/rule.ts'
+import { FakeClock } from '../testing/fake-clock.ts'
+import { systemClock } from '../util/clock.ts'
+import { Budgets } from './budget.ts'
+import { BURST, Cap, MOST_OPEN } from './cap.ts'
+import { NameFlood } from './name-flood.ts'
+import { policyOf, readAll, readUntil, SANDBOX, Stage } from './testing/stage.ts'
+
+describe('a change of the rules', () => {
+  let stage: Stage
+  beforeEach(async () => {
+    stage = await Stage.open({ policy: policyOf(['a.example:7000', 'b.example:7000', 'c.example']) })
+    for (const [at, host] of ['a.example', 'b.example', 'c.example'].entries())
+      stage.name(host, [`192.0.2.1${at}`])
+    const echo = () => createServer((socket) => socket.on('error', () => undefined).pipe(socket))
+    await stage.place('192.0.2.10', 7000, echo())
+    await stage.place('192.0.2.11', 7000, echo())
+    await stage.place(
+      '192.0.2.12',
+      80,
+      createHttp((_, res) => res.write('begun')),
+    )
+  })
+
+  async function talk(host: string): Promise<Socket> {
+    const socket = await stage.podd.direct({ name: host, port: 7000 })
+    socket.write('\x01hello')
+    await readUntil(socket, 'hello')
+    return socket
+  }
+  const isCut = (socket: Socket): Promise<boolean> =>
+    Promise.race([
+      new Promise<boolean>((resolve) =>
+        socket
+          .resume()
+          .once('close', () => resolve(true))
+          .once('end', () => resolve(true)),
+      ),
+      new Promise<boolean>((resolve) => setTimeout(() => resolve(false), 300)),
+    ])
+
+  test('cuts what it refuses and leaves the rest', async () => {
+    const [a, b] = [await talk('a.example'), await talk('b.example')]
+    stage.change({ policy: policyOf(['b.example:7000']) })
+    assert.equal(await isCut(a), true)
+    b.write('still')
+    assert.match(await readUntil(b, 'still'), /still/)
+    await stage.close()
+  })
+
+  test('cuts a request under way, an address that is denied now, and what must be seen now', async () => {
+    const request = await stage.podd.direct({ name: 'c.example', port: 80 })
+    request.write('GET / HTTP/1.1\r\nHost: c.example\r\n\r\n')
+    await readUntil(request, 'begun')
+    const [a, b] = [await talk('a.example'), await talk('b.example')]
+    const rules = ['a.example:7000', { host: 'b.example', ports: [7000], paths: ['/x'] }]
+    stage.change({ policy: policyOf(rules, { addresses: { allowed: [], denied: ['192.0.2.10'] } }) })
+    assert.deepEqual(await Promise.all([request, a, b].map(isCut)), [true, true, true])
+    await stage.close()
+  })
+
+  test('that is malformed changes nothing', async () => {
+    const a = await talk('a.example')
+    assert.throws(() => stage.change({ policy: policyOf([], { addresses: { allowed: ['x'], denied: [] } }) }))
+    assert.equal(await isCut(a), false)
+    a.write('more')
+    assert.match(await readUntil(a, 'more'), /more/)
+    await stage.close()
+  })
+
+  test('that closes the link ends everything, and leaves nothing open', async () => {
+    const a = await talk('a.example')
+    stage.egress.close(SANDBOX)
+    assert.equal(await isCut(a), true)
+    assert.deepEqual(stage.egress.links, [])
+    assert.throws(() => stage.egress.counts(SANDBOX))
+    stage.egress.close(SANDBOX)
+    await stage.close()
+  })
+})
+
+describe('a budget', () => {
+  test('of requests holds for a minute, and for what was cut from it together', () => {
+    const clock = new FakeClock()
+    const budgets = new Budgets(clock)
+    const grant = parseRule({ host: 'a.example', budget: { requestsPerMinute: 3 } }, 'user')
+    const [one, other] = ['/a', '/b'].map((path) => ({
+      ...grant,
+      budget: undefined,
+      paths: [path],
+      within: grant,
+    }))
+    assert.deepEqual(
+      [one, other, one].map((rule) => budgets.admit(rule)),
+      [undefined, undefined, undefined],
+    )
+    assert.equal(budgets.admit(other), 'budget.rate')
+    assert.equal(budgets.admit(grant), 'budget.rate')
+    void clock.advance(61_000)
+  })
+
+  test('of requests comes back', async () => {
+    const clock = new FakeClock()
+    const budgets = new Budgets(clock)
+    const rule = parseRule({ host: 'a.example', budget: { requestsPerMinute: 1 } }, 'user')
+    assert.equal(budgets.admit(rule), undefined)
+    await clock.advance(59_000)
+    assert.equal(budgets.admit(rule), 'budget.rate')
+    await clock.advance(1000)
+    assert.equal(budgets.admit(rule), undefined)
+  })
+
+  test('is the same for an equal rule of another policy', () => {
+    const budgets = new Budgets(new FakeClock())
+    const make = () => parseRule({ host: 'a.example', budget: { bytes: 10 } }, 'user')
+    assert.equal(hashRules([make()]), hashRules([make()]))
+    assert.equal(budgets.spender(make())?.(8), true)
+    assert.equal(budgets.spender(make())?.(8), false)
+    assert.equal(budgets.admit(make()), 'budget.bytes')
+    assert.equal(budgets.spender(parseRule('a.example', 'user')), undefined)
+  })
+
+  test('cuts a tunnel and refuses requests when it is used up', async () => {
+    const rules = [
+      { host: 'raw.example', ports: [7000], budget: { bytes: 1000 } },
+      { host: 'web.example', budget: { requestsPerMinute: 2 } },
+    ]
+    const stage = await Stage.open({ policy: policyOf(rules) })
+    stage.name('raw.example', ['192.0.2.10'])
+    stage.name('web.example', ['192.0.2.10'])
+    await stage.place(
+      '192.0.2.10',
+      7000,
+      createServer((socket) => socket.on('error', () => undefined).resume()),
+    )
+    await stage.place(
+      '192.0.2.10',
+      80,
+      createHttp((_, res) => res.end('ok')),
+    )
+    const raw = await stage.podd.direct({ name: 'raw.example', port: 7000 })
+    raw.write(Buffer.alloc(1001, 1))
+    assert.equal(await readAll(raw), '')
+    const web = async (): Promise<string> => {
+      const socket = await stage.podd.direct({ name: 'web.example', port: 80 })
+      socket.write('GET / HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n')
+      return (await readAll(socket)).split('\r\n')[0] ?? ''
+    }
+    assert.deepEqual(
+      [await web(), await web(), await web()],
+      ['HTTP/1.1 200 OK', 'HTTP/1.1 200 OK', 'HTTP/1.1 429 Too Many Requests'],
+    )
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    assert.deepEqual(
+      new Set(stage.records.filter(({ verdict }) => verdict === 'denied').map(({ reason }) => reason)),
+      new Set(['budget.bytes', 'budget.rate']),
+    )
+    await stage.close()
+  })
+})
+
+describe('a sandbox', () => {
+  test('makes so many connections at once, and so many a second after', async () => {
+    const clock = new FakeClock()
+    const cap = new Cap(clock)
+    for (let at = 0; at < BURST; at++) assert.equal(cap.enter(), true)
+    assert.equal(cap.enter(), false)
+    await clock.advance(1000)
+    for (let at = 0; at < 64; at++) assert.equal(cap.enter(), true)
+    assert.equal(cap.enter(), false)
+    await clock.advance(60_000)
+    while (cap.open < MOST_OPEN) {
+      if (!cap.enter()) await clock.advance(1000)
+    }
+    await clock.advance(60_000)
+    assert.equal(cap.enter(), false)
+    cap.leave()
+    assert.equal(cap.enter(), true)
+  })
+
+  test('is told that it makes too many', async () => {
+    const stage = await Stage.open({ clock: { now: () => 0, after: systemClock.after } })
+    const sockets: Socket[] = []
+    for (let at = 0; at < BURST; at++) sockets.push(await stage.podd.proxy())
+    const one = await stage.podd.proxy()
+    one.write('GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n')
+    assert.match(await readAll(one), /^HTTP\/1\.1 429 [\s\S]*cap\.connections/)
+    assert.equal(stage.egress.counts(SANDBOX).open, BURST)
+    for (const socket of sockets) socket.destroy()
+    await stage.close()
+  })
+
+  test('asks for so many new names below a wildcard in a minute', async () => {
+    const clock = new FakeClock()
+    const flood = new NameFlood(clock)
+    const rule = parseRule('*.wild.example', 'user')
+    for (let at = 0; at < 60; at++) assert.equal(flood.admits(rule, `n${at}.wild.example`), true)
+    assert.equal(flood.admits(rule, 'n60.wild.example'), false)
+    assert.equal(flood.admits(rule, 'n7.wild.example'), true)
+    assert.equal(flood.admits(parseRule('plain.example', 'user'), 'plain.example'), true)
+    await clock.advance(60_000)
+    assert.equal(flood.admits(rule, 'n60.wild.example'), true)
+  })
+
+  test('has a flood of names refused before they are resolved', async () => {
+    const stage = await Stage.open({ policy: policyOf(['*.wild.example']) })
+    const answers: string[] = []
+    for (let at = 0; at < 62; at++) {
+      const socket = await stage.podd.proxy()
+      socket.write(`CONNECT token${at}.wild.example:443 HTTP/1.1\r\n\r\n`)
+      answers.push((await readAll(socket)).split(' ')[1] ?? '')
+    }
+    assert.deepEqual(answers.slice(59), ['502', '429', '429'])
+    assert.equal(stage.asked.length, 60)
+    await stage.close()
+  })
+})
+
+describe('connections that wait', () => {
+  let stage: Stage
+  before(async () => {
+    stage = await Stage.open()
+  })
+  after(() => stage.close())
+  const until = async (is: () => boolean): Promise<void> => {
+    for (let at = 0; at < 200 && !is(); at++) await new Promise((resolve) => setTimeout(resolve, 10))
+    assert.equal(is(), true)
+  }
+
+  test('are eight, and one that is taken is replaced', async () => {
+    await until(() => stage.podd.waiting === 8)
+    const taken = await Promise.all(Array.from({ length: 20 }, () => stage.podd.proxy()))
+    await until(() => stage.podd.waiting === 8)
+    assert.equal(stage.podd.arrived, 28)
+    for (const socket of taken) socket.destroy()
+  })
+
+  test('come back when podd does', async () => {
+    const { path } = stage.podd
+    await stage.podd.close()
+    await new Promise((resolve) => setTimeout(resolve, 150))
+    const { FakePodd } = await import('./testing/fake-podd.ts')
+    const again = new FakePodd(path)
+    await again.listen()
+    await until(() => again.waiting === 8)
+    stage.egress.closeAll()
+    await again.close()
+    await stage.podd.listen()
+  })
+})

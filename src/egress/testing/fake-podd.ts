@@ -1,0 +1,60 @@
+/** A real listener that plays podd's side of a link: connections wait at it and are handed out with a line of its choice. */
+import { rmSync } from 'node:fs'
+import { createServer, type Server, type Socket } from 'node:net'
+
+export class FakePodd {
+  readonly path: string
+  readonly #server: Server
+  readonly #waiting: Socket[] = []
+  readonly #wanted: ((socket: Socket) => void)[] = []
+  readonly #all = new Set<Socket>()
+  /** How many connections have come, ever. */
+  arrived = 0
+
+  constructor(path: string) {
+    this.path = path
+    this.#server = createServer({ allowHalfOpen: true }, (socket) => {
+      this.arrived++
+      this.#all.add(socket)
+      socket.on('error', () => socket.destroy())
+      socket.once('close', () => {
+        this.#all.delete(socket)
+        const at = this.#waiting.indexOf(socket)
+        if (at >= 0) this.#waiting.splice(at, 1)
+      })
+      const wanted = this.#wanted.shift()
+      if (wanted) wanted(socket)
+      else this.#waiting.push(socket)
+    })
+  }
+
+  listen(): Promise<void> {
+    rmSync(this.path, { force: true })
+    return new Promise((resolve) => this.#server.listen(this.path, resolve))
+  }
+
+  get waiting(): number {
+    return this.#waiting.length
+  }
+
+  /** A connection with whatever line, as a program inside would find it. */
+  async take(line: string | Buffer): Promise<Socket> {
+    const socket =
+      this.#waiting.shift() ?? (await new Promise<Socket>((resolve) => this.#wanted.push(resolve)))
+    socket.write(line)
+    return socket
+  }
+
+  proxy(): Promise<Socket> {
+    return this.take('{"v":1,"kind":"proxy"}\n')
+  }
+
+  direct(to: { readonly name?: string; readonly address?: string; readonly port: number }): Promise<Socket> {
+    return this.take(`${JSON.stringify({ v: 1, kind: 'direct', ...to })}\n`)
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#all) socket.destroy()
+    await new Promise<void>((resolve) => this.#server.close(() => resolve()))
+  }
+}

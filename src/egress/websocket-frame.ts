@@ -1,0 +1,60 @@
+/** WebSocket frames in a stream of bytes, as RFC 6455 writes them. */
+
+export interface FrameHead {
+  readonly isLast: boolean
+  readonly opcode: number
+  readonly mask: Buffer | undefined
+  readonly length: number
+  /** Bytes of the head itself. */
+  readonly size: number
+}
+
+export const CONTINUATION = 0
+export const CLOSE = 8
+const LAST = 0x80
+const RESERVED = 0x70
+const MASKED = 0x80
+
+/** Undefined where more bytes are needed. Throws on what no endpoint may send, extensions included: none was agreed on. */
+export function readFrameHead(bytes: Buffer): FrameHead | undefined {
+  const [first, second] = bytes
+  if (first === undefined || second === undefined) return undefined
+  if ((first & RESERVED) !== 0) throw new Error('a frame with an extension that was not agreed on')
+  const isMasked = (second & MASKED) !== 0
+  const short = second & 0x7f
+  const extra = short === 126 ? 2 : short === 127 ? 8 : 0
+  const size = 2 + extra + (isMasked ? 4 : 0)
+  if (bytes.length < size) return undefined
+  const long = extra === 8 ? bytes.readBigUInt64BE(2) : BigInt(extra === 2 ? bytes.readUInt16BE(2) : short)
+  if (long > BigInt(Number.MAX_SAFE_INTEGER)) throw new Error('a frame too long to be one')
+  return {
+    isLast: (first & LAST) !== 0,
+    opcode: first & 0x0f,
+    mask: isMasked ? bytes.subarray(size - 4, size) : undefined,
+    length: Number(long),
+    size,
+  }
+}
+
+export function isControl({ opcode }: FrameHead): boolean {
+  return opcode >= CLOSE
+}
+
+/** Masking is its own reverse. `at` is where in the payload the bytes lie. */
+export function unmask(bytes: Buffer, mask: Buffer, at = 0): Buffer {
+  const plain = Buffer.allocUnsafe(bytes.length)
+  for (let i = 0; i < bytes.length; i++) plain[i] = (bytes[i] ?? 0) ^ (mask[(at + i) & 3] ?? 0)
+  return plain
+}
+
+/** A server's frame, which is not masked. */
+export function serverFrame(opcode: number, isLast: boolean, payload: Buffer): Buffer {
+  const { length } = payload
+  const extra = length < 126 ? 0 : length < 65_536 ? 2 : 8
+  const head = Buffer.alloc(2 + extra)
+  head[0] = (isLast ? LAST : 0) | opcode
+  head[1] = extra === 0 ? length : extra === 2 ? 126 : 127
+  if (extra === 2) head.writeUInt16BE(length, 2)
+  if (extra === 8) head.writeBigUInt64BE(BigInt(length), 2)
+  return Buffer.concat([head, payload])
+}

@@ -1,0 +1,164 @@
+/** The way out of one sandbox: what is made for it, what its programs are told, and what the egress process is told. */
+import { AgentPodError } from '../core/error.ts'
+import type { NetworkLevel, NetworkSpec, SandboxLink } from '../core/network.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import type { BoundSecret, Secret } from '../core/secret.ts'
+import type { LinkSpec } from '../egress/control.ts'
+import type { NetworkPolicy } from '../policy/decide.ts'
+import { parseRule, type Rule } from '../policy/rule.ts'
+import { newPlaceholder } from '../secrets/placeholder.ts'
+import type { StoredSecret } from '../store/secrets.ts'
+import { ignore } from '../telemetry/log.ts'
+import type { Context } from './context.ts'
+import { rulesOf } from './network.ts'
+
+/** podd's HTTP proxy and SOCKS5 door. */
+const DOOR = 'http://127.0.0.1:61080'
+const BUNDLE = '/run/agentpod/ca-bundle.pem'
+const NO_LEVEL: NetworkLevel = { level: 'none' }
+
+/** Programs differ in which variable they read, and some read one letter case only. */
+const PROXY_VARIABLES = ['HTTP_PROXY', 'HTTPS_PROXY', 'http_proxy', 'https_proxy']
+const TRUST_VARIABLES = [
+  'SSL_CERT_FILE',
+  'NODE_EXTRA_CA_CERTS',
+  'REQUESTS_CA_BUNDLE',
+  'CURL_CA_BUNDLE',
+  'PIP_CERT',
+  'GIT_SSL_CAINFO',
+  'CARGO_HTTP_CAINFO',
+  'AWS_CA_BUNDLE',
+  'NIX_SSL_CERT_FILE',
+  'DENO_CERT',
+  'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH',
+  'HTTPLIB2_CA_CERTS',
+]
+
+/** SECURITY: SE-09. Every sandbox has an authority and placeholders of its own; a fork or a restored one has new ones. */
+export function newLink(ctx: Context, sandboxId: string, { secrets }: NetworkSpec): SandboxLink | undefined {
+  const { network } = ctx
+  if (!network) return undefined
+  const { cert, key } = ctx.authorities.take()
+  return {
+    ...NO_LEVEL,
+    authority: { cert, sealedKey: network.box.seal(key, authorityPurpose(sandboxId)) },
+    placeholders: Object.fromEntries(secrets.map((name) => [name, newPlaceholder(ctx.random)])),
+  }
+}
+
+function authorityPurpose(sandboxId: string): string {
+  return `authority ${sandboxId}`
+}
+
+export function secretPurpose({ owner, name, version }: Secret): string {
+  return `secret ${owner} ${name} ${version}`
+}
+
+/** `not_found` names the first one that the owner does not have. */
+export function needSecrets(ctx: Context, owner: string, names: readonly string[]): void {
+  const missing = names.find((name) => !ctx.network?.secrets.get(owner, name))
+  if (missing === undefined) return
+  throw new AgentPodError({
+    code: 'not_found',
+    reason: 'secret.unknown',
+    message: `there is no secret ${JSON.stringify(missing)}`,
+    hint: `\`agentpod secret set ${missing} --host HOST\` makes one`,
+  })
+}
+
+/** What programs inside need to know of the way out. */
+export function linkVariables(ctx: Context, { link, owner }: Sandbox): Record<string, string> {
+  if (!link || link.level === 'none') return {}
+  const all = (names: readonly string[], value: string): Record<string, string> =>
+    Object.fromEntries(names.map((name) => [name, value]))
+  return {
+    ...all(PROXY_VARIABLES, DOOR),
+    ...all(['NO_PROXY', 'no_proxy'], 'localhost,127.0.0.1,::1'),
+    ...(link.authority && all(TRUST_VARIABLES, BUNDLE)),
+    ...Object.fromEntries(
+      Object.entries(link.placeholders).flatMap(([name, placeholder]) => {
+        const secret = ctx.network?.secrets.get(owner, name)
+        return secret ? [[secret.variable, placeholder]] : []
+      }),
+    ),
+  }
+}
+
+/** The host base has the host's certificates already. */
+export function trustOf(ctx: Context, { link, spec }: Sandbox): { ca: string; roots: string } | undefined {
+  if (!link?.authority || !ctx.network || link.level === 'none') return undefined
+  const roots = spec.environment.base === 'host' ? '' : ctx.network.hostRoots()
+  return { ca: link.authority.cert, roots }
+}
+
+export function openLink(ctx: Context, sandbox: Sandbox): void {
+  try {
+    const spec = linkSpec(ctx, sandbox)
+    if (spec) ctx.network?.wayOut.open(spec)
+  } catch (error) {
+    // SECURITY: I7. Without a link nothing leaves.
+    ignore(ctx.log, error, `the way out of ${sandbox.id} stays closed`)
+  }
+}
+
+export function closeLink(ctx: Context, id: string): void {
+  ctx.network?.wayOut.close(id)
+}
+
+function linkSpec(ctx: Context, sandbox: Sandbox): LinkSpec | undefined {
+  const { network, provider } = ctx
+  const { id, handle, link, spec } = sandbox
+  const socket = handle && provider.wayOut(handle)
+  if (!network || !link || socket === undefined) return undefined
+  const secrets = boundSecrets(ctx, sandbox)
+  const { intercept, headers } = spec.network
+  return {
+    sandbox: id,
+    socket,
+    policy: policyOf(spec.network, secrets),
+    secrets,
+    intercept,
+    ...(headers && { headers }),
+    ...(link.authority && {
+      authority: {
+        cert: link.authority.cert,
+        key: network.box.open(link.authority.sealedKey, authorityPurpose(id)),
+      },
+    }),
+  }
+}
+
+/** Those that still exist: one that was removed is worth nothing from then on. */
+function boundSecrets(ctx: Context, { link, owner }: Sandbox): BoundSecret[] {
+  const { network } = ctx
+  if (!network || !link) return []
+  return Object.entries(link.placeholders).flatMap(([name, placeholder]) => {
+    const stored = network.secrets.get(owner, name)
+    return stored ? [{ name, placeholder, value: open(ctx, stored), slot: stored.slot }] : []
+  })
+}
+
+function open({ network }: Context, stored: StoredSecret): string {
+  return network?.box.open(stored.sealed, secretPurpose(stored)) ?? ''
+}
+
+/** A secret opens the host that it is for: it would be worth nothing otherwise. */
+export function policyOf(
+  spec: NetworkSpec,
+  secrets: readonly Pick<BoundSecret, 'name' | 'slot'>[],
+): NetworkPolicy {
+  const { rules, denied } = rulesOf(spec)
+  const opened = secrets.flatMap(({ name, slot }): Rule[] =>
+    slot.hosts.map((host) => {
+      const { port, methods, paths, budget } = slot
+      const rule = { host, ports: [port], ...pick({ methods, paths, budget }) }
+      return parseRule(rule, `secret ${name}`)
+    }),
+  )
+  const { addresses } = spec
+  return { mode: spec.mode, rules: [...rules, ...opened], denied, ...(addresses && { addresses }) }
+}
+
+function pick(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
+}

@@ -1,0 +1,194 @@
+/** What a sandbox may reach: what was asked for, checked and held against what its owner may ask for. */
+import { AgentPodError, invalid } from '../core/error.ts'
+import {
+  type AddressLists,
+  DEFAULT_NETWORK,
+  type HeaderRule,
+  type Interception,
+  NETWORK_MODES,
+  type NetworkCap,
+  type NetworkMode,
+  type NetworkRule,
+  type NetworkSpec,
+  type RuleSource,
+} from '../core/network.ts'
+import { parseBlock } from '../policy/cidr.ts'
+import { parseHostName } from '../policy/host-name.ts'
+import { narrow } from '../policy/narrow.ts'
+import { describeRule, parseDenial, parseRule, type Rule, writeRule } from '../policy/rule.ts'
+
+/** A rule as a caller writes it: `example.com:8443/api/**`, or its parts. */
+export type RuleRequest =
+  | string
+  | (Omit<NetworkRule, 'source'> & { readonly source?: RuleSource | undefined })
+
+export interface NetworkRequest {
+  readonly mode?: NetworkMode | undefined
+  readonly allow?: readonly RuleRequest[] | undefined
+  readonly deny?: readonly RuleRequest[] | undefined
+  readonly secrets?: readonly string[] | undefined
+  readonly intercept?: Interception | undefined
+  readonly addresses?: AddressLists | undefined
+  readonly headers?: readonly HeaderRule[] | undefined
+}
+
+/** A change of what a living sandbox may reach. What is left out stays. */
+export interface NetworkChange {
+  readonly mode?: NetworkMode | undefined
+  readonly allow?: readonly RuleRequest[] | undefined
+  readonly deny?: readonly RuleRequest[] | undefined
+  /** Hosts, as their rules have them: every live or created rule about one is taken back. */
+  readonly forget?: readonly string[] | undefined
+}
+
+const MOST_RULES = 512
+
+/** Where a snapshot gives the defaults, what its owner may not have any more is left out; what is asked for now and may not be had is refused. */
+export function resolveNetwork(
+  asked: NetworkRequest = {},
+  template: NetworkSpec | undefined,
+  cap: NetworkCap | undefined,
+): NetworkSpec {
+  const base = template ? within(template, cap) : defaultOf(cap)
+  const mode = asked.mode ?? base.mode
+  checkMode(mode, cap)
+  const rules = asked.allow ? asked.allow.map((rule) => grant(rule, 'create')) : base.rules
+  checkRules(rules, cap)
+  const addresses = asked.addresses ?? base.addresses
+  if (addresses) for (const block of [...addresses.allowed, ...addresses.denied]) parseBlock(block)
+  if (addresses && addresses.allowed.length > 0 && cap?.rules)
+    throw beyond('addresses are not among what this key may reach')
+  const headers = (asked.headers ?? base.headers)?.map(checkedHeaders)
+  return bounded({
+    mode,
+    rules,
+    denied: asked.deny ? asked.deny.map((rule) => denial(rule, 'create')) : base.denied,
+    secrets: asked.secrets ? [...new Set(asked.secrets)] : base.secrets,
+    intercept: asked.intercept ?? base.intercept,
+    ...(addresses && { addresses }),
+    ...(headers && headers.length > 0 && { headers }),
+  })
+}
+
+export function changeNetwork(
+  spec: NetworkSpec,
+  change: NetworkChange,
+  cap: NetworkCap | undefined,
+): NetworkSpec {
+  const mode = change.mode ?? spec.mode
+  if (change.mode !== undefined) checkMode(mode, cap)
+  const added = (change.allow ?? []).map((rule) => grant(rule, 'live'))
+  checkRules(added, cap)
+  const forgotten = new Set((change.forget ?? []).map((text) => grant(text, 'live').host))
+  const isKept = ({ host }: NetworkRule): boolean => !forgotten.has(host)
+  const denied = (change.deny ?? []).map((rule) => denial(rule, 'live'))
+  return bounded({
+    ...spec,
+    mode,
+    rules: distinct([...spec.rules.filter(isKept), ...added]),
+    // Who allows a host takes back the denial of exactly that host.
+    denied: distinct([
+      ...spec.denied.filter((rule) => isKept(rule) && !added.some(({ host }) => host === rule.host)),
+      ...denied,
+    ]),
+  })
+}
+
+/** The rules in the form that decides. */
+export function rulesOf({ rules, denied }: Pick<NetworkSpec, 'rules' | 'denied'>): {
+  rules: Rule[]
+  denied: Rule[]
+} {
+  return {
+    rules: rules.map(({ source, ...rule }) => parseRule(rule, source)),
+    denied: denied.map(({ source, ...rule }) => parseDenial(rule, source)),
+  }
+}
+
+function grant(asked: RuleRequest, source: RuleSource): NetworkRule {
+  return writeRule(parse(asked, source, parseRule))
+}
+
+function denial(asked: RuleRequest, source: RuleSource): NetworkRule {
+  return writeRule(parse(asked, source, parseDenial))
+}
+
+function parse(
+  asked: RuleRequest,
+  source: RuleSource,
+  read: (input: unknown, source: RuleSource) => Rule,
+): Rule {
+  if (typeof asked === 'string') return read(asked, source)
+  const { source: given, ...rule } = asked
+  const present = Object.entries(rule).filter(([, value]) => value !== undefined)
+  return read(Object.fromEntries(present), given ?? source)
+}
+
+/** What a key's sandboxes may have at most, as whoever makes the key writes it. */
+export function capOf(mode: NetworkMode, allow: readonly string[] | undefined): NetworkCap {
+  return { mode, ...(allow && { rules: allow.map((text) => grant(text, 'user')) }) }
+}
+
+function defaultOf(cap: NetworkCap | undefined): NetworkSpec {
+  return { ...DEFAULT_NETWORK, mode: lower(DEFAULT_NETWORK.mode, cap?.mode) }
+}
+
+function within(spec: NetworkSpec, cap: NetworkCap | undefined): NetworkSpec {
+  if (!cap) return spec
+  const mode = lower(spec.mode, cap.mode)
+  if (!cap.rules) return { ...spec, mode }
+  const { granted } = narrow(rulesOf(spec).rules, rulesOf({ rules: cap.rules, denied: [] }).rules)
+  const { addresses: _, ...rest } = spec
+  return { ...rest, mode, rules: granted.map(writeRule) }
+}
+
+export function lower(asked: NetworkMode, most: NetworkMode | undefined): NetworkMode {
+  if (most === undefined) return asked
+  return NETWORK_MODES[Math.min(NETWORK_MODES.indexOf(asked), NETWORK_MODES.indexOf(most))] ?? 'off'
+}
+
+function checkMode(mode: NetworkMode, cap: NetworkCap | undefined): void {
+  if (lower(mode, cap?.mode) !== mode) throw beyond(`this key's sandboxes may be ${cap?.mode} at most`)
+}
+
+function checkRules(rules: readonly NetworkRule[], cap: NetworkCap | undefined): void {
+  if (!cap?.rules || rules.length === 0) return
+  const { asked } = narrow(
+    rulesOf({ rules, denied: [] }).rules,
+    rulesOf({ rules: cap.rules, denied: [] }).rules,
+  )
+  if (asked) throw beyond(`this key may not reach ${asked.rules.map(describeRule).join('; ')}`)
+}
+
+function beyond(message: string): AgentPodError {
+  return new AgentPodError({
+    code: 'permission_denied',
+    reason: 'network.beyond_key',
+    message,
+    hint: 'ask whoever made the key for one with more (`agentpod key create --net ... --allow ...`)',
+  })
+}
+
+const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are refused
+const HEADER_VALUE = /^[^\u0000-\u0008\u000a-\u001f\u007f]{0,8192}$/
+/** SECURITY: NW-18, NW-21. What says where a request goes and how long it is stays ours. */
+const OURS = ['host', 'content-length', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer']
+
+function checkedHeaders({ host, headers }: HeaderRule): HeaderRule {
+  for (const [name, value] of Object.entries(headers)) {
+    if (!HEADER_NAME.test(name) || OURS.includes(name.toLowerCase()) || !HEADER_VALUE.test(value))
+      throw invalid('network.header', `the header ${JSON.stringify(name)} cannot be set on the way out`)
+  }
+  const pattern = host.startsWith('*.') ? `*.${parseHostName(host.slice(2))}` : parseHostName(host)
+  return { host: pattern, headers }
+}
+
+function bounded(spec: NetworkSpec): NetworkSpec {
+  if (spec.rules.length + spec.denied.length <= MOST_RULES) return spec
+  throw invalid('network.rules', `a sandbox has at most ${MOST_RULES} rules`)
+}
+
+function distinct(rules: readonly NetworkRule[]): NetworkRule[] {
+  return [...new Map(rules.map((rule) => [JSON.stringify({ ...rule, source: '' }), rule])).values()]
+}

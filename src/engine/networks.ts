@@ -1,0 +1,97 @@
+/** The engine's calls about networks and secrets, as front doors make them: who asks is checked, and what is asked for is audited. */
+import type { AuditAction, AuditEntry } from '../core/audit.ts'
+import type { NetCounts, NetRecord } from '../core/network.ts'
+import { LOCAL, type Principal } from '../core/principal.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import type { Secret } from '../core/secret.ts'
+import type { Context } from './context.ts'
+import type { NetworkChange, NetworkRequest } from './network.ts'
+import {
+  type Explained,
+  explainNetwork,
+  netCounts,
+  noteDecisions,
+  replaceNetwork,
+  setNetwork,
+} from './network-verbs.ts'
+import { listSecrets, removeSecret, rotateSecret, type SecretRequest, setSecret } from './secrets.ts'
+
+export interface Desk {
+  readonly ctx: Context
+  /** The sandbox of that id or name; `not_found` where the caller may not see it. */
+  get(ref: string, who: Principal): Sandbox
+  audit(actor: string, action: AuditAction, subject: string, data: AuditEntry['data']): void
+}
+
+export class Networks {
+  readonly #desk: Desk
+
+  constructor(desk: Desk) {
+    this.#desk = desk
+  }
+
+  /** Changes what a sandbox may reach, at once. `permission_denied` beyond what the caller's key may have. */
+  async change(ref: string, change: NetworkChange, who: Principal = LOCAL): Promise<Sandbox> {
+    const { ctx, get, audit } = this.#desk
+    const changed = await setNetwork(ctx, get(ref, who).id, change, who.network)
+    audit(who.owner, 'network.change', changed.id, { ...change })
+    return changed
+  }
+
+  /** Says anew, as a whole, what a sandbox may reach; its secrets stay. */
+  async replace(ref: string, request: NetworkRequest, who: Principal = LOCAL): Promise<Sandbox> {
+    const { ctx, get, audit } = this.#desk
+    const changed = await replaceNetwork(ctx, get(ref, who).id, request, who.network)
+    audit(who.owner, 'network.change', changed.id, { mode: changed.spec.network.mode })
+    return changed
+  }
+
+  /** Which rule decides about an address, and why. Nothing is asked of the network. */
+  explain(
+    ref: string,
+    asked: { readonly url: string; readonly method?: string | undefined },
+    who: Principal = LOCAL,
+  ): Explained {
+    return explainNetwork(this.#desk.ctx, this.#desk.get(ref, who), asked)
+  }
+
+  counts(ref: string, who: Principal = LOCAL): Promise<NetCounts> {
+    return netCounts(this.#desk.ctx, this.#desk.get(ref, who).id)
+  }
+
+  /** What the egress process has decided. */
+  note(records: readonly NetRecord[]): void {
+    noteDecisions(this.#desk.ctx, records)
+  }
+}
+
+/** SECURITY: no call gives a value out. */
+export class Secrets {
+  readonly #desk: Desk
+
+  constructor(desk: Desk) {
+    this.#desk = desk
+  }
+
+  set(request: SecretRequest, who: Principal = LOCAL): Secret {
+    const secret = setSecret(this.#desk.ctx, who.owner, request)
+    this.#desk.audit(who.owner, 'secret.set', secret.name, { version: secret.version })
+    return secret
+  }
+
+  list(who: Principal = LOCAL): Secret[] {
+    return listSecrets(this.#desk.ctx, who.owner)
+  }
+
+  rotate(name: string, value: string, who: Principal = LOCAL): Secret {
+    const secret = rotateSecret(this.#desk.ctx, who.owner, name, value)
+    this.#desk.audit(who.owner, 'secret.rotate', secret.name, { version: secret.version })
+    return secret
+  }
+
+  remove(name: string, who: Principal = LOCAL): Secret {
+    const secret = removeSecret(this.#desk.ctx, who.owner, name)
+    this.#desk.audit(who.owner, 'secret.remove', secret.name, {})
+    return secret
+  }
+}

@@ -1,0 +1,180 @@
+/** Secrets of an owner: set, listed, rotated and removed. Nobody can read a value back. */
+import { AgentPodError, invalid } from '../core/error.ts'
+import type { Secret, SecretScheme, SecretSlot } from '../core/secret.ts'
+import { parseHostName } from '../policy/host-name.ts'
+import { parseRule } from '../policy/rule.ts'
+import type { StoredSecret } from '../store/secrets.ts'
+import type { Context } from './context.ts'
+import { openLink, secretPurpose } from './link.ts'
+import type { NetworkParts } from './way-out.ts'
+
+export interface SecretRequest {
+  readonly name: string
+  readonly value: string
+  readonly variable?: string | undefined
+  readonly hosts: readonly string[]
+  readonly port?: number | undefined
+  readonly header?: string | undefined
+  readonly scheme?: SecretScheme | undefined
+  readonly methods?: readonly string[] | undefined
+  readonly paths?: readonly string[] | undefined
+  readonly budget?: SecretSlot['budget']
+}
+
+const NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/
+const HEADER = /^[a-z0-9!#$%&'*+.^_`|~-]{1,64}$/
+/** Shorter ones would be found in text that has nothing to do with them, and covered there. */
+const SHORTEST = 8
+const LONGEST = 16 * 1024
+const MOST_SECRETS = 256
+/** Headers that say where a request goes, how long it is, or what becomes of the connection. */
+const NO_SLOT = [
+  'host',
+  'content-length',
+  'transfer-encoding',
+  'connection',
+  'upgrade',
+  'te',
+  'trailer',
+  'expect',
+]
+
+export function setSecret(ctx: Context, owner: string, request: SecretRequest): Secret {
+  const { secrets, box } = needNetwork(ctx)
+  const { name } = request
+  if (!NAME.test(name))
+    throw invalid('secret.name', 'a secret’s name begins with a letter; letters, digits, _ . and - follow')
+  const before = secrets.get(owner, name)
+  if (!before && secrets.of(owner).length >= MOST_SECRETS)
+    throw new AgentPodError({
+      code: 'resource_exhausted',
+      reason: 'secret.too_many',
+      message: `there are ${MOST_SECRETS} secrets, which is all one owner may have`,
+    })
+  const now = ctx.clock.now()
+  const secret: Secret = {
+    name,
+    owner,
+    variable: variableOf(request),
+    slot: slotOf(request),
+    version: (before?.version ?? 0) + 1,
+    createdAt: before?.createdAt ?? now,
+    rotatedAt: now,
+  }
+  checkValue(request.value)
+  secrets.put({ ...secret, sealed: box.seal(request.value, secretPurpose(secret)) })
+  refresh(ctx, owner, name)
+  return secret
+}
+
+/** A new value in the same slot; sandboxes that hold a placeholder of it go on with the new one. */
+export function rotateSecret(ctx: Context, owner: string, name: string, value: string): Secret {
+  const { secrets, box } = needNetwork(ctx)
+  const before = needSecret(ctx, owner, name)
+  checkValue(value)
+  const { sealed: _, ...secret } = { ...before, version: before.version + 1, rotatedAt: ctx.clock.now() }
+  secrets.put({ ...secret, sealed: box.seal(value, secretPurpose(secret)) })
+  refresh(ctx, owner, name)
+  return secret
+}
+
+/** Placeholders of it are worth nothing from now on. */
+export function removeSecret(ctx: Context, owner: string, name: string): Secret {
+  const { secrets } = needNetwork(ctx)
+  const { sealed: _, ...secret } = needSecret(ctx, owner, name)
+  secrets.remove(owner, name)
+  refresh(ctx, owner, name)
+  return secret
+}
+
+export function listSecrets(ctx: Context, owner: string): Secret[] {
+  return needNetwork(ctx)
+    .secrets.of(owner)
+    .map(({ sealed: _, ...secret }) => secret)
+}
+
+/** Tells the way out of every living sandbox that holds a placeholder of it. */
+function refresh(ctx: Context, owner: string, name: string): void {
+  for (const sandbox of ctx.ledger.livingOf(owner)) {
+    if (sandbox.link?.placeholders[name] !== undefined) openLink(ctx, sandbox)
+  }
+}
+
+function needNetwork({ network }: Context): NetworkParts {
+  if (network) return network
+  throw new AgentPodError({
+    code: 'unsupported',
+    reason: 'network.none',
+    message: 'sandboxes have no network here',
+  })
+}
+
+function needSecret(ctx: Context, owner: string, name: string): StoredSecret {
+  const found = needNetwork(ctx).secrets.get(owner, name)
+  if (found) return found
+  throw new AgentPodError({
+    code: 'not_found',
+    reason: 'secret.unknown',
+    message: `there is no secret ${JSON.stringify(name)}`,
+    hint: '`agentpod secret ls` shows those that there are',
+  })
+}
+
+function variableOf({ name, variable }: SecretRequest): string {
+  const wanted = variable ?? name.replaceAll(/[.-]/g, '_')
+  if (VARIABLE.test(wanted)) return wanted
+  throw invalid('secret.variable', 'the name of a variable is letters, digits and underscores')
+}
+
+/** SECURITY: SE-05. A value with a line end in it would be a second header. */
+function checkValue(value: string): void {
+  if (!/^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value))
+    throw invalid(
+      'secret.value',
+      'a secret is one line of printable characters without space at its ends',
+      'is there a line end too many? `printf %s "$KEY" | agentpod secret set ...` sends none',
+    )
+  if (value.length < SHORTEST || value.length > LONGEST)
+    throw invalid('secret.value', `a secret has ${SHORTEST} to ${LONGEST} characters`)
+}
+
+/** SECURITY: SE-02. Exact hosts only: below a star somebody else may have a name. */
+function slotOf(request: SecretRequest): SecretSlot {
+  const header = (request.header ?? 'authorization').toLowerCase()
+  if (!HEADER.test(header) || NO_SLOT.includes(header) || header.startsWith('proxy-'))
+    throw invalid('secret.header', `${JSON.stringify(header)} cannot hold a secret`)
+  if (request.hosts.length === 0)
+    throw invalid('secret.host', 'a secret is for at least one host', 'name it with --host')
+  if (request.hosts.some((host) => host.includes('*')))
+    throw invalid('secret.host', 'a secret is for exact hosts', 'name each host with --host')
+  const port = request.port ?? 443
+  const { methods, paths, budget } = request
+  // The rule that the secret will open says whether all of it makes sense.
+  const rules = request.hosts.map((host) => {
+    const present = Object.entries({ methods, paths, budget }).filter(([, value]) => value !== undefined)
+    return parseRule({ host, ports: [port], ...Object.fromEntries(present) }, `secret ${request.name}`)
+  })
+  const [first] = rules
+  return {
+    hosts: request.hosts.map((host) => parseHostName(host)),
+    port,
+    header,
+    scheme: schemeOf(header, request.scheme),
+    ...(first?.methods && { methods: first.methods }),
+    ...(first?.paths && { paths: first.paths }),
+    ...(budget && { budget }),
+  }
+}
+
+function schemeOf(header: string, asked: SecretScheme | undefined): SecretScheme {
+  const scheme =
+    asked ?? (header === 'authorization' ? { kind: 'prefix', prefix: 'Bearer' } : { kind: 'bare' })
+  if (scheme.kind === 'prefix' && !/^[A-Za-z][A-Za-z0-9_-]{0,31}$/.test(scheme.prefix))
+    throw invalid('secret.scheme', 'the word before a secret is letters and digits, like Bearer')
+  if (scheme.kind === 'basic' && !/^[\x20-\x39\x3b-\x7e]{0,128}$/.test(scheme.user))
+    throw invalid('secret.scheme', 'the user of Basic authorization is printable and has no colon')
+  if (scheme.kind === 'basic' && header !== 'authorization')
+    throw invalid('secret.scheme', 'Basic authorization stands in the header Authorization')
+  return scheme
+}

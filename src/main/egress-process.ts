@@ -1,0 +1,176 @@
+/**
+ * The egress process as the server keeps it: started when a sandbox needs it, started again when it dies, and told everything anew
+ * before anything passes. It outlives the server, and the next server finds it.
+ */
+import { spawn } from 'node:child_process'
+import { closeSync, openSync } from 'node:fs'
+import { AgentPodError } from '../core/error.ts'
+import type { NetCounts, NetRecord } from '../core/network.ts'
+import type { LinkSpec } from '../egress/control.ts'
+import type { WayOut } from '../engine/way-out.ts'
+import { ignore, type Log } from '../telemetry/log.ts'
+import type { Clock } from '../util/clock.ts'
+import { raceAbort } from '../util/deadline.ts'
+import { dialSocket, LineClient } from '../util/line-client.ts'
+
+export interface EgressOptions {
+  readonly socket: string
+  /** The script that Node runs. */
+  readonly script: string
+  readonly logFile: string
+  readonly upstreamProxy?: string | undefined
+  readonly log: Log
+  readonly clock: Clock
+  onRecords(records: readonly NetRecord[]): void
+}
+
+/** A sandbox that has just begun needs the processors more than its way out does. */
+const START_AFTER_MS = 100
+const LISTENS_WITHIN_MS = 10_000
+const ASK_EVERY_MS = 10
+const FIRST_RETRY_MS = 50
+const LAST_RETRY_MS = 1000
+const CALL_MS = 5000
+
+export class EgressProcess implements WayOut {
+  readonly #options: EgressOptions
+  readonly #wanted = new Map<string, LinkSpec>()
+  #client: LineClient | undefined
+  #isStarting = false
+  #isClosed = false
+  #cancel = (): void => undefined
+
+  constructor(options: EgressOptions) {
+    this.#options = options
+  }
+
+  open(spec: LinkSpec): void {
+    this.#wanted.set(spec.sandbox, spec)
+    if (this.#client) this.#tell('open', spec)
+    else this.#connectSoon(START_AFTER_MS)
+  }
+
+  close(sandbox: string): void {
+    if (this.#wanted.delete(sandbox)) this.#tell('close', { sandbox })
+  }
+
+  async counts(sandbox: string): Promise<NetCounts | undefined> {
+    if (!this.#client || !this.#wanted.has(sandbox)) return undefined
+    try {
+      const answer = await this.#call(this.#client, 'counts', { sandbox })
+      return answer as unknown as NetCounts
+    } catch (error) {
+      ignore(this.#options.log, error, 'the egress process did not count')
+      return undefined
+    }
+  }
+
+  /** Finds the one that an earlier server left, so that what it has decided is written down and what it should not have is closed. */
+  async adopt(): Promise<void> {
+    const socket = await dialSocket(this.#options.socket)
+    if (socket) await this.#joined(socket)
+  }
+
+  /** Lets it live on: connections of sandboxes do not end with the server. */
+  disconnect(): void {
+    this.#isClosed = true
+    this.#cancel()
+    this.#client?.close()
+  }
+
+  /** Ends it. For when no sandbox is left that could need it. */
+  async leave(): Promise<void> {
+    this.#isClosed = true
+    this.#cancel()
+    const client = this.#client
+    if (client) await this.#call(client, 'shutdown', {})
+  }
+
+  #connectSoon(afterMs: number): void {
+    if (this.#isStarting || this.#isClosed || this.#client) return
+    this.#isStarting = true
+    const attempt = async (waitMs: number): Promise<void> => {
+      try {
+        await this.#connect()
+        this.#isStarting = false
+      } catch (error) {
+        ignore(this.#options.log, error, 'the egress process is not there yet')
+        const nextMs = Math.min(waitMs * 2, LAST_RETRY_MS)
+        if (this.#isClosed) return
+        this.#cancel = this.#options.clock.after(waitMs, () => void attempt(nextMs))
+      }
+    }
+    this.#cancel = this.#options.clock.after(afterMs, () => void attempt(FIRST_RETRY_MS))
+  }
+
+  async #connect(): Promise<void> {
+    const socket = (await dialSocket(this.#options.socket)) ?? (await this.#start())
+    await this.#joined(socket)
+  }
+
+  async #joined(socket: NonNullable<Awaited<ReturnType<typeof dialSocket>>>): Promise<void> {
+    const client = new LineClient(socket, {
+      onEvent: (event) => {
+        if (event['event'] === 'records') this.#options.onRecords(event['records'] as NetRecord[])
+      },
+      onGone: () => {
+        if (this.#client === client) this.#client = undefined
+        if (this.#wanted.size > 0) this.#connectSoon(0)
+      },
+      toError: (value) => new AgentPodError(value as ConstructorParameters<typeof AgentPodError>[0]),
+      gone,
+    })
+    const { links } = await this.#call(client, 'hello', {})
+    // INVARIANT: from here to the end nothing is awaited, so that what is opened meanwhile is not missed.
+    this.#client = client
+    for (const link of links as string[]) if (!this.#wanted.has(link)) this.#tell('close', { sandbox: link })
+    for (const spec of this.#wanted.values()) this.#tell('open', spec)
+  }
+
+  async #start(): Promise<NonNullable<Awaited<ReturnType<typeof dialSocket>>>> {
+    const { script, socket, logFile, upstreamProxy, clock } = this.#options
+    const log = openSync(logFile, 'a', 0o600)
+    const child = spawn(
+      process.execPath,
+      [...process.execArgv, script, socket, ...(upstreamProxy ? [upstreamProxy] : [])],
+      {
+        detached: true,
+        stdio: ['ignore', log, log],
+        cwd: '/',
+        // Names are looked up on Node's pool of threads; a slow one of one sandbox is not to hold up the others.
+        env: { ...process.env, UV_THREADPOOL_SIZE: '64' },
+      },
+    )
+    closeSync(log)
+    child.unref()
+    let failure: Error | undefined
+    child.once('error', (error) => {
+      failure = error
+    })
+    for (const end = clock.now() + LISTENS_WITHIN_MS; clock.now() < end && !failure; ) {
+      const connected = await dialSocket(socket)
+      if (connected) return connected
+      await new Promise<void>((resolve) => clock.after(ASK_EVERY_MS, resolve))
+    }
+    throw failure ?? gone()
+  }
+
+  #tell(op: string, args: object): void {
+    if (!this.#client) return
+    this.#call(this.#client, op, args).catch((error) =>
+      ignore(this.#options.log, error, `the egress process did not ${op}`),
+    )
+  }
+
+  #call(client: LineClient, op: string, args: object): Promise<Record<string, unknown>> {
+    return raceAbort(client.call(op, args), AbortSignal.timeout(CALL_MS))
+  }
+}
+
+function gone(): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'egress.gone',
+    message: 'the egress process is not there',
+  })
+}
