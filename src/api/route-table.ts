@@ -16,6 +16,7 @@ import {
   forkSandbox,
   preview,
   sandbox,
+  sandboxEvent,
   stats,
   wakeSandbox,
 } from './schema/sandbox.ts'
@@ -47,6 +48,7 @@ export const SCHEMAS = {
   Preview: preview,
   RotateSecret: rotateSecret,
   Sandbox: sandbox,
+  SandboxEvent: sandboxEvent,
   Secret: secret,
   Server: server,
   SetSecret: setSecret,
@@ -553,6 +555,18 @@ export const ROUTES: readonly Route[] = [
     who: 'admin',
     query: listAudit,
     answers: [{ status: 200, says: 'A page of them.', schema: 'AuditEntry', isList: true }],
+    errors: [],
+  },
+  {
+    method: 'GET',
+    path: '/v1/audit/network',
+    tag: 'about',
+    summary: 'What the way out decided for every sandbox',
+    description:
+      'Equal decisions are counted together. A sandbox keeps its newest ten thousand. Oldest first.',
+    who: 'admin',
+    query: listAudit,
+    answers: [{ status: 200, says: 'A page of them.', schema: 'SandboxEvent', isList: true }],
     errors: [],
   },
   {

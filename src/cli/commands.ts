@@ -61,6 +61,10 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
     summary: 'Show and set which hosts tools need',
     load: () => import('./commands/preset.ts'),
   },
+  audit: {
+    summary: 'Export who asked for what, and what sandboxes reached, as lines of JSON',
+    load: () => import('./commands/audit.ts'),
+  },
   key: { summary: 'Make, list and revoke keys to the API', load: () => import('./commands/key.ts') },
   context: {
     summary: 'Choose which server commands talk to',

@@ -1,7 +1,8 @@
 /** The client of an AgentPod server. */
 import type { CreatedKeyView, CreateKey, KeyView } from '../api/schema/key.ts'
-import type { PreviewView, SandboxView } from '../api/schema/sandbox.ts'
+import type { PreviewView, SandboxEventView, SandboxView } from '../api/schema/sandbox.ts'
 import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server.ts'
+import type { AuditEntryView } from '../api/schema/usage.ts'
 import type { Scope } from '../core/key.ts'
 import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
 import { Secrets } from './secrets.ts'
@@ -84,6 +85,16 @@ export class AgentPod {
 
   async revokeKey(id: string): Promise<KeyView> {
     return (await this.#transport.json('DELETE', `/v1/keys/${encodeURIComponent(id)}`)) as KeyView
+  }
+
+  /** Who asked for what, oldest first; at most 1,000 after `after`. For admins. */
+  async audit(after = 0): Promise<AuditEntryView[]> {
+    return (await this.#transport.json('GET', `/v1/audit?after=${after}`)) as AuditEntryView[]
+  }
+
+  /** What the way out decided for every sandbox, oldest first; at most 1,000 after `after`. For admins. */
+  async networkAudit(after = 0): Promise<SandboxEventView[]> {
+    return (await this.#transport.json('GET', `/v1/audit/network?after=${after}`)) as SandboxEventView[]
   }
 
   async stopServer(): Promise<void> {

@@ -16,7 +16,7 @@ import { failpoint } from '../util/failpoint.ts'
 import { CALL, COPY, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
 import { leaseOf } from './lease.ts'
-import { linkVariables, needSecrets, newLink, openLink, trustOf } from './link.ts'
+import { linkVariables, needSecrets, newLink, openLink, trustOf, writeJavaTrust } from './link.ts'
 import { type NetworkRequest, resolveNetwork } from './network.ts'
 import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
 
@@ -179,6 +179,7 @@ export async function enter(
       },
       CALL,
     )
+    await writeJavaTrust(ctx, linked, guest)
     failpoint('create.configured')
   } catch (error) {
     guest.close()

@@ -1,5 +1,7 @@
 /** The way out of one sandbox: what is made for it, what its programs are told, and what the egress process is told. */
+import { Readable } from 'node:stream'
 import { AgentPodError } from '../core/error.ts'
+import type { Guest } from '../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../core/network.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { BoundSecret, Secret } from '../core/secret.ts'
@@ -9,12 +11,14 @@ import { parseRule, type Rule } from '../policy/rule.ts'
 import { newPlaceholder } from '../secrets/placeholder.ts'
 import type { StoredSecret } from '../store/secrets.ts'
 import { ignore } from '../telemetry/log.ts'
-import type { Context } from './context.ts'
+import { trustStore } from '../util/trust-store.ts'
+import { CALL, type Context } from './context.ts'
 import { rulesOf } from './network.ts'
 
 /** podd's HTTP proxy and SOCKS5 door. */
 const DOOR = 'http://127.0.0.1:61080'
 const BUNDLE = '/run/agentpod/ca-bundle.pem'
+const JAVA_STORE = '/run/agentpod/truststore.jks'
 const NO_LEVEL: NetworkLevel = { level: 'none' }
 
 /** Programs differ in which variable they read, and some read one letter case only. */
@@ -67,7 +71,8 @@ export function needSecrets(ctx: Context, owner: string, names: readonly string[
 }
 
 /** What programs inside need to know of the way out. */
-export function linkVariables(ctx: Context, { link, owner }: Sandbox): Record<string, string> {
+export function linkVariables(ctx: Context, sandbox: Sandbox): Record<string, string> {
+  const { link, owner } = sandbox
   if (!link || link.level === 'none') return {}
   const all = (names: readonly string[], value: string): Record<string, string> =>
     Object.fromEntries(names.map((name) => [name, value]))
@@ -75,6 +80,7 @@ export function linkVariables(ctx: Context, { link, owner }: Sandbox): Record<st
     ...all(PROXY_VARIABLES, DOOR),
     ...all(['NO_PROXY', 'no_proxy'], 'localhost,127.0.0.1,::1'),
     ...(link.authority && all(TRUST_VARIABLES, BUNDLE)),
+    ...(opensTls(sandbox) && { JAVA_TOOL_OPTIONS: `-Djavax.net.ssl.trustStore=${JAVA_STORE}` }),
     ...Object.fromEntries(
       Object.entries(link.placeholders).flatMap(([name, placeholder]) => {
         const secret = ctx.network?.secrets.get(owner, name)
@@ -82,6 +88,36 @@ export function linkVariables(ctx: Context, { link, owner }: Sandbox): Record<st
       }),
     ),
   }
+}
+
+/** Whether the way out looks into TLS of this sandbox, so that its programs meet certificates of its own authority. */
+function opensTls({ link, spec: { network } }: Sandbox): boolean {
+  if (!link?.authority || link.level === 'none') return false
+  const isAboutRequests = [...network.rules, ...network.denied].some(({ methods, paths }) => methods ?? paths)
+  return (
+    isAboutRequests ||
+    network.secrets.length > 0 ||
+    network.intercept === 'all' ||
+    network.headers !== undefined
+  )
+}
+
+/** Java reads no PEM. Where it would meet the sandbox's authority, it gets a store of its own kind; it says on stderr that it found one. */
+export async function writeJavaTrust(ctx: Context, sandbox: Sandbox, guest: Guest): Promise<void> {
+  const ca = sandbox.link?.authority?.cert
+  if (!ctx.network || ca === undefined || !opensTls(sandbox)) return
+  const store = trustStore(`${ctx.network.hostRoots()}\n${ca}`, ctx.clock.now())
+  const query = new URLSearchParams({ path: JAVA_STORE, username: 'root' })
+  const answer = await guest.forward(
+    {
+      method: 'POST',
+      path: `/files?${query}`,
+      headers: { 'content-type': 'application/octet-stream', 'content-length': String(store.length) },
+      body: Readable.from([store]),
+    },
+    { signal: AbortSignal.timeout(CALL.timeoutMs) },
+  )
+  answer.body.resume()
 }
 
 /** The host base has the host's certificates already. */

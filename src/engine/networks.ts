@@ -1,5 +1,6 @@
 /** The engine's calls about networks and secrets, as front doors make them: who asks is checked, and what is asked for is audited. */
 import type { AuditAction, AuditEntry } from '../core/audit.ts'
+import type { SandboxEvent } from '../core/event.ts'
 import type { NetCounts, NetRecord } from '../core/network.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import type { Sandbox } from '../core/sandbox.ts'
@@ -57,6 +58,11 @@ export class Networks {
 
   counts(ref: string, who: Principal = LOCAL): Promise<NetCounts> {
     return netCounts(this.#desk.ctx, this.#desk.get(ref, who).id)
+  }
+
+  /** What the way out has decided for every sandbox, oldest first. For admins. */
+  decisions(o: { readonly after: number; readonly limit: number }): SandboxEvent[] {
+    return this.#desk.ctx.events.ofType('network.decision', o)
   }
 
   /** What the egress process has decided. */

@@ -1,5 +1,5 @@
 /** Appended facts, in a database of their own: losing the last line in a power cut costs nobody a sandbox. */
-import type { DatabaseSync } from 'node:sqlite'
+import type { DatabaseSync, SQLOutputValue } from 'node:sqlite'
 import type { EventType, SandboxEvent } from '../core/event.ts'
 import { type Migration, transaction } from './database.ts'
 
@@ -36,6 +36,8 @@ export interface EventStore {
   append(event: Omit<SandboxEvent, 'seq'>): SandboxEvent
   /** Several in one go. Of the type that is named, a sandbox keeps its newest `most`, give or take a few. */
   appendAll(events: readonly Omit<SandboxEvent, 'seq'>[], keep: { type: EventType; most: number }): void
+  /** Events of one type, of every sandbox, after `after`, oldest first. */
+  ofType(type: EventType, o: { after: number; limit: number }): SandboxEvent[]
   /** Events of one sandbox after `after`, oldest first; of one type, where it is named. */
   of(sandboxId: string, o: { after: number; limit: number; type?: EventType | undefined }): SandboxEvent[]
 }
@@ -49,6 +51,7 @@ export function eventStore(db: DatabaseSync): EventStore {
   const selectType = db.prepare(
     'SELECT * FROM events WHERE sandbox_id = ? AND type = ? AND seq > ? ORDER BY seq LIMIT ?',
   )
+  const selectAll = db.prepare('SELECT * FROM events WHERE type = ? AND seq > ? ORDER BY seq LIMIT ?')
   const prune = db.prepare(
     `DELETE FROM events WHERE sandbox_id = ? AND type = ? AND seq <=
      (SELECT seq FROM events WHERE sandbox_id = ? AND type = ? ORDER BY seq DESC LIMIT 1 OFFSET ?)`,
@@ -73,16 +76,21 @@ export function eventStore(db: DatabaseSync): EventStore {
       })
       if (unpruned.size > MOST_REMEMBERED) unpruned.clear()
     },
+    ofType: (type, o) => selectAll.all(type, o.after, o.limit).map(fromRow),
     of: (sandboxId, o) =>
       (o.type === undefined
         ? select.all(sandboxId, o.after, o.limit)
         : selectType.all(sandboxId, o.type, o.after, o.limit)
-      ).map((row) => ({
-        seq: Number(row['seq']),
-        at: Number(row['at']),
-        sandboxId: String(row['sandbox_id']),
-        type: String(row['type']) as EventType,
-        data: JSON.parse(String(row['data'])),
-      })),
+      ).map(fromRow),
+  }
+}
+
+function fromRow(row: Record<string, SQLOutputValue>): SandboxEvent {
+  return {
+    seq: Number(row['seq']),
+    at: Number(row['at']),
+    sandboxId: String(row['sandbox_id']),
+    type: String(row['type']) as EventType,
+    data: JSON.parse(String(row['data'])),
   }
 }

@@ -190,7 +190,7 @@ export class FakeProvider implements Provider {
       pause: this.#freezes ? 'freeze' : 'none',
       snapshot: 'disk',
       layers: this.layers !== undefined,
-      network: 'none',
+      network: 'transparent',
       hostWritable: true,
       rootless: true,
       notes: ['it is a fake'],
@@ -263,8 +263,8 @@ export class FakeProvider implements Provider {
     )
   }
 
-  wayOut(): undefined {
-    return undefined
+  wayOut({ sandboxId }: Handle): string {
+    return `/fake/${sandboxId}.out`
   }
 
   open(handle: Handle): Guest {
@@ -338,7 +338,7 @@ export class FakeProvider implements Provider {
       handle: handleOf(sandboxId),
       limits: this.#levels(),
       env: { PATH: '/usr/local/bin:/usr/bin:/bin' },
-      network: { level: 'none', reason: 'a fake has no network' },
+      network: { level: 'transparent' },
     }
   }
 

@@ -16,20 +16,24 @@ import { Slots } from '../../src/api/slots.ts'
 import { tcpDoor } from '../../src/api/tcp-door.ts'
 import { tracer } from '../../src/api/trace.ts'
 import { parseOwner } from '../../src/core/id.ts'
+import type { NetworkCap } from '../../src/core/network.ts'
 import { Engine } from '../../src/engine/engine.ts'
 import { Keys } from '../../src/engine/keys.ts'
 import { closeServer } from '../../src/main/listeners.ts'
+import { Box } from '../../src/secrets/box.ts'
 import { type AuditStore, auditStore } from '../../src/store/audit.ts'
 import { openDatabase } from '../../src/store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
 import { keyStore } from '../../src/store/keys.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
+import { secretStore } from '../../src/store/secrets.ts'
 import { snapshotStore } from '../../src/store/snapshots.ts'
 import { jsonLog } from '../../src/telemetry/log.ts'
 import { Metrics } from '../../src/telemetry/metrics.ts'
 import { FakeClock } from '../../src/testing/fake-clock.ts'
 import { FakeProvider } from '../../src/testing/fake-provider.ts'
 import { SeededRandom } from '../../src/testing/seeded-random.ts'
+import { FakeWayOut } from './fake-way-out.ts'
 
 export interface FrontOptions {
   readonly rate?: Rate
@@ -49,6 +53,7 @@ export class Front implements AsyncDisposable {
   readonly provider: FakeProvider
   readonly log: string[] = []
   readonly metrics = new Metrics()
+  readonly wayOut = new FakeWayOut()
   readonly engine: Engine
   readonly keys: Keys
   readonly access: Access = access('a secret of the server')
@@ -82,6 +87,12 @@ export class Front implements AsyncDisposable {
       log,
       audit: this.audit,
       quota: { living: o.living ?? 100 },
+      network: {
+        wayOut: this.wayOut,
+        secrets: secretStore(this.state),
+        box: new Box(Buffer.alloc(32, 7), random),
+        hostRoots: () => 'roots of the host',
+      },
     })
     this.keys = new Keys({ store: keyStore(this.state), clock, random, audit: this.audit })
     this.codes = new OneTimeCodes({ clock, random })
@@ -144,8 +155,8 @@ export class Front implements AsyncDisposable {
   }
 
   /** The secret of a new key. */
-  key(scope: 'sandboxes' | 'admin' = 'sandboxes'): string {
-    return this.keys.create({ name: 'test', scope }).secret
+  key(scope: 'sandboxes' | 'admin' = 'sandboxes', network?: NetworkCap): string {
+    return this.keys.create({ name: 'test', scope, network }).secret
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -9,6 +9,7 @@ import { parseQuery } from '../query.ts'
 import type { Rate } from '../rate-limit.ts'
 import { LONGEST_PAGE, listAudit } from '../schema/query.ts'
 import type { AuditEntryView, UsageView } from '../schema/usage.ts'
+import { eventView } from '../view.ts'
 
 export interface AboutParts {
   readonly engine: Engine
@@ -51,6 +52,12 @@ export function aboutRoutes({ engine, version, metrics, rate }: AboutParts): Hon
       .audit({ after, limit })
       .map((entry) => ({ ...entry, at: new Date(entry.at).toISOString(), data: { ...entry.data } }))
     return c.json(entries)
+  })
+
+  routes.get('/v1/audit/network', adminOnly, (c) => {
+    const { after = 0, limit = LONGEST_PAGE } = parseQuery(listAudit, c)
+    const decisions = engine.networks.decisions({ after, limit })
+    return c.json(decisions.map((event) => ({ ...eventView(event), sandboxId: event.sandboxId })))
   })
   return routes
 }

@@ -174,3 +174,7 @@ export const event = z.object({
   data: z.record(z.string(), z.unknown()),
 })
 export type EventView = z.infer<typeof event>
+
+/** In lists that are not about one sandbox. */
+export const sandboxEvent = event.extend({ sandboxId: z.string() })
+export type SandboxEventView = z.infer<typeof sandboxEvent>

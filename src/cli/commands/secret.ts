@@ -31,6 +31,7 @@ export const command: Command = {
     basic: { value: 'USER', help: 'set: as the password of this user in Basic authorization' },
     method: { value: 'METHOD', help: 'set: only with these methods', repeat: true },
     path: { value: 'PATTERN', help: 'set: only on these paths, like /v1/**', repeat: true },
+    'per-minute': { value: 'N', help: 'set: at most so many requests a minute' },
     variable: { value: 'NAME', help: 'set: the variable that holds the placeholder (default: the name)' },
     'from-env': { value: 'NAME', help: 'set, rotate: take the value from this variable of yours' },
     ...JSON_OPTION,
@@ -57,7 +58,7 @@ export const command: Command = {
 }
 
 async function set(ctx: CommandContext, parsed: Parsed, name: string): Promise<number> {
-  const port = parsed.value('port')
+  const [port, rate] = [parsed.value('port'), parsed.value('per-minute')]
   const list = (option: string): string[] | undefined =>
     parsed.has(option) ? [...parsed.values(option)] : undefined
   const secret = await (await ctx.client()).secrets.set({
@@ -69,6 +70,7 @@ async function set(ctx: CommandContext, parsed: Parsed, name: string): Promise<n
     scheme: schemeOf(parsed),
     methods: list('method'),
     paths: list('path'),
+    budget: rate === undefined ? undefined : { requestsPerMinute: parseNumber(rate, 'per-minute') },
     variable: parsed.value('variable'),
   })
   if (parsed.has('json')) ctx.terminal.out(JSON.stringify(secret))
