@@ -14,6 +14,7 @@ import type { Sandbox } from '../../src/client/sandbox.ts'
 import { encodeFrame } from '../../src/util/connect-frame.ts'
 import { podhostOf } from '../support/host-view.ts'
 import { ROOT, World } from '../support/world.ts'
+import { wayOut } from './egress.ts'
 import { roundRobin, type Summary, summarize, timed } from './measure.ts'
 import { findPeers, run, which } from './peers.ts'
 import { Report } from './report.ts'
@@ -121,6 +122,9 @@ async function main(): Promise<void> {
 
   heading('A file of 1 GiB')
   await transfer(sandbox, quick ? 64 : 1024)
+
+  heading('The way out')
+  await wayOut(report, { mib: quick ? 64 : 1024, rounds })
 
   heading('The command line')
   table(

@@ -12,7 +12,7 @@ import (
 // chunk is what is moved at a time. A buffer is taken when there is something to move and given back after; a connection on which nothing
 // happens holds none. splice(2) would spare the copy, but a pipe for each direction, idle or not: four descriptors of podd's few, and a
 // megabyte each of what the kernel lets one user have in pipes, which all sandboxes of a host share.
-const chunk = 16 << 10
+const chunk = 64 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 

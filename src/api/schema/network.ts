@@ -9,7 +9,10 @@ const budget = z.strictObject({
   requestsPerMinute: z.int().min(1).optional(),
 })
 
-const SOURCE = /^(?:create|live|user|project|preset [a-z0-9-]{1,32})$/
+const source = z.union([
+  z.enum(['create', 'live', 'user', 'project']),
+  z.templateLiteral(['preset ', z.string().regex(/^[a-z0-9-]{1,32}$/)]),
+])
 
 const ruleFields = {
   host: z.string().max(255).describe('A name, or `*.` and a name for everything below it.'),
@@ -30,12 +33,7 @@ const ruleRequest = z.union([
   z.string().max(2400),
   z.strictObject({
     ...ruleFields,
-    source: z
-      .string()
-      .regex(SOURCE)
-      .optional()
-      .transform((text) => text as 'create' | undefined)
-      .describe('Where the rule comes from, for people.'),
+    source: source.optional().describe('Where the rule comes from, for people.'),
   }),
 ])
 const rules = z.array(ruleRequest).max(MOST)
