@@ -2,8 +2,9 @@ import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import type { AgentPod } from '../../client/client.ts'
 import { invalid } from '../../core/error.ts'
 import type { Home } from '../../core/home.ts'
+import { NETWORK_MODES, type NetworkMode } from '../../core/network.ts'
 import { systemClock } from '../../util/clock.ts'
-import { JSON_OPTION } from '../args/options.ts'
+import { chosen, JSON_OPTION } from '../args/options.ts'
 import { parseDuration } from '../args/values.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { currentContext } from '../contexts.ts'
@@ -13,14 +14,19 @@ const KEY_TTL_MS = 30 * 24 * 3_600_000
 const KEY_LEFT_MS = 24 * 3_600_000
 
 export const command: Command = {
-  usage: 'agentpod e2b env [--new-key] [--ttl TIME] [--json]',
+  usage: 'agentpod e2b env [--new-key] [--net MODE] [--ttl TIME] [--json]',
   examples: [
     'eval "$(agentpod e2b env)"',
     'agentpod e2b env --json',
+    'agentpod e2b env --net open           # sandboxes reach the internet, as at E2B',
     'agentpod e2b env --new-key --ttl 1h   # sandboxes of other shells cannot be seen with it',
   ],
   options: {
     'new-key': { help: 'make a key of its own instead of the one that shells here share' },
+    net: {
+      value: 'MODE',
+      help: 'make a key whose sandboxes may reach this at most: off, allowlist or open (default allowlist)',
+    },
     ttl: { value: 'TIME', help: 'how long a new key lives (default 30d)' },
     ...JSON_OPTION,
   },
@@ -31,7 +37,8 @@ export const command: Command = {
       throw invalid('words.unknown', `not a call: e2b ${parsed.word(0)}`, command.usage)
     const ttl = parsed.value('ttl')
     const variables = await environment(ctx, {
-      isNew: parsed.has('new-key'),
+      isNew: parsed.has('new-key') || parsed.has('net'),
+      mode: chosen(parsed, 'net', NETWORK_MODES),
       ttlMs: ttl === undefined ? KEY_TTL_MS : parseDuration(ttl, 'ttl'),
     })
     if (parsed.has('json')) ctx.terminal.out(JSON.stringify(variables, null, 2))
@@ -43,6 +50,7 @@ export const command: Command = {
 }
 
 interface KeyWish {
+  readonly mode: NetworkMode | undefined
   readonly isNew: boolean
   readonly ttlMs: number
 }
@@ -77,7 +85,12 @@ function addresses(url: string): Record<string, string> {
 async function keyOf(pod: AgentPod, home: Home, wish: KeyWish): Promise<string> {
   const kept = wish.isNew ? undefined : await keptKey(pod, home)
   if (kept !== undefined) return kept
-  const made = await pod.createKey({ name: 'e2b env', scope: 'sandboxes', ttlMs: wish.ttlMs })
+  const made = await pod.createKey({
+    name: 'e2b env',
+    scope: 'sandboxes',
+    ttlMs: wish.ttlMs,
+    ...(wish.mode && { network: { mode: wish.mode } }),
+  })
   if (!wish.isNew) {
     writeFileSync(home.e2bKey, JSON.stringify({ id: made.id, secret: made.secret }), { mode: 0o600 })
     chmodSync(home.e2bKey, 0o600)

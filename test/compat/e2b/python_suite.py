@@ -137,9 +137,39 @@ def _(shared):
     assert inside(sandbox, 'echo "$GREETING"', envs={"GREETING": "own"}) == "own"
 
 
-@case("Sandbox.create: allowInternetAccess is kept")
+ALLOWED, OTHER = "allowed.example.invalid-tld.example", "other.example.org"
+CLOSED = ["0.0.0.0/0"]
+
+
+def reached(sandbox, host):
+    """What the way out says: a host that may be reached has no address here (502), one that may not is refused (403)."""
+    return int(inside(sandbox, f"curl -s -m 20 -o /dev/null -w '%{{http_code}}' http://{host}/"))
+
+
+@case("network: allowInternetAccess false")
 def _(shared):
-    assert create(allow_internet_access=False).get_info().allow_internet_access is False
+    sandbox = create(allow_internet_access=False)
+    assert sandbox.get_info().allow_internet_access is False
+    assert reached(sandbox, OTHER) == 403
+
+
+@case("network: allowOut and denyOut")
+def _(shared):
+    sandbox = create(network={"allow_out": [ALLOWED], "deny_out": CLOSED})
+    assert [reached(sandbox, ALLOWED), reached(sandbox, OTHER)] == [502, 403]
+
+
+@case("network: live update")
+def _(shared):
+    sandbox = create(network={"allow_out": [ALLOWED], "deny_out": CLOSED})
+    sandbox.update_network({"allow_out": [OTHER], "deny_out": CLOSED})
+    assert [reached(sandbox, ALLOWED), reached(sandbox, OTHER)] == [403, 502]
+
+
+@case("network: header transforms")
+def _(shared):
+    rules = {ALLOWED: [{"transform": {"headers": {"X-Team": "web"}}}]}
+    create(network={"allow_out": [ALLOWED], "deny_out": CLOSED, "rules": rules})
 
 
 @case("Sandbox.connect")
@@ -864,7 +894,7 @@ def _(shared):
 
 @case("error: what comes later says so")
 def _(shared):
-    fails(SandboxException, "network.allowOut", Sandbox.create, network={"allow_out": ["1.1.1.1"]})
+    fails(SandboxException, "network.maskRequestHost", Sandbox.create, network={"mask_request_host": "a.example.com"})
     assert shared.is_running()
 
 

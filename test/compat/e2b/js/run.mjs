@@ -4,6 +4,7 @@ import { cases as commands } from './commands.mjs'
 import { cases as errors } from './errors.mjs'
 import { cases as files } from './files.mjs'
 import { cases as git } from './git.mjs'
+import { cases as network } from './network.mjs'
 import { cases as pause } from './pause.mjs'
 import { cases as pty } from './pty.mjs'
 import { cases as sandbox } from './sandbox.mjs'
@@ -31,7 +32,7 @@ const world = {
 }
 
 // A third part of a case says whether this version has what it is about.
-const queue = [...sandbox, ...pause, ...commands, ...pty, ...files, ...git, ...errors].filter(
+const queue = [...sandbox, ...pause, ...commands, ...pty, ...files, ...git, ...network, ...errors].filter(
   ([name, , isThere]) => (only === undefined || name.includes(only)) && (isThere?.(world) ?? true),
 )
 await Promise.all(

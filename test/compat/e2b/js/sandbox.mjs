@@ -64,13 +64,6 @@ export const cases = [
     },
   ],
   [
-    'Sandbox.create: allowInternetAccess is kept',
-    async ({ create }) => {
-      const sandbox = await create({ allowInternetAccess: false })
-      assert.equal((await sandbox.getInfo()).allowInternetAccess, false)
-    },
-  ],
-  [
     'Sandbox.connect',
     async ({ create, Sandbox }) => {
       const sandbox = await create()
