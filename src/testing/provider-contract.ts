@@ -108,6 +108,17 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
+    name: 'a sandbox has a way out exactly where its level says so, and it is found again by listing',
+    async run(ctx) {
+      const { handle, network } = await ctx.create()
+      const socket = ctx.provider.wayOut(handle)
+      assert.equal(socket !== undefined, network.level !== 'none')
+      if (network.level !== 'transparent') assert.ok(network.reason, 'what is not enforced is said')
+      const [listed] = await ctx.provider.list(ctx.world.owner, CALL)
+      assert.equal(listed && ctx.provider.wayOut(listed.handle), socket)
+    },
+  },
+  {
     name: 'inspect of an unknown id is absent',
     async run(ctx) {
       assert.deepEqual(await ctx.inspect(ctx.world.newId()), { state: 'absent' })

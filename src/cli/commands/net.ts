@@ -63,7 +63,8 @@ export async function* decisions(sandbox: {
 function line({ at, data }: EventView, terminal: CommandContext['terminal']): string {
   const text = (key: string): string => printable(String(data[key] ?? ''))
   const number = (key: string): number => Number(data[key] ?? 0)
-  const verdict = text('verdict').padEnd(7)
+  // What a long connection has moved since it was last counted is no decision.
+  const verdict = (number('count') === 0 ? 'moved' : text('verdict')).padEnd(7)
   const colour = data['verdict'] === 'allowed' ? terminal.green : terminal.red
   const times = number('count') > 1 ? ` ×${number('count')}` : ''
   const moved = number('bytesIn') + number('bytesOut')
