@@ -37,6 +37,7 @@ export class EgressProcess implements WayOut {
   readonly #wanted = new Map<string, LinkSpec>()
   #client: LineClient | undefined
   #isStarting = false
+  #attempt: Promise<void> | undefined
   #isClosed = false
   #cancel = (): void => undefined
 
@@ -71,8 +72,9 @@ export class EgressProcess implements WayOut {
     if (socket) await this.#joined(socket)
   }
 
-  /** Lets it live on: connections of sandboxes do not end with the server. */
-  disconnect(): void {
+  /** Lets it live on where a sandbox needs it: connections do not end with the server. */
+  async disconnect(): Promise<void> {
+    if (this.#wanted.size === 0) await this.leave()
     this.#isClosed = true
     this.#cancel()
     this.#client?.close()
@@ -80,10 +82,15 @@ export class EgressProcess implements WayOut {
 
   /** Ends it. For when no sandbox is left that could need it. */
   async leave(): Promise<void> {
+    if (this.#isClosed) return
     this.#isClosed = true
     this.#cancel()
+    await this.#attempt
     const client = this.#client
-    if (client) await this.#call(client, 'shutdown', {})
+    if (!client) return
+    await this.#call(client, 'shutdown', {}).catch((error) =>
+      ignore(this.#options.log, error, 'the egress process leaves by itself'),
+    )
   }
 
   #connectSoon(afterMs: number): void {
@@ -97,13 +104,17 @@ export class EgressProcess implements WayOut {
         ignore(this.#options.log, error, 'the egress process is not there yet')
         const nextMs = Math.min(waitMs * 2, LAST_RETRY_MS)
         if (this.#isClosed) return
-        this.#cancel = this.#options.clock.after(waitMs, () => void attempt(nextMs))
+        this.#cancel = this.#options.clock.after(waitMs, () => begin(nextMs))
       }
     }
-    this.#cancel = this.#options.clock.after(afterMs, () => void attempt(FIRST_RETRY_MS))
+    const begin = (waitMs: number): void => {
+      this.#attempt = attempt(waitMs)
+    }
+    this.#cancel = this.#options.clock.after(afterMs, () => begin(FIRST_RETRY_MS))
   }
 
   async #connect(): Promise<void> {
+    if (this.#client) return
     const socket = (await dialSocket(this.#options.socket)) ?? (await this.#start())
     await this.#joined(socket)
   }
