@@ -23,9 +23,15 @@ export class FakePodd {
         if (at >= 0) this.#waiting.splice(at, 1)
       })
       const wanted = this.#wanted.shift()
-      if (wanted) wanted(socket)
-      else this.#waiting.push(socket)
+      if (wanted) return wanted(socket)
+      this.#waiting.push(socket)
+      // Nobody says anything to podd unasked: what can be read is the end.
+      socket.once('readable', this.#dropEnded)
     })
+  }
+
+  readonly #dropEnded = function (this: Socket): void {
+    if (this.read() === null) this.destroy()
   }
 
   listen(): Promise<void> {
@@ -41,6 +47,7 @@ export class FakePodd {
   async take(line: string | Buffer): Promise<Socket> {
     const socket =
       this.#waiting.shift() ?? (await new Promise<Socket>((resolve) => this.#wanted.push(resolve)))
+    socket.off('readable', this.#dropEnded)
     socket.write(line)
     return socket
   }

@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import type { NetRecord } from '../core/network.ts'
+import type { LinkSpec } from '../egress/control.ts'
+import { FakePodd } from '../egress/testing/fake-podd.ts'
+import { policyOf, readAll } from '../egress/testing/stage.ts'
+import { silentLog } from '../telemetry/log.ts'
+import { systemClock } from '../util/clock.ts'
+import { dialSocket, LineClient } from '../util/line-client.ts'
+import { EgressProcess } from './egress-process.ts'
+
+/** The real process, started, killed and found again as the server does; podd's side is a listener of the test. */
+describe('the egress process', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'agentpod-egress-'))
+  const socket = join(directory, 'egress.sock')
+  const podd = new FakePodd(join(directory, 'out'))
+  const records: NetRecord[] = []
+  const made: EgressProcess[] = []
+  const server = (): EgressProcess => {
+    const one = new EgressProcess({
+      socket,
+      script: join(import.meta.dirname, 'egress.ts'),
+      logFile: join(directory, 'egress.log'),
+      log: silentLog,
+      clock: systemClock,
+      onRecords: (some) => void records.push(...some),
+    })
+    made.push(one)
+    return one
+  }
+  const link = (sandbox = 'sandbox1', rules: readonly string[] = []): LinkSpec => ({
+    sandbox,
+    socket: podd.path,
+    policy: policyOf(rules),
+    secrets: [],
+    intercept: 'needed',
+  })
+  const until = async (what: string, isSo: () => boolean | Promise<boolean>, ms = 10_000): Promise<void> => {
+    for (const end = performance.now() + ms; !(await isSo()); ) {
+      if (performance.now() > end)
+        assert.fail(`${what}: ${readFileSync(join(directory, 'egress.log'), 'utf8')}`)
+      await new Promise((resolve) => setTimeout(resolve, 5))
+    }
+  }
+  /** Asked over a connection that is closed at once, so that the server stays the last one for a moment only. */
+  const hello = async (): Promise<{ pid: number; links: string[] }> => {
+    const connected = await dialSocket(socket)
+    assert.ok(connected)
+    const fail = (): Error => new Error('no answer')
+    const client = new LineClient(connected, { onEvent() {}, onGone() {}, toError: fail, gone: fail })
+    const answer = await client.call('hello', {})
+    client.close()
+    return answer as { pid: number; links: string[] }
+  }
+  const isAlive = (pid: number): boolean => {
+    try {
+      return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ')
+    } catch {
+      return false
+    }
+  }
+  const refused = async (host: string): Promise<string> => {
+    const stream = await podd.direct({ name: host, port: 80 })
+    stream.write(`GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
+    return readAll(stream)
+  }
+
+  before(() => podd.listen())
+  after(async () => {
+    for (const one of made) await one.leave()
+    await podd.close()
+    rmSync(directory, { recursive: true, force: true })
+  })
+
+  test('is started when a sandbox needs it, and tells what it decided', async () => {
+    const first = server()
+    first.open(link())
+    await until('it dials', () => podd.waiting > 0)
+    assert.match(await refused('one.example.com'), /403 .*no rule allows one\.example\.com/s)
+    await until('the record is there', () => records.some(({ host }) => host === 'one.example.com'))
+    assert.equal((await first.counts('sandbox1'))?.denied, 1)
+    assert.equal(await first.counts('nobody'), undefined)
+  })
+
+  test('RL-09: killed, it is back within two seconds and knows every link before it takes anything', async () => {
+    const [first] = made
+    first?.open(link('sandbox2'))
+    const { pid } = await hello()
+    const killedAt = performance.now()
+    process.kill(pid, 'SIGKILL')
+    const isAnother = async (): Promise<boolean> => {
+      const answer = await hello().catch(() => undefined)
+      return answer !== undefined && answer.pid !== pid && answer.links.length === 2 && podd.waiting > 0
+    }
+    await until('another one is there', isAnother, 2000)
+    assert.match(await refused('two.example.com'), /403/)
+    assert.ok(performance.now() - killedAt < 2000)
+    const again = await hello()
+    assert.notEqual(again.pid, pid)
+    assert.deepEqual(again.links.sort(), ['sandbox1', 'sandbox2'])
+  })
+
+  test('lives on without its server, and the next one closes what it does not know', async () => {
+    const before = await hello()
+    await made[0]?.disconnect()
+    assert.match(await refused('three.example.com'), /403/)
+    const second = server()
+    second.open(link('sandbox2', ['allowed.example.com']))
+    await second.adopt()
+    await until('what nobody knows is closed', async () => !(await hello()).links.includes('sandbox1'))
+    assert.equal((await hello()).pid, before.pid)
+    await until('what was decided meanwhile is told', () =>
+      records.some(({ host }) => host === 'three.example.com'),
+    )
+  })
+
+  test('ends with the last server that has nothing for it', async () => {
+    const { pid } = await hello()
+    const second = made[1]
+    second?.close('sandbox2')
+    await second?.disconnect()
+    await until('it is gone', () => !isAlive(pid))
+  })
+})
