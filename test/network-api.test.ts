@@ -123,6 +123,27 @@ describe('a sandbox', () => {
   })
 })
 
+test('CF-02: rules that are cut from one grant share its budget on their whole way', async () => {
+  const within = { host: '*.example.com', budget: { requestsPerMinute: 2 }, source: 'user' }
+  const allow = ['a', 'b'].map((name) => ({
+    host: `${name}.example.com`,
+    budget: within.budget,
+    source: 'project',
+    within,
+  }))
+  const id = await create({ allow })
+  assert.deepEqual(
+    linkOf(id).policy.rules.map((rule) => [rule.host, rule.within?.host, rule.within?.budget]),
+    [
+      ['a.example.com', '*.example.com', { requestsPerMinute: 2 }],
+      ['b.example.com', '*.example.com', { requestsPerMinute: 2 }],
+    ],
+  )
+  await ask(`POST /v1/sandboxes/${id}/stop`)
+  await ask(`POST /v1/sandboxes/${id}/start`)
+  assert.equal(linkOf(id).policy.rules[0]?.within?.host, '*.example.com')
+})
+
 describe('a change', () => {
   test('is heard by the way out at once, and can be taken back', async () => {
     const id = await create()
@@ -217,6 +238,18 @@ describe('a key', () => {
     }
     const live = await ask(`POST /v1/sandboxes/${id}/network`, { allow: ['example.org'] }, narrow)
     assert.equal(live.status, 403)
+  })
+
+  test('CF-02: gets no host opened by a secret of its own that it may not reach', async () => {
+    const made = await ask(
+      'POST /v1/keys',
+      { network: { mode: 'allowlist', allow: ['ok.example.com'] } },
+      admin,
+    )
+    const narrow = String(made.json['secret'])
+    const beyond = await setSecret({ hosts: ['evil.example.net'] }, narrow)
+    assert.deepEqual([beyond.status, errorOf(beyond).reason], [403, 'network.beyond_key'])
+    assert.equal((await setSecret({ hosts: ['ok.example.com'] }, narrow)).status, 201)
   })
 
   test('of nothing keeps even what a snapshot had', async () => {

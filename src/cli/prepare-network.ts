@@ -6,12 +6,15 @@ import type { CreateOptions } from '../client/sandbox.ts'
 import { Approvals } from '../config/approvals.ts'
 import { type Asked, type Combined, combine, describeAsked } from '../config/combine.ts'
 import { PROJECT_FILE, readProject, readUser } from '../config/files.ts'
+import type { SecretWish } from '../config/network-table.ts'
 import { type Preset, Presets } from '../config/presets/presets.ts'
 import { denialOf, grantOf, inParts } from '../config/rules.ts'
+import { invalid } from '../core/error.ts'
 import { NETWORK_MODES } from '../core/network.ts'
 import { systemClock } from '../util/clock.ts'
 import { chosen } from './args/options.ts'
 import type { Parsed } from './args/parse.ts'
+import { privateRule } from './args/values.ts'
 import type { CommandContext } from './command.ts'
 import { printable } from './output/terminal.ts'
 
@@ -38,7 +41,8 @@ export async function prepareNetwork(
   const found = await Promise.all(names.map((name) => presets.get(name)))
   const allow = [
     ...wish.allow,
-    ...parsed.values('allow').map(grantOf),
+    ...parsed.values('allow').map((text) => grantOf(text)),
+    ...parsed.values('allow-private').map((text) => grantOf(privateRule(text))),
     ...found.flatMap(({ rules }) => rules),
   ]
   const deny = [...wish.deny, ...parsed.values('deny').map(denialOf)]
@@ -48,12 +52,31 @@ export async function prepareNetwork(
       // What is left out is as in the snapshot, where there is one.
       allow: some(allow.map(request)),
       deny: some(deny.map(request)),
-      secrets: some([...new Set([...wish.secrets, ...parsed.values('secret')])]),
+      secrets: some([...new Set([...(await known(ctx, wish.secrets)), ...parsed.values('secret')])]),
       intercept: parsed.has('intercept-all') ? 'all' : wish.intercept,
     },
     variables: Object.assign({}, ...found.map(({ variables }) => variables)) as Record<string, string>,
     files: found.flatMap(({ files }) => files),
   }
+}
+
+/** Of the secrets that files name, those that are set; what is missing is said, with what to do. */
+async function known(ctx: CommandContext, wanted: readonly SecretWish[]): Promise<string[]> {
+  if (wanted.length === 0) return []
+  const there = new Set((await (await ctx.client()).secrets.list()).map(({ name }) => name))
+  for (const { name, hosts, header, isRequired } of wanted) {
+    if (there.has(name)) continue
+    const where = hosts.length > 0 ? hosts.map((host) => `--host ${host}`).join(' ') : '--host HOST'
+    const hint = printable(`agentpod secret set ${name} ${where}${header ? ` --header ${header}` : ''}`)
+    if (isRequired)
+      throw invalid(
+        'secret.missing',
+        `the project needs the secret ${name}, which is not set`,
+        `\`${hint}\` sets it, from standard input`,
+      )
+    ctx.terminal.say(`the secret ${name} is not set and was left out; \`${hint}\` sets it`)
+  }
+  return wanted.map(({ name }) => name).filter((name) => there.has(name))
 }
 
 function some<T>(list: T[]): T[] | undefined {

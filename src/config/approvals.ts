@@ -6,7 +6,9 @@ import { AgentPodError } from '../core/error.ts'
 import { makeDirectory } from '../util/make-directory.ts'
 
 const FILE = 'approvals.json'
-const schema = z.record(z.string().regex(/^[0-9a-f]{64}$/), z.object({ at: z.string(), project: z.string() }))
+const schema = z.array(
+  z.object({ hash: z.string().regex(/^[0-9a-f]{64}$/), project: z.string(), at: z.string() }),
+)
 
 export class Approvals {
   readonly #file: string
@@ -19,12 +21,12 @@ export class Approvals {
 
   /** Bound to the directory too: another checkout that asks for the same is asked about again. */
   has(hash: string, project: string): boolean {
-    return this.#read()[hash]?.project === project
+    return this.#read().some((one) => one.hash === hash && one.project === project)
   }
 
   add(hash: string, project: string, at: Date): void {
     makeDirectory(this.#home, 0o700)
-    const all = { ...this.#read(), [hash]: { at: at.toISOString(), project } }
+    const all = [...this.#read(), { hash, project, at: at.toISOString() }]
     const draft = `${this.#file}.${process.pid}`
     writeFileSync(draft, JSON.stringify(all, null, 2), { mode: 0o600 })
     renameSync(draft, this.#file)
@@ -35,7 +37,7 @@ export class Approvals {
     try {
       text = readFileSync(this.#file, 'utf8')
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {}
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
       throw error
     }
     try {

@@ -3,14 +3,14 @@ import { createHash } from 'node:crypto'
 import { DEFAULT_NETWORK, NETWORK_MODES, type NetworkMode } from '../core/network.ts'
 import { narrow } from '../policy/narrow.ts'
 import { describeRule, hashRules, type Rule } from '../policy/rule.ts'
-import type { NetworkWish } from './network-table.ts'
+import type { NetworkWish, SecretWish } from './network-table.ts'
 
 /** What a project asks for beyond what its user has granted. The hash is what the answer is remembered by. */
 export interface Asked {
   readonly mode: NetworkMode | undefined
   readonly presets: readonly string[]
   readonly rules: readonly Rule[]
-  readonly secrets: readonly string[]
+  readonly secrets: readonly SecretWish[]
   readonly hash: string
 }
 
@@ -50,7 +50,7 @@ export function combine(
       ],
       allow: [...(hasOwn ? narrowed : user.allow), ...(extra?.rules ?? [])],
       deny: [...user.deny, ...project.deny],
-      secrets: [...new Set([...user.secrets, ...(extra?.secrets ?? [])])],
+      secrets: [...user.secrets, ...(extra?.secrets ?? [])],
     },
   }
 }
@@ -60,13 +60,14 @@ function askedBeyond(user: NetworkWish, project: NetworkWish): Asked | undefined
     narrowedMode(user.mode, project.mode) === (project.mode ?? user.mode) ? undefined : project.mode
   const presets = project.presets.filter((name) => !user.presets.includes(name))
   const rules = narrow(project.allow, user.allow).asked?.rules ?? []
-  const secrets = project.secrets.filter((name) => !user.secrets.includes(name))
+  const owned = user.secrets.map(({ name }) => name)
+  const secrets = project.secrets.filter(({ name }) => !owned.includes(name))
   if (mode === undefined && presets.length + rules.length + secrets.length === 0) return undefined
   const content = {
     mode: mode ?? null,
     presets: [...presets].sort(),
     rules: hashRules(rules),
-    secrets: [...secrets].sort(),
+    secrets: secrets.map(({ name }) => name).sort(),
   }
   const hash = createHash('sha256')
     .update(`agentpod.asked.1\n${JSON.stringify(content)}`)
@@ -80,7 +81,7 @@ export function describeAsked({ mode, presets, rules, secrets }: Asked): string[
     ...(mode === undefined ? [] : [`the network mode ${mode}`]),
     ...presets.map((name) => `the hosts of preset ${name}`),
     ...rules.map((rule) => describeRule(rule)),
-    ...secrets.map((name) => `a placeholder for your secret ${name}`),
+    ...secrets.map(({ name }) => `a placeholder for your secret ${name}`),
   ]
 }
 

@@ -32,7 +32,7 @@ describe('a project’s file', () => {
         allow = ["example.com", { host = "api.example.com", methods = ["GET"], paths = ["/v1/**"] }]
         deny = ["tracker.example.com"]
         [secrets]
-        use = ["OPENAI_API_KEY"]
+        OPENAI_API_KEY = { hosts = ["api.openai.com"], header = "authorization", required = true }
       `),
     )
     assert.deepEqual(wish?.presets, ['npm'])
@@ -41,7 +41,9 @@ describe('a project’s file', () => {
       'api.example.com on port 80, 443; methods GET; paths /v1/**',
     ])
     assert.equal(wish?.deny[0]?.ports, 'any')
-    assert.deepEqual(wish?.secrets, ['OPENAI_API_KEY'])
+    assert.deepEqual(wish?.secrets, [
+      { name: 'OPENAI_API_KEY', hosts: ['api.openai.com'], header: 'authorization', isRequired: true },
+    ])
     assert.ok(wish?.allow.every(({ source }) => source === 'project'))
   })
 
@@ -58,6 +60,7 @@ describe('a project’s file', () => {
     ['a value of another kind', '[network]\nallow = "example.com"', /network\.allow/],
     ['a rule for everything', '[network]\nallow = ["*.com"]', /too wide/],
     ['the metadata service', '[network]\nallow = ["metadata.google.internal"]', /no rule can open/],
+    ['a secret with a key of its own', '[secrets]\nA = { value = "x" }', /there is no key secrets\.A\.value/],
     ['a preset that is none', '[network]\npresets = ["nmp"]', /no preset "nmp"/],
     ['TOML that is none', '[network\n', /agentpod\.toml:1:\d+/],
     ['a key twice', '[network]\nmode = "off"\nmode = "open"', /agentpod\.toml:3:/],
@@ -87,7 +90,7 @@ describe('a project’s file', () => {
 
 describe('user and project together', () => {
   const wish = (network: NetworkTable, source: 'user' | 'project', use: string[] = []) =>
-    wishOf({ network, secrets: { use } }, source)
+    wishOf({ network, secrets: Object.fromEntries(use.map((name) => [name, {}])) }, source)
 
   test('without a project everything is as the user says', () => {
     const user = wish({ mode: 'open', presets: ['pip'], allow: ['example.com'] }, 'user', ['A'])
@@ -137,7 +140,10 @@ describe('user and project together', () => {
     const then = combine(user, wanted, (given) => given === hash)
     assert.equal(then.asked, undefined)
     assert.deepEqual(then.wish.allow.map(({ host }) => host).sort(), ['evil.test.org', 'example.com'].sort())
-    assert.deepEqual([then.wish.mode, then.wish.presets, then.wish.secrets], ['open', ['npm'], ['KEY']])
+    assert.deepEqual(
+      [then.wish.mode, then.wish.presets, then.wish.secrets.map(({ name }) => name)],
+      ['open', ['npm'], ['KEY']],
+    )
   })
 
   test('CF-02: a wish that changed is another question', () => {

@@ -15,9 +15,29 @@ export const networkTable = z.strictObject({
 })
 export type NetworkTable = z.infer<typeof networkTable>
 
-export const secretsTable = z.strictObject({
-  use: z.array(z.string().max(64)).max(64).optional(),
-})
+/** By name. What is said of a secret helps whoever does not have it yet; the slot that holds is the user's own. */
+export const secretsTable = z.record(
+  z
+    .string()
+    .regex(
+      /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/,
+      'a secret’s name begins with a letter; letters, digits, _ . and - follow',
+    ),
+  z.strictObject({
+    hosts: z.array(z.string().max(255)).max(16).optional(),
+    header: z.string().max(64).optional(),
+    required: z.boolean().optional(),
+  }),
+)
+
+/** A secret that a file names. */
+export interface SecretWish {
+  readonly name: string
+  readonly hosts: readonly string[]
+  readonly header: string | undefined
+  /** Whether nothing is made without it. */
+  readonly isRequired: boolean
+}
 
 /** What one file says about the network. */
 export interface NetworkWish {
@@ -26,15 +46,15 @@ export interface NetworkWish {
   readonly presets: readonly string[]
   readonly allow: readonly Rule[]
   readonly deny: readonly Rule[]
-  readonly secrets: readonly string[]
+  readonly secrets: readonly SecretWish[]
 }
 
-export function wishOf(
-  file:
-    | { network?: NetworkTable | undefined; secrets?: { use?: string[] | undefined } | undefined }
-    | undefined,
-  source: RuleSource,
-): NetworkWish {
+interface File {
+  readonly network?: NetworkTable | undefined
+  readonly secrets?: z.infer<typeof secretsTable> | undefined
+}
+
+export function wishOf(file: File | undefined, source: RuleSource): NetworkWish {
   const { mode, intercept, presets = [], allow = [], deny = [] } = file?.network ?? {}
   return {
     mode,
@@ -42,6 +62,11 @@ export function wishOf(
     presets: [...new Set(presets.map(parsePresetName))],
     allow: allow.map((rule) => parseRule(rule, source)),
     deny: deny.map((rule) => parseDenial(rule, source)),
-    secrets: [...new Set(file?.secrets?.use ?? [])],
+    secrets: Object.entries(file?.secrets ?? {}).map(([name, { hosts = [], header, required = false }]) => ({
+      name,
+      hosts,
+      header,
+      isRequired: required,
+    })),
   }
 }

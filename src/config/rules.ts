@@ -2,8 +2,9 @@
 import type { NetworkRule } from '../core/network.ts'
 import { parseDenial, parseRule, type Rule, writeRule } from '../policy/rule.ts'
 
-export function grantOf(text: string): Rule {
-  return parseRule(text, 'create')
+/** Short text, or the parts of a rule. */
+export function grantOf(given: string | object): Rule {
+  return parseRule(given, 'create')
 }
 
 export function denialOf(text: string): Rule {

@@ -19,6 +19,8 @@ export interface NetworkRule {
   readonly private?: boolean | undefined
   readonly budget?: Budget | undefined
   readonly source: RuleSource
+  /** The grant that it was cut from: its budget is one for all that are. */
+  readonly within?: NetworkRule | undefined
 }
 
 /** Addresses, for callers who think in them: CIDR blocks or single addresses, checked after a name is resolved. */

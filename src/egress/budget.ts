@@ -1,10 +1,18 @@
-/** What rules with a budget have used up, for one sandbox. A new policy that says the same of a rule finds its use as it was. */
+/** What rules and secrets with a budget have used up, for one sandbox. A new policy that says the same of a rule finds its use as it was. */
+import type { Budget } from '../core/network.ts'
 import { hashRules, type Rule } from '../policy/rule.ts'
 import type { Clock } from '../util/clock.ts'
 
 export type Exhausted = 'budget.rate' | 'budget.bytes'
 /** Takes bytes off; false once there are no more. */
 export type Spend = (bytes: number) => boolean
+
+/** What something may use that is no rule, such as a secret. */
+export interface Limit {
+  /** The same for what is used together. */
+  readonly key: string
+  readonly budget: Budget
+}
 
 interface Use {
   bytes: number
@@ -25,27 +33,35 @@ export class Budgets {
 
   /** Counts a request, or says what is used up and counts nothing. */
   admit(rule: Rule | undefined): Exhausted | undefined {
-    const chain = budgeted(rule)
+    return this.admitAll(this.#limits(rule))
+  }
+
+  /** Undefined where nothing limits the bytes, so that nobody counts them. */
+  spender(rule: Rule | undefined): Spend | undefined {
+    return this.spenderOf(this.#limits(rule))
+  }
+
+  /** As `admit`, against all of them or none. */
+  admitAll(limits: readonly Limit[]): Exhausted | undefined {
     const second = Math.floor(this.#clock.now() / 1000)
-    for (const one of chain) {
-      const use = this.#use(one)
-      const { bytes, requestsPerMinute } = one.budget ?? {}
+    for (const { key, budget } of limits) {
+      const use = this.#use(key)
+      const { bytes, requestsPerMinute } = budget
       if (bytes !== undefined && use.bytes >= bytes) return 'budget.bytes'
       if (requestsPerMinute !== undefined && recent(use, second) >= requestsPerMinute) return 'budget.rate'
     }
-    for (const one of chain) {
-      const { seconds } = this.#use(one)
+    for (const { key } of limits) {
+      const { seconds } = this.#use(key)
       seconds.set(second, (seconds.get(second) ?? 0) + 1)
     }
     return undefined
   }
 
-  /** Undefined where nothing limits the bytes, so that nobody counts them. */
-  spender(rule: Rule | undefined): Spend | undefined {
-    const limited = budgeted(rule).flatMap((one) => {
-      const limit = one.budget?.bytes
-      return limit === undefined ? [] : [{ use: this.#use(one), limit }]
-    })
+  /** As `spender`. */
+  spenderOf(limits: readonly Limit[]): Spend | undefined {
+    const limited = limits.flatMap(({ key, budget: { bytes } }) =>
+      bytes === undefined ? [] : [{ use: this.#use(key), limit: bytes }],
+    )
     if (limited.length === 0) return undefined
     return (bytes) => {
       let isWithin = true
@@ -57,17 +73,23 @@ export class Budgets {
     }
   }
 
-  #use(rule: Rule): Use {
-    let hash = this.#hashes.get(rule)
-    if (hash === undefined) {
-      hash = hashRules([rule])
-      this.#hashes.set(rule, hash)
-    }
-    let use = this.#uses.get(hash)
-    if (!use) {
-      use = { bytes: 0, seconds: new Map() }
-      this.#uses.set(hash, use)
-    }
+  #limits(rule: Rule | undefined): Limit[] {
+    return budgeted(rule).flatMap((one) => (one.budget ? [{ key: this.#hash(one), budget: one.budget }] : []))
+  }
+
+  #hash(rule: Rule): string {
+    const known = this.#hashes.get(rule)
+    if (known !== undefined) return known
+    const hash = hashRules([rule])
+    this.#hashes.set(rule, hash)
+    return hash
+  }
+
+  #use(key: string): Use {
+    const known = this.#uses.get(key)
+    if (known) return known
+    const use: Use = { bytes: 0, seconds: new Map() }
+    this.#uses.set(key, use)
     return use
   }
 }

@@ -88,7 +88,7 @@ export class ControlServer {
     socket.on('error', () => socket.destroy())
     socket.on('close', () => {
       this.#sockets.delete(socket)
-      if (this.#last === socket) this.#last = undefined
+      if (this.#last === socket) this.#last = [...this.#sockets].at(-1)
       if (this.#sockets.size === 0) onAlone()
     })
     readLines(socket, (line) => this.#answer(socket, line))

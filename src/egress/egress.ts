@@ -13,7 +13,7 @@ import type { Interceptor } from './interceptor.ts'
 import { Link, type LinkParts } from './link.ts'
 import type { Log } from './log.ts'
 import { type OwnAddresses, systemAddresses } from './own-address.ts'
-import { Park } from './park.ts'
+import { Park, type TakeLine } from './park.ts'
 import { refusal } from './refusal.ts'
 import { type Resolve, systemResolve } from './resolve.ts'
 import { parseUpstreamProxy } from './upstream-proxy.ts'
@@ -85,7 +85,7 @@ export class Egress implements Controlled {
     if (known) link.update(spec)
     if (known?.socket === spec.socket) return
     known?.park.close()
-    const onTaken = (socket: Socket, line: Buffer | undefined): void => this.#take(link, socket, line)
+    const onTaken = (socket: Socket): TakeLine | undefined => this.#take(link, socket)
     const park = new Park({ path: spec.socket, clock: this.#parts.clock, onTaken })
     this.#links.set(spec.sandbox, { link, socket: spec.socket, park })
     this.#onChange()
@@ -114,23 +114,27 @@ export class Egress implements Controlled {
     for (const sandbox of this.links) this.close(sandbox)
   }
 
-  #take(link: Link, stream: Socket, line: Buffer | undefined): void {
-    if (link.signal.aborted) return void stream.destroy()
-    link.connected()
+  /** SECURITY: CP-16. What podd has begun to use is counted before it says what for. */
+  #take(link: Link, stream: Socket): TakeLine | undefined {
+    if (link.signal.aborted) return undefined
     const isIn = link.cap.enter()
-    if (!isIn && this.#overfull >= MOST_OVERFULL) return void stream.destroy()
+    if (!isIn && this.#overfull >= MOST_OVERFULL) return undefined
     if (!isIn) this.#overfull++
+    link.connected()
     const release = link.add({ mayGoOn: () => true, cut: () => stream.destroy(), settle: () => undefined })
     stream.once('close', () => {
       release()
       if (isIn) link.cap.leave()
       else this.#overfull--
     })
-    const parts = { http: this.#http, interceptor: this.#interceptor }
-    receive({ stream, link, ...(!isIn && { overfull: OVERFULL }) }, line, parts).catch((error) => {
-      this.#parts.log.error('a connection was dropped', { error })
-      stream.destroy()
-    })
+    const arrival = { stream, link, ...(!isIn && { overfull: OVERFULL }) }
+    return (line) => {
+      const parts = { http: this.#http, interceptor: this.#interceptor }
+      receive(arrival, line, parts).catch((error) => {
+        this.#parts.log.error('a connection was dropped', { error })
+        stream.destroy()
+      })
+    }
   }
 }
 

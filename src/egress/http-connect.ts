@@ -12,7 +12,7 @@ import type { Address } from '../policy/address.ts'
 import type { Site } from './http-target.ts'
 import type { Judgement } from './judge.ts'
 import type { Link } from './link.ts'
-import { failed } from './refusal.ts'
+import { denied, failed } from './refusal.ts'
 import { hostText } from './target.ts'
 
 const TLS_MS = 15_000
@@ -25,7 +25,13 @@ export function addressOf(stream: Duplex): Address | undefined {
 
 /** Resolves once bytes can be written. The target must have been allowed. */
 export async function connectSite(link: Link, site: Site, judgement: Judgement): Promise<Duplex> {
+  const { spec } = link
   const { socket, address } = await link.reach(site.target, judgement)
+  // SECURITY: I7. What was decided before the rules changed is not what they say now.
+  if (link.spec !== spec) {
+    socket.destroy()
+    throw denied('policy.changed', 'the rules changed while this was being connected', 'try again')
+  }
   // Node's client knows no half of a connection.
   socket.allowHalfOpen = false
   const stream = site.scheme === 'http' ? socket : await secured(socket, site, link.parts.trusted)
@@ -52,6 +58,8 @@ function secured(socket: Socket, { target }: Site, trusted: readonly string[] = 
       ...(target.kind === 'name' && { servername: target.host }),
       ...(target.kind === 'address' && { host: hostText(target) }),
       ALPNProtocols: ['http/1.1'],
+      // SECURITY: whatever the environment of the process says.
+      rejectUnauthorized: true,
       minVersion: 'TLSv1.2',
       ...(trusted.length > 0 && { secureContext: contextOf(trusted) }),
     })

@@ -7,7 +7,7 @@ import type { Duplex } from 'node:stream'
 import { answerRefusal, endWith, endWithRefusal } from './http-answer.ts'
 import { checkHead, malformed } from './http-check.ts'
 import { forward, LARGEST_HEAD } from './http-forward.ts'
-import { listOf, pairs, type RequestHead } from './http-head.ts'
+import { endToEnd, listOf, pairs, type RequestHead } from './http-head.ts'
 import { applyHeaderRules } from './http-header-rule.ts'
 import { type Handling, type Hooks, NO_HOOKS } from './http-hooks.ts'
 import { aimOf, isRefusal, type Site } from './http-target.ts'
@@ -146,7 +146,8 @@ export class HttpEngine {
     const aimed = aimOf({ method, url, headers }, connection.site)
     if (isRefusal(aimed)) return refuse(aimed, target)
     const { site, path } = aimed
-    const head: RequestHead = { method, path, headers }
+    // What the client names in Connection is taken out before anything of ours is put in.
+    const head: RequestHead = { method, path, headers: endToEnd(headers) }
     const judgement = link.judge(site.target, { method, path })
     if (!judgement.allowed) return refuse(refusalOf(judgement), site.target, judgement, head)
     try {

@@ -1,16 +1,25 @@
 /** One request that is allowed, sent on to the checked address, and its answer sent back as it comes. Redirects are the client's business (NW-23). */
 import { type ClientRequest, type IncomingMessage, request, type ServerResponse } from 'node:http'
-import type { Readable, Writable } from 'node:stream'
+import type { Duplex, Readable, Writable } from 'node:stream'
 import { answerRefusal } from './http-answer.ts'
 import { checkTrailers } from './http-check.ts'
 import { addressOf, connectSite } from './http-connect.ts'
-import { endToEnd, flat, type Header, pairs, type ResponseHead, valuesOf, without } from './http-head.ts'
+import {
+  endToEnd,
+  flat,
+  type Header,
+  pairs,
+  type RequestHead,
+  type ResponseHead,
+  valuesOf,
+  without,
+} from './http-head.ts'
 import type { Handling } from './http-hooks.ts'
 import { hostHeader, type Site } from './http-target.ts'
 import type { Judgement } from './judge.ts'
 import type { Link } from './link.ts'
 import { mayDial } from './reach.ts'
-import { outcomeOf, type Refusal, refusal, refusalOfError } from './refusal.ts'
+import { failed, outcomeOf, type Refusal, refusal, refusalOfError } from './refusal.ts'
 import { IDLE_MS } from './splice.ts'
 import { hostText, type Via } from './target.ts'
 import { Traffic } from './traffic.ts'
@@ -82,7 +91,7 @@ class Forwarding {
     res.on('error', () => this.#end())
     res.on('close', () => this.#close())
     req.on('error', () => this.#end())
-    this.#send(this.#body === 'none')
+    this.#send(this.#body === 'none' && REPEATABLE.includes(this.#exchange.handling.head.method))
   }
 
   #send(mayRepeat: boolean): void {
@@ -110,19 +119,20 @@ class Forwarding {
     })
     upstream.on('timeout', () => upstream.destroy(new Error('there was no answer in time')))
     upstream.on('continue', () => this.#exchange.res.writeContinue())
-    upstream.on('information', ({ statusCode, headers }) => {
-      if (statusCode === 103 && headers['link']) this.#exchange.res.writeEarlyHints({ link: headers['link'] })
-    })
+    // SECURITY: what a server says before its answer goes no further: Node takes seconds over some hints, and dies of others.
     upstream.on('response', (incoming) => this.#answer(incoming))
     // A server that switches where nobody asked to is not understood by anybody.
-    upstream.on('upgrade', (_, socket) => void socket.destroy())
+    upstream.on('upgrade', (_, socket) => {
+      socket.destroy()
+      this.#fail(new Error('the server changed protocols unasked'))
+    })
     this.#sendBody(upstream)
   }
 
   #headers(): Header[] {
     const { site, handling } = this.#exchange
     const framed: Header[] = [['Host', hostHeader(site)]]
-    let rest = without(endToEnd(handling.head.headers), 'host')
+    let rest = without(handling.head.headers, 'host')
     if (this.#body === 'none') {
       // Node would call the body of a POST chunked, which there is none of.
       if (
@@ -168,6 +178,7 @@ class Forwarding {
     const isLonger = through && !handling.isSameLength
     const headers = isLonger ? without(head.headers, 'content-length') : head.headers
     if (res.destroyed || this.#isOver) return void incoming.destroy()
+    if (!isPlainlyCoded(incoming)) return void this.#fail(unreadable())
     try {
       res.sendDate = false
       res.writeHead(head.status, head.message, flat(headers))
@@ -181,8 +192,8 @@ class Forwarding {
     pump(source, res, (bytes) => this.#count(bytes, 0))
     source.once('end', () => {
       if (!incoming.complete) return this.#end()
-      if (incoming.rawTrailers.length > 0 && !checkTrailers(incoming.rawTrailers))
-        res.addTrailers(trailers(incoming.rawTrailers))
+      // SECURITY: SE-04. A value in a trailer is a value.
+      addTrailers(res, through ? (handling.trailersIn?.(incoming.rawTrailers) ?? []) : incoming.rawTrailers)
       res.end()
     })
   }
@@ -197,10 +208,8 @@ class Forwarding {
   }
 
   #mayGoOn(): boolean {
-    const { link, site, handling, judgement } = this.#exchange
-    if (!link.judge(site.target, handling.head).allowed) return false
-    const address = this.#upstream?.socket && addressOf(this.#upstream.socket)
-    return !address || mayDial(link.reachParts, address, judgement.allowPrivate)
+    const { link, site, handling } = this.#exchange
+    return mayGoOn(link, site, handling.head, this.#upstream?.socket)
   }
 
   #noteAllowed(): void {
@@ -251,6 +260,45 @@ class Forwarding {
     this.#isOver = true
     if (!this.#exchange.res.writableFinished) this.#upstream?.destroy()
     this.#release()
+  }
+}
+
+const REPEATABLE = ['GET', 'HEAD', 'OPTIONS']
+
+/** Whether the policy of this moment still allows the request, and the address that it went to. */
+export function mayGoOn(
+  link: Link,
+  site: Site,
+  head: RequestHead,
+  socket: Duplex | null | undefined,
+): boolean {
+  const judgement = link.judge(site.target, head)
+  if (!judgement.allowed) return false
+  const address = socket && addressOf(socket)
+  return !address || mayDial(link.reachParts, address, judgement.allowPrivate)
+}
+
+/** SECURITY: SE-04. A body that is packed for the way, and not for good, would be passed on packed and not looked through. */
+export function isPlainlyCoded({ headers }: IncomingMessage): boolean {
+  const coding = headers['transfer-encoding']
+  return coding === undefined || coding.trim().toLowerCase() === 'chunked'
+}
+
+export function unreadable(): Error {
+  return failed(
+    'upstream.coding',
+    'the answer is packed in a way that is not passed on',
+    'ask the server for another',
+  )
+}
+
+/** Trailers are the server's words: what Node does not take is left out. */
+function addTrailers(res: ServerResponse, raw: readonly string[]): void {
+  if (raw.length === 0 || checkTrailers(raw)) return
+  try {
+    res.addTrailers(trailers(raw))
+  } catch {
+    // The body is whole without them.
   }
 }
 

@@ -20,6 +20,8 @@ export interface Handling {
   response?(head: ResponseHead): ResponseHead
   /** Made when the head of the answer is known, which is when its coding is; the answer then has no Content-Length, unless it is as long. */
   bodyIn?(head: ResponseHead): Transform | undefined
+  /** The trailers of an answer whose body passes through `bodyIn`; left out, it has none. */
+  trailersIn?(raw: readonly string[]): string[]
   /** After a 101, the two directions of the websocket. */
   framesOut?(): Duplex
   framesIn?(): Duplex

@@ -1,17 +1,17 @@
 /** A websocket: asked for as a request, then bytes both ways. Other protocols to change to are not passed on, and the request is an ordinary one. */
-import { type IncomingMessage, request, ServerResponse } from 'node:http'
-import type { Duplex } from 'node:stream'
+import { type ClientRequest, type IncomingMessage, request } from 'node:http'
+import type { Duplex, Readable } from 'node:stream'
 import { endWithRefusal } from './http-answer.ts'
-import { addressOf, connectSite } from './http-connect.ts'
-import { LARGEST_HEAD } from './http-forward.ts'
-import { endToEnd, flat, type Header, pairs, type ResponseHead, without } from './http-head.ts'
+import { connectSite } from './http-connect.ts'
+import { isPlainlyCoded, LARGEST_HEAD, mayGoOn, unreadable } from './http-forward.ts'
+import { endToEnd, flat, type Header, pairs, without } from './http-head.ts'
 import type { Handling } from './http-hooks.ts'
 import { hostHeader, type Site } from './http-target.ts'
 import type { Judgement } from './judge.ts'
 import type { Link } from './link.ts'
-import { mayDial } from './reach.ts'
-import { outcomeOf, refusalOfError } from './refusal.ts'
-import { splice } from './splice.ts'
+import type { Entry } from './records.ts'
+import { denied, outcomeOf, refusalOfError } from './refusal.ts'
+import { IDLE_MS, splice } from './splice.ts'
 import { hostText, type Via } from './target.ts'
 import { Traffic } from './traffic.ts'
 
@@ -29,12 +29,126 @@ export interface Upgrade {
 const ANSWER_MS = 30_000
 
 export async function forwardUpgrade(upgrade: Upgrade): Promise<void> {
-  const { stream, link, site, via, judgement, handling } = upgrade
-  const fail = (error: unknown): void => {
-    const why = refusalOfError(error)
-    const { reason, message } = why
-    link.note({
-      outcome: outcomeOf(why),
+  return new Upgrading(upgrade).start()
+}
+
+/** SECURITY: I7. Known to its link from the first moment to the last, so that a policy that changes at any of them cuts it. */
+class Upgrading {
+  readonly #upgrade: Upgrade
+  readonly #bytes = { in: 0, out: 0 }
+  readonly #traffic = new Traffic(() => [this.#bytes.in, this.#bytes.out])
+  readonly #spend: ((bytes: number) => boolean) | undefined
+  #release: () => void = () => undefined
+  #outside: Duplex | undefined
+  #upstream: ClientRequest | undefined
+  #isAnswered = false
+
+  constructor(upgrade: Upgrade) {
+    this.#upgrade = upgrade
+    this.#spend = upgrade.link.budgets.spender(upgrade.judgement.rule)
+  }
+
+  async start(): Promise<void> {
+    const { stream, link, site, judgement } = this.#upgrade
+    this.#release = link.add({
+      mayGoOn: () => this.#mayGoOn(),
+      cut: () => this.#cut(),
+      settle: () => this.#traffic.settle(),
+    })
+    stream.on('close', () => this.#cut())
+    try {
+      this.#outside = await connectSite(link, site, judgement)
+    } catch (error) {
+      return this.#fail(error)
+    }
+    if (stream.destroyed) return this.#cut()
+    this.#ask(this.#outside)
+  }
+
+  #ask(outside: Duplex): void {
+    const { site, handling } = this.#upgrade
+    const headers: Header[] = [
+      ['Host', hostHeader(site)],
+      ...without(handling.head.headers, 'host'),
+      ['Connection', 'Upgrade'],
+      ['Upgrade', 'websocket'],
+    ]
+    const upstream = request({
+      createConnection: () => outside,
+      host: hostText(site.target),
+      method: handling.head.method,
+      path: handling.head.path,
+      headers: flat(headers),
+      setHost: false,
+      timeout: ANSWER_MS,
+      maxHeaderSize: LARGEST_HEAD,
+    })
+    this.#upstream = upstream
+    upstream.on('timeout', () => upstream.destroy(new Error('there was no answer in time')))
+    upstream.on('error', (error) => this.#fail(error))
+    upstream.on('response', (answer) => this.#relay(answer))
+    upstream.on('upgrade', (answer, socket, first) => {
+      if (first.length > 0) socket.unshift(first)
+      this.#open(answer, socket)
+    })
+    upstream.end()
+  }
+
+  /** The server's own no, which is an ordinary answer; the connection ends with it, and its end is the end of the body. */
+  #relay(answer: IncomingMessage): void {
+    const { stream, handling } = this.#upgrade
+    if (!isPlainlyCoded(answer)) return this.#fail(unreadable())
+    const head = this.#headOf(answer, answer.statusCode ?? 0)
+    const through = handling.bodyIn?.(head)
+    if (!this.#begin(head.status, head.message, [...frameless(head.headers), ['Connection', 'close']])) return
+    this.#upstream?.setTimeout(IDLE_MS)
+    const body: Readable = through ? answer.pipe(through) : answer
+    for (const one of [answer, body]) one.on('error', () => this.#cut())
+    body.on('data', (chunk: Buffer) => this.#count(chunk.length, 0))
+    body.pipe(stream)
+  }
+
+  #open(answer: IncomingMessage, outside: Duplex): void {
+    const { stream, handling } = this.#upgrade
+    const { headers } = this.#headOf(answer, 101)
+    const framed: Header[] = [...frameless(headers), ['Connection', 'Upgrade'], ['Upgrade', 'websocket']]
+    if (!this.#begin(101, 'Switching Protocols', framed)) return void outside.destroy()
+    outside.on('error', () => this.#cut())
+    stream.on('data', (chunk: Buffer) => this.#count(0, chunk.length))
+    outside.on('data', (chunk: Buffer) => this.#count(chunk.length, 0))
+    const [framesOut, framesIn] = [handling.framesOut?.(), handling.framesIn?.()]
+    splice({ inside: stream, outside }, { framesOut, framesIn }, () => this.#cut())
+  }
+
+  #headOf(answer: IncomingMessage, status: number) {
+    const written = {
+      status: status >= 100 && status <= 599 ? status : 502,
+      message: answer.statusMessage ?? '',
+      headers: endToEnd(pairs(answer.rawHeaders)),
+    }
+    return this.#upgrade.handling.response?.(written) ?? written
+  }
+
+  /** Writes the head and the record of an answer. False, with nothing written, where the rules have changed meanwhile. */
+  #begin(status: number, message: string, headers: readonly Header[]): boolean {
+    const { stream, link } = this.#upgrade
+    if (link.signal.aborted || stream.destroyed || !this.#mayGoOn()) {
+      this.#fail(denied('policy.changed', 'the rules changed while this was under way', 'try again'))
+      return false
+    }
+    this.#isAnswered = true
+    this.#traffic.entry = this.#note()
+    const lines = headers.filter(isPlain).map(([name, value]) => `${name}: ${value}\r\n`)
+    const words = message.replaceAll(/[^ -~]/g, '?').slice(0, 200)
+    stream.write(`HTTP/1.1 ${status} ${words}\r\n${lines.join('')}\r\n`, 'latin1')
+    return true
+  }
+
+  #note(): Entry {
+    const { link, site, via, judgement, handling } = this.#upgrade
+    const { reason, message } = judgement
+    return link.note({
+      outcome: 'allowed',
       target: site.target,
       via,
       reason,
@@ -42,114 +156,50 @@ export async function forwardUpgrade(upgrade: Upgrade): Promise<void> {
       judgement,
       request: handling.head,
     })
+  }
+
+  #count(bytesIn: number, bytesOut: number): void {
+    this.#bytes.in += bytesIn
+    this.#bytes.out += bytesOut
+    if (this.#spend && !this.#spend(bytesIn + bytesOut)) this.#cut()
+  }
+
+  #mayGoOn(): boolean {
+    const { link, site, handling } = this.#upgrade
+    return mayGoOn(link, site, handling.head, this.#outside)
+  }
+
+  #fail(error: unknown): void {
+    if (this.#isAnswered) return this.#cut()
+    this.#isAnswered = true
+    const { stream, link, site, via, judgement, handling } = this.#upgrade
+    const why = refusalOfError(error)
+    const { reason, message } = why
+    const request = handling.head
+    link.note({ outcome: outcomeOf(why), target: site.target, via, reason, message, judgement, request })
+    this.#upstream?.destroy()
+    this.#outside?.destroy()
+    this.#release()
     endWithRefusal(stream, why, link.parts.clock)
   }
-  let outside: Duplex
-  try {
-    outside = await connectSite(link, site, judgement)
-  } catch (error) {
-    return fail(error)
+
+  #cut(): void {
+    this.#isAnswered = true
+    this.#upstream?.destroy()
+    this.#outside?.destroy()
+    this.#upgrade.stream.destroy()
+    this.#release()
   }
-  if (stream.destroyed) return void outside.destroy()
-  const headers: Header[] = [
-    ['Host', hostHeader(site)],
-    ...without(endToEnd(handling.head.headers), 'host'),
-    ['Connection', 'Upgrade'],
-    ['Upgrade', 'websocket'],
-  ]
-  const upstream = request({
-    createConnection: () => outside,
-    host: hostText(site.target),
-    method: handling.head.method,
-    path: handling.head.path,
-    headers: flat(headers),
-    setHost: false,
-    timeout: ANSWER_MS,
-    maxHeaderSize: LARGEST_HEAD,
-  })
-  const onGone = (): void => void upstream.destroy()
-  stream.once('close', onGone)
-  upstream.on('timeout', () => upstream.destroy(new Error('there was no answer in time')))
-  upstream.on('error', fail)
-  upstream.on('response', (answer) => {
-    stream.off('close', onGone)
-    relay(upgrade, answer)
-  })
-  upstream.on('upgrade', (answer: IncomingMessage, socket: Duplex, first: Buffer) => {
-    stream.off('close', onGone)
-    upstream.off('error', fail)
-    if (first.length > 0) socket.unshift(first)
-    open(upgrade, answer, socket)
-  })
-  upstream.end()
 }
 
-/** The server's own no, which is an ordinary answer; the connection ends with it. */
-function relay(
-  { req, stream, link, site, via, judgement, handling }: Upgrade,
-  answer: IncomingMessage,
-): void {
-  const { reason, message } = judgement
-  link.note({
-    outcome: 'allowed',
-    target: site.target,
-    via,
-    reason,
-    message,
-    judgement,
-    request: handling.head,
-  })
-  const res = new ServerResponse(req)
-  res.shouldKeepAlive = false
-  res.sendDate = false
-  res.assignSocket(stream as never)
-  res.on('finish', () => stream.end())
-  answer.on('error', () => stream.destroy())
-  const [status, headers] = [answer.statusCode ?? 502, endToEnd(pairs(answer.rawHeaders))]
-  const written: ResponseHead = { status, message: answer.statusMessage ?? '', headers }
-  const head = handling.response?.(written) ?? written
-  const through = handling.bodyIn?.(head)
-  res.writeHead(
-    head.status,
-    head.message,
-    flat(through && !handling.isSameLength ? without(head.headers, 'content-length') : head.headers),
-  )
-  if (through) answer.pipe(through).pipe(res)
-  else answer.pipe(res)
+// biome-ignore lint/suspicious/noControlCharactersInRegex: what is left of them is the point.
+const VALUE = /^[\x09\x20-\x7e\x80-\xff]*$/
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
+
+function isPlain([name, value]: Header): boolean {
+  return TOKEN.test(name) && VALUE.test(value)
 }
 
-function open(upgrade: Upgrade, answer: IncomingMessage, outside: Duplex): void {
-  const { stream, link, site, via, judgement, handling } = upgrade
-  const { reason, message } = judgement
-  const bytes = { in: 0, out: 0 }
-  stream.on('data', (chunk: Buffer) => (bytes.out += chunk.length))
-  outside.on('data', (chunk: Buffer) => (bytes.in += chunk.length))
-  const traffic = new Traffic(() => [bytes.in, bytes.out])
-  const request = handling.head
-  traffic.entry = link.note({
-    outcome: 'allowed',
-    target: site.target,
-    via,
-    reason,
-    message,
-    judgement,
-    request,
-  })
-  const head = { status: 101, message: 'Switching Protocols', headers: endToEnd(pairs(answer.rawHeaders)) }
-  const { headers } = handling.response?.(head) ?? head
-  const lines = [...headers, ['Connection', 'Upgrade'], ['Upgrade', 'websocket']].map(
-    ([name, value]) => `${name}: ${value}\r\n`,
-  )
-  stream.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join('')}\r\n`, 'latin1')
-  const spend = link.budgets.spender(judgement.rule)
-  const [framesOut, framesIn] = [handling.framesOut?.(), handling.framesIn?.()]
-  const cut = splice({ inside: stream, outside }, { spend, framesOut, framesIn }, () => release())
-  const address = addressOf(outside)
-  const release = link.add({
-    mayGoOn: () =>
-      link.judge(site.target, request).allowed &&
-      (!address || mayDial(link.reachParts, address, judgement.allowPrivate)),
-    cut,
-    settle: () => traffic.settle(),
-  })
+function frameless(headers: readonly Header[]): Header[] {
+  return without(without(headers, 'content-length'), 'trailer')
 }

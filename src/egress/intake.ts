@@ -45,6 +45,8 @@ export function peek<T>(stream: Duplex, options: PeekOptions<T>): Promise<Peeked
     if (quietMs !== undefined)
       cancels.push(clock.after(quietMs, () => bytes.length === 0 && finish(undefined, stream.destroyed)))
     if (stream.destroyed || stream.readableEnded) return onEnd()
+    // Whoever read before may have asked for more to come by itself; it would come to nobody while this has none of it.
+    stream.pause()
     for (const event of ENDS) stream.on(event, onEnd)
     stream.on('readable', onReadable)
     // What an earlier look gave back raises no event of its own.
@@ -74,6 +76,7 @@ export function take(
     }
     const cancel = options.clock.after(options.withinMs, onEnd)
     if (stream.destroyed || stream.readableEnded) return onEnd()
+    stream.pause()
     for (const event of ENDS) stream.on(event, onEnd)
     stream.on('readable', onReadable)
     if (stream.readableLength >= length) onReadable()

@@ -90,7 +90,11 @@ function serveStream({ link, site, via, http }: Streams, stream: ServerHttp2Stre
   if (asked.isWithoutBody) exchange.end()
   else {
     stream.on('trailers', (_trailers, __, raw) => {
-      exchange.addTrailers(pairs(raw as unknown as string[]) as [string, string][])
+      try {
+        exchange.addTrailers(pairs(raw as unknown as string[]) as [string, string][])
+      } catch {
+        stream.close(constants.NGHTTP2_PROTOCOL_ERROR)
+      }
     })
     stream.pipe(exchange)
   }
@@ -127,11 +131,19 @@ function headOf({
   }
 }
 
-const CONNECTION_ONLY = ['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade']
+const CONNECTION_ONLY = [
+  'connection',
+  'http2-settings',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'transfer-encoding',
+  'upgrade',
+]
 
 function sendAnswer(stream: ServerHttp2Stream, answer: IncomingMessage): void {
   if (stream.destroyed || stream.closed) return void answer.destroy()
-  const headers: Record<string, string | string[]> = {}
+  const headers = Object.create(null) as Record<string, string | string[]>
   for (const [name, value] of pairs(answer.rawHeaders)) {
     const key = name.toLowerCase()
     if (CONNECTION_ONLY.includes(key)) continue
@@ -145,10 +157,15 @@ function sendAnswer(stream: ServerHttp2Stream, answer: IncomingMessage): void {
     return void stream.close(constants.NGHTTP2_INTERNAL_ERROR)
   }
   stream.on('wantTrailers', () => {
-    const trailers = Object.fromEntries(
-      pairs(answer.rawTrailers).map(([name, value]) => [name.toLowerCase(), value]),
-    )
-    stream.sendTrailers(trailers)
+    const trailers = pairs(answer.rawTrailers)
+      .map(([name, value]) => [name.toLowerCase(), value] as const)
+      .filter(([name]) => !CONNECTION_ONLY.includes(name))
+    try {
+      stream.sendTrailers(Object.fromEntries(trailers))
+    } catch {
+      // The server's words, which HTTP/2 has no way to say.
+      stream.close(constants.NGHTTP2_INTERNAL_ERROR)
+    }
   })
   answer.on('error', () => stream.close(constants.NGHTTP2_INTERNAL_ERROR))
   answer.pipe(stream)

@@ -7,7 +7,7 @@ import { FakeClock } from '../testing/fake-clock.ts'
 import { systemClock } from '../util/clock.ts'
 import { Budgets } from './budget.ts'
 import { BURST, Cap, MOST_OPEN } from './cap.ts'
-import { NameFlood } from './name-flood.ts'
+import { NameFlood, NEW_NAMES_PER_MINUTE_OPEN } from './name-flood.ts'
 import { policyOf, readAll, readUntil, SANDBOX, Stage } from './testing/stage.ts'
 
 describe('a change of the rules', () => {
@@ -204,6 +204,18 @@ describe('a sandbox', () => {
     assert.equal(flood.admits(parseRule('plain.example', 'user'), 'plain.example'), true)
     await clock.advance(60_000)
     assert.equal(flood.admits(rule, 'n60.wild.example'), true)
+  })
+
+  test('asks for so many new names in a minute where the network is open', async () => {
+    const clock = new FakeClock()
+    const flood = new NameFlood(clock)
+    for (let at = 0; at < NEW_NAMES_PER_MINUTE_OPEN; at++)
+      assert.equal(flood.admits(undefined, `n${at}.example`), true)
+    assert.equal(flood.admits(undefined, 'one-more.example'), false)
+    assert.equal(flood.admits(undefined, 'n7.example'), true)
+    assert.equal(flood.admits(parseRule('*.wild.example', 'user'), 'a.wild.example'), true)
+    await clock.advance(60_000)
+    assert.equal(flood.admits(undefined, 'one-more.example'), true)
   })
 
   test('has a flood of names refused before they are resolved', async () => {

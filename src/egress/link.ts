@@ -53,6 +53,7 @@ export interface Noted {
 }
 
 const SETTLE_MS = 5000
+const MOST_DIALLED = 512
 
 export class Link {
   readonly sandbox: string
@@ -67,6 +68,7 @@ export class Link {
   readonly #ended = new AbortController()
   readonly #counts = { connections: 0, allowed: 0, denied: 0, failed: 0, bytesIn: 0, bytesOut: 0 }
   #cancelSettle: (() => void) | undefined
+  #dialled = 0
   #spec: LinkSpec
   #blocks: Blocks
   #proxy: UpstreamProxy | undefined
@@ -127,8 +129,19 @@ export class Link {
     return findRoute(this.reachParts, { target, judgement }, this.signal)
   }
 
-  follow(route: Route, target: Target): Promise<Reached> {
-    return follow(this.parts, { route, target }, this.signal)
+  /** SECURITY: one connection from inside may ask for many to the outside; what a sandbox holds of them is bounded on its own. */
+  async follow(route: Route, target: Target): Promise<Reached> {
+    if (this.#dialled >= MOST_DIALLED)
+      throw denied('cap.connections', 'this sandbox has too many connections to servers', 'close some')
+    this.#dialled++
+    try {
+      const reached = await follow(this.parts, { route, target }, this.signal)
+      reached.socket.once('close', () => this.#dialled--)
+      return reached
+    } catch (error) {
+      this.#dialled--
+      throw error
+    }
   }
 
   /** Resolve, check, dial. The target must have been allowed. */

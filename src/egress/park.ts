@@ -9,14 +9,21 @@ import { peek } from './intake.ts'
 export interface ParkOptions {
   readonly path: string
   readonly clock: Clock
-  /** Takes a connection that podd has written its line on, and the line without its end; undefined where it was none. */
-  readonly onTaken: (socket: Socket, line: Buffer | undefined) => void
+  /**
+   * Asked with the first byte, when the connection counts as the sandbox's own. Undefined where there is no room; else what takes the line that
+   * podd has written, without its end, or undefined where it was none.
+   */
+  readonly onTaken: (socket: Socket) => TakeLine | undefined
 }
+
+export type TakeLine = (line: Buffer | undefined) => void
 
 export const PARKED = 8
 const SHORTEST_RETRY_MS = 50
 const LONGEST_RETRY_MS = 1000
 const LINE_MS = 15_000
+/** podd writes a line at once. SECURITY: CP-16. A hostile one that begins many lines and ends none holds no more than these. */
+export const MOST_BEGUN = 64
 const DIAL_MS = 5000
 const FOREVER_MS = 2 ** 31 - 1
 
@@ -26,6 +33,8 @@ export class Park {
   readonly #ended = new AbortController()
   /** How many are being dialled. */
   #underWay = 0
+  /** How many have a line that has begun and not ended. */
+  #begun = 0
   #failures = 0
   #cancelRetry: (() => void) | undefined
 
@@ -92,23 +101,29 @@ export class Park {
   async #wait(socket: Socket): Promise<boolean> {
     const { clock, onTaken } = this.#options
     const first = await peek(socket, { clock, limit: 1, withinMs: FOREVER_MS, judge: () => true })
-    if (!first.value) {
+    const takeLine = first.value && this.#begun < MOST_BEGUN ? onTaken(socket) : undefined
+    if (!takeLine) {
       socket.destroy()
       return false
     }
-    void peek(socket, {
-      clock,
+    void this.#readLine(socket, takeLine)
+    return true
+  }
+
+  async #readLine(socket: Socket, takeLine: TakeLine): Promise<void> {
+    this.#begun++
+    const { value: end, isEnded } = await peek(socket, {
+      clock: this.#options.clock,
       limit: LONGEST_HEADER + 1,
       withinMs: LINE_MS,
       judge: (bytes) => {
-        const end = bytes.indexOf('\n')
-        return end < 0 ? undefined : end
+        const at = bytes.indexOf('\n')
+        return at < 0 ? undefined : at
       },
-    }).then(({ value: end, isEnded }) => {
-      if (isEnded || end === undefined || end > LONGEST_HEADER) return onTaken(socket, undefined)
-      const line = socket.read(end + 1) as Buffer | null
-      onTaken(socket, line?.subarray(0, end))
     })
-    return true
+    this.#begun--
+    if (isEnded || end === undefined || end > LONGEST_HEADER) return takeLine(undefined)
+    const line = socket.read(end + 1) as Buffer | null
+    takeLine(line?.subarray(0, end))
   }
 }

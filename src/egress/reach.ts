@@ -48,7 +48,9 @@ export async function findRoute(
   if (target.kind === 'name' && !parts.flood.admits(judgement.rule, target.host))
     throw denied(
       'dns.flood',
-      `too many names below ${judgement.rule?.host ?? ''} were asked for within a minute`,
+      judgement.rule
+        ? `too many names below ${judgement.rule.host} were asked for within a minute`
+        : 'too many names were asked for within a minute',
       'wait a minute, or ask the user for rules on the names you need',
     )
   if (parts.proxy) return { kind: 'proxy', proxy: parts.proxy }

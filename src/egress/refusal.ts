@@ -60,12 +60,13 @@ export function outcomeOf({ status }: Refusal): Outcome {
 
 /** Text for the refused, in lines. SECURITY: only printable ASCII, whatever the message was made of. */
 export function refusalText({ reason, message, hint }: Refusal): string {
+  const isFailure = reason.startsWith('upstream') || (reason.startsWith('dns.') && reason !== 'dns.flood')
   const lines = [
-    `AgentPod did not let this pass: ${message} [${reason}]`,
+    `${isFailure ? 'AgentPod could not get through' : 'AgentPod did not let this pass'}: ${message} [${reason}]`,
     ...(hint ? [`What to do: ${hint}.`] : []),
     'Nothing was sent. Trying again will give the same answer until the rules of this sandbox change.',
   ]
-  const shown = reason.startsWith('upstream') || reason.startsWith('dns.') ? lines.slice(0, -1) : lines
+  const shown = isFailure ? lines.slice(0, -1) : lines
   return `${shown.map((line) => line.replace(/[^ -~]/g, '?')).join('\n')}\n`
 }
 

@@ -1,118 +1,132 @@
 /** Bodies on their way: out, a placeholder stops them before its first byte has passed; in, values are covered. */
 import { Transform, type TransformCallback } from 'node:stream'
-import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib'
 import { Masker } from '../secrets/masker.ts'
 import { Scanner } from '../secrets/scanner.ts'
+import { Watch } from '../secrets/watch.ts'
+import type { Spend } from './budget.ts'
+import { codingOf, everyUnpacking, type Unpacking, unpackingFor } from './unpack.ts'
 
 /** Thrown into a body that may not go on. */
 export class Misplaced extends Error {}
-
-/** SECURITY: SE-03. What is packed is unpacked beside, and looked through there. */
-export class BodyGuard extends Transform {
-  readonly #placeholders: readonly string[]
-  readonly #masker: Masker
-  readonly #scanner: Scanner
-  readonly #unpacked: Transform | undefined
-  #isFound = false
-
-  constructor(placeholders: readonly string[], codings: readonly string[]) {
-    super()
-    this.#placeholders = placeholders
-    this.#masker = new Masker(placeholders)
-    this.#scanner = new Scanner(placeholders)
-    this.#unpacked = this.#unpack(codings)
-  }
-
-  override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
-    const safe = this.#masker.push(chunk)
-    if (this.#masker.hits > 0 || this.#scanner.push(chunk) || this.#isFound) return void done(new Misplaced())
-    if (!this.#unpacked) return void done(null, safe)
-    // The verdict over what is packed comes before the bytes go on.
-    this.#unpacked.write(chunk, () => done(this.#isFound ? new Misplaced() : null, safe))
-  }
-
-  override _flush(done: TransformCallback): void {
-    const finish = (): void => done(this.#isFound ? new Misplaced() : null, this.#masker.end())
-    if (!this.#unpacked) return void finish()
-    this.#unpacked.once('close', finish)
-    this.#unpacked.end()
-  }
-
-  #unpack(codings: readonly string[]): Transform | undefined {
-    const unpacked = unpackerOf(codings)
-    if (!unpacked) return undefined
-    const scanner = new Scanner(this.#placeholders)
-    let bytes = 0
-    unpacked.on('data', (chunk: Buffer) => {
-      bytes += chunk.length
-      if (bytes > MOST_UNPACKED || scanner.push(chunk)) this.#isFound = true
-    })
-    // What cannot be unpacked has no meaning that a server could find in it.
-    unpacked.on('error', () => unpacked.destroy())
-    return unpacked
-  }
-}
+/** Thrown into a body that is not what its head says it is packed as, and could hold anything. */
+export class Unreadable extends Error {}
+/** Thrown into a body for which there are no bytes left. */
+export class Overspent extends Error {}
 
 /** A body that unpacks to more than this is not looked through to its end, and does not pass. */
 const MOST_UNPACKED = 1024 * 1024 * 1024
 
-const UNPACKERS: Readonly<Record<string, () => Transform>> = {
-  gzip: createGunzip,
-  'x-gzip': createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-  zstd: createZstdDecompress,
-}
+/** SECURITY: SE-03. What is packed is unpacked beside, in every way that a server could, and looked through there. */
+export class BodyGuard extends Transform {
+  readonly #masker: Masker
+  readonly #scanner: Scanner
+  readonly #unpackings: readonly Unpacking[]
+  readonly #spend: Spend | undefined
+  #isFound = false
 
-/** One coding; a stack of them is seldom and is treated as unknown. */
-export function unpackerOf(codings: readonly string[]): Transform | undefined {
-  const [coding, ...more] = codings.filter((one) => one !== 'identity')
-  return coding === undefined || more.length > 0 ? undefined : UNPACKERS[coding]?.()
-}
+  constructor(placeholders: readonly string[] | Watch, codings: readonly string[], spend?: Spend) {
+    super()
+    const watch = Watch.of(placeholders)
+    this.#masker = new Masker(watch)
+    this.#scanner = new Scanner(watch)
+    this.#spend = spend
+    const readings: { readonly scanner: Scanner; bytes: number }[] = []
+    this.#unpackings = everyUnpacking(codings, (at, chunk) => {
+      const reading = readings[at] ?? { scanner: new Scanner(watch), bytes: 0 }
+      readings[at] = reading
+      reading.bytes += chunk.length
+      if (reading.bytes > MOST_UNPACKED || reading.scanner.push(chunk)) this.#isFound = true
+    })
+  }
 
-export function isReadable(codings: readonly string[]): boolean {
-  const real = codings.filter((one) => one !== 'identity')
-  return real.length === 0 || (real.length === 1 && UNPACKERS[real[0] ?? ''] !== undefined)
+  override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
+    if (this.#spend?.(chunk.length) === false) return void done(new Overspent())
+    const safe = this.#masker.push(chunk)
+    if (this.#masker.hits > 0 || this.#scanner.push(chunk) || this.#isFound) return void done(new Misplaced())
+    // The verdict over what is packed comes before the bytes go on.
+    this.#each(
+      (unpacking, next) => unpacking.write(chunk, next),
+      () => done(this.#verdict(), safe),
+    )
+  }
+
+  override _flush(done: TransformCallback): void {
+    this.#each(
+      (unpacking, next) => unpacking.end(next),
+      () => done(this.#verdict(), this.#masker.end()),
+    )
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    for (const unpacking of this.#unpackings) unpacking.destroy()
+    super._destroy(error, done)
+  }
+
+  #each(act: (unpacking: Unpacking, next: () => void) => void, done: () => void): void {
+    const [first, ...others] = this.#unpackings
+    if (!first) return void done()
+    let left = 1 + others.length
+    const next = (): void => {
+      if (--left === 0) done()
+    }
+    for (const unpacking of this.#unpackings) act(unpacking, next)
+  }
+
+  /** What nobody can read whole is not passed on: another reader may find more in it. */
+  #verdict(): Error | null {
+    if (this.#isFound) return new Misplaced()
+    const isRead = this.#unpackings.some(({ isBroken, isFollowed }) => !isBroken && !isFollowed)
+    return isRead || this.#unpackings.length === 0 ? null : new Unreadable()
+  }
 }
 
 /** SECURITY: SE-04. Covers values and their encodings, also across the borders of chunks. What is packed comes out unpacked. */
 export class BodyMask extends Transform {
   readonly #masker: Masker
-  readonly #unpacker: Transform | undefined
+  readonly #codings: readonly string[]
+  readonly #spend: Spend | undefined
+  /** Made with the first byte: an answer to HEAD says how it is packed and has no body. */
+  #unpacking: Unpacking | undefined
 
-  constructor(values: readonly string[], codings: readonly string[]) {
+  constructor(values: readonly string[] | Watch, codings: readonly string[], spend?: Spend) {
     super()
     this.#masker = new Masker(values)
-    this.#unpacker = unpackerOf(codings)
-    this.#unpacker?.on('data', (chunk: Buffer) => this.#pass(chunk))
-    this.#unpacker?.on('error', (error) => this.destroy(error))
+    this.#codings = codings
+    this.#spend = spend
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
-    if (this.#unpacker) return void this.#unpacker.write(chunk, (error) => done(error))
-    this.#pass(chunk)
-    done()
+    if (this.#spend?.(chunk.length) === false) return void done(new Overspent())
+    if (codingOf(this.#codings) === undefined) {
+      this.#pass(chunk)
+      return void done()
+    }
+    this.#unpacking ??= unpackingFor(this.#codings, chunk, (unpacked) => this.#pass(unpacked))
+    this.#unpacking.write(chunk, () => done(this.#verdict()))
   }
 
   override _flush(done: TransformCallback): void {
-    const finish = (): void => done(null, this.#masker.end())
-    if (!this.#unpacker) return void finish()
-    this.#unpacker.once('end', finish)
-    this.#unpacker.end()
+    const finish = (): void => done(this.#verdict(), this.#masker.end())
+    if (this.#unpacking) this.#unpacking.end(finish)
+    else finish()
   }
 
   override _read(size: number): void {
-    this.#unpacker?.resume()
+    this.#unpacking?.resume()
     super._read(size)
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#unpacker?.destroy()
+    this.#unpacking?.destroy()
     super._destroy(error, done)
+  }
+
+  #verdict(): Error | null {
+    return this.#unpacking?.isBroken ? new Unreadable() : null
   }
 
   #pass(chunk: Buffer): void {
     const bytes = this.#masker.push(chunk)
-    if (bytes.length > 0 && !this.push(bytes)) this.#unpacker?.pause()
+    if (bytes.length > 0 && !this.push(bytes)) this.#unpacking?.pause()
   }
 }

@@ -1,73 +1,102 @@
 /** Secrets on the way out: the value goes into its slot over verified TLS and nowhere else, and does not come back. */
 import type { BoundSecret } from '../core/secret.ts'
 import { Masker } from '../secrets/masker.ts'
-import { mentions } from '../secrets/scanner.ts'
+import type { Watch } from '../secrets/watch.ts'
+import type { Limit, Spend } from './budget.ts'
 import { listOf, pairs, type ResponseHead, without } from './http-head.ts'
 import type { Handling, Hooks } from './http-hooks.ts'
 import { type Refusal, refusal } from './refusal.ts'
-import { BodyGuard, BodyMask, isReadable, Misplaced, unpackerOf } from './secret-body.ts'
+import { BodyGuard, BodyMask, Misplaced, Overspent, Unreadable } from './secret-body.ts'
 import { FrameGuard, FrameMask } from './secret-frames.ts'
-import { boundTo, fillRequest, misplacedOf } from './secret-request.ts'
+import { boundTo, fillRequest, misplacedIn, misplacedOf } from './secret-request.ts'
+import { watchOf } from './secret-watch.ts'
+import { codingOf, isReadable } from './unpack.ts'
+
+const CODING = refusal(
+  403,
+  'secret.coding',
+  'the body is packed in a way that cannot be looked into',
+  'send it as it is',
+)
+const RATE = refusal(
+  429,
+  'budget.rate',
+  'the requests of this minute with a secret are used up',
+  'wait a minute',
+)
+const BYTES = refusal(
+  429,
+  'budget.bytes',
+  'the bytes that a secret is good for are used up',
+  'ask the user for more',
+)
 
 export const secretHooks: Hooks = {
   begin({ head, site, link, via }) {
     const { secrets } = link.spec
     if (secrets.length === 0) return { head }
     const bound = boundTo(site, secrets)
+    const watch = watchOf(secrets)
     const codings = listOf(head.headers, 'content-encoding')
     // What cannot be unpacked could hold anything, a placeholder included.
-    if (!isReadable(codings))
-      return refusal(
-        403,
-        'secret.coding',
-        'the body is packed in a way that cannot be looked into',
-        'send it as it is',
-      )
-    const filled = fillRequest(head, bound, secrets)
+    if (!isReadable(codings)) return CODING
+    const filled = fillRequest(head, { bound, all: secrets, placeholders: watch.placeholders })
     if ('status' in filled) return filled
-    if (filled.stripped.length > 0) {
-      const message = `credentials that are not the user's were taken out of the request (${filled.stripped.join(', ')})`
-      link.note({
-        outcome: 'denied',
-        target: site.target,
-        via,
-        reason: 'credential.foreign',
-        message,
-        request: head,
-      })
-    }
-    const asked =
-      bound.length > 0
-        ? [...filled.head.headers, ['Accept-Encoding', 'identity'] as const]
-        : filled.head.headers
+    const limits = filled.used.flatMap(limitOf)
+    const exhausted = limits.length > 0 ? link.budgets.admitAll(limits) : undefined
+    if (exhausted) return exhausted === 'budget.rate' ? RATE : BYTES
+    if (filled.stripped.length > 0) noteStripped({ head, site, link, via }, filled.stripped)
+    const spend = limits.length > 0 ? link.budgets.spenderOf(limits) : undefined
+    const guarded = guarding({ secrets, placeholders: watch.placeholders, codings, spend })
+    if (bound.length === 0) return { ...guarded, head: filled.head }
     return {
-      ...guarding(secrets, codings),
-      ...(bound.length > 0 && covering(bound)),
-      head: { ...filled.head, headers: asked },
+      ...guarded,
+      ...covering(watch.values(site, bound), spend),
+      head: { ...filled.head, headers: [...filled.head.headers, ['Accept-Encoding', 'identity']] },
     }
   },
 }
 
+/** A secret has a budget of its own, which holds whatever rule lets the request go. */
+function limitOf({ name, slot: { budget } }: BoundSecret): Limit[] {
+  return budget ? [{ key: `secret ${name}`, budget }] : []
+}
+
+function noteStripped(
+  { head, site, link, via }: Parameters<Hooks['begin']>[0],
+  stripped: readonly string[],
+): void {
+  const message = `credentials that are not the user's were taken out of the request (${stripped.join(', ')})`
+  const reason = 'credential.foreign'
+  link.note({ outcome: 'denied', target: site.target, via, reason, message, request: head })
+}
+
+interface Guarding {
+  readonly secrets: readonly BoundSecret[]
+  readonly placeholders: Watch
+  readonly codings: readonly string[]
+  readonly spend: Spend | undefined
+}
+
 /** Nothing leaves with a placeholder in it. */
-function guarding(secrets: readonly BoundSecret[], codings: readonly string[]): Omit<Handling, 'head'> {
-  const placeholders = secrets.map(({ placeholder }) => placeholder)
+function guarding({ secrets, placeholders, codings, spend }: Guarding): Omit<Handling, 'head'> {
   return {
-    bodyOut: new BodyGuard(placeholders, codings),
+    bodyOut: new BodyGuard(placeholders, codings, spend),
     isSameLength: true,
-    checkTrailers: (raw) => trailerRefusal(raw, placeholders),
-    refusalOf: (error) => (error instanceof Misplaced ? misplacedOf(undefined) : undefined),
-    framesOut: () => new FrameGuard(placeholders),
+    checkTrailers: (raw) => misplacedIn(pairs(raw).flat(), secrets, placeholders),
+    refusalOf,
+    framesOut: () => new FrameGuard(placeholders, spend),
   }
 }
 
-function trailerRefusal(raw: readonly string[], placeholders: readonly string[]): Refusal | undefined {
-  const isMentioned = pairs(raw).some(([name, value]) => mentions(`${name}: ${value}`, placeholders))
-  return isMentioned ? misplacedOf(undefined) : undefined
+function refusalOf(error: Error): Refusal | undefined {
+  if (error instanceof Misplaced) return misplacedOf(undefined)
+  if (error instanceof Unreadable) return CODING
+  return error instanceof Overspent ? BYTES : undefined
 }
 
 /** Nothing comes back with a value in it. */
-function covering(bound: readonly BoundSecret[]): Partial<Handling> {
-  const values = bound.flatMap(valuesOf)
+function covering(values: Watch, spend: Spend | undefined): Partial<Handling> {
   const codingsOf = ({ headers }: ResponseHead): string[] => listOf(headers, 'content-encoding')
   let codings: string[] = []
   return {
@@ -75,21 +104,17 @@ function covering(bound: readonly BoundSecret[]): Partial<Handling> {
       codings = codingsOf(head)
       const masker = new Masker(values)
       const headers = head.headers.map(([name, value]) => [masker.text(name), masker.text(value)] as const)
-      const isUnpacked = unpackerOf(codings) !== undefined
+      const isUnpacked = codingOf(codings) !== undefined && isReadable(codings)
       const plain = isUnpacked ? without(without(headers, 'content-encoding'), 'content-length') : headers
       return { ...head, message: masker.text(head.message), headers: plain }
     },
     bodyIn() {
-      const mask = new BodyMask(values, codings)
+      const mask = new BodyMask(values, codings, spend)
       if (!isReadable(codings))
         mask.destroy(new Error('the answer is packed in a way that cannot be looked into'))
       return mask
     },
-    framesIn: () => new FrameMask(values),
+    trailersIn: (raw) => raw.map((word) => new Masker(values).text(word)),
+    framesIn: () => new FrameMask(values, spend),
   }
-}
-
-/** In Basic authorization the value travels with its user before it. */
-function valuesOf({ value, slot }: BoundSecret): string[] {
-  return slot.scheme.kind === 'basic' ? [value, `${slot.scheme.user}:${value}`] : [value]
 }

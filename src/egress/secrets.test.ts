@@ -3,7 +3,7 @@ import { createServer as createHttp, type IncomingMessage, type ServerResponse }
 import type { Server } from 'node:https'
 import type { Duplex } from 'node:stream'
 import { after, before, beforeEach, describe, test } from 'node:test'
-import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import type { BoundSecret } from '../core/secret.ts'
 import { needlesOf } from '../secrets/needles.ts'
 import {
@@ -158,6 +158,24 @@ describe('a site that has a secret', () => {
       ['in a deflate body', packed(deflateSync(text), 'deflate')],
       ['in a brotli body', packed(brotliCompressSync(text), 'br')],
       ['in a zstd body', packed(zstdCompressSync(text), 'zstd')],
+      ['in a deflate body without the head of zlib', packed(deflateRawSync(text), 'deflate')],
+      ['in a gzip body, the coding in other letters', packed(gzipSync(text), 'GZip')],
+      ['in the second member of a gzip body', packed(Buffer.concat([gzipSync('a'), gzipSync(text)]), 'gzip')],
+      [
+        'in a gzip member behind padding',
+        packed(Buffer.concat([gzipSync('a'), Buffer.alloc(4), gzipSync(text)]), 'gzip'),
+      ],
+      [
+        'in the second frame of a zstd body',
+        packed(Buffer.concat([zstdCompressSync('a'), zstdCompressSync(text)]), 'zstd'),
+      ],
+      ['in a body that is not what it claims to be packed as', packed(Buffer.from('plain'), 'gzip')],
+      ['in a body that is cut off', packed(gzipSync('x'.repeat(1000)).subarray(0, -6), 'gzip')],
+      [
+        'in a body whose codings stand in two headers',
+        post(gzipSync(gzipSync(text)), { 'Content-Encoding': 'gzip', 'content-encoding': 'gzip' }),
+      ],
+      ['in base64 that is broken into lines', post(encoded.base64.replaceAll(/.{30}/g, '$&\r\n'))],
       ['in a body packed in a way nobody knows', packed(Buffer.from('xx'), 'compress')],
       ['in a body packed twice', packed(gzipSync(gzipSync(text)), 'gzip, gzip')],
     ]
@@ -177,6 +195,11 @@ describe('a site that has a secret', () => {
       for (const [body, coding] of [
         [Buffer.from('{"a":1}'), 'identity'],
         [gzipSync('{"a":1}'), 'gzip'],
+        [gzipSync('{"a":1}'), 'X-GZip'],
+        [deflateSync('{"a":1}'), 'deflate'],
+        [deflateRawSync('{"a":1}'), 'deflate'],
+        [Buffer.concat([gzipSync('one'), gzipSync('two')]), 'gzip'],
+        [Buffer.concat([zstdCompressSync('one'), zstdCompressSync('two')]), 'zstd'],
       ] as const) {
         assert.match(await ask(packed(body, coding)), /fine$/)
         assert.equal(arrived.at(-1)?.body, body.toString('latin1'))
@@ -249,6 +272,8 @@ describe('a site that has a secret', () => {
       ['identity', (text) => Buffer.from(text)],
       ['gzip', (text) => gzipSync(text)],
       ['deflate', (text) => deflateSync(text)],
+      ['deflate', (text) => deflateRawSync(text)],
+      ['GZIP', (text) => Buffer.concat([gzipSync(text), gzipSync(text)])],
       ['br', (text) => brotliCompressSync(text)],
       ['zstd', (text) => zstdCompressSync(text)],
     ]
@@ -325,6 +350,14 @@ describe('a site that has a secret', () => {
       { 'X-Api-Key': 'attacker' },
       { 'x-goog-api-key': 'attacker' },
       { Cookie: 'session=attacker' },
+      { 'Private-Token': 'attacker' },
+      { 'X-Vault-Token': 'attacker' },
+      { 'X-Shopify-Access-Token': 'attacker' },
+      { 'X-Amz-Security-Token': 'attacker' },
+      { 'X-Functions-Key': 'attacker' },
+      { 'Ocp-Apim-Subscription-Key': 'attacker' },
+      { 'DD-API-KEY': 'attacker' },
+      { 'X-Auth-Key': 'attacker' },
     ]
     for (const headers of HEADERS) {
       test(JSON.stringify(headers), async () => {
@@ -337,12 +370,38 @@ describe('a site that has a secret', () => {
       })
     }
 
+    test('positive control: words that say nothing about who asks arrive', async () => {
+      await ask(
+        get('/', { 'X-CSRF-Token': 'form', 'X-Ms-Continuation-Token': 'next', 'Idempotency-Key': 'k' }),
+      )
+      assert.match(
+        arrived[0]?.head ?? '',
+        /X-CSRF-Token\nform\nX-Ms-Continuation-Token\nnext\nIdempotency-Key\nk/,
+      )
+    })
+
     test('in the query', async () => {
       assert.match(await ask(get('/v1?api_key=attacker')), /^HTTP\/1\.1 403 .*credential\.foreign/s)
       assert.match(await ask(get('/v1?a=1&key=AIzaSyA-0123456789abcdef')), /credential\.foreign/)
       assert.equal(arrived.length, 0)
       assert.match(await ask(get('/v1?key=short&a=1')), /fine$/)
     })
+  })
+
+  test('SE-03: nowhere does a websocket agree on frames that cannot be looked into', async () => {
+    stage.change({ intercept: 'all' })
+    const tls = await secureClient(stage, { host: 'other.example.com' })
+    await exchange(
+      tls,
+      get(
+        '/',
+        { 'Sec-WebSocket-Extensions': 'permessage-deflate', 'Accept-Encoding': 'gzip' },
+        'other.example.com',
+      ),
+    )
+    assert.doesNotMatch(arrived[0]?.head ?? '', /extensions/i)
+    assert.match(arrived[0]?.head ?? '', /Accept-Encoding\ngzip/)
+    stage.change({ intercept: 'needed' })
   })
 
   test('SE-09: a placeholder of another sandbox, or of a secret that was removed, is worth nothing', async () => {
@@ -370,6 +429,40 @@ describe('a site that has a secret', () => {
     assert.match(await ask(get('/v1/../admin', BEARER)), /secret\.scope/)
     assert.match(await ask(post('x', { ...BEARER })), /secret\.scope/)
     assert.equal(arrived.length, 1)
+  })
+
+  describe('a secret with a budget', () => {
+    test('of requests is filled in so often in a minute, though a rule without one lets the host be reached', async () => {
+      stage.change({ secrets: [secret({ budget: { requestsPerMinute: 2 } }, { name: 'RATE' })] })
+      assert.match(await ask(get('/', BEARER)), /fine$/)
+      assert.match(await ask(get('/', BEARER)), /fine$/)
+      assert.match(await ask(get('/', BEARER)), /^HTTP\/1\.1 429 .*budget\.rate/s)
+      assert.equal(arrived.length, 2)
+      assert.match(await ask(get('/public')), /fine$/)
+      stage.change({
+        secrets: [secret({ budget: { requestsPerMinute: 2 } }, { name: 'RATE', value: 'rotated-value' })],
+      })
+      assert.match(await ask(get('/', BEARER)), /budget\.rate/)
+    })
+
+    test('of bytes is good for no more, out and in', async () => {
+      stage.change({ secrets: [secret({ budget: { bytes: 1000 } }, { name: 'OUT' })] })
+      assert.match(await ask(post('x'.repeat(2000), BEARER)), /^HTTP\/1\.1 429 .*budget\.bytes/s)
+      assert.match(await ask(get('/', BEARER)), /^HTTP\/1\.1 429 .*budget\.bytes/s)
+      answer = (_, res) => void res.end('y'.repeat(200_000))
+      stage.change({ secrets: [secret({ budget: { bytes: 1000 } }, { name: 'IN' })] })
+      assert.doesNotMatch(await ask(get('/', BEARER)), /y{1001}/)
+      assert.match(await ask(get('/', BEARER)), /budget\.bytes/)
+    })
+  })
+
+  test('HEAD of what is packed is answered', async () => {
+    answer = (_, res) => {
+      res.writeHead(200, { 'content-encoding': 'gzip' })
+      res.end()
+    }
+    const head = get('/', BEARER).replace('GET', 'HEAD')
+    assert.match(await ask(head), /^HTTP\/1\.1 200 [\s\S]*\r\n\r\n$/)
   })
 
   test('a site with a certificate of somebody else gets nothing', async () => {
@@ -493,6 +586,11 @@ describe('a site that has a secret', () => {
           [clientFrame(`key ${PLACEHOLDER}`)],
           [
             clientFrame(PLACEHOLDER.slice(0, 20), { isLast: false }),
+            clientFrame(PLACEHOLDER.slice(20), { opcode: 0 }),
+          ],
+          [
+            clientFrame(PLACEHOLDER.slice(0, 20), { isLast: false }),
+            clientFrame('ping', { opcode: 9 }),
             clientFrame(PLACEHOLDER.slice(20), { opcode: 0 }),
           ],
         ]) {

@@ -11,9 +11,12 @@ export interface FrameHead {
 
 export const CONTINUATION = 0
 export const CLOSE = 8
+/** With the longest length and a mask. */
+export const LONGEST_HEAD = 14
 const LAST = 0x80
 const RESERVED = 0x70
 const MASKED = 0x80
+const LONGEST_CONTROL = 125
 
 /** Undefined where more bytes are needed. Throws on what no endpoint may send, extensions included: none was agreed on. */
 export function readFrameHead(bytes: Buffer): FrameHead | undefined {
@@ -22,6 +25,8 @@ export function readFrameHead(bytes: Buffer): FrameHead | undefined {
   if ((first & RESERVED) !== 0) throw new Error('a frame with an extension that was not agreed on')
   const isMasked = (second & MASKED) !== 0
   const short = second & 0x7f
+  if ((first & 0x0f) >= CLOSE && (short > LONGEST_CONTROL || (first & LAST) === 0))
+    throw new Error('a control frame that is too long or in parts')
   const extra = short === 126 ? 2 : short === 127 ? 8 : 0
   const size = 2 + extra + (isMasked ? 4 : 0)
   if (bytes.length < size) return undefined
@@ -30,7 +35,7 @@ export function readFrameHead(bytes: Buffer): FrameHead | undefined {
   return {
     isLast: (first & LAST) !== 0,
     opcode: first & 0x0f,
-    mask: isMasked ? bytes.subarray(size - 4, size) : undefined,
+    mask: isMasked ? Buffer.from(bytes.subarray(size - 4, size)) : undefined,
     length: Number(long),
     size,
   }

@@ -120,10 +120,11 @@ export async function writeJavaTrust(ctx: Context, sandbox: Sandbox, guest: Gues
   answer.body.resume()
 }
 
-/** The host base has the host's certificates already. */
+/** The host base has the certificates of the system already. */
 export function trustOf(ctx: Context, { link, spec }: Sandbox): { ca: string; roots: string } | undefined {
   if (!link?.authority || !ctx.network || link.level === 'none') return undefined
-  const roots = spec.environment.base === 'host' ? '' : ctx.network.hostRoots()
+  const isThere = spec.environment.base === 'host' && ctx.network.isSystemBundle
+  const roots = isThere ? '' : ctx.network.hostRoots()
   return { ca: link.authority.cert, roots }
 }
 
@@ -132,8 +133,9 @@ export function openLink(ctx: Context, sandbox: Sandbox): void {
     const spec = linkSpec(ctx, sandbox)
     if (spec) ctx.network?.wayOut.open(spec)
   } catch (error) {
-    // SECURITY: I7. Without a link nothing leaves.
-    ignore(ctx.log, error, `the way out of ${sandbox.id} stays closed`)
+    // SECURITY: I7. Without a link nothing leaves; one that stands would go on by rules that are no more.
+    closeLink(ctx, sandbox.id)
+    ignore(ctx.log, error, `the way out of ${sandbox.id} is closed`)
   }
 }
 
@@ -184,15 +186,17 @@ export function policyOf(
   secrets: readonly Pick<BoundSecret, 'name' | 'slot'>[],
 ): NetworkPolicy {
   const { rules, denied } = rulesOf(spec)
-  const opened = secrets.flatMap(({ name, slot }): Rule[] =>
-    slot.hosts.map((host) => {
-      const { port, methods, paths, budget } = slot
-      const rule = { host, ports: [port], ...pick({ methods, paths, budget }) }
-      return parseRule(rule, `secret ${name}`)
-    }),
-  )
+  const opened = secrets.flatMap(openedBy)
   const { addresses } = spec
   return { mode: spec.mode, rules: [...rules, ...opened], denied, ...(addresses && { addresses }) }
+}
+
+/** The rules that a secret brings with it. */
+export function openedBy({ name, slot }: Pick<BoundSecret, 'name' | 'slot'>): Rule[] {
+  const { port, methods, paths, budget } = slot
+  return slot.hosts.map((host) =>
+    parseRule({ host, ports: [port], ...pick({ methods, paths, budget }) }, `secret ${name}`),
+  )
 }
 
 function pick(fields: Record<string, unknown>): Record<string, unknown> {

@@ -12,10 +12,18 @@ import {
   type NetworkSpec,
   type RuleSource,
 } from '../core/network.ts'
-import { parseBlock } from '../policy/cidr.ts'
+import { parseBlock, readBlock } from '../policy/cidr.ts'
 import { parseHostName } from '../policy/host-name.ts'
 import { narrow } from '../policy/narrow.ts'
-import { describeRule, parseDenial, parseRule, type Rule, writeRule } from '../policy/rule.ts'
+import {
+  describeRule,
+  parseDenial,
+  parseRule,
+  type Rule,
+  readDenial,
+  readRule,
+  writeRule,
+} from '../policy/rule.ts'
 
 /** A rule as a caller writes it: `example.com:8443/api/**`, or its parts. */
 export type RuleRequest =
@@ -100,28 +108,25 @@ export function rulesOf({ rules, denied }: Pick<NetworkSpec, 'rules' | 'denied'>
   denied: Rule[]
 } {
   return {
-    rules: rules.map(({ source, ...rule }) => parseRule(rule, source)),
-    denied: denied.map(({ source, ...rule }) => parseDenial(rule, source)),
+    rules: rules.map(readRule),
+    denied: denied.map(readDenial),
   }
 }
 
 function grant(asked: RuleRequest, source: RuleSource): NetworkRule {
-  return writeRule(parse(asked, source, parseRule))
+  return writeRule(
+    typeof asked === 'string'
+      ? parseRule(asked, source)
+      : readRule({ ...asked, source: asked.source ?? source }),
+  )
 }
 
 function denial(asked: RuleRequest, source: RuleSource): NetworkRule {
-  return writeRule(parse(asked, source, parseDenial))
-}
-
-function parse(
-  asked: RuleRequest,
-  source: RuleSource,
-  read: (input: unknown, source: RuleSource) => Rule,
-): Rule {
-  if (typeof asked === 'string') return read(asked, source)
-  const { source: given, ...rule } = asked
-  const present = Object.entries(rule).filter(([, value]) => value !== undefined)
-  return read(Object.fromEntries(present), given ?? source)
+  return writeRule(
+    typeof asked === 'string'
+      ? parseDenial(asked, source)
+      : readDenial({ ...asked, source: asked.source ?? source }),
+  )
 }
 
 /** What a key's sandboxes may have at most, as whoever makes the key writes it. */
@@ -142,6 +147,11 @@ function within(spec: NetworkSpec, cap: NetworkCap | undefined): NetworkSpec {
   return { ...rest, mode, rules: granted.map(writeRule) }
 }
 
+/** Whether a text means addresses, and not a host. */
+export function isAddressBlock(text: string): boolean {
+  return readBlock(text) !== undefined
+}
+
 export function lower(asked: NetworkMode, most: NetworkMode | undefined): NetworkMode {
   if (most === undefined) return asked
   return NETWORK_MODES[Math.min(NETWORK_MODES.indexOf(asked), NETWORK_MODES.indexOf(most))] ?? 'off'
@@ -152,11 +162,13 @@ function checkMode(mode: NetworkMode, cap: NetworkCap | undefined): void {
 }
 
 function checkRules(rules: readonly NetworkRule[], cap: NetworkCap | undefined): void {
+  checkCap(rules.map(readRule), cap)
+}
+
+/** `permission_denied` names what goes beyond. */
+export function checkCap(rules: readonly Rule[], cap: NetworkCap | undefined): void {
   if (!cap?.rules || rules.length === 0) return
-  const { asked } = narrow(
-    rulesOf({ rules, denied: [] }).rules,
-    rulesOf({ rules: cap.rules, denied: [] }).rules,
-  )
+  const { asked } = narrow(rules, cap.rules.map(readRule))
   if (asked) throw beyond(`this key may not reach ${asked.rules.map(describeRule).join('; ')}`)
 }
 
@@ -171,13 +183,13 @@ function beyond(message: string): AgentPodError {
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are refused
-const HEADER_VALUE = /^[^\u0000-\u0008\u000a-\u001f\u007f]{0,8192}$/
+const HEADER_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]{0,8192}$/
 /** SECURITY: NW-18, NW-21. What says where a request goes and how long it is stays ours. */
-const OURS = ['host', 'content-length', 'transfer-encoding', 'connection', 'upgrade', 'te', 'trailer']
+const OURS = /^(?:host|content-length|transfer-encoding|connection|keep-alive|upgrade|te|trailer|proxy-.*)$/
 
 function checkedHeaders({ host, headers }: HeaderRule): HeaderRule {
   for (const [name, value] of Object.entries(headers)) {
-    if (!HEADER_NAME.test(name) || OURS.includes(name.toLowerCase()) || !HEADER_VALUE.test(value))
+    if (!HEADER_NAME.test(name) || OURS.test(name.toLowerCase()) || !HEADER_VALUE.test(value))
       throw invalid('network.header', `the header ${JSON.stringify(name)} cannot be set on the way out`)
   }
   const pattern = host.startsWith('*.') ? `*.${parseHostName(host.slice(2))}` : parseHostName(host)

@@ -80,7 +80,7 @@ export class Secrets {
   }
 
   set(request: SecretRequest, who: Principal = LOCAL): Secret {
-    const secret = setSecret(this.#desk.ctx, who.owner, request)
+    const secret = setSecret(this.#desk.ctx, who, request)
     this.#desk.audit(who.owner, 'secret.set', secret.name, { version: secret.version })
     return secret
   }

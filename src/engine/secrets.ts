@@ -1,11 +1,13 @@
 /** Secrets of an owner: set, listed, rotated and removed. Nobody can read a value back. */
 import { AgentPodError, invalid } from '../core/error.ts'
+import type { Principal } from '../core/principal.ts'
 import type { Secret, SecretScheme, SecretSlot } from '../core/secret.ts'
 import { parseHostName } from '../policy/host-name.ts'
 import { parseRule } from '../policy/rule.ts'
 import type { StoredSecret } from '../store/secrets.ts'
 import type { Context } from './context.ts'
-import { openLink, secretPurpose } from './link.ts'
+import { openedBy, openLink, secretPurpose } from './link.ts'
+import { checkCap } from './network.ts'
 import type { NetworkParts } from './way-out.ts'
 
 export interface SecretRequest {
@@ -40,7 +42,8 @@ const NO_SLOT = [
   'expect',
 ]
 
-export function setSecret(ctx: Context, owner: string, request: SecretRequest): Secret {
+/** `permission_denied` where the host is beyond what the owner's sandboxes may reach: a secret opens its host. */
+export function setSecret(ctx: Context, { owner, network: cap }: Principal, request: SecretRequest): Secret {
   const { secrets, box } = needNetwork(ctx)
   const { name } = request
   if (!NAME.test(name))
@@ -62,6 +65,7 @@ export function setSecret(ctx: Context, owner: string, request: SecretRequest): 
     createdAt: before?.createdAt ?? now,
     rotatedAt: now,
   }
+  checkCap(openedBy(secret), cap)
   checkValue(request.value)
   secrets.put({ ...secret, sealed: box.seal(request.value, secretPurpose(secret)) })
   refresh(ctx, owner, name)

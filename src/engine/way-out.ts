@@ -20,4 +20,6 @@ export interface NetworkParts {
   readonly box: Box
   /** The certificates that this machine trusts, PEM. */
   hostRoots(): string
+  /** Whether they are in the bundle that programs of the host base find by themselves. */
+  readonly isSystemBundle: boolean
 }

@@ -47,7 +47,7 @@ export class EgressProcess implements WayOut {
 
   open(spec: LinkSpec): void {
     this.#wanted.set(spec.sandbox, spec)
-    if (this.#client) this.#tell('open', spec)
+    if (this.#client) this.#openNow(this.#client, spec)
     else this.#connectSoon(START_AFTER_MS)
   }
 
@@ -135,23 +135,18 @@ export class EgressProcess implements WayOut {
     // INVARIANT: from here to the end nothing is awaited, so that what is opened meanwhile is not missed.
     this.#client = client
     for (const link of links as string[]) if (!this.#wanted.has(link)) this.#tell('close', { sandbox: link })
-    for (const spec of this.#wanted.values()) this.#tell('open', spec)
+    for (const spec of this.#wanted.values()) this.#openNow(client, spec)
   }
 
   async #start(): Promise<NonNullable<Awaited<ReturnType<typeof dialSocket>>>> {
     const { script, socket, logFile, upstreamProxy, clock } = this.#options
     const log = openSync(logFile, 'a', 0o600)
-    const child = spawn(
-      process.execPath,
-      [...process.execArgv, script, socket, ...(upstreamProxy ? [upstreamProxy] : [])],
-      {
-        detached: true,
-        stdio: ['ignore', log, log],
-        cwd: '/',
-        // Names are looked up on Node's pool of threads; a slow one of one sandbox is not to hold up the others.
-        env: { ...process.env, UV_THREADPOOL_SIZE: '64' },
-      },
-    )
+    const child = spawn(process.execPath, [script, socket, ...(upstreamProxy ? [upstreamProxy] : [])], {
+      detached: true,
+      stdio: ['ignore', log, log],
+      cwd: '/',
+      env: environment(process.env),
+    })
     closeSync(log)
     child.unref()
     let failure: Error | undefined
@@ -166,6 +161,14 @@ export class EgressProcess implements WayOut {
     throw failure ?? gone()
   }
 
+  /** SECURITY: I7. What is said anew and not understood leaves no older rules in force. */
+  #openNow(client: LineClient, spec: LinkSpec): void {
+    this.#call(client, 'open', spec).catch((error) => {
+      ignore(this.#options.log, error, `the way out of ${spec.sandbox} is closed`)
+      if (this.#client === client && this.#wanted.get(spec.sandbox) === spec) this.close(spec.sandbox)
+    })
+  }
+
   #tell(op: string, args: object): void {
     if (!this.#client) return
     this.#call(this.#client, op, args).catch((error) =>
@@ -176,6 +179,15 @@ export class EgressProcess implements WayOut {
   #call(client: LineClient, op: string, args: object): Promise<Record<string, unknown>> {
     return raceAbort(client.call(op, args), AbortSignal.timeout(CALL_MS))
   }
+}
+
+/** What the process may know of the server's environment. SECURITY: others, such as one that turns the checking of certificates off, are not for it. */
+const PASSED_ON = ['HOME', 'LANG', 'NODE_EXTRA_CA_CERTS', 'PATH', 'SSL_CERT_FILE', 'TZ']
+
+function environment(own: NodeJS.ProcessEnv): Record<string, string> {
+  const passed = PASSED_ON.flatMap((name) => (own[name] === undefined ? [] : [[name, own[name]] as const]))
+  // Names are looked up on Node's pool of threads, of which lookups get half.
+  return { ...Object.fromEntries(passed), UV_THREADPOOL_SIZE: '64' }
 }
 
 function gone(): AgentPodError {

@@ -17,7 +17,7 @@ const egress = await startEgress({
   version: process.version,
   interceptor: new TlsInterceptor(systemClock),
   hooks: secretHooks,
-  trusted: [hostRoots(process.env['SSL_CERT_FILE'])()],
+  trusted: [hostRoots(process.env['SSL_CERT_FILE']).hostRoots()],
 })
 guardProcess({ log, stop: () => egress.stop() })
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void egress.stop())

@@ -11,11 +11,17 @@ const LONGEST_BYTES = 2 * 1024 * 1024
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----/g
 
 /** Read once, when it is first needed; empty where there is none. `named` is the file that an administrator chose instead. */
-export function hostRoots(named: string | undefined): () => string {
+export function hostRoots(named: string | undefined): {
+  hostRoots(): string
+  readonly isSystemBundle: boolean
+} {
   let roots: string | undefined
-  return () => {
-    roots ??= read([...(named ? [named] : []), ...PLACES])
-    return roots
+  return {
+    isSystemBundle: named === undefined || named === '' || PLACES.includes(named),
+    hostRoots() {
+      roots ??= read([...(named ? [named] : []), ...PLACES])
+      return roots
+    },
   }
 }
 

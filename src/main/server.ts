@@ -13,6 +13,7 @@ import { tcpDoor } from '../api/tcp-door.ts'
 import { tracer } from '../api/trace.ts'
 import { homeAt } from '../core/home.ts'
 import { parseOwner } from '../core/id.ts'
+import { parseUpstreamProxy } from '../egress/upstream-proxy.ts'
 import { Engine } from '../engine/engine.ts'
 import { Keys } from '../engine/keys.ts'
 import { DEFAULT_QUOTA } from '../engine/quota.ts'
@@ -100,6 +101,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const events = openDatabase({ path: home.eventsDb, synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
     scope.defer(() => events.close())
     const sandboxes = sandboxStore(state)
+    const secrets = secretStore(state)
     const audit = auditStore(events)
     const metrics = new Metrics()
     const createSeconds = metrics.histogram(
@@ -113,6 +115,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       shells: options.shells ?? DEFAULT_SHELLS,
     })
     scope.defer(() => podhost.close())
+    // What is wrong with it is said here, and not in the log of a process that does not start.
+    if (options.upstreamProxy !== undefined) parseUpstreamProxy(options.upstreamProxy)
     const wayOut = new EgressProcess({
       socket: home.egressSocket,
       script: options.programs.egress,
@@ -147,9 +151,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       quota: { living: options.limits?.living ?? DEFAULT_QUOTA.living },
       network: {
         wayOut,
-        secrets: secretStore(state),
-        box: openBox(home.secretsKey, systemRandom),
-        hostRoots: hostRoots(options.trustFile),
+        secrets,
+        box: openBox(home.secretsKey, systemRandom, () => secrets.hasAny()),
+        ...hostRoots(options.trustFile),
       },
       onCreated: (seconds, outcome) => createSeconds.observe({ outcome }, seconds),
     })

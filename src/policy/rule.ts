@@ -191,7 +191,8 @@ export function matchesPort(ports: Rule['ports'], port: number): boolean {
 }
 
 /** The rule in parts, as requests and records carry it. */
-export function writeRule({ ports, isPrivate, host, methods, paths, budget, source }: Rule): NetworkRule {
+export function writeRule(rule: Rule): NetworkRule {
+  const { ports, isPrivate, host, methods, paths, budget, source, within } = rule
   return {
     host,
     ...(ports !== 'any' && { ports }),
@@ -200,7 +201,22 @@ export function writeRule({ ports, isPrivate, host, methods, paths, budget, sour
     ...(isPrivate && { private: true }),
     ...(budget && { budget }),
     source,
+    ...(within && { within: writeRule(within) }),
   }
+}
+
+/** The reverse of `writeRule`, checked as anything that somebody wrote. */
+export function readRule({ source, within, ...rule }: NetworkRule): Rule {
+  const read = parseRule(present(rule), source)
+  return within ? { ...read, within: readRule(within) } : read
+}
+
+export function readDenial({ source, within: _, ...rule }: NetworkRule): Rule {
+  return parseDenial(present(rule), source)
+}
+
+function present(fields: object): object {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }
 
 /** One line for people, which says everything but the source. */

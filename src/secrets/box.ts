@@ -1,6 +1,7 @@
 /** Values at rest: sealed with a key that lies in a file only its owner reads. */
 import { createCipheriv, createDecipheriv } from 'node:crypto'
-import { closeSync, constants, fsyncSync, openSync, readFileSync, writeSync } from 'node:fs'
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 import type { Random } from '../util/random.ts'
 
@@ -51,11 +52,33 @@ export class Box {
   }
 }
 
-/** The key in the file, made the first time. A file with anything else in it is refused and left alone. */
-export function openBox(file: string, random: Random): Box {
-  const made = makeKey(file, random)
-  const key = made ?? readFileSync(file)
-  if (key.length === KEY_BYTES) return new Box(key, random)
+/**
+ * The key in the file, made the first time. A file with anything else in it is refused and left alone, and so is a missing one where something is
+ * sealed already: a new key would open none of it.
+ */
+export function openBox(file: string, random: Random, hasSealed: () => boolean = () => false): Box {
+  const key = readKey(file)
+  if (key) return new Box(key, random)
+  if (hasSealed()) {
+    throw new AgentPodError({
+      code: 'data_loss',
+      reason: 'secret.key_missing',
+      message: `${file} is gone, and there are secrets that were sealed with it`,
+      hint: 'bring it back from a backup; without it, `agentpod reset` begins anew',
+    })
+  }
+  return new Box(makeKey(file, random), random)
+}
+
+function readKey(file: string): Buffer | undefined {
+  let key: Buffer
+  try {
+    key = readFileSync(file)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+  if (key.length === KEY_BYTES) return key
   throw new AgentPodError({
     code: 'data_loss',
     reason: 'secret.key_damaged',
@@ -64,20 +87,26 @@ export function openBox(file: string, random: Random): Box {
   })
 }
 
-function makeKey(file: string, random: Random): Buffer | undefined {
-  let descriptor: number
+/** Under its name only when it is whole and on the disk, so that a full disk leaves no half of one. */
+function makeKey(file: string, random: Random): Buffer {
+  const key = Buffer.from(random.bytes(KEY_BYTES))
+  const draft = `${file}.${process.pid}`
+  const descriptor = openSync(draft, 'w', 0o600)
   try {
-    descriptor = openSync(file, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return undefined
-    throw error
-  }
-  try {
-    const key = Buffer.from(random.bytes(KEY_BYTES))
     writeSync(descriptor, key)
     fsyncSync(descriptor)
-    return key
+  } catch (error) {
+    rmSync(draft, { force: true })
+    throw error
   } finally {
     closeSync(descriptor)
   }
+  renameSync(draft, file)
+  const directory = openSync(dirname(file), 'r')
+  try {
+    fsyncSync(directory)
+  } finally {
+    closeSync(directory)
+  }
+  return key
 }

@@ -1,60 +1,104 @@
-/** Looks for texts in a stream of bytes, also where one lies across the border of two chunks, or is written in percent codes. */
-import { needlesOf } from './needles.ts'
+/**
+ * Looks for texts in a stream of bytes, also where one lies across the border of two chunks, is written in percent codes, or is broken into
+ * lines.
+ */
+import { Watch } from './watch.ts'
+
+const PERCENT = 0x25
+const NOTHING: Buffer = Buffer.alloc(0)
 
 export class Scanner {
   readonly #plain: Window
   readonly #decoded: Window
-  #code = ''
+  readonly #wrapped: Window
+  /** A code that is cut by the end of a chunk is read with the next one. */
+  #code: Buffer = NOTHING
+  #found: number | undefined
 
-  constructor(texts: readonly string[]) {
-    this.#plain = new Window(texts.flatMap(needlesOf))
-    this.#decoded = new Window(texts.map((text) => Buffer.from(text)))
+  constructor(texts: readonly string[] | Watch) {
+    const watch = Watch.of(texts)
+    const { forms, texts: plain, wrapped } = watch
+    this.#plain = new Window(forms.longest, (bytes) => forms.first(bytes)?.text)
+    this.#decoded = new Window(plain.longest, (bytes) => plain.first(bytes)?.text)
+    this.#wrapped = new Window(wrapped.reach, (bytes) => {
+      let found: number | undefined
+      wrapped.each(bytes, (_, text) => {
+        found = text
+        return false
+      })
+      return found
+    })
+  }
+
+  /** Which of the texts was seen first. */
+  get found(): number | undefined {
+    return this.#found
   }
 
   /** Whether one of the texts has been seen by now. */
   push(chunk: Uint8Array): boolean {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
-    if (this.#plain.push(bytes)) return true
-    // SECURITY: SE-03. `%61%62c`: any mix of codes and letters means the same to a server.
-    if (this.#code === '' && !bytes.includes(0x25)) return this.#decoded.push(bytes)
-    return this.#decoded.push(this.#decode(bytes))
+    this.#found ??= this.#plain.push(bytes) ?? this.#pushDecoded(bytes) ?? this.#wrapped.push(bytes)
+    return this.#found !== undefined
   }
 
-  #decode(bytes: Buffer): Buffer {
-    const text = this.#code + bytes.toString('latin1')
-    // A code that is cut by the end of the chunk is read with the next one.
-    const cut = /%[0-9A-Fa-f]?$/.exec(text)
-    this.#code = cut?.[0] ?? ''
-    const whole = cut ? text.slice(0, cut.index) : text
-    const plain = whole.replaceAll(/%([0-9A-Fa-f]{2})/g, (_, code: string) =>
-      String.fromCharCode(Number.parseInt(code, 16)),
-    )
-    return Buffer.from(plain, 'latin1')
+  /** SECURITY: SE-03. `%61%62c`: any mix of codes and letters means the same to a server. */
+  #pushDecoded(bytes: Buffer): number | undefined {
+    if (this.#code.length === 0 && !bytes.includes(PERCENT)) return this.#decoded.pushKnown(bytes)
+    const { bytes: plain, rest } = decode(Buffer.concat([this.#code, bytes]))
+    this.#code = rest
+    return this.#decoded.push(plain)
   }
 }
 
 /** Whether a text that is there as a whole has one of the texts in it. */
-export function mentions(text: string, texts: readonly string[]): boolean {
+export function mentions(text: string, texts: readonly string[] | Watch): boolean {
   return new Scanner(texts).push(Buffer.from(text, 'latin1'))
 }
 
-class Window {
-  readonly #needles: readonly Buffer[]
-  readonly #keep: number
-  #tail: Buffer = Buffer.alloc(0)
-  #isFound = false
+/** What percent codes mean, once; the rest is a code that is cut. */
+function decode(bytes: Buffer): { readonly bytes: Buffer; readonly rest: Buffer } {
+  const plain = Buffer.allocUnsafe(bytes.length)
+  let length = 0
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at] ?? 0
+    const [high, low] = byte === PERCENT ? [digit(bytes[at + 1]), digit(bytes[at + 2])] : [-1, -1]
+    const isCut = byte === PERCENT && (at + 1 === bytes.length || (at + 2 === bytes.length && high >= 0))
+    if (isCut) return { bytes: plain.subarray(0, length), rest: bytes.subarray(at) }
+    const isCode = high >= 0 && low >= 0
+    plain[length++] = isCode ? high * 16 + low : byte
+    if (isCode) at += 2
+  }
+  return { bytes: plain.subarray(0, length), rest: NOTHING }
+}
 
-  constructor(needles: readonly Buffer[]) {
-    this.#needles = needles
-    this.#keep = Math.max(0, ...needles.map(({ length }) => length - 1))
+function digit(byte = 0): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30
+  const letter = (byte | 0x20) - 0x61
+  return letter >= 0 && letter < 6 ? letter + 10 : -1
+}
+
+/** A stream in one of its readings. */
+class Window {
+  readonly #keep: number
+  readonly #find: (bytes: Buffer) => number | undefined
+  #tail: Buffer = NOTHING
+
+  constructor(longest: number, find: (bytes: Buffer) => number | undefined) {
+    this.#keep = Math.max(0, longest - 1)
+    this.#find = find
   }
 
-  push(chunk: Buffer): boolean {
-    if (this.#isFound || this.#needles.length === 0) return this.#isFound
-    const border = Buffer.concat([this.#tail, chunk.subarray(0, this.#keep)])
-    this.#isFound = this.#needles.some((needle) => border.includes(needle) || chunk.includes(needle))
-    const all = chunk.length >= this.#keep ? chunk : Buffer.concat([this.#tail, chunk])
+  push(chunk: Buffer): number | undefined {
+    return this.pushKnown(chunk) ?? this.#find(chunk)
+  }
+
+  /** For what has been looked through in another reading that is the same here: only the border to what came before it is left. */
+  pushKnown(chunk: Buffer): number | undefined {
+    const tail = this.#tail
+    const border = tail.length === 0 ? NOTHING : Buffer.concat([tail, chunk.subarray(0, this.#keep)])
+    const all = chunk.length >= this.#keep || tail.length === 0 ? chunk : border
     this.#tail = Buffer.from(all.subarray(Math.max(0, all.length - this.#keep)))
-    return this.#isFound
+    return this.#find(border)
   }
 }

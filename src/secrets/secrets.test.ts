@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../core/error.ts'
 import { systemRandom } from '../util/random.ts'
 import { openBox } from './box.ts'
+import { Finder } from './finder.ts'
 import { Masker } from './masker.ts'
 import { needlesOf } from './needles.ts'
 import { newPlaceholder } from './placeholder.ts'
@@ -15,6 +16,19 @@ import { fillSlot } from './slot.ts'
 const VALUE = 'sk-live/äöü+"quoted" & <tag>=0123456789'
 const bytes = Buffer.from(VALUE)
 
+/** As encoders do that keep their lines short. */
+function wrapped(text: string | Buffer, width: number, end: string): string {
+  const whole = Buffer.from(text).toString('base64')
+  return (whole.match(new RegExp(`.{1,${width}}`, 'g')) ?? []).join(end)
+}
+
+function escaped(text: string, characters: RegExp, isCapital = false): string {
+  return JSON.stringify(text).replaceAll(characters, (one) => {
+    const code = one.charCodeAt(0).toString(16).padStart(4, '0')
+    return `\\u${isCapital ? code.toUpperCase() : code}`
+  })
+}
+
 const FORMS: readonly (readonly [string, string | Buffer])[] = [
   ['as it is', VALUE],
   ['in a URL', encodeURIComponent(VALUE)],
@@ -22,6 +36,24 @@ const FORMS: readonly (readonly [string, string | Buffer])[] = [
   ['in a form', new URLSearchParams({ k: VALUE }).toString()],
   ['in JSON', JSON.stringify({ error: VALUE })],
   ['in JSON of PHP', JSON.stringify(VALUE).replaceAll('/', '\\/')],
+  ['in JSON of Go', escaped(VALUE, /[&<>]/g)],
+  ['in JSON of Go, capital codes', escaped(VALUE, /[&<>]/g, true)],
+  ['in JSON of Python', escaped(VALUE, /[\u0080-\uffff]/g)],
+  ['in JSON of PHP that escapes all it can', escaped(VALUE, /[\u0080-\uffff]/g).replaceAll('/', '\\/')],
+  ['in JSON of Gson', escaped(VALUE, /[&<>=']/g)],
+  [
+    'in JSON of .NET',
+    escaped(VALUE.replaceAll('"', '\0'), /[&<>'+`]|[\u0080-\uffff]/g, true).replaceAll('\\u0000', '\\u0022'),
+  ],
+  ...[64, 76].flatMap((width) =>
+    ['\n', '\r\n'].map(
+      (end) =>
+        [
+          `in base64 of ${width} a line, ended by ${JSON.stringify(end)}`,
+          wrapped(Buffer.concat([Buffer.alloc(31), bytes, bytes]), width, end),
+        ] as const,
+    ),
+  ),
   ['in hex', bytes.toString('hex')],
   ['in capital hex', bytes.toString('hex').toUpperCase()],
   [
@@ -45,7 +77,9 @@ describe('masking', () => {
       const expected = Buffer.concat([once.push(whole), once.end()])
       assert.ok(once.hits > 0)
       assert.equal(expected.length, whole.length)
-      for (const needle of needlesOf(VALUE)) assert.ok(!expected.includes(needle))
+      const lines = expected.toString('latin1').replaceAll(/[\r\n]/g, '')
+      for (const needle of needlesOf(VALUE))
+        assert.ok(!expected.includes(needle) && !lines.includes(needle.toString('latin1')))
       for (let at = 1; at < whole.length; at++) {
         const masker = new Masker([VALUE])
         const parts = [masker.push(whole.subarray(0, at)), masker.push(whole.subarray(at)), masker.end()]
@@ -60,6 +94,33 @@ describe('masking', () => {
     assert.equal(masker.push(Buffer.from('data: sup')).toString(), 'data: ')
     assert.equal(masker.push(Buffer.from('per\n\n')).toString(), 'supper\n\n')
     assert.equal(masker.end().length, 0)
+  })
+
+  test('does not wait behind the end of a line for what can hardly be a value', () => {
+    const value = 'supersecretvalue-0123456789'
+    const base64 = Buffer.from(value).toString('base64')
+    const masker = new Masker([value])
+    const line = `data: ${base64.slice(0, 5)}\n`
+    assert.equal(masker.push(Buffer.from(line)).toString(), line)
+    const rest = Buffer.concat([masker.push(Buffer.from(`${base64.slice(5)}|`)), masker.end()]).toString()
+    assert.equal(rest, `${'*'.repeat(base64.length - 5)}|`)
+  })
+
+  test('waits for no line ends without number', () => {
+    const value = 'supersecretvalue-0123456789'
+    const masker = new Masker([value])
+    let sent = masker.push(Buffer.from(Buffer.from(value).toString('base64').slice(0, 20))).length
+    for (let at = 0; at < 1000; at++) sent += masker.push(Buffer.from('\r\n')).length
+    assert.ok(sent > 1900, String(sent))
+  })
+
+  test('covers what overlaps, wherever a chunk ends', () => {
+    for (let at = 1; at < 18; at++) {
+      const masker = new Masker(['abcabcabc'])
+      const whole = Buffer.from('..abcabcabcabcabc..')
+      const parts = [masker.push(whole.subarray(0, at)), masker.push(whole.subarray(at)), masker.end()]
+      assert.equal(Buffer.concat(parts).toString(), `..${'*'.repeat(15)}..`)
+    }
   })
 
   test('leaves the buffer that it was given alone', () => {
@@ -91,6 +152,9 @@ describe('scanning', () => {
     [...placeholder].map((c) => `%${c.charCodeAt(0).toString(16)}`).join(''),
     [...placeholder].map((c, at) => (at % 2 ? c : `%${c.charCodeAt(0).toString(16).toUpperCase()}`)).join(''),
     JSON.stringify({ key: placeholder }),
+    wrapped(`${'x'.repeat(20)}${placeholder}`, 64, '\n'),
+    wrapped(`${'x'.repeat(50)}${placeholder}`, 76, '\r\n'),
+    wrapped(placeholder, 4, '\n'),
   ]
   for (const form of forms) {
     test(`finds the placeholder as ${form.slice(0, 16)}…, wherever a chunk ends`, () => {
@@ -109,6 +173,45 @@ describe('scanning', () => {
       false,
     )
     assert.equal(mentions('anything', []), false)
+  })
+})
+
+describe('finding', () => {
+  test('finds what a plain search finds, in any text', () => {
+    // A fixed sequence, so that what fails once fails again.
+    let state = 1
+    const next = (below: number): number => {
+      state = (Math.imul(state, 1103515245) + 12345) >>> 0
+      return (state >>> 8) % below
+    }
+    const word = (length: number): Buffer => Buffer.from(Array.from({ length }, () => 0x61 + next(2)))
+    for (let round = 0; round < 300; round++) {
+      const needles = Array.from({ length: 1 + next(6) }, (_, text) => ({ bytes: word(6 + next(6)), text }))
+      const finder = new Finder(needles)
+      const text = word(next(200))
+      const expected = needles.flatMap(({ bytes, text: which }) =>
+        [...text.keys()]
+          .filter((at) => text.subarray(at, at + bytes.length).equals(bytes))
+          .map((at) => `${at} ${at + bytes.length} ${which}`),
+      )
+      const found: string[] = []
+      finder.each(text, (match) => found.push(`${match.start} ${match.end} ${match.text}`))
+      assert.deepEqual(found.sort(), expected.sort())
+      const longest = [...text.keys()].find((at) =>
+        needles.some(
+          ({ bytes }) =>
+            bytes.length > text.length - at && bytes.subarray(0, text.length - at).equals(text.subarray(at)),
+        ),
+      )
+      assert.equal(finder.beginning(text), longest === undefined ? 0 : text.length - longest)
+    }
+  })
+
+  test('says which of the texts it was', () => {
+    const scanner = new Scanner(['agentpodfirst', 'agentpodsecond'])
+    assert.equal(scanner.found, undefined)
+    scanner.push(Buffer.from('x agentpod%73econd y'))
+    assert.equal(scanner.found, 1)
   })
 })
 
@@ -166,6 +269,15 @@ describe('the box', () => {
         (error) => isAgentPodError(error, 'data_loss'),
       )
     }
+  })
+
+  test('makes no new key where something is sealed with one that is gone', () => {
+    const gone = join(directory, 'gone')
+    assert.throws(
+      () => openBox(gone, systemRandom, () => true),
+      (error) => isAgentPodError(error, 'data_loss') && error.reason === 'secret.key_missing',
+    )
+    assert.ok(!existsSync(gone))
   })
 
   test('never writes over a file that is not its key', () => {

@@ -1,6 +1,5 @@
 /** The one place in a request where a placeholder is worth something. */
 import type { SecretScheme } from '../core/secret.ts'
-import { mentions } from './scanner.ts'
 
 /** What goes out in place of the header's value; undefined where the value is not the placeholder in the declared form. */
 export function fillSlot(
@@ -22,11 +21,6 @@ export function fillSlot(
       return `Basic ${Buffer.from(`${scheme.user || credentials.user}:${value}`).toString('base64')}`
     }
   }
-}
-
-/** Whether a header's value speaks of the placeholder at all, whatever the form. */
-export function speaksOf(header: string, placeholder: string): boolean {
-  return mentions(header, [placeholder])
 }
 
 function readBasic(header: string): { user: string; password: string } | undefined {

@@ -30,6 +30,8 @@ export const EVENT_MIGRATIONS: readonly Migration[] = [
       ) STRICT;
     `,
   },
+  // Decisions of all sandboxes, for whoever audits.
+  { version: 3, sql: 'CREATE INDEX events_type ON events (type, seq);' },
 ]
 
 export interface EventStore {

@@ -13,6 +13,8 @@ export interface SecretStore {
   get(owner: string, name: string): StoredSecret | undefined
   /** By name. */
   of(owner: string): StoredSecret[]
+  /** Whether there is any, of whomever. */
+  hasAny(): boolean
   /** Whether there was one. */
   remove(owner: string, name: string): boolean
 }
@@ -25,6 +27,7 @@ export function secretStore(db: DatabaseSync): SecretStore {
   )
   const get = db.prepare('SELECT * FROM secrets WHERE owner = ? AND name = ?')
   const of = db.prepare('SELECT * FROM secrets WHERE owner = ? ORDER BY name')
+  const any = db.prepare('SELECT 1 FROM secrets LIMIT 1')
   const remove = db.prepare('DELETE FROM secrets WHERE owner = ? AND name = ?')
   return {
     put({ owner, name, variable, slot, sealed, version, createdAt, rotatedAt }) {
@@ -39,6 +42,7 @@ export function secretStore(db: DatabaseSync): SecretStore {
       return row && fromRow(row)
     },
     of: (owner) => of.all(owner).map(fromRow),
+    hasAny: () => any.get() !== undefined,
     remove: (owner, name) => remove.run(owner, name).changes > 0,
   }
 }

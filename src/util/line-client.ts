@@ -61,7 +61,12 @@ export class LineClient {
     const lines = this.#rest.split('\n')
     this.#rest = lines.pop() ?? ''
     if (this.#rest.length > LONGEST_LINE) this.#socket.destroy()
-    for (const line of lines) this.#answer(JSON.parse(line) as Record<string, unknown>)
+    for (const line of lines) {
+      const message = parsed(line)
+      // Whoever says what is no line of ours is not understood any more.
+      if (!message) return void this.#socket.destroy()
+      this.#answer(message)
+    }
   }
 
   #answer(message: Record<string, unknown>): void {
@@ -75,6 +80,15 @@ export class LineClient {
     if (this.#pending.size === 0) this.#socket.unref()
     if (message['error']) pending.reject(this.#options.toError(message['error']))
     else pending.resolve((message['result'] ?? {}) as Record<string, unknown>)
+  }
+}
+
+function parsed(line: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(line)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined
+  } catch {
+    return undefined
   }
 }
 

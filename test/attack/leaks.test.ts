@@ -79,6 +79,20 @@ test('LK-01 the environment of a command is an allow-list', async () => {
     'RBENV_ROOT',
     'VOLTA_HOME',
   ]
+  // The door and the certificates of the way out: the same in every sandbox.
+  const wayOut = [
+    ...['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy'],
+    ...[
+      'AWS_CA_BUNDLE',
+      'CARGO_HTTP_CAINFO',
+      'CURL_CA_BUNDLE',
+      'DENO_CERT',
+      'GIT_SSL_CAINFO',
+      'HTTPLIB2_CA_CERTS',
+    ],
+    ...['GRPC_DEFAULT_SSL_ROOTS_FILE_PATH', 'NIX_SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS', 'PIP_CERT'],
+    ...['REQUESTS_CA_BUNDLE', 'SSL_CERT_FILE'],
+  ]
   for (const [sandbox, user] of attackers()) {
     const text = await shell(sandbox, 'env', { user })
     const names = text
@@ -86,10 +100,15 @@ test('LK-01 the environment of a command is an allow-list', async () => {
       .split('\n')
       .map((line) => line.split('=')[0] ?? '')
     assert.deepEqual(
-      names.filter((name) => ![...known, ...tools, '_', 'SHLVL'].includes(name)),
+      names.filter((name) => ![...known, ...tools, ...wayOut, '_', 'SHLVL'].includes(name)),
       [],
       user,
     )
+    for (const line of text.split('\n').filter((one) => wayOut.includes(one.split('=')[0] ?? '')))
+      assert.match(
+        line,
+        /=(?:http:\/\/127\.0\.0\.1:61080|\/run\/agentpod\/ca-bundle\.pem|localhost,127\.0\.0\.1,::1)$/,
+      )
   }
   const given = await shell(plain, 'env', { env: { GIVEN: 'yes' } })
   assert.match(given, /^GIVEN=yes$/m, 'the control: what is given arrives')

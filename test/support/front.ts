@@ -92,6 +92,7 @@ export class Front implements AsyncDisposable {
         secrets: secretStore(this.state),
         box: new Box(Buffer.alloc(32, 7), random),
         hostRoots: () => 'roots of the host',
+        isSystemBundle: true,
       },
     })
     this.keys = new Keys({ store: keyStore(this.state), clock, random, audit: this.audit })

@@ -18,7 +18,7 @@ const PYTHON = '/usr/bin/python3'
 const LONGEST_PROBE_MS = 60_000
 
 /** `call` makes a system call by name, `attempt` any call; both answer "ok" or the name of the error. */
-const PRELUDE = `
+export const PRELUDE = `
 import ctypes, errno, json, os, platform, sys
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long

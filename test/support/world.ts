@@ -35,12 +35,22 @@ export class World implements AsyncDisposable {
   readonly home: string
   readonly #env: Readonly<Record<string, string>>
   readonly #as: Caller | undefined
+  readonly #wrap: readonly string[]
   readonly #scratch: string[] = []
 
-  constructor(o: { home?: string; env?: Readonly<Record<string, string>>; as?: Caller } = {}) {
+  /** `wrap` is put before every call of the CLI, such as to have its server run in other namespaces. */
+  constructor(
+    o: {
+      home?: string
+      env?: Readonly<Record<string, string>>
+      as?: Caller
+      wrap?: readonly string[]
+    } = {},
+  ) {
     this.home = o.home ?? mkdtempSync(join(tmpdir(), 'agentpod-'))
     this.#env = o.env ?? {}
     this.#as = o.as
+    this.#wrap = o.wrap ?? []
   }
 
   /** A client that starts the server as the CLI does. */
@@ -56,7 +66,8 @@ export class World implements AsyncDisposable {
 
   start(args: readonly string[], o: CliOptions = {}): ChildProcessWithoutNullStreams {
     const as = this.#as
-    return spawn(as?.agentpod ?? AGENTPOD, args, {
+    const [program = '', ...words] = [...this.#wrap, as?.agentpod ?? AGENTPOD, ...args]
+    return spawn(program, words, {
       cwd: o.cwd ?? (as ? as.home : this.home),
       env: {
         ...process.env,
@@ -66,7 +77,8 @@ export class World implements AsyncDisposable {
         AGENTPOD_HOME: this.home,
         ...o.env,
       },
-      ...(as && { uid: as.uid, gid: as.gid }),
+      // A wrap needs its own rights first, and gives them up itself.
+      ...(as && this.#wrap.length === 0 && { uid: as.uid, gid: as.gid }),
     })
   }
 

@@ -1,12 +1,11 @@
 /** E2B's words for what a sandbox may reach, as ours, and back. */
 import type { NetworkSpec } from '../../core/network.ts'
 import type { Principal } from '../../core/principal.ts'
-import { lower, type NetworkRequest } from '../../engine/network.ts'
+import { isAddressBlock, lower, type NetworkRequest } from '../../engine/network.ts'
 import { laterOption } from './later.ts'
 import type { Network } from './schema.ts'
 
 const EVERYTHING = ['0.0.0.0/0', '::/0']
-const ADDRESS = /^[0-9a-f:.]+(?:\/\d{1,3})?$/i
 
 export interface InternetWish {
   readonly allow_internet_access?: boolean | null | undefined
@@ -26,9 +25,9 @@ export function networkRequest(
   const denyOut = network?.denyOut ?? []
   const isClosed = allow_internet_access === false || denyOut.some((one) => EVERYTHING.includes(one))
   const isOpened = allowOut.some((one) => EVERYTHING.includes(one))
-  const named = (list: readonly string[]): string[] => list.filter((one) => !ADDRESS.test(one))
+  const named = (list: readonly string[]): string[] => list.filter((one) => !isAddressBlock(one))
   const numbered = (list: readonly string[]): string[] =>
-    list.filter((one) => ADDRESS.test(one) && !EVERYTHING.includes(one))
+    list.filter((one) => isAddressBlock(one) && !EVERYTHING.includes(one))
   const headers = headerRules(network?.rules)
   const addresses = { allowed: numbered(allowOut), denied: numbered(denyOut) }
   const hasAddresses = addresses.allowed.length + addresses.denied.length > 0

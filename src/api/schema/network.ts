@@ -34,6 +34,10 @@ const ruleRequest = z.union([
   z.strictObject({
     ...ruleFields,
     source: source.optional().describe('Where the rule comes from, for people.'),
+    within: z
+      .strictObject({ ...ruleFields, source })
+      .optional()
+      .describe('The grant that it is cut from, whose budget is one for all that are.'),
   }),
 ])
 const rules = z.array(ruleRequest).max(MOST)
@@ -81,7 +85,7 @@ export const explainRequest = z.strictObject({
   method: z.string().max(32).optional(),
 })
 
-const rule = z.object({ ...ruleFields, source: z.string() })
+const rule = z.object({ ...ruleFields, source: z.string(), within: z.unknown().optional() })
 const counts = z.object({
   connections: z.number(),
   open: z.number(),

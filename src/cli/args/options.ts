@@ -49,7 +49,16 @@ export const NETWORK_OPTIONS = {
     help: 'a host it may reach, like example.com, *.example.com:8443 or example.com/api/**',
     repeat: true,
   },
-  deny: { value: 'RULE', help: 'a host it may not reach, whatever else is allowed', repeat: true },
+  'allow-private': {
+    value: 'RULE',
+    help: 'a host of your own network that it may reach, on a private address too',
+    repeat: true,
+  },
+  deny: {
+    value: 'RULE',
+    help: 'a host it may not reach; goes before what is allowed about the same host or a wider one',
+    repeat: true,
+  },
   preset: {
     value: 'NAME',
     help: 'what a tool needs, like npm, pip or github (see `agentpod preset ls`)',

@@ -101,3 +101,19 @@ function readEnvFile(file: string): Record<string, string> {
   })
   return variables
 }
+
+/** The short text of a rule in parts, for a server of the user's own network. */
+export function privateRule(text: string): {
+  host: string
+  ports?: number[]
+  paths?: string[]
+  private: true
+} {
+  const [, host = '', ports, path] = /^([^/:]*)(?::([\d,]+))?(\/.*)?$/s.exec(text) ?? []
+  return {
+    host: host === '' ? text : host,
+    ...(ports !== undefined && { ports: ports.split(',').map(Number) }),
+    ...(path !== undefined && { paths: [path] }),
+    private: true,
+  }
+}

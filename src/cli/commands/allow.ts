@@ -1,4 +1,5 @@
 import { JSON_OPTION } from '../args/options.ts'
+import { privateRule } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { printable } from '../output/terminal.ts'
 
@@ -9,7 +10,7 @@ export const command: Command = {
     'agentpod allow box "*.example.com:8443"',
     'agentpod allow box "example.com/api/**"',
     'agentpod allow --forget box example.com        take it back',
-    'agentpod allow --deny box tracker.example.com  refuse it, whatever else is allowed',
+    'agentpod allow --deny box tracker.example.com  refuse it, also below a wider rule',
     'agentpod allow --private box mirror.internal   a server of your own network',
   ],
   options: {
@@ -22,7 +23,7 @@ export const command: Command = {
   async run({ client, terminal }, parsed) {
     const [name = '', ...rules] = parsed.words
     const sandbox = await (await client()).get(name)
-    const allow = parsed.has('private') ? rules.map((host) => ({ ...split(host), private: true })) : rules
+    const allow = parsed.has('private') ? rules.map(privateRule) : rules
     const change = parsed.has('forget') ? { forget: rules } : parsed.has('deny') ? { deny: rules } : { allow }
     const network = await sandbox.changeNetwork(change)
     if (parsed.has('json')) terminal.out(JSON.stringify(network))
@@ -32,10 +33,4 @@ export const command: Command = {
     }
     return 0
   },
-}
-
-/** The parts of short text that a rule in parts needs. */
-function split(text: string): { host: string; ports?: number[] } {
-  const [, host = '', ports] = /^(.*?)(?::([\d,]+))?$/.exec(text) ?? []
-  return ports === undefined ? { host } : { host, ports: ports.split(',').map(Number) }
 }

@@ -46,7 +46,13 @@ async function show({ client, terminal }: CommandContext, parsed: Parsed, name: 
     verb,
     printable(`${rule.host}${rule.ports ? `:${rule.ports.join(',')}` : ''}`),
     printable(
-      [rule.methods?.join(','), rule.paths?.join(','), rule.private ? 'private' : '']
+      [
+        rule.methods?.join(','),
+        rule.paths?.join(','),
+        rule.private ? 'private' : '',
+        rule.budget?.requestsPerMinute ? `${rule.budget.requestsPerMinute}/min` : '',
+        rule.budget?.bytes ? size(rule.budget.bytes) : '',
+      ]
         .filter(Boolean)
         .join(' '),
     ),

@@ -29,6 +29,9 @@ export const command: Command = {
     if (verb === 'set' && hosts.length > 0) presets.set(name, hosts)
     else if (verb === 'unset' && words.length === 1) presets.set(name, [])
     else throw invalid('words.unknown', `not a call: preset ${parsed.words.join(' ')}`, command.usage)
+    ctx.terminal.say(
+      hosts.length > 0 ? `${name} means ${hosts.join(', ')}` : `${name} is asked of its client again`,
+    )
     return 0
   },
 }

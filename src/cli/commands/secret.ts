@@ -43,27 +43,39 @@ export const command: Command = {
     const secrets = (await ctx.client()).secrets
     if (verb === 'ls' && names.length === 0) return list(ctx, parsed)
     if (verb === 'rm' && names.length > 0) {
-      for (const name of names) await secrets.remove(name)
+      for (const name of names) {
+        await secrets.remove(name)
+        ctx.terminal.say(`${printable(name)} is gone; its placeholders are worth nothing`)
+      }
       return 0
     }
     const [name = ''] = names
     if (verb === 'rotate' && names.length === 1) {
-      const { version } = await secrets.rotate(name, await valueOf(ctx, parsed))
+      const { version } = await secrets.rotate(name, await readValue(ctx, parsed))
       ctx.terminal.say(`${printable(name)} has a new value (version ${version})`)
       return 0
     }
     if (verb === 'set' && names.length === 1) return set(ctx, parsed, name)
-    throw invalid('words.unknown', `not a call: secret ${parsed.words.join(' ')}`, command.usage)
+    // SECURITY: LK-08. What stands there may be a value, so it is not repeated.
+    if (names.length > 1)
+      throw invalid(
+        'words.unknown',
+        `one name, please: \`secret ${verb} NAME\``,
+        'a value is read from standard input',
+      )
+    throw invalid('words.unknown', `not a call: secret ${verb}`, command.usage)
   },
 }
 
 async function set(ctx: CommandContext, parsed: Parsed, name: string): Promise<number> {
   const [port, rate] = [parsed.value('port'), parsed.value('per-minute')]
+  if (!parsed.has('host'))
+    throw invalid('option.host', 'which hosts is it for?', `agentpod secret set ${name} --host HOST`)
   const list = (option: string): string[] | undefined =>
     parsed.has(option) ? [...parsed.values(option)] : undefined
   const secret = await (await ctx.client()).secrets.set({
     name,
-    value: await valueOf(ctx, parsed),
+    value: await readValue(ctx, parsed),
     hosts: [...parsed.values('host')],
     port: port === undefined ? undefined : parseNumber(port, 'port'),
     header: parsed.value('header'),
@@ -74,7 +86,10 @@ async function set(ctx: CommandContext, parsed: Parsed, name: string): Promise<n
     variable: parsed.value('variable'),
   })
   if (parsed.has('json')) ctx.terminal.out(JSON.stringify(secret))
-  else ctx.terminal.say(`${printable(name)} goes to ${secret.hosts.join(', ')} and nowhere else`)
+  else
+    ctx.terminal.say(
+      `${printable(name)} ${secret.version > 1 ? 'was replaced and ' : ''}goes to ${secret.hosts.join(', ')} and nowhere else`,
+    )
   return 0
 }
 
@@ -105,7 +120,7 @@ async function list({ client, terminal }: CommandContext, parsed: Parsed): Promi
 }
 
 /** SECURITY: LK-08. A value never stands among the arguments, where every process of the machine could read it. */
-async function valueOf({ env, terminal }: CommandContext, parsed: Parsed): Promise<string> {
+async function readValue({ env, terminal }: CommandContext, parsed: Parsed): Promise<string> {
   const variable = parsed.value('from-env')
   if (variable !== undefined) {
     const value = env[variable]
