@@ -97,7 +97,7 @@ class Upgrading {
   /** The server's own no, which is an ordinary answer; the connection ends with it, and its end is the end of the body. */
   #relay(answer: IncomingMessage): void {
     const { stream, handling } = this.#upgrade
-    if (!isPlainlyCoded(answer)) return this.#fail(unreadable())
+    if (!isPlainlyCoded(answer)) return void this.#fail(unreadable())
     const head = this.#headOf(answer, answer.statusCode ?? 0)
     const through = handling.bodyIn?.(head)
     if (!this.#begin(head.status, head.message, [...frameless(head.headers), ['Connection', 'close']])) return
@@ -170,7 +170,7 @@ class Upgrading {
   }
 
   #fail(error: unknown): void {
-    if (this.#isAnswered) return this.#cut()
+    if (this.#isAnswered) return void this.#cut()
     this.#isAnswered = true
     const { stream, link, site, via, judgement, handling } = this.#upgrade
     const why = refusalOfError(error)

@@ -26,7 +26,9 @@ function* cut(bytes: Buffer, size: number): Iterable<Buffer> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
 }
 
-const text = (word: string): Buffer => Buffer.from(`before ${word} after`)
+/** So much that no packer leaves a word of it as it is. */
+const LONG = Array.from({ length: 400 }, (_, at) => `${at * 7919} `).join('')
+const text = (word: string): Buffer => Buffer.from(`before ${LONG}${word} after`)
 const join = (...parts: Buffer[]): Buffer => Buffer.concat(parts)
 const CODINGS: readonly (readonly [string, string, (bytes: Buffer) => Buffer])[] = [
   ['gzip', 'gzip', (bytes) => gzipSync(bytes)],
@@ -44,7 +46,9 @@ describe('a body on its way out', () => {
   for (const [name, coding, pack] of CODINGS)
     test(`packed as ${name} is looked into, and passes as it is where nothing is in it`, async () => {
       for (const size of SIZES) {
-        const bad = await through(new BodyGuard([PLACEHOLDER], [coding]), cut(pack(text(PLACEHOLDER)), size))
+        const hidden = pack(text(PLACEHOLDER))
+        assert.equal(hidden.includes(PLACEHOLDER), name.includes('stored'))
+        const bad = await through(new BodyGuard([PLACEHOLDER], [coding]), cut(hidden, size))
         assert.ok(bad instanceof Misplaced, String(bad))
         const packed = pack(text('nothing'))
         assert.deepEqual(await through(new BodyGuard([PLACEHOLDER], [coding]), cut(packed, size)), packed)
@@ -72,7 +76,7 @@ describe('a body on its way out', () => {
     test(`that is ${name} does not pass`, async () => {
       for (const size of SIZES) {
         const error = await through(new BodyGuard([PLACEHOLDER], [coding]), cut(bytes, size))
-        assert.ok(error instanceof Unreadable || error instanceof Misplaced, `${size} ${error}`)
+        assert.ok(error instanceof Unreadable, `${size} ${error}`)
       }
     })
 
@@ -83,13 +87,10 @@ describe('a body on its way out', () => {
 
   test('that reads as deflate with and without a head is looked into both ways', async () => {
     // The head of zlib is the beginning of a stored block too, whose length is then the next two bytes and their reverse.
-    const inner = Buffer.concat([text(PLACEHOLDER), Buffer.alloc(0x9c)]).subarray(0, 0x9c)
-    const stored = join(
-      Buffer.from([0x78, 0x9c, 0x00, 0x63, 0xff]),
-      inner,
-      Buffer.from([1, 0, 0, 0xff, 0xff]),
-    )
-    assert.ok((await through(new BodyGuard([PLACEHOLDER], ['deflate']), [stored])) instanceof Error)
+    const stored = join(Buffer.from([0x78, 0x9c, 0x00, 0x63, 0xff]), Buffer.alloc(0x9c))
+    const both = join(stored, deflateRawSync(text(PLACEHOLDER)))
+    assert.ok(!both.includes(PLACEHOLDER))
+    assert.ok((await through(new BodyGuard([PLACEHOLDER], ['deflate']), [both])) instanceof Misplaced)
   })
 })
 
@@ -98,7 +99,7 @@ describe('a body on its way in', () => {
     test(`packed as ${name} comes out unpacked, its values covered`, async () => {
       for (const size of SIZES) {
         const out = await through(new BodyMask([VALUE], [coding]), cut(pack(text(VALUE)), size))
-        assert.match(String(out), /^(?:first )?before \*{24} after$/)
+        assert.match(String(out).replace(LONG, ''), /^(?:first )?before \*{24} after$/)
       }
     })
 

@@ -182,7 +182,6 @@ function beyond(message: string): AgentPodError {
 }
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are refused
 const HEADER_VALUE = /^[\t\u0020-\u007e\u0080-\u00ff]{0,8192}$/
 /** SECURITY: NW-18, NW-21. What says where a request goes and how long it is stays ours. */
 const OURS = /^(?:host|content-length|transfer-encoding|connection|keep-alive|upgrade|te|trailer|proxy-.*)$/
