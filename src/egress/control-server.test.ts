@@ -183,4 +183,20 @@ describe('the control socket', () => {
     await clock.advance(60_000)
     await lonely.done
   })
+
+  test('ends it too when the sandboxes of its links are gone, and nobody came to say so', async () => {
+    const clock = new FakeClock()
+    const mixed = {
+      now: () => clock.now(),
+      after: (ms: number, fn: () => void) => (ms >= 60_000 ? clock : systemClock).after(ms, fn),
+    }
+    const log = { info() {}, warn() {}, error() {} }
+    const lonely = await startEgress({ socketPath: `${path}3`, log, version: 'v1', clock: mixed })
+    const server = new Server(`${path}3`)
+    await server.ask('open', { ...spec(), socket: `${path}.nobody` })
+    server.socket.destroy()
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    await clock.advance(60_000)
+    await lonely.done
+  })
 })

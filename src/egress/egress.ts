@@ -74,6 +74,11 @@ export class Egress implements Controlled {
     }
   }
 
+  /** Whether a sandbox is there that could use it. */
+  get isNeeded(): boolean {
+    return [...this.#links.values()].some(({ park, link }) => park.isReachable || link.cap.open > 0)
+  }
+
   get links(): readonly string[] {
     return [...this.#links.keys()]
   }
@@ -151,15 +156,17 @@ export interface StartedEgress {
 
 const ALONE_MS = 60_000
 
-/** Listens, and leaves when for a minute there was neither a server nor a link. */
+/** Listens, and leaves when for a minute there was neither a server nor a sandbox that can be dialled. */
 export async function startEgress(options: StartOptions): Promise<StartedEgress> {
   const { socketPath: path, version, log, clock = systemClock } = options
   let cancelLeave: (() => void) | undefined
   const { promise: done, resolve: leave } = Promise.withResolvers<void>()
-  const isIdle = (): boolean => !control.isServed && egress.links.length === 0
+  const isIdle = (): boolean => !control.isServed && !egress.isNeeded
   const look = (): void => {
     cancelLeave?.()
-    cancelLeave = isIdle() ? clock.after(ALONE_MS, () => isIdle() && void stop()) : undefined
+    if (control.isServed) return
+    // Sandboxes may end while no server is there to say so; each look is a minute after the last.
+    cancelLeave = clock.after(ALONE_MS, () => (isIdle() ? void stop() : look()))
   }
   const egress = new Egress({ ...options, deliver: (records) => control.push(records) }, look)
   const stop = async (): Promise<void> => {

@@ -47,6 +47,11 @@ export class Park {
     return this.#parked.size
   }
 
+  /** Whether podd was there when it was last dialled. */
+  get isReachable(): boolean {
+    return this.#parked.size > 0
+  }
+
   close(): void {
     this.#ended.abort(new Error('the link is closed'))
     this.#cancelRetry?.()
