@@ -35,8 +35,10 @@ export function networkRoutes(engine: Engine): Hono {
   })
 
   routes.post('/:ref/network/explain', async (c) => {
+    const who = principalOf(c)
+    const { id } = engine.get(c.req.param('ref'), who)
     const asked = parseInput(explainRequest, await readJson(c.req.raw))
-    const explained = engine.networks.explain(c.req.param('ref'), asked, principalOf(c))
+    const explained = engine.networks.explain(id, asked, who)
     return c.json({ ...explained, rule: explained.rule ?? null })
   })
 
