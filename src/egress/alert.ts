@@ -1,5 +1,5 @@
 /** The last word in a TLS connection that is not opened: a fatal alert in the clear, as servers send it before keys are agreed on. */
-export const ALERTS = { accessDenied: 49, decodeError: 50, internalError: 80, unrecognizedName: 112 } as const
+export const ALERTS = { accessDenied: 49, decodeError: 50, unrecognizedName: 112 } as const
 export type Alert = keyof typeof ALERTS
 
 const ALERT_RECORD = 21

@@ -6,9 +6,3 @@ export function readPort(text: string): number | undefined {
   const port = Number(text)
   return port <= 65_535 ? port : undefined
 }
-
-export function parsePort(text: string): number {
-  const port = readPort(text)
-  if (port !== undefined) return port
-  throw invalid('port.malformed', 'a port is a whole number from 1 to 65535')
-}

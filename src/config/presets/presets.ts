@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { AgentPodError } from '../../core/error.ts'
 import { parseRule, type Rule } from '../../policy/rule.ts'
 import { makeDirectory } from '../../util/make-directory.ts'
-import { DATA_PRESETS, isClientPreset, PRESETS, parsePresetName } from './catalog.ts'
+import { DATA_PRESETS, isClientPreset, parsePresetName } from './catalog.ts'
 import { type Answer, type Asking, askClient } from './client.ts'
 
 const FILE = 'presets.json'
@@ -65,10 +65,6 @@ export class Presets {
     const { [name]: _, ...others } = kept.set
     for (const host of hosts) parseRule(readHost(host), `preset ${name}`)
     this.#write({ ...kept, set: hosts.length === 0 ? others : { ...others, [name]: { hosts: [...hosts] } } })
-  }
-
-  names(): readonly string[] {
-    return PRESETS
   }
 
   #read(): Kept {
