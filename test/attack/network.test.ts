@@ -866,7 +866,7 @@ attack('a rule opens at once, and taking it back cuts what is open within five s
   }
 })
 
-attack('twenty thousand denials fill neither the disk nor the log', async () => {
+attack('five thousand denials fill neither the disk nor the log', async () => {
   const flooder = await client.create({ name: 'flooder', network: { allow: ['site.example'] } })
   const sizeOf = (): number => {
     const files = ['events.db', 'events.db-wal', 'logs/server.log', 'logs/egress.log', 'logs/podhost.log']
@@ -874,11 +874,11 @@ attack('twenty thousand denials fill neither the disk nor the log', async () => 
     return sizes.reduce((sum, size) => sum + size, 0)
   }
   const earlier = sizeOf()
-  const made = await flood(flooder, 20_000)
-  assert.ok(made >= 20_000, `the control: ${made} were tried`)
+  const made = await flood(flooder, 5_000)
+  assert.ok(made >= 5_000, `the control: ${made} were tried`)
   assert.ok(sizeOf() - earlier < 16 << 20, `${sizeOf() - earlier} bytes were written`)
   const lines = (await world.ok(['net', 'log', '--json', 'flooder'])).trimEnd().split('\n')
-  assert.ok(lines.length > 10 && lines.length <= 10_000, `${lines.length} lines`)
+  assert.ok(lines.length > 10 && lines.length < 2000, `${lines.length} lines`)
   assert.match((await every('site.example', 80, box)).get, REACHED, 'another sandbox is served')
   assert.ok(isAlive(world.serverPid) && existsSync(join(world.home, 'run', 'egress.sock')))
   await flooder.destroy()
