@@ -167,6 +167,7 @@ describe('snapshot', () => {
     const file = readFileSync(join(home, 'golden.pod'))
     const piped = await cli('snapshot export golden -')
     assert.equal(piped.code, 0)
+    assert.equal(piped.bytes.length, file.length)
     assert.ok(piped.bytes.equals(file))
     await ok('snapshot rm golden')
     const first = await ok('snapshot import golden.pod --name first')

@@ -93,5 +93,16 @@ function print(out: (line: string) => void, text: string): number {
   return 0
 }
 
+/** What a slow reader has not taken yet would be lost with the process. A reader that is gone wants no more. */
+function drained(stream: NodeJS.WriteStream): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.destroyed || stream.writableLength === 0) return resolve()
+    stream.once('close', resolve).once('error', () => resolve())
+    stream.write('', () => resolve())
+  })
+}
+
+const code = await main(process.argv.slice(2))
+await Promise.all([drained(process.stdout), drained(process.stderr)])
 // Kept-alive connections would hold the process for seconds after its work is done.
-process.exit(await main(process.argv.slice(2)))
+process.exit(code)
