@@ -363,6 +363,16 @@ describe('a secret', () => {
     assert.equal((await ask('POST /v1/secrets/KEY/rotate', { value: 'another-value-1234' })).status, 404)
   })
 
+  test('that is rotated while its sandbox is stopped opens nothing, and holds from the next start', async () => {
+    await setSecret()
+    const id = await create({ secrets: ['KEY'] })
+    await ask(`POST /v1/sandboxes/${id}/stop`)
+    await ask('POST /v1/secrets/KEY/rotate', { value: 'another-value-1234' })
+    assert.equal(front.wayOut.links.get(id), undefined)
+    await ask(`POST /v1/sandboxes/${id}/start`)
+    assert.equal(linkOf(id).secrets[0]?.value, 'another-value-1234')
+  })
+
   test('CP-07: is its owner’s alone', async () => {
     await setSecret()
     assert.deepEqual((await ask('GET /v1/secrets', undefined, theirs)).json, [])

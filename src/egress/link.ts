@@ -151,8 +151,15 @@ export class Link {
 
   get reachParts(): ReachParts {
     const { clock, dial, ownAddresses } = this.parts
-    const { blocks, proxy } = { blocks: this.#blocks, proxy: this.#proxy }
-    return { clock, dial, ownAddresses, lookups: this.#lookups, flood: this.#flood, blocks, proxy }
+    return {
+      clock,
+      dial,
+      ownAddresses,
+      lookups: this.#lookups,
+      flood: this.#flood,
+      blocks: this.#blocks,
+      proxy: this.#proxy,
+    }
   }
 
   /** Writes a decision down, once. */

@@ -16,9 +16,10 @@ import { failpoint } from '../util/failpoint.ts'
 import { CALL, COPY, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
 import { leaseOf } from './lease.ts'
-import { linkVariables, needSecrets, newLink, openLink, trustOf, writeJavaTrust } from './link.ts'
+import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from './link.ts'
 import { type NetworkRequest, resolveNetwork } from './network.ts'
 import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
+import { needSecrets } from './secrets.ts'
 
 /** What a caller asks for; everything left out has a default. */
 export interface CreateRequest {

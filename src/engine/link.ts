@@ -1,6 +1,5 @@
 /** The way out of one sandbox: what is made for it, what its programs are told, and what the egress process is told. */
 import { Readable } from 'node:stream'
-import { AgentPodError } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../core/network.ts'
 import type { Sandbox } from '../core/sandbox.ts'
@@ -56,18 +55,6 @@ function authorityPurpose(sandboxId: string): string {
 
 export function secretPurpose({ owner, name, version }: Secret): string {
   return `secret ${owner} ${name} ${version}`
-}
-
-/** `not_found` names the first one that the owner does not have. */
-export function needSecrets(ctx: Context, owner: string, names: readonly string[]): void {
-  const missing = names.find((name) => !ctx.network?.secrets.get(owner, name))
-  if (missing === undefined) return
-  throw new AgentPodError({
-    code: 'not_found',
-    reason: 'secret.unknown',
-    message: `there is no secret ${JSON.stringify(missing)}`,
-    hint: `\`agentpod secret set ${missing} --host HOST\` makes one`,
-  })
 }
 
 /** What programs inside need to know of the way out. */
@@ -137,6 +124,11 @@ export function openLink(ctx: Context, sandbox: Sandbox): void {
     closeLink(ctx, sandbox.id)
     ignore(ctx.log, error, `the way out of ${sandbox.id} is closed`)
   }
+}
+
+/** Says anew what holds for a sandbox that runs or is paused; any other hears it when it starts. */
+export function refreshLink(ctx: Context, sandbox: Sandbox): void {
+  if (ctx.live.has(sandbox.id) || ctx.frozen.has(sandbox.id)) openLink(ctx, sandbox)
 }
 
 export function closeLink(ctx: Context, id: string): void {

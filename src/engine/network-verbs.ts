@@ -9,7 +9,7 @@ import { hostRefused, readHostName } from '../policy/host-name.ts'
 import { describeRule } from '../policy/rule.ts'
 import { ignore } from '../telemetry/log.ts'
 import type { Context } from './context.ts'
-import { openLink, policyOf } from './link.ts'
+import { policyOf, refreshLink } from './link.ts'
 import { needSandbox } from './need.ts'
 import { changeNetwork, type NetworkChange, type NetworkRequest, resolveNetwork } from './network.ts'
 
@@ -46,7 +46,7 @@ function put(ctx: Context, id: SandboxId, change: (before: NetworkSpec) => Netwo
       allowed: network.rules.length,
       denied: network.denied.length,
     })
-    if (ctx.live.has(id) || ctx.frozen.has(id)) openLink(ctx, changed)
+    refreshLink(ctx, changed)
     return changed
   })
 }

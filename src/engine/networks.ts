@@ -1,10 +1,9 @@
-/** The engine's calls about networks and secrets, as front doors make them: who asks is checked, and what is asked for is audited. */
+/** The engine's calls about networks, as front doors make them: who asks is checked, and what is asked for is audited. */
 import type { AuditAction, AuditEntry } from '../core/audit.ts'
 import type { SandboxEvent } from '../core/event.ts'
 import type { NetCounts, NetRecord } from '../core/network.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import type { Sandbox } from '../core/sandbox.ts'
-import type { Secret } from '../core/secret.ts'
 import type { Context } from './context.ts'
 import type { NetworkChange, NetworkRequest } from './network.ts'
 import {
@@ -15,8 +14,8 @@ import {
   replaceNetwork,
   setNetwork,
 } from './network-verbs.ts'
-import { listSecrets, removeSecret, rotateSecret, type SecretRequest, setSecret } from './secrets.ts'
 
+/** What calls that belong to one subject need of the engine. */
 export interface Desk {
   readonly ctx: Context
   /** The sandbox of that id or name; `not_found` where the caller may not see it. */
@@ -68,36 +67,5 @@ export class Networks {
   /** What the egress process has decided. */
   note(records: readonly NetRecord[]): void {
     noteDecisions(this.#desk.ctx, records)
-  }
-}
-
-/** SECURITY: no call gives a value out. */
-export class Secrets {
-  readonly #desk: Desk
-
-  constructor(desk: Desk) {
-    this.#desk = desk
-  }
-
-  set(request: SecretRequest, who: Principal = LOCAL): Secret {
-    const secret = setSecret(this.#desk.ctx, who, request)
-    this.#desk.audit(who.owner, 'secret.set', secret.name, { version: secret.version })
-    return secret
-  }
-
-  list(who: Principal = LOCAL): Secret[] {
-    return listSecrets(this.#desk.ctx, who.owner)
-  }
-
-  rotate(name: string, value: string, who: Principal = LOCAL): Secret {
-    const secret = rotateSecret(this.#desk.ctx, who.owner, name, value)
-    this.#desk.audit(who.owner, 'secret.rotate', secret.name, { version: secret.version })
-    return secret
-  }
-
-  remove(name: string, who: Principal = LOCAL): Secret {
-    const secret = removeSecret(this.#desk.ctx, who.owner, name)
-    this.#desk.audit(who.owner, 'secret.remove', secret.name, {})
-    return secret
   }
 }

@@ -1,13 +1,14 @@
 /** Secrets of an owner: set, listed, rotated and removed. Nobody can read a value back. */
 import { AgentPodError, invalid } from '../core/error.ts'
-import type { Principal } from '../core/principal.ts'
+import { LOCAL, type Principal } from '../core/principal.ts'
 import type { Secret, SecretScheme, SecretSlot } from '../core/secret.ts'
 import { parseHostName } from '../policy/host-name.ts'
 import { parseRule } from '../policy/rule.ts'
 import type { StoredSecret } from '../store/secrets.ts'
 import type { Context } from './context.ts'
-import { openedBy, openLink, secretPurpose } from './link.ts'
+import { openedBy, refreshLink, secretPurpose } from './link.ts'
 import { checkCap } from './network.ts'
+import type { Desk } from './networks.ts'
 import type { NetworkParts } from './way-out.ts'
 
 export interface SecretRequest {
@@ -43,7 +44,7 @@ const NO_SLOT = [
 ]
 
 /** `permission_denied` where the host is beyond what the owner's sandboxes may reach: a secret opens its host. */
-export function setSecret(ctx: Context, { owner, network: cap }: Principal, request: SecretRequest): Secret {
+function setSecret(ctx: Context, { owner, network: cap }: Principal, request: SecretRequest): Secret {
   const { secrets, box } = needNetwork(ctx)
   const { name } = request
   if (!NAME.test(name))
@@ -73,7 +74,7 @@ export function setSecret(ctx: Context, { owner, network: cap }: Principal, requ
 }
 
 /** A new value in the same slot; sandboxes that hold a placeholder of it go on with the new one. */
-export function rotateSecret(ctx: Context, owner: string, name: string, value: string): Secret {
+function rotateSecret(ctx: Context, owner: string, name: string, value: string): Secret {
   const { secrets, box } = needNetwork(ctx)
   const before = needSecret(ctx, owner, name)
   checkValue(value)
@@ -84,7 +85,7 @@ export function rotateSecret(ctx: Context, owner: string, name: string, value: s
 }
 
 /** Placeholders of it are worth nothing from now on. */
-export function removeSecret(ctx: Context, owner: string, name: string): Secret {
+function removeSecret(ctx: Context, owner: string, name: string): Secret {
   const { secrets } = needNetwork(ctx)
   const { sealed: _, ...secret } = needSecret(ctx, owner, name)
   secrets.remove(owner, name)
@@ -92,7 +93,7 @@ export function removeSecret(ctx: Context, owner: string, name: string): Secret 
   return secret
 }
 
-export function listSecrets(ctx: Context, owner: string): Secret[] {
+function listSecrets(ctx: Context, owner: string): Secret[] {
   return needNetwork(ctx)
     .secrets.of(owner)
     .map(({ sealed: _, ...secret }) => secret)
@@ -101,7 +102,7 @@ export function listSecrets(ctx: Context, owner: string): Secret[] {
 /** Tells the way out of every living sandbox that holds a placeholder of it. */
 function refresh(ctx: Context, owner: string, name: string): void {
   for (const sandbox of ctx.ledger.livingOf(owner)) {
-    if (sandbox.link?.placeholders[name] !== undefined) openLink(ctx, sandbox)
+    if (sandbox.link?.placeholders[name] !== undefined) refreshLink(ctx, sandbox)
   }
 }
 
@@ -117,11 +118,21 @@ function needNetwork({ network }: Context): NetworkParts {
 function needSecret(ctx: Context, owner: string, name: string): StoredSecret {
   const found = needNetwork(ctx).secrets.get(owner, name)
   if (found) return found
-  throw new AgentPodError({
+  throw unknownSecret(name)
+}
+
+/** `not_found` names the first one that the owner does not have. */
+export function needSecrets(ctx: Context, owner: string, names: readonly string[]): void {
+  const missing = names.find((name) => !ctx.network?.secrets.get(owner, name))
+  if (missing !== undefined) throw unknownSecret(missing)
+}
+
+function unknownSecret(name: string): AgentPodError {
+  return new AgentPodError({
     code: 'not_found',
     reason: 'secret.unknown',
     message: `there is no secret ${JSON.stringify(name)}`,
-    hint: '`agentpod secret ls` shows those that there are',
+    hint: `\`agentpod secret ls\` shows those that there are, \`agentpod secret set ${name} --host HOST\` makes it`,
   })
 }
 
@@ -181,4 +192,35 @@ function schemeOf(header: string, asked: SecretScheme | undefined): SecretScheme
   if (scheme.kind === 'basic' && header !== 'authorization')
     throw invalid('secret.scheme', 'Basic authorization stands in the header Authorization')
   return scheme
+}
+
+/** SECURITY: no call gives a value out. */
+export class Secrets {
+  readonly #desk: Desk
+
+  constructor(desk: Desk) {
+    this.#desk = desk
+  }
+
+  set(request: SecretRequest, who: Principal = LOCAL): Secret {
+    const secret = setSecret(this.#desk.ctx, who, request)
+    this.#desk.audit(who.owner, 'secret.set', secret.name, { version: secret.version })
+    return secret
+  }
+
+  list(who: Principal = LOCAL): Secret[] {
+    return listSecrets(this.#desk.ctx, who.owner)
+  }
+
+  rotate(name: string, value: string, who: Principal = LOCAL): Secret {
+    const secret = rotateSecret(this.#desk.ctx, who.owner, name, value)
+    this.#desk.audit(who.owner, 'secret.rotate', secret.name, { version: secret.version })
+    return secret
+  }
+
+  remove(name: string, who: Principal = LOCAL): Secret {
+    const secret = removeSecret(this.#desk.ctx, who.owner, name)
+    this.#desk.audit(who.owner, 'secret.remove', secret.name, {})
+    return secret
+  }
 }

@@ -11,9 +11,9 @@ import { networkView } from '../view.ts'
 export function networkRoutes(engine: Engine): Hono {
   const routes = new Hono()
   const view = async (sandbox: Sandbox, counts: Promise<NetCounts>): Promise<NetworkView> => {
-    const { network, link } = { network: sandbox.spec.network, link: sandbox.link }
+    const { network } = sandbox.spec
     return {
-      ...networkView(network, link),
+      ...networkView(network, sandbox.link),
       intercept: network.intercept,
       rules: network.rules as NetworkView['rules'],
       denied: network.denied as NetworkView['denied'],

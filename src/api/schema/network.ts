@@ -4,7 +4,7 @@ import { INTERCEPTIONS, NETWORK_MODES } from '../../core/network.ts'
 
 const MOST = 512
 
-const budget = z.strictObject({
+export const budget = z.strictObject({
   bytes: z.int().min(1).optional(),
   requestsPerMinute: z.int().min(1).optional(),
 })
@@ -86,7 +86,7 @@ export const explainRequest = z.strictObject({
 })
 
 const rule = z.object({ ...ruleFields, source: z.string(), within: z.unknown().optional() })
-const counts = z.object({
+export const netCounts = z.object({
   connections: z.number(),
   open: z.number(),
   allowed: z.number(),
@@ -95,7 +95,6 @@ const counts = z.object({
   bytesIn: z.number().describe('Into the sandbox.'),
   bytesOut: z.number().describe('Out of it.'),
 })
-export const netCounts = counts
 
 const level = z
   .enum(['transparent', 'proxy', 'none'])
@@ -113,7 +112,7 @@ export const network = sandboxNetwork.extend({
   intercept: z.enum(INTERCEPTIONS),
   rules: z.array(rule),
   denied: z.array(rule),
-  counts,
+  counts: netCounts,
 })
 export type NetworkView = z.infer<typeof network>
 

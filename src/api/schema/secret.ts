@@ -1,5 +1,6 @@
 /** Secrets go in and never come out. */
 import { z } from 'zod'
+import { budget } from './network.ts'
 
 const value = z.string().max(16 * 1024)
 
@@ -23,9 +24,7 @@ const slot = {
     .describe('How the value stands in the header; `Bearer` before it in `authorization`, else bare.'),
   methods: z.array(z.string().max(32)).min(1).max(16).optional(),
   paths: z.array(z.string().max(2048)).min(1).max(16).optional(),
-  budget: z
-    .strictObject({ bytes: z.int().min(1).optional(), requestsPerMinute: z.int().min(1).optional() })
-    .optional(),
+  budget: budget.optional(),
 } as const
 
 export const setSecret = z.strictObject({
