@@ -50,7 +50,6 @@ const linkSpec: z.ZodType<LinkSpec> = z.strictObject({
     .array(z.strictObject({ host: z.string(), headers: z.record(z.string(), z.string()) }))
     .readonly()
     .optional(),
-  upstreamProxy: z.string().optional(),
 })
 const nothing = z.strictObject({})
 const one = z.strictObject({ sandbox })

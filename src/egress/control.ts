@@ -19,6 +19,4 @@ export interface LinkSpec {
   readonly authority?: LinkAuthority | undefined
   readonly intercept: Interception
   readonly headers?: readonly HeaderRule[] | undefined
-  /** `http://host:port` of a proxy that everything goes through, in place of the one the process was started with. */
-  readonly upstreamProxy?: string | undefined
 }

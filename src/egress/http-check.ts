@@ -59,10 +59,14 @@ function checkBody(headers: readonly Header[], version: string): Refusal | undef
   return undefined
 }
 
+export function isPlainHeader([name, value]: Header): boolean {
+  return TOKEN.test(name) && VALUE.test(value)
+}
+
 /** SECURITY: NW-18. A trailer never says what a head has to say. */
 export function checkTrailers(raw: readonly string[]): Refusal | undefined {
   for (const [name, value] of pairs(raw)) {
-    if (!TOKEN.test(name) || !VALUE.test(value)) return malformed('trailer', 'has a malformed trailer')
+    if (!isPlainHeader([name, value])) return malformed('trailer', 'has a malformed trailer')
     if (NOT_IN_TRAILERS.test(name.replaceAll('_', '-')))
       return malformed('trailer', 'has a trailer that belongs in the head')
   }

@@ -1,39 +1,27 @@
 /** One request that is allowed, sent on to the checked address, and its answer sent back as it comes. Redirects are the client's business (NW-23). */
 import { type ClientRequest, type IncomingMessage, request, type ServerResponse } from 'node:http'
-import type { Duplex, Readable, Writable } from 'node:stream'
+import type { Readable, Writable } from 'node:stream'
 import { answerRefusal } from './http-answer.ts'
-import { checkTrailers } from './http-check.ts'
-import { addressOf, connectSite } from './http-connect.ts'
 import {
-  endToEnd,
-  flat,
-  type Header,
-  pairs,
-  type RequestHead,
-  type ResponseHead,
-  valuesOf,
-  without,
-} from './http-head.ts'
-import type { Handling } from './http-hooks.ts'
-import { hostHeader, type Site } from './http-target.ts'
-import type { Judgement } from './judge.ts'
-import type { Link } from './link.ts'
-import { mayDial } from './reach.ts'
-import { failed, outcomeOf, type Refusal, refusal, refusalOfError } from './refusal.ts'
+  type Asking,
+  isPlainlyCoded,
+  LARGEST_HEAD,
+  mayGoOn,
+  noteAllowed,
+  noteRefused,
+  unreadable,
+} from './http-asking.ts'
+import { checkTrailers } from './http-check.ts'
+import { connectSite } from './http-connect.ts'
+import { endToEnd, flat, type Header, pairs, type ResponseHead, valuesOf, without } from './http-head.ts'
+import { hostHeader } from './http-target.ts'
+import { type Refusal, refusal, refusalOfError } from './refusal.ts'
 import { IDLE_MS } from './splice.ts'
-import { hostText, type Via } from './target.ts'
+import { hostText } from './target.ts'
 import { Traffic } from './traffic.ts'
 
-export const LARGEST_HEAD = 64 * 1024
-
-export interface Exchange {
-  readonly req: IncomingMessage
+export interface Exchange extends Asking {
   readonly res: ServerResponse
-  readonly link: Link
-  readonly site: Site
-  readonly via: Via
-  readonly judgement: Judgement
-  readonly handling: Handling
 }
 
 /** The body as its head announces it. */
@@ -208,24 +196,13 @@ class Forwarding {
   }
 
   #mayGoOn(): boolean {
-    const { link, site, handling } = this.#exchange
-    return mayGoOn(link, site, handling.head, this.#upstream?.socket)
+    return mayGoOn(this.#exchange, this.#upstream?.socket)
   }
 
   #noteAllowed(): void {
     if (this.#isNoted) return
     this.#isNoted = true
-    const { link, site, via, judgement, handling } = this.#exchange
-    const { reason, message } = judgement
-    this.#traffic.entry = link.note({
-      outcome: 'allowed',
-      target: site.target,
-      via,
-      reason,
-      message,
-      judgement,
-      request: handling.head,
-    })
+    this.#traffic.entry = noteAllowed(this.#exchange)
   }
 
   #fail(error: unknown): void {
@@ -234,17 +211,8 @@ class Forwarding {
 
   #refuse(why: Refusal): void {
     if (this.#isOver) return
-    const { req, res, link, site, via, judgement, handling } = this.#exchange
-    const { reason, message } = why
-    link.note({
-      outcome: outcomeOf(why),
-      target: site.target,
-      via,
-      reason,
-      message,
-      judgement,
-      request: handling.head,
-    })
+    const { req, res, link } = this.#exchange
+    noteRefused(this.#exchange, why)
     this.#isOver = true
     this.#upstream?.destroy()
     answerRefusal({ req, res, clock: link.parts.clock }, why)
@@ -264,33 +232,6 @@ class Forwarding {
 }
 
 const REPEATABLE = ['GET', 'HEAD', 'OPTIONS']
-
-/** Whether the policy of this moment still allows the request, and the address that it went to. */
-export function mayGoOn(
-  link: Link,
-  site: Site,
-  head: RequestHead,
-  socket: Duplex | null | undefined,
-): boolean {
-  const judgement = link.judge(site.target, head)
-  if (!judgement.allowed) return false
-  const address = socket && addressOf(socket)
-  return !address || mayDial(link.reachParts, address, judgement.allowPrivate)
-}
-
-/** SECURITY: SE-04. A body that is packed for the way, and not for good, would be passed on packed and not looked through. */
-export function isPlainlyCoded({ headers }: IncomingMessage): boolean {
-  const coding = headers['transfer-encoding']
-  return coding === undefined || coding.trim().toLowerCase() === 'chunked'
-}
-
-export function unreadable(): Error {
-  return failed(
-    'upstream.coding',
-    'the answer is packed in a way that is not passed on',
-    'ask the server for another',
-  )
-}
 
 /** Trailers are the server's words: what Node does not take is left out. */
 function addTrailers(res: ServerResponse, raw: readonly string[]): void {

@@ -2,28 +2,27 @@
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import { endWithRefusal } from './http-answer.ts'
+import {
+  type Asking,
+  isPlainlyCoded,
+  LARGEST_HEAD,
+  mayGoOn,
+  noteAllowed,
+  noteRefused,
+  unreadable,
+} from './http-asking.ts'
+import { isPlainHeader } from './http-check.ts'
 import { connectSite } from './http-connect.ts'
-import { isPlainlyCoded, LARGEST_HEAD, mayGoOn, unreadable } from './http-forward.ts'
 import { endToEnd, flat, type Header, pairs, without } from './http-head.ts'
-import type { Handling } from './http-hooks.ts'
-import { hostHeader, type Site } from './http-target.ts'
-import type { Judgement } from './judge.ts'
-import type { Link } from './link.ts'
-import type { Entry } from './records.ts'
-import { denied, outcomeOf, refusalOfError } from './refusal.ts'
+import { hostHeader } from './http-target.ts'
+import { denied, refusalOfError } from './refusal.ts'
 import { IDLE_MS, splice } from './splice.ts'
-import { hostText, type Via } from './target.ts'
+import { hostText } from './target.ts'
 import { Traffic } from './traffic.ts'
 
-export interface Upgrade {
-  readonly req: IncomingMessage
+export interface Upgrade extends Asking {
   /** The client's connection, what came behind the head put back. */
   readonly stream: Duplex
-  readonly link: Link
-  readonly site: Site
-  readonly via: Via
-  readonly judgement: Judgement
-  readonly handling: Handling
 }
 
 const ANSWER_MS = 30_000
@@ -137,25 +136,11 @@ class Upgrading {
       return false
     }
     this.#isAnswered = true
-    this.#traffic.entry = this.#note()
-    const lines = headers.filter(isPlain).map(([name, value]) => `${name}: ${value}\r\n`)
+    this.#traffic.entry = noteAllowed(this.#upgrade)
+    const lines = headers.filter(isPlainHeader).map(([name, value]) => `${name}: ${value}\r\n`)
     const words = message.replaceAll(/[^ -~]/g, '?').slice(0, 200)
     stream.write(`HTTP/1.1 ${status} ${words}\r\n${lines.join('')}\r\n`, 'latin1')
     return true
-  }
-
-  #note(): Entry {
-    const { link, site, via, judgement, handling } = this.#upgrade
-    const { reason, message } = judgement
-    return link.note({
-      outcome: 'allowed',
-      target: site.target,
-      via,
-      reason,
-      message,
-      judgement,
-      request: handling.head,
-    })
   }
 
   #count(bytesIn: number, bytesOut: number): void {
@@ -165,18 +150,15 @@ class Upgrading {
   }
 
   #mayGoOn(): boolean {
-    const { link, site, handling } = this.#upgrade
-    return mayGoOn(link, site, handling.head, this.#outside)
+    return mayGoOn(this.#upgrade, this.#outside)
   }
 
   #fail(error: unknown): void {
     if (this.#isAnswered) return void this.#cut()
     this.#isAnswered = true
-    const { stream, link, site, via, judgement, handling } = this.#upgrade
+    const { stream, link } = this.#upgrade
     const why = refusalOfError(error)
-    const { reason, message } = why
-    const request = handling.head
-    link.note({ outcome: outcomeOf(why), target: site.target, via, reason, message, judgement, request })
+    noteRefused(this.#upgrade, why)
     this.#upstream?.destroy()
     this.#outside?.destroy()
     this.#release()
@@ -190,14 +172,6 @@ class Upgrading {
     this.#upgrade.stream.destroy()
     this.#release()
   }
-}
-
-// biome-ignore lint/suspicious/noControlCharactersInRegex: what is left of them is the point.
-const VALUE = /^[\x09\x20-\x7e\x80-\xff]*$/
-const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
-
-function isPlain([name, value]: Header): boolean {
-  return TOKEN.test(name) && VALUE.test(value)
 }
 
 function frameless(headers: readonly Header[]): Header[] {

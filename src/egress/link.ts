@@ -16,7 +16,7 @@ import { type Entry, Records } from './records.ts'
 import { denied } from './refusal.ts'
 import { Lookups, type Resolve } from './resolve.ts'
 import { hostText, MALFORMED, type Target, type Via } from './target.ts'
-import { parseUpstreamProxy, type UpstreamProxy } from './upstream-proxy.ts'
+import type { UpstreamProxy } from './upstream-proxy.ts'
 
 /** What all links share. */
 export interface LinkParts {
@@ -71,14 +71,12 @@ export class Link {
   #dialled = 0
   #spec: LinkSpec
   #blocks: Blocks
-  #proxy: UpstreamProxy | undefined
 
   constructor(spec: LinkSpec, parts: LinkParts) {
     this.sandbox = spec.sandbox
     this.parts = parts
     this.#spec = spec
     this.#blocks = parseBlocks(spec.policy.addresses)
-    this.#proxy = proxyOf(spec, parts)
     this.cap = new Cap(parts.clock)
     this.budgets = new Budgets(parts.clock)
     this.#lookups = new Lookups(parts.resolve)
@@ -158,7 +156,7 @@ export class Link {
       lookups: this.#lookups,
       flood: this.#flood,
       blocks: this.#blocks,
-      proxy: this.#proxy,
+      proxy: this.parts.upstreamProxy,
     }
   }
 
@@ -172,7 +170,7 @@ export class Link {
       host: target ? hostText(target) : MALFORMED,
       port: target?.port ?? 0,
       via,
-      message: this.#proxy && outcome === 'allowed' ? `${message}, via upstream` : message,
+      message: this.parts.upstreamProxy && outcome === 'allowed' ? `${message}, via upstream` : message,
       ...(request && { method: request.method, ...(isPathDecided && { path: request.path }) }),
       ...(judgement?.rule && { rule: describeRule(judgement.rule) }),
     })
@@ -198,10 +196,9 @@ export class Link {
 
   /** What is open and would be refused now is cut before this returns. Throws, and changes nothing, where the new one is malformed. */
   update(spec: LinkSpec): void {
-    const [blocks, proxy] = [parseBlocks(spec.policy.addresses), proxyOf(spec, this.parts)]
+    const blocks = parseBlocks(spec.policy.addresses)
     this.#spec = spec
     this.#blocks = blocks
-    this.#proxy = proxy
     this.agents.forget()
     for (const open of [...this.#open]) if (!open.mayGoOn()) open.cut()
   }
@@ -225,8 +222,4 @@ export class Link {
       this.#settleLater()
     })
   }
-}
-
-function proxyOf({ upstreamProxy }: LinkSpec, parts: LinkParts): UpstreamProxy | undefined {
-  return upstreamProxy === undefined ? parts.upstreamProxy : parseUpstreamProxy(upstreamProxy)
 }
