@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict'
 import { createServer as createHttp } from 'node:http'
-import { createServer, type Socket } from 'node:net'
+import { createServer, Socket } from 'node:net'
 import { after, before, beforeEach, describe, test } from 'node:test'
+import { parseAddress } from '../policy/address.ts'
 import { hashRules, parseRule } from '../policy/rule.ts'
 import { FakeClock } from '../testing/fake-clock.ts'
 import { systemClock } from '../util/clock.ts'
 import { Budgets } from './budget.ts'
 import { BURST, Cap, MOST_OPEN } from './cap.ts'
+import { Link, MOST_DIALLED } from './link.ts'
 import { NameFlood, NEW_NAMES_PER_MINUTE_OPEN } from './name-flood.ts'
 import { policyOf, readAll, readUntil, SANDBOX, Stage } from './testing/stage.ts'
 
@@ -263,4 +265,28 @@ describe('connections that wait', () => {
     await again.close()
     await stage.podd.listen()
   })
+})
+
+test('a sandbox holds so many connections to servers and no more, and a closed one makes room', async () => {
+  const address = parseAddress('192.0.2.10')
+  const link = new Link(
+    { sandbox: SANDBOX, socket: '/nowhere', policy: policyOf([]), secrets: [], intercept: 'needed' },
+    {
+      clock: new FakeClock(),
+      log: { info() {}, warn() {}, error() {} },
+      resolve: async () => [],
+      dial: async () => new Socket(),
+      ownAddresses: () => [],
+      deliver: () => true,
+    },
+  )
+  const dial = () =>
+    link.follow({ kind: 'addresses', addresses: [address] }, { kind: 'address', address, port: 443 })
+  const held = await Promise.all(Array.from({ length: MOST_DIALLED }, dial))
+  await assert.rejects(dial(), { reason: 'cap.connections' })
+  const closed = new Promise((resolve) => held[0]?.socket.once('close', resolve))
+  held[0]?.socket.destroy()
+  await closed
+  assert.ok((await dial()).socket)
+  link.close()
 })

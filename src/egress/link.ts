@@ -53,7 +53,7 @@ export interface Noted {
 }
 
 const SETTLE_MS = 5000
-const MOST_DIALLED = 512
+export const MOST_DIALLED = 512
 
 export class Link {
   readonly sandbox: string

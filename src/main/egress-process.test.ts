@@ -117,6 +117,16 @@ describe('the egress process', () => {
     )
   })
 
+  test('I7: what is said anew and refused leaves no older rules in force', async () => {
+    const second = made[1]
+    const spec = link('sandbox3', ['allowed.example.com'])
+    second?.open(spec)
+    await until('it stands', async () => (await hello()).links.includes('sandbox3'))
+    second?.open({ ...spec, policy: { ...spec.policy, addresses: { allowed: ['no block'], denied: [] } } })
+    await until('it is closed', async () => !(await hello()).links.includes('sandbox3'))
+    assert.ok((await hello()).links.includes('sandbox2'), 'the control: others stay')
+  })
+
   test('ends with the last server that has nothing for it', async () => {
     const { pid } = await hello()
     const second = made[1]
