@@ -80,6 +80,19 @@ describe('a body on its way out', () => {
       }
     })
 
+  test('that is cut off never arrives whole, so that no server has a request to answer', async () => {
+    for (const size of SIZES) {
+      const guard = new BodyGuard([PLACEHOLDER], ['gzip'])
+      let arrived = 0
+      guard.on('data', (chunk: Buffer) => {
+        arrived += chunk.length
+      })
+      const bytes = packed.subarray(0, -3)
+      assert.ok((await through(guard, cut(bytes, size))) instanceof Unreadable)
+      assert.ok(arrived < bytes.length, `${arrived} of ${bytes.length}`)
+    }
+  })
+
   test('of no bytes passes whatever its coding', async () => {
     for (const coding of ['gzip', 'deflate', 'br', 'zstd'])
       assert.deepEqual(await through(new BodyGuard([PLACEHOLDER], [coding]), []), Buffer.alloc(0))

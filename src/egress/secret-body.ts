@@ -22,6 +22,8 @@ export class BodyGuard extends Transform {
   readonly #scanner: Scanner
   readonly #unpackings: readonly Unpacking[]
   readonly #spend: Spend | undefined
+  /** The last byte of what is packed waits for the verdict over the whole: a server has nothing to answer before. */
+  #held = Buffer.alloc(0)
   #isFound = false
 
   constructor(placeholders: readonly string[] | Watch, codings: readonly string[], spend?: Spend) {
@@ -46,15 +48,21 @@ export class BodyGuard extends Transform {
     // The verdict over what is packed comes before the bytes go on.
     this.#each(
       (unpacking, next) => unpacking.write(chunk, next),
-      () => done(this.#verdict(), safe),
+      () => done(this.#verdict(), this.#unpackings.length === 0 ? safe : this.#hold(safe)),
     )
   }
 
   override _flush(done: TransformCallback): void {
     this.#each(
       (unpacking, next) => unpacking.end(next),
-      () => done(this.#verdict(), this.#masker.end()),
+      () => done(this.#verdict(), Buffer.concat([this.#held, this.#masker.end()])),
     )
+  }
+
+  #hold(safe: Buffer): Buffer {
+    const bytes = Buffer.concat([this.#held, safe])
+    this.#held = bytes.subarray(-1)
+    return bytes.subarray(0, -1)
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
