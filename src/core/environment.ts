@@ -2,15 +2,46 @@
 export const BASES = ['host', 'debian'] as const
 export type Base = (typeof BASES)[number]
 
+/** A long-running program of the environment. It is started before anybody's command, and is ready by then. */
+export interface Service {
+  readonly name: string
+  /** For /bin/sh. It stays in the foreground and writes its log to its output. */
+  readonly run: string
+  readonly user: string
+  /** Empty means the user's home. */
+  readonly workdir: string
+  readonly variables: Readonly<Record<string, string>>
+  readonly ready: Readiness
+  /** What asks it to end; it has `stopMs` for it. */
+  readonly stopSignal: StopSignal
+  readonly stopMs: number
+}
+
+/** When a service counts as ready: a command that succeeds, else a port that takes connections, else at once. */
+export interface Readiness {
+  readonly command?: string | undefined
+  readonly port?: number | undefined
+  readonly timeoutMs: number
+}
+
+export const STOP_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
+export type StopSignal = (typeof STOP_SIGNALS)[number]
+
 export interface Environment {
   readonly base: Base
+  /** The layers of a recipe that was built, by the digest that the build answered with. Its base is then the recipe's. */
+  readonly digest?: string | undefined
   readonly variables: Readonly<Record<string, string>>
+  /** Directories put before the PATH of the root file system. */
+  readonly path?: readonly string[] | undefined
   /** Who commands run as when nobody says. */
   readonly user: string
   /** Where commands run when nobody says; empty means the user's home. */
   readonly workdir: string
   /** Whether programs inside may become root inside. */
   readonly sudo: boolean
+  /** Started in this order, ended in the reverse. */
+  readonly services?: readonly Service[] | undefined
 }
 
 export const DEFAULT_ENVIRONMENT: Environment = {

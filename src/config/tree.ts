@@ -1,0 +1,63 @@
+/** A project's files as detection sees them: names, and the text of small ones. Nothing is followed and nothing is run. */
+
+export interface FileTree {
+  /** Every file, relative to the project, in order, with `/`. */
+  readonly files: readonly string[]
+  has(path: string): boolean
+  /** Every file of that name, wherever it lies, nearest to the root first. */
+  named(name: string): readonly string[]
+  /** Every file whose name ends so (`.csproj`), nearest to the root first. */
+  ending(suffix: string): readonly string[]
+  /** Names of the files directly in a directory (`''` for the root). */
+  in(directory: string): readonly string[]
+  /** The text of a plain file of at most a megabyte. Undefined where there is none, it is larger, or is no text. */
+  read(path: string): string | undefined
+}
+
+export function directoryOf(path: string): string {
+  const at = path.lastIndexOf('/')
+  return at < 0 ? '' : path.slice(0, at)
+}
+
+export function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1)
+}
+
+/** A path in a directory, both relative to the project. */
+export function within(directory: string, name: string): string {
+  return directory === '' ? name : `${directory}/${name}`
+}
+
+const depth = (path: string): number => path.split('/').length
+
+/** `read` answers for the files that are named, and for no others. */
+export function fileTree(files: readonly string[], read: (path: string) => string | undefined): FileTree {
+  const all = new Set(files)
+  const byName = new Map<string, string[]>()
+  const byDirectory = new Map<string, string[]>()
+  for (const file of files) {
+    push(byName, nameOf(file), file)
+    push(byDirectory, directoryOf(file), nameOf(file))
+  }
+  const nearest = (paths: readonly string[]): string[] =>
+    paths.toSorted((a, b) => depth(a) - depth(b) || (a < b ? -1 : 1))
+  const texts = new Map<string, string | undefined>()
+  return {
+    files,
+    has: (path) => all.has(path),
+    named: (name) => nearest(byName.get(name) ?? []),
+    ending: (suffix) => nearest([...byName].flatMap(([name, paths]) => (name.endsWith(suffix) ? paths : []))),
+    in: (directory) => byDirectory.get(directory) ?? [],
+    read(path) {
+      if (!all.has(path)) return undefined
+      if (!texts.has(path)) texts.set(path, read(path))
+      return texts.get(path)
+    },
+  }
+}
+
+function push(map: Map<string, string[]>, key: string, value: string): void {
+  const list = map.get(key)
+  if (list) list.push(value)
+  else map.set(key, [value])
+}
