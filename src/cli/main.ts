@@ -102,7 +102,11 @@ function drained(stream: NodeJS.WriteStream): Promise<void> {
   })
 }
 
+/** The log of a server fills a pipe that nobody reads; its last lines are not worth a process that never ends. */
+const LOG_WAIT_MS = 1000
+
 const code = await main(process.argv.slice(2))
-await Promise.all([drained(process.stdout), drained(process.stderr)])
+const waited = new Promise<void>((resolve) => setTimeout(resolve, LOG_WAIT_MS).unref())
+await Promise.all([drained(process.stdout), Promise.race([drained(process.stderr), waited])])
 // Kept-alive connections would hold the process for seconds after its work is done.
 process.exit(code)

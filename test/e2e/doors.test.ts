@@ -172,6 +172,20 @@ test('serve --port stays in the foreground and prints one line when ready', asyn
   assert.equal(await new Promise((resolve) => child.once('close', resolve)), 0)
 })
 
+test('serve ends when it is told to, although nobody reads the log that fills its pipe', async () => {
+  await using other = new World()
+  const child = other.start(['serve', '--port', '0'])
+  const line = await new Promise<string>((resolve) =>
+    child.stdout.once('data', (data: Buffer) => resolve(data.toString())),
+  )
+  const url = /http:\S+/.exec(line)?.[0] ?? ''
+  // A line of log each; a pipe takes 64 KiB, and the reader's own buffer as much again.
+  for (let round = 0; round < 30; round++)
+    await Promise.all(Array.from({ length: 50 }, async () => (await fetch(`${url}/v1/server`)).text()))
+  child.kill('SIGTERM')
+  assert.equal(await new Promise((resolve) => child.once('exit', resolve)), 0)
+})
+
 test('serve refuses another address than loopback without TLS', async () => {
   await using other = new World()
   const { code, stderr } = await other.cli(['serve', '--port', '0', '--listen', '0.0.0.0'])
