@@ -19,6 +19,7 @@ import type { OneTimeCodes } from './one-time-codes.ts'
 import { adminOnly, principalOf } from './principal-of.ts'
 import type { Rate } from './rate-limit.ts'
 import { aboutRoutes } from './routes/about.ts'
+import { type BuildParts, buildRoutes } from './routes/builds.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { networkRoutes } from './routes/networks.ts'
 import { portRoutes } from './routes/ports.ts'
@@ -42,6 +43,8 @@ export interface AppParts {
   /** Domains whose subdomains are sandboxes, besides localhost. */
   readonly domains: readonly string[]
   readonly codes: OneTimeCodes
+  /** Makes environments; there are none where it is left out. */
+  readonly builds?: Omit<BuildParts, 'engine' | 'clock'> | undefined
   readonly metrics: Metrics
   /** What a key may ask a second, as its usage tells. */
   readonly rate: Rate
@@ -91,6 +94,7 @@ export function createApp(parts: AppParts): Hono {
   app.route('/v1/secrets', secretRoutes(engine))
   app.route('/v1/snapshots', snapshotRoutes(parts))
   app.route('/v1/keys', keyRoutes(parts.keys))
+  if (parts.builds) app.route('/v1/builds', buildRoutes({ ...parts, ...parts.builds }))
   app.route('/', e2bRoutes(parts))
   app.use('/v1/server/*', adminOnly)
 
@@ -133,7 +137,7 @@ export function createApp(parts: AppParts): Hono {
     return stream(c, async (out) => {
       const say = (line: object): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
       try {
-        await engine.prepare(base, (progress) => void say({ progress }))
+        await engine.prepare({ name: base }, (progress) => void say({ progress }))
         await say({ ready: true })
       } catch (thrown) {
         await say(errorBody(thrown).body)

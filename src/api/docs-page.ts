@@ -1,17 +1,8 @@
 /** The route table as a page for people. It loads nothing, runs nothing, and is the same for everybody. */
 import { createHash } from 'node:crypto'
 import { codesOf, jsonSchema, queryParameters, statusOf } from './openapi.ts'
-import {
-  DATA_PLANE,
-  REQUESTS,
-  ROUTES,
-  type Route,
-  SCHEMAS,
-  type SchemaName,
-  TAGS,
-  type Tag,
-  type Who,
-} from './route-table.ts'
+import { REQUESTS, type Route, SCHEMAS, type SchemaName, TAGS, type Tag, type Who } from './route.ts'
+import { DATA_PLANE, ROUTES } from './route-table.ts'
 
 const STYLE = `
 :root{color-scheme:light dark;--ink:#1c2024;--soft:#60646c;--line:#e0e3e8;--ground:#fff;--card:#f8f9fb;--link:#0b5cad;--get:#0b6e4f;--post:#0b5cad;--delete:#b3261e}

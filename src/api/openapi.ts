@@ -3,18 +3,8 @@ import { z } from 'zod'
 import type { ErrorCode } from '../core/error.ts'
 import { AgentPodError } from '../core/error.ts'
 import { errorStatus } from './error-response.ts'
-import {
-  ALWAYS,
-  ANY_ERRORS,
-  type Answer,
-  DATA_PLANE,
-  REQUESTS,
-  ROUTES,
-  type Route,
-  SCHEMAS,
-  type SchemaName,
-  TAGS,
-} from './route-table.ts'
+import { type Answer, REQUESTS, type Route, SCHEMAS, type SchemaName, TAGS } from './route.ts'
+import { ALWAYS, ANY_ERRORS, DATA_PLANE, ROUTES } from './route-table.ts'
 
 type Json = Record<string, unknown>
 

@@ -2,126 +2,17 @@
  * Every route of our own control plane, once: the OpenAPI description and the page at /docs are made from it, and a test holds
  * it against what is registered. E2B's routes are described by E2B.
  */
-import type { z } from 'zod'
+
 import type { ErrorCode } from '../core/error.ts'
-import { baseProgress, errorAnswer, stopping } from './schema/error.ts'
-import { createdKey, createKey, key } from './schema/key.ts'
-import { changeNetwork, explained, explainRequest, network } from './schema/network.ts'
+import type { Route } from './route.ts'
+import { BUILD_ROUTES } from './route-table-builds.ts'
 import { importSnapshot, listAudit, listEvents, listSandboxes, listSnapshots } from './schema/query.ts'
-import {
-  createSandbox,
-  event,
-  extendSandbox,
-  forked,
-  forkSandbox,
-  preview,
-  sandbox,
-  sandboxEvent,
-  stats,
-  wakeSandbox,
-} from './schema/sandbox.ts'
-import { rotateSecret, secret, setSecret } from './schema/secret.ts'
-import { check, listenRequest, server, tcpAddress } from './schema/server.ts'
-import { createSnapshot, snapshot } from './schema/snapshot.ts'
-import { auditEntry, usage } from './schema/usage.ts'
-
-/** The schemas by the names that the description gives them. */
-export const SCHEMAS = {
-  AuditEntry: auditEntry,
-  BaseProgress: baseProgress,
-  ChangeNetwork: changeNetwork,
-  Check: check,
-  CreateKey: createKey,
-  CreateSandbox: createSandbox,
-  CreateSnapshot: createSnapshot,
-  CreatedKey: createdKey,
-  Error: errorAnswer,
-  Event: event,
-  Explain: explainRequest,
-  Explained: explained,
-  ExtendSandbox: extendSandbox,
-  ForkSandbox: forkSandbox,
-  Forked: forked,
-  Key: key,
-  Listen: listenRequest,
-  Network: network,
-  Preview: preview,
-  RotateSecret: rotateSecret,
-  Sandbox: sandbox,
-  SandboxEvent: sandboxEvent,
-  Secret: secret,
-  Server: server,
-  SetSecret: setSecret,
-  Snapshot: snapshot,
-  Stats: stats,
-  Stopping: stopping,
-  TcpAddress: tcpAddress,
-  Usage: usage,
-  WakeSandbox: wakeSandbox,
-} as const satisfies Record<string, z.ZodType>
-export type SchemaName = keyof typeof SCHEMAS
-
-/** Requests are described as they are sent, answers as they arrive. */
-export const REQUESTS: ReadonlySet<SchemaName> = new Set([
-  'ChangeNetwork',
-  'Explain',
-  'RotateSecret',
-  'SetSecret',
-  'CreateKey',
-  'CreateSandbox',
-  'CreateSnapshot',
-  'ExtendSandbox',
-  'ForkSandbox',
-  'Listen',
-  'WakeSandbox',
-])
-
-/** `key`: any living key, for what is its own. `admin`: a key of scope admin. Over the unix socket everything is open. */
-export type Who = 'anyone' | 'key' | 'admin'
-
-export interface Answer {
-  readonly status: number
-  readonly says: string
-  readonly schema?: SchemaName
-  readonly isList?: boolean
-  /** `application/json` when left out. */
-  readonly media?: string
-  readonly headers?: Readonly<Record<string, string>>
-}
-
-export interface Route {
-  readonly method: 'GET' | 'POST' | 'DELETE'
-  readonly path: string
-  readonly tag: Tag
-  readonly summary: string
-  readonly description?: string
-  readonly who: Who
-  readonly parameters?: Readonly<Record<string, string>>
-  readonly query?: z.ZodObject
-  readonly headers?: Readonly<Record<string, string>>
-  readonly body?: SchemaName
-  /** A body of another kind, streamed: its media type. */
-  readonly stream?: string
-  readonly answers: readonly Answer[]
-  /** Besides those that every route may give. */
-  readonly errors: readonly ErrorCode[]
-}
-
-export const TAGS = {
-  sandboxes: 'Isolated machines with an id, a state, an owner and a lifetime.',
-  snapshots: 'Files of sandboxes as they were at one moment; they never change.',
-  network: 'What sandboxes may reach.',
-  secrets: 'Values that stay outside; a sandbox holds a placeholder.',
-  keys: 'Who may call. A secret is shown once, when its key is made.',
-  server: 'The server itself.',
-  about: 'This description, figures, and who did what.',
-} as const
-export type Tag = keyof typeof TAGS
 
 const REF = { ref: 'The id of a sandbox, or the name of a living one.' }
 const SNAPSHOT_REF = { ref: 'The id or the name of a snapshot.' }
 
 export const ROUTES: readonly Route[] = [
+  ...BUILD_ROUTES,
   {
     method: 'POST',
     path: '/v1/sandboxes',
@@ -175,6 +66,18 @@ export const ROUTES: readonly Route[] = [
     parameters: REF,
     answers: [{ status: 200, says: 'Its last record.', schema: 'Sandbox' }],
     errors: ['not_found'],
+  },
+  {
+    method: 'POST',
+    path: '/v1/sandboxes/{ref}/begin',
+    tag: 'sandboxes',
+    summary: 'Start what waits for files',
+    description:
+      'For when the project is in place: starts the services that need it, and runs the command of every start. A later start does it by itself.',
+    who: 'key',
+    parameters: REF,
+    answers: [{ status: 200, says: 'They are ready.', schema: 'Sandbox' }],
+    errors: ['not_found', 'conflict', 'failed_precondition'],
   },
   {
     method: 'POST',

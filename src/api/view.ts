@@ -15,6 +15,8 @@ export function sandboxView(s: Sandbox): SandboxView {
     provider: s.provider,
     labels: { ...s.labels },
     base: environment.base,
+    ...(environment.digest && { environment: environment.digest }),
+    ...(environment.services && { services: environment.services.map(({ name }) => name) }),
     user: environment.user,
     workdir: environment.workdir,
     sudo: environment.sudo,

@@ -2,7 +2,7 @@
 import type { Entry } from './command.ts'
 
 /** Commands that answer with the exit code of the program they ran. */
-export const PASS_THROUGH: ReadonlySet<string> = new Set(['run', 'exec', 'shell'])
+export const PASS_THROUGH: ReadonlySet<string> = new Set(['run', 'exec', 'shell', 'test'])
 
 export const COMMANDS: Readonly<Record<string, Entry>> = {
   run: {
@@ -12,6 +12,22 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
   shell: {
     summary: 'Open a terminal in a sandbox, or in a new one on a copy of this directory',
     load: () => import('./commands/shell.ts'),
+  },
+  test: {
+    summary: 'Run the tests of this project in a fresh sandbox',
+    load: () => import('./commands/test.ts'),
+  },
+  build: {
+    summary: 'Build the environment of this project',
+    load: () => import('./commands/build.ts'),
+  },
+  init: {
+    summary: 'Write agentpod.toml for this project, with the reasons',
+    load: () => import('./commands/init.ts'),
+  },
+  prune: {
+    summary: 'Remove built layers that were not used for longest',
+    load: () => import('./commands/prune.ts'),
   },
   create: { summary: 'Create a sandbox and print its id', load: () => import('./commands/create.ts') },
   exec: { summary: 'Run a command in a sandbox', load: () => import('./commands/exec.ts') },
@@ -60,6 +76,10 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
   preset: {
     summary: 'Show and set which hosts tools need',
     load: () => import('./commands/preset.ts'),
+  },
+  config: {
+    summary: 'Check agentpod.toml; print its schema for editors',
+    load: () => import('./commands/config.ts'),
   },
   audit: {
     summary: 'Export who asked for what, and what sandboxes reached, as lines of JSON',

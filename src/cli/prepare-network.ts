@@ -6,7 +6,7 @@ import type { CreateOptions } from '../client/sandbox.ts'
 import { Approvals } from '../config/approvals.ts'
 import { type Asked, type Combined, combine, describeAsked } from '../config/combine.ts'
 import { PROJECT_FILE, readProject, readUser } from '../config/files.ts'
-import type { SecretWish } from '../config/network-table.ts'
+import type { NetworkWish, SecretWish } from '../config/network-table.ts'
 import { type Preset, Presets } from '../config/presets/presets.ts'
 import { denialOf, grantOf, inParts } from '../config/rules.ts'
 import { invalid } from '../core/error.ts'
@@ -34,8 +34,9 @@ export async function prepareNetwork(
   ctx: CommandContext,
   parsed: Parsed,
   directory: string | undefined,
+  already?: NetworkWish | undefined,
 ): Promise<PreparedNetwork> {
-  const { wish } = await combined(ctx, directory)
+  const wish = already ?? (await combined(ctx, directory)).wish
   const names = [...new Set([...wish.presets, ...parsed.values('preset')])]
   const presets = presetsOf(ctx)
   const found = await Promise.all(names.map((name) => presets.get(name)))
@@ -89,9 +90,19 @@ function request(rule: Parameters<typeof inParts>[0]): RuleRequest {
   return inParts(rule) as RuleRequest
 }
 
+/** What the environment itself is made with needs no other grant; a file may still narrow it. */
+function userWish({ home }: CommandContext, derived: readonly string[]): NetworkWish {
+  const own = readUser(home.root)
+  return { ...own, presets: [...new Set([...own.presets, ...derived])] }
+}
+
 /** SECURITY: CF-02. What a project asks for is put to the user once; where nobody can be asked, it is left out and said. */
-async function combined(ctx: CommandContext, directory: string | undefined): Promise<Combined> {
-  const user = readUser(ctx.home.root)
+export async function combined(
+  ctx: CommandContext,
+  directory: string | undefined,
+  derived: readonly string[] = [],
+): Promise<Combined> {
+  const user = userWish(ctx, derived)
   if (directory === undefined) return combine(user)
   const project = readProject(directory)
   if (!project) return combine(user)
@@ -122,11 +133,15 @@ async function isGranted({ terminal }: CommandContext, asked: Asked): Promise<bo
 }
 
 /** Grants what the project asks for. Undefined where it asks for nothing, or has it already. */
-export function approve(ctx: CommandContext, directory: string): Asked | undefined {
+export function approve(
+  ctx: CommandContext,
+  directory: string,
+  derived: readonly string[],
+): Asked | undefined {
   const project = readProject(directory)
   const place = realpathSync(directory)
   const approvals = new Approvals(ctx.home.root)
-  const { asked } = combine(readUser(ctx.home.root), project, (hash) => approvals.has(hash, place))
+  const { asked } = combine(userWish(ctx, derived), project, (hash) => approvals.has(hash, place))
   if (asked) approvals.add(asked.hash, place, new Date(systemClock.now()))
   return asked
 }

@@ -4,6 +4,7 @@ import type { PreviewView, SandboxEventView, SandboxView } from '../api/schema/s
 import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server.ts'
 import type { AuditEntryView } from '../api/schema/usage.ts'
 import type { Scope } from '../core/key.ts'
+import { Builds } from './builds.ts'
 import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
 import { Secrets } from './secrets.ts'
 import { Snapshots } from './snapshots.ts'
@@ -13,11 +14,13 @@ export class AgentPod {
   readonly #transport: Transport
   readonly snapshots: Snapshots
   readonly secrets: Secrets
+  readonly builds: Builds
 
   constructor(options: TransportOptions) {
     this.#transport = new Transport(options)
     this.snapshots = new Snapshots(this.#transport)
     this.secrets = new Secrets(this.#transport)
+    this.builds = new Builds(this.#transport)
   }
 
   create(o: CreateOptions = {}): Promise<Sandbox> {

@@ -232,6 +232,11 @@ export class Sandbox {
     return this.#transport.upgrade(`/agentpod/tunnel?port=${port}`, this.#headers, signal)
   }
 
+  /** For when the project is in place: starts the services that need it, and runs the command of every start. */
+  async begin(): Promise<void> {
+    await this.#transport.json('POST', `/v1/sandboxes/${this.id}/begin`)
+  }
+
   async stats(): Promise<StatsView> {
     return (await this.#transport.json('GET', `/v1/sandboxes/${this.id}/stats`)) as StatsView
   }

@@ -12,6 +12,8 @@ export interface FileTree {
   in(directory: string): readonly string[]
   /** The text of a plain file of at most a megabyte. Undefined where there is none, it is larger, or is no text. */
   read(path: string): string | undefined
+  /** What a reader makes of a file's text, made once for each reader and file. Undefined where there is no text. */
+  readAs<T>(path: string, reader: (text: string) => T): T | undefined
 }
 
 export function directoryOf(path: string): string {
@@ -42,16 +44,26 @@ export function fileTree(files: readonly string[], read: (path: string) => strin
   const nearest = (paths: readonly string[]): string[] =>
     paths.toSorted((a, b) => depth(a) - depth(b) || (a < b ? -1 : 1))
   const texts = new Map<string, string | undefined>()
+  const made = new Map<unknown, Map<string, unknown>>()
+  const textOf = (path: string): string | undefined => {
+    if (!all.has(path)) return undefined
+    if (!texts.has(path)) texts.set(path, read(path))
+    return texts.get(path)
+  }
   return {
     files,
     has: (path) => all.has(path),
     named: (name) => nearest(byName.get(name) ?? []),
     ending: (suffix) => nearest([...byName].flatMap(([name, paths]) => (name.endsWith(suffix) ? paths : []))),
     in: (directory) => byDirectory.get(directory) ?? [],
-    read(path) {
-      if (!all.has(path)) return undefined
-      if (!texts.has(path)) texts.set(path, read(path))
-      return texts.get(path)
+    read: textOf,
+    readAs<T>(path: string, reader: (text: string) => T): T | undefined {
+      const text = textOf(path)
+      if (text === undefined) return undefined
+      const known = made.get(reader) ?? new Map<string, unknown>()
+      made.set(reader, known)
+      if (!known.has(path)) known.set(path, reader(text))
+      return known.get(path) as T
     },
   }
 }

@@ -12,6 +12,8 @@ export interface Service {
   readonly workdir: string
   readonly variables: Readonly<Record<string, string>>
   readonly ready: Readiness
+  /** Whether it needs files of the project, which come after the sandbox is made: it then waits to be asked for. */
+  readonly needsProject: boolean
   /** What asks it to end; it has `stopMs` for it. */
   readonly stopSignal: StopSignal
   readonly stopMs: number
@@ -42,6 +44,8 @@ export interface Environment {
   readonly sudo: boolean
   /** Started in this order, ended in the reverse. */
   readonly services?: readonly Service[] | undefined
+  /** For /bin/sh: run after the services are ready, at every start. It needs the project's files too. */
+  readonly start?: string | undefined
 }
 
 export const DEFAULT_ENVIRONMENT: Environment = {

@@ -9,6 +9,7 @@ export const EVENT_TYPES = [
   'sandbox.started',
   'sandbox.forked',
   'snapshot.created',
+  'service.ready',
   'network.changed',
   'network.decision',
   'sandbox.destroying',

@@ -5,6 +5,10 @@ export interface Home {
   readonly logs: string
   readonly tmp: string
   readonly patches: string
+  /** Packages that builds downloaded, for the next one. */
+  readonly packageCache: string
+  /** Files on their way into steps of builds. */
+  readonly buildFiles: string
   readonly socket: string
   readonly serverFile: string
   readonly lockFile: string
@@ -35,6 +39,8 @@ export function homeAt(root: string): Home {
     logs,
     tmp: `${root}/tmp`,
     patches: `${root}/patches`,
+    packageCache: `${root}/cache/packages`,
+    buildFiles: `${root}/build-files`,
     socket: `${run}/api.sock`,
     serverFile: `${run}/server.json`,
     lockFile: `${run}/server.lock`,

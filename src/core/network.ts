@@ -43,6 +43,8 @@ export interface NetworkSpec {
   readonly addresses?: AddressLists | undefined
   /** Headers that the way out sets on requests to a host; only where TLS is opened, or there is none. */
   readonly headers?: readonly HeaderRule[] | undefined
+  /** Whether packages that it downloads are kept outside, for whoever downloads them next. */
+  readonly cache?: boolean | undefined
 }
 
 export interface HeaderRule {

@@ -10,10 +10,18 @@ import type { NetworkLevel } from './network.ts'
 import type { Limited, LimitLevels, Resources } from './resources.ts'
 import type { WhenOver } from './spec.ts'
 
-/** Where the root file system comes from. */
+/**
+ * Where the root file system comes from: this machine's tools or layers, lowest first, and over that snapshots, lowest first, whose files
+ * many sandboxes share. Each of the snapshots was made of a sandbox whose root was what is below it here. The identity of a sandbox
+ * (machine id, host name, hosts) is its own, whatever the snapshots hold.
+ */
 export type RootPlan =
-  | { readonly kind: 'host' }
-  | { readonly kind: 'layers'; readonly layers: readonly string[] }
+  | { readonly kind: 'host'; readonly over?: readonly SnapshotId[] | undefined }
+  | {
+      readonly kind: 'layers'
+      readonly layers: readonly string[]
+      readonly over?: readonly SnapshotId[] | undefined
+    }
 
 export interface CreatePlan {
   readonly sandboxId: SandboxId
@@ -80,7 +88,10 @@ export interface Provider {
   capabilities(o: CallOptions): Promise<Capabilities>
   /** What this host lacks and how to get it. Slow: it tries things. */
   diagnose(o: CallOptions): Promise<readonly Check[]>
-  /** Idempotent on `plan.sandboxId`: a second call finds the first one's sandbox. On failure nothing is left. */
+  /**
+   * Idempotent on `plan.sandboxId`: a second call finds the first one's sandbox. On failure nothing is left. `not_found` when a layer
+   * or a snapshot of the root is not there.
+   */
   create(plan: CreatePlan, o: CallOptions): Promise<Created>
   /** `absent` is an answer, an outage is an error. */
   inspect(id: SandboxId, o: CallOptions): Promise<Observed>
@@ -113,7 +124,7 @@ export interface Provider {
   readonly snapshots?: Snapshots
 }
 
-/** A snapshot as the provider keeps it. */
+/** A snapshot as the provider keeps it. `sizeBytes` is of its own files: what they lie on, snapshots below included, is not in it. */
 export interface Kept {
   readonly sizeBytes: number
   readonly root: RootPlan
@@ -127,11 +138,17 @@ export interface Snapshots {
    */
   create(id: SnapshotId, sandboxId: SandboxId, owner: OwnerLabel, o: CallOptions): Promise<Kept>
   list(owner: OwnerLabel, o: CallOptions): Promise<readonly SnapshotId[]>
-  /** Idempotent. Sandboxes made from it keep their files. */
+  /**
+   * Idempotent. Sandboxes made from it keep their files. `conflict` (`snapshot.used`) while the root of a sandbox, whether it runs or
+   * not, or of another snapshot has it in `over`.
+   */
   remove(id: SnapshotId, o: CallOptions): Promise<void>
   /** Writes its files to a new file of that name in the directory that layers are imported from too. */
   export(id: SnapshotId, file: string, o: CallOptions): Promise<Packed>
-  /** The reverse. `data_loss` when the file is not what `digest` says; nothing is left then. Idempotent on `id`. */
+  /**
+   * The reverse. `data_loss` when the file is not what `digest` says, `not_found` when something that the root names is not there;
+   * nothing is left then. Idempotent on `id`.
+   */
   import(
     id: SnapshotId,
     owner: OwnerLabel,
@@ -151,7 +168,7 @@ export interface Layers {
   has(digest: string, o: CallOptions): Promise<boolean>
   /** Takes a tar file whose sha256 is `digest`. Idempotent. `data_loss` when the content does not match. */
   import(digest: string, file: string, o: CallOptions): Promise<void>
-  /** Idempotent. `conflict` while a sandbox or a snapshot stands on it. */
+  /** Idempotent. `conflict` while a sandbox or a snapshot stands on it, be there other snapshots in between or not. */
   remove(digest: string, o: CallOptions): Promise<void>
   /** Writes a layer to a new file; importing that gives a layer with the same content, and the file's digest for a name. */
   export(digest: string, file: string, o: CallOptions): Promise<Packed>

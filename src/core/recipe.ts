@@ -16,6 +16,8 @@ export interface StepFiles {
   readonly digest: string
   /** The directory they are unpacked in, as the step's user. */
   readonly to: string
+  /** What is in it: paths and digests of contents, to say later which of them changed. */
+  readonly entries: Readonly<Record<string, string>>
 }
 
 /** One layer: files are unpacked, then the command runs. Everything here but the title is part of what the layer is known by. */

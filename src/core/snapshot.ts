@@ -1,10 +1,25 @@
 import type { SandboxId, SnapshotId } from './id.ts'
 import type { RootPlan } from './provider.ts'
+import type { RecipeBase, Step } from './recipe.ts'
 import type { Spec } from './spec.ts'
 
 /** `lost`: the provider no longer has it. */
 export const SNAPSHOT_STATES = ['creating', 'ready', 'deleting', 'lost'] as const
 export type SnapshotState = (typeof SNAPSHOT_STATES)[number]
+
+/** What one step of a recipe left, for other sandboxes to stand on. */
+export interface LayerInfo {
+  /** A digest over the base and every step up to this one. */
+  readonly key: string
+  /** The key of the layer below; undefined on the base itself. */
+  readonly parent: string | undefined
+  readonly base: RecipeBase
+  readonly step: Step
+  /** Who had it built; what else they built is looked through to say why something is built anew. */
+  readonly project: string
+  /** When somebody last stood on it, to the hour. */
+  readonly usedAt: number
+}
 
 /** A sandbox's files at one moment; they never change. */
 export interface Snapshot {
@@ -23,6 +38,8 @@ export interface Snapshot {
   /** The snapshot before it in the same line; it may be gone by now. */
   readonly parentId: SnapshotId | undefined
   readonly spec: Spec
+  /** Where it is a layer of a built environment. Nobody sees those among the snapshots. */
+  readonly layer?: LayerInfo | undefined
   /** What the files lie on. Known once it is ready. */
   readonly root: RootPlan | undefined
   readonly sizeBytes: number

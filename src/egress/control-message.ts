@@ -50,6 +50,7 @@ const linkSpec: z.ZodType<LinkSpec> = z.strictObject({
     .array(z.strictObject({ host: z.string(), headers: z.record(z.string(), z.string()) }))
     .readonly()
     .optional(),
+  cache: z.boolean().optional(),
 })
 const nothing = z.strictObject({})
 const one = z.strictObject({ sandbox })

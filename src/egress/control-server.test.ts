@@ -81,6 +81,7 @@ describe('the control socket', () => {
       authority: { cert: 'c', key: 'k' },
       intercept: 'needed',
       headers: [{ host: 'a.example', headers: { 'X-A': 'b' } }],
+      cache: true,
     }
   }
 
@@ -117,6 +118,7 @@ describe('the control socket', () => {
       ['open', { ...spec(), secrets: [{ name: 'k', value: SECRET }] }],
       ['open', { ...spec(), secrets: SECRET }],
       ['open', { ...spec(), intercept: SECRET }],
+      ['open', { ...spec(), cache: SECRET }],
       ['open', { ...spec(), policy: { ...spec().policy, addresses: { allowed: [SECRET], denied: [] } } }],
       ['open', {}],
       ['close', {}],

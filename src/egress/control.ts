@@ -19,4 +19,6 @@ export interface LinkSpec {
   readonly authority?: LinkAuthority | undefined
   readonly intercept: Interception
   readonly headers?: readonly HeaderRule[] | undefined
+  /** Whether answers to its requests may be taken from the cache of packages, and put there. */
+  readonly cache?: boolean | undefined
 }

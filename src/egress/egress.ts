@@ -13,6 +13,7 @@ import type { Interceptor } from './interceptor.ts'
 import { Link, type LinkParts } from './link.ts'
 import type { Log } from './log.ts'
 import { type OwnAddresses, systemAddresses } from './own-address.ts'
+import { type CachePlace, PackageCache } from './package-cache.ts'
 import { Park, type TakeLine } from './park.ts'
 import { refusal } from './refusal.ts'
 import { type Resolve, systemResolve } from './resolve.ts'
@@ -30,6 +31,8 @@ export interface EgressOptions {
   readonly resolve?: Resolve | undefined
   readonly dial?: Dial | undefined
   readonly ownAddresses?: OwnAddresses | undefined
+  /** Left out, nothing is kept, whatever links say. */
+  readonly packages?: PackageCache | undefined
   /** Takes records; false where nobody is there to. */
   readonly deliver?: ((records: readonly NetRecord[]) => boolean) | undefined
 }
@@ -58,7 +61,7 @@ export class Egress implements Controlled {
   #overfull = 0
 
   constructor(options: EgressOptions, onChange: () => void = () => undefined) {
-    const { log, clock = systemClock, hooks, upstreamProxy, trusted } = options
+    const { log, clock = systemClock, hooks, upstreamProxy, trusted, packages } = options
     this.#http = new HttpEngine({ log, hooks })
     this.#interceptor = options.interceptor
     this.#onChange = onChange
@@ -66,6 +69,7 @@ export class Egress implements Controlled {
       clock,
       log,
       trusted,
+      packages,
       resolve: options.resolve ?? systemResolve(clock),
       dial: options.dial ?? dialAddress,
       ownAddresses: options.ownAddresses ?? systemAddresses(clock),
@@ -143,9 +147,11 @@ export class Egress implements Controlled {
   }
 }
 
-export interface StartOptions extends Omit<EgressOptions, 'deliver'> {
+export interface StartOptions extends Omit<EgressOptions, 'deliver' | 'packages'> {
   readonly socketPath: string
   readonly version: string
+  /** Where packages are kept. */
+  readonly cache?: CachePlace | undefined
 }
 
 export interface StartedEgress {
@@ -158,7 +164,8 @@ const ALONE_MS = 60_000
 
 /** Listens, and leaves when for a minute there was neither a server nor a sandbox that can be dialled. */
 export async function startEgress(options: StartOptions): Promise<StartedEgress> {
-  const { socketPath: path, version, log, clock = systemClock } = options
+  const { socketPath: path, version, log, clock = systemClock, cache } = options
+  const packages = cache && new PackageCache({ ...cache, log, clock })
   let cancelLeave: (() => void) | undefined
   const { promise: done, resolve: leave } = Promise.withResolvers<void>()
   const isIdle = (): boolean => !control.isServed && !egress.isNeeded
@@ -168,7 +175,7 @@ export async function startEgress(options: StartOptions): Promise<StartedEgress>
     // Sandboxes may end while no server is there to say so; each look is a minute after the last.
     cancelLeave = clock.after(ALONE_MS, () => (isIdle() ? void stop() : look()))
   }
-  const egress = new Egress({ ...options, deliver: (records) => control.push(records) }, look)
+  const egress = new Egress({ ...options, packages, deliver: (records) => control.push(records) }, look)
   const stop = async (): Promise<void> => {
     cancelLeave?.()
     egress.closeAll()
@@ -185,6 +192,8 @@ export async function startEgress(options: StartOptions): Promise<StartedEgress>
     onAlone: look,
   })
   await control.listen()
+  // Only whoever listens is the process that others' unfinished files are no longer of.
+  void packages?.sweep()
   look()
   return { done, stop }
 }

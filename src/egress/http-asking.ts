@@ -1,11 +1,12 @@
 /** A request that is allowed and under way, whether it becomes an exchange or a websocket. */
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { addressOf } from './http-connect.ts'
 import type { Handling } from './http-hooks.ts'
 import type { Site } from './http-target.ts'
 import type { Judgement } from './judge.ts'
 import type { Link } from './link.ts'
+import type { Wanted } from './package-request.ts'
 import { mayDial } from './reach.ts'
 import type { Entry } from './records.ts'
 import { failed, outcomeOf, type Refusal } from './refusal.ts'
@@ -18,6 +19,12 @@ export interface Asking {
   readonly via: Via
   readonly judgement: Judgement
   readonly handling: Handling
+}
+
+export interface Exchange extends Asking {
+  readonly res: ServerResponse
+  /** Where the answer may come from the cache of packages, and go there. */
+  readonly wanted?: Wanted | undefined
 }
 
 export const LARGEST_HEAD = 64 * 1024

@@ -179,6 +179,29 @@ describe('a request that is allowed', () => {
     assert.equal(body, 'abc')
   })
 
+  test('I7: whose body begins after the rules have changed is decided upon by nobody, and not sent', async () => {
+    const seen: string[] = []
+    handle = (req, res) => {
+      seen.push(req.url ?? '')
+      req.resume().on('end', () => res.end('done'))
+    }
+    const post = (path: string): string =>
+      `POST ${path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n`
+    const begin = async (path: string): Promise<Socket> => {
+      const socket = await stage.podd.direct({ name: 'a.example', port: 80 })
+      socket.write(post(path))
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      return socket
+    }
+    const [control, late] = [await begin('/control'), await begin('/late')]
+    control.write('1\r\nx\r\n0\r\n\r\n')
+    assert.match(await readAll(control), /^HTTP\/1\.1 200 [\s\S]*done/)
+    stage.change({})
+    late.write('1\r\nx\r\n0\r\n\r\n')
+    assert.match(await readAll(late), /^HTTP\/1\.1 403 [\s\S]*policy\.changed/)
+    assert.deepEqual(seen, ['/control'])
+  })
+
   test('becomes a websocket', async () => {
     upgrade = (req, socket) => {
       socket.write(

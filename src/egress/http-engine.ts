@@ -16,6 +16,7 @@ import { forwardUpgrade } from './http-upgrade.ts'
 import type { Judgement } from './judge.ts'
 import type { Link } from './link.ts'
 import type { Log } from './log.ts'
+import { type Wanted, wantedOf } from './package-request.ts'
 import { outcomeOf, type Refusal, refusal, refusalOf, refusalOfError } from './refusal.ts'
 import { IDLE_MS } from './splice.ts'
 import type { Target, Via } from './target.ts'
@@ -42,6 +43,7 @@ interface Ready {
   readonly site: Site
   readonly judgement: Judgement
   readonly handling: Handling
+  readonly wanted?: Wanted | undefined
 }
 
 const HEAD_MS = 15_000
@@ -159,7 +161,9 @@ export class HttpEngine {
     const begun = this.#hooks.begin({ head, site, link, via })
     if ('status' in begun) return refuse(begun, site.target, judgement, head)
     const ruled = applyHeaderRules(begun.head, site, link.spec.headers)
-    return { site, judgement, handling: { ...begun, head: ruled } }
+    const handling = { ...begun, head: ruled }
+    const wanted = link.spec.cache ? wantedOf({ head, handling, site }) : undefined
+    return { site, judgement, handling, wanted }
   }
 
   #connect(req: IncomingMessage, stream: Duplex, first: Buffer): void {

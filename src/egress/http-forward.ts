@@ -1,9 +1,11 @@
 /** One request that is allowed, sent on to the checked address, and its answer sent back as it comes. Redirects are the client's business (NW-23). */
 import { type ClientRequest, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { Readable, Writable } from 'node:stream'
+import { formatAddress } from '../policy/address.ts'
+import type { LinkSpec } from './control.ts'
 import { answerRefusal } from './http-answer.ts'
 import {
-  type Asking,
+  type Exchange,
   isPlainlyCoded,
   LARGEST_HEAD,
   mayGoOn,
@@ -12,27 +14,44 @@ import {
   unreadable,
 } from './http-asking.ts'
 import { checkTrailers } from './http-check.ts'
-import { connectSite } from './http-connect.ts'
+import { addressOf, connectSite } from './http-connect.ts'
 import { endToEnd, flat, type Header, pairs, type ResponseHead, valuesOf, without } from './http-head.ts'
 import { hostHeader } from './http-target.ts'
+import { mayReplay, replay } from './package-answer.ts'
+import { keepableOf, PLAIN_QUESTION, WANTS_MORE, type Wanted } from './package-request.ts'
+import type { PackageWriter } from './package-writer.ts'
 import { type Refusal, refusal, refusalOfError } from './refusal.ts'
 import { IDLE_MS } from './splice.ts'
 import { hostText } from './target.ts'
 import { Traffic } from './traffic.ts'
 
-export interface Exchange extends Asking {
-  readonly res: ServerResponse
-}
+const STALE = refusal(403, 'policy.changed', 'the rules changed while this was being asked', 'try again')
 
 /** The body as its head announces it. */
 type Body = 'none' | 'length' | 'chunked'
 
 export async function forward(exchange: Exchange): Promise<void> {
-  const { req } = exchange
+  const { req, res, link } = exchange
+  const { spec } = link
   const body = bodyOf(req)
   // SECURITY: NW-21. Node hands a request over before it has seen the first chunk, which may be none.
   if (body === 'chunked' && !req.headers.expect && !(await hasBegun(req))) return
-  if (!exchange.res.destroyed) new Forwarding(exchange, body).start()
+  const wanted = body === 'none' ? exchange.wanted : undefined
+  const kept = wanted && (await link.parts.packages?.find(wanted.url))
+  const isGone = res.destroyed || link.signal.aborted
+  // SECURITY: I7. What was decided before the rules changed is not what they say now.
+  const isStale = link.spec !== spec
+  if (kept && !isGone && !isStale && mayReplay(exchange, kept)) return replay(exchange, kept)
+  kept?.close()
+  if (isGone) return void res.destroy()
+  if (isStale) return refuseStale(exchange)
+  new Forwarding(exchange, { body, wanted }).start()
+}
+
+function refuseStale(exchange: Exchange): void {
+  const { req, res, link } = exchange
+  noteRefused(exchange, STALE)
+  answerRefusal({ req, res, clock: link.parts.clock }, STALE)
 }
 
 function bodyOf(req: IncomingMessage): Body {
@@ -54,8 +73,12 @@ function hasBegun(req: IncomingMessage): Promise<boolean> {
 class Forwarding {
   readonly #exchange: Exchange
   readonly #body: Body
+  readonly #spec: LinkSpec
   readonly #spend: ((bytes: number) => boolean) | undefined
   readonly #traffic = new Traffic(() => [this.#in, this.#out])
+  /** Set as long as it is asked for in our words, so that the answer may be kept. */
+  #wanted: Wanted | undefined
+  #writer: PackageWriter | undefined
   #upstream: ClientRequest | undefined
   #release: () => void = () => undefined
   #isNoted = false
@@ -63,9 +86,14 @@ class Forwarding {
   #in = 0
   #out = 0
 
-  constructor(exchange: Exchange, body: Body) {
+  constructor(
+    exchange: Exchange,
+    { body, wanted }: { readonly body: Body; readonly wanted: Wanted | undefined },
+  ) {
     this.#exchange = exchange
     this.#body = body
+    this.#spec = exchange.link.spec
+    this.#wanted = exchange.link.parts.packages && wanted
     this.#spend = exchange.link.budgets.spender(exchange.judgement.rule)
   }
 
@@ -100,9 +128,10 @@ class Forwarding {
     this.#upstream = upstream
     upstream.once('socket', () => this.#noteAllowed())
     upstream.on('error', (error) => {
+      if (this.#upstream !== upstream) return
       // A server may close a connection that was kept just as it is used again.
       if (mayRepeat && upstream.reusedSocket && !this.#isOver && !this.#exchange.res.headersSent)
-        this.#send(false)
+        this.#repeat(false)
       else this.#fail(error)
     })
     upstream.on('timeout', () => upstream.destroy(new Error('there was no answer in time')))
@@ -120,6 +149,7 @@ class Forwarding {
   #headers(): Header[] {
     const { site, handling } = this.#exchange
     const framed: Header[] = [['Host', hostHeader(site)]]
+    if (this.#wanted) return [...framed, ...PLAIN_QUESTION]
     let rest = without(handling.head.headers, 'host')
     if (this.#body === 'none') {
       // Node would call the body of a POST chunked, which there is none of.
@@ -166,6 +196,7 @@ class Forwarding {
     const isLonger = through && !handling.isSameLength
     const headers = isLonger ? without(head.headers, 'content-length') : head.headers
     if (res.destroyed || this.#isOver) return void incoming.destroy()
+    if (this.#wanted && WANTS_MORE.includes(head.status)) return void this.#askAgain(incoming)
     if (!isPlainlyCoded(incoming)) return void this.#fail(unreadable())
     try {
       res.sendDate = false
@@ -174,15 +205,44 @@ class Forwarding {
     } catch {
       return void this.#fail(new Error('the answer is malformed'))
     }
+    this.#keep(incoming, head)
     incoming.on('error', () => this.#end())
     through?.on('error', () => this.#end())
     const source = through ? incoming.pipe(through) : incoming
-    pump(source, res, (bytes) => this.#count(bytes, 0))
+    pump(source, res, (bytes) => this.#count(bytes, 0), this.#writer)
     source.once('end', () => {
       if (!incoming.complete) return this.#end()
+      if (incoming.rawTrailers.length === 0) this.#writer?.finish()
       // SECURITY: SE-04. A value in a trailer is a value.
       addTrailers(res, through ? (handling.trailersIn?.(incoming.rawTrailers) ?? []) : incoming.rawTrailers)
       res.end()
+    })
+  }
+
+  /** In the words of the client, and for it alone. */
+  #askAgain(incoming: IncomingMessage): void {
+    const asked = this.#upstream
+    this.#wanted = undefined
+    incoming.on('error', () => undefined)
+    this.#repeat(true)
+    asked?.destroy()
+  }
+
+  /** SECURITY: I7. A second connection is by rules that hold still. */
+  #repeat(mayRepeat: boolean): void {
+    if (this.#exchange.link.spec === this.#spec) this.#send(mayRepeat)
+    else this.#refuse(STALE)
+  }
+
+  #keep(incoming: IncomingMessage, head: ResponseHead): void {
+    const { packages } = this.#exchange.link.parts
+    const keepable = this.#wanted && keepableOf(head, incoming.headers['transfer-encoding'] !== undefined)
+    const address = this.#upstream?.socket && addressOf(this.#upstream.socket)
+    if (!keepable || !this.#wanted) return
+    this.#writer = packages?.keep({
+      ...this.#wanted,
+      ...keepable,
+      ...(address && { address: formatAddress(address) }),
     })
   }
 
@@ -214,18 +274,21 @@ class Forwarding {
     const { req, res, link } = this.#exchange
     noteRefused(this.#exchange, why)
     this.#isOver = true
+    this.#writer?.drop()
     this.#upstream?.destroy()
     answerRefusal({ req, res, clock: link.parts.clock }, why)
   }
 
   #end(): void {
     this.#isOver = true
+    this.#writer?.drop()
     this.#upstream?.destroy()
     this.#exchange.res.destroy()
   }
 
   #close(): void {
     this.#isOver = true
+    this.#writer?.drop()
     if (!this.#exchange.res.writableFinished) this.#upstream?.destroy()
     this.#release()
   }
@@ -248,12 +311,22 @@ function trailers(raw: readonly string[]): [string, string][] {
   return pairs(raw).map(([name, value]) => [name, value])
 }
 
-/** Back-pressure both ways; the end is the caller's. */
-function pump(from: Readable, to: Writable, onBytes: (bytes: number) => void): void {
+/** Back-pressure both ways; the end is the caller's. What is kept besides is as long as it is no burden. */
+function pump(
+  from: Readable,
+  to: Writable,
+  onBytes: (bytes: number) => void,
+  beside?: PackageWriter | undefined,
+): void {
+  const goOn = (): void => {
+    if (!beside?.isBehind && !to.writableNeedDrain) from.resume()
+  }
   from.on('data', (chunk: Buffer) => {
     onBytes(chunk.length)
-    if (!to.destroyed && !to.writableEnded && !to.write(chunk)) from.pause()
+    beside?.take(chunk)
+    if ((!to.destroyed && !to.writableEnded && !to.write(chunk)) || beside?.isBehind) from.pause()
   })
-  to.on('drain', () => from.resume())
+  to.on('drain', goOn)
+  beside?.onRelief(goOn)
   from.resume()
 }

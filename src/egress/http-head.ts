@@ -16,7 +16,7 @@ export interface ResponseHead {
 }
 
 /** Ours to set: what a server writes there is not believed by anybody. */
-const OURS = 'x-agentpod-refused'
+const OURS: readonly string[] = ['x-agentpod-cache', 'x-agentpod-refused']
 const HOP_BY_HOP: readonly string[] = [
   'connection',
   'http2-settings',
@@ -54,7 +54,7 @@ export function listOf(headers: readonly Header[], name: string): string[] {
 
 /** What is meant for the other end. */
 export function endToEnd(headers: readonly Header[]): Header[] {
-  const named = new Set([...HOP_BY_HOP, ...listOf(headers, 'connection'), OURS])
+  const named = new Set([...HOP_BY_HOP, ...listOf(headers, 'connection'), ...OURS])
   const kept = headers.filter(([name]) => !named.has(name.toLowerCase()))
   return listOf(headers, 'te').includes('trailers') ? [...kept, ['TE', 'trailers']] : kept
 }

@@ -11,6 +11,7 @@ import { type AskedRequest, type Blocks, type Judgement, judge, parseBlocks } fr
 import type { Log } from './log.ts'
 import { NameFlood } from './name-flood.ts'
 import type { OwnAddresses } from './own-address.ts'
+import type { PackageCache } from './package-cache.ts'
 import { findRoute, follow, type Reached, type ReachParts, type Route } from './reach.ts'
 import { type Entry, Records } from './records.ts'
 import { denied } from './refusal.ts'
@@ -28,6 +29,7 @@ export interface LinkParts {
   readonly upstreamProxy?: UpstreamProxy | undefined
   /** Authorities that are trusted besides the system's, as PEM. */
   readonly trusted?: readonly string[] | undefined
+  readonly packages?: PackageCache | undefined
   /** Takes records; false where nobody is there to. */
   readonly deliver: (records: readonly NetRecord[]) => boolean
 }

@@ -3,24 +3,27 @@ import { AgentPodError } from '../core/error.ts'
 import { isSnapshotId, type SnapshotId } from '../core/id.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Kept } from '../core/provider.ts'
-import type { Snapshot } from '../core/snapshot.ts'
+import type { LayerInfo, Snapshot } from '../core/snapshot.ts'
 import type { SnapshotStore } from '../store/snapshots.ts'
+
+const TOUCH_EVERY_MS = 3_600_000
 
 export class Album {
   readonly #store: SnapshotStore
   readonly #snapshots = new Map<SnapshotId, Snapshot>()
+  readonly #layers = new Map<string, SnapshotId>()
   /** How many sandboxes are being made from each at this moment. */
   readonly #uses = new Map<SnapshotId, number>()
 
   constructor(store: SnapshotStore) {
     this.#store = store
-    for (const snapshot of store.all()) this.#snapshots.set(snapshot.id, snapshot)
+    for (const snapshot of store.all()) this.#remember(snapshot)
   }
 
   /** Stores the intent to take one. */
   begin(snapshot: Snapshot): void {
     this.#store.insert(snapshot)
-    this.#snapshots.set(snapshot.id, snapshot)
+    this.#remember(snapshot)
   }
 
   complete(snapshot: Snapshot, kept: Kept): Snapshot {
@@ -75,6 +78,19 @@ export class Album {
     )
   }
 
+  /** A finished layer by its key. */
+  layer(key: string): (Snapshot & { readonly layer: LayerInfo }) | undefined {
+    const id = this.#layers.get(key)
+    const found = id && this.#snapshots.get(id)
+    return found?.layer && found.state === 'ready' ? { ...found, layer: found.layer } : undefined
+  }
+
+  /** Notes that somebody stands on a layer. */
+  touch(snapshot: Snapshot & { readonly layer: LayerInfo }, now: number): void {
+    if (now - snapshot.layer.usedAt >= TOUCH_EVERY_MS)
+      this.#write({ ...snapshot, layer: { ...snapshot.layer, usedAt: now } })
+  }
+
   /** Keeps a snapshot from being removed while sandboxes are made from it. */
   async using<T>(snapshot: Snapshot, work: () => Promise<T>): Promise<T> {
     const { id } = snapshot
@@ -94,11 +110,16 @@ export class Album {
 
   #write(snapshot: Snapshot): Snapshot {
     this.#store.update(snapshot)
-    this.#snapshots.set(snapshot.id, snapshot)
+    this.#remember(snapshot)
     return snapshot
+  }
+
+  #remember(snapshot: Snapshot): void {
+    this.#snapshots.set(snapshot.id, snapshot)
+    if (snapshot.layer && snapshot.state === 'ready') this.#layers.set(snapshot.layer.key, snapshot.id)
   }
 }
 
-function isShown({ state, isPassing }: Snapshot): boolean {
-  return !isPassing && (state === 'ready' || state === 'lost')
+function isShown({ state, isPassing, layer }: Snapshot): boolean {
+  return !isPassing && !layer && (state === 'ready' || state === 'lost')
 }

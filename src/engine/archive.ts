@@ -62,6 +62,7 @@ export async function exportSnapshot(ctx: Context, snapshot: Snapshot): Promise<
   const { layers } = ctx.provider
   const { root, spec, createdAt } = snapshot
   if (!root || snapshot.state !== 'ready') throw damaged('its files are gone')
+  if (root.over && root.over.length > 0) throw onEnvironment(snapshot)
   const files: string[] = []
   const remove = async (): Promise<void> => {
     for (const file of files) await rm(join(ctx.tmpDir, file), { force: true })
@@ -270,6 +271,16 @@ async function copy(
     )
     left -= chunk.length
   }
+}
+
+/** The snapshots below are shared by whoever stands on them; here they would be nobody's, and nothing would ever remove them. */
+function onEnvironment({ id, name }: Snapshot): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'snapshot.environment',
+    message: `${name ?? id} stands on a built environment, and an archive does not carry those`,
+    hint: 'build the environment where you need it, and bring the project there',
+  })
 }
 
 function noRoom(): AgentPodError {

@@ -1,8 +1,8 @@
-import type { Base } from '../core/environment.ts'
 import type { ErrorCode } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { OwnerLabel, SandboxId } from '../core/id.ts'
 import type { Provider, RootPlan } from '../core/provider.ts'
+import type { RecipeBase } from '../core/recipe.ts'
 import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
@@ -19,7 +19,11 @@ import type { NetworkParts } from './way-out.ts'
 
 /** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
 export interface Roots {
-  ensure(base: Base, provider: Provider, onProgress: (line: string) => void): Promise<RootPlan>
+  ensure(
+    base: Pick<RecipeBase, 'name' | 'suite'>,
+    provider: Provider,
+    onProgress: (line: string) => void,
+  ): Promise<RootPlan>
 }
 
 /** What the engine is given. */

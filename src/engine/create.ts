@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
-import { DEFAULT_ENVIRONMENT, type Environment } from '../core/environment.ts'
+import { type Base, DEFAULT_ENVIRONMENT, type Environment } from '../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../core/network.ts'
 import { LOCAL } from '../core/principal.ts'
-import type { Created, CreatePlan } from '../core/provider.ts'
+import type { Created, CreatePlan, RootPlan } from '../core/provider.ts'
+import type { RecipeBase } from '../core/recipe.ts'
 import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Snapshot } from '../core/snapshot.ts'
@@ -15,11 +16,13 @@ import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { CALL, COPY, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
+import { environmentRoot } from './layers.ts'
 import { leaseOf } from './lease.ts'
 import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from './link.ts'
 import { type NetworkRequest, resolveNetwork } from './network.ts'
 import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
 import { needSecrets } from './secrets.ts'
+import { startServices } from './services.ts'
 
 /** What a caller asks for; everything left out has a default. */
 export interface CreateRequest {
@@ -28,6 +31,8 @@ export interface CreateRequest {
   readonly name?: string | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
   readonly environment?: Some<Environment> | undefined
+  /** Debian's release, where the base is Debian's; for builds. */
+  readonly suite?: string | undefined
   readonly resources?: Some<Resources> | undefined
   readonly lifetime?: Some<Lifetime> | undefined
   readonly ports?: { readonly public: boolean } | undefined
@@ -73,12 +78,15 @@ async function createNew(
   const origin = request.origin
   const name = request.name === undefined ? undefined : parseName(request.name)
   const owner = request.owner ?? LOCAL.owner
-  const spec = withSecrets(ctx, owner, request, resolveSpec(request, origin?.snapshot.spec))
+  const digest = origin ? undefined : request.environment?.digest
+  const built = digest === undefined ? undefined : environmentRoot(ctx, digest)
+  const resolved = resolveSpec(request, origin?.snapshot.spec)
+  const spec = withSecrets(ctx, owner, request, built ? onBase(resolved, built.layer.layer.base) : resolved)
   const checkQuota = (): void =>
     checkLiving(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.ledger.livingOf(owner).length)
   checkQuota()
   const root =
-    origin?.snapshot.root ?? (await ctx.roots.ensure(spec.environment.base, ctx.provider, () => undefined))
+    origin?.snapshot.root ?? built?.root ?? (await baseRoot(ctx, spec.environment.base, request.suite))
   const now = ctx.clock.now()
   const id = newSandboxId(ctx.random)
   const sandbox: Sandbox = {
@@ -101,22 +109,33 @@ async function createNew(
     tip: origin && (origin.snapshot.isPassing ? origin.snapshot.parentId : origin.snapshot.id),
     forkedFrom: origin?.snapshot.isPassing ? origin.snapshot.sandboxId : undefined,
   }
-  return ctx.lock.run(sandbox.id, async () => {
-    // INVARIANT: nothing is awaited between this look and the record, so a hundred creates at once count one another.
-    checkQuota()
-    ctx.ledger.begin(sandbox, key)
-    try {
-      failpoint('create.intended')
-      return await bringUp(ctx, sandbox, {
-        root,
-        required: askedLimits(request.resources ?? {}),
-        snapshot: origin?.snapshot.id,
-      })
-    } catch (error) {
-      await fail(ctx, sandbox.id, asAgentPodError(error))
-      throw error
-    }
-  })
+  const make = (): Promise<Sandbox> =>
+    ctx.lock.run(sandbox.id, async () => {
+      // INVARIANT: nothing is awaited between this look and the record, so a hundred creates at once count one another.
+      checkQuota()
+      ctx.ledger.begin(sandbox, key)
+      try {
+        failpoint('create.intended')
+        return await bringUp(ctx, sandbox, {
+          root,
+          required: askedLimits(request.resources ?? {}),
+          snapshot: origin?.snapshot.id,
+        })
+      } catch (error) {
+        await fail(ctx, sandbox.id, asAgentPodError(error))
+        throw error
+      }
+    })
+  return built ? ctx.album.using(built.layer, make) : make()
+}
+
+/** A built environment lies on the base that it was built on, whatever is asked for. */
+function onBase(spec: Spec, { name }: RecipeBase): Spec {
+  return { ...spec, environment: { ...spec.environment, base: name } }
+}
+
+function baseRoot(ctx: Context, name: Base, suite: string | undefined): Promise<RootPlan> {
+  return ctx.roots.ensure({ name, suite }, ctx.provider, () => undefined)
 }
 
 /** What is asked for by name has to be there; of what a snapshot's sandbox had, what is left. */
@@ -159,6 +178,8 @@ export async function enter(
   deadlineAt: number,
   event: 'created' | 'started',
 ): Promise<Sandbox> {
+  // What is made from nothing gets its project later.
+  const hasProject = event === 'started' || sandbox.tip !== undefined || sandbox.forkedFrom !== undefined
   const { environment, lifetime } = sandbox.spec
   const guest = ctx.provider.open(created.handle)
   const linked = { ...sandbox, link: withLevel(sandbox.link, created) }
@@ -170,6 +191,7 @@ export async function enter(
           LANG: 'C.UTF-8',
           ...created.env,
           ...linkVariables(ctx, linked),
+          ...pathOf(environment, created),
           ...environment.variables,
         },
         defaultUser: environment.user,
@@ -182,6 +204,8 @@ export async function enter(
     )
     await writeJavaTrust(ctx, linked, guest)
     failpoint('create.configured')
+    if (environment.services || environment.start)
+      await startServices(ctx, linked, guest, hasProject ? 'all' : 'without project')
   } catch (error) {
     guest.close()
     throw error
@@ -198,6 +222,13 @@ export async function enter(
   openLink(ctx, running)
   return running
 }
+
+function pathOf({ path = [] }: Environment, { env }: Created): Record<string, string> {
+  if (path.length === 0) return {}
+  return { PATH: [...path, env['PATH'] ?? DEFAULT_PATH].join(':') }
+}
+
+const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 function withLevel(link: SandboxLink | undefined, { network }: Created): SandboxLink | undefined {
   return link && { authority: link.authority, placeholders: link.placeholders, ...network }

@@ -40,7 +40,7 @@ beforeEach(async () => {
     provider,
     roots: {
       ensure: async (base) =>
-        base === 'host' ? { kind: 'host' } : { kind: 'layers', layers: ['0'.repeat(64)] },
+        base.name === 'host' ? { kind: 'host' } : { kind: 'layers', layers: ['0'.repeat(64)] },
     },
     owner: parseOwner('engine-test'),
     clock,

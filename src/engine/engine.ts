@@ -2,17 +2,17 @@
 import type { Readable } from 'node:stream'
 import type { AuditAction, AuditEntry } from '../core/audit.ts'
 import type { Capabilities, Check } from '../core/capability.ts'
-import type { Base } from '../core/environment.ts'
 import { asAgentPodError, type ErrorCode } from '../core/error.ts'
 import type { EventType, SandboxEvent } from '../core/event.ts'
 import type { GuestUsage } from '../core/guest.ts'
-import { isSandboxId, parseName, type SandboxId } from '../core/id.ts'
+import { isSandboxId, parseName, type SandboxId, type SnapshotId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
 import type { NetCounts } from '../core/network.ts'
 import { LOCAL, maySee, type Principal } from '../core/principal.ts'
-import type { HostStats } from '../core/provider.ts'
+import type { HostStats, RootPlan } from '../core/provider.ts'
+import type { RecipeBase } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
-import type { Snapshot } from '../core/snapshot.ts'
+import type { LayerInfo, Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
 import { Album } from './album.ts'
@@ -25,6 +25,7 @@ import { checkTtl, type ExtendOptions, extend } from './extend.ts'
 import { Followers, type FollowOptions, follow } from './follow.ts'
 import { type Forked, type ForkRequest, fork, restore } from './fork.ts'
 import { guardedProvider } from './guarded-provider.ts'
+import { allLayers, keepLayer, type Layer, layersInUse, removeLayer } from './layers.ts'
 import { Ledger } from './ledger.ts'
 import { notRunning } from './need.ts'
 import { netCounts } from './network-verbs.ts'
@@ -33,6 +34,7 @@ import { type Page, type PageRequest, page } from './page.ts'
 import { pause, resume } from './pause.ts'
 import { reach } from './reach.ts'
 import { Secrets } from './secrets.ts'
+import { beginServices } from './services.ts'
 import { removeSnapshot, takeSnapshot } from './snapshot.ts'
 import { start, stop } from './stop.ts'
 import { exited, reconcile, sweep } from './sweep.ts'
@@ -140,8 +142,38 @@ export class Engine {
   }
 
   /** Makes a base ready ahead of a create, with progress. */
-  async prepare(base: Base, onProgress: (line: string) => void): Promise<void> {
-    await this.#ctx.roots.ensure(base, this.#ctx.provider, onProgress)
+  prepare(base: Pick<RecipeBase, 'name' | 'suite'>, onProgress: (line: string) => void): Promise<RootPlan> {
+    return this.#ctx.roots.ensure(base, this.#ctx.provider, onProgress)
+  }
+
+  /** A finished layer of a built environment. */
+  layer(key: string): Layer | undefined {
+    return this.#ctx.album.layer(key)
+  }
+
+  layers(): Layer[] {
+    return allLayers(this.#ctx)
+  }
+
+  layersInUse(): Set<SnapshotId> {
+    return layersInUse(this.#ctx)
+  }
+
+  /** Keeps what a sandbox wrote as a layer; the sandbox is to be stopped. */
+  keepLayer(id: SandboxId, info: LayerInfo): Promise<Layer> {
+    return keepLayer(this.#ctx, id, info)
+  }
+
+  /** False where something stands on it. */
+  removeLayer(layer: Layer): Promise<boolean> {
+    return removeLayer(this.#ctx, layer)
+  }
+
+  /** Starts the services that wait for the project's files, and runs the command of every start. */
+  async begin(ref: string, who: Principal = LOCAL): Promise<Sandbox> {
+    const { id } = this.get(ref, who)
+    await beginServices(this.#ctx, id)
+    return this.get(id, who)
   }
 
   /** By id (ended ones too) or by the name of a living one; `not_found` otherwise. */
@@ -273,7 +305,8 @@ export class Engine {
   async clear(): Promise<void> {
     this.close()
     await Promise.all(this.#ctx.ledger.living().map(({ id }) => destroy(this.#ctx, id)))
-    for (const snapshot of this.#ctx.album.all()) await removeSnapshot(this.#ctx, snapshot)
+    // Newest first: what others stand on is older than they are.
+    for (const snapshot of this.#ctx.album.all().reverse()) await removeSnapshot(this.#ctx, snapshot)
     await this.#ctx.provider.clear({ timeoutMs: 120_000 })
   }
 

@@ -141,7 +141,7 @@ function linkSpec(ctx: Context, sandbox: Sandbox): LinkSpec | undefined {
   const socket = handle && provider.wayOut(handle)
   if (!network || !link || socket === undefined) return undefined
   const secrets = boundSecrets(ctx, sandbox)
-  const { intercept, headers } = spec.network
+  const { intercept, headers, cache } = spec.network
   return {
     sandbox: id,
     socket,
@@ -149,6 +149,7 @@ function linkSpec(ctx: Context, sandbox: Sandbox): LinkSpec | undefined {
     secrets,
     intercept,
     ...(headers && { headers }),
+    ...(cache && { cache }),
     ...(link.authority && {
       authority: {
         cert: link.authority.cert,

@@ -38,6 +38,8 @@ export interface NetworkRequest {
   readonly intercept?: Interception | undefined
   readonly addresses?: AddressLists | undefined
   readonly headers?: readonly HeaderRule[] | undefined
+  /** For whoever builds: no front door asks for it, and a snapshot does not hand it on. */
+  readonly cache?: boolean | undefined
 }
 
 /** A change of what a living sandbox may reach. What is left out stays. */
@@ -75,6 +77,7 @@ export function resolveNetwork(
     intercept: asked.intercept ?? base.intercept,
     ...(addresses && { addresses }),
     ...(headers && headers.length > 0 && { headers }),
+    ...(asked.cache && { cache: true }),
   })
 }
 

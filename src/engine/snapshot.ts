@@ -1,9 +1,9 @@
 /** Files of a sandbox as they are at one moment. */
-import { AgentPodError } from '../core/error.ts'
-import { newSnapshotId, parseName, type SandboxId } from '../core/id.ts'
+import { AgentPodError, isAgentPodError } from '../core/error.ts'
+import { newSnapshotId, parseName, type SandboxId, type SnapshotId } from '../core/id.ts'
 import type { Snapshots } from '../core/provider.ts'
 import type { Sandbox } from '../core/sandbox.ts'
-import type { Snapshot } from '../core/snapshot.ts'
+import type { LayerInfo, Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { CALL, COPY, type Context } from './context.ts'
@@ -16,6 +16,7 @@ export interface SnapshotRequest {
   readonly labels?: Readonly<Record<string, string>> | undefined
   /** To fork from, and then to be removed. */
   readonly isPassing?: boolean | undefined
+  readonly layer?: LayerInfo | undefined
 }
 
 const SOURCES: readonly Sandbox['state'][] = ['running', 'paused', 'stopped']
@@ -41,6 +42,7 @@ export async function takeSnapshot(ctx: Context, id: SandboxId, request: Snapsho
       root: undefined,
       sizeBytes: 0,
       createdAt: ctx.clock.now(),
+      ...(request.layer && { layer: request.layer }),
     }
     ctx.album.begin(intended)
     let snapshot: Snapshot
@@ -54,7 +56,7 @@ export async function takeSnapshot(ctx: Context, id: SandboxId, request: Snapsho
       throw error
     }
     failpoint('snapshot.recorded')
-    if (!snapshot.isPassing) {
+    if (!snapshot.isPassing && !snapshot.layer) {
       ctx.ledger.amend(id, { tip: snapshot.id })
       ctx.ledger.note(id, 'snapshot.created', { snapshot: snapshot.id, name })
     }
@@ -100,12 +102,22 @@ export async function sweepSnapshots(ctx: Context, isStart: boolean): Promise<vo
   if (!keeper) return
   const found = new Set(await keeper.list(ctx.owner, CALL))
   const known = new Set(ctx.album.all().map(({ id }) => id))
-  for (const id of found) if (!known.has(id)) await keeper.remove(id, CALL)
+  for (const id of found) if (!known.has(id)) await removeUnknown(ctx, keeper, id)
   for (const snapshot of ctx.album.all()) {
     const { id, state, isPassing } = snapshot
     const isUnfinished = isStart && (state === 'creating' || isPassing)
     if (isUnfinished || (state === 'deleting' && !ctx.album.isUsed(id))) await discard(ctx, snapshot)
     else if (isStart && state === 'ready' && !found.has(id)) ctx.album.mark(snapshot, 'lost')
+  }
+}
+
+/** One that another stands on goes when that one is gone. */
+async function removeUnknown(ctx: Context, keeper: Snapshots, id: SnapshotId): Promise<void> {
+  try {
+    await keeper.remove(id, CALL)
+  } catch (error) {
+    if (!isAgentPodError(error, 'conflict')) throw error
+    ignore(ctx.log, error, `snapshot ${id} of nobody is still stood on`)
   }
 }
 

@@ -7,6 +7,7 @@ import { type Context, CREATE, type StillWanted } from './context.ts'
 import { enter, planOf } from './create.ts'
 import { release } from './destroy.ts'
 import { needSandbox } from './need.ts'
+import { stopServices } from './services.ts'
 
 /** Idempotent. When the provider cannot be reached it stays `stopping`, and the sweep goes on. */
 export async function stop(
@@ -21,6 +22,7 @@ export async function stop(
     if (isStillWanted && !(await isStillWanted())) return sandbox
     if (sandbox.state !== 'stopping') ctx.ledger.move(id, 'stop', { ending })
     failpoint('stop.intended')
+    await stopServices(ctx, sandbox)
     return halt(ctx, id)
   })
 }

@@ -7,9 +7,13 @@ import { join } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 
 /** Raised whenever the recipe below changes what comes out. */
-export const DEBIAN_RECIPE = 1
+export const DEBIAN_RECIPE = 2
 
 const FALLBACK_SUITE = 'bookworm'
+export const SUITES = ['bullseye', 'bookworm', 'trixie'] as const
+/** With a fixed time on every file, the same packages give the same layer on every machine. */
+const TIME_OF_FILES = '1700000000'
+const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
 const PACKAGES = [
   'bash',
   'ca-certificates',
@@ -44,7 +48,11 @@ export interface DebianBuild {
   /** Where the tar file goes. It is removed when the build fails. */
   readonly file: string
   readonly isRoot: boolean
+  /** Debian's release; the machine's own when left out. */
+  readonly suite?: string | undefined
   readonly etc?: string
+  /** Where programs are found, and which proxy leads out. */
+  readonly env: Readonly<Record<string, string | undefined>>
   onProgress(line: string): void
   readonly signal?: AbortSignal | undefined
 }
@@ -52,7 +60,8 @@ export interface DebianBuild {
 /** Bootstraps into a tar file and answers its digest. `failed_precondition` when mmdebstrap is missing or fails. */
 export async function buildDebian(build: DebianBuild): Promise<string> {
   const etc = build.etc ?? '/etc'
-  const { suite, sources } = aptSources(etc)
+  const suite = build.suite ?? hostSuite(etc)
+  const sources = aptSources(etc, suite)
   const args = [
     `--mode=${build.isRoot ? 'root' : 'unshare'}`,
     '--variant=minbase',
@@ -79,7 +88,11 @@ export async function buildDebian(build: DebianBuild): Promise<string> {
 
 function mmdebstrap(args: readonly string[], build: DebianBuild): Promise<void> {
   return new Promise((resolve, reject) => {
-    const child = spawn('mmdebstrap', args, { stdio: ['ignore', 'ignore', 'pipe'], signal: build.signal })
+    const child = spawn('mmdebstrap', args, {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      signal: build.signal,
+      env: { ...build.env, SOURCE_DATE_EPOCH: TIME_OF_FILES },
+    })
     let tail = ''
     child.stderr.setEncoding('utf8')
     child.stderr.on('data', (text: string) => {
@@ -97,19 +110,47 @@ function mmdebstrap(args: readonly string[], build: DebianBuild): Promise<void> 
   })
 }
 
-/** The host's suite and its apt source files; on a host without apt, Debian's stable and the tool's own default mirror. */
-function aptSources(etc: string): { suite: string; sources: string[] } {
+/** The machine's own release where it is Debian, else its stable one. */
+export function hostSuite(etc = '/etc'): string {
   const release = read(join(etc, 'os-release'))
-  if (!/^ID=debian$/m.test(release)) return { suite: FALLBACK_SUITE, sources: [] }
-  const suite = /^VERSION_CODENAME=([a-z]+)$/m.exec(release)?.[1] ?? FALLBACK_SUITE
+  if (!/^ID=debian$/m.test(release)) return FALLBACK_SUITE
+  return /^VERSION_CODENAME=([a-z]+)$/m.exec(release)?.[1] ?? FALLBACK_SUITE
+}
+
+/** Where packages come from: for the host's own release its apt source files, for another one the same mirrors; on a host without apt, the tool's own default. */
+function aptSources(etc: string, suite: string): string[] {
+  const own = hostSuite(etc)
+  if (!/^ID=debian$/m.test(read(join(etc, 'os-release')))) return []
   const parts = join(etc, 'apt', 'sources.list.d')
-  const files = existsSync(parts)
+  const names = existsSync(parts)
     ? readdirSync(parts)
         .filter((name) => /\.(list|sources)$/.test(name))
         .sort()
     : []
-  const sources = [join(etc, 'apt', 'sources.list'), ...files.map((name) => join(parts, name))]
-  return { suite, sources: sources.filter((file) => isDebianSource(read(file), suite)) }
+  const files = [join(etc, 'apt', 'sources.list'), ...names.map((name) => join(parts, name))].filter((file) =>
+    isDebianSource(read(file), own),
+  )
+  return suite === own ? files : files.flatMap((file) => forSuite(read(file), own, suite))
+}
+
+/** One line of sources for each mirror and pocket that a file names for the host's release, with the other release in its place. */
+function forSuite(text: string, own: string, suite: string): string[] {
+  const line = (uri: string, pocket: string): string =>
+    `deb [signed-by=${KEYRING}] ${uri} ${suite}${pocket} main`
+  const lines: string[] = []
+  for (const stanza of text.split(/\n\s*\n/)) {
+    const uri = /^URIs:\s*(\S+)/m.exec(stanza)?.[1]
+    const suites = /^Suites:\s*(.+)$/m.exec(stanza)?.[1]?.split(/\s+/) ?? []
+    if (uri)
+      lines.push(...suites.filter((one) => isOf(one, own)).map((one) => line(uri, one.slice(own.length))))
+  }
+  for (const [, uri = '', one = ''] of text.matchAll(/^deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)/gm))
+    if (isOf(one, own)) lines.push(line(uri, one.slice(own.length)))
+  return lines
+}
+
+function isOf(suite: string, own: string): boolean {
+  return suite === own || suite === `${own}-updates` || suite === `${own}-security`
 }
 
 /** Third-party repositories stay out of the base: they need keys and trust of their own. */

@@ -2,15 +2,16 @@
 import { mkdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Base } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { Provider, RootPlan } from '../core/provider.ts'
-import { buildDebian, DEBIAN_RECIPE } from './debian.ts'
+import type { RecipeBase } from '../core/recipe.ts'
+import { buildDebian, DEBIAN_RECIPE, hostSuite } from './debian.ts'
 
 export interface RootsParts {
   readonly tmpDir: string
   readonly isRoot: boolean
   readonly arch: string
+  readonly env: Readonly<Record<string, string | undefined>>
   /** Digests of finished builds, by recipe. */
   readonly built: { get(key: string): string | undefined; set(key: string, digest: string): void }
 }
@@ -22,14 +23,23 @@ type Progress = (line: string) => void
 
 export class LayerRoots {
   readonly #parts: RootsParts
-  #building: { promise: Promise<string>; listeners: Set<Progress> } | undefined
+  readonly #building = new Map<string, { promise: Promise<string>; listeners: Set<Progress> }>()
 
   constructor(parts: RootsParts) {
     this.#parts = parts
   }
 
-  async ensure(base: Base, provider: Provider, onProgress: Progress): Promise<RootPlan> {
-    if (base === 'host') return { kind: 'host' }
+  /** Debian's release where none is named. */
+  get suite(): string {
+    return hostSuite()
+  }
+
+  async ensure(
+    { name, suite = this.suite }: Pick<RecipeBase, 'name' | 'suite'>,
+    provider: Provider,
+    onProgress: Progress,
+  ): Promise<RootPlan> {
+    if (name === 'host') return { kind: 'host' }
     const layers = provider.layers
     if (!layers) {
       throw new AgentPodError({
@@ -38,34 +48,38 @@ export class LayerRoots {
         message: `${provider.name} takes no layers`,
       })
     }
-    const key = `base:${base}:${DEBIAN_RECIPE}:${this.#parts.arch}`
+    const key = `base:${name}:${suite}:${DEBIAN_RECIPE}:${this.#parts.arch}`
     const digest = this.#parts.built.get(key)
     if (digest && (await layers.has(digest, ASK))) return { kind: 'layers', layers: [digest] }
-    return { kind: 'layers', layers: [await this.#build(key, provider, onProgress)] }
+    return { kind: 'layers', layers: [await this.#build({ key, suite }, provider, onProgress)] }
   }
 
   /** Callers that come while a build runs wait for it and hear its progress from there on. */
-  #build(key: string, provider: Provider, onProgress: Progress): Promise<string> {
-    if (!this.#building) {
-      const listeners = new Set<Progress>()
-      const tell: Progress = (line) => {
-        for (const listener of listeners) listener(line)
-      }
-      const promise = this.#buildNow(key, provider, tell).finally(() => {
-        this.#building = undefined
-      })
-      this.#building = { promise, listeners }
+  #build(what: { key: string; suite: string }, provider: Provider, onProgress: Progress): Promise<string> {
+    const under = this.#building.get(what.key)
+    if (under) {
+      under.listeners.add(onProgress)
+      return under.promise
     }
-    this.#building.listeners.add(onProgress)
-    return this.#building.promise
+    const listeners = new Set<Progress>([onProgress])
+    const tell: Progress = (line) => {
+      for (const listener of listeners) listener(line)
+    }
+    const promise = this.#buildNow(what, provider, tell).finally(() => this.#building.delete(what.key))
+    this.#building.set(what.key, { promise, listeners })
+    return promise
   }
 
-  async #buildNow(key: string, provider: Provider, onProgress: Progress): Promise<string> {
+  async #buildNow(
+    { key, suite }: { key: string; suite: string },
+    provider: Provider,
+    onProgress: Progress,
+  ): Promise<string> {
     mkdirSync(this.#parts.tmpDir, { recursive: true, mode: 0o700 })
-    const name = 'debian.tar'
+    const name = `debian-${suite}.tar`
     const file = join(this.#parts.tmpDir, name)
     try {
-      const digest = await buildDebian({ file, isRoot: this.#parts.isRoot, onProgress })
+      const digest = await buildDebian({ file, suite, onProgress, ...this.#parts })
       onProgress('unpacking the layer')
       await provider.layers?.import(digest, name, IMPORT)
       this.#parts.built.set(key, digest)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -16,6 +16,7 @@ import { EgressProcess } from './egress-process.ts'
 describe('the egress process', () => {
   const directory = mkdtempSync(join(tmpdir(), 'agentpod-egress-'))
   const socket = join(directory, 'egress.sock')
+  const packages = join(directory, 'packages')
   const podd = new FakePodd(join(directory, 'out'))
   const records: NetRecord[] = []
   const made: EgressProcess[] = []
@@ -24,6 +25,8 @@ describe('the egress process', () => {
       socket,
       script: join(import.meta.dirname, 'egress.ts'),
       logFile: join(directory, 'egress.log'),
+      cacheDirectory: packages,
+      cacheLimitBytes: 1024 * 1024,
       log: silentLog,
       clock: systemClock,
       onRecords: (some) => void records.push(...some),
@@ -37,6 +40,7 @@ describe('the egress process', () => {
     policy: policyOf(rules),
     secrets: [],
     intercept: 'needed',
+    cache: true,
   })
   const until = async (what: string, isSo: () => boolean | Promise<boolean>, ms = 10_000): Promise<void> => {
     for (const end = performance.now() + ms; !(await isSo()); ) {
@@ -76,6 +80,8 @@ describe('the egress process', () => {
   })
 
   test('is started when a sandbox needs it, and tells what it decided', async () => {
+    mkdirSync(packages)
+    for (const name of ['.tmp-left', 'ab'.repeat(32)]) writeFileSync(join(packages, name), '')
     const first = server()
     first.open(link())
     await until('it dials', () => podd.waiting > 0)
@@ -83,6 +89,8 @@ describe('the egress process', () => {
     await until('the record is there', () => records.some(({ host }) => host === 'one.example.com'))
     assert.equal((await first.counts('sandbox1'))?.denied, 1)
     assert.equal(await first.counts('nobody'), undefined)
+    await until('what was left unfinished is gone', () => !existsSync(join(packages, '.tmp-left')))
+    assert.ok(existsSync(join(packages, 'ab'.repeat(32))))
   })
 
   test('RL-09: killed, it is back within two seconds and knows every link before it takes anything', async () => {

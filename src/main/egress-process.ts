@@ -19,6 +19,10 @@ export interface EgressOptions {
   readonly script: string
   readonly logFile: string
   readonly upstreamProxy?: string | undefined
+  /** Where packages are kept for links that say so; left out, nowhere. */
+  readonly cacheDirectory?: string | undefined
+  /** Ten GiB when left out. */
+  readonly cacheLimitBytes?: number | undefined
   readonly log: Log
   readonly clock: Clock
   onRecords(records: readonly NetRecord[]): void
@@ -139,9 +143,9 @@ export class EgressProcess implements WayOut {
   }
 
   async #start(): Promise<NonNullable<Awaited<ReturnType<typeof dialSocket>>>> {
-    const { script, socket, logFile, upstreamProxy, clock } = this.#options
+    const { script, socket, logFile, clock } = this.#options
     const log = openSync(logFile, 'a', 0o600)
-    const child = spawn(process.execPath, [script, socket, ...(upstreamProxy ? [upstreamProxy] : [])], {
+    const child = spawn(process.execPath, [script, socket, ...flags(this.#options)], {
       detached: true,
       stdio: ['ignore', log, log],
       cwd: '/',
@@ -179,6 +183,14 @@ export class EgressProcess implements WayOut {
   #call(client: LineClient, op: string, args: object): Promise<Record<string, unknown>> {
     return raceAbort(client.call(op, args), AbortSignal.timeout(CALL_MS))
   }
+}
+
+function flags({ upstreamProxy, cacheDirectory, cacheLimitBytes }: EgressOptions): string[] {
+  return Object.entries({
+    'upstream-proxy': upstreamProxy,
+    cache: cacheDirectory,
+    'cache-limit': cacheLimitBytes,
+  }).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]))
 }
 
 /** What the process may know of the server's environment. SECURITY: others, such as one that turns the checking of certificates off, are not for it. */

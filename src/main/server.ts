@@ -11,6 +11,9 @@ import { DEFAULT_RATE, type Rate, RateLimit } from '../api/rate-limit.ts'
 import { Slots } from '../api/slots.ts'
 import { tcpDoor } from '../api/tcp-door.ts'
 import { tracer } from '../api/trace.ts'
+import { Builder } from '../build/builder.ts'
+import { InputFiles } from '../build/input-files.ts'
+import { Toolchains } from '../build/toolchains.ts'
 import { homeAt } from '../core/home.ts'
 import { parseOwner } from '../core/id.ts'
 import { parseUpstreamProxy } from '../egress/upstream-proxy.ts'
@@ -36,6 +39,7 @@ import { makeDirectory } from '../util/make-directory.ts'
 import { randomWord, systemRandom } from '../util/random.ts'
 import { EgressProcess } from './egress-process.ts'
 import { hostRoots } from './host-roots.ts'
+import { hostFingerprint } from './host-tools.ts'
 import { closeServer, type TcpAddress, TcpListener, type TcpOptions } from './listeners.ts'
 import { guardProcess } from './process-guard.ts'
 import { lockServer } from './server-lock.ts'
@@ -122,6 +126,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       script: options.programs.egress,
       logFile: home.egressLog,
       upstreamProxy: options.upstreamProxy,
+      cacheDirectory: home.packageCache,
       log,
       clock,
       onRecords: (records) => {
@@ -130,6 +135,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       },
     })
     scope.defer(() => wayOut.disconnect())
+    const roots = new LayerRoots({
+      tmpDir: home.tmp,
+      isRoot: process.getuid?.() === 0,
+      arch: process.arch,
+      env: process.env,
+      built: { get: (key) => sandboxes.meta(key), set: (key, digest) => sandboxes.setMeta(key, digest) },
+    })
     const decisions = metrics.counter('agentpod_network_decisions', 'What the way out decided, by verdict.')
     const engine = new Engine({
       sandboxes,
@@ -137,12 +149,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       tmpDir: home.tmp,
       events: eventStore(events),
       provider: crun(podhost),
-      roots: new LayerRoots({
-        tmpDir: home.tmp,
-        isRoot: process.getuid?.() === 0,
-        arch: process.arch,
-        built: { get: (key) => sandboxes.meta(key), set: (key, digest) => sandboxes.setMeta(key, digest) },
-      }),
+      roots,
       owner: ownerOf(sandboxes),
       clock,
       random: systemRandom,
@@ -163,6 +170,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       .catch((error) => ignore(log, error, 'an egress process of an earlier life did not answer'))
     scope.defer(() => engine.close())
     describeProcess(metrics, engine)
+    const files = new InputFiles({ directory: home.buildFiles, clock, random: systemRandom })
+    const builder = new Builder({ engine, files, arch: process.arch, clock, log })
+    await builder.open()
 
     const finished = Promise.withResolvers<void>()
     let lastActivity = clock.now()
@@ -194,6 +204,20 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       clock,
       domains: options.domains ?? [],
       codes,
+      builds: {
+        builder,
+        files,
+        arch: process.arch,
+        suite: roots.suite,
+        toolchains: new Toolchains({
+          engine,
+          fingerprint: () => hostFingerprint(process.env),
+          kept: {
+            get: () => sandboxes.meta('host-tools'),
+            set: (text) => sandboxes.setMeta('host-tools', text),
+          },
+        }),
+      },
       metrics,
       rate,
       version: options.version,

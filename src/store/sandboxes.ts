@@ -134,6 +134,14 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       ) STRICT, WITHOUT ROWID;
     `,
   },
+  // Layers of built environments are snapshots that sandboxes stand on.
+  {
+    version: 6,
+    sql: `
+      ALTER TABLE snapshots ADD COLUMN layer TEXT;
+      CREATE UNIQUE INDEX snapshots_layer ON snapshots (json_extract(layer, '$.key')) WHERE layer IS NOT NULL AND state = 'ready';
+    `,
+  },
 ]
 
 /** A create's idempotency key and a digest of what was asked with it. */

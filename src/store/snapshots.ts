@@ -14,11 +14,11 @@ export interface SnapshotStore {
   all(): Snapshot[]
 }
 
-const COLUMNS = `id, owner, name, labels, provider, state, is_passing, sandbox_id, parent_id, spec, root, size_bytes, created_at`
+const COLUMNS = `id, owner, name, labels, provider, state, is_passing, sandbox_id, parent_id, spec, root, size_bytes, created_at, layer`
 
 export function snapshotStore(db: DatabaseSync): SnapshotStore {
-  const insert = db.prepare(`INSERT INTO snapshots (${COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)`)
-  const update = db.prepare(`UPDATE snapshots SET state=?, root=?, size_bytes=? WHERE id=?`)
+  const insert = db.prepare(`INSERT INTO snapshots (${COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`)
+  const update = db.prepare(`UPDATE snapshots SET state=?, root=?, size_bytes=?, layer=? WHERE id=?`)
   const remove = db.prepare('DELETE FROM snapshots WHERE id = ?')
   const all = db.prepare(`SELECT ${COLUMNS} FROM snapshots ORDER BY created_at, id`)
   return {
@@ -29,9 +29,9 @@ export function snapshotStore(db: DatabaseSync): SnapshotStore {
         throw insertError(error, snapshot)
       }
     },
-    update({ id, state, root, sizeBytes }) {
+    update({ id, state, root, sizeBytes, layer }) {
       try {
-        update.run(state, root ? JSON.stringify(root) : null, sizeBytes, id)
+        update.run(state, json(root), sizeBytes, json(layer), id)
       } catch (error) {
         throw sqliteError(error, 'cannot save the snapshot')
       }
@@ -59,16 +59,22 @@ function values(s: Snapshot): (string | number | null)[] {
     s.sandboxId ?? null,
     s.parentId ?? null,
     JSON.stringify(s.spec),
-    s.root ? JSON.stringify(s.root) : null,
+    json(s.root),
     s.sizeBytes,
     s.createdAt,
+    json(s.layer),
   ]
+}
+
+function json(value: object | undefined): string | null {
+  return value ? JSON.stringify(value) : null
 }
 
 function fromRow(row: Record<string, SQLOutputValue>): Snapshot {
   const text = (column: string): string | undefined =>
     row[column] === null ? undefined : String(row[column])
   const root = text('root')
+  const layer = text('layer')
   return {
     id: String(row['id']) as SnapshotId,
     owner: String(row['owner']),
@@ -83,6 +89,7 @@ function fromRow(row: Record<string, SQLOutputValue>): Snapshot {
     root: root === undefined ? undefined : JSON.parse(root),
     sizeBytes: Number(row['size_bytes']),
     createdAt: Number(row['created_at']),
+    ...(layer !== undefined && { layer: JSON.parse(layer) }),
   }
 }
 

@@ -13,37 +13,44 @@ const REPOSITORY = '.agentpod-base'
 const ATTRIBUTES = '* -text -filter -ident !diff !merge'
 
 const GIT = `export GIT_DIR="$1" GIT_WORK_TREE="$2" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null LC_ALL=C
-cd "$2" || exit 1`
+cd "$2" || exit 1
+shift 2`
 
 /** Remembers the workspace as it is. */
 const BASELINE = `${GIT}
 git init -q --template= >/dev/null || exit 1
-mkdir -p "$1/info" && echo '${ATTRIBUTES}' > "$1/info/attributes"
+mkdir -p "$GIT_DIR/info" && echo '${ATTRIBUTES}' > "$GIT_DIR/info/attributes"
 git config core.fileMode true && git config core.symlinks true && git config core.quotePath false
-git add -A -f . && git write-tree > "$1/base"`
+for out; do printf '/%s\\n' "\${out#*)}" | sed 's/[][*?\\\\ ]/\\\\&/g'; done > "$GIT_DIR/info/exclude"
+git add -A -f -- . "$@" && git write-tree > "$GIT_DIR/base"`
 
 /** The changed files, then the patch: \`git diff\` against the baseline, as one stream. */
 const CHANGES = `${GIT}
-git add -A . >/dev/null 2>&1 || exit 1
-git diff-index --cached --raw -z -M "$(cat "$1/base")" || exit 1
+git add -A -- . >/dev/null 2>&1 || exit 1
+git diff-index --cached --raw -z -M "$(cat "$GIT_DIR/base")" || exit 1
 printf '\\0\\0'
-git diff-index --cached --binary --full-index -M "$(cat "$1/base")"`
+git diff-index --cached --binary --full-index -M "$(cat "$GIT_DIR/base")"`
 
 export interface Script {
   readonly command: string
   readonly args: readonly string[]
 }
 
-export function baselineScript(directory: string, workspace: string): Script {
-  return script(BASELINE, directory, workspace)
+/** `aside` are directories of the workspace that are not the project's, such as installed dependencies. */
+export function baselineScript(directory: string, workspace: string, aside: readonly string[] = []): Script {
+  return script(BASELINE, directory, workspace, aside)
 }
 
-export function changesScript(directory: string, workspace: string): Script {
-  return script(CHANGES, directory, workspace)
+export function changesScript(directory: string, workspace: string, aside: readonly string[] = []): Script {
+  return script(CHANGES, directory, workspace, aside)
 }
 
-function script(text: string, directory: string, workspace: string): Script {
-  return { command: '/bin/sh', args: ['-c', text, 'agentpod', `${directory}/${REPOSITORY}`, workspace] }
+function script(text: string, directory: string, workspace: string, aside: readonly string[]): Script {
+  const out = aside.map((path) => `:(exclude,top,literal)${path}`)
+  return {
+    command: '/bin/sh',
+    args: ['-c', text, 'agentpod', `${directory}/${REPOSITORY}`, workspace, ...out],
+  }
 }
 
 export interface Change {

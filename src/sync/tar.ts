@@ -45,6 +45,23 @@ async function* entries(directory: string, paths: readonly string[]): AsyncGener
   }
 }
 
+/** Contents as a tar archive that is the same whenever they are: sorted, with fixed times and owners. */
+export function packContents(
+  contents: readonly { readonly path: string; readonly data: Buffer; readonly isExecutable: boolean }[],
+): Buffer {
+  const parts: Buffer[] = []
+  for (const { path, data, isExecutable } of contents.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
+    const mode = isExecutable ? 0o755 : 0o644
+    parts.push(...header({ path, mode, mtime: FIXED_TIME, type: '0', size: data.length }), data)
+    const over = data.length % BLOCK
+    if (over > 0) parts.push(Buffer.alloc(BLOCK - over))
+  }
+  return Buffer.concat([...parts, Buffer.alloc(2 * BLOCK)])
+}
+
+/** 2001-09-09: older than any source that is put in their place later. */
+const FIXED_TIME = 1_000_000_000
+
 type Common = { path: string; mode: number; mtime: number }
 
 async function* file(full: string, common: Common): AsyncGenerator<Buffer> {

@@ -99,7 +99,7 @@ async function clear(target: string): Promise<void> {
   })
 }
 
-async function makeParents(root: string, path: string): Promise<boolean> {
+export async function makeParents(root: string, path: string): Promise<boolean> {
   let at = root
   for (const part of path.split('/').filter((name) => name !== '.' && name !== '')) {
     at = join(at, part)
@@ -110,7 +110,7 @@ async function makeParents(root: string, path: string): Promise<boolean> {
   return true
 }
 
-function safePath(name: string): string | undefined {
+export function safePath(name: string): string | undefined {
   if (
     name === '' ||
     name.startsWith('/') ||
@@ -126,7 +126,7 @@ function safePath(name: string): string | undefined {
  * SECURITY: `..` counts only at the front, where what it leaves are directories that we made. After a name it may leave
  * by way of another link: with `here -> .`, the link `up -> here/..` reads as `.` and is the directory above (FS-06).
  */
-function staysInside(path: string, link: string): boolean {
+export function staysInside(path: string, link: string): boolean {
   const parts = link.split('/').filter((part) => part !== '' && part !== '.')
   const firstName = parts.findIndex((part) => part !== '..')
   return (

@@ -138,7 +138,8 @@ export class ContractContext {
   async destroyAll(): Promise<void> {
     for (const guest of this.#guests) guest.close()
     await Promise.all([...this.#made].map((id) => this.provider.destroy(id, CALL)))
-    await Promise.all([...this.#taken].map((id) => this.provider.snapshots?.remove(id, CALL)))
+    // A later one may stand on an earlier one.
+    for (const id of [...this.#taken].reverse()) await this.provider.snapshots?.remove(id, CALL)
   }
 }
 
@@ -217,6 +218,12 @@ export async function readFile(guest: Guest, path: string): Promise<{ status: nu
     { signal: AbortSignal.timeout(30_000) },
   )
   return { status, content: await collect(body) }
+}
+
+/** What is in a file, or the status where it cannot be read. */
+export async function contentOf(guest: Guest, path: string): Promise<string> {
+  const { status, content } = await readFile(guest, path)
+  return status === 200 ? content.toString('utf8') : `status ${status}`
 }
 
 export async function collect(body: Readable): Promise<Buffer> {

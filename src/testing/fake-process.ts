@@ -26,7 +26,7 @@ export class FakeProcess {
   readonly tag: string | undefined
   readonly line: Commandline
   readonly #clock: Clock
-  readonly #files: ReadonlyMap<string, Buffer>
+  readonly #files: Map<string, Buffer>
   readonly #listeners = new Set<() => void>()
   readonly #output: Data[] = []
   readonly #stdin = new PassThrough()
@@ -38,7 +38,7 @@ export class FakeProcess {
     tag: string | undefined
     line: Commandline
     clock: Clock
-    files: ReadonlyMap<string, Buffer>
+    files: Map<string, Buffer>
   }) {
     this.pid = o.pid
     this.tag = o.tag
@@ -132,6 +132,8 @@ export class FakeProcess {
       }
       case 'cat':
         return words[0] === undefined ? this.#copyInput(say) : this.#copyFile(words[0], say)
+      case 'rm':
+        return words.every((path) => this.#files.delete(path)) ? 0 : 1
       case 'sleep':
         await sleep(this.#clock, Number(words[0]) * 1000, this.#killed.signal)
         return 0

@@ -71,7 +71,8 @@ interface FakeSandbox {
 interface FakeSnapshot {
   readonly owner: OwnerLabel
   readonly root: RootPlan
-  readonly files: ReadonlyMap<string, Buffer>
+  /** What was written over the root; undefined stands for what was removed from it. */
+  readonly files: ReadonlyMap<string, Buffer | undefined>
 }
 
 type Fault =
@@ -206,8 +207,8 @@ export class FakeProvider implements Provider {
     return this.#call('create', plan.sandboxId, o, () => {
       this.#check(plan)
       if (!this.#sandboxes.has(plan.sandboxId)) {
-        const files = plan.snapshot && this.#needSnapshot(plan.snapshot).files
-        this.#sandboxes.set(plan.sandboxId, this.#make(plan, files))
+        const own = plan.snapshot === undefined ? [] : [plan.snapshot]
+        this.#sandboxes.set(plan.sandboxId, this.#make(plan, this.#merged([...overOf(plan.root), ...own])))
       }
       return this.#created(plan)
     })
@@ -394,10 +395,31 @@ export class FakeProvider implements Provider {
         details: { missing },
       })
     }
-    if (plan.root.kind !== 'layers') return
-    const unknown = plan.root.layers.find((digest) => !this.#layers.has(digest))
+    this.#checkRoot(plan.root)
+  }
+
+  #checkRoot(root: RootPlan): void {
+    for (const id of overOf(root)) this.#needSnapshot(id)
+    if (root.kind !== 'layers') return
+    const unknown = root.layers.find((digest) => !this.#layers.has(digest))
     if (unknown === undefined) return
     throw new AgentPodError({ code: 'not_found', reason: 'layer.unknown', message: `no layer ${unknown}` })
+  }
+
+  /** The files of snapshots, each over the ones before it. */
+  #merged(ids: readonly SnapshotId[]): Map<string, Buffer> {
+    const merged = new Map<string, Buffer>()
+    for (const [path, data] of ids.flatMap((id) => [...this.#needSnapshot(id).files])) {
+      if (data === undefined) merged.delete(path)
+      else merged.set(path, data)
+    }
+    return merged
+  }
+
+  /** What everything that exists stands on. */
+  get #roots(): readonly RootPlan[] {
+    const sandboxes = [...this.#sandboxes.values()].map(({ plan }) => plan.root)
+    return [...sandboxes, ...[...this.#snapshots.values()].map(({ root }) => root)]
   }
 
   #need(id: SandboxId): FakeSandbox {
@@ -432,10 +454,7 @@ export class FakeProvider implements Provider {
         this.#layers.add(digest)
       },
       remove: async (digest) => {
-        const stands = ({ kind, ...root }: RootPlan): boolean =>
-          kind === 'layers' && 'layers' in root && (root.layers as string[]).includes(digest)
-        const roots = [...this.#sandboxes.values()].map(({ plan }) => plan.root)
-        if ([...roots, ...[...this.#snapshots.values()].map(({ root }) => root)].some(stands))
+        if (this.#roots.some((root) => root.kind === 'layers' && root.layers.includes(digest)))
           throw new AgentPodError({ code: 'conflict', reason: 'layer.used', message: `${digest} is used` })
         this.#layers.delete(digest)
       },
@@ -454,7 +473,8 @@ export class FakeProvider implements Provider {
             throw wrongState(sandboxId, observed.state)
           if (observed.state === 'running' && !this.#freezes)
             throw unsupported('snapshot.live_unsupported', 'a running sandbox cannot stand still here')
-          const snapshot = { owner, root: plan.root, files: new Map(inside.files) }
+          const files = difference(this.#merged(overOf(plan.root)), inside.files)
+          const snapshot = { owner, root: plan.root, files }
           this.#snapshots.set(id, snapshot)
           return keptOf(snapshot)
         }),
@@ -462,14 +482,25 @@ export class FakeProvider implements Provider {
         this.#call('list', '', o, () =>
           [...this.#snapshots].filter(([, snapshot]) => snapshot.owner === owner).map(([id]) => id),
         ),
-      remove: (id, o) => this.#call('unsnapshot', id, o, () => void this.#snapshots.delete(id)),
+      remove: (id, o) =>
+        this.#call('unsnapshot', id, o, () => {
+          if (this.#roots.some((root) => overOf(root).includes(id)))
+            throw new AgentPodError({ code: 'conflict', reason: 'snapshot.used', message: `${id} is used` })
+          this.#snapshots.delete(id)
+        }),
       export: async (id, file) => {
-        const files = [...this.#needSnapshot(id).files].map(([path, data]) => [path, data.toString('base64')])
+        const files = [...this.#needSnapshot(id).files].map(([path, data]) => [
+          path,
+          data?.toString('base64') ?? null,
+        ])
         return this.#write(file, Buffer.from(JSON.stringify(files)))
       },
       import: async (id, owner, { file, root }) => {
-        const entries = JSON.parse(await readFile(this.#path(file), 'utf8')) as [string, string][]
-        const files = new Map(entries.map(([path, data]) => [path, Buffer.from(data, 'base64')]))
+        this.#checkRoot(root)
+        const entries = JSON.parse(await readFile(this.#path(file), 'utf8')) as [string, string | null][]
+        const files = new Map(
+          entries.map(([path, data]) => [path, data === null ? undefined : Buffer.from(data, 'base64')]),
+        )
         const snapshot = { owner, root, files }
         this.#snapshots.set(id, snapshot)
         return keptOf(snapshot)
@@ -493,8 +524,23 @@ export class FakeProvider implements Provider {
   }
 }
 
+function overOf({ over = [] }: RootPlan): readonly SnapshotId[] {
+  return over
+}
+
+/** What has to be written over the files below to have those above. */
+function difference(
+  below: ReadonlyMap<string, Buffer>,
+  above: ReadonlyMap<string, Buffer>,
+): Map<string, Buffer | undefined> {
+  const changed = new Map<string, Buffer | undefined>()
+  for (const [path, data] of above) if (below.get(path) !== data) changed.set(path, data)
+  for (const path of below.keys()) if (!above.has(path)) changed.set(path, undefined)
+  return changed
+}
+
 function keptOf({ files, root }: FakeSnapshot): Kept {
-  return { sizeBytes: [...files.values()].reduce((sum, data) => sum + data.length, 0), root }
+  return { sizeBytes: [...files.values()].reduce((sum, data) => sum + (data?.length ?? 0), 0), root }
 }
 
 function wrongState(id: SandboxId, state: string): AgentPodError {

@@ -19,6 +19,7 @@ import {
   startRequest,
   writeFile,
 } from './contract-context.ts'
+import { OVER_CONTRACT } from './over-contract.ts'
 import { STATE_CONTRACT } from './state-contract.ts'
 
 const UNKNOWN_DIGEST = 'f'.repeat(64)
@@ -27,6 +28,7 @@ const EXPIRED: Observed = { state: 'exited', oomKilled: false, expired: true }
 
 export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   ...STATE_CONTRACT,
+  ...OVER_CONTRACT,
   {
     name: 'a sandbox is created, seen, listed and destroyed',
     async run(ctx) {

@@ -1,12 +1,11 @@
 /** The part of the provider contract about pausing, stopping, snapshots and copies. */
 import assert from 'node:assert/strict'
 import type { Capabilities } from '../core/capability.ts'
-import type { Guest } from '../core/guest.ts'
 import {
   CALL,
   type ContractCase,
   type ContractContext,
-  readFile,
+  contentOf,
   rejectsWith,
   runCommand,
   snapshotsOf,
@@ -18,11 +17,6 @@ const freezer = ({ pause }: Capabilities): string | undefined =>
   pause === 'none' ? 'it has no freezer' : undefined
 const keeper = ({ snapshot }: Capabilities): string | undefined =>
   snapshot === 'none' ? 'it takes no snapshots' : undefined
-
-async function contentOf(guest: Guest, path = FILE): Promise<string> {
-  const { status, content } = await readFile(guest, path)
-  return status === 200 ? content.toString('utf8') : `status ${status}`
-}
 
 /** A snapshot can be taken of it whatever the provider can freeze. */
 async function stoppedWithFile(ctx: ContractContext): Promise<ReturnType<ContractContext['plan']>> {
@@ -51,7 +45,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
       const deadlineAt = ctx.world.now() + 600_000
       await ctx.provider.resume(id, deadlineAt, CALL)
       assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt })
-      assert.equal(await contentOf(guest), 'here')
+      assert.equal(await contentOf(guest, FILE), 'here')
       assert.equal((await runCommand(guest, 'echo', ['alive'])).stdout, 'alive\n')
       await ctx.provider.resume(id, deadlineAt + 1, CALL)
       assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt: deadlineAt + 1 })
@@ -102,7 +96,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
       await ctx.world.pass(2000 + ctx.world.graceMs)
       assert.deepEqual(await ctx.inspect(id), { state: 'stopped' })
       const again = await ctx.startedAgain({ ...plan, deadlineAt: ctx.world.now() + 600_000 })
-      assert.equal(await contentOf(again), 'kept')
+      assert.equal(await contentOf(again, FILE), 'kept')
     },
   },
   {
@@ -115,7 +109,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
         const guest = await ctx.startedAgain(plan)
         await ctx.provider.start(plan, CALL)
         assert.equal((await ctx.inspect(plan.sandboxId)).state, 'running')
-        assert.equal(await contentOf(guest), round === 'one' ? 'before' : 'one')
+        assert.equal(await contentOf(guest, FILE), round === 'one' ? 'before' : 'one')
         await writeFile(guest, FILE, Buffer.from(round))
         await ctx.provider.stop(plan.sandboxId, CALL)
       }
@@ -137,12 +131,12 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
       await writeFile(guest, FILE, Buffer.from('then'))
       const snapshot = await ctx.snapshot(id)
       await writeFile(guest, FILE, Buffer.from('now'))
-      assert.equal(await contentOf(guest), 'now')
+      assert.equal(await contentOf(guest, FILE), 'now')
       const copies = await Promise.all([ctx.started({ snapshot }), ctx.started({ snapshot })])
-      for (const copy of copies) assert.equal(await contentOf(copy.guest), 'then')
+      for (const copy of copies) assert.equal(await contentOf(copy.guest, FILE), 'then')
       await writeFile(copies[0].guest, FILE, Buffer.from('mine'))
-      assert.equal(await contentOf(copies[1].guest), 'then', 'copies share nothing')
-      assert.equal(await contentOf(guest), 'now')
+      assert.equal(await contentOf(copies[1].guest, FILE), 'then', 'copies share nothing')
+      assert.equal(await contentOf(guest, FILE), 'now')
     },
   },
   {
@@ -155,7 +149,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
       const { guest } = await ctx.started({ snapshot })
       await snapshotsOf(ctx.provider).remove(snapshot, CALL)
       await snapshotsOf(ctx.provider).remove(snapshot, CALL)
-      assert.equal(await contentOf(guest), 'before')
+      assert.equal(await contentOf(guest, FILE), 'before')
     },
   },
   {

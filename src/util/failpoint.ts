@@ -21,6 +21,8 @@ export const FAILPOINTS = [
   'fork.made',
   'destroy.intended',
   'destroy.removed',
+  'build.ran',
+  'build.kept',
   'migration.applied',
 ] as const
 

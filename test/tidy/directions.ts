@@ -38,7 +38,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'providers/local': [...NOUNS, 'guest'],
   [ANY_PROVIDER]: [...NOUNS, 'guest'],
   engine: [...NOUNS, ...SERVICES],
-  build: [...NOUNS, 'engine', 'layers'],
+  build: [...NOUNS, 'engine', 'layers', 'guest', 'telemetry'],
   runs: [...NOUNS, 'engine', 'agents', 'sync', 'build'],
   'api/schema': NOUNS,
   api: [...DOORS, 'api/schema'],

@@ -67,7 +67,7 @@ const BANS: readonly Ban[] = [
   {
     what: 'fetch',
     code: /(?<![\w$.#])(?<!\b(?:function|async)\s)fetch\((?![^()]*\)\s*(?::[^\n]*)?\{)|\bglobalThis\.fetch\b/g,
-    allowed: ['client/', 'providers/'],
+    allowed: ['client/', 'providers/', 'config/plan/listings.ts'],
   },
 ]
 

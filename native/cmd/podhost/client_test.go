@@ -52,11 +52,17 @@ type daemon struct {
 	t    *testing.T
 	home string
 	cmd  *exec.Cmd
-	// flags are further ones of the next run.
-	flags []string
+	// flags and env are further ones of the next run.
+	flags, env []string
 }
 
 func start(t *testing.T) *daemon {
+	t.Helper()
+	return startWith(t, daemon{})
+}
+
+// startWith starts one with flags and variables.
+func startWith(t *testing.T, asked daemon) *daemon {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -69,7 +75,7 @@ func start(t *testing.T) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{t: t, home: home}
+	d := &daemon{t: t, home: home, flags: asked.flags, env: asked.env}
 	d.run()
 	t.Cleanup(func() {
 		d.destroyAll()
@@ -84,7 +90,7 @@ func (d *daemon) run() {
 	d.cmd = exec.Command(filepath.Join(binaries, "podhost"), append([]string{"serve", "--home", d.home, "--podd", filepath.Join(binaries, "podd"),
 		"--log", filepath.Join(d.home, "log")}, d.flags...)...)
 	// A canary that no sandbox may see.
-	d.cmd.Env = append(os.Environ(), "AGENTPOD_CANARY=canary-secret")
+	d.cmd.Env = append(append(os.Environ(), "AGENTPOD_CANARY=canary-secret"), d.env...)
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
 		d.t.Fatal(err)

@@ -87,6 +87,7 @@ func TestAPoolThatCannotBeMountedLosesNothing(t *testing.T) {
 	c.fails("unavailable", "pool.unavailable", "sandbox.start", c.args("kept1", nil))
 	c.fails("unavailable", "pool.unavailable", "sandbox.create", c.args("other", nil))
 	c.fails("unavailable", "pool.unavailable", "sandbox.create", c.args("other", map[string]any{"snapshot": "shot1"}))
+	c.fails("unavailable", "pool.unavailable", "sandbox.create", c.args("other", over(hostRoot, "shot1")))
 	c.fails("unavailable", "pool.unavailable", "snapshot.export", map[string]any{"id": "shot1", "file": "x"})
 	c.fails("unavailable", "pool.unavailable", "snapshot.create", map[string]any{"id": "shot2", "owner": "test", "sandbox": "kept1"})
 	c.fails("unavailable", "pool.unavailable", "snapshot.remove", id("shot1"))
@@ -121,6 +122,7 @@ func TestFilesThatAreGoneAreSaidToBeAndTheirRecordsStay(t *testing.T) {
 	}
 	c.fails("data_loss", "sandbox.files", "sandbox.start", c.args("kept1", nil))
 	c.fails("data_loss", "snapshot.files", "sandbox.create", c.args("other", map[string]any{"snapshot": "shot1"}))
+	c.fails("data_loss", "snapshot.files", "sandbox.create", c.args("other", over(hostRoot, "shot1")))
 	c.must("sandbox.destroy", id("kept1"))
 	c.must("snapshot.remove", id("shot1"))
 	c.create("fresh", nil)

@@ -88,7 +88,7 @@ func (h *Host) fillSnapshot(s *Snapshot, args hostproto.ImportSnapshot) error {
 	atomic.AddInt32(&h.writing, 1)
 	defer atomic.AddInt32(&h.writing, -1)
 	// At least one byte: none would be no limit.
-	if err := h.pool.Create(s.files(), h.pool.Spare()+1); err != nil {
+	if err := h.newEntry(s.files(), s.Root, h.pool.Spare()+1); err != nil {
 		return err
 	}
 	upper := filepath.Join(h.pool.Path(s.files()), "upper")

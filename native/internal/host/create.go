@@ -60,7 +60,7 @@ func (h *Host) begin(handle *Handle, args hostproto.CreateSandbox, clock *stopwa
 	if args.Snapshot != "" {
 		files, err = rootfs.TakenFiles, h.takeSnapshot(handle, args)
 	} else {
-		err = h.pool.Create(handle.files(), args.Resources.DiskBytes)
+		err = h.newEntry(handle.files(), args.Root, args.Resources.DiskBytes)
 	}
 	if err != nil {
 		return err
@@ -128,7 +128,12 @@ func (h *Host) startCold(b *boot, handle *Handle, args hostproto.CreateSandbox, 
 
 // mountRoot assembles the root on the stage. The caller releases it, also after an error.
 func (h *Host) mountRoot(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files) (rootfs.Mounted, error) {
-	root, err := h.builder.Mount(rootfs.Plan{ID: handle.ID, Data: h.pool.Path(handle.files()), Root: args.Root, Hostname: args.Hostname, Files: files})
+	over, err := h.overUppers(args.Root)
+	if err != nil {
+		return rootfs.Mounted{}, err
+	}
+	root, err := h.builder.Mount(rootfs.Plan{ID: handle.ID, Data: h.pool.Path(handle.files()), Root: args.Root, Over: over, Hostname: args.Hostname,
+		Files: files})
 	if err == nil {
 		handle.Base, handle.Env = root.Base, root.Env
 	}

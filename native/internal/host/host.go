@@ -43,6 +43,7 @@ type Host struct {
 	lanes   lanes
 	// layerUse is held for reading by starts and for writing while a layer goes.
 	layerUse sync.RWMutex
+	over     overUse
 	spares   *namespacePool
 	shells   *shells
 	disk     diskCache

@@ -46,6 +46,11 @@ func (h *Host) perform(request hostproto.Request, place *slot) (any, error) {
 		defer h.locks.lock("sandbox " + args.ID)()
 		h.layerUse.RLock()
 		defer h.layerUse.RUnlock()
+		release, err := h.holdOver(args.Root)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 		if request.Op == "sandbox.start" {
 			return h.startAgain(args)
 		}
@@ -117,6 +122,11 @@ func (h *Host) performSnapshot(arguments any) (result any, known bool, err error
 		defer h.locks.lock("snapshot " + args.ID)()
 		h.layerUse.RLock()
 		defer h.layerUse.RUnlock()
+		release, absent := h.holdOver(args.Root)
+		if absent != nil {
+			return nil, true, absent
+		}
+		defer release()
 		result, err = h.importSnapshot(args)
 	default:
 		return nil, false, nil
@@ -250,19 +260,8 @@ func (h *Host) removeLayer(digest string) (any, error) {
 		return nil, err
 	}
 	defer release()
-	for _, id := range h.sandboxIDs() {
-		handle, err := h.load(id)
-		if err != nil || handle == nil {
-			continue
-		}
-		if handle.Root.Uses(digest) {
-			return nil, hostproto.Errorf(hostproto.Conflict, "layer.used", "sandbox %s stands on layer %s", id, digest)
-		}
-	}
-	for _, id := range h.snapshotIDs() {
-		if s, err := h.loadSnapshot(id); err == nil && s != nil && s.Root.Uses(digest) {
-			return nil, hostproto.Errorf(hostproto.Conflict, "layer.used", "snapshot %s stands on layer %s", id, digest)
-		}
+	if user := h.whoUses(func(root hostproto.Root) bool { return root.Uses(digest) }); user != "" {
+		return nil, hostproto.Errorf(hostproto.Conflict, "layer.used", "%s stands on layer %s", user, digest)
 	}
 	return map[string]any{}, h.layers.Remove(digest)
 }

@@ -78,7 +78,7 @@ func (h *Host) createSnapshot(args hostproto.CreateSnapshot) (any, error) {
 	if err := h.syncCopy(handle, s, clock); err != nil {
 		return nil, h.undoSnapshot(s, err)
 	}
-	s.SizeBytes = handle.FromBytes + h.diskBytes(handle)
+	s.SizeBytes = h.ownBytes(handle)
 	clock.lap("size")
 	if err := h.finishSnapshot(s); err != nil {
 		return nil, h.undoSnapshot(s, err)
@@ -168,6 +168,7 @@ func (h *Host) takeSnapshot(handle *Handle, args hostproto.CreateSandbox) error 
 	return h.pool.Clone(s.files(), handle.files(), args.Resources.DiskBytes)
 }
 
+// removeSnapshot refuses while a sandbox or another snapshot stands on it.
 func (h *Host) removeSnapshot(id string) (any, error) {
 	s, err := h.loadSnapshot(id)
 	if err != nil {
@@ -180,6 +181,9 @@ func (h *Host) removeSnapshot(id string) (any, error) {
 			// Nothing is forgotten whose files cannot be removed.
 			return nil, err
 		}
+	}
+	if err := h.unlist(id); err != nil {
+		return nil, err
 	}
 	return map[string]any{}, h.dropSnapshot(files)
 }

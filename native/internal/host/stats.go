@@ -66,6 +66,18 @@ func (h *Host) diskBytes(handle *Handle) int64 {
 	if bytes, counted := h.pool.Usage(handle.files()); counted {
 		return bytes
 	}
+	return h.walkedBytes(handle)
+}
+
+// ownBytes is how much there is in the sandbox's uppers, whoever wrote it. A file system that counts has not charged what came from a snapshot.
+func (h *Host) ownBytes(handle *Handle) int64 {
+	if bytes, counted := h.pool.Usage(handle.files()); counted {
+		return handle.FromBytes + bytes
+	}
+	return h.walkedBytes(handle)
+}
+
+func (h *Host) walkedBytes(handle *Handle) int64 {
 	return h.disk.bytes(handle.ID, filepath.Join(h.pool.Path(handle.files()), "upper"))
 }
 

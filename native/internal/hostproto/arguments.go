@@ -1,5 +1,7 @@
 package hostproto
 
+import "strconv"
+
 func parseArgs(op string, raw []byte) (any, *Error) {
 	switch op {
 	case "hello", "probe", "layer.list", "clear", "shutdown":
@@ -54,10 +56,18 @@ func parseSnapshotArgs(op string, raw []byte) (any, *Error) {
 }
 
 func parseRoot(raw []byte) (Root, *Error) {
-	o := parseObject("args.root", raw, []string{"kind"}, []string{"layers"})
-	root := Root{Kind: o.text("kind", kindGrammar), Layers: o.texts("layers", digestGrammar, MaxLayers)}
+	o := parseObject("args.root", raw, []string{"kind"}, []string{"layers", "over"})
+	root := Root{Kind: o.text("kind", kindGrammar), Layers: o.texts("layers", digestGrammar, MaxLayers), Over: o.texts("over", idGrammar, MaxOver)}
 	if _, there := o.fields["layers"]; o.err == nil && there != (root.Kind == "layers") {
 		o.fail("layers", "belongs to kind \"layers\", and only to it")
+	}
+	if len(root.Layers)+len(root.Over) > MaxLayers {
+		o.fail("over", "has, with the layers, more than "+strconv.Itoa(MaxLayers)+" entries")
+	}
+	for i, id := range root.Over {
+		if contains(root.Over[:i], id) {
+			o.fail("over", "names a snapshot twice")
+		}
 	}
 	return root, o.err
 }

@@ -10,8 +10,10 @@ const (
 	Version = 1
 	// MaxLine bounds a request or an answer, newline included.
 	MaxLine = 1 << 20
-	// MaxLayers keeps a stack's overlay options within one page.
+	// MaxLayers keeps a stack's overlay options within one page; snapshots over the layers count too.
 	MaxLayers = 128
+	// MaxOver bounds the snapshots of a root.
+	MaxOver = 64
 )
 
 // A Request names its operation and carries that operation's arguments as one of the types below. ID is nil when the line
@@ -85,10 +87,11 @@ const (
 	OverStop    = "stop"
 )
 
-// Root says what a sandbox stands on: this machine's tools, or layers, lowest first.
+// Root says what a sandbox stands on: this machine's tools, or layers, lowest first; and over that snapshots, lowest first.
 type Root struct {
 	Kind   string   `json:"kind"`
 	Layers []string `json:"layers,omitempty"`
+	Over   []string `json:"over,omitempty"`
 }
 
 // Resources are the limits asked for; zero leaves one out.
@@ -104,22 +107,22 @@ type Resources struct {
 }
 
 // Uses reports whether a layer is part of the root.
-func (r Root) Uses(digest string) bool {
-	for _, layer := range r.Layers {
-		if layer == digest {
-			return true
-		}
-	}
-	return false
-}
+func (r Root) Uses(digest string) bool { return contains(r.Layers, digest) }
+
+// UsesSnapshot reports whether a snapshot is part of the root.
+func (r Root) UsesSnapshot(id string) bool { return contains(r.Over, id) }
 
 // Equal reports whether two roots are the same one.
 func (r Root) Equal(other Root) bool {
-	if r.Kind != other.Kind || len(r.Layers) != len(other.Layers) {
+	return r.Kind == other.Kind && isSame(r.Layers, other.Layers) && isSame(r.Over, other.Over)
+}
+
+func isSame(a, b []string) bool {
+	if len(a) != len(b) {
 		return false
 	}
-	for i, digest := range r.Layers {
-		if digest != other.Layers[i] {
+	for i, entry := range a {
+		if entry != b[i] {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package hostproto
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -18,6 +19,50 @@ func TestAWellFormedCreateIsRead(t *testing.T) {
 	args, ok := request.Args.(CreateSandbox)
 	if !ok || *request.ID != 7 || args.ID != "k3x9" || args.Root.Layers[0] != digest || args.Resources.CPUs != 0.5 {
 		t.Fatalf("read as %+v", request)
+	}
+}
+
+// shots are the ids of n snapshots as they stand in a list.
+func shots(n int) string {
+	var list []string
+	for i := 0; i < n; i++ {
+		list = append(list, fmt.Sprintf(`"shot%d"`, i))
+	}
+	return strings.Join(list, ",")
+}
+
+func TestSnapshotsLieOverEitherKindOfRoot(t *testing.T) {
+	for base, layers := range map[string]int{
+		`"kind":"host"`: 0,
+		`"kind":"layers","layers":["` + digest + `"]`: 1,
+	} {
+		line := strings.Replace(createLine, `"kind":"layers","layers":["`+digest+`"]`, base+`,"over":[`+shots(MaxOver)+`]`, 1)
+		request, err := Parse([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := request.Args.(CreateSandbox).Root
+		if len(root.Layers) != layers || len(root.Over) != MaxOver || root.Over[0] != "shot0" || !root.UsesSnapshot("shot63") || root.UsesSnapshot("shot64") {
+			t.Errorf("read as %+v", root)
+		}
+	}
+}
+
+func TestRootsAreTheSameInEveryPartAndOrder(t *testing.T) {
+	root := Root{Kind: "layers", Layers: []string{"a", "b"}, Over: []string{"one", "two"}}
+	if !root.Equal(Root{Kind: "layers", Layers: []string{"a", "b"}, Over: []string{"one", "two"}}) {
+		t.Error("a root differs from itself")
+	}
+	for _, other := range []Root{
+		{Kind: "host", Layers: root.Layers, Over: root.Over},
+		{Kind: "layers", Layers: []string{"b", "a"}, Over: root.Over},
+		{Kind: "layers", Layers: root.Layers, Over: []string{"two", "one"}},
+		{Kind: "layers", Layers: root.Layers, Over: []string{"one"}},
+		{Kind: "layers", Layers: root.Layers},
+	} {
+		if root.Equal(other) || other.Equal(root) {
+			t.Errorf("%+v is taken for %+v", other, root)
+		}
 	}
 }
 
@@ -78,6 +123,14 @@ func TestARequestOutsideTheGrammarIsRefused(t *testing.T) {
 		"digest as path":           create(digest, "../"+digest[3:]),
 		"digest in capitals":       create(digest, strings.ToUpper(digest)),
 		"too many layers":          create(`"`+digest+`"`, strings.Repeat(`"`+digest+`",`, MaxLayers)+`"`+digest+`"`),
+		"over as text":             create(`"kind":"layers"`, `"kind":"layers","over":"shot"`),
+		"over of nothing":          create(`"kind":"layers"`, `"kind":"layers","over":[]`),
+		"over null":                create(`"kind":"layers"`, `"kind":"layers","over":null`),
+		"over as path":             create(`"kind":"layers"`, `"kind":"layers","over":["../shot"]`),
+		"over by digest":           create(`"kind":"layers"`, `"kind":"layers","over":["`+digest+`"]`),
+		"over twice the same":      create(`"kind":"layers"`, `"kind":"layers","over":["shot1","shot2","shot1"]`),
+		"too many over":            create(`"kind":"layers"`, `"kind":"layers","over":[`+shots(MaxOver+1)+`]`),
+		"too many over layers":     create(`"`+digest+`"]`, strings.Repeat(`"`+digest+`",`, MaxLayers-MaxOver)+`"`+digest+`"],"over":[`+shots(MaxOver)+`]`),
 		"negative memory":          create(`1048576`, `-1`),
 		"memory as text":           create(`1048576`, `"1048576"`),
 		"memory beyond bounds":     create(`1048576`, `9007199254740991`),
@@ -121,9 +174,19 @@ func TestARequestOutsideTheGrammarIsRefused(t *testing.T) {
 	}
 }
 
+func areIDs(list []string) bool {
+	for _, id := range list {
+		if !IsID(id) {
+			return false
+		}
+	}
+	return len(list) <= MaxOver
+}
+
 // FuzzParse looks for panics and for values that pass without matching their grammar.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(createLine))
+	f.Add([]byte(strings.Replace(createLine, `"kind":"layers"`, `"kind":"layers","over":["shot1","shot2"]`, 1)))
 	f.Add([]byte(`{"v":1,"id":1,"op":"layer.import","args":{"digest":"` + digest + `","file":"x.tar"}}`))
 	f.Add([]byte(`{"v":1,"id":1,"op":"snapshot.import","args":{"id":"abcd","owner":"o","root":{"kind":"host"},"file":"x","digest":"` + digest + `"}}`))
 	f.Add([]byte(`{"v":1,"id":1,"op":"snapshot.create","args":{"id":"abcd","owner":"o","sandbox":"efgh"}}`))
@@ -141,7 +204,7 @@ func FuzzParse(f *testing.F) {
 			}
 		case CreateSandbox:
 			if !IsID(args.ID) || !hostnameGrammar.MatchString(args.Hostname) || args.Resources.MemoryBytes < 0 ||
-				!overGrammar.MatchString(args.WhenOver) || (args.Snapshot != "" && !IsID(args.Snapshot)) {
+				!overGrammar.MatchString(args.WhenOver) || (args.Snapshot != "" && !IsID(args.Snapshot)) || !areIDs(args.Root.Over) {
 				t.Fatalf("%+v passed", args)
 			}
 		case CreateSnapshot:

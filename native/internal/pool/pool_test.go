@@ -247,6 +247,54 @@ func TestAnImageIsFoundAgainAndADamagedOneSetAside(t *testing.T) {
 	noDevice(t, home)
 }
 
+func TestFilesOverOthersGoOnCountingWhereThoseStopped(t *testing.T) {
+	home := t.TempDir()
+	inOwnNamespace(t, func() {
+		p := open(t, home)
+		defer p.Close()
+		numbers := map[uint64]string{}
+		// fill writes files, and fails when one has the number of another.
+		fill := func(e Entry) {
+			upper := filepath.Join(p.Path(e), "upper")
+			must(t, os.Mkdir(upper, 0o700))
+			for i := 0; i < 50; i++ {
+				path := filepath.Join(upper, fmt.Sprint(i))
+				must(t, os.WriteFile(path, []byte(e.ID), 0o600))
+				var stat unix.Stat_t
+				must(t, unix.Lstat(path, &stat))
+				if first, there := numbers[stat.Ino]; there {
+					t.Errorf("%s has the number of %s", path, first)
+				}
+				numbers[stat.Ino] = path
+			}
+		}
+		first := entry(t, p, Sandboxes, "box1")
+		must(t, p.Create(first, 0))
+		fill(first)
+		must(t, p.Clone(first, entry(t, p, Snapshots, "shot1"), 0))
+		for i := 2; i < 5; i++ {
+			below := entry(t, p, Snapshots, fmt.Sprintf("shot%d", i-1))
+			box := entry(t, p, Sandboxes, fmt.Sprintf("box%d", i))
+			must(t, p.CreateAfter(box, below, 64<<20))
+			if names, err := os.ReadDir(p.Path(box)); err != nil || len(names) != 1 || names[0].Name() != aside {
+				t.Errorf("it begins with %v %v", names, err)
+			}
+			fill(box)
+			must(t, p.Clone(box, entry(t, p, Snapshots, fmt.Sprintf("shot%d", i)), 0))
+			if err := os.WriteFile(filepath.Join(p.Path(box), "upper/big"), make([]byte, 128<<20), 0o600); p.Info().Quotas && !errors.Is(err, unix.EDQUOT) {
+				t.Errorf("a large file: %v", err)
+			}
+		}
+		// A plain directory has nothing to go on from.
+		plain := Entry{Area: Sandboxes, ID: "plain"}
+		must(t, p.CreateAfter(plain, entry(t, p, Snapshots, "shot1"), 0))
+		if names, err := os.ReadDir(p.Path(plain)); err != nil || len(names) > 0 {
+			t.Errorf("%v %v", names, err)
+		}
+	})
+	noDevice(t, home)
+}
+
 func TestTheReserveIsOfUseOnAnyDisk(t *testing.T) {
 	for size, want := range map[int64]int64{64 * mib: 64 * mib / 10, 10 * gib: 512 * mib, 40 * gib: 2 * gib, 1000 * gib: 5 * gib} {
 		if got := (space{size: size}).reserve(); got != want {

@@ -65,10 +65,17 @@ const (
 type Plan struct {
 	ID string
 	// Data holds, or will hold, the uppers and work directories. They must share one file system, and one subvolume.
-	Data     string
-	Root     hostproto.Root
+	Data string
+	Root hostproto.Root
+	// Over are the uppers of the snapshots that Root names, in its order: a directory for each, with one directory an upper.
+	Over     []string
 	Hostname string
 	Files    Files
+}
+
+// isOurs reports whether nobody but podhost can have written anything that the root is made of.
+func (plan Plan) isOurs() bool {
+	return plan.Root.Kind == "host" && plan.Files == NewFiles && len(plan.Over) == 0
 }
 
 // Mount assembles a root. The caller releases it with Stage.ReleaseRoot, also after an error.
@@ -117,11 +124,16 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 	if err != nil {
 		return "", nil, err
 	}
-	upper, work, err := b.upper(at, "/", 0, 0)
+	below, err := plan.over("/")
 	if err != nil {
 		return "", nil, err
 	}
-	if plan.Files == NewFiles {
+	defer below.close()
+	upper, work, err := b.upper(at, "/", 0, 0, &below)
+	if err != nil {
+		return "", nil, err
+	}
+	if plan.isOurs() {
 		// Before anybody could write there, the upper is the short way.
 		if err := b.mkdir(upper+"/etc", 0, 0); err != nil {
 			return "", nil, err
@@ -132,11 +144,12 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 			}
 		}
 	}
-	overlay := mount.Overlay{Lower: []string{lower}, Upper: upper, Work: work, UserXattr: b.Rootless}
+	below.add(lower)
+	overlay := mount.Overlay{Lower: below.paths, Upper: upper, Work: work, UserXattr: b.Rootless}
 	if err := overlay.Mount(path); err != nil {
 		return "", nil, err
 	}
-	if plan.Files != NewFiles {
+	if !plan.isOurs() {
 		if err := b.furnish(path, plan); err != nil {
 			return "", nil, err
 		}
@@ -147,7 +160,7 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 	}
 	defer unix.Close(root)
 	for i := range b.View.Dirs {
-		if err := b.mountDir(root, at, i, base); err != nil {
+		if err := b.mountDir(root, at, i, base, plan); err != nil {
 			return "", nil, err
 		}
 	}
@@ -163,14 +176,15 @@ func (b *Builder) ownLower(tree string) (string, error) {
 	return lower, err
 }
 
-// mountDir shows one of the host's directories: under a private upper where its ids can be shifted, else read-only. An
-// overlay without upper is not a detour for the latter: through a plain bind mount, the host's unix sockets could be connected to.
+// mountDir shows one of the host's directories: under a private upper where its ids can be shifted, else read-only, and in either case under
+// what the plan's snapshots have of it. An overlay without upper is not a detour: through a plain bind mount, the host's unix sockets could
+// be connected to.
 //
 // SECURITY: FS-13. Root inside cannot touch the mount point, but it can move a directory above it and leave a link in its place; so the
 // point is looked up without following any.
-func (b *Builder) mountDir(root int, at *os.File, n int, base string) error {
+func (b *Builder) mountDir(root int, at *os.File, n int, base string, plan Plan) error {
 	dir := b.View.Dirs[n]
-	point, err := b.mountPoint(root, dir)
+	point, err := b.mountPoint(root, dir, plan)
 	if err != nil {
 		return err
 	}
@@ -184,8 +198,15 @@ func (b *Builder) mountDir(root int, at *os.File, n int, base string) error {
 	if err != nil {
 		return err
 	}
+	below, err := plan.over(dir)
+	if err != nil {
+		return err
+	}
+	defer below.close()
 	if !shifted {
-		return mount.Overlay{Lower: []string{lower, b.Stage.Empty()}, UserXattr: b.Rootless}.Mount(target)
+		below.add(lower)
+		below.add(b.Stage.Empty())
+		return mount.Overlay{Lower: below.paths, UserXattr: b.Rootless}.Mount(target)
 	}
 	uid, gid := 0, 0
 	if info, err := os.Stat(source); err == nil {
@@ -193,19 +214,19 @@ func (b *Builder) mountDir(root int, at *os.File, n int, base string) error {
 			uid, gid = int(stat.Uid), int(stat.Gid)
 		}
 	}
-	upper, work, err := b.upper(at, dir, uid, gid)
+	upper, work, err := b.upper(at, dir, uid, gid, &below)
 	if err != nil {
 		return err
 	}
-	lowers := []string{lower}
 	if mask := filepath.Join(b.Home, "base", base, maskTree(n)); exists(mask) {
 		masked, err := b.ownLower(mask)
 		if err != nil {
 			return err
 		}
-		lowers = []string{masked, lower}
+		below.add(masked)
 	}
-	return mount.Overlay{Lower: lowers, Upper: upper, Work: work}.Mount(target)
+	below.add(lower)
+	return mount.Overlay{Lower: below.paths, Upper: upper, Work: work}.Mount(target)
 }
 
 func (b *Builder) writeOwned(path, text string) error {
@@ -233,9 +254,17 @@ func RandomHex(n int) string {
 	return hex.EncodeToString(data)
 }
 
-// mountLayers stacks layers, lowest first.
+// mountLayers stacks layers, lowest first, and the plan's snapshots over them.
 func (b *Builder) mountLayers(path string, at *os.File, plan Plan) error {
-	var lowers []string
+	below, err := plan.over("/")
+	if err != nil {
+		return err
+	}
+	defer below.close()
+	upper, work, err := b.upper(at, "/", 0, 0, &below)
+	if err != nil {
+		return err
+	}
 	layers := plan.Root.Layers
 	for i := len(layers) - 1; i >= 0; i-- {
 		lower, err := b.ownLower(filepath.Join(b.Home, "layers", layers[i], "tree"))
@@ -245,13 +274,9 @@ func (b *Builder) mountLayers(path string, at *os.File, plan Plan) error {
 			}
 			return err
 		}
-		lowers = append(lowers, lower)
+		below.add(lower)
 	}
-	upper, work, err := b.upper(at, "/", 0, 0)
-	if err != nil {
-		return err
-	}
-	if err := (mount.Overlay{Lower: lowers, Upper: upper, Work: work, UserXattr: b.Rootless}).Mount(path); err != nil {
+	if err := (mount.Overlay{Lower: below.paths, Upper: upper, Work: work, UserXattr: b.Rootless}).Mount(path); err != nil {
 		return err
 	}
 	return b.furnish(path, plan)

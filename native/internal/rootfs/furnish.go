@@ -14,7 +14,8 @@ import (
 // mountPoints are where the runtime and podhost mount or write.
 var mountPoints = []string{"dev", "proc", "sys", "run", "tmp", "etc", ".agentpod"}
 
-// furnish makes what every sandbox needs in a root made of somebody's layers, or of files that a sandbox has had its hands in.
+// furnish makes what every sandbox needs in a root made of somebody's layers, or of files that a sandbox has had its hands in: its own, another
+// one's, or those of a snapshot below it.
 //
 // SECURITY: FS-13, FS-14. The runtime mounts on these paths with the host's authority. A layer that ships one as a symlink, or a
 // sandbox that leaves one, would redirect that, so anything but a plain directory is refused. The merged tree is checked, since
@@ -27,21 +28,21 @@ func (b *Builder) furnish(path string, plan Plan) error {
 	defer unix.Close(root)
 	for _, name := range mountPoints {
 		if err := b.plainDir(root, name); err != nil {
-			return unsafeAs(plan.Files, err)
+			return unsafeAs(plan, err)
 		}
 	}
-	if err := b.replaceFile(root, ".agentpod", "podd", ""); err != nil {
-		return unsafeAs(plan.Files, err)
+	if err := b.keepFile(root, ".agentpod", "podd", ""); err != nil {
+		return unsafeAs(plan, err)
 	}
-	if err := b.replaceFile(root, "etc", resolvConf, resolver); err != nil && !isOwnDirectory(plan.Files, err) {
-		return unsafeAs(plan.Files, err)
+	if err := b.keepFile(root, "etc", resolvConf, resolver); err != nil && !isOwnDirectory(plan.Files, err) {
+		return unsafeAs(plan, err)
 	}
 	if plan.Files == OwnFiles {
 		return nil
 	}
 	for name, text := range identity(plan.Hostname) {
 		if err := b.replaceFile(root, "etc", name, text); err != nil {
-			return unsafeAs(plan.Files, err)
+			return unsafeAs(plan, err)
 		}
 	}
 	return nil
@@ -58,12 +59,16 @@ type unsafeTree struct{ path string }
 func (e unsafeTree) Error() string { return "/" + e.path + " is not what it has to be" }
 
 // unsafeAs says whose fault an unsafe tree is.
-func unsafeAs(files Files, err error) error {
+func unsafeAs(plan Plan, err error) error {
 	var found unsafeTree
 	if !errors.As(err, &found) {
 		return err
 	}
-	if files == NewFiles {
+	if plan.Files == NewFiles && len(plan.Over) > 0 {
+		return hostproto.Errorf(hostproto.InvalidArgument, "snapshot.unsafe", "/%s in the snapshots or what is below them is not a plain directory or file", found.path).
+			WithHint("make the snapshots anew so that /dev, /proc, /sys, /run, /tmp and /etc stay directories")
+	}
+	if plan.Files == NewFiles {
 		return hostproto.Errorf(hostproto.InvalidArgument, "layer.unsafe", "/%s in the layers is not a plain directory or file", found.path).
 			WithHint("rebuild the image so that /dev, /proc, /sys, /run, /tmp and /etc are directories")
 	}
@@ -98,12 +103,12 @@ func (b *Builder) openPlain(root int, name string) (int, error) {
 }
 
 // mountPoint opens the directory to mount on, for the caller to close.
-func (b *Builder) mountPoint(root int, dir string) (int, error) {
+func (b *Builder) mountPoint(root int, dir string, plan Plan) (int, error) {
 	name := strings.TrimPrefix(dir, "/")
 	fd, err := safefs.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == nil || !errors.Is(err, unix.ENOENT) {
 		if err != nil {
-			err = unsafeAs(OwnFiles, unsafeTree{name})
+			err = unsafeAs(plan, unsafeTree{name})
 		}
 		return fd, err
 	}
@@ -115,11 +120,32 @@ func (b *Builder) mountPoint(root int, dir string) (int, error) {
 		next, err := b.openPlain(at, part)
 		unix.Close(at)
 		if err != nil {
-			return -1, unsafeAs(OwnFiles, err)
+			return -1, unsafeAs(plan, err)
 		}
 		at = next
 	}
 	return at, nil
+}
+
+// keepFile is replaceFile for what is the same in every root: where that is there already, nothing has to be written, which takes longer than to look.
+func (b *Builder) keepFile(root int, dir, name, text string) error {
+	fd, err := safefs.OpenBeneath(root, dir+"/"+name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return b.replaceFile(root, dir, name, text)
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return err
+	}
+	isOurs := int(stat.Uid) == b.Range.Base && int(stat.Gid) == b.Range.Base
+	if isOurs && stat.Mode&^0o200 == unix.S_IFREG|0o444 && stat.Size == int64(len(text)) {
+		found := make([]byte, len(text))
+		if n, err := unix.Pread(fd, found, 0); err == nil && n == len(text) && string(found) == text {
+			return nil
+		}
+	}
+	return b.replaceFile(root, dir, name, text)
 }
 
 // replaceFile puts a file there whatever the layers have under the name, a symlink included.

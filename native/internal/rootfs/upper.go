@@ -9,19 +9,22 @@ import (
 	"strings"
 )
 
-// upper makes the upper and work directory of what is mounted at covered, unless they are there; the upper is owned by the sandbox's uid
-// and gid as its merged root is to be. They are named for the path, not counted: when the sandbox is started again, or its
-// files are another one's, the host may show other directories than it did.
-func (b *Builder) upper(at *os.File, covered string, uid, gid int) (upper, work string, err error) {
+// upper makes the upper and work directory of what is mounted at covered, unless they are there. The upper is owned as its merged root is to be: by
+// the sandbox's uid and gid, or as the topmost snapshot has it. They are named for the path, not counted: when the sandbox is started again,
+// or its files are another one's, the host may show other directories than it did.
+func (b *Builder) upper(at *os.File, covered string, uid, gid int, below *lowers) (upper, work string, err error) {
 	dir, name := fmt.Sprintf("/proc/self/fd/%d", at.Fd()), upperName(covered)
 	upper, work = filepath.Join(dir, "upper", name), filepath.Join(dir, "work", name)
 	if err := os.Mkdir(work, 0o700); err != nil && !os.IsExist(err) {
 		return "", "", err
 	}
-	if err := b.mkdir(upper, uid, gid); err != nil && !os.IsExist(err) {
+	if err := b.mkdir(upper, uid, gid); err != nil {
+		if os.IsExist(err) {
+			return upper, work, nil
+		}
 		return "", "", err
 	}
-	return upper, work, nil
+	return upper, work, below.likeTop(upper)
 }
 
 // upperName is "root" for the root and the escaped path for what is mounted in it: plain in a mount's options, and no two are the same.

@@ -86,6 +86,12 @@ func (c *copier) directory(path string) error {
 	return c.attributes(descriptorPath(c.from), descriptorPath(c.to), &stat)
 }
 
+// IsEmpty reports whether there is nothing in a directory that is open at its beginning.
+func IsEmpty(dir int) (bool, error) {
+	names, err := readNames(dir, make([]byte, 1<<10))
+	return len(names) == 0, err
+}
+
 // Names lists a directory that is open, in its own order.
 func Names(dir int) ([]string, error) {
 	if _, err := unix.Seek(dir, 0, 0); err != nil {

@@ -60,7 +60,7 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
     return c.json(sandboxView(await engine.extend(c.req.param('ref'), ttlMs, principalOf(c))))
   })
 
-  for (const verb of ['pause', 'stop'] as const) {
+  for (const verb of ['pause', 'stop', 'begin'] as const) {
     routes.post(`/:ref/${verb}`, async (c) =>
       c.json(sandboxView(await engine[verb](c.req.param('ref'), principalOf(c)))),
     )

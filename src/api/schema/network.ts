@@ -28,6 +28,13 @@ const ruleFields = {
   budget: budget.optional(),
 } as const
 
+/** A rule in parts, as recipes have them. */
+export const ruleParts = z.strictObject({
+  ...ruleFields,
+  source: source.default('create'),
+  within: z.strictObject({ ...ruleFields, source }).optional(),
+})
+
 /** As short text, `example.com:8443/api/**`, or in parts. */
 const ruleRequest = z.union([
   z.string().max(2400),

@@ -1,6 +1,6 @@
 /** What `/v1/sandboxes` takes and gives. Unknown keys are errors. */
 import { z } from 'zod'
-import { BASES } from '../../core/environment.ts'
+import { BASES, STOP_SIGNALS } from '../../core/environment.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { errorFields } from './error.ts'
@@ -24,7 +24,7 @@ export const labels = z
   )
   .refine((map) => Object.keys(map).length <= 64, 'at most 64 labels')
 
-const variables = z
+export const variables = z
   .record(
     z.string().regex(VARIABLE, 'variable names are letters, digits and underscores'),
     z
@@ -34,15 +34,60 @@ const variables = z
   )
   .refine((map) => Object.keys(map).length <= 1024, 'at most 1024 variables')
 
+export const userName = z.string().regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'is not a user name')
+
+export const pathList = z.array(z.string().regex(/^\/[^:\0]{0,1000}$/, 'is not an absolute path')).max(64)
+
+/** Lines for /bin/sh. */
+const script = z
+  .string()
+  .max(16 * 1024)
+  .refine((value) => !value.includes('\0'), 'has a NUL byte')
+
+const MOST_SERVICE_MS = 30 * 60_000
+
+const service = z.strictObject({
+  name: z.string().regex(/^[a-z][a-z0-9_-]{0,62}$/, 'is a name of small letters, digits, _ and -'),
+  run: script.describe('For /bin/sh. It stays in the foreground.'),
+  user: userName.default('user'),
+  workdir: plainText(4096).default(''),
+  variables: variables.default({}),
+  ready: z
+    .strictObject({
+      command: script.optional().describe('Succeeds when it is ready.'),
+      port: z.int().min(1).max(65_535).optional().describe('Takes connections when it is ready.'),
+      timeoutMs: z.int().min(100).max(MOST_SERVICE_MS).default(60_000),
+    })
+    .default({ timeoutMs: 60_000 }),
+  needsProject: z
+    .boolean()
+    .default(false)
+    .describe(
+      'It needs files that come after the sandbox is made; `POST /v1/sandboxes/{ref}/begin` starts it.',
+    ),
+  stopSignal: z.enum(STOP_SIGNALS).default('SIGTERM'),
+  stopMs: z.int().min(0).max(MOST_SERVICE_MS).default(10_000),
+})
+
 export const environment = z.strictObject({
   base: z.enum(BASES).optional(),
-  variables: variables.optional(),
-  user: z
+  digest: z
     .string()
-    .regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'is not a user name')
-    .optional(),
+    .regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits')
+    .optional()
+    .describe('What `POST /v1/builds` answered; its base is then the recipe’s.'),
+  variables: variables.optional(),
+  path: pathList.optional().describe('Directories put before the PATH.'),
+  user: userName.optional(),
   workdir: plainText(4096).optional(),
   sudo: z.boolean().optional(),
+  services: z
+    .array(service)
+    .max(32)
+    .refine((list) => new Set(list.map(({ name }) => name)).size === list.length, 'two have one name')
+    .optional()
+    .describe('Started in this order, each ready before the next.'),
+  start: script.optional().describe('For /bin/sh: runs at every start, after the services are ready.'),
 })
 
 export const resources = z.strictObject({
@@ -119,6 +164,8 @@ export const sandbox = z.object({
   provider: z.string(),
   labels: z.record(z.string(), z.string()),
   base: z.enum(BASES),
+  environment: z.string().optional().describe('The digest of the built environment that it began with.'),
+  services: z.array(z.string()).optional(),
   user: z.string(),
   workdir: z.string(),
   sudo: z.boolean(),

@@ -86,12 +86,17 @@ export function wakeOptions(parsed: Parsed): { ttlMs?: number | undefined } {
   return { ttlMs: map(parsed.value('timeout'), (text) => parseDuration(text, 'timeout')) }
 }
 
-export function createOptions(parsed: Parsed, variables: Record<string, string>): CreateOptions {
+export function createOptions(
+  parsed: Parsed,
+  variables: Record<string, string>,
+  /** Whether what `--base` names was made sense of already. */
+  o: { readonly isAnyBase?: boolean } = {},
+): CreateOptions {
   return {
     name: parsed.value('name'),
     labels: parsePairs(parsed.values('label'), 'label'),
     environment: {
-      base: chosen(parsed, 'base', BASES),
+      base: o.isAnyBase ? undefined : chosen(parsed, 'base', BASES),
       variables,
       user: parsed.value('user'),
       workdir: parsed.value('workdir'),

@@ -1,48 +1,25 @@
 /** Words of a person as values: sizes, durations, variables, labels. */
 import { readFileSync } from 'node:fs'
 import { invalid } from '../../core/error.ts'
-
-const SIZE_UNITS: ReadonlyMap<string, number> = new Map(
-  Object.entries({
-    '': 1,
-    m: 1,
-    mi: 1,
-    mb: 1,
-    mib: 1,
-    g: 1024,
-    gi: 1024,
-    gb: 1024,
-    gib: 1024,
-    t: 1024 * 1024,
-  }),
-)
-const TIME_UNITS: Record<string, number> = {
-  '': 1000,
-  ms: 1,
-  s: 1000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
-}
+import { readMib, readMs } from '../../util/quantity.ts'
 
 /** `512m`, `2g`; a bare number is MiB. */
 export function parseMib(text: string, option: string): number {
-  const match = /^(\d+(?:\.\d+)?)([a-z]*)$/.exec(text.toLowerCase())
-  const unit = SIZE_UNITS.get(match?.[2] ?? '-')
-  if (!match || unit === undefined)
+  const mib = readMib(text)
+  if (mib === undefined)
     throw invalid(`option.${option}`, `--${option} is a size like 512m or 2g, not ${JSON.stringify(text)}`)
-  return Math.round(Number(match[1]) * unit)
+  return mib
 }
 
 /** `90s`, `15m`, `1h`; a bare number is seconds. */
 export function parseDuration(text: string, option: string): number {
-  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text)
-  if (!match)
+  const ms = readMs(text)
+  if (ms === undefined)
     throw invalid(
       `option.${option}`,
       `--${option} is a time like 90s, 15m or 1h, not ${JSON.stringify(text)}`,
     )
-  return Math.round(Number(match[1]) * (TIME_UNITS[match[2] ?? ''] ?? 1000))
+  return ms
 }
 
 export function parseNumber(text: string, option: string): number {

@@ -80,7 +80,8 @@ async function explain(
 }
 
 async function grant(ctx: CommandContext, directory: string): Promise<number> {
-  const asked = approve(ctx, directory)
+  const { derivedOf, detectIn } = await import('../prepare-environment.ts')
+  const asked = approve(ctx, directory, derivedOf(await detectIn(ctx, directory)))
   if (!asked) ctx.terminal.say('there is nothing to grant')
   else for (const line of describeAsked(asked)) ctx.terminal.say(`granted: ${printable(line)}`)
   return 0

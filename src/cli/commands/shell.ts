@@ -5,7 +5,7 @@ import { RUN_OPTIONS, runInNew } from './run.ts'
 const { json: _, ...OPTIONS } = RUN_OPTIONS
 
 /** The user's shell inside; `bash` where there is one. */
-const LOGIN = ['-c', 'if [ -x /bin/bash ]; then exec /bin/bash -l; else exec /bin/sh -l; fi'] as const
+export const LOGIN = ['-c', 'if [ -x /bin/bash ]; then exec /bin/bash -l; else exec /bin/sh -l; fi'] as const
 
 export const command: Command = {
   usage: 'agentpod shell [options] [NAME]',

@@ -8,7 +8,9 @@ import type { BoundSecret, SecretSlot } from '../../core/secret.ts'
 import { makeCertificate, makeSandboxAuthority } from '../../util/certificate.ts'
 import { systemClock } from '../../util/clock.ts'
 import { systemRandom } from '../../util/random.ts'
+import type { LinkSpec } from '../control.ts'
 import { TlsInterceptor } from '../intercept-tls.ts'
+import type { PackageCache } from '../package-cache.ts'
 import { secretHooks } from '../secret-hooks.ts'
 import { policyOf, Stage } from './stage.ts'
 
@@ -42,6 +44,8 @@ export async function secureStage(
     readonly secrets?: readonly BoundSecret[]
     readonly rules?: readonly unknown[]
     readonly isAllOpened?: boolean
+    readonly packages?: PackageCache
+    readonly spec?: Partial<LinkSpec>
   } = {},
 ): Promise<Stage> {
   return Stage.open({
@@ -53,7 +57,9 @@ export async function secureStage(
       secrets: o.secrets ?? [secret()],
       authority: SANDBOX_AUTHORITY,
       intercept: o.isAllOpened ? 'all' : 'needed',
+      ...o.spec,
     },
+    ...(o.packages && { packages: o.packages }),
   })
 }
 

@@ -25,6 +25,7 @@ import {
   parseProbe,
   parseSandbox,
   parseStats,
+  rootArgs,
 } from './protocol.ts'
 import { eachPage, layers, snapshots } from './stores.ts'
 
@@ -164,7 +165,7 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
     id: plan.sandboxId,
     owner: parseOwner(plan.owner),
     hostname: plan.hostname,
-    root: plan.root,
+    root: rootArgs(plan.root),
     deadlineMs: plan.deadlineAt,
     whenOver: plan.whenOver,
     resources: {

@@ -2,8 +2,9 @@
 import { z } from 'zod'
 import type { Check } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
+import { isSnapshotId, type SnapshotId } from '../../core/id.ts'
 import type { NetworkLevel } from '../../core/network.ts'
-import type { HostStats, Kept, Observed, Packed } from '../../core/provider.ts'
+import type { HostStats, Kept, Observed, Packed, RootPlan } from '../../core/provider.ts'
 import type { LimitLevels } from '../../core/resources.ts'
 
 const count = z.number().nonnegative()
@@ -59,9 +60,12 @@ const sandbox = z.object({
   expired: z.boolean().default(false),
 })
 
+const over = z
+  .array(z.custom<SnapshotId>((id) => typeof id === 'string' && isSnapshotId(id), 'is no id of a snapshot'))
+  .optional()
 const root = z.union([
-  z.object({ kind: z.literal('host') }),
-  z.object({ kind: z.literal('layers'), layers: z.array(z.string()) }),
+  z.object({ kind: z.literal('host'), over }),
+  z.object({ kind: z.literal('layers'), layers: z.array(z.string()), over }),
 ])
 const kept = z.object({ sizeBytes: count, root })
 const packed = z.object({ digest: z.string(), sizeBytes: count })
@@ -88,6 +92,11 @@ const probe = z.object({
     }),
   ),
 })
+
+/** A root as podhost reads it: a list of nothing is left out. */
+export function rootArgs({ over: snapshots, ...base }: RootPlan): Record<string, unknown> {
+  return { ...base, ...(snapshots && snapshots.length > 0 && { over: snapshots }) }
+}
 
 export const parseHello = (value: unknown): HostInfo => parse(hello, value)
 export const parseStats = (value: unknown): HostStats => parse(stats, value)

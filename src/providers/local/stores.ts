@@ -2,7 +2,7 @@
 import { parseSnapshotId, type SnapshotId } from '../../core/id.ts'
 import type { Layers, Snapshots } from '../../core/provider.ts'
 import type { Podhost } from './podhost.ts'
-import { parseAlbum, parseKept, parsePacked } from './protocol.ts'
+import { parseAlbum, parseKept, parsePacked, rootArgs } from './protocol.ts'
 
 /** Asks for page after page; `read` answers with the `after` of the next one, or with nothing. */
 export async function eachPage(read: (after: { after?: string }) => Promise<string>): Promise<void> {
@@ -49,7 +49,8 @@ export function snapshots(podhost: Podhost): Snapshots {
       return parsePacked(await podhost.call('snapshot.export', { id, file }, o))
     },
     async import(id, owner, { file, digest, root }, o) {
-      return parseKept(await podhost.call('snapshot.import', { id, owner, root, file, digest }, o))
+      const args = { id, owner, root: rootArgs(root), file, digest }
+      return parseKept(await podhost.call('snapshot.import', args, o))
     },
   }
 }

@@ -1,0 +1,80 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"agentpod/native/internal/safefs"
+
+	"golang.org/x/sys/unix"
+)
+
+// lowers are directories for an overlay to lie on, topmost first.
+type lowers struct {
+	paths []string
+	fds   []int
+	// top is the directory of the topmost snapshot that has one; nil where none has.
+	top *unix.Stat_t
+}
+
+// over opens what a plan's snapshots hold of the directory covered; the caller closes it when the overlay is mounted. Each is reached through a
+// descriptor, because the names of 64 would not fit a mount's options. Their ids are the sandboxes' already, as those of every upper are.
+func (plan Plan) over(covered string) (found lowers, err error) {
+	for i := len(plan.Over) - 1; i >= 0; i-- {
+		path := filepath.Join(plan.Over[i], upperName(covered))
+		if err := found.open(path); err != nil {
+			found.close()
+			return lowers{}, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+	return found, nil
+}
+
+// open adds a snapshot's upper, if it has that one and there is anything in it: each directory more is one more for the kernel to look into.
+func (l *lowers) open(path string) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if l.top == nil {
+		l.top = &unix.Stat_t{}
+		err = unix.Fstat(fd, l.top)
+	}
+	isEmpty := false
+	if err == nil {
+		isEmpty, err = safefs.IsEmpty(fd)
+	}
+	if err != nil || isEmpty {
+		unix.Close(fd)
+		return err
+	}
+	l.fds = append(l.fds, fd)
+	l.add(fmt.Sprintf("/proc/self/fd/%d", fd))
+	return nil
+}
+
+func (l *lowers) close() {
+	for _, fd := range l.fds {
+		unix.Close(fd)
+	}
+	l.fds = nil
+}
+
+// add puts a directory below the others.
+func (l *lowers) add(path string) { l.paths = append(l.paths, path) }
+
+// likeTop gives a new upper the owner and mode of the topmost snapshot's: what the merged directory looks like is the upper's to say.
+func (l *lowers) likeTop(upper string) error {
+	if l.top == nil {
+		return nil
+	}
+	if err := os.Chown(upper, int(l.top.Uid), int(l.top.Gid)); err != nil {
+		return err
+	}
+	return unix.Chmod(upper, l.top.Mode&0o7777)
+}

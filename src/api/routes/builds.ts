@@ -1,0 +1,147 @@
+/** Recipes to layers: what a build says is told as it happens, a line of JSON each. */
+import { Readable } from 'node:stream'
+import type { ReadableStream } from 'node:stream/web'
+import { Hono } from 'hono'
+import { stream } from 'hono/streaming'
+import type { BuildEvent } from '../../build/build-options.ts'
+import type { Builder } from '../../build/builder.ts'
+import type { InputFiles } from '../../build/input-files.ts'
+import type { Toolchains } from '../../build/toolchains.ts'
+import { AgentPodError } from '../../core/error.ts'
+import type { Engine } from '../../engine/engine.ts'
+import type { Clock } from '../../util/clock.ts'
+import { readJson } from '../body.ts'
+import { errorBody } from '../error-response.ts'
+import { arriving } from '../patience.ts'
+import { adminOnly, principalOf } from '../principal-of.ts'
+import { parseQuery } from '../query.ts'
+import {
+  type BuildEventView,
+  baseQuery,
+  buildRequest,
+  type LayerView,
+  pruneRequest,
+} from '../schema/build.ts'
+import { parseInput } from '../schema/parse.ts'
+import { Slots } from '../slots.ts'
+
+export interface BuildParts {
+  readonly engine: Engine
+  readonly builder: Builder
+  readonly files: InputFiles
+  readonly toolchains: Toolchains
+  readonly arch: string
+  readonly suite: string
+  readonly clock: Clock
+}
+
+/** SECURITY: CP-16. Each takes a sandbox, and as much of the disk as its step writes. */
+const MOST_BUILDS = 4
+const MOST_UPLOADS = 4
+
+export function buildRoutes(parts: BuildParts): Hono {
+  const { engine, builder, files } = parts
+  const routes = new Hono()
+  const builds = new Slots(MOST_BUILDS, 'builds')
+  const uploads = new Slots(MOST_UPLOADS, 'uploads for builds')
+
+  routes.post('/', async (c) => {
+    const { recipe, project, keepFailed, again } = parseInput(buildRequest, await readJson(c.req.raw))
+    const who = principalOf(c)
+    const leave = builds.enter(who.owner)
+    c.header('content-type', 'application/x-ndjson')
+    return stream(c, async (out) => {
+      const gone = new AbortController()
+      out.onAbort(() => gone.abort())
+      const say = (line: BuildEventView): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
+      try {
+        const result = await builder.build(recipe, {
+          project,
+          who,
+          keepFailed,
+          again,
+          signal: gone.signal,
+          onEvent: (event) => void say(viewOf(event)),
+        })
+        if (result.kind === 'needs') await say({ needs: [...result.files] })
+        else await say({ built: { digest: result.digest, sizeBytes: result.sizeBytes } })
+      } catch (thrown) {
+        await say(errorBody(thrown).body as BuildEventView)
+      } finally {
+        leave()
+      }
+    })
+  })
+
+  routes.post('/files/:digest', async (c) => {
+    const leave = uploads.enter(principalOf(c).owner)
+    const { body } = c.req.raw
+    const source = body ? Readable.fromWeb(body as ReadableStream) : Readable.from([])
+    source.on('error', () => undefined)
+    try {
+      await files.put(c.req.param('digest'), arriving(source, parts.clock))
+      return c.json({ digest: c.req.param('digest') }, 201)
+    } catch (error) {
+      if (!c.req.raw.signal.aborted) throw error
+      throw new AgentPodError({
+        code: 'canceled',
+        reason: 'body.cut',
+        message: 'the files did not arrive whole',
+        cause: error,
+      })
+    } finally {
+      source.destroy()
+      leave()
+    }
+  })
+
+  routes.get('/toolchains', async (c) =>
+    c.json({ arch: parts.arch, suite: parts.suite, host: await parts.toolchains.ofHost() }),
+  )
+
+  routes.get('/base', async (c) => {
+    const { suite } = parseQuery(baseQuery, c)
+    const root = await engine.prepare({ name: 'debian', suite }, () => undefined)
+    return c.json({ digest: root.kind === 'layers' ? (root.layers[0] ?? '') : '' })
+  })
+
+  routes.get('/layers', adminOnly, (c) => {
+    const inUse = engine.layersInUse()
+    return c.json(
+      engine.layers().map(
+        ({ id, layer, sizeBytes, createdAt }): LayerView => ({
+          key: layer.key,
+          parent: layer.parent,
+          step: layer.step.name,
+          title: layer.step.title,
+          project: layer.project,
+          base: layer.base.name,
+          sizeBytes,
+          createdAt: new Date(createdAt).toISOString(),
+          usedAt: new Date(layer.usedAt).toISOString(),
+          inUse: inUse.has(id),
+        }),
+      ),
+    )
+  })
+
+  routes.post('/prune', adminOnly, async (c) => {
+    const { keepBytes, dryRun } = parseInput(pruneRequest, await readJson(c.req.raw))
+    return c.json(await builder.prune({ keepBytes, isDry: dryRun }))
+  })
+
+  return routes
+}
+
+function viewOf(event: BuildEvent): BuildEventView {
+  switch (event.kind) {
+    case 'progress':
+      return { progress: event.text }
+    case 'output':
+      return { output: { name: event.name, data: event.data.toString('base64') } }
+    case 'step': {
+      const { kind: _, ...step } = event
+      return { step }
+    }
+  }
+}

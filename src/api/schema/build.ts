@@ -1,0 +1,122 @@
+/** Recipes and what comes of them. */
+import { z } from 'zod'
+import { BASES } from '../../core/environment.ts'
+import { DEFAULT_STEP_MS, LONGEST_STEP_MS, MOST_STEPS } from '../../core/recipe.ts'
+import { errorAnswer } from './error.ts'
+import { ruleParts } from './network.ts'
+import { pathList, userName, variables } from './sandbox.ts'
+
+const name = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9._/-]{0,99}$/, 'is a name of small letters, digits and . _ / -')
+const plain = (most: number): z.ZodString =>
+  z
+    .string()
+    .max(most)
+    .regex(/^[^\0]*$/, 'has a NUL byte')
+const digest = z.string().regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits')
+
+const step = z.strictObject({
+  name: name.describe('Unique in its recipe.'),
+  title: plain(200).describe('For people.'),
+  run: plain(64 * 1024).describe('For /bin/sh; empty where files are all there is to it.'),
+  user: userName.default('root'),
+  workdir: plain(4096).default('/'),
+  path: pathList.default([]),
+  variables: variables.default({}),
+  files: z
+    .strictObject({
+      digest: digest.describe('sha256 of a tar archive that `POST /v1/builds/files/{digest}` has taken.'),
+      to: plain(4096),
+      entries: z.record(z.string().max(4096), z.string().max(64)).default({}),
+    })
+    .optional(),
+  network: z.array(ruleParts).max(256).default([]).describe('What the command may reach, and nothing else.'),
+  timeoutMs: z.number().int().min(1000).max(LONGEST_STEP_MS).default(DEFAULT_STEP_MS),
+})
+
+export const buildRequest = z.strictObject({
+  project: plain(200)
+    .default('')
+    .describe('Builds of one project are held against each other to say what changed.'),
+  recipe: z.strictObject({
+    base: z.strictObject({
+      name: z.enum(BASES),
+      suite: z
+        .string()
+        .regex(/^[a-z]{1,32}$/)
+        .optional()
+        .describe('Debian’s release; the one of the machine when left out.'),
+      tools: z.record(z.string().max(64), z.string().max(512)).optional(),
+    }),
+    steps: z.array(step).max(MOST_STEPS),
+  }),
+  keepFailed: z.boolean().default(false).describe('Keeps the sandbox of a step that fails for an hour.'),
+  again: name.optional().describe('Builds this step, and those after it, although they are there.'),
+})
+export type BuildRequest = z.input<typeof buildRequest>
+
+/** One line each, until `built`, `needs` or an error. */
+export const buildEvent = z.union([
+  z.object({ progress: z.string() }),
+  z.object({
+    step: z.object({
+      name: z.string(),
+      title: z.string(),
+      number: z.number(),
+      of: z.number(),
+      state: z.enum(['cached', 'started', 'done']),
+      why: z.string().optional().describe('What made it necessary to build it.'),
+      ms: z.number().optional(),
+      sizeBytes: z.number().optional(),
+    }),
+  }),
+  z.object({ output: z.object({ name: z.string(), data: z.string().describe('base64') }) }),
+  z.object({ needs: z.array(z.string()).describe('Digests of archives that have to be uploaded first.') }),
+  z.object({ built: z.object({ digest: z.string().optional(), sizeBytes: z.number() }) }),
+  errorAnswer,
+])
+export type BuildEventView = z.infer<typeof buildEvent>
+
+export const layer = z.object({
+  key: z.string(),
+  parent: z.string().optional(),
+  step: z.string(),
+  title: z.string(),
+  project: z.string(),
+  base: z.string(),
+  sizeBytes: z.number(),
+  createdAt: z.string(),
+  usedAt: z.string(),
+  inUse: z.boolean(),
+})
+export type LayerView = z.infer<typeof layer>
+
+export const pruneRequest = z.strictObject({
+  keepBytes: z.number().int().min(0),
+  dryRun: z.boolean().default(false),
+})
+
+export const pruned = z.object({
+  removed: z.array(z.object({ key: z.string(), title: z.string(), sizeBytes: z.number() })),
+  keptBytes: z.number(),
+})
+export type PrunedView = z.infer<typeof pruned>
+
+export const toolchains = z.object({
+  arch: z.string(),
+  suite: z.string().describe('Debian’s release where a base does not name one.'),
+  host: z.array(z.object({ name: z.string(), version: z.string(), directory: z.string() })),
+})
+export type ToolchainsView = z.infer<typeof toolchains>
+
+export const baseQuery = z.object({
+  suite: z
+    .string()
+    .regex(/^[a-z]{1,32}$/)
+    .optional()
+    .describe('Debian’s release; the one of the machine when left out.'),
+})
+
+/** An archive that is there now, or a base. */
+export const uploaded = z.object({ digest: z.string() })

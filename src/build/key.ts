@@ -1,0 +1,39 @@
+/** What a layer is known by: everything that could make it another one. */
+import { createHash } from 'node:crypto'
+import type { RootPlan } from '../core/provider.ts'
+import type { Recipe, RecipeBase, Step } from '../core/recipe.ts'
+
+/** Raised when what a step does with its inputs changes. */
+const BUILDER = 1
+
+/** The base as it lies here: the digest of its layer, or of `host` the tools that are relied on. */
+export function baseKey(base: RecipeBase, root: RootPlan, arch: string): string {
+  const identity = root.kind === 'layers' ? root.layers : (base.tools ?? {})
+  return digest(['base', BUILDER, arch, base.name, identity])
+}
+
+/** SECURITY: what a step may reach and its variables are in it too: whoever leads a build elsewhere gets a layer of their own. */
+export function stepKey(parent: string, step: Step): string {
+  const { name: _, title: __, timeoutMs: ___, files, ...rest } = step
+  return digest(['step', parent, rest, files && [files.digest, files.to]])
+}
+
+/** The keys of all layers, lowest first. */
+export function layerKeys(recipe: Recipe, base: string): string[] {
+  const keys: string[] = []
+  for (const step of recipe.steps) keys.push(stepKey(keys.at(-1) ?? base, step))
+  return keys
+}
+
+function digest(value: unknown): string {
+  return createHash('sha256').update(canonical(value)).digest('hex')
+}
+
+/** JSON with sorted keys, so that the order in which they were written does not matter. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, inner) =>
+    inner && typeof inner === 'object' && !Array.isArray(inner)
+      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : inner,
+  )
+}

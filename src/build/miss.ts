@@ -1,0 +1,57 @@
+/** Why a step is built although there are layers: what is different from the last time. */
+import type { RecipeBase, Step } from '../core/recipe.ts'
+import type { Layer } from '../engine/layers.ts'
+
+export interface Wanted {
+  readonly parent: string | undefined
+  readonly base: RecipeBase
+  readonly step: Step
+  readonly project: string
+}
+
+const MOST_NAMED = 5
+
+/** One line for a person. The layer that it is held against is the newest of the same project and step. */
+export function explainMiss(layers: readonly Layer[], wanted: Wanted): string {
+  const last = layers
+    .filter(({ layer }) => layer.project === wanted.project && layer.step.name === wanted.step.name)
+    .toSorted((a, b) => b.createdAt - a.createdAt)[0]?.layer
+  if (!last) return 'it was never built'
+  const { step, base } = last
+  if (!isSame(base, wanted.base)) return `the base changed${baseChange(base, wanted.base)}`
+  const changed = [
+    ...(step.run === wanted.step.run ? [] : ['its command']),
+    ...(isSame(step.path, wanted.step.path) ? [] : ['its PATH']),
+    ...differing(step.variables, wanted.step.variables).map((name) => `variable ${name}`),
+    ...differing(step.files?.entries ?? {}, wanted.step.files?.entries ?? {}),
+    ...(isSame(step.network, wanted.step.network) ? [] : ['what it may reach']),
+    ...(step.user === wanted.step.user && step.workdir === wanted.step.workdir
+      ? []
+      : ['its user or directory']),
+  ]
+  if (changed.length > 0) {
+    const more = changed.length - MOST_NAMED
+    return `changed: ${changed.slice(0, MOST_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+  }
+  return last.parent === wanted.parent ? 'its layer was removed' : 'a step before it changed'
+}
+
+function baseChange(before: RecipeBase, now: RecipeBase): string {
+  if (before.name !== now.name) return `: ${before.name} is now ${now.name}`
+  const tools = differing(before.tools ?? {}, now.tools ?? {})
+  return tools.length > 0 ? `: ${tools.join(', ')}` : ''
+}
+
+/** Names whose values are not the same in both. */
+function differing(
+  before: Readonly<Record<string, string>>,
+  now: Readonly<Record<string, string>>,
+): string[] {
+  return [...new Set([...Object.keys(before), ...Object.keys(now)])]
+    .filter((name) => before[name] !== now[name])
+    .sort()
+}
+
+function isSame(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b)
+}

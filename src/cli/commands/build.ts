@@ -1,0 +1,164 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { readLock, wishesOf } from '../../config/plan/lock.ts'
+import { parseProjectBase } from '../../config/project/environment-table.ts'
+import { AgentPodError, asAgentPodError } from '../../core/error.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import type { Parsed } from '../args/parse.ts'
+import type { Command, CommandContext } from '../command.ts'
+import { BuildLog, megabytes } from '../output/build-log.ts'
+import { printable } from '../output/terminal.ts'
+import { buildPlan, type PreparedPlan, planProject } from '../prepare-environment.ts'
+import { openProject } from '../project.ts'
+import { execIn } from './exec.ts'
+import { LOGIN } from './shell.ts'
+
+export const command: Command = {
+  usage: 'agentpod build [options]',
+  examples: [
+    'agentpod build                          what `agentpod shell` would build, ahead',
+    'agentpod build --debug                  a shell where a step failed',
+    'agentpod build --again dependencies/node',
+    'agentpod build --frozen                 refuse where agentpod.lock is of another time',
+  ],
+  options: {
+    base: { value: 'BASE', help: 'build on this base instead' },
+    profile: { value: 'NAME', help: 'one of [profiles] in agentpod.toml' },
+    debug: { help: 'where a step fails, open a shell in its sandbox' },
+    again: { value: 'STEP', help: 'build this step, and those after it, although they are there' },
+    frozen: { help: 'fail where agentpod.lock is missing or does not fit' },
+    verbose: { short: 'v', help: 'show everything that the steps say' },
+    ...JSON_OPTION,
+  },
+  words: { min: 0, max: 0 },
+  async run(ctx, parsed) {
+    const { terminal } = ctx
+    const base = parsed.value('base')
+    if (base !== undefined) parseProjectBase(base)
+    const project = await openProject(ctx, 'user')
+    const prepared = await planProject(ctx, project, { base, profile: parsed.value('profile') })
+    if (parsed.has('frozen')) checkFrozen(project.directory, prepared)
+    if (!prepared || prepared.recipe.steps.length === 0) {
+      if (parsed.has('json')) terminal.out(JSON.stringify({ digest: null, steps: 0 }))
+      else terminal.say('there is nothing to build: the base has everything')
+      return 0
+    }
+    for (const note of prepared.plan.notes) terminal.say(terminal.dim(`note: ${printable(note)}`))
+    const digest = await buildNow(ctx, parsed, prepared)
+    if (typeof digest === 'number') return digest
+    const layers = await (await ctx.client()).builds.layers()
+    const total = chainOf(layers, digest).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+    if (parsed.has('json'))
+      terminal.out(JSON.stringify({ digest, steps: prepared.recipe.steps.length, sizeBytes: total }))
+    else
+      terminal.say(
+        `${terminal.green('built')} ${prepared.recipe.steps.length} ${prepared.recipe.steps.length === 1 ? 'layer' : 'layers'}, ${megabytes(total)} on ${prepared.plan.base.value} (${digest?.slice(0, 12)})`,
+      )
+    return 0
+  },
+}
+
+type Layer = { readonly key: string; readonly parent?: string | undefined; readonly sizeBytes: number }
+
+function chainOf(layers: readonly Layer[], digest: string | undefined): Layer[] {
+  const byKey = new Map(layers.map((layer) => [layer.key, layer]))
+  const chain: Layer[] = []
+  for (let at = byKey.get(digest ?? ''); at; at = byKey.get(at.parent ?? '')) chain.push(at)
+  return chain
+}
+
+/** The digest, or the exit code of a shell that was opened where a step failed. */
+async function buildNow(
+  ctx: CommandContext,
+  parsed: Parsed,
+  prepared: PreparedPlan,
+): Promise<string | undefined | number> {
+  const isDebug = parsed.has('debug')
+  const logs = new StepLogs(join(ctx.home.logs, 'builds', prepared.plan.name.replaceAll(/[^\w.-]/g, '_')))
+  const log = new BuildLog(ctx.terminal, {
+    isVerbose: parsed.has('verbose'),
+    onOutput: (step, data) => logs.add(step, data),
+  })
+  try {
+    return await buildPlan(await ctx.client(), prepared, {
+      ...log.options,
+      keepFailed: isDebug,
+      again: parsed.value('again'),
+    })
+  } catch (thrown) {
+    log.fail()
+    const error = asAgentPodError(thrown)
+    const { step, command: failed, sandbox } = error.details ?? {}
+    if (typeof step === 'string') logs.say(ctx, step, String(failed))
+    if (!isDebug || typeof sandbox !== 'string') throw error
+    ctx.terminal.say(`${ctx.terminal.red('failed')} ${printable(error.message)}`)
+    return debug(ctx, parsed, sandbox, prepared)
+  } finally {
+    log.end()
+  }
+}
+
+/** A shell in the sandbox of the step that failed, as the step's user would have it; the sandbox goes when the shell ends. */
+async function debug(
+  ctx: CommandContext,
+  parsed: Parsed,
+  id: string,
+  { plan }: PreparedPlan,
+): Promise<number> {
+  const sandbox = await (await ctx.client()).get(id)
+  ctx.terminal.say(`this is where it failed; the sandbox goes when you leave (project: ${plan.workspace})`)
+  try {
+    await execIn(ctx, sandbox, parsed, {
+      program: '/bin/sh',
+      args: LOGIN,
+      onSecondInterrupt: () => undefined,
+    })
+    return 1
+  } finally {
+    await sandbox.destroy()
+  }
+}
+
+/** What each step said, a file each, for whoever wants to read it later. */
+class StepLogs {
+  readonly #directory: string
+  readonly #begun = new Set<string>()
+
+  constructor(directory: string) {
+    this.#directory = directory
+  }
+
+  add(step: string, data: Buffer): void {
+    const isNew = !this.#begun.has(step)
+    if (isNew) mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
+    this.#begun.add(step)
+    writeFileSync(this.#file(step), data, { mode: 0o600, flag: isNew ? 'w' : 'a' })
+  }
+
+  say({ terminal }: CommandContext, step: string, failed: string): void {
+    terminal.say(
+      terminal.dim(`      command: ${printable(failed.split('\n').slice(-3).join(' ⏎ ')).slice(0, 300)}`),
+    )
+    if (this.#begun.has(step)) terminal.say(terminal.dim(`      all it said: ${this.#file(step)}`))
+  }
+
+  #file(step: string): string {
+    return join(this.#directory, `${step.replaceAll(/[^\w.-]/g, '_')}.log`)
+  }
+}
+
+function checkFrozen(directory: string, prepared: PreparedPlan | undefined): void {
+  const lock = readLock(directory)
+  const why = !lock
+    ? 'there is no agentpod.lock'
+    : prepared && lock.wishes !== wishesOf(prepared.plan)
+      ? 'agentpod.lock was made for another agentpod.toml, or other files of the project'
+      : undefined
+  if (why === undefined) return
+  throw new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'lock.stale',
+    message: why,
+    hint: '`agentpod config lock` makes it anew',
+  })
+}

@@ -1,0 +1,123 @@
+/** `agentpod config explain` and `agentpod config lock`: what a project's environment is, and why; and that it stays so. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { explain, place } from '../../config/plan/explain.ts'
+import { LOCK_FILE, lockText } from '../../config/plan/lock.ts'
+import { AgentPodError } from '../../core/error.ts'
+import type { Parsed } from '../args/parse.ts'
+import type { CommandContext } from '../command.ts'
+import { BuildLog } from '../output/build-log.ts'
+import { printable, table } from '../output/terminal.ts'
+import { buildPlan, environmentOf, planOnly, planProject } from '../prepare-environment.ts'
+import { openProject } from '../project.ts'
+
+export async function explainConfig(
+  ctx: CommandContext,
+  parsed: Parsed,
+  words: readonly string[],
+): Promise<number> {
+  const { terminal } = ctx
+  const project = await openProject(ctx, 'user')
+  const planned = await planOnly(ctx, project, {
+    base: parsed.value('base'),
+    profile: parsed.value('profile'),
+  })
+  const wanted = words[0]
+  const rows = (planned ? explain(planned.plan) : []).filter(
+    ({ key }) =>
+      wanted === undefined || key === wanted || key.startsWith(`${wanted}.`) || key.endsWith(`.${wanted}`),
+  )
+  const notes = planned?.plan.notes ?? []
+  if (parsed.has('json')) {
+    terminal.out(JSON.stringify({ choices: rows, notes, workspace: planned?.plan.workspace ?? null }))
+    return 0
+  }
+  if (rows.length === 0) {
+    terminal.say(
+      wanted === undefined
+        ? 'nothing was found here, and there is no agentpod.toml: the base host, as it is'
+        : `nothing is chosen that is called ${printable(wanted)}`,
+    )
+    return wanted === undefined ? 0 : 1
+  }
+  const lines = table(
+    rows.map(({ key, value, rank, from }) => [key, value, `${place(from)} (${rank})`].map(printable)),
+  )
+  for (const [index, line] of lines.entries()) {
+    terminal.out(line)
+    for (const { value, evidence, why } of rows[index]?.beat ?? [])
+      terminal.out(
+        terminal.dim(`    not ${printable(value)} (${printable(place(evidence))}): ${printable(why)}`),
+      )
+    const note = rows[index]?.note
+    if (note) terminal.out(terminal.dim(`    ${printable(note)}`))
+  }
+  for (const note of notes) terminal.out(terminal.dim(`note: ${printable(note)}`))
+  return 0
+}
+
+/** Builds the environment and writes down what it was made of. */
+export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<number> {
+  const { terminal } = ctx
+  const project = await openProject(ctx, 'user')
+  // What an older lock pins is what is to be found anew.
+  const prepared = await planProject(ctx, project, { profile: parsed.value('profile'), isUnlocked: true })
+  if (!prepared) {
+    terminal.say('there is nothing to lock: nothing was found here, and there is no agentpod.toml')
+    return 1
+  }
+  // Said before anything is built for it.
+  lockText(prepared.plan, { digest: '', apt: {}, npm: {}, pip: {} })
+  const pod = await ctx.client()
+  const log = new BuildLog(terminal)
+  const digest = await buildPlan(pod, prepared, log.options).catch((error: unknown) => {
+    log.fail()
+    throw error
+  })
+  log.end()
+  const base = await pod.builds.base(prepared.recipe.base.suite)
+  const sandbox = await pod.create({
+    environment: { ...environmentOf(prepared.plan, digest), services: [], start: undefined },
+  })
+  try {
+    const found = await sandbox.exec('/bin/sh', { args: ['-c', ASK], user: 'root' }).wait()
+    if (found.exitCode !== 0)
+      throw new AgentPodError({
+        code: 'internal',
+        reason: 'lock.unread',
+        message: `what is installed could not be read: ${printable(found.stderr.slice(0, 300))}`,
+      })
+    const text = lockText(prepared.plan, { digest: base, ...readInstalled(found.stdout) })
+    writeFileSync(join(project.directory, LOCK_FILE), text)
+  } finally {
+    await sandbox.destroy()
+  }
+  terminal.say(`wrote ${LOCK_FILE}; it belongs into the repository`)
+  return 0
+}
+
+const ASK = `dpkg-query -W -f 'apt \${Package} \${Version}\\n' 2>/dev/null
+for manifest in /opt/agentpod/tools/lib/node_modules/*/package.json /opt/agentpod/tools/lib/node_modules/@*/*/package.json; do
+  [ -f "$manifest" ] && printf 'npm %s %s\\n' "$(sed -n 's/^ *"name": *"\\([^"]*\\)".*/\\1/p' "$manifest" | head -n 1)" "$(sed -n 's/^ *"version": *"\\([^"]*\\)".*/\\1/p' "$manifest" | head -n 1)"
+done
+[ ! -x /opt/agentpod/tools/python/bin/pip ] || /opt/agentpod/tools/python/bin/pip freeze --disable-pip-version-check 2>/dev/null | sed -n 's/^\\([A-Za-z0-9._-]*\\)==\\(.*\\)$/pip \\1 \\2/p'
+true`
+
+const LINE = /^(apt|npm|pip) ([@A-Za-z0-9][A-Za-z0-9@/+._-]{0,120}) ([A-Za-z0-9][A-Za-z0-9.+~:_-]{0,100})$/
+
+function readInstalled(text: string): Record<'apt' | 'npm' | 'pip', Record<string, string>> {
+  const found = {
+    apt: new Map<string, string>(),
+    npm: new Map<string, string>(),
+    pip: new Map<string, string>(),
+  }
+  for (const line of text.split('\n')) {
+    const [, kind, name = '', version = ''] = LINE.exec(line) ?? []
+    if (kind === 'apt' || kind === 'npm' || kind === 'pip') found[kind].set(name, version)
+  }
+  return {
+    apt: Object.fromEntries(found.apt),
+    npm: Object.fromEntries(found.npm),
+    pip: Object.fromEntries(found.pip),
+  }
+}

@@ -1,0 +1,46 @@
+import { AgentPodError } from '../../core/error.ts'
+import type { Command } from '../command.ts'
+import { ENVIRONMENT_OPTIONS, environmentIn } from '../environment.ts'
+import { openProject } from '../project.ts'
+import { RUN_OPTIONS, runInNew } from './run.ts'
+
+const { json: _, keep, 'no-project': __, ...OPTIONS } = RUN_OPTIONS
+
+export const command: Command = {
+  usage: 'agentpod test [options] [--] [ARG...]',
+  examples: [
+    'agentpod test                           what the project’s own tests are, in a fresh sandbox',
+    'agentpod test -- --watch=false          with words for the test command',
+    'agentpod test --keep --name failing     keep the sandbox to look into',
+  ],
+  options: { ...OPTIONS, keep, ...ENVIRONMENT_OPTIONS },
+  words: { min: 0, max: 10_000, rest: true },
+  async run(ctx, parsed) {
+    const project = await openProject(ctx, parsed.value('user') ?? 'user')
+    const ready = await environmentIn(ctx, parsed, project)
+    const commands = ready?.commands.test ?? []
+    if (commands.length === 0)
+      throw new AgentPodError({
+        code: 'failed_precondition',
+        reason: 'test.unknown',
+        message: 'what the tests of this project are is not known',
+        hint: 'say it in agentpod.toml: [lifecycle] test = "..."',
+      })
+    const script = commands.map(({ directory, run }) => inDirectory(directory, run)).join('\n')
+    // The last word is the shell's name; what follows is for the test command.
+    return runInNew(ctx, parsed, '/bin/sh', ['-c', `set -e\n${script}`, 'test', ...parsed.words], {
+      project,
+      ready,
+    })
+  },
+}
+
+/** One command takes the words of the caller; of several, each does. */
+export function inDirectory(directory: string, run: string): string {
+  const words = run.includes('\n') ? run : `${run} "$@"`
+  return directory === '' ? `(\n${words}\n)` : `(cd ${quote(directory)}\n${words}\n)`
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`
+}

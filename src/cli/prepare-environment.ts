@@ -1,0 +1,229 @@
+/** A project's environment: what its files ask for, planned, built where it is not, and ready for sandboxes to begin with. */
+import { createHash } from 'node:crypto'
+import { readFileSync, realpathSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { AgentPod } from '../client/client.ts'
+import type { CreateOptions } from '../client/sandbox.ts'
+import { type Detected, detect } from '../config/detect/detect.ts'
+import { PROJECT_FILE, readProjectFile } from '../config/files.ts'
+import type { NetworkWish } from '../config/network-table.ts'
+import { listings } from '../config/plan/listings.ts'
+import { readLock } from '../config/plan/lock.ts'
+import { isBare, type Plan } from '../config/plan/plan.ts'
+import { type DraftRecipe, recipeOf } from '../config/plan/recipe.ts'
+import { resolvePlan } from '../config/plan/resolve.ts'
+import { serviceOf } from '../config/plan/service-plan.ts'
+import type { ClientPreset } from '../config/presets/catalog.ts'
+import type { Preset } from '../config/presets/presets.ts'
+import { onlyGranted } from '../config/project/data.ts'
+import { applyProfile } from '../config/project/profiles.ts'
+import { fileTree } from '../config/tree.ts'
+import type { Recipe, Step } from '../core/recipe.ts'
+import { listProject } from '../sync/project.ts'
+import { packContents } from '../sync/tar.ts'
+import { systemClock } from '../util/clock.ts'
+import type { CommandContext } from './command.ts'
+import { combined, presetsOf } from './prepare-network.ts'
+
+const LARGEST_READ = 1024 * 1024
+
+/** The project as the commands know it. */
+export interface ProjectFiles {
+  readonly directory: string
+  readonly name: string
+  readonly files: readonly string[]
+}
+
+export interface PlanOptions {
+  readonly base?: string | undefined
+  readonly profile?: string | undefined
+  /** Whether agentpod.lock is passed over. */
+  readonly isUnlocked?: boolean | undefined
+}
+
+/** A plan, and what it takes to build it. */
+export interface PreparedPlan {
+  readonly plan: Plan
+  /** What its sandboxes may reach. */
+  readonly wish: NetworkWish
+  readonly recipe: Recipe
+  /** Archives that steps name, by digest. */
+  readonly archives: ReadonlyMap<string, Buffer>
+}
+
+/** SECURITY: CF-02. Undefined where the project has no agentpod.toml and nothing is found in it. */
+export async function planProject(
+  ctx: CommandContext,
+  project: ProjectFiles,
+  o: PlanOptions = {},
+): Promise<PreparedPlan | undefined> {
+  const planned = await planOnly(ctx, project, o)
+  if (!planned || isBare(planned.plan)) return undefined
+  const { plan, wish } = planned
+  const presets = presetsOf(ctx)
+  const found = await Promise.all(
+    plan.presets.map(async ({ name }) => [name, await presets.get(name)] as const),
+  )
+  const lock = o.isUnlocked ? undefined : readLock(project.directory)
+  const draft = recipeOf(plan, new Map<ClientPreset, Preset>(found), lock)
+  return { plan, wish, ...packed(draft, project) }
+}
+
+export async function planOnly(
+  ctx: CommandContext,
+  project: ProjectFiles,
+  o: PlanOptions,
+): Promise<{ readonly plan: Plan; readonly wish: NetworkWish; readonly detected: Detected } | undefined> {
+  const detected = detect(treeOf(project))
+  const file = readProjectFile(project.directory)
+  const hasNothing = detected.findings.length === 0 && detected.packages.length === 0
+  if (!file && hasNothing && o.base === undefined && detected.services.length === 0) return undefined
+  const pod = await ctx.client()
+  const machine = await pod.builds.toolchains()
+  const { wish } = await combined(ctx, project.directory, derivedOf(detected))
+  const data =
+    file && onlyGranted(o.profile === undefined ? file.data : applyProfile(file.data, o.profile), wish)
+  const lock = o.isUnlocked ? undefined : readLock(project.directory)
+  const presets = presetsOf(ctx)
+  const plan = await resolvePlan({
+    name: project.name,
+    detected,
+    file: file && data && { name: PROJECT_FILE, data, lineOf: (path) => file.at(path)?.line },
+    machine,
+    lists: listings({
+      directory: join(ctx.home.root, 'cache'),
+      now: () => systemClock.now(),
+      registry: (name) => registryOf(name, presets),
+    }),
+    pinned: lock?.languages,
+    base: o.base,
+  })
+  return { plan, wish, detected }
+}
+
+/** What a directory's files say. */
+export async function detectIn(ctx: CommandContext, directory: string): Promise<Detected> {
+  const files = await listProject({ directory, exclude: [ctx.home.root], env: ctx.env })
+  return detect(treeOf({ directory, files }))
+}
+
+/** Package managers that the project uses: their hosts are part of having an environment, and need no other grant. */
+export function derivedOf({ findings }: Detected): string[] {
+  return [...new Set(findings.flatMap(({ presets }) => presets))]
+}
+
+async function registryOf(
+  name: 'npm' | 'go',
+  presets: ReturnType<typeof presetsOf>,
+): Promise<string | undefined> {
+  const { variables, hosts } = await presets.get(name)
+  const said = name === 'npm' ? variables['npm_config_registry'] : variables['GOPROXY']?.split(/[,|]/)[0]
+  return said ?? (hosts[0] === undefined ? undefined : `https://${hosts[0]}/`)
+}
+
+/** SECURITY: CF-02. Names come from the listing, which follows no link out of the project; only plain, small files are read. */
+export function treeOf({
+  directory,
+  files,
+}: Pick<ProjectFiles, 'directory' | 'files'>): ReturnType<typeof fileTree> {
+  return fileTree(files, (path) => {
+    const data = readPlain(join(directory, path), LARGEST_READ)
+    return data === undefined || data.subarray(0, 4096).includes(0) ? undefined : data.toString('utf8')
+  })
+}
+
+function readPlain(path: string, most: number): Buffer | undefined {
+  try {
+    const info = statSync(path)
+    return info.isFile() && info.size <= most ? readFileSync(path) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const LARGEST_INPUT = 64 * 1024 * 1024
+
+function packed(
+  draft: DraftRecipe,
+  project: ProjectFiles,
+): { readonly recipe: Recipe; readonly archives: Map<string, Buffer> } {
+  const archives = new Map<string, Buffer>()
+  const root = realpathSync(project.directory)
+  const steps = draft.steps.map((step): Step => {
+    const { inputs, ...rest } = step
+    if (!inputs) return rest
+    const contents = [
+      ...Object.entries(inputs.stubs).map(([path, text]) => ({
+        path,
+        data: Buffer.from(text),
+        isExecutable: false,
+      })),
+      ...inputs.files.flatMap((path) => {
+        const data = insideOnly(root, path) ? readPlain(join(root, path), LARGEST_INPUT) : undefined
+        return data ? [{ path, data, isExecutable: isExecutable(join(root, path)) }] : []
+      }),
+    ]
+    const archive = packContents([...new Map(contents.map((one) => [one.path, one])).values()])
+    const digest = sha256(archive)
+    archives.set(digest, archive)
+    const entries = Object.fromEntries(contents.map(({ path, data }) => [path, sha256(data).slice(0, 16)]))
+    return { ...rest, files: { digest, to: workspaceOf(step, project), entries } }
+  })
+  return { recipe: { base: draft.base, steps }, archives }
+}
+
+/** SECURITY: a link that leads out of the project is not packed, whatever it is called. */
+function insideOnly(root: string, path: string): boolean {
+  try {
+    return realpathSync(join(root, path)).startsWith(`${root}/`)
+  } catch {
+    return false
+  }
+}
+
+function isExecutable(path: string): boolean {
+  return (statSync(path).mode & 0o100) !== 0
+}
+
+function workspaceOf(step: Step, project: ProjectFiles): string {
+  return `${step.user === 'root' ? '/root' : `/home/${step.user}`}/${project.name}`
+}
+
+function sha256(data: Buffer): string {
+  return createHash('sha256').update(data).digest('hex')
+}
+
+/** What a new sandbox is asked to be, for a plan that is built. */
+export function environmentOf(
+  plan: Plan,
+  digest: string | undefined,
+): NonNullable<CreateOptions['environment']> {
+  const start = plan.commands.start.filter(({ rank }) => rank === 'agentpod.toml').map(({ run }) => run)
+  return {
+    base: plan.ground.base,
+    digest,
+    path: [...plan.path],
+    variables: Object.fromEntries(plan.variables.map(({ name, value }) => [name, value])),
+    user: plan.user,
+    sudo: plan.sudo,
+    services: plan.services.map((service) => {
+      const { ready, ...rest } = serviceOf(service, plan)
+      return { ...rest, variables: { ...rest.variables }, ready: { ...ready } }
+    }),
+    ...(start.length > 0 && { start: `cd ${plan.workspace}\n${start.join('\n')}` }),
+  }
+}
+
+export async function buildPlan(
+  pod: AgentPod,
+  prepared: PreparedPlan,
+  o: Parameters<AgentPod['builds']['build']>[1],
+): Promise<string | undefined> {
+  const { recipe, archives, plan } = prepared
+  const { digest } = await pod.builds.build(recipe as Parameters<AgentPod['builds']['build']>[0], {
+    project: plan.name,
+    files: (wanted) => archives.get(wanted) ?? Buffer.alloc(0),
+    ...o,
+  })
+  return digest
+}

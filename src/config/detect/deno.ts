@@ -1,0 +1,209 @@
+/** Deno: projects and workspaces of its own. */
+import type { Candidate } from '../evidence.ts'
+import type { ClientPreset } from '../presets/catalog.ts'
+import { directoryOf, type FileTree, within } from '../tree.ts'
+import { worthwhile } from './aside.ts'
+import type { Detector, Finding, FoundCommand, Verb } from './finding.ts'
+import { directoriesMatching, inside, MOST_FINDINGS, MOST_PARTS, nearestAbove } from './place.ts'
+import {
+  at,
+  evidenceIn,
+  isTable,
+  malformed,
+  type Read,
+  readJsonc,
+  short,
+  tableAt,
+  textAt,
+  textsAt,
+} from './reading.ts'
+import { evidenceAt, linesIn, seek } from './seek.ts'
+import { sharedVersions } from './shared-versions.ts'
+
+const FILES = ['deno.json', 'deno.jsonc']
+const MAINS = ['main.ts', 'mod.ts', 'server.ts', 'src/main.ts', 'main.tsx', 'main.js']
+
+/** Tasks that a verb is known by, the better first. */
+const TASKS: Readonly<Record<Exclude<Verb, 'setup'>, readonly string[]>> = {
+  dev: ['dev', 'serve', 'watch'],
+  test: ['test'],
+  lint: ['lint', 'check'],
+  build: ['build'],
+  start: ['start', 'serve', 'preview'],
+}
+
+interface Deno {
+  readonly directory: string
+  readonly file: string
+  readonly read: Read
+  readonly members: readonly string[]
+}
+
+export const detectDeno: Detector = (tree) => {
+  const all = worthwhile(FILES.flatMap((name) => tree.named(name))).flatMap((file) => denoOf(tree, file))
+  const members = new Set(all.flatMap((one) => one.members))
+  return all
+    .filter(({ directory }) => !members.has(directory))
+    .slice(0, MOST_FINDINGS)
+    .map((one) => findingOf(tree, one))
+}
+
+function denoOf(tree: FileTree, file: string): readonly Deno[] {
+  const read = readJsonc(tree, file)
+  if (!read) return []
+  const directory = directoryOf(file)
+  const named = [...textsAt(read.data, 'workspace'), ...textsAt(read.data, 'workspace', 'members')]
+  const members = named
+    .slice(0, MOST_PARTS)
+    .flatMap((pattern) =>
+      [...FILES, 'package.json'].flatMap((name) => directoriesMatching(tree, directory, pattern, name)),
+    )
+    .filter((member) => member !== directory)
+  return [{ directory, file, read, members: [...new Set(members)] }]
+}
+
+function findingOf(tree: FileTree, deno: Deno): Finding {
+  const { directory, file, read, members } = deno
+  const lockfile = lockOf(tree, deno)
+  const sources = sourcesOf(tree, deno, lockfile)
+  const evidence = evidenceAt(file, 1, textAt(read.data, 'name') ?? 'a project of Deno')
+  const notes: string[] = []
+  if (read.problem) notes.push(malformed(file, read.problem))
+  if (sources.has('jsr'))
+    notes.push('packages come from JSR, whose hosts no preset covers: they must be allowed')
+  if (sources.has('https')) notes.push('modules are imported by address: their hosts must be allowed')
+  if (!lockfile) notes.push('there is no deno.lock: the newest packages that fit are taken')
+  const presets: readonly ClientPreset[] = sources.has('npm') ? ['npm'] : []
+  return {
+    language: 'deno',
+    directory,
+    evidence,
+    versions: versionsOf(tree, directory),
+    manager: { name: 'deno', evidence, beat: [] },
+    tools: [],
+    ...(lockfile && { lockfile }),
+    inputs: inputsOf(tree, deno, lockfile),
+    commands: commandsOf(tree, deno, lockfile),
+    packages: [],
+    generated: generatedBy(tree, deno),
+    presets,
+    ...(members.length > 0 && { members: members.map((member) => nameOfMember(tree, member)) }),
+    ...(notes.length > 0 && { notes }),
+  }
+}
+
+function nameOfMember(tree: FileTree, member: string): string {
+  const file = FILES.map((name) => within(member, name)).find((path) => tree.has(path))
+  return short((file && textAt(readJsonc(tree, file)?.data, 'name')) ?? member)
+}
+
+/** It may be turned off, or be somewhere else. */
+function lockOf(tree: FileTree, { directory, read }: Deno): string | undefined {
+  const setting = at(read.data, 'lock')
+  if (setting === false) return undefined
+  const written = typeof setting === 'string' ? setting : textAt(setting, 'path')
+  const path = inside(directory, written ?? 'deno.lock')
+  return path !== undefined && tree.has(path) ? path : undefined
+}
+
+function versionsOf(tree: FileTree, directory: string): readonly Candidate[] {
+  const own = ['.dvmrc', '.deno-version'].flatMap((name): readonly Candidate[] => {
+    const file = nearestAbove(tree, directory, [name])
+    const found = file ? seek(linesIn(tree, file), /^[ \t]*v?(\d[\w.-]{0,40})[ \t]*$/) : undefined
+    if (!file || !found) return []
+    return [
+      {
+        value: found.match[1] ?? '',
+        rank: 'version file',
+        evidence: evidenceAt(file, found.line, found.match[0]),
+      },
+    ]
+  })
+  return [...own, ...sharedVersions(tree, directory, 'deno')]
+}
+
+/** Where imports lead: what the configuration and its members map, and what is locked. */
+function sourcesOf(
+  tree: FileTree,
+  { read, members }: Deno,
+  lockfile: string | undefined,
+): ReadonlySet<string> {
+  const files = members.flatMap((member) => FILES.map((name) => within(member, name)))
+  const tables = [read.data, ...files.map((file) => readJsonc(tree, file)?.data)]
+  const targets = tables.flatMap((data) => Object.values(tableAt(data, 'imports')))
+  const found = new Set<string>()
+  for (const target of targets) {
+    const scheme = typeof target === 'string' ? /^([a-z]{3,5}):/.exec(target)?.[1] : undefined
+    if (scheme) found.add(scheme)
+  }
+  const locked = lockfile ? readJsonc(tree, lockfile)?.data : undefined
+  for (const [key, scheme] of [
+    ['npm', 'npm'],
+    ['jsr', 'jsr'],
+    ['remote', 'https'],
+  ] as const)
+    if (isTable(at(locked, key)) || isTable(at(locked, 'packages', key))) found.add(scheme)
+  if (tables.some((data) => isTable(at(data, 'dependencies')))) found.add('npm')
+  return found
+}
+
+function inputsOf(
+  tree: FileTree,
+  { directory, file, members, read }: Deno,
+  lockfile: string | undefined,
+): readonly string[] {
+  const map = textAt(read.data, 'importMap')
+  const all = [
+    file,
+    lockfile,
+    map === undefined ? undefined : inside(directory, map),
+    ...[directory, ...members].flatMap((one) =>
+      [...FILES, 'package.json', '.npmrc'].map((name) => within(one, name)),
+    ),
+  ]
+  return [...new Set(all)].filter((path): path is string => path !== undefined && tree.has(path))
+}
+
+/** Packages stay in a place of Deno's own, unless the project wants them beside it. */
+function generatedBy(tree: FileTree, { directory, read }: Deno): readonly string[] {
+  const setting = at(read.data, 'nodeModulesDir')
+  const wants = setting === true || setting === 'auto' || setting === 'manual'
+  const hasPackages = tree.has(within(directory, 'package.json')) && setting !== false && setting !== 'none'
+  return [
+    ...(wants || hasPackages ? [within(directory, 'node_modules')] : []),
+    ...(at(read.data, 'vendor') === true ? [within(directory, 'vendor')] : []),
+  ]
+}
+
+function commandsOf(
+  tree: FileTree,
+  { directory, file, read }: Deno,
+  lockfile: string | undefined,
+): Partial<Record<Verb, FoundCommand>> {
+  const evidence = evidenceAt(file, 1, 'a project of Deno')
+  const main = MAINS.find((name) => tree.has(within(directory, name)))
+  const run = main && {
+    run: `deno run -A ${main}`,
+    evidence: evidenceAt(within(directory, main), undefined, main),
+  }
+  const tasks = tableAt(read.data, 'tasks')
+  const task = (verb: Exclude<Verb, 'setup'>): FoundCommand | undefined => {
+    const name = TASKS[verb].find((one) => Object.hasOwn(tasks, one))
+    if (name === undefined) return undefined
+    return {
+      run: `deno task ${name}`,
+      evidence: evidenceIn(file, read.text, ['"tasks"', `"${name}"`], `"${name}"`),
+    }
+  }
+  const dev = task('dev') ?? run
+  const build = task('build')
+  const start = task('start') ?? run
+  return {
+    setup: { run: `deno install${lockfile ? ' --frozen' : ''}`, evidence },
+    ...(dev && { dev }),
+    test: task('test') ?? { run: 'deno test -A', evidence },
+    lint: task('lint') ?? { run: 'deno lint', evidence },
+    ...(build && { build }),
+    ...(start && { start }),
+  }
+}

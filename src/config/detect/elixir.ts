@@ -1,0 +1,144 @@
+/** Elixir: projects of Mix's, and umbrellas of them. */
+import type { Candidate } from '../evidence.ts'
+import { directoryOf, type FileTree, within } from '../tree.ts'
+import { worthwhile } from './aside.ts'
+import { packagesOf } from './debian.ts'
+import type { Detector, Finding, FoundCommand, Verb } from './finding.ts'
+import { inside, isWithin, MOST_FINDINGS, MOST_PARTS, nearestAbove, relativeTo } from './place.ts'
+import { versionText } from './reading.ts'
+import { evidenceAt, linesIn, seek } from './seek.ts'
+import { sharedVersions } from './shared-versions.ts'
+
+interface Mix {
+  readonly directory: string
+  readonly file: string
+  /** Directories of the applications below an umbrella. */
+  readonly apps: readonly string[]
+  readonly isUmbrella: boolean
+}
+
+export const detectElixir: Detector = (tree) => {
+  const all = worthwhile(tree.named('mix.exs')).map((file) => mixOf(tree, file))
+  const apps = new Set(all.flatMap((one) => one.apps))
+  return all
+    .filter(({ directory }) => !apps.has(directory))
+    .slice(0, MOST_FINDINGS)
+    .map((mix) => findingOf(tree, mix))
+}
+
+function mixOf(tree: FileTree, file: string): Mix {
+  const directory = directoryOf(file)
+  const written = seek(linesIn(tree, file), /\bapps_path:[ \t]*"([^"]{1,200})"/)?.match[1]
+  const path = written === undefined ? undefined : inside(directory, written)
+  const below = path === undefined || path === directory ? [] : tree.named('mix.exs').map(directoryOf)
+  const apps = below
+    .filter((one) => directoryOf(one) === path && one !== directory && isWithin(one, path))
+    .slice(0, MOST_PARTS)
+  return { directory, file, apps, isUmbrella: path !== undefined }
+}
+
+function findingOf(tree: FileTree, mix: Mix): Finding {
+  const { directory, file, apps, isUmbrella } = mix
+  const named = seek(linesIn(tree, file), /\bapp:[ \t]*:(\w{1,60})/)
+  const evidence = evidenceAt(file, named?.line, named?.match[0] ?? 'a project of Mix')
+  const lockfile = [within(directory, 'mix.lock')].find((path) => tree.has(path))
+  const phoenix = dependency(tree, mix, 'phoenix')
+  const notes = ['packages come from hosts that no preset covers: allow those of Hex']
+  if (!lockfile) notes.push('there is no mix.lock: the newest packages that fit are taken')
+  return {
+    language: 'elixir',
+    directory,
+    evidence,
+    versions: versionsOf(tree, mix),
+    manager: { name: 'mix', evidence, beat: [] },
+    tools: [],
+    ...(lockfile && { lockfile }),
+    inputs: inputsOf(tree, mix, lockfile),
+    commands: commandsOf(tree, mix, phoenix),
+    packages: packagesOf('build-essential git', evidence),
+    generated: [within(directory, 'deps'), within(directory, '_build')],
+    presets: [],
+    ...(phoenix && { ports: [{ port: 4000, evidence: phoenix }] }),
+    ...(isUmbrella && { members: apps.map((app) => relativeTo(directory, app)) }),
+    notes,
+  }
+}
+
+function filesOf({ file, apps }: Mix): readonly string[] {
+  return [file, ...apps.map((app) => within(app, 'mix.exs'))]
+}
+
+function dependency(tree: FileTree, mix: Mix, name: string) {
+  for (const file of filesOf(mix)) {
+    const found = seek(linesIn(tree, file), new RegExp(`\\{[ \\t]*:${name}[ \\t]*,`))
+    if (found) return evidenceAt(file, found.line, found.match.input)
+  }
+  return undefined
+}
+
+function versionsOf(tree: FileTree, mix: Mix): readonly Candidate[] {
+  const file = nearestAbove(tree, mix.directory, ['.elixir-version', '.exenv-version'])
+  const own = file ? seek(linesIn(tree, file), /^[ \t]*v?(\d[\w.-]{0,40})[ \t]*$/) : undefined
+  const ranges = filesOf(mix).flatMap((path): readonly Candidate[] => {
+    const found = seek(linesIn(tree, path), /\belixir:[ \t]*"([^"]{1,80})"/)
+    const value = versionText(found?.match[1])
+    return found && value
+      ? [{ value, rank: 'range', evidence: evidenceAt(path, found.line, found.match[0]) }]
+      : []
+  })
+  const seen = new Set<string>()
+  return [
+    ...(file && own
+      ? [
+          {
+            value: (own.match[1] ?? '').replace(/-otp-\d+$/, ''),
+            rank: 'version file' as const,
+            evidence: evidenceAt(file, own.line, own.match[0]),
+          },
+        ]
+      : []),
+    ...sharedVersions(tree, mix.directory, 'elixir'),
+    ...ranges.filter(({ value }) => !seen.has(value) && seen.add(value)),
+  ]
+}
+
+/** The configuration is read when dependencies are compiled, that of a running system is not. */
+function inputsOf(tree: FileTree, mix: Mix, lockfile: string | undefined): readonly string[] {
+  const settings = [mix.directory, ...mix.apps].flatMap((one) => {
+    const directory = within(one, 'config')
+    return tree
+      .in(directory)
+      .flatMap((name) => (name.endsWith('.exs') && name !== 'runtime.exs' ? [within(directory, name)] : []))
+  })
+  return [...filesOf(mix), ...(lockfile ? [lockfile] : []), ...settings]
+}
+
+function commandsOf(
+  tree: FileTree,
+  mix: Mix,
+  phoenix: FoundCommand['evidence'] | undefined,
+): Partial<Record<Verb, FoundCommand>> {
+  const { directory, file } = mix
+  const evidence = evidenceAt(file, undefined, 'a project of Mix')
+  const credo = dependency(tree, mix, 'credo')
+  const style = within(directory, '.formatter.exs')
+  const lint = credo
+    ? { run: 'mix credo', evidence: credo }
+    : tree.has(style) && {
+        run: 'mix format --check-formatted',
+        evidence: evidenceAt(style, undefined, '.formatter.exs'),
+      }
+  const served = phoenix && { run: 'mix phx.server', evidence: phoenix }
+  return {
+    setup: {
+      // Compiling ahead saves time and may fail without the sources.
+      run: 'mix local.hex --force && mix local.rebar --force && mix deps.get && { mix deps.compile; MIX_ENV=test mix deps.compile; true; }',
+      evidence,
+    },
+    ...(served && { dev: served }),
+    test: { run: 'mix test', evidence },
+    ...(lint && { lint }),
+    build: { run: 'mix compile', evidence },
+    ...(served && { start: served }),
+  }
+}

@@ -1,0 +1,260 @@
+/** Gradle: builds of one project or many. */
+import type { Candidate, Evidence } from '../evidence.ts'
+import { type FileTree, nameOf, within } from '../tree.ts'
+import { isForeign } from './aside.ts'
+import type { Finding, FoundCommand, Verb } from './finding.ts'
+import { type GradleBuild, gradleBuilds, withoutComments } from './gradle-build.ts'
+import { javaCandidates, javaFiles } from './java-version.ts'
+import { isWithin, MOST_FINDINGS } from './place.ts'
+import { readPlain, readToml, shellWord, tableAt, textAt } from './reading.ts'
+import { evidenceAt, type Line, linesIn, linesOf, seek, seekAll } from './seek.ts'
+
+const MOST_INPUTS = 2000
+
+/** How builds say which Java they are for. */
+const PATTERNS: readonly RegExp[] = [
+  /\bJavaLanguageVersion\.of\([ \t]*["']?(\d{1,3})/,
+  /\bjvmToolchain\([ \t]*(\d{1,3})/,
+  /\b(?:source|target)Compatibility[ \t]*=?[ \t]*\(?[ \t]*["']?(?:JavaVersion\.VERSION_)?(\d{1,2}(?:[._]\d{1,2})?)/,
+  /\bjvmTarget(?:\.set)?[ \t]*[=(][ \t]*["']?(?:JvmTarget\.JVM_)?(\d{1,2}(?:[._]\d{1,2})?)/,
+  /\boptions\.release(?:\.set)?[ \t]*[=(]?[ \t]*(\d{1,2})\b/,
+]
+
+/** The newest Java that a Gradle runs on, by the first version that does. */
+const NEWEST_JAVA: readonly (readonly [gradle: string, java: number])[] = [
+  ['9.1', 25],
+  ['8.14', 24],
+  ['8.10', 23],
+  ['8.8', 22],
+  ['8.5', 21],
+  ['8.3', 20],
+  ['7.6', 19],
+  ['7.5', 18],
+  ['7.3', 17],
+  ['7.0', 16],
+  ['6.7', 15],
+  ['6.3', 14],
+  ['6.0', 13],
+  ['5.4', 12],
+  ['5.0', 11],
+  ['4.7', 10],
+  ['4.3', 9],
+  ['2.0', 8],
+]
+
+interface Wrapper {
+  readonly version: string | undefined
+  readonly host: string | undefined
+  readonly evidence: Evidence
+  /** Whether all of it is there. */
+  readonly isWhole: boolean
+}
+
+export function detectGradle(tree: FileTree): readonly Finding[] {
+  return gradleBuilds(tree)
+    .slice(0, MOST_FINDINGS)
+    .map((build) => findingOf(tree, build))
+}
+
+function findingOf(tree: FileTree, build: GradleBuild): Finding {
+  const { directory, evidence, projects } = build
+  const wrapper = wrapperOf(tree, directory)
+  const lines = linesOfBuild(tree, build)
+  const run = wrapper?.isWhole ? './gradlew' : 'gradle'
+  const hasKotlin = tree.files.some((path) => path.includes('src/main/kotlin/') && isWithin(path, directory))
+  const isKotlin =
+    hasKotlin ||
+    says(lines, /kotlin\(["'](?:jvm|multiplatform|android)["']|org\.jetbrains\.kotlin\./) !== undefined
+  const server = says(lines, /org\.springframework\.boot|\bid[ (]+["']io\.quarkus|io\.micronaut\.application/)
+  const lockfile = [within(directory, 'gradle.lockfile')].find((path) => tree.has(path))
+  return {
+    language: isKotlin ? 'kotlin' : 'java',
+    directory,
+    evidence,
+    versions: [...javaFiles(tree, directory), ...versionsOf(tree, build, lines), ...newestJava(wrapper)],
+    manager: { name: 'gradle', evidence, beat: [] },
+    tools: wrapper?.isWhole
+      ? []
+      : [{ name: 'gradle', ...(wrapper?.version && { version: wrapper.version }), evidence }],
+    ...(lockfile && { lockfile }),
+    inputs: inputsOf(tree, build),
+    commands: commandsOf(tree, build, run, server),
+    packages: [],
+    generated: [...projects.map((one) => within(one.directory, 'build')), within(directory, '.gradle')],
+    presets: ['maven'],
+    ...(server && { ports: [{ port: 8080, evidence: server.evidence }] }),
+    ...(projects.length > 1 && { members: projects.slice(1).map(({ name }) => name) }),
+    notes: notesOf(build, wrapper, lines),
+  }
+}
+
+function notesOf(
+  build: GradleBuild,
+  wrapper: Wrapper | undefined,
+  lines: readonly InFile[],
+): readonly string[] {
+  const notes = [...build.notes, "Gradle's plugins come from its own portal, whose host must be allowed"]
+  if (wrapper?.isWhole) {
+    const what = wrapper.version ? `Gradle ${wrapper.version}` : 'a Gradle'
+    notes.push(`gradlew fetches ${what} from ${wrapper.host ?? 'a host of its own'}, which must be allowed`)
+  } else if (wrapper)
+    notes.push('the wrapper of Gradle is not whole, so that the Gradle that is installed is used')
+  if (says(lines, /com\.android\.(?:application|library)/))
+    notes.push('an Android SDK is needed and is not there')
+  return notes
+}
+
+function wrapperOf(tree: FileTree, directory: string): Wrapper | undefined {
+  const file = within(directory, 'gradle/wrapper/gradle-wrapper.properties')
+  const hasScript = tree.has(within(directory, 'gradlew'))
+  if (!tree.has(file) && !hasScript) return undefined
+  const found = seek(linesIn(tree, file), /^[ \t]*distributionUrl[ \t]*=[ \t]*(\S{1,500})/)
+  const url = found?.match[1]?.replaceAll('\\', '') ?? ''
+  return {
+    version: /gradle-(\d{1,3}(?:\.\d{1,3}){1,2})/.exec(url)?.[1],
+    host: /^https?:\/\/(?:[^@/]{1,100}@)?([\w.-]{1,100})/.exec(url)?.[1],
+    evidence: evidenceAt(file, found?.line, found?.match[0] ?? nameOf(file)),
+    isWhole: hasScript && tree.has(file) && tree.has(within(directory, 'gradle/wrapper/gradle-wrapper.jar')),
+  }
+}
+
+interface InFile extends Line {
+  readonly file: string
+}
+
+function linesOfBuild(tree: FileTree, { projects }: GradleBuild): readonly InFile[] {
+  return projects.flatMap(({ file }) => {
+    const text = file === undefined ? undefined : readPlain(tree, file)
+    if (file === undefined || text === undefined) return []
+    return linesOf(withoutComments(text)).map((line) => ({ ...line, file }))
+  })
+}
+
+function says(lines: readonly InFile[], pattern: RegExp): { readonly evidence: Evidence } | undefined {
+  const found = lines.find(({ text }) => pattern.test(text))
+  return found ? { evidence: evidenceAt(found.file, found.number, found.text) } : undefined
+}
+
+function versionsOf(
+  tree: FileTree,
+  { directory }: GradleBuild,
+  lines: readonly InFile[],
+): readonly Candidate[] {
+  const written = lines.flatMap(({ text, number, file }) =>
+    PATTERNS.flatMap((pattern) => {
+      const value = pattern.exec(text)?.[1]?.replace('_', '.')
+      return value === undefined ? [] : [{ text: value, evidence: evidenceAt(file, number, text) }]
+    }),
+  )
+  return javaCandidates([...written, ...catalogued(tree, directory), ...properties(tree, directory)])
+}
+
+/** Names under which versions of Java are kept for builds to refer to. */
+const VERSION_KEY = /^(?:java|jdk|jvm)(?:[-_.]?(?:version|target|toolchain|release))?$/i
+
+function catalogued(tree: FileTree, directory: string) {
+  const file = within(directory, 'gradle/libs.versions.toml')
+  const versions = tableAt(readToml(tree, file)?.data, 'versions')
+  return Object.keys(versions).flatMap((key) => {
+    const text = VERSION_KEY.test(key) ? textAt(versions, key) : undefined
+    if (text === undefined) return []
+    const line = seek(linesIn(tree, file), new RegExp(`^[ \\t]*${RegExp.escape(key)}[ \\t]*=`))?.line
+    return [{ text, evidence: evidenceAt(file, line, `${key} = "${text}"`) }]
+  })
+}
+
+function properties(tree: FileTree, directory: string) {
+  const file = within(directory, 'gradle.properties')
+  return seekAll(linesIn(tree, file), /^[ \t]*([\w.-]{1,60})[ \t]*=[ \t]*(\d[\d.]{0,10})[ \t]*$/).flatMap(
+    ({ match, line }) =>
+      VERSION_KEY.test(match[1] ?? '')
+        ? [{ text: match[2] ?? '', evidence: evidenceAt(file, line, match[0]) }]
+        : [],
+  )
+}
+
+function newestJava(wrapper: Wrapper | undefined): readonly Candidate[] {
+  if (!wrapper?.version) return []
+  const [major = 0, minor = 0] = wrapper.version.split('.').map(Number)
+  const known = NEWEST_JAVA.find(([since]) => {
+    const [sinceMajor = 0, sinceMinor = 0] = since.split('.').map(Number)
+    return major > sinceMajor || (major === sinceMajor && minor >= sinceMinor)
+  })
+  // What comes after the last one that we know of may run on more.
+  if (!known || known === NEWEST_JAVA[0]) return []
+  return [{ value: `<=${known[1]}`, rank: 'range', evidence: wrapper.evidence }]
+}
+
+/** Every file that configures, and all of the builds that it builds with, whose sources are part of the configuration. */
+function inputsOf(tree: FileTree, { directory, included }: GradleBuild): readonly string[] {
+  const whole = [within(directory, 'buildSrc'), ...included].filter((one) => one !== directory)
+  const found = tree.files.filter((path) => {
+    if (!isWithin(path, directory) && !included.some((one) => isWithin(path, one))) return false
+    if (isForeign(path)) return false
+    if (whole.some((one) => isWithin(path, one))) return true
+    return (
+      /(?:^|\/)(?:[^/]+\.gradle(?:\.kts)?|gradle\.properties|gradle\.lockfile|gradlew)$/.test(path) ||
+      path.startsWith(`${within(directory, 'gradle')}/`)
+    )
+  })
+  return found.slice(0, MOST_INPUTS)
+}
+
+function commandsOf(
+  tree: FileTree,
+  build: GradleBuild,
+  gradle: string,
+  server: { readonly evidence: Evidence } | undefined,
+): Partial<Record<Verb, FoundCommand>> {
+  const { directory, evidence } = build
+  const served = server && { run: `${gradle} ${serverTask(server.evidence.said)}`, evidence: server.evidence }
+  return {
+    setup: { run: setupOf(tree, directory, gradle), evidence },
+    ...(served && { dev: served }),
+    test: { run: `${gradle} test`, evidence },
+    lint: { run: `${gradle} check -x test`, evidence },
+    build: { run: `${gradle} assemble`, evidence },
+    ...(served && { start: served }),
+  }
+}
+
+function serverTask(said: string): string {
+  if (said.includes('quarkus')) return 'quarkusDev'
+  return said.includes('micronaut') ? 'run' : 'bootRun'
+}
+
+/**
+ * `dependencies` shows what would be fetched and fetches no archive, and for the root alone; so every configuration is asked for its files.
+ * Words that Gradle has had since its fourth version are enough for it.
+ */
+const RESOLVING = [
+  'allprojects { one ->',
+  '  one.tasks.create("agentpodResolve") {',
+  '    doLast {',
+  '      [one.configurations, one.buildscript.configurations].each { all ->',
+  '        all.findAll { it.canBeResolved }.each { it.incoming.artifactView { view -> view.lenient(true) }.files.files }',
+  '      }',
+  '    }',
+  '  }',
+  '}',
+]
+
+function setupOf(tree: FileTree, directory: string, gradle: string): string {
+  const settings = linesIn(tree, within(directory, 'gradle.properties'))
+  const isCached = seek(
+    settings,
+    /^[ \t]*org\.gradle\.(?:unsafe\.)?configuration-cache[ \t]*=[ \t]*(?:true|on)/,
+  )
+  const flags = isCached ? ' --no-configuration-cache' : ''
+  const script = RESOLVING.map((line) => shellWord(line)).join(' ')
+  return [
+    '(',
+    'script=$(mktemp -d)/resolve.gradle',
+    `printf '%s\\n' ${script} > "$script"`,
+    `${gradle} --no-daemon -I "$script"${flags} agentpodResolve`,
+    'status=$?',
+    'rm -rf "$(dirname "$script")"',
+    'exit $status',
+    ')',
+  ].join('\n')
+}

@@ -1,0 +1,154 @@
+/** The command that installs the dependencies of a package or workspace, development's among them. */
+import { type FileTree, within } from '../tree.ts'
+import type { FoundCommand } from './finding.ts'
+import { type LifecycleScript, lifecycleScripts } from './node-lifecycle.ts'
+import { approvedBuilds, type ManagerName, type NodeManager } from './node-manager.ts'
+import type { Manifest, Workspace } from './node-manifest.ts'
+import { NODE_BUILT } from './node-native.ts'
+import { at, isTable, readJson, readPlain, shellWord, short, tableAt } from './reading.ts'
+import { workflows } from './workflows.ts'
+
+export interface NodeSetup {
+  readonly command: FoundCommand
+  /** Files that the project's own scripts need. */
+  readonly inputs: readonly string[]
+  readonly notes: readonly string[]
+}
+
+const MOST_REBUILT = 60
+/** Names of packages as registries take them; anything else is not put into a command. */
+const PACKAGE_NAME = /^(?:@[a-z0-9~._-]{1,100}\/)?[a-z0-9~._-]{1,150}$/i
+/** Asks npm's own record of what it installed, for lockfiles that are too long to be read or too old to say. */
+const LIST_BUILT =
+  'Object.entries(require("./node_modules/.package-lock.json").packages).flatMap(([at, { hasInstallScript, link }]) => hasInstallScript && !link && at.includes("node_modules/") ? at.split("node_modules/").pop() : []).join("\\n")'
+
+export function nodeSetup(tree: FileTree, workspace: Workspace, manager: NodeManager): NodeSetup {
+  const { root, members } = workspace
+  const scripts = lifecycleScripts(tree, [root, ...members], manager.name === 'yarn-berry')
+  const blocked = scripts.filter(({ files }) => files === undefined)
+  const evidence = manager.lockfile
+    ? { file: manager.lockfile, said: short(manager.lockfile) }
+    : manager.evidence
+  const runs = [
+    install(tree, manager, blocked.length > 0),
+    ...(blocked.length > 0 ? rebuild(tree, workspace, manager) : []),
+    ...(blocked.length > 0 ? ownScripts(scripts, root, manager.name) : []),
+    ...bootstrap(workspace),
+  ]
+  return {
+    command: { run: runs.join(' && '), evidence },
+    inputs: scripts.flatMap(({ files }) => files ?? []),
+    notes: blocked.length > 0 ? [skippedNote(blocked)] : [],
+  }
+}
+
+function skippedNote(blocked: readonly LifecycleScript[]): string {
+  const names = blocked.map(({ manifest, name }) => `${name} of ${short(manifest.file, 60)}`)
+  const rest = names.length > 5 ? ` and ${names.length - 5} more` : ''
+  return `dependencies are installed before the sources are there, so these scripts are left out: ${names.slice(0, 5).join(', ')}${rest}`
+}
+
+/** Exactly what the lockfile says; where there is none, none is left behind, since it would be a change of the project. */
+function install(tree: FileTree, { name, lockfile }: NodeManager, isBare: boolean): string {
+  const isLocked = lockfile !== undefined
+  const bare = isBare ? ' --ignore-scripts' : ''
+  switch (name) {
+    case 'npm':
+      return `${isLocked ? 'npm ci' : 'npm install --no-audit --no-fund --no-package-lock'}${peerFlag(tree)}${bare}`
+    case 'pnpm':
+      return `pnpm install${isLocked ? ' --frozen-lockfile' : ' --no-lockfile'}${bare}`
+    case 'yarn':
+      return `yarn install${isLocked ? ' --frozen-lockfile' : ' --no-lockfile'}${bare}`
+    case 'yarn-berry':
+      return `yarn install${isLocked ? ' --immutable' : ' --no-immutable'}${isBare ? ' --mode=skip-build' : ''}`
+    case 'bun':
+      return `bun install${isLocked ? ' --frozen-lockfile' : ' --no-save'}${bare}`
+  }
+}
+
+/** Where the project's own workflow cannot do without, neither can we. */
+function peerFlag(tree: FileTree): string {
+  for (const { jobs } of workflows(tree))
+    for (const { run } of jobs.flatMap(({ steps }) => steps)) {
+      const [, flag] =
+        /\bnpm (?:ci|i|install)\b[^\n&|;]{0,200}?(--legacy-peer-deps|--force)\b/.exec(run) ?? []
+      if (flag !== undefined) return ` ${flag}`
+    }
+  return ''
+}
+
+/** Scripts of dependencies, which were left out with those of the project. Named one by one, since without names the project's run as well. */
+function rebuild(tree: FileTree, { root, members }: Workspace, manager: NodeManager): string[] {
+  if (manager.name === 'bun') return []
+  const names = builtNames(tree, root, members, manager)
+  if (names === undefined) return [`node -p '${LIST_BUILT}' | xargs -r npm rebuild`]
+  if (names.length === 0) return []
+  const words = names.slice(0, MOST_REBUILT).map(shellWord).join(' ')
+  if (manager.name === 'pnpm') return [`pnpm ${members.length > 0 ? '-r ' : ''}rebuild ${words}`]
+  return [`${manager.name === 'yarn-berry' ? 'yarn' : 'npm'} rebuild ${words}`]
+}
+
+function builtNames(
+  tree: FileTree,
+  root: Manifest,
+  members: readonly Manifest[],
+  manager: NodeManager,
+): readonly string[] | undefined {
+  if (manager.name === 'npm') return npmBuilt(tree, manager.lockfile)
+  const approved = manager.name === 'pnpm' ? approvedBuilds(tree, root) : undefined
+  if (approved) return approved.filter((name) => PACKAGE_NAME.test(name)).toSorted()
+  const text = manager.lockfile === undefined ? undefined : readPlain(tree, manager.lockfile)
+  const named = new Set([root, ...members].flatMap(({ dependencies }) => [...dependencies.keys()]))
+  return NODE_BUILT.filter((name) => named.has(name) || text?.includes(`${name}@`)).toSorted()
+}
+
+/** Undefined where the lockfile does not tell. */
+function npmBuilt(tree: FileTree, lockfile: string | undefined): readonly string[] | undefined {
+  const read = lockfile === undefined ? undefined : readJson(tree, lockfile)
+  if (!read || !isTable(at(read.data, 'packages'))) return undefined
+  const names = Object.entries(tableAt(read.data, 'packages')).flatMap(([place, entry]) => {
+    const name = place.split('node_modules/').at(-1) ?? ''
+    const isBuilt = place.includes('node_modules/') && at(entry, 'hasInstallScript') === true
+    // What is optional and for other machines is not there to be rebuilt.
+    return isBuilt && at(entry, 'os') === undefined && PACKAGE_NAME.test(name) ? [name] : []
+  })
+  return [...new Set(names)].toSorted()
+}
+
+/** Of the root's own scripts those that can run, now that the others were kept from it. */
+function ownScripts(scripts: readonly LifecycleScript[], root: Manifest, name: ManagerName): string[] {
+  const program = name === 'yarn-berry' ? 'yarn' : name
+  return scripts
+    .filter(({ manifest, files }) => manifest === root && files !== undefined)
+    .filter(({ manifest, name: script }) =>
+      /patch-package|prisma|node |\.c?js\b/.test(manifest.scripts.get(script) ?? ''),
+    )
+    .map(({ name: script }) => `${program} run ${script}`)
+}
+
+/** Before package managers knew workspaces, Lerna linked the packages; it no longer does from its seventh version on. */
+function bootstrap({ root, members, isLinked }: Workspace): string[] {
+  const version = root.dependencies.get('lerna')
+  const major = Number(/\d{1,3}/.exec(version ?? '')?.[0] ?? Number.NaN)
+  return members.length > 0 && !isLinked && major < 7 ? ['npx lerna bootstrap'] : []
+}
+
+/** Programs of members are linked where they are needed, but only those that are there. Their content does not matter for that, except for the first line. */
+export function binStubs(
+  tree: FileTree,
+  members: readonly Manifest[],
+  inputs: readonly string[],
+): Readonly<Record<string, string>> {
+  const stubs = new Map<string, string>()
+  for (const { directory, data } of members) {
+    const bin = data['bin']
+    const paths = typeof bin === 'string' ? [bin] : Object.values(isTable(bin) ? bin : {})
+    for (const path of paths.slice(0, 50)) {
+      const file = typeof path === 'string' ? within(directory, path.replace(/^\.\//, '')) : ''
+      const text = tree.has(file) ? readPlain(tree, file) : undefined
+      if (text !== undefined && !inputs.includes(file))
+        stubs.set(file, `${/^#![^\n]{1,200}/.exec(text)?.[0] ?? '#!/usr/bin/env node'}\n`)
+    }
+  }
+  return Object.fromEntries([...stubs].toSorted(([a], [b]) => (a < b ? -1 : 1)))
+}

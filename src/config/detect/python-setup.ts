@@ -1,0 +1,234 @@
+/** The command that installs what a Python project depends on, and then the project itself where that needs no sources. */
+import { type FileTree, within } from '../tree.ts'
+import { inside, relativeTo } from './place.ts'
+import { allDeclared, declared, type Group, isForDevelopment } from './python-dependencies.ts'
+import type { PythonManager } from './python-manager.ts'
+import { type PackageFiles, packageFiles } from './python-package.ts'
+import { PIP, type Plan, pipPlan, VENV } from './python-pip.ts'
+import { buildSystem, type PythonProject, readProject } from './python-project.ts'
+import type { Requirement } from './python-requirements.ts'
+import { at, isTable, shellWord, short, tableAt, textAt } from './reading.ts'
+
+export interface PythonSetup {
+  /** Undefined where there is nothing to install. */
+  readonly run: string | undefined
+  readonly inputs: readonly string[]
+  readonly stubs: ReadonlyMap<string, string>
+  readonly generated: readonly string[]
+  readonly variables: Readonly<Record<string, string>>
+  /** Directories that imports begin in, relative to the project; empty where the package itself is installed. */
+  readonly sources: readonly string[]
+  /** Everything that is going to be there, by what the manifests say. */
+  readonly requirements: readonly Requirement[]
+  readonly notes: readonly string[]
+}
+
+/** Extras that bring gigabytes, or everything there is. */
+const HEAVY =
+  /(?:^|[-_])(?:all|full|everything|gpu|cuda\d*|rocm|torch|pytorch|tensorflow|tf|jax|mlx|onnx\w*|spark)(?:[-_]|$)/i
+
+/** `missing` are programs that the commands need and no manifest names. */
+export function pythonSetup(
+  tree: FileTree,
+  project: PythonProject,
+  manager: PythonManager,
+  missing: readonly string[],
+): PythonSetup {
+  const packages = [project, ...project.members].flatMap((one) => {
+    const files = packageFiles(tree, one)
+    return files ? [{ project: one, files }] : []
+  })
+  const plan =
+    manager.name === 'pip' ? pipPlan(tree, project, packages.length > 0) : managedPlan(project, manager)
+  const locals = localPackages(tree, plan.local)
+  const installed = plan.installsItself ? [] : packages
+  const runs = [
+    ...plan.runs,
+    ...(missing.length === 0 ? [] : [`${installer(manager, plan.runs)} ${missing.join(' ')}`]),
+    ...itself(project, manager, installed),
+  ]
+  const all = [...packages.map(({ files }) => files), ...locals]
+  return {
+    run: runs.length === 0 ? undefined : runs.join(' && '),
+    inputs: [...plan.inputs, ...all.flatMap(({ inputs }) => inputs)],
+    stubs: new Map(all.flatMap(({ stubs }) => [...stubs])),
+    generated: all.flatMap(({ generated }) => generated),
+    variables: plan.variables,
+    sources: packages.length > 0 ? [] : [sourceOf(tree, project)],
+    requirements: plan.requirements,
+    notes: [...plan.notes, ...compileNote(project, packages.length > 0)],
+  }
+}
+
+function installer({ name }: PythonManager, runs: readonly string[]): string {
+  if (name === 'uv') return 'uv pip install'
+  return runs.length === 0 ? `${VENV} && ${PIP}` : PIP
+}
+
+/** Last, and not fatal: all that it depends on is there by then, and its sources are not. */
+function itself(
+  root: PythonProject,
+  { name }: PythonManager,
+  packages: readonly { readonly project: PythonProject; readonly files: PackageFiles }[],
+): readonly string[] {
+  if (packages.length === 0) return []
+  const places = packages.map(
+    ({ project }) => `-e ${shellWord(relativeTo(root.directory, project.directory))}`,
+  )
+  const variables = [...new Set(packages.map(({ files }) => files.variables))].join('')
+  const program = name === 'uv' ? 'uv pip install' : PIP
+  return [
+    `{ ${variables}${program} --no-deps ${places.join(' ')} || echo 'the project itself could not be installed, only what it depends on'; }`,
+  ]
+}
+
+function compileNote(project: PythonProject, isInstalled: boolean): readonly string[] {
+  if (isInstalled || !buildSystem(project)) return []
+  return [
+    'the project has parts that are built from its sources, so only its dependencies are installed; `pip install -e .` builds it',
+  ]
+}
+
+function sourceOf(tree: FileTree, { directory }: PythonProject): string {
+  const source = within(directory, 'src')
+  return tree.files.some((file) => file.startsWith(`${source}/`) && file.endsWith('.py')) ? source : directory
+}
+
+function localPackages(tree: FileTree, directories: readonly string[]): readonly PackageFiles[] {
+  return directories.flatMap((directory) => {
+    const toml = tree.has(within(directory, 'pyproject.toml')) || tree.has(within(directory, 'setup.py'))
+    const files = toml ? packageFiles(tree, readProject(tree, directory)) : undefined
+    return files ? [files] : []
+  })
+}
+
+function managedPlan(project: PythonProject, manager: PythonManager): Plan {
+  const said = declared(project)
+  const everything = [project, ...project.members].flatMap((one) => allDeclared(declared(one)))
+  const settings = ['uv.toml', 'poetry.toml', 'pdm.toml', 'Pipfile']
+  const inputs = [
+    ...[project, ...project.members].map(({ directory }) => within(directory, 'pyproject.toml')),
+    ...(manager.lockfile === undefined ? [] : [manager.lockfile]),
+    ...settings.map((name) => within(project.directory, name)),
+  ]
+  const chosen = chosenExtras(said.extras)
+  const plan = {
+    inputs,
+    local: pathDependencies(project),
+    installsItself: false,
+    requirements: everything,
+    notes: chosen.notes,
+  }
+  const isLocked = manager.lockfile !== undefined
+  switch (manager.name) {
+    case 'uv':
+      return { ...plan, ...uvRuns(project, isLocked, chosen.names, said.groups) }
+    case 'poetry':
+      return {
+        ...plan,
+        runs: [VENV, `poetry install --no-root${poetryFlags(project, chosen)}`],
+        variables: POETRY,
+      }
+    case 'pdm':
+      return {
+        ...plan,
+        runs: [VENV, `pdm ${isLocked ? 'sync' : 'install'} --no-self -G :all`],
+        variables: { PDM_CHECK_UPDATE: 'false', PDM_IGNORE_SAVED_PYTHON: '1' },
+      }
+    default:
+      return {
+        ...plan,
+        runs: [VENV, `pipenv ${isLocked ? 'sync' : 'install'} --dev`],
+        variables: { PIPENV_VENV_IN_PROJECT: '1', PIPENV_VERBOSITY: '-1' },
+      }
+  }
+}
+
+const POETRY = { POETRY_VIRTUALENVS_IN_PROJECT: 'true', POETRY_VIRTUALENVS_PREFER_ACTIVE_PYTHON: 'true' }
+/** The Python that is there is the one that was chosen; uv would otherwise fetch another from a host of its own. */
+const UV = { UV_PYTHON_DOWNLOADS: 'never' }
+
+interface Extras {
+  /** All of them, or those that are named. */
+  readonly names: 'all' | readonly string[]
+  readonly notes: readonly string[]
+}
+
+function chosenExtras(extras: readonly Group[]): Extras {
+  const heavy = extras.filter(
+    ({ name, requirements }) => HEAVY.test(name) || requirements.some((one) => HEAVY.test(one.name)),
+  )
+  if (heavy.length === 0) return { names: 'all', notes: [] }
+  return {
+    names: extras.flatMap(({ name }) => (isForDevelopment(name) && !HEAVY.test(name) ? [name] : [])),
+    notes: [
+      `of the extras only those for development are installed, since ${short(heavy[0]?.name ?? '', 40)} is large`,
+    ],
+  }
+}
+
+function uvRuns(
+  { pyproject, members }: PythonProject,
+  isLocked: boolean,
+  extras: 'all' | readonly string[],
+  groups: readonly Group[],
+): Pick<Plan, 'runs' | 'variables'> {
+  // What is declared not to go together cannot be asked for together.
+  const hasConflicts = Array.isArray(at(pyproject?.data, 'tool', 'uv', 'conflicts'))
+  const wanted =
+    extras === 'all'
+      ? hasConflicts
+        ? []
+        : ['--all-extras']
+      : extras.map((name) => `--extra ${shellWord(name)}`)
+  if (!isLocked && members.length === 0) {
+    const named = groups
+      .filter(({ name }) => isForDevelopment(name))
+      .map(({ name }) => `--group ${shellWord(name)}`)
+    return {
+      runs: [
+        'uv venv --allow-existing --python python3',
+        ['uv pip install -r pyproject.toml', ...wanted, ...named].join(' '),
+      ],
+      variables: UV,
+    }
+  }
+  const flags = [
+    ...(isLocked ? ['--frozen'] : []),
+    '--python python3',
+    ...wanted,
+    ...(hasConflicts ? [] : ['--all-groups']),
+    ...(members.length > 0 ? ['--all-packages', '--no-install-workspace'] : ['--no-install-project']),
+  ]
+  return { runs: [`uv sync ${flags.join(' ')}`], variables: UV }
+}
+
+function poetryFlags({ pyproject }: PythonProject, { names }: Extras): string {
+  const groups = Object.entries(tableAt(pyproject?.data, 'tool', 'poetry', 'group'))
+  const optional = groups.flatMap(([name, group]) =>
+    isTable(group) && group['optional'] === true && isForDevelopment(name) ? [name] : [],
+  )
+  const withGroups = optional.length > 0 ? ` --with ${shellWord(optional.join(','))}` : ''
+  const extras =
+    names === 'all' ? ' --all-extras' : names.map((name) => ` --extras ${shellWord(name)}`).join('')
+  return `${extras}${withGroups}`
+}
+
+/** Dependencies that lie in the project: `{ path = "../library" }`. */
+function pathDependencies({ directory, pyproject }: PythonProject): readonly string[] {
+  const data = pyproject?.data
+  const tables = [
+    tableAt(data, 'tool', 'uv', 'sources'),
+    tableAt(data, 'tool', 'poetry', 'dependencies'),
+    tableAt(data, 'tool', 'poetry', 'dev-dependencies'),
+    ...Object.values(tableAt(data, 'tool', 'poetry', 'group')).map((group) => tableAt(group, 'dependencies')),
+  ]
+  const found = tables.flatMap((table) =>
+    Object.values(table).flatMap((one) => {
+      const path = textAt(one, 'path')
+      const place = path === undefined ? undefined : inside(directory, path)
+      return place === undefined ? [] : [place]
+    }),
+  )
+  return [...new Set(found)].slice(0, 50)
+}

@@ -1,0 +1,126 @@
+/** Projects of shell scripts, and those that a task runner alone knows how to handle. */
+import type { Evidence } from '../evidence.ts'
+import { directoryOf, type FileTree, nameOf } from '../tree.ts'
+import { isAside } from './aside.ts'
+import { detectC } from './c.ts'
+import { distinctPackages, packagesOf } from './debian.ts'
+import type { Detector, FoundCommand, FoundPackage, FoundTool, Verb } from './finding.ts'
+import { manifestAnywhere } from './manifests.ts'
+import { shellWord } from './reading.ts'
+import { evidenceAt, linesIn } from './seek.ts'
+import { detectTasks } from './tasks.ts'
+
+/** Where scripts lie that are what a project is about. */
+const PLACES = ['', 'bin', 'scripts', 'src', 'lib']
+
+export const detectShell: Detector = (tree) => {
+  if (manifestAnywhere(tree) !== undefined || detectC(tree).length > 0) return []
+  const scripts = scriptsOf(tree)
+  const tests = tree.ending('.bats').filter((path) => !isAside(directoryOf(path)))
+  const tasks = detectTasks(tree, '')
+  const [first] = [...scripts, ...tests, ...Object.values(tasks).map(({ evidence }) => evidence.file)]
+  if (first === undefined) return []
+  const evidence = evidenceAt(first, scripts.length > 0 ? 1 : undefined, nameOf(first))
+  const own = ownCommands(tree, scripts, tests)
+  const commands = { ...tasks, ...own }
+  return [
+    {
+      language: 'shell',
+      directory: '',
+      evidence,
+      versions: [],
+      tools: toolsOf(commands),
+      inputs: [],
+      commands,
+      packages: packagesFor(tree, scripts, tests, commands),
+      generated: [],
+      presets: [],
+    },
+  ]
+}
+
+function scriptsOf(tree: FileTree): readonly string[] {
+  return PLACES.flatMap((place) =>
+    tree
+      .in(place)
+      .flatMap((name) => (/\.(?:sh|bash|zsh)$/.test(name) ? [place === '' ? name : `${place}/${name}`] : [])),
+  )
+}
+
+/** What the files say for themselves, which beats what a task runner wraps around it only where that says nothing. */
+function ownCommands(
+  tree: FileTree,
+  scripts: readonly string[],
+  tests: readonly string[],
+): Partial<Record<Verb, FoundCommand>> {
+  const tasks = detectTasks(tree, '')
+  const [test] = tests
+  const lint = ['.shellcheckrc', 'shellcheckrc'].find((path) => tree.has(path))
+  const start = tree.has('start.sh') ? 'start.sh' : undefined
+  return {
+    ...(test &&
+      !tasks.test && {
+        test: { run: `bats ${directoriesOf(tests)}`, evidence: evidenceAt(test, undefined, nameOf(test)) },
+      }),
+    ...(lint &&
+      !tasks.lint &&
+      scripts.length > 0 && {
+        lint: { run: `shellcheck ${shellPatterns(scripts)}`, evidence: evidenceAt(lint, undefined, lint) },
+      }),
+    ...(start &&
+      !tasks.start && {
+        start: { run: `${interpreterOf(tree, start)} start.sh`, evidence: evidenceAt(start, 1, start) },
+      }),
+  }
+}
+
+function directoriesOf(files: readonly string[]): string {
+  return [...new Set(files.map(directoryOf))]
+    .toSorted()
+    .map((one) => shellWord(one === '' ? '.' : one))
+    .join(' ')
+}
+
+/** The places rather than the scripts, so that a new one is looked at as well. */
+function shellPatterns(scripts: readonly string[]): string {
+  const patterns = scripts
+    .filter((path) => path.endsWith('.sh'))
+    .map((path) => (directoryOf(path) === '' ? '*.sh' : `${directoryOf(path)}/*.sh`))
+  return [...new Set(patterns)].toSorted().join(' ') || scripts.map(shellWord).join(' ')
+}
+
+function interpreterOf(tree: FileTree, script: string): string {
+  const first = linesIn(tree, script)[0]?.text ?? ''
+  return /^#!.*\b(bash|zsh|dash|ksh)\b/.exec(first)?.[1] ?? (first.startsWith('#!') ? 'sh' : 'bash')
+}
+
+const RUNNERS: Readonly<Record<string, string>> = { just: 'just', task: 'task' }
+
+/** Programs of Debian's are packages; the others are tools. */
+function toolsOf(commands: Partial<Record<Verb, FoundCommand>>): readonly FoundTool[] {
+  const found = new Map<string, Evidence>()
+  for (const { run, evidence } of Object.values(commands)) {
+    const runner = run.split(' ', 1)[0] ?? ''
+    if (Object.hasOwn(RUNNERS, runner) && !found.has(runner)) found.set(runner, evidence)
+  }
+  return [...found].map(([name, evidence]) => ({ name, evidence }))
+}
+
+function packagesFor(
+  tree: FileTree,
+  scripts: readonly string[],
+  tests: readonly string[],
+  commands: Partial<Record<Verb, FoundCommand>>,
+): readonly FoundPackage[] {
+  const named = Object.values(commands).flatMap(({ run, evidence }) => {
+    const program = run.split(' ', 1)[0] ?? ''
+    return ['make', 'bats', 'shellcheck', 'zsh'].includes(program) ? packagesOf(program, evidence) : []
+  })
+  const [test] = tests
+  const zsh = scripts.find((path) => interpreterOf(tree, path) === 'zsh')
+  return distinctPackages([
+    ...named,
+    ...(test ? packagesOf('bats', evidenceAt(test, undefined, nameOf(test))) : []),
+    ...(zsh ? packagesOf('zsh', evidenceAt(zsh, 1, 'zsh')) : []),
+  ])
+}

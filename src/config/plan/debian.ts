@@ -1,0 +1,155 @@
+/** What Debian's releases have, as data with a date: which versions, in which packages. */
+import type { Language } from '../detect/finding.ts'
+
+export const DEBIAN_DATE = '2026-11-16'
+
+/** Newest first. */
+export const SUITES = ['trixie', 'bookworm', 'bullseye'] as const
+export type Suite = (typeof SUITES)[number]
+
+export function isSuite(text: string): text is Suite {
+  return (SUITES as readonly string[]).includes(text)
+}
+
+export interface DebianTool {
+  readonly version: string
+  readonly packages: readonly string[]
+  /** Where its programs are, where that is not on every PATH. */
+  readonly directory?: string | undefined
+  readonly variables?: Readonly<Record<string, string>> | undefined
+}
+
+const C = ['build-essential', 'pkg-config']
+const PYTHON = ['python3', 'python3-venv', 'python3-pip', 'python3-dev', ...C]
+const RUST = ['rustc', 'cargo', ...C]
+const RUBY = ['ruby-full', 'bundler', 'libyaml-dev', ...C]
+const PHP = ['php-cli', 'php-xml', 'php-mbstring', 'php-curl', 'php-zip', 'php-sqlite3', 'composer', 'unzip']
+
+function java(major: number): DebianTool {
+  // The directory is named after the architecture; a link of ours is not.
+  return { version: String(major), packages: [`openjdk-${major}-jdk-headless`] }
+}
+
+const plain = (version: string, packages: readonly string[]): DebianTool[] => [{ version, packages }]
+
+export const DEBIAN: Readonly<Record<Suite, Partial<Record<Language, readonly DebianTool[]>>>> = {
+  bullseye: {
+    python: plain('3.9', PYTHON),
+    rust: plain('1.48', RUST),
+    java: [java(11), java(17)],
+    ruby: plain('2.7', RUBY),
+    php: plain('7.4', PHP),
+    elixir: plain('1.10', ['elixir', 'erlang-dev']),
+    c: plain('10', C),
+  },
+  bookworm: {
+    python: plain('3.11', PYTHON),
+    go: plain('1.19', ['golang-go']),
+    rust: plain('1.63', RUST),
+    java: [java(17)],
+    ruby: plain('3.1', RUBY),
+    php: plain('8.2', PHP),
+    elixir: plain('1.14', ['elixir', 'erlang-dev']),
+    c: plain('12', C),
+  },
+  trixie: {
+    python: plain('3.13', PYTHON),
+    go: plain('1.24', ['golang-go']),
+    rust: plain('1.85', RUST),
+    java: [java(21), java(25)],
+    ruby: plain('3.3', RUBY),
+    php: plain('8.4', PHP),
+    elixir: plain('1.18', ['elixir', 'erlang-dev']),
+    c: plain('14', C),
+  },
+}
+
+/** Servers, by the names of [services]. */
+export const DEBIAN_SERVERS: Readonly<Record<Suite, Readonly<Record<string, DebianTool>>>> = {
+  bullseye: {
+    postgres: { version: '13', packages: ['postgresql-13'] },
+    redis: { version: '6.0', packages: ['redis-server'] },
+    mariadb: { version: '10.5', packages: ['mariadb-server'] },
+    memcached: { version: '1.6', packages: ['memcached'] },
+    rabbitmq: { version: '3.8', packages: ['rabbitmq-server'] },
+  },
+  bookworm: {
+    postgres: { version: '15', packages: ['postgresql-15'] },
+    redis: { version: '7.0', packages: ['redis-server'] },
+    mariadb: { version: '10.11', packages: ['mariadb-server'] },
+    memcached: { version: '1.6', packages: ['memcached'] },
+    rabbitmq: { version: '3.10', packages: ['rabbitmq-server'] },
+  },
+  trixie: {
+    postgres: { version: '17', packages: ['postgresql-17'] },
+    redis: { version: '8.0', packages: ['redis-server'] },
+    mariadb: { version: '11.8', packages: ['mariadb-server'] },
+    memcached: { version: '1.6', packages: ['memcached'] },
+    rabbitmq: { version: '4.0', packages: ['rabbitmq-server'] },
+  },
+}
+
+/** Tools that the machine itself may have, by the Debian package that would bring them. */
+export const PACKAGE_TOOLS: Readonly<Record<string, readonly string[]>> = {
+  'build-essential': ['gcc', 'make'],
+  gcc: ['gcc'],
+  'g++': ['gcc'],
+  'libc6-dev': ['gcc'],
+  make: ['make'],
+  cmake: ['cmake'],
+  meson: ['meson'],
+  'ninja-build': ['ninja'],
+  'pkg-config': ['pkg-config'],
+  python3: ['python'],
+  'python3-venv': ['python'],
+  'python3-pip': ['python'],
+  'python3-dev': ['python', 'gcc'],
+  maven: ['maven'],
+  gradle: ['gradle'],
+  bundler: ['bundler'],
+  composer: ['composer'],
+  git: ['git'],
+  bats: ['bats'],
+  shellcheck: ['shellcheck'],
+}
+
+/** Debian's packages for tools that detection names. */
+export const TOOL_PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  maven: ['maven'],
+  gradle: ['gradle'],
+  cmake: ['cmake', 'ninja-build'],
+  ninja: ['ninja-build'],
+  meson: ['meson', 'ninja-build'],
+  make: ['make'],
+  autotools: ['autoconf', 'automake', 'libtool', 'make'],
+  bundler: ['bundler'],
+  composer: ['composer', 'unzip'],
+  bats: ['bats'],
+  shellcheck: ['shellcheck'],
+  just: ['just'],
+}
+
+export interface NamedBase {
+  readonly about: string
+  readonly languages: readonly Language[]
+  readonly packages: readonly string[]
+}
+
+/** Recipes of ours on Debian, by the names that `base` takes. */
+export const NAMED_BASES: Readonly<Record<string, NamedBase>> = {
+  js: { about: 'Debian with Node', languages: ['node'], packages: [...C] },
+  python: { about: 'Debian with Python', languages: ['python'], packages: [] },
+  go: { about: 'Debian with Go', languages: ['go'], packages: [...C] },
+  rust: { about: 'Debian with Rust', languages: ['rust'], packages: ['libssl-dev'] },
+  java: { about: 'Debian with a JDK and Maven', languages: ['java'], packages: ['maven'] },
+  fullstack: {
+    about: 'Debian with Node and Python, and clients of databases',
+    languages: ['node', 'python'],
+    packages: ['postgresql-client', 'redis-tools', 'sqlite3', 'libpq-dev'],
+  },
+  polyglot: {
+    about: 'Debian with Node, Python, Go, Rust and Java',
+    languages: ['node', 'python', 'go', 'rust', 'java'],
+    packages: ['maven', 'cmake', 'ninja-build', 'libssl-dev', 'libpq-dev', 'sqlite3'],
+  },
+}

@@ -1,0 +1,132 @@
+/** agentpod.lock: what an environment was made of, so that the next one is made of the same. */
+import { createHash } from 'node:crypto'
+import { join } from 'node:path'
+import { stringify } from 'smol-toml'
+import { z } from 'zod'
+import { AgentPodError } from '../../core/error.ts'
+import { parseToml, readSource } from '../toml.ts'
+import type { Plan } from './plan.ts'
+import type { Source } from './sources.ts'
+
+export const LOCK_FILE = 'agentpod.lock'
+
+const versions = z.record(z.string().max(200), z.string().max(200))
+const schema = z.strictObject({
+  version: z.literal(1),
+  /** Over what was asked for: another one means that the lock is of another time. */
+  wishes: z.string().regex(/^[0-9a-f]{16}$/),
+  base: z.strictObject({
+    name: z.string().max(32),
+    suite: z.string().max(32),
+    digest: z.string().regex(/^[0-9a-f]{64}$/),
+  }),
+  languages: z
+    .record(z.string().max(32), z.strictObject({ version: z.string().max(64), source: z.string().max(200) }))
+    .optional(),
+  packages: z
+    .strictObject({ apt: versions.optional(), npm: versions.optional(), pip: versions.optional() })
+    .optional(),
+})
+
+export interface Lock {
+  readonly wishes: string
+  readonly base: { readonly name: string; readonly suite: string; readonly digest: string }
+  /** Versions, by language. */
+  readonly languages: Readonly<Record<string, string>>
+  readonly apt: Readonly<Record<string, string>>
+  readonly npm: Readonly<Record<string, string>>
+  readonly pip: Readonly<Record<string, string>>
+}
+
+/** Undefined where the project has none. */
+export function readLock(directory: string): Lock | undefined {
+  const file = join(directory, LOCK_FILE)
+  const text = readSource(file)
+  if (text === undefined) return undefined
+  const { data } = parseToml({ file, text }, schema)
+  return {
+    wishes: data.wishes,
+    base: data.base,
+    languages: Object.fromEntries(
+      Object.entries(data.languages ?? {}).map(([name, { version }]) => [name, version]),
+    ),
+    apt: data.packages?.apt ?? {},
+    npm: data.packages?.npm ?? {},
+    pip: data.packages?.pip ?? {},
+  }
+}
+
+/** What has to stay the same for a lock to hold: everything that was asked for, and nothing that was found for it. */
+export function wishesOf(plan: Plan): string {
+  const asked = {
+    base: plan.base.value,
+    suite: plan.ground.base === 'debian' ? plan.ground.suite : '',
+    languages: plan.languages.map(({ language, wish }) => [
+      language,
+      isPinned(wish.rank) ? wishBehind(wish) : wish.value,
+    ]),
+    tools: plan.tools.map(({ name, version }) => [name, version ?? '']),
+    packages: plan.packages.map(({ name }) => name),
+    extra: plan.extra,
+    services: plan.services.map(({ name, version }) => [name, version ?? '']),
+  }
+  return createHash('sha256').update(JSON.stringify(asked)).digest('hex').slice(0, 16)
+}
+
+const isPinned = (rank: string): boolean => rank === 'lock'
+
+/** A version that the lock itself gave says nothing about what was asked for. */
+function wishBehind(wish: Plan['base']): string {
+  return wish.beat[0]?.value ?? '*'
+}
+
+/** `failed_precondition` where the base is this machine: it changes with every update of the machine. */
+export function lockText(
+  plan: Plan,
+  found: {
+    readonly digest: string
+    readonly apt: Readonly<Record<string, string>>
+    readonly npm: Readonly<Record<string, string>>
+    readonly pip: Readonly<Record<string, string>>
+  },
+): string {
+  if (plan.ground.base === 'host')
+    throw new AgentPodError({
+      code: 'failed_precondition',
+      reason: 'lock.host',
+      message: 'the base host cannot be locked: it is this machine, and changes with it',
+      hint: 'choose one that can: [environment] base = "debian"',
+    })
+  const document = {
+    version: 1,
+    wishes: wishesOf(plan),
+    base: { name: plan.base.value, suite: plan.ground.suite, digest: found.digest },
+    languages: Object.fromEntries(
+      plan.languages.map(({ language, source }) => [
+        language,
+        { version: source.version, source: sourceText(source) },
+      ]),
+    ),
+    packages: { apt: sorted(found.apt), npm: sorted(found.npm), pip: sorted(found.pip) },
+  }
+  return `# Made by \`agentpod config lock\`. It belongs into the repository; edit agentpod.toml instead.\n${stringify(document)}\n`
+}
+
+function sorted(map: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+export function sourceText(source: Source): string {
+  switch (source.kind) {
+    case 'host':
+      return 'this machine'
+    case 'debian':
+      return 'Debian'
+    case 'npm':
+      return source.sha512
+        ? `npm ${source.package} sha512:${source.sha512.slice(0, 32)}`
+        : `npm ${source.package}`
+    case 'go':
+      return 'the Go module proxy'
+  }
+}

@@ -1,0 +1,353 @@
+/** A plan as a recipe: the steps in the order in which they change least often. */
+import { DEFAULT_STEP_MS, type RecipeBase, type Step } from '../../core/recipe.ts'
+import { writeRule } from '../../policy/rule.ts'
+import type { ClientPreset } from '../presets/catalog.ts'
+import type { Preset } from '../presets/presets.ts'
+import { TOOL_PACKAGES } from './debian.ts'
+import type { Listed } from './listings.ts'
+import type { LanguagePlan, Plan, SetupPlan } from './plan.ts'
+import { inside, insidePath, NPM_TOOLS, TOOLS, TOOLS_BIN } from './resolve.ts'
+import { KNOWN_SERVICES } from './service-catalog.ts'
+import { partsOf } from './service-plan.ts'
+
+/** A step whose files are still to be packed. */
+export interface DraftStep extends Step {
+  readonly inputs?:
+    | { readonly files: readonly string[]; readonly stubs: Readonly<Record<string, string>> }
+    | undefined
+}
+
+export interface DraftRecipe {
+  readonly base: RecipeBase
+  readonly steps: readonly DraftStep[]
+}
+
+/** Versions that agentpod.lock pins, by the names of packages. */
+export type Pinned = Readonly<Record<'apt' | 'npm' | 'pip', Readonly<Record<string, string>>>>
+
+const NOTHING_PINNED: Pinned = { apt: {}, npm: {}, pip: {} }
+
+type Presets = ReadonlyMap<ClientPreset, Preset>
+
+export function recipeOf(plan: Plan, presets: Presets, pinned: Pinned = NOTHING_PINNED): DraftRecipe {
+  const steps = [
+    ...systemStep(plan, presets, pinned),
+    ...plan.languages.flatMap((one) => languageStep(one, presets)),
+    ...toolSteps(plan, presets, pinned),
+    ...packageSteps(plan, presets, pinned),
+    ...serviceStep(plan),
+    ...plan.setups.map((setup) => setupStep(plan, setup, presets)),
+  ]
+  return { base: recipeBase(plan), steps }
+}
+
+/** Of this machine's tools, those that the layers rely on. */
+function recipeBase({ ground, languages, tools }: Plan): RecipeBase {
+  if (ground.base === 'debian') return { name: 'debian', suite: ground.suite }
+  const used = [
+    ...languages.flatMap(({ language, source }) =>
+      source.kind === 'host' ? [[language, `${source.version} ${source.directory}`] as const] : [],
+    ),
+    ...tools.flatMap(({ name, version, directory }) =>
+      directory === undefined ? [] : [[name, `${version} ${directory}`] as const],
+    ),
+  ]
+  return { name: 'host', tools: Object.fromEntries(used) }
+}
+
+/** A step as root with nothing of its own. */
+function root(
+  name: string,
+  title: string,
+  run: string,
+  presets: readonly Preset[],
+  path: readonly string[] = [],
+): DraftStep {
+  return {
+    name,
+    title,
+    run: `set -eu\n${presetFiles(presets)}${run}`,
+    user: 'root',
+    workdir: '/',
+    path,
+    variables: { HOME: '/root', DEBIAN_FRONTEND: 'noninteractive', ...presetVariables(presets) },
+    network: presets.flatMap(({ rules }) => rules.map(writeRule)),
+    timeoutMs: DEFAULT_STEP_MS,
+  }
+}
+
+function presetVariables(presets: readonly Preset[]): Record<string, string> {
+  return Object.assign({}, ...presets.map(({ variables }) => variables)) as Record<string, string>
+}
+
+/** What a client has to find in its home to use the same mirror as this machine's. */
+function presetFiles(presets: readonly Preset[]): string {
+  return presets
+    .flatMap(({ files }) => files)
+    .map(({ path, text }) => {
+      const target = `"$HOME"/${quote(path)}`
+      return `mkdir -p "$(dirname ${target})"\nprintf %s ${quote(Buffer.from(text).toString('base64'))} | base64 -d > ${target}\n`
+    })
+    .join('')
+}
+
+function of(presets: Presets, ...names: readonly ClientPreset[]): Preset[] {
+  return names.flatMap((name) => presets.get(name) ?? [])
+}
+
+/** Everything that Debian has, in one step: languages, servers, libraries. */
+function systemStep(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
+  if (plan.ground.base === 'host') return []
+  const names = [
+    ...plan.languages.flatMap(({ source }) => (source.kind === 'debian' ? source.tool.packages : [])),
+    ...plan.tools.flatMap(({ name, from }) => (from === 'debian' ? (TOOL_PACKAGES[name] ?? []) : [])),
+    ...plan.services.flatMap(({ packages }) => packages),
+    ...plan.packages.map(({ name }) => name),
+  ]
+  const packages = [...new Set(names)].sort()
+  if (packages.length === 0) return []
+  const shown = packages.slice(0, 4).join(', ')
+  // A service that Debian would start by itself is started by us, and by nobody during the build.
+  const run = `printf 'exit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d
+mkdir -p /etc/postgresql-common; printf 'create_main_cluster = false\\n' > /etc/postgresql-common/createcluster.conf
+${preferences(pinned.apt)}apt-get -q update
+apt-get -q install -y --no-install-recommends -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 ${packages.map(quote).join(' ')}
+apt-get clean
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /usr/sbin/policy-rc.d /etc/apt/preferences.d/agentpod
+${PYTHON_LINK}`
+  return [
+    root(
+      'system',
+      `packages of Debian: ${shown}${packages.length > 4 ? ` and ${packages.length - 4} more` : ''}`,
+      run,
+      of(presets, 'apt'),
+    ),
+  ]
+}
+
+/** With a priority beyond a thousand apt takes exactly this version, or nothing. */
+function preferences(pinned: Readonly<Record<string, string>>): string {
+  const stanzas = Object.entries(pinned).map(
+    ([name, version]) => `Package: ${name}\nPin: version ${version}\nPin-Priority: 1001\n`,
+  )
+  if (stanzas.length === 0) return ''
+  const text = Buffer.from(stanzas.join('\n')).toString('base64')
+  return `printf %s ${text} | base64 -d > /etc/apt/preferences.d/agentpod\n`
+}
+
+/** Programs that say `python` mean Python 3 by now. */
+const PYTHON_LINK = '[ ! -x /usr/bin/python3 ] || [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python'
+
+function languageStep({ language, source }: LanguagePlan, presets: Presets): DraftStep[] {
+  const to = `/opt/agentpod/${language}-${source.version}`
+  if (source.kind === 'npm')
+    return [
+      root(
+        language,
+        `${language} ${source.version} from npm`,
+        `mkdir -p ${to}\n${fromNpm(source.package, source.version, source.sha512, to)}${source.npm ? npmItself(source.npm, to) : ''}${language === 'deno' ? `mkdir -p ${to}/bin && mv ${to}/deno ${to}/bin/\n` : ''}chmod 755 ${to}/bin/*\n`,
+        of(presets, 'npm'),
+      ),
+    ]
+  if (source.kind === 'go')
+    return [
+      root(
+        'go',
+        `go ${source.version} from the module proxy`,
+        fromGoProxy(source.version, source.arch, to),
+        of(presets, 'go'),
+      ),
+    ]
+  return []
+}
+
+const REGISTRY = `registry=\${npm_config_registry%/}
+[ -n "$registry" ] || { echo 'where npm fetches from is not known'; exit 1; }
+`
+
+/** A package's archive, unpacked. Its digest is the one that the registry announced when the plan was made. */
+function fromNpm(name: string, version: string, sha512: string | undefined, to: string): string {
+  const file = `${name.split('/').at(-1)}-${version}.tgz`
+  const check = sha512 ? `printf '%s  %s\\n' ${sha512} /tmp/package.tgz | sha512sum -c --quiet -\n` : ''
+  return `${REGISTRY}curl -fsSL --retry 3 --retry-all-errors -o /tmp/package.tgz "$registry/${name}/-/${file}"
+${check}tar -xzf /tmp/package.tgz -C ${to} --strip-components=1 --no-same-owner
+rm /tmp/package.tgz
+`
+}
+
+/** The package with Node's program does not have npm. */
+function npmItself({ version, sha512 }: Listed, to: string): string {
+  const place = `${to}/lib/node_modules/npm`
+  return `mkdir -p ${place}
+${fromNpm('npm', version, sha512, place)}ln -s ../lib/node_modules/npm/bin/npm-cli.js ${to}/bin/npm
+ln -s ../lib/node_modules/npm/bin/npx-cli.js ${to}/bin/npx
+`
+}
+
+/** Module archives know no executable files. */
+function fromGoProxy(version: string, arch: string, to: string): string {
+  const name = `v0.0.1-go${version}.linux-${arch}`
+  return `proxy=\${GOPROXY%%[,|]*}
+curl -fsSL --retry 3 --retry-all-errors -o /tmp/go.zip "\${proxy%/}/golang.org/toolchain/@v/${name}.zip"
+mkdir -p /tmp/go
+if command -v unzip >/dev/null; then unzip -q /tmp/go.zip -d /tmp/go; else python3 -m zipfile -e /tmp/go.zip /tmp/go; fi
+mkdir -p ${to}
+cp -r "/tmp/go/golang.org/toolchain@${name}/." ${to}/
+chmod 755 ${to}/bin/* ${to}/pkg/tool/*/*
+rm -rf /tmp/go /tmp/go.zip
+`
+}
+
+/** Package managers that are programs of a language themselves. */
+function toolSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
+  const npm = plan.tools.filter(({ from }) => from === 'npm')
+  const pip = plan.tools.filter(({ from }) => from === 'pip')
+  const steps: DraftStep[] = []
+  if (npm.length > 0) {
+    const wanted = npm.map(({ name, version }) =>
+      atVersion(NPM_TOOLS[name] ?? name, pinned.npm[NPM_TOOLS[name] ?? name] ?? version, '@'),
+    )
+    // What two of them bring under one name, the later one has.
+    steps.push(
+      root(
+        'tools/npm',
+        `${npm.map(({ name, version }) => [name, version].filter(Boolean).join(' ')).join(', ')} from npm`,
+        `npm install -g --no-audit --no-fund --prefix ${TOOLS} ${wanted.map(quote).join(' ')}\n`,
+        of(presets, 'npm'),
+        plan.path,
+      ),
+    )
+  }
+  if (pip.length > 0) {
+    const wanted = pip.map(({ name, version }) => atVersion(name, pinned.pip[name] ?? version, '=='))
+    steps.push(
+      root(
+        'tools/pip',
+        `${pip.map(({ name, version }) => [name, version].filter(Boolean).join(' ')).join(', ')} from pip`,
+        pipInstall(wanted),
+        of(presets, 'pip'),
+        plan.path,
+      ),
+    )
+  }
+  return steps
+}
+
+/** An exact version is asked for as such, a range in the manager's own words, and nothing as nothing. */
+function atVersion(name: string, version: string | undefined, sign: string): string {
+  if (version === undefined || version === '*') return name
+  if (sign === '==')
+    return /^[\d.]+$/.test(version)
+      ? version.split('.').length < 3
+        ? `${name}==${version}.*`
+        : `${name}==${version}`
+      : `${name}${version}`
+  return `${name}${sign}${version}`
+}
+
+function pipInstall(requirements: readonly string[]): string {
+  return `[ -d ${TOOLS}/python ] || python3 -m venv ${TOOLS}/python
+${TOOLS}/python/bin/pip install -q --disable-pip-version-check ${requirements.map(quote).join(' ')}
+mkdir -p ${TOOLS_BIN}
+for program in ${TOOLS}/python/bin/*; do
+  case \${program##*/} in python*|pip*|activate*|Activate*) ;; *) ln -sf "$program" ${TOOLS_BIN}/ ;; esac
+done
+`
+}
+
+function packageSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
+  const { cargo, go } = plan.extra
+  const npm = plan.extra.npm.map((one) => pin(one, /^(@?[^@]+)(?:@.*)?$/, pinned.npm, '@'))
+  const pip = plan.extra.pip.map((one) => pin(one, /^([A-Za-z0-9._-]+)/, pinned.pip, '=='))
+  const title = (list: readonly string[], from: string): string => `${list.join(', ')} from ${from}`
+  return [
+    ...(npm.length > 0
+      ? [
+          root(
+            'packages/npm',
+            title(npm, 'npm'),
+            `npm install -g --no-audit --no-fund --prefix ${TOOLS} ${npm.map(quote).join(' ')}\n`,
+            of(presets, 'npm'),
+            plan.path,
+          ),
+        ]
+      : []),
+    ...(pip.length > 0
+      ? [root('packages/pip', title(pip, 'pip'), pipInstall(pip), of(presets, 'pip'), plan.path)]
+      : []),
+    ...(cargo.length > 0
+      ? [
+          root(
+            'packages/cargo',
+            title(cargo, 'cargo'),
+            cargo.map((one) => `cargo install --locked --root ${TOOLS} ${quote(one)}\n`).join(''),
+            of(presets, 'cargo'),
+            plan.path,
+          ),
+        ]
+      : []),
+    ...(go.length > 0
+      ? [
+          root(
+            'packages/go',
+            title(go, 'go'),
+            `export GOBIN=${TOOLS_BIN} GOFLAGS=-modcacherw\n${go.map((one) => `go install ${quote(one.includes('@') ? one : `${one}@latest`)}\n`).join('')}rm -rf "$HOME/go"\n`,
+            of(presets, 'go'),
+            plan.path,
+          ),
+        ]
+      : []),
+  ]
+}
+
+/** A wish with the version that the lock has for it. */
+function pin(wish: string, grammar: RegExp, pinned: Readonly<Record<string, string>>, sign: string): string {
+  const name = grammar.exec(wish)?.[1] ?? wish
+  const version = Object.hasOwn(pinned, name) ? pinned[name] : undefined
+  return version === undefined ? wish : `${name}${sign}${version}`
+}
+
+/** Data directories are made once, so that a start is a start and not an installation. */
+function serviceStep(plan: Plan): DraftStep[] {
+  const known = plan.services.filter((one) => one.known !== undefined)
+  if (known.length === 0) return []
+  const run = known.map((service) => {
+    const parts = partsOf(service, plan.user)
+    return `install -d -o ${plan.user} -g ${plan.user} -m 700 ${parts.data}\n${KNOWN_SERVICES[service.known ?? '']?.prepare(parts)}\n`
+  })
+  return [root('services', `data of ${known.map(({ name }) => name).join(', ')}`, run.join(''), [])]
+}
+
+function setupStep(plan: Plan, setup: SetupPlan, presets: Presets): DraftStep {
+  const used = of(presets, ...setup.presets)
+  const home = plan.user === 'root' ? '/root' : `/home/${plan.user}`
+  const own = Object.fromEntries(
+    Object.entries(setup.variables).map(([name, value]) => [name, inside(value, plan.workspace)]),
+  )
+  return {
+    name: setup.name,
+    title: `dependencies${setup.directory === '' ? '' : ` of ${setup.directory}`}, by ${setup.manager}`,
+    run: `set -eu\n${presetFiles(used)}mkdir -p ${quote(insidePath(plan.workspace, setup.directory))}\ncd ${quote(insidePath(plan.workspace, setup.directory))}\n${setup.run}\n${FORGOTTEN}`,
+    user: plan.user,
+    workdir: '/',
+    path: plan.path,
+    variables: {
+      HOME: home,
+      CI: '1',
+      ...Object.fromEntries(plan.variables.map(({ name, value }) => [name, value])),
+      ...presetVariables(used),
+      ...own,
+    },
+    network: used.flatMap(({ rules }) => rules.map(writeRule)),
+    timeoutMs: DEFAULT_STEP_MS,
+    inputs: { files: setup.inputs, stubs: setup.stubs },
+  }
+}
+
+/** Downloads are kept outside, where nobody inside can change them; a second copy in the layer is of no use. */
+const FORGOTTEN =
+  'rm -rf "$HOME/.npm/_cacache" "$HOME/.npm/_logs" "$HOME/.cache/pip" "$HOME/.cache/pypoetry/cache" "$HOME/.cache/yarn"\n'
+
+export function quote(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+}

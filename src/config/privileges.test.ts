@@ -1,0 +1,169 @@
+/** What a project may have only when its user grants it, beside the network. */
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, test } from 'node:test'
+import { combine, describeAsked } from './combine.ts'
+import { parseUser, readProject, readUser } from './files.ts'
+import { type NetworkWish, wishOf } from './network-table.ts'
+import { problemsIn } from './problem.ts'
+import { onlyGranted, type ProjectData, projectWish } from './project/data.ts'
+import { parseProject } from './project/project-file.ts'
+
+const scratch = mkdtempSync(join(tmpdir(), 'agentpod-privileges-'))
+after(() => rmSync(scratch, { recursive: true }))
+
+const data = (text: string): ProjectData => parseProject({ file: 'agentpod.toml', text }).data
+const user = (text: string): NetworkWish => parseUser({ file: 'config.toml', text })
+
+const WANTS = `
+[environment]
+sudo = true
+[ports]
+3000 = { public = true }
+8080 = { public = true }
+9090 = {}
+[agents.permissions]
+bash = "allow"
+write = "allow"
+mcp = "deny"
+`
+const wanted = data(WANTS)
+const LINES = [
+  'programs inside may become root inside (sudo)',
+  'port 3000 open to whoever has its address',
+  'port 8080 open to whoever has its address',
+  'agents need not ask for bash',
+  'agents need not ask for write',
+]
+
+const asks = (grants: string, project = wanted): string[] => {
+  const { asked } = combine(user(grants), projectWish(project))
+  return asked ? describeAsked(asked) : []
+}
+
+describe('CF-02: what a project wants beside the network', () => {
+  test('is asked for in the one question, left out until then, and had afterwards', () => {
+    const first = combine(user(''), projectWish(wanted))
+    assert.ok(first.asked)
+    assert.deepEqual(describeAsked(first.asked), LINES)
+    const without = onlyGranted(wanted, first.wish)
+    assert.equal(without.environment.sudo, false)
+    assert.ok(without.ports.every(({ isPublic }) => !isPublic))
+    assert.deepEqual(without.agents.permissions, { mcp: 'deny' })
+    const { hash } = first.asked
+    const then = combine(user(''), projectWish(wanted), (given) => given === hash)
+    assert.equal(then.asked, undefined)
+    const { environment, ports, agents } = onlyGranted(wanted, then.wish)
+    assert.equal(environment.sudo, true)
+    assert.deepEqual(
+      ports.map(({ port, isPublic }) => [port, isPublic]),
+      [
+        [3000, true],
+        [8080, true],
+        [9090, false],
+      ],
+    )
+    assert.deepEqual(agents.permissions, { bash: 'allow', write: 'allow', mcp: 'deny' })
+  })
+
+  test('is had unasked as far as the user’s file grants it', () => {
+    assert.deepEqual(asks('[grants]\nsudo = true\nports = true\npermissions = ["bash", "write"]'), [])
+    assert.deepEqual(asks('[grants]\nsudo = true'), LINES.slice(1))
+    assert.deepEqual(asks('[grants]\nports = [3000]'), LINES.toSpliced(1, 1))
+    assert.deepEqual(asks('[grants]\nports = false\npermissions = ["mcp", "bash"]'), LINES.toSpliced(3, 1))
+    const { wish } = combine(user('[grants]\nports = [3000]'), projectWish(wanted))
+    assert.deepEqual(wish.privileges, { sudo: false, ports: [3000], permissions: [] })
+  })
+
+  test('a grant gives nothing to a project that does not want it', () => {
+    const { wish, asked } = combine(user('[grants]\nsudo = true\nports = true'), projectWish(data('')))
+    assert.equal(asked, undefined)
+    assert.equal(wish.privileges, undefined)
+    assert.equal(onlyGranted(data(''), wish).environment.sudo, false)
+  })
+
+  test('to be root from the start is the same as sudo', () => {
+    const root = data('[environment]\nuser = "root"')
+    assert.deepEqual(asks('', root), LINES.slice(0, 1))
+    assert.equal(onlyGranted(root, combine(user(''), projectWish(root)).wish).environment.user, undefined)
+    const { wish } = combine(user('[grants]\nsudo = true'), projectWish(root))
+    assert.equal(onlyGranted(root, wish).environment.user, 'root')
+  })
+
+  test('what narrows is not asked for', () => {
+    const modest =
+      '[environment]\nsudo = false\nuser = "node"\n[ports]\n80 = { public = false }\n[agents.permissions]\nbash = "ask"\nmcp = "deny"'
+    assert.deepEqual(asks('', data(modest)), [])
+  })
+
+  test('another wish is another question', () => {
+    const hashes = [
+      WANTS,
+      '[environment]\nsudo = true',
+      '[ports]\n3000 = { public = true }',
+      '[ports]\n3001 = { public = true }',
+      '[agents.permissions]\nbash = "allow"',
+      '[agents.permissions]\nwrite = "allow"',
+      '[network]\npresets = ["npm"]',
+      '[environment]\nsudo = true\n[network]\npresets = ["npm"]',
+    ].map((text) => combine(user(''), projectWish(data(text))).asked?.hash)
+    assert.equal(new Set(hashes).size, hashes.length)
+  })
+
+  test('what was approved when there was only the network stays approved', () => {
+    const file = data(`
+      [network]
+      mode = "open"
+      presets = ["npm", "github"]
+      allow = ["example.com", "api.example.org:8443"]
+      [secrets]
+      KEY = {}
+    `)
+    const before = wishOf({ network: { allow: ['example.com'] } }, 'user')
+    assert.equal(
+      combine(before, projectWish(file)).asked?.hash,
+      '76a1abd23c8a8c1bd08a903bef0fdf2617661c69efc7cd48d6657ba9535906bd',
+    )
+  })
+})
+
+describe('the files', () => {
+  test('say so', () => {
+    writeFileSync(join(scratch, 'agentpod.toml'), WANTS)
+    writeFileSync(
+      join(scratch, 'config.toml'),
+      '[grants]\nsudo = true\nports = [80]\npermissions = ["mcp"]\n',
+    )
+    assert.deepEqual(readProject(scratch)?.privileges, {
+      sudo: true,
+      ports: [3000, 8080],
+      permissions: ['bash', 'write'],
+    })
+    assert.deepEqual(readUser(scratch).privileges, { sudo: true, ports: [80], permissions: ['mcp'] })
+  })
+
+  for (const [text, expected] of [
+    ['[grants]\nsduo = true', '2:1 there is no key grants.sduo'],
+    ['[grants]\nports = "all"', '2:9 grants.ports: must be true or false or a list, not a string'],
+    ['[grants]\nports = [0]', '2:10 grants.ports.0: must be a port, a whole number from 1 to 65535'],
+    [
+      '[grants]\npermissions = ["bahs"]',
+      '2:16 grants.permissions.0: must be "bash", "write", "mcp" or "network", not "bahs"',
+    ],
+    ['[environment]\nsudo = true', '1:2 there is no key environment'],
+  ] as const)
+    test(`${JSON.stringify(text)} is refused in the user’s`, () => {
+      try {
+        user(text)
+        assert.fail('it was taken')
+      } catch (error) {
+        const [problem] = problemsIn(error) ?? []
+        assert.equal(`${problem?.line}:${problem?.column} ${problem?.message}`, expected)
+      }
+    })
+
+  test('of a project grant nothing', () =>
+    assert.throws(() => data('[grants]\nsudo = true'), /there is no key grants/))
+})

@@ -1,0 +1,58 @@
+/** What a project may have only when its user grants it, beside the network and secrets. */
+
+export const PERMISSIONS = ['bash', 'write', 'mcp', 'network'] as const
+export type Permission = (typeof PERMISSIONS)[number]
+
+/** What is asked for, or what is granted. */
+export interface Privileges {
+  /** Whether programs inside may become root inside. */
+  readonly sudo: boolean
+  /** Ports that whoever has their address may open. */
+  readonly ports: 'any' | readonly number[]
+  /** What agents may do without asking. */
+  readonly permissions: readonly Permission[]
+}
+
+export const NO_PRIVILEGES: Privileges = { sudo: false, ports: [], permissions: [] }
+
+export function isNothing({ sudo, ports, permissions }: Privileges): boolean {
+  return !sudo && ports.length === 0 && permissions.length === 0
+}
+
+/** What is wanted, as far as it is granted. */
+export function withinGrant(wanted: Privileges, granted: Privileges): Privileges {
+  return {
+    sudo: wanted.sudo && granted.sudo,
+    ports: portsOf(wanted).filter((port) => hasPort(granted, port)),
+    permissions: wanted.permissions.filter((one) => granted.permissions.includes(one)),
+  }
+}
+
+/** What is wanted and not granted. */
+export function beyondGrant(wanted: Privileges, granted: Privileges): Privileges {
+  return {
+    sudo: wanted.sudo && !granted.sudo,
+    ports: portsOf(wanted).filter((port) => !hasPort(granted, port)),
+    permissions: wanted.permissions.filter((one) => !granted.permissions.includes(one)),
+  }
+}
+
+// Only a grant may say any: a project names its ports.
+function portsOf({ ports }: Privileges): readonly number[] {
+  return ports === 'any' ? [] : ports
+}
+
+export function hasPort({ ports }: Privileges, port: number): boolean {
+  return ports === 'any' || ports.includes(port)
+}
+
+/** A line each, for the person who is to decide. */
+export function describePrivileges({ sudo, ports, permissions }: Privileges): string[] {
+  return [
+    ...(sudo ? ['programs inside may become root inside (sudo)'] : []),
+    ...(ports === 'any' ? ['any port'] : ports.map((port) => `port ${port}`)).map(
+      (what) => `${what} open to whoever has its address`,
+    ),
+    ...permissions.map((name) => `agents need not ask for ${name}`),
+  ]
+}

@@ -1,0 +1,196 @@
+/** What `agentpod.toml` says, in one form: sizes and times as numbers, commands as lists, tables in the order of the file. */
+import type { Readiness, StopSignal } from '../../core/environment.ts'
+import { readMib, readMs } from '../../util/quantity.ts'
+import type { Verb } from '../detect/finding.ts'
+import { type NetworkWish, wishOf } from '../network-table.ts'
+import type { Permission, Privileges } from '../privileges.ts'
+import { isNothing, NO_PRIVILEGES, PERMISSIONS } from '../privileges.ts'
+import type { Decision } from './agents-table.ts'
+import type { PackageManager, ProjectBase, ProjectLanguage } from './environment-table.ts'
+import type { ProfileTable, ProjectTables } from './schema.ts'
+import { isKnownService, type KnownService } from './services-table.ts'
+
+export interface ProjectData {
+  readonly environment: EnvironmentWish
+  /** In the order of the file. */
+  readonly services: readonly ServiceWish[]
+  readonly ports: readonly PortWish[]
+  /** `false`: none, even where one is detected. */
+  readonly lifecycle: Readonly<Partial<Record<Verb, CommandWish | false>>>
+  readonly resources: ResourcesWish
+  /** With the secrets. */
+  readonly network: NetworkWish
+  readonly agents: {
+    readonly default?: string | undefined
+    readonly permissions: Readonly<Partial<Record<Permission, Decision | undefined>>>
+  }
+  readonly profiles: ReadonlyMap<string, ProfileTable>
+}
+
+export interface EnvironmentWish {
+  readonly name?: string | undefined
+  readonly base?: ProjectBase | undefined
+  readonly suite?: string | undefined
+  readonly user?: string | undefined
+  readonly sudo?: boolean | undefined
+  /** `false`: none, even where it is detected. */
+  readonly languages: Readonly<Partial<Record<ProjectLanguage, string | false>>>
+  readonly packages: Readonly<Record<PackageManager, readonly string[]>>
+  readonly variables: Readonly<Record<string, string>>
+}
+
+export type ServiceWish =
+  | { readonly kind: 'none'; readonly name: string }
+  | {
+      readonly kind: 'known'
+      readonly name: KnownService
+      readonly version?: string | undefined
+      readonly port?: number | undefined
+    }
+  | {
+      readonly kind: 'command'
+      readonly name: string
+      readonly run: string
+      readonly ready?: Readiness | undefined
+      /** Below the project; empty for the project itself. */
+      readonly workdir: string
+      readonly variables: Readonly<Record<string, string>>
+      readonly stopSignal: StopSignal
+    }
+
+export interface PortWish {
+  readonly port: number
+  readonly label?: string | undefined
+  readonly isPublic: boolean
+}
+
+export interface CommandWish {
+  /** For /bin/sh, in this order, until one fails. */
+  readonly commands: readonly string[]
+  /** Files of the project that they read; undefined where the file does not say. */
+  readonly inputs?: readonly string[] | undefined
+}
+
+export interface ResourcesWish {
+  readonly cpus?: number | undefined
+  readonly memoryMib?: number | undefined
+  readonly diskMib?: number | undefined
+  readonly pids?: number | undefined
+  readonly timeoutMs?: number | undefined
+  readonly idleMs?: number | undefined
+}
+
+const READY_MS = 30_000
+
+export function projectData(tables: ProjectTables): ProjectData {
+  const { languages = {}, packages = {}, variables = {}, ...environment } = tables.environment ?? {}
+  const { apt = [], npm = [], pip = [], cargo = [], go = [] } = packages
+  const { default: agent, permissions = {} } = tables.agents ?? {}
+  return {
+    environment: {
+      ...environment,
+      languages: Object.fromEntries(
+        Object.entries(languages).map(([name, version]) => [name, version === 'none' ? false : version]),
+      ),
+      packages: { apt, npm, pip, cargo, go },
+      variables,
+    },
+    services: Object.entries(tables.services ?? {}).map(([name, one]) => serviceWish(name, one)),
+    ports: Object.entries(tables.ports ?? {}).map(([port, { label, public: isPublic = false }]) => ({
+      port: Number(port),
+      label,
+      isPublic,
+    })),
+    lifecycle: lifecycleWish(tables.lifecycle ?? {}),
+    resources: resourcesWish(tables.resources),
+    network: wishOf(tables, 'project'),
+    agents: { default: agent, permissions },
+    profiles: new Map(Object.entries(tables.profiles ?? {})),
+  }
+}
+
+type Tables = { [K in keyof ProjectTables]-?: NonNullable<ProjectTables[K]> }
+
+function serviceWish(name: string, one: Tables['services'][string]): ServiceWish {
+  if (one === false) return { kind: 'none', name }
+  const { version, port, run, ready, workdir = '', variables = {}, stop = 'SIGTERM' } = one
+  if (run !== undefined)
+    return { kind: 'command', name, run, ready: readiness(ready), workdir, variables, stopSignal: stop }
+  return isKnownService(name) ? { kind: 'known', name, version, port } : { kind: 'none', name }
+}
+
+function readiness(ready: Exclude<Tables['services'][string], false>['ready']): Readiness | undefined {
+  if (ready === undefined) return undefined
+  if (typeof ready === 'string') return { command: ready, timeoutMs: READY_MS }
+  const { command, port, timeout } = ready
+  return { command, port, timeoutMs: milliseconds(timeout) ?? READY_MS }
+}
+
+function lifecycleWish(table: Tables['lifecycle']): ProjectData['lifecycle'] {
+  return Object.fromEntries(
+    Object.entries(table).map(([verb, said]) => {
+      if (said === undefined || said === false) return [verb, false]
+      if (typeof said === 'string' || Array.isArray(said)) return [verb, { commands: [said].flat() }]
+      return [verb, { commands: [said.run].flat(), inputs: said.inputs }]
+    }),
+  )
+}
+
+export function resourcesWish(table: ProjectTables['resources']): ResourcesWish {
+  const { cpus, memory, disk, pids, timeout, idle } = table ?? {}
+  return {
+    cpus,
+    memoryMib: memory === undefined ? undefined : readMib(memory),
+    diskMib: disk === undefined ? undefined : readMib(disk),
+    pids,
+    timeoutMs: milliseconds(timeout),
+    idleMs: milliseconds(idle),
+  }
+}
+
+function milliseconds(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : readMs(text)
+}
+
+/** What `combine` is asked about: everything that has to be granted. */
+export function projectWish(data: ProjectData): NetworkWish {
+  const privileges = privilegesOf(data)
+  return { ...data.network, ...(!isNothing(privileges) && { privileges }) }
+}
+
+/** SECURITY: CF-02. Who is root from the start needs no sudo, so that is the same wish. */
+function privilegesOf({ environment, ports, agents }: ProjectData): Privileges {
+  return {
+    sudo: environment.sudo === true || environment.user === 'root',
+    ports: ports.filter(({ isPublic }) => isPublic).map(({ port }) => port),
+    permissions: PERMISSIONS.filter((name) => agents.permissions[name] === 'allow'),
+  }
+}
+
+/** SECURITY: CF-02. The data with nothing left of what was asked for and not granted; the network is `combine`'s own answer. */
+export function onlyGranted(data: ProjectData, wish: NetworkWish): ProjectData {
+  const granted = wish.privileges ?? NO_PRIVILEGES
+  const { environment, ports, agents } = data
+  const open: readonly number[] | 'any' = granted.ports
+  return {
+    ...data,
+    environment: {
+      ...environment,
+      sudo: environment.sudo === true && granted.sudo,
+      user: environment.user === 'root' && !granted.sudo ? undefined : environment.user,
+    },
+    ports: ports.map((one) => ({
+      ...one,
+      isPublic: one.isPublic && (open === 'any' || open.includes(one.port)),
+    })),
+    network: wish,
+    agents: {
+      ...agents,
+      permissions: Object.fromEntries(
+        Object.entries(agents.permissions).filter(
+          ([name, said]) => said !== 'allow' || granted.permissions.includes(name as Permission),
+        ),
+      ),
+    },
+  }
+}

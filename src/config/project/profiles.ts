@@ -1,0 +1,122 @@
+/** Profiles: named bundles that narrow or size. What a file grants itself no profile of it may widen. */
+import { invalid } from '../../core/error.ts'
+import { DEFAULT_NETWORK, NETWORK_MODES } from '../../core/network.ts'
+import { narrow } from '../../policy/narrow.ts'
+import { nearest } from '../../util/nearest.ts'
+import { type NetworkWish, wishOf } from '../network-table.ts'
+import { PERMISSIONS } from '../privileges.ts'
+import { printable, quoted, type Remark } from '../problem.ts'
+import { DECISIONS, DEFAULT_DECISION, type Decision } from './agents-table.ts'
+import { type ProjectData, projectWish, resourcesWish } from './data.ts'
+import type { ProfileTable } from './schema.ts'
+
+/** The data as the profile has it. Its wish remembers the whole file's, which is what the user is asked about, once for all profiles. */
+export function applyProfile(data: ProjectData, name: string): ProjectData {
+  const profile = data.profiles.get(name)
+  if (!profile) throw unknownProfile(name, [...data.profiles.keys()])
+  return {
+    ...data,
+    resources: { ...data.resources, ...defined(resourcesWish(profile.resources)) },
+    network: { ...narrowedNetwork(data.network, profile), narrowedFrom: projectWish(data) },
+    agents: {
+      ...data.agents,
+      permissions: { ...data.agents.permissions, ...defined(profile.agents?.permissions ?? {}) },
+    },
+  }
+}
+
+function unknownProfile(name: string, known: readonly string[]): Error {
+  const near = nearest(name, known)
+  const all =
+    known.length === 0
+      ? 'the project has no profiles'
+      : `there are ${known.map((one) => printable(one)).join(', ')}`
+  return invalid(
+    'profile.unknown',
+    `there is no profile ${quoted(name)}`,
+    near ? `did you mean ${near}?` : all,
+  )
+}
+
+function defined<T extends object>(fields: T): Partial<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>
+}
+
+function narrowedNetwork(whole: NetworkWish, { network }: ProfileTable): NetworkWish {
+  if (!network) return whole
+  const own = wishOf({ network }, 'project')
+  const presets = network.presets ? own.presets : whole.presets
+  const allow = network.allow ? narrow(own.allow, whole.allow).granted : whole.allow
+  const isListed = network.presets !== undefined || network.allow !== undefined || whole.listsNothing
+  return {
+    ...whole,
+    mode: own.mode ?? whole.mode,
+    intercept: own.intercept ?? whole.intercept,
+    presets,
+    allow,
+    deny: [...whole.deny, ...own.deny],
+    listsNothing: isListed && presets.length + allow.length === 0 ? true : undefined,
+  }
+}
+
+/** Everything by which a profile would widen. */
+export function checkProfiles(data: ProjectData): Remark[] {
+  return [...data.profiles].flatMap(([name, profile]) => [
+    ...widerNetwork(data.network, profile).map((remark) => below(['profiles', name, 'network'], remark)),
+    ...widerPermissions(data, profile).map((remark) =>
+      below(['profiles', name, 'agents', 'permissions'], remark),
+    ),
+  ])
+}
+
+function below(above: readonly string[], remark: Remark): Remark {
+  return { ...remark, path: [...above, ...remark.path], reason: 'profile.wider' }
+}
+
+function widerNetwork(whole: NetworkWish, { network }: ProfileTable): Remark[] {
+  if (!network) return []
+  const own = wishOf({ network }, 'project')
+  const remarks: Remark[] = []
+  const add = (path: Remark['path'], message: string, hint: string): void =>
+    void remarks.push({ path, message, hint })
+  const most = whole.mode ?? DEFAULT_NETWORK.mode
+  if (own.mode !== undefined && NETWORK_MODES.indexOf(own.mode) > NETWORK_MODES.indexOf(most))
+    add(
+      ['mode'],
+      `a profile only narrows: ${own.mode} is wider than ${most}`,
+      'set the wider mode under [network]',
+    )
+  if (own.intercept === 'needed' && whole.intercept === 'all')
+    add(['intercept'], 'a profile only narrows: needed opens less than all', 'leave it out')
+  for (const [index, preset] of (network.presets ?? []).entries())
+    if (!whole.presets.includes(preset))
+      add(
+        ['presets', index],
+        `a profile only narrows: [network] does not have the preset ${preset}`,
+        'add it to presets under [network]',
+      )
+  for (const [index, rule] of own.allow.entries())
+    if (narrow([rule], whole.allow).asked)
+      add(
+        ['allow', index],
+        `a profile only narrows: [network] does not allow all of ${rule.host}`,
+        'add it to allow under [network]',
+      )
+  return remarks
+}
+
+function widerPermissions({ agents }: ProjectData, profile: ProfileTable): Remark[] {
+  const strictness = (decision: Decision = DEFAULT_DECISION): number => DECISIONS.indexOf(decision)
+  return PERMISSIONS.flatMap((name) => {
+    const own = profile.agents?.permissions?.[name]
+    const whole = agents.permissions[name] ?? DEFAULT_DECISION
+    if (own === undefined || strictness(own) <= strictness(whole)) return []
+    return [
+      {
+        path: [name],
+        message: `a profile is only stricter: ${own} is wider than ${whole}`,
+        hint: 'set it under [agents.permissions]',
+      },
+    ]
+  })
+}

@@ -1,0 +1,195 @@
+/** The services of an environment: started in order, ready before anybody's command, ended in the reverse order before a sandbox is stopped. */
+import type { Environment, Readiness, Service } from '../core/environment.ts'
+import { AgentPodError, isAgentPodError } from '../core/error.ts'
+import type { Guest } from '../core/guest.ts'
+import type { SandboxId } from '../core/id.ts'
+import type { Sandbox } from '../core/sandbox.ts'
+import { isRunningInside, runInside, signalInside, startInside } from '../guest/process.ts'
+import { ignore } from '../telemetry/log.ts'
+import { type Clock, sleep } from '../util/clock.ts'
+import { CALL, type Context } from './context.ts'
+import { needSandbox } from './need.ts'
+
+/** What a service's process is found by inside. */
+export function serviceTag(name: string): string {
+  return `agentpod.service.${name}`
+}
+
+const TAIL_BYTES = 4000
+const ASK_FIRST_MS = 20
+const ASK_LAST_MS = 500
+const CHECK_MS = 10_000
+/** A port that answers at once is there; one that does not is asked again. */
+const DIAL_MS = 1000
+
+type Which = 'all' | 'without project'
+
+/** Starts those that do not run yet and waits until each is ready. `failed_precondition` names the service that is not, with its last words. */
+export async function startServices(
+  ctx: Context,
+  sandbox: Sandbox,
+  guest: Guest,
+  which: Which,
+): Promise<void> {
+  const { environment } = sandbox.spec
+  for (const service of environment.services ?? []) {
+    if (which === 'without project' && service.needsProject) continue
+    await startService(ctx, sandbox.id, guest, service)
+  }
+  if (which === 'all' && environment.start) await runStart(environment, environment.start, guest)
+}
+
+/** Services that wait for the project's files, and the command of every start; for when the files are there. Idempotent but for the command. */
+export async function beginServices(ctx: Context, id: SandboxId): Promise<void> {
+  await ctx.lock.run(id, async () => {
+    const sandbox = needSandbox(ctx, id)
+    const live = ctx.live.get(id)
+    if (live) await startServices(ctx, sandbox, live.guest, 'all')
+  })
+}
+
+async function startService(ctx: Context, id: SandboxId, guest: Guest, service: Service): Promise<void> {
+  const tag = serviceTag(service.name)
+  if (await isRunningInside(guest, tag, AbortSignal.timeout(CALL.timeoutMs))) return
+  const leave = new AbortController()
+  const { run, user, workdir, variables } = service
+  const output = new Tail()
+  const { events } = startInside(guest, { run, user, workdir, variables, tag }, leave.signal)
+  const ended = follow(events, output)
+  try {
+    await Promise.race([
+      ready(ctx.clock, guest, service),
+      ended.then((why) => {
+        throw failed(service, why, output)
+      }),
+    ])
+    ctx.ledger.note(id, 'service.ready', { service: service.name })
+  } catch (error) {
+    throw isAgentPodError(error) && error.reason === 'service.timeout'
+      ? failed(service, error.message, output)
+      : error
+  } finally {
+    leave.abort()
+  }
+}
+
+/** Resolves with how it ended. A stream that is left, or is cut, says nothing about the service. */
+async function follow(events: ReturnType<typeof startInside>['events'], output: Tail): Promise<string> {
+  try {
+    for await (const event of events) {
+      if (event.kind === 'output') output.push(event.data)
+      if (event.kind !== 'end') continue
+      const { exitCode, signal, oomKilled } = event.exit
+      return oomKilled
+        ? 'it ran out of memory'
+        : signal
+          ? `it ended by ${signal}`
+          : `it ended with code ${exitCode}`
+    }
+  } catch (error) {
+    if (!isAgentPodError(error) || error.code === 'failed_precondition') throw error
+  }
+  return new Promise(() => undefined)
+}
+
+async function ready(clock: Clock, guest: Guest, service: Service): Promise<void> {
+  const { timeoutMs } = service.ready
+  const end = performance.now() + timeoutMs
+  for (let wait = ASK_FIRST_MS; ; wait = Math.min(wait * 2, ASK_LAST_MS)) {
+    if (await isReady(guest, service, service.ready)) return
+    if (performance.now() > end) throw late(timeoutMs)
+    await sleep(clock, wait)
+  }
+}
+
+async function isReady(guest: Guest, service: Service, { command, port }: Readiness): Promise<boolean> {
+  try {
+    if (command !== undefined) {
+      const { user, workdir, variables } = service
+      const check = { run: command, user, workdir, variables, timeoutMs: CHECK_MS }
+      return (await runInside(guest, check, { signal: AbortSignal.timeout(CHECK_MS * 2) })).exitCode === 0
+    }
+    if (port !== undefined) (await guest.dial(port, { timeoutMs: DIAL_MS })).destroy()
+    return true
+  } catch {
+    return false
+  }
+}
+
+async function runStart(environment: Environment, run: string, guest: Guest): Promise<void> {
+  const output = new Tail()
+  const { user, workdir } = environment
+  const { exitCode } = await runInside(
+    guest,
+    { run, user, workdir, variables: {}, timeoutMs: START_MS },
+    { signal: AbortSignal.timeout(START_MS + CHECK_MS), onOutput: (data) => output.push(data) },
+  )
+  if (exitCode === 0) return
+  throw new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'start.failed',
+    message: `the command of every start failed with code ${exitCode}${output.text}`,
+    hint: 'see `[lifecycle] start` in agentpod.toml',
+  })
+}
+
+const START_MS = 10 * 60_000
+
+/** Asks each to end, last first, and waits. What does not end in time ends with the sandbox. */
+export async function stopServices(ctx: Context, sandbox: Sandbox): Promise<void> {
+  const live = ctx.live.get(sandbox.id)
+  if (!live) return
+  for (const service of [...(sandbox.spec.environment.services ?? [])].reverse()) {
+    try {
+      await stopService(ctx.clock, live.guest, service)
+    } catch (error) {
+      ignore(ctx.log, error, `service ${service.name} of ${sandbox.id} ends with the sandbox`)
+    }
+  }
+}
+
+async function stopService(clock: Clock, guest: Guest, { name, stopSignal, stopMs }: Service): Promise<void> {
+  const signal = AbortSignal.timeout(stopMs + CALL.timeoutMs)
+  const tag = serviceTag(name)
+  if (!(await isRunningInside(guest, tag, signal))) return
+  await signalInside(guest, tag, stopSignal, signal)
+  const end = performance.now() + stopMs
+  for (let wait = ASK_FIRST_MS; performance.now() < end; wait = Math.min(wait * 2, ASK_LAST_MS)) {
+    if (!(await isRunningInside(guest, tag, signal))) return
+    await sleep(clock, wait)
+  }
+}
+
+/** The end of what a program wrote, as text that does a terminal no harm. */
+class Tail {
+  #bytes = Buffer.alloc(0)
+
+  push(data: Buffer): void {
+    this.#bytes = Buffer.concat([this.#bytes, data]).subarray(-TAIL_BYTES)
+  }
+
+  get text(): string {
+    const text = this.#bytes
+      .toString('utf8')
+      .replaceAll(/[^\n\t -~\u00a0-\u{10ffff}]/gu, '')
+      .trim()
+    return text === '' ? '' : `:\n${text}`
+  }
+}
+
+function late(timeoutMs: number): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'service.timeout',
+    message: `it was not ready after ${Math.round(timeoutMs / 1000)} s`,
+  })
+}
+
+function failed({ name }: Service, why: string, output: Tail): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'service.failed',
+    message: `the service ${name} did not start: ${why}${output.text}`,
+    hint: `correct it in [services] of agentpod.toml, or leave it out with \`${name} = false\``,
+  })
+}

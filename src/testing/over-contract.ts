@@ -1,0 +1,164 @@
+/** The part of the provider contract about snapshots that lie below many sandboxes. */
+import assert from 'node:assert/strict'
+import type { Capabilities } from '../core/capability.ts'
+import type { Guest } from '../core/guest.ts'
+import type { SnapshotId } from '../core/id.ts'
+import type { RootPlan } from '../core/provider.ts'
+import {
+  CALL,
+  type ContractCase,
+  type ContractContext,
+  contentOf,
+  rejectsWith,
+  runCommand,
+  snapshotsOf,
+  writeFile,
+} from './contract-context.ts'
+
+const FILE = '/home/user/changed'
+const OTHER = '/home/user/removed'
+const keeper = ({ snapshot }: Capabilities): string | undefined =>
+  snapshot === 'none' ? 'it takes no snapshots' : undefined
+
+function rootOver(...over: readonly SnapshotId[]): RootPlan {
+  return { kind: 'host', over }
+}
+
+/** A snapshot of what was done in a sandbox that stood on others. */
+async function stepOver(
+  ctx: ContractContext,
+  over: readonly SnapshotId[],
+  work: (guest: Guest) => Promise<unknown>,
+): Promise<SnapshotId> {
+  const { id, guest } = await ctx.started({ root: rootOver(...over) })
+  await work(guest)
+  await ctx.provider.stop(id, CALL)
+  const snapshot = await ctx.snapshot(id)
+  await ctx.provider.destroy(id, CALL)
+  return snapshot
+}
+
+async function firstStep(ctx: ContractContext): Promise<SnapshotId> {
+  return stepOver(ctx, [], async (guest) => {
+    await writeFile(guest, FILE, Buffer.from('one'))
+    await writeFile(guest, OTHER, Buffer.from('other'))
+  })
+}
+
+async function secondStep(ctx: ContractContext, first: SnapshotId): Promise<SnapshotId> {
+  return stepOver(ctx, [first], async (guest) => {
+    assert.equal(await contentOf(guest, FILE), 'one')
+    await writeFile(guest, FILE, Buffer.from('two'))
+    assert.equal((await runCommand(guest, 'rm', [OTHER])).exitCode, 0)
+  })
+}
+
+export const OVER_CONTRACT: readonly ContractCase[] = [
+  {
+    name: 'snapshots lie below many sandboxes, each over the ones before it, and nobody changes them',
+    needs: keeper,
+    async run(ctx) {
+      const first = await firstStep(ctx)
+      const second = await secondStep(ctx, first)
+      const [one, two, below] = await Promise.all([
+        ctx.started({ root: rootOver(first, second) }),
+        ctx.started({ root: rootOver(first, second) }),
+        ctx.started({ root: rootOver(first) }),
+      ])
+      for (const { guest } of [one, two]) {
+        assert.equal(await contentOf(guest, FILE), 'two')
+        assert.equal(await contentOf(guest, OTHER), 'status 404', 'what a snapshot removed is gone')
+      }
+      assert.equal(await contentOf(below.guest, FILE), 'one')
+      assert.equal(await contentOf(below.guest, OTHER), 'other')
+      await writeFile(one.guest, FILE, Buffer.from('mine'))
+      await writeFile(one.guest, OTHER, Buffer.from('mine'))
+      assert.equal(await contentOf(two.guest, FILE), 'two')
+      assert.equal(await contentOf(two.guest, OTHER), 'status 404')
+      const later = await ctx.started({ root: rootOver(first, second) })
+      assert.equal(await contentOf(later.guest, FILE), 'two')
+    },
+  },
+  {
+    name: 'sandboxes over the same snapshot have an identity of their own',
+    needs: keeper,
+    async run(ctx) {
+      const first = await firstStep(ctx)
+      const made = await Promise.all([1, 2].map(() => ctx.started({ root: rootOver(first) })))
+      const said = await Promise.all(made.map(({ guest }) => runCommand(guest, 'cat', ['/etc/machine-id'])))
+      // Where there is none, there is nothing to share.
+      if (said.every(({ exitCode }) => exitCode === 0)) assert.notEqual(said[0]?.stdout, said[1]?.stdout)
+    },
+  },
+  {
+    name: 'a stopped sandbox over a snapshot starts again on both its files and the snapshot’s',
+    needs: keeper,
+    async run(ctx) {
+      const first = await firstStep(ctx)
+      const plan = ctx.plan({ root: rootOver(first) })
+      const { id, guest } = await ctx.started(plan)
+      await writeFile(guest, FILE, Buffer.from('mine'))
+      await ctx.provider.stop(id, CALL)
+      const again = await ctx.startedAgain(plan)
+      assert.equal(await contentOf(again, FILE), 'mine')
+      assert.equal(await contentOf(again, OTHER), 'other')
+    },
+  },
+  {
+    name: 'a snapshot of a sandbox over others says so, counts its own files, and a copy of it begins with all of them',
+    needs: keeper,
+    async run(ctx) {
+      const large = await stepOver(ctx, [], async (guest) => {
+        await writeFile(guest, OTHER, Buffer.alloc(4 << 20, 'x'))
+      })
+      const { id, guest } = await ctx.started({ root: rootOver(large) })
+      await writeFile(guest, FILE, Buffer.from('mine'))
+      await ctx.provider.stop(id, CALL)
+      const snapshot = await ctx.snapshot(id)
+      const kept = await snapshotsOf(ctx.provider).create(snapshot, id, ctx.world.owner, CALL)
+      assert.deepEqual(kept.root, rootOver(large))
+      assert.ok(kept.sizeBytes < 4 << 20, `${kept.sizeBytes} bytes`)
+      const copy = await ctx.started({ snapshot, root: kept.root })
+      assert.equal(await contentOf(copy.guest, FILE), 'mine')
+      assert.equal((await contentOf(copy.guest, OTHER)).length, 4 << 20)
+    },
+  },
+  {
+    name: 'a snapshot that a sandbox or another snapshot stands on is not removed',
+    needs: keeper,
+    async run(ctx) {
+      const first = await firstStep(ctx)
+      const isUsed = (): Promise<void> =>
+        rejectsWith(snapshotsOf(ctx.provider).remove(first, CALL), 'conflict', 'snapshot.used')
+      const { id } = await ctx.started({ root: rootOver(first) })
+      await isUsed()
+      if ((await ctx.provider.capabilities(CALL)).pause !== 'none') {
+        await ctx.provider.pause(id, CALL)
+        await isUsed()
+      }
+      await ctx.provider.stop(id, CALL)
+      await isUsed()
+      const second = await ctx.snapshot(id)
+      await ctx.provider.destroy(id, CALL)
+      await isUsed()
+      const { guest } = await ctx.started({ root: rootOver(first) })
+      assert.equal(await contentOf(guest, FILE), 'one', 'a refusal has changed nothing')
+      await snapshotsOf(ctx.provider).remove(second, CALL)
+      await isUsed()
+    },
+  },
+  {
+    name: 'when nothing stands on a snapshot any more, it is removed, and over one that is gone nothing is made',
+    needs: keeper,
+    async run(ctx) {
+      const first = await firstStep(ctx)
+      const { id } = await ctx.started({ root: rootOver(first) })
+      await ctx.provider.destroy(id, CALL)
+      await snapshotsOf(ctx.provider).remove(first, CALL)
+      const plan = ctx.plan({ root: rootOver(first) })
+      await rejectsWith(ctx.provider.create(plan, CALL), 'not_found', 'snapshot.absent')
+      assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'absent' })
+      assert.deepEqual(await ctx.provider.list(ctx.world.owner, CALL), [])
+    },
+  },
+]
