@@ -10,7 +10,7 @@ import type { NetworkWish } from '../config/network-table.ts'
 import { listings } from '../config/plan/listings.ts'
 import { readLock } from '../config/plan/lock.ts'
 import { isBare, type Plan } from '../config/plan/plan.ts'
-import { type DraftRecipe, recipeOf } from '../config/plan/recipe.ts'
+import { type DraftRecipe, mirrorVariables, recipeOf } from '../config/plan/recipe.ts'
 import { resolvePlan } from '../config/plan/resolve.ts'
 import { serviceOf } from '../config/plan/service-plan.ts'
 import type { ClientPreset } from '../config/presets/catalog.ts'
@@ -49,6 +49,8 @@ export interface PreparedPlan {
   readonly recipe: Recipe
   /** Archives that steps name, by digest. */
   readonly archives: ReadonlyMap<string, Buffer>
+  /** For package managers that have words of their own for mirrors. */
+  readonly mirrors: Readonly<Record<string, string>>
 }
 
 /** SECURITY: CF-02. Undefined where the project has no agentpod.toml and nothing is found in it. */
@@ -66,7 +68,11 @@ export async function planProject(
   )
   const lock = o.isUnlocked ? undefined : readLock(project.directory)
   const draft = recipeOf(plan, new Map<ClientPreset, Preset>(found), lock)
-  return { plan, wish, ...packed(draft, project) }
+  const variables = Object.assign({}, ...found.map(([, preset]) => preset.variables)) as Record<
+    string,
+    string
+  >
+  return { plan, wish, mirrors: mirrorVariables(plan, variables), ...packed(draft, project) }
 }
 
 export async function planOnly(

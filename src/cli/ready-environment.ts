@@ -39,7 +39,7 @@ async function built(ctx: CommandContext, prepared: PreparedPlan): Promise<strin
   }
 }
 
-export function readyOf({ plan, wish }: PreparedPlan, digest: string | undefined): ReadyEnvironment {
+export function readyOf({ plan, wish, mirrors }: PreparedPlan, digest: string | undefined): ReadyEnvironment {
   const environment = environmentOf(plan, digest)
   const { cpus, memoryMib, diskMib, pids, timeoutMs, idleMs } = plan.resources
   return {
@@ -58,7 +58,7 @@ export function readyOf({ plan, wish }: PreparedPlan, digest: string | undefined
           ...defined(asked),
           // The base of what is built is known by its digest.
           base: environment.base,
-          variables: { ...environment.variables, ...asked.variables },
+          variables: { ...mirrors, ...environment.variables, ...asked.variables },
         },
         resources: { ...defined({ cpus, memoryMib, diskMib, pids }), ...defined(resources) },
         lifetime: { ...defined({ ttlMs: timeoutMs, idleMs }), ...defined(lifetime) },

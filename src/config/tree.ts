@@ -8,6 +8,8 @@ export interface FileTree {
   named(name: string): readonly string[]
   /** Every file whose name ends so (`.csproj`), nearest to the root first. */
   ending(suffix: string): readonly string[]
+  /** Every file below a directory, however deep; found without looking at the others. */
+  below(directory: string): readonly string[]
   /** Names of the files directly in a directory (`''` for the root). */
   in(directory: string): readonly string[]
   /** The text of a plain file of at most a megabyte. Undefined where there is none, it is larger, or is no text. */
@@ -32,7 +34,7 @@ export function within(directory: string, name: string): string {
 
 const depth = (path: string): number => path.split('/').length
 
-/** `read` answers for the files that are named, and for no others. */
+/** `files` are in order. `read` answers for the files that are named, and for no others. */
 export function fileTree(files: readonly string[], read: (path: string) => string | undefined): FileTree {
   const all = new Set(files)
   const byName = new Map<string, string[]>()
@@ -55,6 +57,10 @@ export function fileTree(files: readonly string[], read: (path: string) => strin
     has: (path) => all.has(path),
     named: (name) => nearest(byName.get(name) ?? []),
     ending: (suffix) => nearest([...byName].flatMap(([name, paths]) => (name.endsWith(suffix) ? paths : []))),
+    below: (directory) =>
+      directory === ''
+        ? files
+        : files.slice(firstFrom(files, `${directory}/`), firstFrom(files, `${directory}0`)),
     in: (directory) => byDirectory.get(directory) ?? [],
     read: textOf,
     readAs<T>(path: string, reader: (text: string) => T): T | undefined {
@@ -66,6 +72,17 @@ export function fileTree(files: readonly string[], read: (path: string) => strin
       return known.get(path) as T
     },
   }
+}
+
+/** Where the first that does not sort before a text is. `0` is the character behind `/`. */
+function firstFrom(files: readonly string[], text: string): number {
+  let [low, high] = [0, files.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((files[middle] ?? '') < text) low = middle + 1
+    else high = middle
+  }
+  return low
 }
 
 function push(map: Map<string, string[]>, key: string, value: string): void {

@@ -15,6 +15,7 @@ import { encodeFrame } from '../../src/util/connect-frame.ts'
 import { podhostOf } from '../support/host-view.ts'
 import { ROOT, World } from '../support/world.ts'
 import { wayOut } from './egress.ts'
+import { environments } from './environments.ts'
 import { roundRobin, type Summary, summarize, timed } from './measure.ts'
 import { findPeers, run, which } from './peers.ts'
 import { Report } from './report.ts'
@@ -125,6 +126,7 @@ async function main(): Promise<void> {
 
   heading('The way out')
   await wayOut(report, { mib: quick ? 64 : 1024, rounds })
+  await environments(report, { rounds })
 
   heading('The command line')
   table(

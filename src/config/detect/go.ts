@@ -209,8 +209,8 @@ function programsOf(tree: FileTree, module: string): readonly string[] {
   if (tree.has(main) && seek(linesIn(tree, main), /^package[ \t]+main\b/)) return [module]
   const commands = within(module, 'cmd')
   const names = new Set<string>()
-  for (const path of tree.files) {
-    if (!path.startsWith(`${commands}/`) || !path.endsWith('/main.go')) continue
+  for (const path of tree.below(commands)) {
+    if (!path.endsWith('/main.go')) continue
     const directory = directoryOf(path)
     if (directoryOf(directory) === commands || directory === commands) names.add(directory)
   }

@@ -256,8 +256,9 @@ function lintOf(tree: FileTree, unit: CargoUnit, all: string): FoundCommand {
   if (file) return { run, evidence: evidenceAt(file, undefined, nameOf(file)) }
   if (hasClippyTable(unit.root.data))
     return { run, evidence: evidenceAt(unit.root.file, undefined, 'lints for clippy') }
-  for (const path of tree.files) {
-    if (!/^\.github\/workflows\/[^/]+\.ya?ml$|^\.gitlab-ci\.yml$/.test(path)) continue
+  const workflows = tree.in('.github/workflows').map((name) => `.github/workflows/${name}`)
+  for (const path of [...workflows, '.gitlab-ci.yml']) {
+    if (!/\.ya?ml$/.test(path)) continue
     const found = seek(linesIn(tree, path), /\bcargo clippy\b|clippy-check/)
     if (found) return { run, evidence: evidenceAt(path, found.line, found.match.input) }
   }

@@ -128,7 +128,7 @@ async function ask(url: URL, headers: Record<string, string>): Promise<string> {
 const packument = z.object({
   versions: z.record(
     z.string(),
-    z.object({ dist: z.object({ integrity: z.string().optional() }).optional(), deprecated: z.unknown() }),
+    z.object({ dist: z.object({ integrity: z.string().optional() }).optional() }),
   ),
 })
 

@@ -6,7 +6,7 @@ import type { Preset } from '../presets/presets.ts'
 import { TOOL_PACKAGES } from './debian.ts'
 import type { Listed } from './listings.ts'
 import type { LanguagePlan, Plan, SetupPlan } from './plan.ts'
-import { inside, insidePath, NPM_TOOLS, TOOLS, TOOLS_BIN } from './resolve.ts'
+import { inside, insidePath, npmPackage, TOOLS, TOOLS_BIN } from './resolve.ts'
 import { KNOWN_SERVICES } from './service-catalog.ts'
 import { partsOf } from './service-plan.ts'
 
@@ -36,6 +36,7 @@ export function recipeOf(plan: Plan, presets: Presets, pinned: Pinned = NOTHING_
     ...toolSteps(plan, presets, pinned),
     ...packageSteps(plan, presets, pinned),
     ...serviceStep(plan),
+    ...profileStep(plan),
     ...plan.setups.map((setup) => setupStep(plan, setup, presets)),
   ]
   return { base: recipeBase(plan), steps }
@@ -78,6 +79,22 @@ function root(
 
 function presetVariables(presets: readonly Preset[]): Record<string, string> {
   return Object.assign({}, ...presets.map(({ variables }) => variables)) as Record<string, string>
+}
+
+/** Package managers that have words of their own for the mirrors that presets name. */
+export function mirrorVariables(
+  { tools }: Pick<Plan, 'tools'>,
+  { npm_config_registry: npm, PIP_INDEX_URL: pip }: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const yarn = tools.find(({ name }) => name === 'yarn')
+  const isNew = yarn && npmPackage(yarn.name, yarn.version) !== 'yarn'
+  return {
+    // Each of the two lines of Yarn refuses the other's.
+    ...(npm &&
+      yarn &&
+      (isNew ? { YARN_NPM_REGISTRY_SERVER: npm.replace(/\/$/, '') } : { yarn_registry: npm })),
+    ...(pip && { UV_DEFAULT_INDEX: pip, PDM_PYPI_URL: pip, PIPENV_PYPI_MIRROR: pip }),
+  }
 }
 
 /** What a client has to find in its home to use the same mirror as this machine's. */
@@ -205,7 +222,7 @@ function toolSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
   const steps: DraftStep[] = []
   if (npm.length > 0) {
     const wanted = npm.map(({ name, version }) =>
-      atVersion(NPM_TOOLS[name] ?? name, pinned.npm[NPM_TOOLS[name] ?? name] ?? version, '@'),
+      atVersion(npmPackage(name, version), pinned.npm[npmPackage(name, version)] ?? version, '@'),
     )
     // What two of them bring under one name, the later one has.
     steps.push(
@@ -250,7 +267,7 @@ function pipInstall(requirements: readonly string[]): string {
 ${TOOLS}/python/bin/pip install -q --disable-pip-version-check ${requirements.map(quote).join(' ')}
 mkdir -p ${TOOLS_BIN}
 for program in ${TOOLS}/python/bin/*; do
-  case \${program##*/} in python*|pip*|activate*|Activate*) ;; *) ln -sf "$program" ${TOOLS_BIN}/ ;; esac
+  case \${program##*/} in python*|pip|pip[0-9]*|activate*|Activate*) ;; *) ln -sf "$program" ${TOOLS_BIN}/ ;; esac
 done
 `
 }
@@ -307,6 +324,14 @@ function pin(wish: string, grammar: RegExp, pinned: Readonly<Record<string, stri
   return version === undefined ? wish : `${name}${sign}${version}`
 }
 
+/** Login shells, which agents like, set a PATH of their own on Debian: what the environment puts before it has to be said there too. */
+function profileStep({ path, ground }: Plan): DraftStep[] {
+  if (path.length === 0 || ground.base === 'host') return []
+  const line = `PATH=${quote(path.join(':'))}:"$PATH"`
+  const run = `printf '%s\\n' ${quote(line)} > /etc/profile.d/agentpod.sh\n`
+  return [root('profile', 'the PATH of login shells', run, [])]
+}
+
 /** Data directories are made once, so that a start is a start and not an installation. */
 function serviceStep(plan: Plan): DraftStep[] {
   const known = plan.services.filter((one) => one.known !== undefined)
@@ -336,6 +361,7 @@ function setupStep(plan: Plan, setup: SetupPlan, presets: Presets): DraftStep {
       CI: '1',
       ...Object.fromEntries(plan.variables.map(({ name, value }) => [name, value])),
       ...presetVariables(used),
+      ...mirrorVariables(plan, presetVariables(used)),
       ...own,
     },
     network: used.flatMap(({ rules }) => rules.map(writeRule)),

@@ -143,7 +143,7 @@ function impliedLanguages(input: ResolveInput, findings: readonly Finding[]): La
   const tools = findings.flatMap((finding) => finding.tools.map(({ name }) => name))
   const extra = extraPackages(input.file?.data)
   return [
-    ...(tools.some((name) => name in NPM_TOOLS) || extra.npm.length > 0 || tools.includes('node')
+    ...(tools.some((name) => NPM_TOOLS.includes(name)) || extra.npm.length > 0 || tools.includes('node')
       ? (['node'] as const)
       : []),
     ...(tools.some((name) => PIP_TOOLS.includes(name)) || extra.pip.length > 0 ? (['python'] as const) : []),
@@ -357,16 +357,20 @@ function extraPackages(data: ProjectData | undefined): Plan['extra'] {
   return { npm, pip, cargo, go }
 }
 
-/** Tools that npm brings, by the package that has them. */
-export const NPM_TOOLS: Readonly<Record<string, string>> = {
-  pnpm: 'pnpm',
-  yarn: 'yarn',
-  'yarn-berry': '@yarnpkg/cli-dist',
+/** Tools that npm brings. */
+const NPM_TOOLS: readonly string[] = ['pnpm', 'yarn']
+
+/** The package that has a tool: from its second line on, Yarn is in another one. */
+export function npmPackage(name: string, version: string | undefined): string {
+  return name === 'yarn' && version !== undefined && !/^[\^~v=]*[01](?:\.|$)/.test(version)
+    ? '@yarnpkg/cli-dist'
+    : name
 }
+
 export const PIP_TOOLS: readonly string[] = ['uv', 'poetry', 'pdm', 'pipenv']
 
 function isFromLanguage(name: string): boolean {
-  return name in NPM_TOOLS || PIP_TOOLS.includes(name)
+  return NPM_TOOLS.includes(name) || PIP_TOOLS.includes(name)
 }
 
 function planTools(findings: readonly Finding[], ground: Ground, machine: Machine): ToolPlan[] {
@@ -380,7 +384,7 @@ function planTools(findings: readonly Finding[], ground: Ground, machine: Machin
     )
     if (ground.base === 'host' && here)
       return [{ name, version: here.version, evidence, from: 'host', directory: here.directory }]
-    if (name in NPM_TOOLS) return [{ name, version, evidence, from: 'npm' }]
+    if (NPM_TOOLS.includes(name)) return [{ name, version, evidence, from: 'npm' }]
     if (PIP_TOOLS.includes(name)) return [{ name, version, evidence, from: 'pip' }]
     if (Object.hasOwn(TOOL_PACKAGES, name)) return [{ name, version, evidence, from: 'debian' }]
     return []

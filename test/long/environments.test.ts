@@ -1,0 +1,242 @@
+/** More languages and package managers, each from nothing to its own tests passing, by detection alone; and a monorepo with its services. */
+import assert from 'node:assert/strict'
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { after, describe, test } from 'node:test'
+import { type CliResult, World } from '../support/world.ts'
+
+const FIXTURES = join(import.meta.dirname, '..', 'fixtures', 'environments')
+
+const world = new World()
+after(() => world[Symbol.asyncDispose]())
+
+function fixture(name: string): string {
+  const directory = join(world.directory(), name)
+  cpSync(join(FIXTURES, name), directory, { recursive: true })
+  return directory
+}
+
+function written(files: Readonly<Record<string, string>>): string {
+  const directory = world.directory()
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(directory, path)), { recursive: true })
+    writeFileSync(join(directory, path), text)
+  }
+  return directory
+}
+
+async function passes(cwd: string, ...args: string[]): Promise<CliResult> {
+  const result = await world.cli(args, { cwd, timeoutMs: 900_000 })
+  assert.equal(result.code, 0, `${args.join(' ')}\n${result.stdout}\n${result.stderr}`)
+  return result
+}
+
+const BUILT = /^\[\d+\/\d+\]/m
+
+/** The tests pass, and a second time nothing is built for it. */
+async function twice(directory: string, says: RegExp): Promise<void> {
+  assert.match((await passes(directory, 'test')).stdout, says)
+  const { stdout, stderr } = await passes(directory, 'test')
+  assert.match(stdout, says)
+  assert.doesNotMatch(stderr, BUILT)
+}
+
+const JS = {
+  'math.js': "export { default as isNumber } from 'is-number'\n",
+  'math.test.js':
+    "import assert from 'node:assert/strict'\nimport test from 'node:test'\nimport { isNumber } from './math.js'\ntest('three is a number', () => assert.ok(isNumber(3)))\n",
+}
+const manifest = (more: object): string =>
+  JSON.stringify({
+    name: 'math',
+    version: '1.0.0',
+    private: true,
+    type: 'module',
+    scripts: { test: 'node --test' },
+    dependencies: { 'is-number': '7.0.0' },
+    ...more,
+  })
+const PYTHON = {
+  'loud.py': 'import six\n\n\ndef loud(text):\n    return six.text_type(text).upper()\n',
+  'tests/test_loud.py': 'from loud import loud\n\n\ndef test_it_is_loud():\n    assert loud("a") == "A"\n',
+  'pytest.ini': '[pytest]\npythonpath = .\n',
+}
+const PEP621 =
+  '[project]\nname = "loud"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["six==1.16.0"]\n'
+
+interface Written {
+  readonly files: Record<string, string>
+  readonly says: RegExp
+  /** What the package manager says where it does not work on the machine itself either. */
+  readonly failsByItself?: { readonly with: RegExp; readonly because: string }
+}
+
+/** Lockfiles are left out: what is written into them names registries. Each manager resolves by itself. */
+const WRITTEN: Readonly<Record<string, Written>> = {
+  pnpm: { files: { ...JS, 'package.json': manifest({ packageManager: 'pnpm@9.15.0' }) }, says: /# pass 1/ },
+  'yarn 1': {
+    files: { ...JS, 'package.json': manifest({ packageManager: 'yarn@1.22.22' }) },
+    says: /# pass 1/,
+  },
+  'yarn berry': {
+    files: {
+      ...JS,
+      'package.json': manifest({ packageManager: 'yarn@4.5.3' }),
+      '.yarnrc.yml': 'nodeLinker: node-modules\n',
+    },
+    says: /# pass 1/,
+  },
+  bun: {
+    files: {
+      'package.json': JSON.stringify({
+        name: 'math',
+        private: true,
+        type: 'module',
+        packageManager: 'bun@1.2.0',
+        scripts: { test: 'bun test' },
+        dependencies: { 'is-number': '7.0.0' },
+      }),
+      'math.test.js':
+        "import { expect, test } from 'bun:test'\nimport isNumber from 'is-number'\ntest('three', () => expect(isNumber(3)).toBe(true))\n",
+    },
+    says: /bun test|1 pass/,
+  },
+  uv: {
+    files: {
+      ...PYTHON,
+      'pyproject.toml': `${PEP621}[dependency-groups]\ndev = ["pytest==8.3.3"]\n[tool.uv]\npackage = false\n`,
+    },
+    says: /1 passed/,
+  },
+  poetry: {
+    files: {
+      ...PYTHON,
+      'pyproject.toml':
+        '[tool.poetry]\nname = "loud"\nversion = "1"\ndescription = ""\nauthors = []\npackage-mode = false\n[tool.poetry.dependencies]\npython = "^3.9"\nsix = "1.16.0"\n[tool.poetry.group.dev.dependencies]\npytest = "8.3.3"\n[build-system]\nrequires = ["poetry-core"]\nbuild-backend = "poetry.core.masonry.api"\n',
+    },
+    says: /1 passed/,
+    failsByItself: {
+      with: /Expecting value/,
+      because: 'Poetry asks the registry for JSON, which this one does not have',
+    },
+  },
+  pdm: {
+    files: {
+      ...PYTHON,
+      'pyproject.toml': `${PEP621}[dependency-groups]\ndev = ["pytest==8.3.3"]\n[tool.pdm]\ndistribution = false\n`,
+    },
+    says: /1 passed/,
+    failsByItself: {
+      with: /hishel|super\(type, obj\)/,
+      because: 'the newest PDM fails with the newest of what it stands on',
+    },
+  },
+  pipenv: {
+    files: {
+      ...PYTHON,
+      Pipfile: '[packages]\nsix = "==1.16.0"\n[dev-packages]\npytest = "==8.3.3"\n',
+    },
+    says: /1 passed/,
+  },
+  meson: {
+    files: {
+      'meson.build': "project('demo', 'c')\ntest('it', executable('it', 'it.c'))\n",
+      'it.c': 'int main(void) { return 0; }\n',
+    },
+    says: /Ok:\s+1/,
+  },
+  make: {
+    files: {
+      Makefile: 'it: it.c\n\t$(CC) -o it it.c\ntest: it\n\t./it && echo all is well\n',
+      'it.c': 'int main(void) { return 0; }\n',
+    },
+    says: /all is well/,
+  },
+  shell: {
+    files: {
+      'greet.sh': '#!/bin/sh\necho "hello $1"\n',
+      'test/greet.bats': '@test "it greets" {\n  [ "$(sh greet.sh you)" = "hello you" ]\n}\n',
+    },
+    says: /ok 1 it greets/,
+  },
+}
+
+describe('a project of each kind', () => {
+  for (const [name, says] of [
+    ['go', /^ok\s/m],
+    ['java', /Tests run: 1, Failures: 0/],
+    ['c', /100% tests passed/],
+  ] as const)
+    test(name, () => twice(fixture(name), says))
+
+  for (const [name, { files, says, failsByItself }] of Object.entries(WRITTEN))
+    test(name, async (t) => {
+      const directory = written(files)
+      const { code, stderr } = await world.cli(['build'], { cwd: directory, timeoutMs: 600_000 })
+      if (code !== 0 && failsByItself?.with.test(stderr)) return t.skip(failsByItself.because)
+      await twice(directory, says)
+    })
+})
+
+describe('a monorepo in three languages with PostgreSQL and Redis', () => {
+  const directory = fixture('polyglot')
+
+  test('comes up by detection alone, and all its tests pass', async () => {
+    const explained = JSON.parse((await passes(directory, 'config', 'explain', '--json')).stdout)
+    const keys = explained.choices.map(({ key }: { key: string }) => key)
+    for (const key of [
+      'languages.node',
+      'languages.python',
+      'languages.go',
+      'services.postgres',
+      'services.redis',
+    ])
+      assert.ok(keys.includes(key), `${key} in ${keys.join(' ')}`)
+    const { stdout } = await passes(directory, 'test')
+    assert.match(stdout, /1 passed/)
+    assert.match(stdout, /# pass 1/)
+    assert.match(stdout, /^ok\s/m)
+  })
+
+  test('its data survives a pause, a stop and a snapshot', async () => {
+    await passes(
+      directory,
+      'run',
+      '--keep',
+      '--name',
+      'mono',
+      '--',
+      'psql',
+      '-c',
+      'create table kept as select 7 as n',
+    )
+    const read = async (name: string): Promise<string> =>
+      (await passes(directory, 'exec', name, '--', 'psql', '-Atc', 'select n from kept')).stdout.trim()
+    await passes(directory, 'pause', 'mono')
+    await passes(directory, 'resume', 'mono')
+    assert.equal(await read('mono'), '7')
+    await passes(directory, 'snapshot', 'create', 'mono', '--name', 'kept')
+    await passes(directory, 'stop', 'mono')
+    await passes(directory, 'start', 'mono')
+    assert.equal(await read('mono'), '7')
+    await passes(directory, 'restore', 'kept', '--name', 'again')
+    assert.equal(await read('again'), '7')
+    await passes(directory, 'fork', 'mono', '--name', 'copy')
+    assert.equal(await read('copy'), '7')
+    assert.match(
+      (await passes(directory, 'logs', 'mono', '--service', 'postgres')).stdout,
+      /ready to accept connections/,
+    )
+    await passes(directory, 'destroy', 'mono', 'again', 'copy')
+  })
+
+  test('it can be locked, and the lock gives the same layers', async () => {
+    const before = JSON.parse((await passes(directory, 'build', '--json')).stdout)
+    await passes(directory, 'config', 'lock')
+    await passes(directory, 'build', '--frozen')
+    const locked = JSON.parse((await passes(directory, 'build', '--json')).stdout)
+    assert.notEqual(locked.digest, before.digest, 'pinned packages are another input')
+    assert.equal(JSON.parse((await passes(directory, 'build', '--json')).stdout).digest, locked.digest)
+    assert.match((await passes(directory, 'test')).stdout, /1 passed/)
+  })
+})
