@@ -83,7 +83,7 @@ async function detection(report: Report, world: World, rounds: number): Promise<
 
 async function builds(report: Report, world: World, rounds: number): Promise<void> {
   const directory = join(world.directory(), 'node')
-  cpSync(join(ROOT, 'test', 'fixtures', 'environments', 'node'), directory, { recursive: true })
+  cpSync(join(ROOT, 'examples', 'environments', 'node'), directory, { recursive: true })
   const call = (...args: string[]): Promise<number> => timed(() => world.ok(args, { cwd: directory }))
   // The server, the presets and what the machine has are asked for once.
   await world.ok(['config', 'explain'], { cwd: directory })

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict'
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
-import { type CliResult, World } from '../support/world.ts'
+import { type CliResult, ROOT, World } from '../support/world.ts'
 
-const FIXTURES = join(import.meta.dirname, '..', 'fixtures', 'environments')
+const PROJECTS_AT = join(ROOT, 'examples', 'environments')
 
 const world = new World()
 after(() => world[Symbol.asyncDispose]())
@@ -13,7 +13,7 @@ after(() => world[Symbol.asyncDispose]())
 /** A copy that may be changed. */
 function project(name: string): string {
   const directory = join(world.directory(), name)
-  cpSync(join(FIXTURES, name), directory, { recursive: true })
+  cpSync(join(PROJECTS_AT, name), directory, { recursive: true })
   return directory
 }
 
