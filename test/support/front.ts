@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import type { Server } from 'node:http'
 import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { getRequestListener } from '@hono/node-server'
 import type { Hono } from 'hono'
@@ -15,6 +16,9 @@ import { DEFAULT_RATE, type Rate, RateLimit } from '../../src/api/rate-limit.ts'
 import { Slots } from '../../src/api/slots.ts'
 import { tcpDoor } from '../../src/api/tcp-door.ts'
 import { tracer } from '../../src/api/trace.ts'
+import { Builder } from '../../src/build/builder.ts'
+import { InputFiles } from '../../src/build/input-files.ts'
+import { Toolchains } from '../../src/build/toolchains.ts'
 import { parseOwner } from '../../src/core/id.ts'
 import type { NetworkCap } from '../../src/core/network.ts'
 import { Engine } from '../../src/engine/engine.ts'
@@ -98,7 +102,19 @@ export class Front implements AsyncDisposable {
     this.keys = new Keys({ store: keyStore(this.state), clock, random, audit: this.audit })
     this.codes = new OneTimeCodes({ clock, random })
     this.slots = new Slots(o.slots)
+    const files = new InputFiles({ directory: join(tmpDir, 'agentpod-build-files'), clock, random })
     this.app = createApp({
+      builds: {
+        builder: new Builder({ engine: this.engine, files, arch: 'x64', clock, log }),
+        files,
+        toolchains: new Toolchains({
+          engine: this.engine,
+          fingerprint: () => 'front',
+          kept: { get: () => undefined, set: () => undefined },
+        }),
+        arch: 'x64',
+        suite: 'bookworm',
+      },
       engine: this.engine,
       keys: this.keys,
       access: this.access,
