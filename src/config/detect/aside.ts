@@ -72,7 +72,7 @@ const SAMPLES: ReadonlySet<string> = new Set([
 
 /** Whether a directory holds samples, other people's code or what builds leave behind, in itself or above. */
 export function isAside(directory: string): boolean {
-  return lies(directory, FOREIGN) || lies(directory, SAMPLES)
+  return lies(directory, FOREIGN) || lies(directory, SAMPLES) || TEST_DATA.test(directory)
 }
 
 /** Whether nothing in the directory is the project's own. */
@@ -85,6 +85,10 @@ export function worthwhile(paths: readonly string[]): readonly string[] {
   const own = paths.filter((path) => !isAside(directoryOf(path)))
   return own.length > 0 ? own : paths.filter((path) => !isForeign(directoryOf(path)))
 }
+
+/** Data of tests, which often has manifests in it. */
+const TEST_DATA =
+  /(?:^|\/)(?:tests?|spec)\/(?:.*\/)?(?:data|resources|assets|cases|projects|inputs?|integration-cases)(?:\/|$)/
 
 function lies(directory: string, names: ReadonlySet<string>): boolean {
   return directory !== '' && directory.split('/').some((name) => names.has(name))

@@ -35,5 +35,5 @@ export function envExamples(tree: FileTree): readonly EnvEntry[] {
 
 function unquoted(value: string): string {
   const [, , inner] = /^(['"])(.*?)\1/.exec(value) ?? []
-  return inner ?? value.replace(/\s+#.*$/, '').trim()
+  return inner ?? value.replace(/\s#.*$/, '').trim()
 }

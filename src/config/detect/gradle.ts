@@ -61,7 +61,7 @@ function findingOf(tree: FileTree, build: GradleBuild): Finding {
   const wrapper = wrapperOf(tree, directory)
   const lines = linesOfBuild(tree, build)
   const run = wrapper?.isWhole ? './gradlew' : 'gradle'
-  const hasKotlin = tree.files.some((path) => path.includes('src/main/kotlin/') && isWithin(path, directory))
+  const hasKotlin = tree.below(directory).some((path) => path.includes('src/main/kotlin/'))
   const isKotlin =
     hasKotlin ||
     says(lines, /kotlin\(["'](?:jvm|multiplatform|android)["']|org\.jetbrains\.kotlin\./) !== undefined

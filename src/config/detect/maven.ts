@@ -15,7 +15,7 @@ import {
   type Value,
 } from './maven-pom.ts'
 import { mavenSetup } from './maven-setup.ts'
-import { isWithin, MOST_FINDINGS, MOST_PARTS, nearestAbove, relativeTo } from './place.ts'
+import { MOST_FINDINGS, MOST_PARTS, nearestAbove, relativeTo } from './place.ts'
 import { at, evidenceIn, shellWord, short } from './reading.ts'
 import { linesIn, seek } from './seek.ts'
 import { elementText, many } from './xml-file.ts'
@@ -80,8 +80,7 @@ function findingOf(tree: FileTree, reactor: Reactor): Finding {
   const { directory, root, poms, evidence } = reactor
   const notes = [...reactor.notes, ...wrapperNotes(tree, directory)]
   const kotlin = poms.some((pom) => pluginsOf(pom).some(({ name }) => name === 'kotlin-maven-plugin'))
-  const hasKotlin =
-    kotlin || tree.files.some((path) => path.includes('src/main/kotlin/') && isWithin(path, directory))
+  const hasKotlin = kotlin || tree.below(directory).some((path) => path.includes('src/main/kotlin/'))
   const server = serverOf(reactor)
   return {
     language: hasKotlin ? 'kotlin' : 'java',
@@ -162,12 +161,9 @@ function enforced(tree: FileTree, pom: Pom): readonly Candidate[] {
 /** Parents outside of the reactor are read as well, and so is what Maven is told in `.mvn`. */
 function inputsOf(tree: FileTree, { directory, poms }: Reactor): readonly string[] {
   const parents = poms.flatMap((pom) => parentsOf(tree, pom))
-  const settings = tree.files.filter(
-    (path) =>
-      path.startsWith(`${within(directory, '.mvn')}/`) &&
-      !path.endsWith('.jar') &&
-      !path.includes('/wrapper/'),
-  )
+  const settings = tree
+    .below(within(directory, '.mvn'))
+    .filter((path) => !path.endsWith('.jar') && !path.includes('/wrapper/'))
   return [...new Set([...[...poms, ...parents].map(({ file }) => file), ...settings.slice(0, MOST_PARTS)])]
 }
 

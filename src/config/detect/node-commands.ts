@@ -5,7 +5,7 @@ import { isAside } from './aside.ts'
 import type { FoundCommand, Verb } from './finding.ts'
 import type { ManagerName } from './node-manager.ts'
 import { dependencyEvidence, type Manifest, scriptEvidence, type Workspace } from './node-manifest.ts'
-import { inside, isWithin } from './place.ts'
+import { inside } from './place.ts'
 import { at, evidenceIn, readJson, readPlain, shellWord, textAt } from './reading.ts'
 
 type Commands = Partial<Record<Verb, FoundCommand>>
@@ -167,9 +167,9 @@ function unscriptedTest(tree: FileTree, root: Manifest, manager: ManagerName): F
   const runner = RUNNERS.find(([dependency]) => root.dependencies.has(dependency))
   if (runner) return { run: executes(manager, runner[1]), evidence: dependencyEvidence(root, runner[0]) }
   const isTest = manager === 'bun' ? /\.(?:test|spec)\.[cm]?[jt]sx?$|_test\.[jt]s$/ : /\.test\.[cm]?[jt]s$/
-  const file = tree.files.find(
-    (one) => isWithin(one, root.directory) && isTest.test(nameOf(one)) && !isAside(directoryOf(one)),
-  )
+  const file = tree
+    .below(root.directory)
+    .find((one) => isTest.test(nameOf(one)) && !isAside(directoryOf(one)))
   if (file === undefined) return undefined
   const text = readPlain(tree, file) ?? ''
   if (manager === 'bun') return { run: 'bun test', evidence: { file, said: nameOf(file) } }

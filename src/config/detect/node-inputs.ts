@@ -3,7 +3,7 @@ import { type FileTree, within } from '../tree.ts'
 import { schemasOf } from './node-lifecycle.ts'
 import type { NodeManager } from './node-manager.ts'
 import type { Manifest, Workspace } from './node-manifest.ts'
-import { inside, isWithin } from './place.ts'
+import { inside } from './place.ts'
 import { readPlain, short } from './reading.ts'
 import { readYaml } from './yaml-file.ts'
 
@@ -18,7 +18,7 @@ const SETTINGS = [
   'bunfig.toml',
   'lerna.json',
 ]
-const SOME_LOCAL_FILE = /^((?:.*\/)?)((?:\.yarn|patches|\.pnpm-patches)\/.*)$/
+const SOME_LOCAL_FILE = /^((?:.*?\/)??)((?:\.yarn|patches|\.pnpm-patches)\/.*)$/
 const LOCAL_FILE = /^(?:\.yarn\/(?:releases|plugins|patches)\/|patches\/[^/]+\.patch$|\.pnpm-patches\/)/
 const MOST_INPUTS = 5000
 
@@ -53,7 +53,7 @@ export function nodeInputs(
       .slice(0, MOST_INPUTS)
       .toSorted(),
     linked: local.flatMap(({ linked }) => linked),
-    notes: local.flatMap(({ notes }) => notes).slice(0, 10),
+    notes: [...local.flatMap(({ notes }) => notes).slice(0, 10), ...neededVariables(tree, root.directory)],
   }
 }
 
@@ -63,6 +63,19 @@ function localFiles(tree: FileTree, directories: readonly string[]): readonly st
   return tree.files.filter((file) => {
     const [, above = '', rest = ''] = SOME_LOCAL_FILE.exec(file) ?? []
     return own.has(above.slice(0, -1)) && LOCAL_FILE.test(rest)
+  })
+}
+
+/** Settings that stand for a token by a variable; without it some package managers do not even start. */
+function neededVariables(tree: FileTree, directory: string): readonly string[] {
+  return ['.npmrc', '.yarnrc.yml', '.yarnrc'].flatMap((name) => {
+    const file = within(directory, name)
+    const found = [...(readPlain(tree, file) ?? '').matchAll(/\$\{([A-Z_][A-Z0-9_]{0,60})\}/g)].map(
+      ([, one = '']) => one,
+    )
+    return found.length === 0
+      ? []
+      : [`${short(file)} needs the variables ${[...new Set(found)].slice(0, 5).join(', ')}`]
   })
 }
 
@@ -108,7 +121,7 @@ export function nodeGenerated(
   const modules = directories.map((directory) => within(directory, 'node_modules'))
   if (manager.name !== 'yarn-berry' || linkerOf(tree, root.directory) !== 'pnp') return [...new Set(modules)]
   return PLUG_AND_PLAY.map((name) => within(root.directory, name)).filter(
-    (path) => !tree.has(path) && !tree.files.some((file) => isWithin(file, path)),
+    (path) => !tree.has(path) && tree.below(path).length === 0,
   )
 }
 

@@ -44,7 +44,9 @@ function readManifest(tree: FileTree, file: string): Manifest | undefined {
   const texts = (key: string): (readonly [string, string])[] =>
     Object.entries(tableAt(read.data, key))
       .slice(0, MOST_ENTRIES)
-      .flatMap(([name, value]) => (typeof value === 'string' ? [[name, value.slice(0, LONGEST)] as const] : []))
+      .flatMap(([name, value]) =>
+        typeof value === 'string' ? [[name, value.slice(0, LONGEST)] as const] : [],
+      )
   return {
     file,
     directory,

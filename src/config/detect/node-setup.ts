@@ -6,10 +6,12 @@ import { approvedBuilds, type ManagerName, type NodeManager } from './node-manag
 import type { Manifest, Workspace } from './node-manifest.ts'
 import { NODE_BUILT } from './node-native.ts'
 import { at, isTable, readJson, readPlain, shellWord, short, tableAt } from './reading.ts'
+import { withParents } from './shared-versions.ts'
 import { workflows } from './workflows.ts'
 
 export interface NodeSetup {
-  readonly command: FoundCommand
+  /** Undefined where there is nothing to install. */
+  readonly command: FoundCommand | undefined
   /** Files that the project's own scripts need. */
   readonly inputs: readonly string[]
   readonly notes: readonly string[]
@@ -17,7 +19,7 @@ export interface NodeSetup {
 
 const MOST_REBUILT = 60
 /** Names of packages as registries take them; anything else is not put into a command. */
-const PACKAGE_NAME = /^(?:@[a-z0-9~._-]{1,100}\/)?[a-z0-9~._-]{1,150}$/i
+const PACKAGE_NAME = /^(?:@[a-z0-9][a-z0-9~._-]{0,100}\/)?[a-z0-9][a-z0-9~._-]{0,150}$/i
 /** Asks npm's own record of what it installed, for lockfiles that are too long to be read or too old to say. */
 const LIST_BUILT =
   'Object.entries(require("./node_modules/.package-lock.json").packages).flatMap(([at, { hasInstallScript, link }]) => hasInstallScript && !link && at.includes("node_modules/") ? at.split("node_modules/").pop() : []).join("\\n")'
@@ -25,12 +27,14 @@ const LIST_BUILT =
 export function nodeSetup(tree: FileTree, workspace: Workspace, manager: NodeManager): NodeSetup {
   const { root, members } = workspace
   const scripts = lifecycleScripts(tree, [root, ...members], manager.name === 'yarn-berry')
+  if (manager.lockfile === undefined && members.length === 0 && root.dependencies.size === 0)
+    return { command: undefined, inputs: [], notes: [] }
   const blocked = scripts.filter(({ files }) => files === undefined)
   const evidence = manager.lockfile
     ? { file: manager.lockfile, said: short(manager.lockfile) }
     : manager.evidence
   const runs = [
-    install(tree, manager, blocked.length > 0),
+    install(tree, root, manager, blocked.length > 0),
     ...(blocked.length > 0 ? rebuild(tree, workspace, manager) : []),
     ...(blocked.length > 0 ? ownScripts(scripts, root, manager.name) : []),
     ...bootstrap(workspace),
@@ -49,14 +53,19 @@ function skippedNote(blocked: readonly LifecycleScript[]): string {
 }
 
 /** Exactly what the lockfile says; where there is none, none is left behind, since it would be a change of the project. */
-function install(tree: FileTree, { name, lockfile }: NodeManager, isBare: boolean): string {
+function install(
+  tree: FileTree,
+  { directory }: Manifest,
+  { name, lockfile }: NodeManager,
+  isBare: boolean,
+): string {
   const isLocked = lockfile !== undefined
   const bare = isBare ? ' --ignore-scripts' : ''
   switch (name) {
     case 'npm':
       return `${isLocked ? 'npm ci' : 'npm install --no-audit --no-fund --no-package-lock'}${peerFlag(tree)}${bare}`
     case 'pnpm':
-      return `pnpm install${isLocked ? ' --frozen-lockfile' : ' --no-lockfile'}${bare}`
+      return `pnpm install${isInWorkspace(tree, directory) ? ' --ignore-workspace' : ''}${isLocked ? ' --frozen-lockfile' : ' --no-lockfile'}${bare}`
     case 'yarn':
       return `yarn install${isLocked ? ' --frozen-lockfile' : ' --no-lockfile'}${bare}`
     case 'yarn-berry':
@@ -64,6 +73,13 @@ function install(tree: FileTree, { name, lockfile }: NodeManager, isBare: boolea
     case 'bun':
       return `bun install${isLocked ? ' --frozen-lockfile' : ' --no-save'}${bare}`
   }
+}
+
+/** A package that lies in somebody else's workspace without being a member would otherwise be taken for one. */
+function isInWorkspace(tree: FileTree, directory: string): boolean {
+  return withParents(directory)
+    .slice(1)
+    .some((above) => tree.has(within(above, 'pnpm-workspace.yaml')))
 }
 
 /** Where the project's own workflow cannot do without, neither can we. */

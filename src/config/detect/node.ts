@@ -60,7 +60,10 @@ function findingOf(tree: FileTree, workspace: Workspace): Finding {
     lockfile: manager.lockfile,
     inputs,
     ...(Object.keys(stubs).length > 0 && { stubs }),
-    commands: { setup: setup.command, ...nodeCommands(tree, workspace, manager.name) },
+    commands: {
+      ...(setup.command && { setup: setup.command }),
+      ...nodeCommands(tree, workspace, manager.name),
+    },
     packages: nativePackages(tree, packages, manager),
     generated: nodeGenerated(tree, workspace, manager, linked),
     presets: ['npm'],
@@ -72,7 +75,7 @@ function findingOf(tree: FileTree, workspace: Workspace): Finding {
 }
 
 function evidenceOf(root: Manifest, members: readonly Manifest[]): Evidence {
-  const said = members.length > 0 ? `a workspace of ${members.length} packages` : 'package.json'
+  const said = members.length > 0 ? `a workspace with ${members.length} in it` : 'package.json'
   return { file: root.file, said }
 }
 

@@ -175,7 +175,7 @@ function classMapped(tree: FileTree, { directory, read }: Composer): readonly st
     const path = inside(directory, written.replace(/\/$/, ''))
     if (path === undefined) return []
     if (tree.has(path)) return [path]
-    const first = tree.files.find((one) => one.startsWith(`${path}/`))
+    const first = tree.below(path)[0]
     return first === undefined ? [] : [first]
   })
 }

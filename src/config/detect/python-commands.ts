@@ -3,7 +3,7 @@ import type { Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { isAside } from './aside.ts'
 import type { Finding, FoundCommand, Verb } from './finding.ts'
-import { isWithin, relativeTo } from './place.ts'
+import { relativeTo } from './place.ts'
 import type { PythonManager } from './python-manager.ts'
 import { buildSystem, type PythonProject } from './python-project.ts'
 import type { Requirement } from './python-requirements.ts'
@@ -97,10 +97,10 @@ function pytestSettings(
 
 /** What the tests themselves are written with. */
 function testFiles(tree: FileTree, { directory }: PythonProject): Answer | undefined {
-  const files = tree.files
+  const files = tree
+    .below(directory)
     .filter(
       (file) =>
-        isWithin(file, directory) &&
         /^(?:test_[^/]*|[^/]*_test|tests?)\.py$/.test(nameOf(file)) &&
         !isAside(directoryOf(relativeTo(directory, file))),
     )
@@ -180,14 +180,7 @@ function buildCommand(
     : undefined
 }
 
-function programStart(tree: FileTree, { directory, pyproject }: PythonProject): FoundCommand | undefined {
-  const scripts = Object.keys(tableAt(pyproject?.data, 'project', 'scripts'))
-  const [script] = scripts
-  if (pyproject && script !== undefined && scripts.length === 1 && /^[\w.-]{1,60}$/.test(script))
-    return {
-      run: script,
-      evidence: evidenceIn(pyproject.file, pyproject.text, ['[project.scripts]', script], script),
-    }
+function programStart(tree: FileTree, { directory }: PythonProject): FoundCommand | undefined {
   for (const name of ['main.py', 'app.py', 'server.py', 'bot.py', 'run.py', 'src/main.py']) {
     const file = within(directory, name)
     const text = readPlain(tree, file)

@@ -1,6 +1,6 @@
 /** What a Python project depends on, from whichever of its manifests says so. */
 import type { Evidence } from '../evidence.ts'
-import { type FileTree, within } from '../tree.ts'
+import type { FileTree } from '../tree.ts'
 import { type IniValue, iniAt } from './ini-file.ts'
 import type { PythonProject, ReadFile } from './python-project.ts'
 import { normalized, type Requirement, requirementOf } from './python-requirements.ts'
@@ -22,9 +22,9 @@ export interface Declared {
   readonly isDynamic: boolean
 }
 
-/** Extras and groups that are for working on the project. */
+/** Extras and groups that are for working on the project. Not those for its documentation, which need more than everything else and nobody misses in a test. */
 const DEVELOPMENT =
-  /^(?:dev|devel|develop|development|test|tests|testing|unit-tests?|lint|linting|linters?|type|types|typing|typecheck|type-check|check|checks|qa|quality|ci|format|formatting|style|mypy|ruff|pytest|tools?|docs?|documentation)$/
+  /^(?:dev|devel|develop|development|test|tests|testing|unit-tests?|lint|linting|linters?|type|types|typing|typecheck|type-check|check|checks|qa|quality|ci|format|formatting|style|mypy|ruff|pytest|tools?)$/
 
 export function isForDevelopment(name: string): boolean {
   return DEVELOPMENT.test(normalized(name))
@@ -183,7 +183,7 @@ function setupMain({ setupCfg, setupPy }: PythonProject): Requirement[] {
   return [
     ...listed,
     ...(setupPy
-      ? quotedIn(setupPy, /\b(?:install_requires|tests_require)\s{0,5}=\s{0,5}\[([^\]]{0,20000})\]/g)
+      ? quotedIn(setupPy, /\b(?:install_requires|tests_require)\s{0,5}=\s{0,5}\[([^\]]{0,8000})\]/g)
       : []),
   ]
 }
@@ -194,7 +194,7 @@ function setupExtras({ setupCfg, setupPy }: PythonProject): Group[] {
     name,
     requirements: iniList(setupCfg?.file ?? '', value),
   }))
-  const [, body = ''] = /\bextras_require\s{0,5}=\s{0,5}\{([^}]{0,20000})\}/.exec(setupPy?.text ?? '') ?? []
+  const [, body = ''] = /\bextras_require\s{0,5}=\s{0,5}\{([^}]{0,8000})\}/.exec(setupPy?.text ?? '') ?? []
   const written = [...body.matchAll(/['"]([\w.-]{1,60})['"]\s{0,5}:\s{0,5}\[([^\]]{0,10000})\]/g)].map(
     ([, name = '', list = '']) => ({
       name,
@@ -223,8 +223,4 @@ function quoted(
 export function isLocked(tree: FileTree, lockfile: string | undefined, name: string): boolean {
   const text = lockfile === undefined ? undefined : readPlain(tree, lockfile)
   return text?.includes(`\nname = "${name}"\n`) === true || text?.includes(`\n        "${name}": {`) === true
-}
-
-export function hasFile(tree: FileTree, { directory }: PythonProject, name: string): boolean {
-  return tree.has(within(directory, name))
 }

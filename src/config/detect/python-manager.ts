@@ -3,7 +3,7 @@ import type { Evidence } from '../evidence.ts'
 import { type FileTree, within } from '../tree.ts'
 import type { FoundTool } from './finding.ts'
 import type { PythonProject } from './python-project.ts'
-import { at, evidenceIn, readPlain, tableAt, textAt, versionText } from './reading.ts'
+import { at, evidenceIn, isTable, readPlain, tableAt, textAt, versionText } from './reading.ts'
 
 export type PythonManagerName = 'uv' | 'poetry' | 'pdm' | 'pipenv' | 'pip'
 
@@ -66,6 +66,7 @@ function tables({ pyproject, pipfile }: PythonProject): Vote[] {
     if (!pyproject || !Object.hasOwn(tools, name)) return []
     // Poetry's own plugins have tables of their own, and so does pip's resolver in uv.
     if (name === 'uv' && !Object.hasOwn(pyproject.data, 'project')) return []
+    if (name === 'pdm' && !isManaged(tools['pdm'])) return []
     const words = [`[tool.${name}`]
     return [
       {
@@ -85,6 +86,12 @@ function tables({ pyproject, pipfile }: PythonProject): Vote[] {
   return pipfile
     ? [...named, { name: 'pipenv', evidence: { file: pipfile.file, said: 'Pipfile' }, isLockfile: false }]
     : named
+}
+
+/** What builds packages shares the name and the table with what installs them. */
+function isManaged(pdm: unknown): boolean {
+  const ofInstaller = ['dev-dependencies', 'scripts', 'options', 'resolution', 'source', 'python']
+  return Object.keys(isTable(pdm) ? pdm : {}).some((key) => ofInstaller.includes(key))
 }
 
 function toolOf(

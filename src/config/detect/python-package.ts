@@ -1,7 +1,7 @@
 /** A Python project as a package of its own: whether it can be installed before its sources are there, and what that takes. */
 import { type FileTree, within } from '../tree.ts'
 import { iniAt } from './ini-file.ts'
-import { inside, isWithin } from './place.ts'
+import { inside } from './place.ts'
 import { buildSystem, type PythonProject } from './python-project.ts'
 import { at, isTable, listAt, readPlain, textAt } from './reading.ts'
 
@@ -40,11 +40,13 @@ export function packageFiles(tree: FileTree, project: PythonProject): PackageFil
   const system = buildSystem(project)
   if (!system || !isPure(project, system)) return undefined
   const { directory } = project
-  const named = namedFiles(tree, project)
+  const named = [...new Set([...namedFiles(tree, project), ...proseFiles(tree, directory)])]
   const stubs = new Map<string, string>()
   for (const file of [...topPackages(tree, directory), ...versionFiles(tree, project)])
     stubs.set(file, standIn(tree, file))
-  for (const file of named) if (PROSE.test(file)) stubs.set(file, '')
+  // It cuts the description out of these files by what stands in them.
+  const cutsProse = system.needs.some((one) => /^hatch-fancy-pypi-readme/i.test(one))
+  for (const file of named) if (PROSE.test(file) && !cutsProse) stubs.set(file, '')
   const inputs = ['pyproject.toml', 'setup.py', 'setup.cfg', 'MANIFEST.in', 'versioneer.py', 'hatch_build.py']
     .map((name) => within(directory, name))
     .filter((file) => tree.has(file))
@@ -68,7 +70,7 @@ function isPure(
   if (!PURE.test(backend) || needs.some((one) => COMPILES.test(one))) return false
   const setup = project.setupPy?.text ?? ''
   if (/\b(?:ext_modules|rust_extensions|cffi_modules|Extension\(|CMakeExtension)/.test(setup)) return false
-  if (/^\s*(?:from|import)\s+(?:Cython|numpy|torch|pybind11|skbuild)/m.test(setup)) return false
+  if (/^[ \t]{0,20}(?:from|import) {1,5}(?:Cython|numpy|torch|pybind11|skbuild)/m.test(setup)) return false
   const data = project.pyproject?.data
   const hooks = at(data, 'tool', 'setuptools', 'ext-modules') ?? at(data, 'tool', 'poetry', 'build')
   // A hook of hatch's runs what the project wrote for it.
@@ -78,11 +80,11 @@ function isPure(
 /** The directories that imports begin with, in `src` or beside the manifest, and modules of a single file. */
 function topPackages(tree: FileTree, directory: string): readonly string[] {
   const source = within(directory, 'src')
-  const hasSource = tree.files.some((file) => file.endsWith('.py') && isWithin(file, source))
+  const hasSource = tree.below(source).some((file) => file.endsWith('.py'))
   const above = hasSource ? source : directory
   const start = above === '' ? '' : `${above}/`
-  const found = tree.files.filter((file) => {
-    if (!file.startsWith(start) || !file.endsWith('.py')) return false
+  const found = tree.below(above).filter((file) => {
+    if (!file.endsWith('.py')) return false
     const parts = file.slice(start.length).split('/')
     if (parts.length === 1)
       return !/^(?:setup|conftest|noxfile|versioneer|hatch_build|manage|fabfile|tasks)\.py$/.test(
@@ -122,6 +124,13 @@ function standIn(tree: FileTree, file: string): string {
     ) ?? []
   if (version === undefined) return STAND_IN
   return `${STAND_IN.replace('0.0.0', version)}${name === '__version__' ? '' : `${name} = "${version}"\n`}`
+}
+
+function proseFiles(tree: FileTree, directory: string): readonly string[] {
+  return tree
+    .in(directory)
+    .filter((name) => PROSE.test(name))
+    .map((name) => within(directory, name))
 }
 
 /** Files that the manifests name, as far as they are there. */
@@ -171,7 +180,7 @@ function joinedPaths(text: string): readonly string[] {
 function leftovers(tree: FileTree, { directory, pyproject, setupCfg }: PythonProject): readonly string[] {
   const name = textAt(pyproject?.data, 'project', 'name') ?? iniAt(setupCfg?.ini, 'metadata', 'name')?.text
   if (name === undefined || !/^[\w.-]{1,100}$/.test(name)) return []
-  const hasSource = tree.files.some((file) => isWithin(file, within(directory, 'src')))
+  const hasSource = tree.below(within(directory, 'src')).length > 0
   const place = hasSource ? within(directory, 'src') : directory
   return [within(place, `${name.replaceAll(/[-.]+/g, '_')}.egg-info`)]
 }

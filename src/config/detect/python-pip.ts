@@ -102,24 +102,22 @@ function distinct(wanted: readonly Requirement[], known: readonly Requirement[])
   })
 }
 
-const PRODUCTION =
-  /(?:^|[-_.])(?:prod|production|deploy|heroku|docker|lambda|windows|win32|macos|darwin|gpu|cuda|rocm|min|minimal|minimum|lowest|latest|optional|extras?|all|lock|freeze|frozen|old|legacy|docs?|rtd|benchmarks?|conda|colab)(?:[-_.]|$)/i
+/** Words in the names of files that are for everybody, for working on the project, or for its tests. */
+const USUAL: ReadonlySet<string> = new Set(
+  'base common core main default app requirements dev devel develop development local test tests testing ci'.split(
+    ' ',
+  ),
+)
 
-/** The project's own requirements and those for development, each file once. */
+/** The project's own requirements and those for development, each file once. Of files that pin the same things in other versions for other purposes only the usual ones go together. */
 function chosenFiles(tree: FileTree, project: PythonProject): readonly RequirementsFile[] {
   const texts = project.requirementFiles.filter((file) => file.endsWith('.txt'))
   const all = texts.length > 0 ? texts : project.requirementFiles.filter((file) => file.endsWith('.in'))
-  const usual = all.filter(
-    (file) =>
-      !PRODUCTION.test(
-        nameOf(file)
-          .replace(/\.\w+$/, '')
-          .replace(/requirements?/, ''),
-      ),
+  const usual = all.filter((file) =>
+    wordsOf(file).every((word) => USUAL.has(word.toLowerCase()) || word === 'requirement'),
   )
-  const read = (usual.length > 0 ? usual : all.slice(0, 1))
-    .slice(0, 20)
-    .map((file) => readRequirements(tree, file))
+  const chosen = usual.length > 0 ? usual : all.slice(0, 1)
+  const read = chosen.slice(0, 20).map((file) => readRequirements(tree, file))
   const included = new Set(read.flatMap(({ path, files }) => files.filter((file) => file !== path)))
   // Two that include each other would otherwise both be left out.
   const outer = read.filter(({ path }) => !included.has(path))
@@ -129,4 +127,10 @@ function chosenFiles(tree: FileTree, project: PythonProject): readonly Requireme
 
 function rank(path: string): number {
   return nameOf(path) === 'requirements.txt' ? -1 : directoryOf(path).length
+}
+
+function wordsOf(file: string): readonly string[] {
+  return nameOf(file)
+    .replace(/\.\w+$/, '')
+    .split(/[-_.]/)
 }

@@ -89,16 +89,32 @@ const depth = (directory: string): number => (directory === '' ? 0 : directory.s
 function markers(tree: FileTree): readonly string[] {
   const found = tree.files.filter((file) => {
     const name = nameOf(file)
-    if (MARKERS.includes(name)) return name !== 'setup.cfg' || isPackage(readIni(tree, file))
+    if (name === 'setup.cfg') return isPackage(readIni(tree, file))
+    if (name === 'pyproject.toml') return isProject(readToml(tree, file))
+    if (MARKERS.includes(name)) return true
     return REQUIREMENTS.test(name) || CONDA.test(name) || isInRequirements(file)
   })
-  if (found.length > 0) return found
-  return tree.in('').filter((name) => PROGRAMS.test(name) || name.endsWith('.py'))
+  const loose = tree.in('').filter((name) => PROGRAMS.test(name) || name.endsWith('.py'))
+  // Settings at the root are those of a project there, unless the projects lie below.
+  const settings =
+    loose.length > 0 || found.length === 0 ? tree.in('').filter((name) => name === 'pyproject.toml') : []
+  if (found.length > 0) return [...new Set([...found, ...settings])]
+  return [...settings, ...loose]
 }
 
 /** It also holds the settings of linters, for projects that have nothing else to do with Python. */
 function isPackage(ini: Ini | undefined): boolean {
   return ini?.has('metadata') === true || ini?.has('options') === true
+}
+
+/** Whether it says more than what linters are to do below its directory. */
+function isProject(read: Read | undefined): boolean {
+  if (!read || read.problem !== undefined) return read !== undefined
+  const tools = Object.keys(tableAt(read.data, 'tool'))
+  return (
+    ['project', 'build-system', 'dependency-groups'].some((key) => Object.hasOwn(read.data, key)) ||
+    tools.some((tool) => tool === 'poetry' || tool === 'pdm' || tool === 'uv')
+  )
 }
 
 function isInRequirements(file: string): boolean {

@@ -45,7 +45,7 @@ export function requirementOf(text: string, evidence: Evidence): Requirement | u
       .split(',')
       .map((one) => normalized(one.trim()))
       .filter((one) => one !== ''),
-    text: written.replace(/\s+#.*$/, ''),
+    text: written.replace(/\s#.*$/, '').trim(),
     evidence,
   }
 }
@@ -100,7 +100,7 @@ function joinedLines(text: string): readonly { readonly text: string; readonly l
     const isContinued = raw.endsWith('\\')
     const part = (isContinued ? raw.slice(0, -1) : raw)
       .slice(0, 2000)
-      .replace(/(?:^|\s+)#.*$/, '')
+      .replace(/(?:^|\s)#.*$/, '')
       .trim()
     const last = joined.at(-1)
     if (open && last) last.text = `${last.text} ${part}`.slice(0, 4000)

@@ -2,7 +2,7 @@
 import { type FileTree, nameOf, within } from '../tree.ts'
 import { isAside } from './aside.ts'
 import type { FoundCommand } from './finding.ts'
-import { isWithin, relativeTo } from './place.ts'
+import { relativeTo } from './place.ts'
 import type { PythonProject } from './python-project.ts'
 import type { Requirement } from './python-requirements.ts'
 import { lineAt, readPlain, shellWord, short } from './reading.ts'
@@ -122,8 +122,8 @@ function textOf(tree: FileTree, file: string): string {
 }
 
 function candidates(tree: FileTree, directory: string): readonly string[] {
-  const found = tree.files.filter((file) => {
-    if (!file.endsWith('.py') || !isWithin(file, directory) || !FILES.includes(nameOf(file))) return false
+  const found = tree.below(directory).filter((file) => {
+    if (!file.endsWith('.py') || !FILES.includes(nameOf(file))) return false
     const parts = relativeTo(directory, file).split('/')
     return (
       parts.length <= DEEPEST &&

@@ -42,11 +42,11 @@ export function pythonSetup(
     manager.name === 'pip' ? pipPlan(tree, project, packages.length > 0) : managedPlan(project, manager)
   const locals = localPackages(tree, plan.local)
   const installed = plan.installsItself ? [] : packages
-  const runs = [
-    ...plan.runs,
-    ...(missing.length === 0 ? [] : [`${installer(manager, plan.runs)} ${missing.join(' ')}`]),
-    ...itself(project, manager, installed),
+  const more = [
+    ...(missing.length === 0 ? [] : [`${installer(manager)} ${missing.join(' ')}`]),
+    ...itself(tree, project, manager, installed),
   ]
+  const runs = [...(plan.runs.length === 0 && more.length > 0 ? [VENV] : plan.runs), ...more]
   const all = [...packages.map(({ files }) => files), ...locals]
   return {
     run: runs.length === 0 ? undefined : runs.join(' && '),
@@ -60,25 +60,26 @@ export function pythonSetup(
   }
 }
 
-function installer({ name }: PythonManager, runs: readonly string[]): string {
-  if (name === 'uv') return 'uv pip install'
-  return runs.length === 0 ? `${VENV} && ${PIP}` : PIP
+function installer({ name }: PythonManager): string {
+  return name === 'uv' ? 'uv pip install' : PIP
 }
 
-/** Last, and not fatal: all that it depends on is there by then, and its sources are not. */
+/** Last, and not fatal: all that it depends on is there by then, and its sources are not. Where it fails the sources are at least found. */
 function itself(
+  tree: FileTree,
   root: PythonProject,
-  { name }: PythonManager,
+  manager: PythonManager,
   packages: readonly { readonly project: PythonProject; readonly files: PackageFiles }[],
 ): readonly string[] {
   if (packages.length === 0) return []
-  const places = packages.map(
-    ({ project }) => `-e ${shellWord(relativeTo(root.directory, project.directory))}`,
-  )
+  const here = (directory: string): string => relativeTo(root.directory, directory)
+  const places = packages.map(({ project }) => `-e ${shellWord(here(project.directory))}`)
+  const sources = packages.map(({ project }) => shellWord(here(sourceOf(tree, project))))
   const variables = [...new Set(packages.map(({ files }) => files.variables))].join('')
-  const program = name === 'uv' ? 'uv pip install' : PIP
+  const install = `${variables}${installer(manager)} --no-deps ${places.join(' ')}`
+  const paths = `for site in .venv/lib/python3*/site-packages; do realpath ${sources.join(' ')} > "$site/project.pth"; done`
   return [
-    `{ ${variables}${program} --no-deps ${places.join(' ')} || echo 'the project itself could not be installed, only what it depends on'; }`,
+    `{ ${install} || { echo 'the project itself could not be installed, only what it depends on'; ${paths}; }; }`,
   ]
 }
 
@@ -91,7 +92,7 @@ function compileNote(project: PythonProject, isInstalled: boolean): readonly str
 
 function sourceOf(tree: FileTree, { directory }: PythonProject): string {
   const source = within(directory, 'src')
-  return tree.files.some((file) => file.startsWith(`${source}/`) && file.endsWith('.py')) ? source : directory
+  return tree.below(source).some((file) => file.endsWith('.py')) ? source : directory
 }
 
 function localPackages(tree: FileTree, directories: readonly string[]): readonly PackageFiles[] {

@@ -237,8 +237,7 @@ function commandsOf(
 }
 
 function testOf(tree: FileTree, { directory, gems }: Ruby): FoundCommand | undefined {
-  const below = (name: string): boolean =>
-    tree.files.some((path) => path.startsWith(`${within(directory, name)}/`))
+  const below = (name: string): boolean => tree.below(within(directory, name)).length > 0
   const rspec = gems.get('rspec') ?? gems.get('rspec-rails') ?? gems.get('rspec-core')
   if (rspec && (below('spec') || tree.has(within(directory, '.rspec'))))
     return { run: 'bundle exec rspec', evidence: rspec }

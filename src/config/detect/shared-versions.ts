@@ -90,8 +90,8 @@ export function sharedVersions(tree: FileTree, directory: string, language: Lang
     ...gitlabVersions(tree, language),
   ]
   const seen = new Set<string>()
-  return found.filter(({ value, evidence: { file, line } }) => {
-    const key = `${value}\n${file}\n${line}`
+  return found.filter(({ value, rank, evidence: { file, line } }) => {
+    const key = rank === 'ci' ? `${value}\n${file}` : `${value}\n${file}\n${line}`
     return seen.has(key) ? false : seen.add(key)
   })
 }
