@@ -9,7 +9,7 @@ import { PROJECT_FILE, readProjectFile } from '../config/files.ts'
 import type { NetworkWish } from '../config/network-table.ts'
 import { listings } from '../config/plan/listings.ts'
 import { readLock } from '../config/plan/lock.ts'
-import { isBare, type Plan } from '../config/plan/plan.ts'
+import type { Plan } from '../config/plan/plan.ts'
 import { type DraftRecipe, mirrorVariables, recipeOf } from '../config/plan/recipe.ts'
 import { resolvePlan } from '../config/plan/resolve.ts'
 import { serviceOf } from '../config/plan/service-plan.ts'
@@ -60,7 +60,7 @@ export async function planProject(
   o: PlanOptions = {},
 ): Promise<PreparedPlan | undefined> {
   const planned = await planOnly(ctx, project, o)
-  if (!planned || isBare(planned.plan)) return undefined
+  if (!planned) return undefined
   const { plan, wish } = planned
   const presets = presetsOf(ctx)
   const found = await Promise.all(

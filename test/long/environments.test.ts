@@ -73,10 +73,13 @@ interface Written {
 
 /** Lockfiles are left out: what is written into them names registries. Each manager resolves by itself. */
 const WRITTEN: Readonly<Record<string, Written>> = {
-  pnpm: { files: { ...JS, 'package.json': manifest({ packageManager: 'pnpm@9.15.0' }) }, says: /# pass 1/ },
+  pnpm: {
+    files: { ...JS, 'package.json': manifest({ packageManager: 'pnpm@9.15.0' }) },
+    says: /(?:#|ℹ) pass 1/,
+  },
   'yarn 1': {
     files: { ...JS, 'package.json': manifest({ packageManager: 'yarn@1.22.22' }) },
-    says: /# pass 1/,
+    says: /(?:#|ℹ) pass 1/,
   },
   'yarn berry': {
     files: {
@@ -84,7 +87,7 @@ const WRITTEN: Readonly<Record<string, Written>> = {
       'package.json': manifest({ packageManager: 'yarn@4.5.3' }),
       '.yarnrc.yml': 'nodeLinker: node-modules\n',
     },
-    says: /# pass 1/,
+    says: /(?:#|ℹ) pass 1/,
   },
   bun: {
     files: {
@@ -194,7 +197,7 @@ describe('a monorepo in three languages with PostgreSQL and Redis', () => {
       assert.ok(keys.includes(key), `${key} in ${keys.join(' ')}`)
     const { stdout } = await passes(directory, 'test')
     assert.match(stdout, /1 passed/)
-    assert.match(stdout, /# pass 1/)
+    assert.match(stdout, /(?:#|ℹ) pass 1/)
     assert.match(stdout, /^ok\s/m)
   })
 

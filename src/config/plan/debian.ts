@@ -19,6 +19,14 @@ export interface DebianTool {
   readonly variables?: Readonly<Record<string, string>> | undefined
 }
 
+/**
+ * SECURITY: CF-02. A package with or without a version, as apt's command line and its preferences take it: no option, no path, no pattern, and
+ * no sign behind it that would remove it.
+ */
+export const DEBIAN_PACKAGE = /^[a-z0-9][a-z0-9.+-]{0,126}[a-z0-9.+](?:=[A-Za-z0-9.+~:-]{1,100})?$/
+export const DEBIAN_NAME = /^[a-z0-9][a-z0-9.+-]{0,126}[a-z0-9.+]$/
+export const DEBIAN_VERSION = /^[A-Za-z0-9][A-Za-z0-9.+~:-]{0,100}$/
+
 const C = ['build-essential', 'pkg-config']
 const PYTHON = ['python3', 'python3-venv', 'python3-pip', 'python3-dev', ...C]
 const RUST = ['rustc', 'cargo', ...C]

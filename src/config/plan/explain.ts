@@ -2,6 +2,8 @@
 
 import { VERBS } from '../detect/finding.ts'
 import type { Evidence, Rank, Rejected } from '../evidence.ts'
+import { PROJECT_FILE } from '../files.ts'
+import { printable } from '../problem.ts'
 import { sourceText } from './lock.ts'
 import type { Plan } from './plan.ts'
 
@@ -13,6 +15,12 @@ export interface Explained {
   readonly from: Evidence
   readonly beat: readonly Rejected[]
   readonly note?: string | undefined
+}
+
+/** Of what has no order of precedence: who said it. */
+function rankOf({ file }: Evidence): Rank {
+  if (file === '') return 'default'
+  return file === PROJECT_FILE ? 'agentpod.toml' : 'manifest'
 }
 
 export function explain(plan: Plan): Explained[] {
@@ -59,12 +67,25 @@ export function explain(plan: Plan): Explained[] {
       one(
         `tools.${name}`,
         `${version ?? 'the newest'} from ${from === 'host' ? 'this machine' : from}`,
-        'manifest',
+        rankOf(evidence),
         evidence,
       ),
     ),
-    ...plan.packages.map(({ name, evidence, isThere }) =>
-      one(`packages.${name}`, isThere ? 'this machine has it' : 'from Debian', 'manifest', evidence),
+    ...plan.packages.map(({ name, evidence, isThere, isOptional }) =>
+      one(
+        `packages.${name}`,
+        isThere
+          ? 'this machine has it'
+          : plan.ground.base === 'host'
+            ? isOptional
+              ? 'left out: only CI installs it'
+              : 'not known to be on this machine'
+            : isOptional
+              ? 'from Debian, where it has one of this name'
+              : 'from Debian',
+        rankOf(evidence),
+        evidence,
+      ),
     ),
     ...plan.services.map(({ name, has, port, choice, note }) => ({
       ...one(
@@ -77,7 +98,12 @@ export function explain(plan: Plan): Explained[] {
       note,
     })),
     ...plan.setups.map(({ name, manager, evidence, inputs }) =>
-      one(name, `by ${manager} (again when one of ${inputs.length} files changes)`, 'manifest', evidence),
+      one(
+        name,
+        `by ${manager} (again when one of ${inputs.length} files changes)`,
+        rankOf(evidence),
+        evidence,
+      ),
     ),
     ...VERBS.filter((verb) => verb !== 'setup').flatMap((verb) =>
       plan.commands[verb].map(({ directory, run, rank, evidence }) =>
@@ -88,15 +114,15 @@ export function explain(plan: Plan): Explained[] {
       one(
         `ports.${port}`,
         [label, isPublic ? 'public' : 'private'].filter(Boolean).join(', '),
-        'manifest',
+        rankOf(evidence),
         evidence,
       ),
     ),
     ...plan.variables.map(({ name, value, evidence }) =>
-      one(`variables.${name}`, value, 'manifest', evidence),
+      one(`variables.${name}`, value, rankOf(evidence), evidence),
     ),
     ...plan.presets.map(({ name, evidence }) =>
-      one(`network.${name}`, 'may be reached by builds', 'manifest', evidence),
+      one(`network.${name}`, 'may be reached by builds', rankOf(evidence), evidence),
     ),
   ]
 }
@@ -114,8 +140,12 @@ function lastLine(run: string): string {
   return lines.length > 1 ? `${lines[0]} ...` : (lines[0] ?? '')
 }
 
-/** `package.json:12 "node": ">=20"`, or the words alone. */
+/**
+ * `package.json:12 "node": ">=20"`, or the words alone.
+ *
+ * SECURITY: CF-02. Both are a project's, and go to terminals and into comments: they are one line whatever a file is called.
+ */
 export function place({ file, line, said }: Evidence): string {
-  const words = said.replaceAll(/[^ -~]/g, '?').slice(0, 120)
-  return file === '' ? words : `${file}${line ? `:${line}` : ''} ${words}`
+  const words = printable(said, 120)
+  return file === '' ? words : `${printable(file, 200)}${line ? `:${line}` : ''} ${words}`
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import { AgentPodError } from '../../core/error.ts'
 import { makeDirectory } from '../../util/make-directory.ts'
+import { printable } from '../problem.ts'
 
 /** A version that can be had, with the digest of its archive where the registry says it. */
 export interface Listed {
@@ -25,6 +26,8 @@ export interface ListingParts {
   now(): number
   /** The address of a registry, as the preset knows it. */
   registry(preset: 'npm' | 'go'): Promise<string | undefined>
+  /** How long an answer may take, all of it. */
+  readonly askMs?: number | undefined
 }
 
 const FILE = 'toolchain-listings.json'
@@ -36,17 +39,25 @@ const listed = z.array(z.object({ version: z.string(), sha512: z.string().option
 const schema = z.record(z.string(), z.object({ at: z.number(), versions: listed }))
 
 export function listings(parts: ListingParts): Listings {
+  // Several bases are looked at for one plan: each question is asked once, whether or not there is an answer.
+  const asked = new Map<string, Promise<readonly Listed[]>>()
+  const once = (key: string, work: () => Promise<readonly Listed[]>): Promise<readonly Listed[]> => {
+    const known = asked.get(key) ?? remembered(parts, key, work)
+    asked.set(key, known)
+    return known
+  }
   return {
     npm: (name) =>
-      remembered(parts, `npm ${name}`, async () => {
-        const url = new URL(`${name.replace('/', '%2f')}`, slashed(await needRegistry(parts, 'npm')))
-        const answer = await ask(url, { accept: 'application/vnd.npm.install-v1+json' })
-        return npmVersions(JSON.parse(answer))
+      once(`npm ${name}`, async () => {
+        const url = urlOf(await needRegistry(parts, 'npm'), name.replace('/', '%2f'))
+        const answer = await ask(url, { accept: 'application/vnd.npm.install-v1+json' }, parts.askMs)
+        return understood(url, () => npmVersions(JSON.parse(answer)))
       }),
     go: (arch) =>
-      remembered(parts, `go ${arch}`, async () => {
-        const url = new URL('golang.org/toolchain/@v/list', slashed(await needRegistry(parts, 'go')))
-        return goVersions(await ask(url, {}), arch)
+      once(`go ${arch}`, async () => {
+        const url = urlOf(await needRegistry(parts, 'go'), 'golang.org/toolchain/@v/list')
+        const answer = await ask(url, {}, parts.askMs)
+        return understood(url, () => goVersions(answer, arch))
       }),
   }
 }
@@ -58,19 +69,21 @@ async function remembered(
   work: () => Promise<readonly Listed[]>,
 ): Promise<readonly Listed[]> {
   const known = read(parts)
-  const kept = known[key]
-  if (kept && parts.now() - kept.at < FRESH_MS) return kept.versions
+  const kept = Object.hasOwn(known, key) ? known[key] : undefined
+  const age = kept ? parts.now() - kept.at : FRESH_MS
+  if (kept && age >= 0 && age < FRESH_MS) return kept.versions
+  let versions: readonly Listed[]
   try {
-    const versions = await work()
-    write(parts, {
-      ...read(parts),
-      [key]: { at: parts.now(), versions: versions.map((one) => ({ ...one })) },
-    })
-    return versions
+    versions = await work()
   } catch (error) {
     if (kept) return kept.versions
     throw error
   }
+  write(parts, {
+    ...read(parts),
+    [key]: { at: parts.now(), versions: versions.map((one) => ({ ...one })) },
+  })
+  return versions
 }
 
 type Kept = z.infer<typeof schema>
@@ -85,10 +98,14 @@ function read({ directory }: ListingParts): Kept {
 }
 
 function write({ directory }: ListingParts, kept: Kept): void {
-  makeDirectory(directory, 0o700)
-  const draft = join(directory, `${FILE}.${process.pid}`)
-  writeFileSync(draft, JSON.stringify(kept), { mode: 0o600 })
-  renameSync(draft, join(directory, FILE))
+  try {
+    makeDirectory(directory, 0o700)
+    const draft = join(directory, `${FILE}.${process.pid}`)
+    writeFileSync(draft, JSON.stringify(kept), { mode: 0o600 })
+    renameSync(draft, join(directory, FILE))
+  } catch {
+    // What cannot be kept is asked for again.
+  }
 }
 
 async function needRegistry(parts: ListingParts, preset: 'npm' | 'go'): Promise<string> {
@@ -102,9 +119,9 @@ async function needRegistry(parts: ListingParts, preset: 'npm' | 'go'): Promise<
   })
 }
 
-async function ask(url: URL, headers: Record<string, string>): Promise<string> {
+async function ask(url: URL, headers: Record<string, string>, timeoutMs = ASK_MS): Promise<string> {
   try {
-    const response = await fetch(url, { headers, signal: AbortSignal.timeout(ASK_MS) })
+    const response = await fetch(url, { headers, signal: AbortSignal.timeout(timeoutMs) })
     if (!response.ok) throw new Error(`status ${response.status}`)
     const parts: Uint8Array[] = []
     let size = 0
@@ -115,14 +132,36 @@ async function ask(url: URL, headers: Record<string, string>): Promise<string> {
     }
     return Buffer.concat(parts).toString('utf8')
   } catch (error) {
-    throw new AgentPodError({
-      code: 'unavailable',
-      reason: 'registry.unreachable',
-      message: `${url.host} did not say which versions there are: ${error instanceof Error ? error.message : error}`,
-      hint: 'try again, or name a version that this machine has in [environment.languages]',
-      cause: error,
-    })
+    throw unanswered(url, causeOf(error), error)
   }
+}
+
+/** Node wraps what the network says. */
+function causeOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const { cause } = error
+  return cause instanceof Error && 'code' in cause ? String(cause.code) : error.message
+}
+
+function understood(url: URL, read: () => Listed[]): Listed[] {
+  let versions: Listed[]
+  try {
+    versions = read()
+  } catch (error) {
+    throw unanswered(url, 'what it said is no list of versions', error)
+  }
+  if (versions.length > 0) return versions
+  throw unanswered(url, 'it named none', undefined)
+}
+
+function unanswered(url: URL, why: string, cause: unknown): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'registry.unreachable',
+    message: `${url.host} did not say which versions there are: ${printable(why, 200)}`,
+    hint: 'try again, or name a version that this machine has in [environment.languages]',
+    cause,
+  })
 }
 
 const packument = z.object({
@@ -134,20 +173,27 @@ const packument = z.object({
 
 export function npmVersions(answer: unknown): Listed[] {
   return Object.entries(packument.parse(answer).versions).flatMap(([version, { dist }]) => {
-    if (!/^\d+\.\d+\.\d+$/.test(version)) return []
-    const base64 = /^sha512-([A-Za-z0-9+/=]{86,90})$/.exec(dist?.integrity ?? '')?.[1]
+    if (!/^\d{1,9}\.\d{1,9}\.\d{1,9}$/.test(version)) return []
+    const base64 = /^sha512-([A-Za-z0-9+/]{86}==)$/.exec(dist?.integrity ?? '')?.[1]
     return [{ version, ...(base64 && { sha512: Buffer.from(base64, 'base64').toString('hex') }) }]
   })
 }
 
 export function goVersions(answer: string, arch: string): Listed[] {
-  const line = new RegExp(`^v0\\.0\\.1-go(\\d+\\.\\d+(?:\\.\\d+)?)\\.linux-${arch}$`)
   return answer.split('\n').flatMap((text) => {
-    const version = line.exec(text.trim())?.[1]
-    return version ? [{ version }] : []
+    const [, version, system] =
+      /^v0\.0\.1-go(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?)\.(linux-[a-z0-9]{1,20})$/.exec(text.trim()) ?? []
+    return version && system === `linux-${arch}` ? [{ version }] : []
   })
 }
 
-function slashed(url: string): string {
-  return url.endsWith('/') ? url : `${url}/`
+function urlOf(registry: string, path: string): URL {
+  const url = URL.parse(path, registry.endsWith('/') ? registry : `${registry}/`)
+  if (url?.protocol === 'https:' || url?.protocol === 'http:') return url
+  throw new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'registry.unknown',
+    message: `${printable(registry)} is not the address of a registry`,
+    hint: 'name its host once: `agentpod preset set NAME HOST...`',
+  })
 }

@@ -4,27 +4,55 @@ import { join } from 'node:path'
 import { stringify } from 'smol-toml'
 import { z } from 'zod'
 import { AgentPodError } from '../../core/error.ts'
+import { PROJECT_BASES } from '../project/environment-table.ts'
 import { parseToml, readSource } from '../toml.ts'
+import { DEBIAN_NAME, DEBIAN_VERSION, SUITES } from './debian.ts'
 import type { Plan } from './plan.ts'
 import type { Source } from './sources.ts'
 
 export const LOCK_FILE = 'agentpod.lock'
 
-const versions = z.record(z.string().max(200), z.string().max(200))
+/**
+ * SECURITY: CF-02. The file is a project's, and what it pins ends up in apt's preferences and on command lines: names and versions have their
+ * manager's own grammar, and no sign of another one.
+ */
+const versions = (name: RegExp, version: RegExp): z.ZodRecord<z.ZodString, z.ZodString> =>
+  z.record(
+    z.string().max(200).regex(name, 'is not the name of a package'),
+    z.string().max(200).regex(version, 'is not a version'),
+  )
+const PLAIN_VERSION = /^[A-Za-z0-9][A-Za-z0-9.+!_-]*$/
+const packages = {
+  apt: versions(DEBIAN_NAME, DEBIAN_VERSION),
+  npm: versions(/^(?:@[A-Za-z0-9][A-Za-z0-9._~-]*\/)?[A-Za-z0-9][A-Za-z0-9._~-]*$/, PLAIN_VERSION),
+  pip: versions(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, PLAIN_VERSION),
+}
+const LANGUAGE_VERSION = /^\d{1,9}(?:\.\d{1,9}){0,2}$/
+
 const schema = z.strictObject({
   version: z.literal(1),
   /** Over what was asked for: another one means that the lock is of another time. */
   wishes: z.string().regex(/^[0-9a-f]{16}$/),
   base: z.strictObject({
-    name: z.string().max(32),
-    suite: z.string().max(32),
+    name: z.enum(PROJECT_BASES).exclude(['host']),
+    suite: z.enum(SUITES),
     digest: z.string().regex(/^[0-9a-f]{64}$/),
   }),
   languages: z
-    .record(z.string().max(32), z.strictObject({ version: z.string().max(64), source: z.string().max(200) }))
+    .record(
+      z.string().max(32),
+      z.strictObject({
+        version: z.string().regex(LANGUAGE_VERSION, 'is not a version'),
+        source: z.string().max(200),
+      }),
+    )
     .optional(),
   packages: z
-    .strictObject({ apt: versions.optional(), npm: versions.optional(), pip: versions.optional() })
+    .strictObject({
+      apt: packages.apt.optional(),
+      npm: packages.npm.optional(),
+      pip: packages.pip.optional(),
+    })
     .optional(),
 })
 
@@ -61,23 +89,13 @@ export function wishesOf(plan: Plan): string {
   const asked = {
     base: plan.base.value,
     suite: plan.ground.base === 'debian' ? plan.ground.suite : '',
-    languages: plan.languages.map(({ language, wish }) => [
-      language,
-      isPinned(wish.rank) ? wishBehind(wish) : wish.value,
-    ]),
+    languages: plan.languages.map(({ language, asked: wish }) => [language, wish]),
     tools: plan.tools.map(({ name, version }) => [name, version ?? '']),
     packages: plan.packages.map(({ name }) => name),
     extra: plan.extra,
     services: plan.services.map(({ name, version }) => [name, version ?? '']),
   }
   return createHash('sha256').update(JSON.stringify(asked)).digest('hex').slice(0, 16)
-}
-
-const isPinned = (rank: string): boolean => rank === 'lock'
-
-/** A version that the lock itself gave says nothing about what was asked for. */
-function wishBehind(wish: Plan['base']): string {
-  return wish.beat[0]?.value ?? '*'
 }
 
 /** `failed_precondition` where the base is this machine: it changes with every update of the machine. */

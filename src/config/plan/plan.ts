@@ -1,5 +1,4 @@
 /** What an environment will be: everything that was found and asked for, decided, each thing with its reason. */
-import type { Base } from '../../core/environment.ts'
 import type { Finding, Language, Verb } from '../detect/finding.ts'
 import type { Choice, Evidence, Rank } from '../evidence.ts'
 import type { ClientPreset } from '../presets/catalog.ts'
@@ -11,6 +10,8 @@ export interface LanguagePlan {
   readonly language: Language
   /** What was asked for; its evidence says by whom. */
   readonly wish: Choice
+  /** What was asked for without agentpod.lock. */
+  readonly asked: string
   readonly source: Source
 }
 
@@ -28,6 +29,8 @@ export interface PackagePlan {
   readonly evidence: Evidence
   /** Whether the machine has what it would bring. */
   readonly isThere: boolean
+  /** Only CI installs it, with names of another distribution maybe: it is put in where it is to be had, and decides nothing. */
+  readonly isOptional: boolean
 }
 
 /** One run of dependencies' installation. */
@@ -92,17 +95,4 @@ export interface Plan {
   readonly generated: readonly string[]
   readonly resources: ResourcesWish
   readonly notes: readonly string[]
-}
-
-export function baseOf(ground: Ground): Base {
-  return ground.base
-}
-
-/** Whether there is anything to build, or to do differently from a bare base. */
-export function isBare(plan: Plan): boolean {
-  return (
-    plan.findings.length === 0 &&
-    plan.languages.length + plan.packages.length + plan.services.length + plan.setups.length === 0 &&
-    Object.values(plan.extra).every((list) => list.length === 0)
-  )
 }

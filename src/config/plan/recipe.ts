@@ -1,14 +1,18 @@
 /** A plan as a recipe: the steps in the order in which they change least often. */
+import semver from 'semver'
+import { invalid } from '../../core/error.ts'
 import { DEFAULT_STEP_MS, type RecipeBase, type Step } from '../../core/recipe.ts'
 import { writeRule } from '../../policy/rule.ts'
 import type { ClientPreset } from '../presets/catalog.ts'
 import type { Preset } from '../presets/presets.ts'
-import { TOOL_PACKAGES } from './debian.ts'
+import { printable } from '../problem.ts'
+import { DEBIAN_NAME, DEBIAN_VERSION, TOOL_PACKAGES } from './debian.ts'
 import type { Listed } from './listings.ts'
 import type { LanguagePlan, Plan, SetupPlan } from './plan.ts'
 import { inside, insidePath, npmPackage, TOOLS, TOOLS_BIN } from './resolve.ts'
 import { KNOWN_SERVICES } from './service-catalog.ts'
 import { partsOf } from './service-plan.ts'
+import { toRange } from './version.ts'
 
 /** A step whose files are still to be packed. */
 export interface DraftStep extends Step {
@@ -66,7 +70,7 @@ function root(
 ): DraftStep {
   return {
     name,
-    title,
+    title: bounded(title),
     run: `set -eu\n${presetFiles(presets)}${run}`,
     user: 'root',
     workdir: '/',
@@ -75,6 +79,14 @@ function root(
     network: presets.flatMap(({ rules }) => rules.map(writeRule)),
     timeoutMs: DEFAULT_STEP_MS,
   }
+}
+
+const LONGEST_TITLE = 160
+
+/** SECURITY: CF-02. For people, on a terminal. */
+function bounded(title: string): string {
+  const all = printable(title, title.length)
+  return all.length <= LONGEST_TITLE ? all : `${all.slice(0, LONGEST_TITLE - 3)}...`
 }
 
 function presetVariables(presets: readonly Preset[]): Record<string, string> {
@@ -119,16 +131,17 @@ function systemStep(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
     ...plan.languages.flatMap(({ source }) => (source.kind === 'debian' ? source.tool.packages : [])),
     ...plan.tools.flatMap(({ name, from }) => (from === 'debian' ? (TOOL_PACKAGES[name] ?? []) : [])),
     ...plan.services.flatMap(({ packages }) => packages),
-    ...plan.packages.map(({ name }) => name),
+    ...plan.packages.filter(({ isOptional }) => !isOptional).map(({ name }) => name),
   ]
+  const optional = plan.packages.filter(({ name, isOptional }) => isOptional && !names.includes(name))
   const packages = [...new Set(names)].sort()
-  if (packages.length === 0) return []
+  if (packages.length + optional.length === 0) return []
   const shown = packages.slice(0, 4).join(', ')
   // A service that Debian would start by itself is started by us, and by nobody during the build.
   const run = `printf 'exit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d
 mkdir -p /etc/postgresql-common; printf 'create_main_cluster = false\\n' > /etc/postgresql-common/createcluster.conf
 ${preferences(pinned.apt)}apt-get -q update
-apt-get -q install -y --no-install-recommends -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 ${packages.map(quote).join(' ')}
+${choosing(optional.map(({ name }) => name))}apt-get -q install -y --no-install-recommends -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 -- ${packages.map((one) => quote(pinnedPackage(one, pinned.apt))).join(' ')}${optional.length > 0 ? ' $optional' : ''}
 apt-get clean
 rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /usr/sbin/policy-rc.d /etc/apt/preferences.d/agentpod
 ${PYTHON_LINK}`
@@ -142,11 +155,35 @@ ${PYTHON_LINK}`
   ]
 }
 
-/** With a priority beyond a thousand apt takes exactly this version, or nothing. */
+/** What is asked for by name is exactly that version or an error; `preferences` does as much as can be done for what comes along. */
+function pinnedPackage(wish: string, pinned: Readonly<Record<string, string>>): string {
+  return wish.includes('=') || !Object.hasOwn(pinned, wish) ? wish : `${wish}=${pinned[wish]}`
+}
+
+/** Of packages that CI names, those that this release has. */
+function choosing(names: readonly string[]): string {
+  if (names.length === 0) return ''
+  return `optional=
+for one in ${names.map(quote).join(' ')}; do
+  if apt-cache show --no-all-versions "$one" >/dev/null 2>&1; then optional="$optional $one"; fi
+done
+`
+}
+
+/**
+ * With a priority beyond a thousand apt takes this version although a newer one is there.
+ *
+ * SECURITY: CF-02. Both come from a project's file, and a line end in one would be a stanza more.
+ */
 function preferences(pinned: Readonly<Record<string, string>>): string {
-  const stanzas = Object.entries(pinned).map(
-    ([name, version]) => `Package: ${name}\nPin: version ${version}\nPin-Priority: 1001\n`,
-  )
+  const stanzas = Object.entries(pinned).map(([name, version]) => {
+    if (!DEBIAN_NAME.test(name) || !DEBIAN_VERSION.test(version))
+      throw invalid(
+        'lock.package',
+        `${JSON.stringify(printable(`${name} ${version}`))} is no version of a package`,
+      )
+    return `Package: ${name}\nPin: version ${version}\nPin-Priority: 1001\n`
+  })
   if (stanzas.length === 0) return ''
   const text = Buffer.from(stanzas.join('\n')).toString('base64')
   return `printf %s ${text} | base64 -d > /etc/apt/preferences.d/agentpod\n`
@@ -251,15 +288,22 @@ function toolSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
 }
 
 /** An exact version is asked for as such, a range in the manager's own words, and nothing as nothing. */
-function atVersion(name: string, version: string | undefined, sign: string): string {
+function atVersion(name: string, version: string | undefined, sign: '@' | '=='): string {
   if (version === undefined || version === '*') return name
-  if (sign === '==')
-    return /^[\d.]+$/.test(version)
-      ? version.split('.').length < 3
-        ? `${name}==${version}.*`
-        : `${name}==${version}`
-      : `${name}${version}`
-  return `${name}${sign}${version}`
+  return sign === '@' ? `${name}@${version}` : `${name}${pipRange(version)}`
+}
+
+/** pip knows neither carets nor bare numbers. */
+function pipRange(version: string): string {
+  if (/^\d+(?:\.\d+){0,1}$/.test(version)) return `==${version}.*`
+  if (/^\d/.test(version)) return `==${version}`
+  if (!/[\^|~*](?!=)/.test(version)) return version
+  const range = toRange('python', version)
+  const [alone, ...others] = range === undefined ? [] : new semver.Range(range).set
+  if (!alone || others.length > 0) return ''
+  return alone
+    .map(({ operator, semver: { major, minor, patch } }) => `${operator || '=='}${major}.${minor}.${patch}`)
+    .join(',')
 }
 
 function pipInstall(requirements: readonly string[]): string {
@@ -338,7 +382,7 @@ function serviceStep(plan: Plan): DraftStep[] {
   if (known.length === 0) return []
   const run = known.map((service) => {
     const parts = partsOf(service, plan.user)
-    return `install -d -o ${plan.user} -g ${plan.user} -m 700 ${parts.data}\n${KNOWN_SERVICES[service.known ?? '']?.prepare(parts)}\n`
+    return `install -d -o ${parts.daemon} -g ${parts.daemon} -m 700 ${parts.data}\n${KNOWN_SERVICES[service.known ?? '']?.prepare(parts)}\n`
   })
   return [root('services', `data of ${known.map(({ name }) => name).join(', ')}`, run.join(''), [])]
 }
@@ -351,7 +395,9 @@ function setupStep(plan: Plan, setup: SetupPlan, presets: Presets): DraftStep {
   )
   return {
     name: setup.name,
-    title: `dependencies${setup.directory === '' ? '' : ` of ${setup.directory}`}, by ${setup.manager}`,
+    title: bounded(
+      `dependencies${setup.directory === '' ? '' : ` of ${setup.directory}`}, by ${setup.manager}`,
+    ),
     run: `set -eu\n${presetFiles(used)}mkdir -p ${quote(insidePath(plan.workspace, setup.directory))}\ncd ${quote(insidePath(plan.workspace, setup.directory))}\n${setup.run}\n${FORGOTTEN}`,
     user: plan.user,
     workdir: '/',
@@ -373,6 +419,12 @@ function setupStep(plan: Plan, setup: SetupPlan, presets: Presets): DraftStep {
 /** Downloads are kept outside, where nobody inside can change them; a second copy in the layer is of no use. */
 const FORGOTTEN =
   'rm -rf "$HOME/.npm/_cacache" "$HOME/.npm/_logs" "$HOME/.cache/pip" "$HOME/.cache/pypoetry/cache" "$HOME/.cache/yarn"\n'
+
+/** What runs at every start: the file's own command, in the project. Undefined where there is none. */
+export function startOf({ commands, workspace }: Pick<Plan, 'commands' | 'workspace'>): string | undefined {
+  const own = commands.start.filter(({ rank }) => rank === 'agentpod.toml').map(({ run }) => run)
+  return own.length === 0 ? undefined : `cd ${quote(workspace)} || exit 1\n${own.join('\n')}`
+}
 
 export function quote(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`

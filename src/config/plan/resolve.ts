@@ -1,16 +1,15 @@
 /** From what a project has and says to a plan. One order of precedence; everything taken has a reason, and so has everything left. */
-import { AgentPodError } from '../../core/error.ts'
+import { invalid } from '../../core/error.ts'
 import type { Detected } from '../detect/detect.ts'
-import type { Finding, FoundTool, Language, Verb } from '../detect/finding.ts'
-import { VERBS } from '../detect/finding.ts'
-import type { Candidate, Choice, Evidence } from '../evidence.ts'
+import { type Finding, type FoundTool, type Language, VERBS, type Verb } from '../detect/finding.ts'
+import type { Evidence } from '../evidence.ts'
 import { CLIENT_PRESETS, type ClientPreset } from '../presets/catalog.ts'
+import { printable } from '../problem.ts'
 import type { ProjectData } from '../project/data.ts'
-import type { ProjectLanguage } from '../project/environment-table.ts'
 import { within } from '../tree.ts'
-import { isSuite, NAMED_BASES, PACKAGE_TOOLS, SUITES, type Suite, TOOL_PACKAGES } from './debian.ts'
-import { decideVersion } from './decide.ts'
-import type { Listings } from './listings.ts'
+import { DEBIAN_PACKAGE, NAMED_BASES, TOOL_PACKAGES } from './debian.ts'
+import { chooseBase, hasPackage, isMissing } from './ground.ts'
+import { languageWish, planLanguage, wantedLanguages } from './languages.ts'
 import type {
   CommandPlan,
   LanguagePlan,
@@ -21,88 +20,67 @@ import type {
   ToolPlan,
   VariablePlan,
 } from './plan.ts'
+import type { ResolveInput } from './resolve-input.ts'
 import {
-  canRun,
+  addressHere,
   planService,
   type ServicePlan,
   serviceVariables,
-  type WantedService,
+  unknownServices,
   wantedServices,
 } from './service-plan.ts'
-import {
-  cannotBeHad,
-  DEFAULT_WISH,
-  type Ground,
-  type Machine,
-  needsToolchain,
-  seek,
-  type Tried,
-} from './sources.ts'
+import type { Ground, Machine } from './sources.ts'
 import { satisfies } from './version.ts'
-
-export interface ResolveInput {
-  /** The name of the project's directory. */
-  readonly name: string
-  readonly detected: Detected
-  /** What agentpod.toml says, of which only what was granted is left. */
-  readonly file?:
-    | {
-        readonly name: string
-        readonly data: ProjectData
-        lineOf(path: readonly string[]): number | undefined
-      }
-    | undefined
-  readonly machine: Machine
-  readonly lists: Listings
-  /** What agentpod.lock pins: versions of languages, by name. */
-  readonly pinned?: Readonly<Record<string, string>> | undefined
-  /** A base that was asked for on the command line. */
-  readonly base?: string | undefined
-}
-
-interface WantedLanguage {
-  readonly language: Language
-  readonly wish: Choice
-}
-
-const NOBODY: Evidence = { file: '', said: 'nobody says' }
 
 export async function resolvePlan(input: ResolveInput): Promise<Plan> {
   const { detected, file, machine } = input
   const data = file?.data
   const findings = detected.findings.filter(({ language }) => languageWish(data, language) !== false)
-  const languages = wantedLanguages(input, findings)
+  const languages = wantedLanguages(input, findings, [
+    ...(namedBase(input)?.languages ?? []),
+    ...impliedLanguages(input, findings),
+  ])
   const services = wantedServices(detected.services, data?.services ?? [], file?.name ?? '')
-  const packages = wantedPackages(input, findings)
-  const base = await chooseBase(input, { languages, services, packages })
-  const { ground } = base
-  const found = await Promise.all(languages.map((one) => source(input, one, ground)))
+  const { packages, refused } = wantedPackages(input, findings)
+  const needed = packages.filter(({ isOptional }) => !isOptional)
+  const tools = wantedTools(findings)
+  const { ground, choice } = await chooseBase(input, {
+    languages,
+    services,
+    packages: needed,
+    tools: tools.wanted,
+  })
+  const found = await Promise.all(languages.map((one) => planLanguage(input, one, ground)))
   const running = services.map((one) => planService(ground, machine, one))
   const servicePlans = running.filter((one): one is ServicePlan => !('missing' in one))
-  const user = data?.environment.user ?? 'user'
+  checkPorts(servicePlans)
+  const user = userOf(data)
   const workspace = `${user === 'root' ? '/root' : `/home/${user}`}/${input.name}`
-  const tools = planTools(findings, ground, machine)
+  const toolPlans = planTools(tools.wanted, ground, machine)
   const setups = planSetups(input, findings, detected)
-  const variables = planVariables(input, findings, servicePlans, workspace, user)
+  const path = pathOf(found, toolPlans, findings, workspace)
   return {
     name: data?.environment.name ?? input.name,
     workspace,
     user,
     sudo: data?.environment.sudo ?? false,
-    base: base.choice,
+    base: choice,
     ground,
     languages: found,
-    tools,
-    packages: packages.map((one) => ({ ...one, isThere: ground.base === 'host' })),
+    tools: toolPlans,
+    packages: packages.map((one) => ({
+      ...one,
+      isThere: ground.base === 'host' && hasPackage(machine, one.name),
+    })),
     extra: extraPackages(data),
     services: servicePlans,
     findings,
     setups,
     commands: planCommands(input, findings, detected),
     ports: planPorts(input, findings),
-    variables,
-    path: pathOf(found, tools, findings, workspace),
-    presets: planPresets(input, findings, ground, { found, tools, packages }),
+    variables: [...headers(found), ...planVariables(input, findings, servicePlans, workspace, user)],
+    path: path.directories,
+    presets: planPresets(input, findings, ground, { found, tools: toolPlans }),
     generated: [...new Set(findings.flatMap(({ generated }) => generated))],
     resources: data?.resources ?? {},
     notes: [
@@ -110,32 +88,82 @@ export async function resolvePlan(input: ResolveInput): Promise<Plan> {
       ...running.flatMap((one) =>
         'missing' in one ? [`left out: ${one.missing}`] : one.note ? [one.note] : [],
       ),
+      ...unknownServices(detected.services, data?.services ?? []),
       ...findings.flatMap(({ notes = [], directory }) =>
         notes.map((note) => (directory === '' ? note : `${directory}: ${note}`)),
       ),
       ...detected.notes,
-      ...base.notes,
+      ...refused,
+      ...tools.refused,
+      ...(ground.base === 'host' ? lackingHere(machine, needed, tools.wanted) : []),
+      ...path.refused,
+      ...missingInputs(input, detected),
+      ...kotlinNote(data),
     ],
   }
 }
 
-function languageWish(data: ProjectData | undefined, language: Language): string | false | undefined {
-  return data?.environment.languages[language as ProjectLanguage]
+const USER = /^[a-z_][a-z0-9_-]{0,31}$/
+
+/** SECURITY: CF-02. The name is part of paths and of commands. */
+function userOf(data: ProjectData | undefined): string {
+  const user = data?.environment.user ?? 'user'
+  if (USER.test(user)) return user
+  throw invalid('environment.user', `${JSON.stringify(printable(user))} is not the name of a user`)
 }
 
-function wantedLanguages(input: ResolveInput, findings: readonly Finding[]): WantedLanguage[] {
-  const data = input.file?.data
-  const named = NAMED_BASES[input.base ?? data?.environment.base ?? '']?.languages ?? []
-  const asked = Object.entries(data?.environment.languages ?? {}).flatMap(([name, wish]) =>
-    wish === false ? [] : [name as Language],
-  )
-  const implied = impliedLanguages(input, findings)
-  const all = [...new Set([...asked, ...findings.map(({ language }) => language), ...named, ...implied])]
-  return all.filter(needsToolchain).flatMap((language) => {
-    if (languageWish(data, language) === false) return []
-    const wish = decideVersion(language, candidatesOf(input, findings, language)) ?? defaultWish(language)
-    return [{ language, wish }]
-  })
+function checkPorts(services: readonly ServicePlan[]): void {
+  const taken = new Map<number, string>()
+  for (const { name, known, port } of services) {
+    if (known === undefined) continue
+    const other = taken.get(port)
+    if (other !== undefined)
+      throw invalid(
+        'service.port',
+        `the services ${other} and ${name} both listen on port ${port}`,
+        `give one of them another port in agentpod.toml: [services] ${name} = { port = ${port + 1} }`,
+      )
+    taken.set(port, name)
+  }
+}
+
+function namedBase({ base, file }: ResolveInput): (typeof NAMED_BASES)[string] | undefined {
+  const name = base ?? file?.data.environment.base ?? ''
+  return Object.hasOwn(NAMED_BASES, name) ? NAMED_BASES[name] : undefined
+}
+
+const MOST_NAMED = 8
+
+/** Nothing is installed on the machine itself. */
+function lackingHere(
+  machine: Machine,
+  packages: readonly Pick<PackagePlan, 'name'>[],
+  tools: readonly FoundTool[],
+): string[] {
+  const names = [
+    ...packages.flatMap(({ name }) => (hasPackage(machine, name) ? [] : [`the package ${printable(name)}`])),
+    ...tools.flatMap(({ name }) => (isMissing(machine, name) ? [name] : [])),
+  ]
+  if (names.length === 0) return []
+  return [
+    `not known to be on this machine, where nothing is installed: ${names.slice(0, MOST_NAMED).join(', ')}${names.length > MOST_NAMED ? ' and more' : ''}; base = "debian" has them`,
+  ]
+}
+
+function missingInputs({ file }: ResolveInput, { tree }: Detected): string[] {
+  const setup = file?.data.lifecycle.setup
+  const inputs = setup ? (setup.inputs ?? []) : []
+  return inputs
+    .filter((path) => !tree.has(path))
+    .map((path) => `${file?.name} names ${path} as an input of setup, and there is no such file`)
+}
+
+function kotlinNote(data: ProjectData | undefined): string[] {
+  return typeof languageWish(data, 'kotlin') === 'string'
+    ? [
+        'the version of Kotlin is chosen by the build itself; [environment.languages] java chooses what it runs on',
+      ]
+    : []
 }
 
 /** Tools that are programs of a language bring the language: poetry is Python's, pnpm is Node's. */
@@ -152,187 +180,11 @@ function impliedLanguages(input: ResolveInput, findings: readonly Finding[]): La
   ]
 }
 
-function candidatesOf(input: ResolveInput, findings: readonly Finding[], language: Language): Candidate[] {
-  const asked = languageWish(input.file?.data, language)
-  const pinned = input.pinned?.[language]
-  const path = ['environment', 'languages', language]
-  return [
-    ...(typeof asked === 'string'
-      ? [
-          {
-            value: asked,
-            rank: 'agentpod.toml' as const,
-            evidence: {
-              file: input.file?.name ?? '',
-              line: input.file?.lineOf(path),
-              said: `${language} = "${asked}"`,
-            },
-          },
-        ]
-      : []),
-    ...(pinned === undefined
-      ? []
-      : [
-          {
-            value: pinned,
-            rank: 'lock' as const,
-            evidence: { file: 'agentpod.lock', said: `${language} ${pinned}` },
-          },
-        ]),
-    ...findings.filter((one) => one.language === language).flatMap(({ versions }) => versions),
-  ]
-}
-
-function defaultWish(language: Language): Choice {
-  return {
-    value: DEFAULT_WISH[language] ?? '*',
-    rank: 'default',
-    evidence: { file: '', said: 'nobody says which version' },
-    beat: [],
-  }
-}
-
-type Wanted = {
-  readonly languages: readonly WantedLanguage[]
-  readonly services: readonly WantedService[]
-  readonly packages: readonly Omit<PackagePlan, 'isThere'>[]
-}
-
-interface ChosenBase {
-  readonly ground: Ground
-  readonly choice: Choice
-  readonly notes: readonly string[]
-}
-
-/** This machine's own tools where they will do, since that costs nothing; else the release of Debian that has most. */
-async function chooseBase(input: ResolveInput, wanted: Wanted): Promise<ChosenBase> {
-  const asked = input.base ?? input.file?.data.environment.base
-  const suite = input.file?.data.environment.suite
-  const rank = input.base === undefined ? ('agentpod.toml' as const) : ('flag' as const)
-  const evidence: Evidence =
-    input.base === undefined
-      ? {
-          file: input.file?.name ?? '',
-          line: input.file?.lineOf(['environment', 'base']),
-          said: `base = "${asked}"`,
-        }
-      : { file: '', said: `--base ${asked}` }
-  if (asked === 'host') {
-    return { ground: { base: 'host' }, choice: { value: 'host', rank, evidence, beat: [] }, notes: [] }
-  }
-  if (asked === undefined && suite === undefined) {
-    const lacking = await lackingOn({ base: 'host' }, input, wanted)
-    const said = { file: '', said: 'this machine has everything that is needed' }
-    if (lacking.length === 0)
-      return {
-        ground: { base: 'host' },
-        choice: { value: 'host', rank: 'default', evidence: said, beat: [] },
-        notes: [],
-      }
-    const { ground, notes } = await chooseSuite(input, wanted, undefined)
-    const why = `this machine lacks ${lacking.slice(0, 4).join(', ')}${lacking.length > 4 ? ', ...' : ''}`
-    return {
-      ground,
-      notes,
-      choice: {
-        value: 'debian',
-        rank: 'default',
-        evidence: { file: '', said: why },
-        beat: [{ value: 'host', evidence: NOBODY, why }],
-      },
-    }
-  }
-  const { ground, notes } = await chooseSuite(input, wanted, suite)
-  return { ground, notes, choice: { value: asked ?? 'debian', rank, evidence, beat: [] } }
-}
-
-async function chooseSuite(
+/** SECURITY: CF-02. What a workflow or a file for agents installs is a name of Debian's, or it is left out and told. */
+function wantedPackages(
   input: ResolveInput,
-  wanted: Wanted,
-  asked: string | undefined,
-): Promise<{ ground: Ground; notes: string[] }> {
-  if (asked !== undefined) {
-    if (!isSuite(asked))
-      throw new AgentPodError({
-        code: 'invalid_argument',
-        reason: 'suite.unknown',
-        message: `there is no release ${asked} of Debian that we know`,
-        hint: `known are ${SUITES.join(', ')}`,
-      })
-    return { ground: { base: 'debian', suite: asked }, notes: [] }
-  }
-  const own = input.machine.suite
-  const order: Suite[] = [...(isSuite(own) ? [own] : []), ...SUITES.filter((suite) => suite !== own)]
-  let best: { suite: Suite; lacking: string[] } | undefined
-  for (const suite of order) {
-    const lacking = await lackingOn({ base: 'debian', suite }, input, wanted)
-    if (!best || lacking.length < best.lacking.length) best = { suite, lacking }
-    if (lacking.length === 0) break
-  }
-  return { ground: { base: 'debian', suite: best?.suite ?? 'bookworm' }, notes: [] }
-}
-
-/** What a base cannot give, in words. */
-async function lackingOn(ground: Ground, input: ResolveInput, wanted: Wanted): Promise<string[]> {
-  const { machine, lists } = input
-  const lacking: string[] = []
-  for (const { language, wish } of wanted.languages) {
-    const { source: there } = await seek(language, wish.value, ground, machine, lists)
-    if (!there && !isRelaxed(wish)) lacking.push(`${language} ${wish.value}`)
-    else if (!there && !(await seek(language, '*', ground, machine, lists)).source) lacking.push(language)
-  }
-  for (const service of wanted.services) if (!canRun(ground, machine, service)) lacking.push(service.name)
-  if (ground.base === 'host') {
-    const tools = new Set(machine.host.map(({ name }) => name))
-    for (const { name } of wanted.packages) {
-      const programs = PACKAGE_TOOLS[name]
-      if (!programs?.every((tool) => tools.has(tool))) lacking.push(`the package ${name}`)
-    }
-    for (const { name } of input.detected.findings.flatMap((one) => one.tools))
-      if (Object.hasOwn(TOOL_PACKAGES, name) && !tools.has(name) && !isFromLanguage(name)) lacking.push(name)
-  }
-  return lacking
-}
-
-/** What CI or nobody asked for gives way to what there is. */
-function isRelaxed(wish: Choice): boolean {
-  return wish.rank === 'ci' || wish.rank === 'default'
-}
-
-async function source(
-  input: ResolveInput,
-  { language, wish }: WantedLanguage,
-  ground: Ground,
-): Promise<LanguagePlan> {
-  const { machine, lists } = input
-  const tried: Tried[] = []
-  const sought = await seek(language, wish.value, ground, machine, lists)
-  if (sought.source) return { language, wish, source: sought.source }
-  tried.push(...sought.tried)
-  if (isRelaxed(wish)) {
-    const any = await seek(language, '*', ground, machine, lists)
-    if (any.source)
-      return {
-        language,
-        source: any.source,
-        wish: {
-          ...wish,
-          note: `${language} ${wish.value} is not to be had here; ${any.source.version} is taken`,
-        },
-      }
-  }
-  // What the other ground has is near, and worth saying.
-  const other: Ground = ground.base === 'host' ? { base: 'debian', suite: 'trixie' } : { base: 'host' }
-  tried.push(...(await seek(language, wish.value, other, machine, lists)).tried.slice(0, 1))
-  const { file, line } = wish.evidence
-  throw cannotBeHad(
-    language,
-    { value: wish.value, where: line ? `${file}:${line}` : file || 'asked for' },
-    tried,
-  )
-}
-
-function wantedPackages(input: ResolveInput, findings: readonly Finding[]): Omit<PackagePlan, 'isThere'>[] {
+  findings: readonly Finding[],
+): { readonly packages: readonly Omit<PackagePlan, 'isThere'>[]; readonly refused: readonly string[] } {
   const { file, detected } = input
   const asked = (file?.data.environment.packages.apt ?? []).map((name) => ({
     name,
@@ -342,14 +194,28 @@ function wantedPackages(input: ResolveInput, findings: readonly Finding[]): Omit
       said: `apt = ["${name}"]`,
     },
   }))
-  const named = (NAMED_BASES[input.base ?? file?.data.environment.base ?? '']?.packages ?? []).map(
-    (name) => ({
-      name,
-      evidence: { file: '', said: `part of the base ${input.base ?? file?.data.environment.base}` },
-    }),
-  )
+  const named = (namedBase(input)?.packages ?? []).map((name) => ({
+    name,
+    evidence: { file: '', said: `part of the base ${input.base ?? file?.data.environment.base}` },
+  }))
   const all = [...asked, ...named, ...findings.flatMap(({ packages }) => packages), ...detected.packages]
-  return [...new Map(all.toReversed().map((one) => [one.name, one])).values()].toReversed()
+  const distinctOnes = [...new Map(all.toReversed().map((one) => [one.name, one])).values()].toReversed()
+  return {
+    packages: distinctOnes
+      .filter(({ name }) => DEBIAN_PACKAGE.test(name))
+      .map((one) => ({ ...one, isOptional: isOfWorkflow(one.evidence) })),
+    refused: distinctOnes
+      .filter(({ name }) => !DEBIAN_PACKAGE.test(name))
+      .map(
+        ({ name, evidence }) =>
+          `left out: ${JSON.stringify(printable(name))}, which ${evidence.file} installs, is no name of a package`,
+      ),
+  }
+}
+
+/** Steps for agents are meant for machines like ours; other workflows for whatever CI runs on. */
+function isOfWorkflow({ file }: Evidence): boolean {
+  return file.startsWith('.github/workflows/') && !/copilot-setup-steps\.ya?ml$/.test(file)
 }
 
 function extraPackages(data: ProjectData | undefined): Plan['extra'] {
@@ -369,15 +235,31 @@ export function npmPackage(name: string, version: string | undefined): string {
 
 export const PIP_TOOLS: readonly string[] = ['uv', 'poetry', 'pdm', 'pipenv']
 
-function isFromLanguage(name: string): boolean {
-  return NPM_TOOLS.includes(name) || PIP_TOOLS.includes(name)
+/** A version or a range: no address, no path and no option of the package manager that it is handed to. */
+const TOOL_VERSION = /^[A-Za-z0-9<>=~^!*][A-Za-z0-9 .,_+*^~<>=!|-]{0,63}$/
+
+/** The first that is found of each name. A version that is none is left out and told. */
+function wantedTools(findings: readonly Finding[]): {
+  readonly wanted: readonly FoundTool[]
+  readonly refused: readonly string[]
+} {
+  const tools = new Map<string, FoundTool>()
+  const refused: string[] = []
+  for (const tool of findings.flatMap((finding) => finding.tools)) {
+    const { name, version, evidence } = tool
+    if (tools.has(name)) continue
+    const isPlain = version === undefined || TOOL_VERSION.test(version)
+    tools.set(name, isPlain ? tool : { name, evidence })
+    if (!isPlain)
+      refused.push(
+        `${evidence.file} wants ${name} ${JSON.stringify(printable(version))}, which is no version; the newest is taken`,
+      )
+  }
+  return { wanted: [...tools.values()], refused }
 }
 
-function planTools(findings: readonly Finding[], ground: Ground, machine: Machine): ToolPlan[] {
-  const tools = new Map<string, FoundTool>()
-  for (const { tools: found } of findings)
-    for (const tool of found) if (!tools.has(tool.name)) tools.set(tool.name, tool)
-  return [...tools.values()].flatMap((tool): ToolPlan[] => {
+function planTools(wanted: readonly FoundTool[], ground: Ground, machine: Machine): ToolPlan[] {
+  return wanted.flatMap((tool): ToolPlan[] => {
     const { name, version, evidence } = tool
     const here = machine.host.find(
       (one) => one.name === name && (version === undefined || satisfies('tool', one.version, version)),
@@ -401,7 +283,10 @@ function planSetups(input: ResolveInput, findings: readonly Finding[], detected:
     const name = directory === '' ? finding.language : `${finding.language}/${directory}`
     return [
       {
-        name: `dependencies/${name.toLowerCase().replaceAll(/[^a-z0-9._/-]/g, '-')}`,
+        name: `dependencies/${name.toLowerCase().replaceAll(/[^a-z0-9._/-]/g, '-')}`.slice(
+          0,
+          LONGEST_STEP_NAME,
+        ),
         directory,
         manager: finding.manager?.name ?? finding.language,
         run: setup.run,
@@ -437,13 +322,17 @@ function planSetups(input: ResolveInput, findings: readonly Finding[], detected:
   ]
 }
 
+/** With room for what makes it unique. */
+const LONGEST_STEP_NAME = 90
+
 /** Step names are unique. */
 function distinct(setups: readonly SetupPlan[]): SetupPlan[] {
-  const seen = new Map<string, number>()
+  const taken = new Set<string>()
   return setups.map((setup) => {
-    const count = (seen.get(setup.name) ?? 0) + 1
-    seen.set(setup.name, count)
-    return count === 1 ? setup : { ...setup, name: `${setup.name}-${count}` }
+    let name = setup.name
+    for (let count = 2; taken.has(name); count++) name = `${setup.name}-${count}`
+    taken.add(name)
+    return { ...setup, name }
   })
 }
 
@@ -505,7 +394,17 @@ function planPorts(input: ResolveInput, findings: readonly Finding[]): PortPlan[
       evidence,
     }),
   )
-  return [...new Map([...found, ...asked].map((one) => [one.port, one])).values()]
+  const isPort = ({ port }: PortPlan): boolean => Number.isInteger(port) && port > 0 && port < 65_536
+  return [...new Map([...found, ...asked].filter(isPort).map((one) => [one.port, one])).values()]
+}
+
+/** What is compiled for Node wants its headers, which would otherwise be fetched from a host of its own. */
+function headers(languages: readonly LanguagePlan[]): VariablePlan[] {
+  const node = languages.find(({ language, source }) => language === 'node' && source.kind === 'npm')
+  const [bin] = node ? directoryOf('node', node.source) : []
+  if (!bin) return []
+  const evidence = { file: '', said: 'the headers that came with Node' }
+  return [{ name: 'npm_config_nodedir', value: bin.replace(/\/bin$/, ''), evidence }]
 }
 
 function planVariables(
@@ -527,7 +426,10 @@ function planVariables(
         evidence: { file: '', said: `the service ${service.name}` },
       })),
     ),
-    ...detected.variables,
+    ...detected.variables.flatMap(({ name, value, evidence }) => {
+      const here = addressHere(value, services, user)
+      return here === undefined ? [] : [{ name, value: here, evidence }]
+    }),
     ...Object.entries(file?.data.environment.variables ?? {}).map(([name, value]) => ({
       name,
       value,
@@ -538,7 +440,17 @@ function planVariables(
       },
     })),
   ]
-  return [...new Map(all.map((one) => [one.name, one])).values()]
+  return [...new Map(all.filter(isVariable).map((one) => [one.name, one])).values()]
+}
+
+/** SECURITY: CF-02. What no process could be given, and what is ours, is left out. */
+function isVariable({ name, value }: VariablePlan): boolean {
+  return (
+    /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) &&
+    !/^AGENTPOD_/i.test(name) &&
+    value.length <= 32 * 1024 &&
+    !value.includes('\0')
+  )
 }
 
 export function inside(text: string, workspace: string): string {
@@ -548,13 +460,17 @@ export function inside(text: string, workspace: string): string {
 /** The directory of Debian's own programs is on every PATH. */
 const SYSTEM = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin']
 
+/** What has a colon in it would be two directories, and what has a line end would be two lines. */
+const DIRECTORY = /^\/[^:\p{Cc}]{0,1000}$/u
+const MOST_DIRECTORIES = 64
+
 function pathOf(
   languages: readonly LanguagePlan[],
   tools: readonly ToolPlan[],
   findings: readonly Finding[],
   workspace: string,
-): string[] {
-  return [
+): { readonly directories: string[]; readonly refused: readonly string[] } {
+  const all = [
     ...new Set([
       ...findings.flatMap(({ path = [] }) => path.map((one) => inside(one, workspace))),
       TOOLS_BIN,
@@ -562,6 +478,13 @@ function pathOf(
       ...tools.flatMap(({ directory }) => directory ?? []),
     ]),
   ].filter((directory) => !SYSTEM.includes(directory))
+  const fit = all.filter((directory) => DIRECTORY.test(directory))
+  const odd = all.filter((directory) => !DIRECTORY.test(directory))
+  return {
+    // Of very many directories of a project, those of the languages count.
+    directories: fit.length <= MOST_DIRECTORIES ? fit : fit.slice(-MOST_DIRECTORIES),
+    refused: odd.map((directory) => `${printable(directory, 200)} cannot be on the PATH`),
+  }
 }
 
 /** Where tools and packages are installed to. */
@@ -586,7 +509,6 @@ function planPresets(
   o: {
     readonly found: readonly LanguagePlan[]
     readonly tools: readonly ToolPlan[]
-    readonly packages: readonly { readonly evidence: Evidence }[]
   },
 ): Plan['presets'] {
   const wanted = new Map<ClientPreset, Evidence>()

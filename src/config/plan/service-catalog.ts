@@ -18,7 +18,10 @@ export interface KnownService {
 export interface ServiceParts {
   readonly data: string
   readonly port: number
+  /** Whose programs use it: a role and a database have that name. */
   readonly user: string
+  /** Who runs it. */
+  readonly daemon: string
 }
 
 /** Where services keep their data: below it each has a directory of its own, which lives in snapshots as any file does. */
@@ -33,8 +36,8 @@ export const KNOWN_SERVICES: Readonly<Record<string, KnownService>> = {
     also: ['postgresql', 'pg', 'postgis', 'pgvector', 'timescaledb'],
     port: 5432,
     tool: 'postgres',
-    prepare: ({ data, user }) => `${POSTGRES_PATH}; export PATH
-setpriv --reuid ${user} --regid ${user} --clear-groups initdb -D ${data} -U postgres --auth=trust --encoding=UTF8 --locale=C.UTF-8 >/dev/null
+    prepare: ({ data, daemon }) => `${POSTGRES_PATH}; export PATH
+setpriv --reuid ${daemon} --regid ${daemon} --clear-groups initdb -D ${data} -U postgres --auth=trust --encoding=UTF8 --locale=C.UTF-8 >/dev/null
 cat >> ${data}/postgresql.conf <<'CONF'
 listen_addresses = '127.0.0.1'
 unix_socket_directories = '/tmp'
@@ -73,8 +76,8 @@ psql -q -h 127.0.0.1 -p ${port} -U postgres -c "create role \\"${user}\\" superu
     also: ['mysql', 'percona'],
     port: 3306,
     tool: 'mariadb',
-    prepare: ({ data, user }) =>
-      `mariadb-install-db --no-defaults --user=${user} --datadir=${data} --auth-root-authentication-method=normal --skip-test-db >/dev/null`,
+    prepare: ({ data, daemon }) =>
+      `mariadb-install-db --no-defaults --user=${daemon} --datadir=${data} --auth-root-authentication-method=normal --skip-test-db >/dev/null`,
     run: ({ data, port }) =>
       `PATH="$PATH:/usr/sbin" exec mariadbd --no-defaults --datadir=${data} --bind-address=127.0.0.1 --port=${port} --socket=/tmp/mysql.sock --pid-file=/tmp/mysql.pid`,
     ready: ({ user }) =>

@@ -5,7 +5,13 @@ import type { FoundService } from '../detect/finding.ts'
 import type { Choice, Evidence } from '../evidence.ts'
 import type { ServiceWish } from '../project/data.ts'
 import { DEBIAN_SERVERS, type DebianTool } from './debian.ts'
-import { KNOWN_SERVICES, type KnownService, knownService, SERVICE_DATA } from './service-catalog.ts'
+import {
+  KNOWN_SERVICES,
+  type KnownService,
+  knownService,
+  SERVICE_DATA,
+  type ServiceParts,
+} from './service-catalog.ts'
 import type { Ground, Machine } from './sources.ts'
 import { satisfies } from './version.ts'
 
@@ -24,6 +30,16 @@ export interface ServicePlan extends WantedService {
   readonly has: string | undefined
   readonly packages: readonly string[]
   readonly note: string | undefined
+}
+
+/** What was found and nobody here knows how to run, a sentence each. */
+export function unknownServices(found: readonly FoundService[], wishes: readonly ServiceWish[]): string[] {
+  const named = new Set(wishes.map(({ name }) => name))
+  const unknown = found.filter(({ name }) => knownService(name) === undefined && !named.has(name))
+  return [...new Map(unknown.map((one) => [one.name, one])).values()].map(
+    ({ name, evidence: { file } }) =>
+      `left out: ${name}, which ${file} speaks of, since there is none here to run; [services] in agentpod.toml takes a command for it`,
+  )
 }
 
 /** What was found and what the file says, one entry each. */
@@ -121,8 +137,9 @@ export function canRun(ground: Ground, machine: Machine, wanted: WantedService):
   return !isStrict(wanted) || isMet(server, wanted)
 }
 
+/** Whether the file itself names the version: one that is only found may be another. */
 const isStrict = ({ choice, version }: WantedService): boolean =>
-  choice.rank === 'agentpod.toml' && version !== undefined
+  choice.rank === 'agentpod.toml' && choice.value === version
 
 function isMet(server: DebianTool, { version }: WantedService): boolean {
   return version === undefined || satisfies('tool', server.version, version)
@@ -161,11 +178,12 @@ export function serviceOf(
   plan: ServicePlan,
   o: { readonly user: string; readonly workspace: string },
 ): Service {
-  const common = { name: plan.name, user: o.user, stopMs: 20_000 }
+  const common = { name: plan.name, stopMs: 20_000 }
   const { command } = plan
   if (command)
     return {
       ...common,
+      user: o.user,
       run: command.run,
       workdir: command.workdir === '' ? o.workspace : `${o.workspace}/${command.workdir}`,
       variables: command.variables,
@@ -177,6 +195,7 @@ export function serviceOf(
   const parts = partsOf(plan, o.user)
   return {
     ...common,
+    user: parts.daemon,
     run: known.run(parts),
     workdir: '/',
     variables: {},
@@ -186,11 +205,56 @@ export function serviceOf(
   }
 }
 
-export function partsOf(plan: WantedService, user: string): { data: string; port: number; user: string } {
-  return { data: `${SERVICE_DATA}/${plan.known ?? plan.name}`, port: plan.port, user }
+/** Databases refuse to be run by root. Whoever is root has this user too. */
+const INSTEAD_OF_ROOT = 'user'
+
+export function partsOf(plan: WantedService, user: string): ServiceParts {
+  return {
+    data: `${SERVICE_DATA}/${plan.known ?? plan.name}`,
+    port: plan.port,
+    user,
+    daemon: user === 'root' ? INSTEAD_OF_ROOT : user,
+  }
 }
 
 /** What programs find it by. */
 export function serviceVariables(plan: ServicePlan, user: string): Readonly<Record<string, string>> {
   return KNOWN_SERVICES[plan.known ?? '']?.variables(partsOf(plan, user)) ?? {}
+}
+
+const ADDRESS =
+  /^([a-z][a-z0-9]{1,20})((?:\+\w{1,20})?):\/\/[^\s/?]{0,300}(\/[\w.-]{0,100})?(\?[\w=&.%-]{0,200})?$/
+
+/** Schemes of addresses, by the service that they are of. */
+const SCHEMES: Readonly<Record<string, readonly string[]>> = {
+  postgres: ['postgres', 'postgresql', 'postgis', 'pgsql'],
+  mariadb: ['mysql', 'mysql2', 'mariadb'],
+  redis: ['redis'],
+  memcached: ['memcached'],
+  rabbitmq: ['amqp'],
+}
+
+/**
+ * The address of a service in a project's example, as it is here: another host, and the names that the service is made with. Undefined for
+ * one that does not run here.
+ */
+export function addressHere(
+  value: string,
+  services: readonly ServicePlan[],
+  user: string,
+): string | undefined {
+  const [, scheme = '', driver = '', path = '', query = ''] = ADDRESS.exec(value) ?? []
+  const service = services.find(({ known }) => known !== undefined && SCHEMES[known]?.includes(scheme))
+  if (!service) return undefined
+  const { port } = service
+  switch (service.known) {
+    case 'postgres':
+      return `${scheme}${driver}://${user}@127.0.0.1:${port}/${user}${query}`
+    case 'mariadb':
+      return `${scheme}${driver}://${user}@127.0.0.1:${port}/app${query}`
+    case 'rabbitmq':
+      return `${scheme}${driver}://guest:guest@127.0.0.1:${port}${path}${query}`
+    default:
+      return `${scheme}${driver}://127.0.0.1:${port}${path}${query}`
+  }
 }

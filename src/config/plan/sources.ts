@@ -1,10 +1,11 @@
 /** Where a language can really be had: from this machine, from Debian, from npm, from Go's module proxy. What was tried is told. */
 
-import { AgentPodError } from '../../core/error.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import type { Language } from '../detect/finding.ts'
+import { printable } from '../problem.ts'
 import { DEBIAN, type DebianTool, SUITES, type Suite } from './debian.ts'
 import type { Listed, Listings } from './listings.ts'
-import { byVersion, satisfies } from './version.ts'
+import { byVersion, isLatest, mayBe, satisfies, toRange, toVersion } from './version.ts'
 
 /** What the server said about itself. */
 export interface Machine {
@@ -37,8 +38,7 @@ const FROM_NPM: Partial<Record<Language, (arch: string) => string>> = {
   deno: (arch) => `@deno/linux-${arch}-glibc`,
 }
 
-/** Languages that need no toolchain of their own, or share another's. */
-const SHARED: Partial<Record<Language, Language>> = { kotlin: 'java' }
+/** Languages that need no toolchain of their own. */
 const NONE: readonly Language[] = ['static', 'shell']
 
 export function needsToolchain(language: Language): boolean {
@@ -58,36 +58,36 @@ export interface Tried {
 export interface Sought {
   readonly source: Source | undefined
   readonly tried: readonly Tried[]
+  /** Why a registry said nothing. */
+  readonly silence?: AgentPodError | undefined
 }
 
-/** Looks on one base. An unreachable registry is an error only where nothing else has it. */
+/** Looks on one base for what meets all of the wishes. A registry that cannot be asked is one that has nothing, and why is told. */
 export async function seek(
   language: Language,
-  wish: string,
+  wishes: readonly string[],
   ground: Ground,
   machine: Machine,
   lists: Listings,
 ): Promise<Sought> {
-  const wanted = SHARED[language] ?? language
   const tried: Tried[] = []
   if (ground.base === 'host') {
-    const there = machine.host.filter(({ name }) => name === toolName(wanted))
-    const found = there.find(({ version }) => satisfies(wanted, version, wish))
-    if (found) return { source: { kind: 'host', ...found }, tried }
+    const there = machine.host.filter(({ name }) => name === toolName(language))
+    const found = there.find(({ version }) => wishes.every((wish) => satisfies(language, version, wish)))
+    if (found) return { source: { kind: 'host', version: found.version, directory: found.directory }, tried }
     tried.push({ where: 'this machine', had: there.map(({ version }) => version) })
   } else {
-    const there = DEBIAN[ground.suite][wanted] ?? []
-    const found = there.find(({ version }) => satisfies(wanted, version, debianWish(wish)))
+    const there = DEBIAN[ground.suite][language] ?? []
+    const found = there.find(({ version }) => wishes.every((wish) => mayBe(language, version, wish)))
     if (found) return { source: { kind: 'debian', version: found.version, tool: found }, tried }
     tried.push({ where: `Debian ${ground.suite}`, had: there.map(({ version }) => version) })
   }
-  const source = await fromRegistry(wanted, wish, machine, lists, tried)
-  return { source, tried }
-}
-
-/** Debian names a line and not a patch: `3.11.4` is had where 3.11 is. */
-function debianWish(wish: string): string {
-  return wish.replace(/^v?(\d+\.\d+)\.\d+$/, '$1')
+  try {
+    return { source: await fromRegistry(language, wishes, machine, lists, tried), tried }
+  } catch (error) {
+    if (!isAgentPodError(error)) throw error
+    return { source: undefined, tried, silence: error }
+  }
 }
 
 /** The tool of the machine that is the language. */
@@ -97,14 +97,14 @@ function toolName(language: Language): string {
 
 async function fromRegistry(
   language: Language,
-  wish: string,
+  wishes: readonly string[],
   machine: Machine,
   lists: Listings,
   tried: Tried[],
 ): Promise<Source | undefined> {
   const name = FROM_NPM[language]?.(machine.arch)
   if (name) {
-    const found = newest(language, await lists.npm(name), wish, tried, `npm's ${name}`)
+    const found = newest(language, await lists.npm(name), wishes, tried, `npm's ${name}`)
     if (!found) return undefined
     const { version, sha512 } = found
     const npm = language === 'node' ? await npmFor(version, lists) : undefined
@@ -112,65 +112,108 @@ async function fromRegistry(
   }
   if (language !== 'go') return undefined
   const arch = machine.arch === 'x64' ? 'amd64' : machine.arch
-  const found = newest(language, await lists.go(arch), wish, tried, 'the Go module proxy')
+  const found = newest(language, await lists.go(arch), wishes, tried, 'the Go module proxy')
   return found && { kind: 'go', version: found.version, arch }
 }
 
-/** The newest npm of the line that runs on a version of Node. */
+/** Which line of npm runs on which Node, the newest first. */
+const NPM_LINES: readonly (readonly [node: string, npm: string])[] = [
+  ['>=22.9', '11'],
+  ['>=18.17', '10'],
+  ['>=14.17', '9'],
+  ['>=12.22', '8'],
+  ['*', '6'],
+]
+
 async function npmFor(node: string, lists: Listings): Promise<Listed | undefined> {
-  const line = satisfies('node', node, '>=22.9') ? '11' : satisfies('node', node, '>=18.17') ? '10' : '9'
-  const fitting = (await lists.npm('npm')).filter(({ version }) => satisfies('tool', version, line))
+  const line = NPM_LINES.find(([range]) => satisfies('node', node, range))?.[1] ?? '*'
+  const fitting = plain(await lists.npm('npm')).filter(({ version }) => satisfies('tool', version, line))
   return fitting.toSorted((a, b) => byVersion(a.version, b.version))[0]
+}
+
+/** SECURITY: a version becomes part of a path and of a command. What does not look like one is not there. */
+function plain(versions: readonly Listed[]): Listed[] {
+  return versions.filter(
+    ({ version, sha512 }) =>
+      /^\d{1,9}(?:\.\d{1,9}){1,2}$/.test(version) && (sha512 === undefined || /^[0-9a-f]{128}$/.test(sha512)),
+  )
 }
 
 function newest(
   language: Language,
   versions: readonly Listed[],
-  wish: string,
+  wishes: readonly string[],
   tried: Tried[],
   where: string,
 ): Listed | undefined {
-  const fitting = versions
-    .filter(({ version }) => satisfies(language, version, wish))
+  const fitting = plain(versions)
+    .filter(({ version }) => wishes.every((wish) => satisfies(language, version, wish)))
     .toSorted((a, b) => byVersion(a.version, b.version))
-  const line = PREFERRED[language]
-  const found = (line && fitting.find(({ version }) => satisfies(language, version, line))) ?? fitting[0]
-  if (!found) tried.push({ where, had: lines(versions) })
-  return found || undefined
+  const line = wishes.some(isLatest) ? undefined : (PREFERRED[language] ?? lineOfModule(language, wishes))
+  const found = fitting.find(({ version }) => line && satisfies(language, version, line)) ?? fitting[0]
+  if (!found) tried.push({ where, had: lines(plain(versions)) })
+  return found
+}
+
+/** A module of Go names the line that it is developed with, though newer ones would do. */
+function lineOfModule(language: Language, wishes: readonly string[]): string | undefined {
+  if (language !== 'go') return undefined
+  return wishes.map((wish) => /^>=\s*(\d+\.\d+)/.exec(wish)?.[1]).find((line) => line !== undefined)
 }
 
 /** Of hundreds of versions, one of each line, newest first. */
 function lines(versions: readonly Listed[]): string[] {
   const all = versions.map(({ version }) => version).toSorted(byVersion)
-  return [...new Set(all.map((version) => version.split('.')[0] ?? version))].slice(0, 8)
+  return [...new Set(all.map(lineOf))].slice(0, 8)
+}
+
+/** `22` of 22.1.0, and `1.24` of 1.24.3: a first number that never changes says nothing. */
+function lineOf(version: string): string {
+  const [major = version, minor] = version.split('.')
+  return Number(major) < 2 && minor !== undefined ? `${major}.${minor}` : major
 }
 
 /** Every release of Debian that has it, for the diagnostic of one that does not. */
-export function otherSuites(language: Language, wish: string): Suite[] {
+function otherSuites(language: Language, wish: string): Suite[] {
   return SUITES.filter((suite) =>
-    (DEBIAN[suite][SHARED[language] ?? language] ?? []).some(({ version }) =>
-      satisfies(language, version, debianWish(wish)),
-    ),
+    (DEBIAN[suite][language] ?? []).some(({ version }) => mayBe(language, version, wish)),
   )
 }
 
 export function cannotBeHad(
   language: Language,
-  wish: { readonly value: string; readonly where: string },
+  wish: { readonly value: string; readonly where: string; readonly isLocked: boolean },
   tried: readonly Tried[],
 ): AgentPodError {
   const said = tried.map(({ where, had }) => `${where} has ${had.length > 0 ? had.join(', ') : 'none'}`)
-  const near = tried
-    .flatMap(({ had }) => had)
-    .toSorted(byVersion)
-    .at(0)
+  const all = tried.flatMap(({ had }) => had)
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'language.unavailable',
-    message: `${wish.where}: ${language} ${wish.value} cannot be had: ${said.join('; ')}`,
-    hint: near
-      ? `write one that can, in agentpod.toml: [environment.languages] ${language} = "${near}"`
-      : `install ${language} on this machine, or leave it out: [environment.languages] ${language} = false`,
+    message: `${printable(wish.where, 200)}: ${language} ${printable(wish.value)} cannot be had: ${said.join('; ')}`,
+    hint: wish.isLocked
+      ? 'make the lock anew: `agentpod config lock`'
+      : hintFor(language, wish.value, nearest(language, wish.value, all)),
     details: { language, wish: wish.value, tried: tried.map(({ where, had }) => ({ where, had })) },
   })
+}
+
+function hintFor(language: Language, wish: string, near: string | undefined): string {
+  const [suite] = otherSuites(language, wish)
+  if (suite) return `Debian ${suite} has it; write in agentpod.toml: [environment] suite = "${suite}"`
+  return near
+    ? `write one that can, in agentpod.toml: [environment.languages] ${language} = "${near}"`
+    : `install ${language} on this machine, or leave it out: [environment.languages] ${language} = false`
+}
+
+/** What comes closest to a wish: the fewest lines away, and of two the newer one. */
+function nearest(language: Language, wish: string, had: readonly string[]): string | undefined {
+  const meant = toVersion(toRange(language, wish) ?? wish)
+  if (!meant) return had.toSorted(byVersion)[0]
+  const away = (version: string): number => {
+    const one = toVersion(version)
+    if (!one) return Number.POSITIVE_INFINITY
+    return Math.abs(one.major - meant.major) * 1000 + Math.abs(one.minor - meant.minor)
+  }
+  return had.toSorted((a, b) => away(a) - away(b) || byVersion(a, b))[0]
 }

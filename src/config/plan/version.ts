@@ -2,7 +2,10 @@
 import semver from 'semver'
 import type { Language } from '../detect/finding.ts'
 
+/** Of what is longer nobody knows what was meant: cut off, a range would allow what it forbids. */
 const LONGEST = 200
+
+type Kind = Language | 'tool'
 
 /** A version as semver has it: `3.11` is 3.11.0, `17` is 17.0.0. */
 export function toVersion(text: string): semver.SemVer | undefined {
@@ -17,7 +20,7 @@ export function byVersion(a: string, b: string): number {
 }
 
 /** Whether a version is what a wish asks for. A wish that nobody understands is met by nothing. */
-export function satisfies(language: Language | 'tool', version: string, wish: string): boolean {
+export function satisfies(language: Kind, version: string, wish: string): boolean {
   const range = toRange(language, wish)
   const exact = toVersion(version)
   return (
@@ -25,13 +28,41 @@ export function satisfies(language: Language | 'tool', version: string, wish: st
   )
 }
 
+/** Whether some version of a line may be what a wish asks for. Debian names lines: `3.11` may be 3.11.2, and `17` be 17.0.9. */
+export function mayBe(language: Kind, line: string, wish: string): boolean {
+  const range = toRange(language, wish)
+  const all = common(line)
+  return range !== undefined && all !== undefined && semver.intersects(range, all)
+}
+
+/** Whether there could be a version that is what both ask for. */
+export function agree(language: Kind, one: string, other: string): boolean {
+  const [left, right] = [toRange(language, one), toRange(language, other)]
+  return left !== undefined && right !== undefined && semver.intersects(left, right)
+}
+
+/** Whether a wish leaves a choice between versions that differ in more than a patch. */
+export function isRange(wish: string): boolean {
+  return !/^(?:v|go|python-|ruby-|==?)?\d+(?:\.\d+){0,2}$/i.test(wish.trim())
+}
+
+/** Whether a wish is for the newest there is, and not for any. */
+export function isLatest(wish: string): boolean {
+  return /^(?:latest|current|node)$/i.test(wish.trim())
+}
+
 /** A wish as a semver range. Undefined where it means something else, such as another implementation. */
-export function toRange(language: Language | 'tool', wish: string): string | undefined {
-  const text = wish.trim().slice(0, LONGEST)
-  if (text === '' || text === '*' || /^(?:latest|stable|current|node|any|lts(?:\/\*)?|x)$/i.test(text))
-    return '*'
-  const range = READERS[language]?.(text) ?? common(text)
+export function toRange(language: Kind, wish: string): string | undefined {
+  const text = wish.trim()
+  if (text.length > LONGEST) return undefined
+  if (text === '' || /^(?:\*|latest|stable|current|node|any|lts|x)$/i.test(text))
+    return anything(language, text)
+  const range = (READERS[language] ?? common)(text)
   return range !== undefined && semver.validRange(range) !== null ? range : undefined
+}
+
+function anything(language: Kind, text: string): string {
+  return language === 'node' && /^lts$/i.test(text) ? ANY_LINE : '*'
 }
 
 /** Names of Node's long-term lines; they come in the order of the alphabet. */
@@ -48,87 +79,141 @@ const NODE_LINES: Readonly<Record<string, number>> = {
   jod: 22,
   krypton: 24,
 }
+const ANY_LINE = Object.values(NODE_LINES)
+  .map((major) => `${major}.x`)
+  .join(' || ')
 
-const READERS: Partial<Record<Language | 'tool', (text: string) => string | undefined>> = {
+const READERS: Partial<Record<Kind, (text: string) => string | undefined>> = {
   node(text) {
-    const line = /^lts\/([a-z]+)$/i.exec(text)?.[1]?.toLowerCase()
-    if (line !== undefined) return Object.hasOwn(NODE_LINES, line) ? `${NODE_LINES[line]}.x` : undefined
-    return common(text)
+    const line = /^lts[/-]([a-z]+|\*)$/i.exec(text)?.[1]?.toLowerCase()
+    if (line === undefined) return common(text)
+    if (line === '*') return ANY_LINE
+    return Object.hasOwn(NODE_LINES, line) ? `${NODE_LINES[line]}.x` : undefined
   },
-  python: (text) => (/^(?:pypy|miniconda|anaconda|graalpy|jython)/i.test(text) ? undefined : pep440(text)),
-  go(text) {
-    const bare = text.replace(/^go/, '')
-    // A module's line is the least it needs, and Go promises that newer ones do as well.
-    return /^\d+\.\d+(?:\.\d+)?$/.test(bare) ? `>=${full(bare)}` : common(bare)
+  python: (text) =>
+    /^(?:pypy|miniconda|anaconda|graalpy|jython)/i.test(text)
+      ? undefined
+      : pep440(text.replace(/^python-(?=\d)/i, '')),
+  go: (text) => common(text.replace(/^go(?=\d)/, '').replace(/(?<=\d)(?:rc|beta)\d+$/, '')),
+  rust(text) {
+    if (/^(?:nightly|beta)/i.test(text)) return undefined
+    // A toolchain may be named with the machine that it is for.
+    const [channel = ''] = /^(?:stable|\d+(?:\.\d+){1,2})(?=-[a-z0-9_]+-)/i.exec(text) ?? []
+    return channel.toLowerCase() === 'stable' ? '*' : common(channel || text)
   },
-  rust: (text) => (/^(?:nightly|beta)/.test(text) ? undefined : common(text)),
   java: (text) => javaRange(text),
   kotlin: (text) => javaRange(text),
-  ruby: (text) => rubyRange(text.replace(/^ruby-/, '')),
-  elixir: (text) => rubyRange(text.split('-')[0] ?? text),
-  php: (text) => common(text.replaceAll(/\s*\|{1,2}\s*/g, ' || ').replaceAll(',', ' ')),
+  ruby: (text) => rubyRange(text.replace(/^ruby-(?=\d)/i, '').replace(/^(\d+\.\d+\.\d+)-?p\d+$/, '$1')),
+  elixir: (text) => elixirRange(text),
+  php: (text) => composerRange(text),
 }
 
 /** npm's ranges, and bare versions, which mean everything that begins so. */
 function common(text: string): string | undefined {
-  const plain = text.replace(/^[v=]+(?=\d)/, '')
+  const plain = text.replace(/^[v=]+\s*(?=\d)/, '')
   if (/^\d+(?:\.\d+){0,2}$/.test(plain)) return plain.split('.').length === 3 ? plain : `${plain}.x`
   return semver.validRange(plain) === null ? undefined : plain
 }
 
 /** `1.8` is what Java 8 used to call itself; a vendor's name goes before the version. */
 function javaRange(text: string): string | undefined {
-  const bare = text.replace(/^[a-z-]+(?=\d)/i, '').replace(/^1\.(\d)\b.*$/, '$1')
+  const bare = text
+    .replace(/^(?:[a-z][a-z_]*\d{0,2}-)+(?=[a-z]*\d)/i, '')
+    .replace(/^[a-z]+(?=\d)/i, '')
+    .replace(/^1\.(\d)\b.*$/, '$1')
   const major = /^(\d+)/.exec(bare)?.[1]
   return /^[\d._+a-z-]+$/i.test(bare) && major ? `${major}.x` : common(bare)
 }
 
-const PEP440 = /^(===?|~=|!=|<=?|>=?|\^|~)?\s*v?(\d+(?:\.\d+)*)(\.\*)?$/
+/** Between two bounds, and not between a sign and its version. */
+const APART = /,|(?<=[\d*x])\s+(?=[<>=!~^\d])/
+
+/** What comes after the numbers, `rc1` or `.dev0`, makes no difference here. */
+const PEP440 =
+  /^(===?|~=|!=|<=?|>=?|\^|~)?\s*v?(\d+(?:\.\d+)*)(?:(\.\*)|[-.]?(?:a|b|rc|alpha|beta|dev|post)[-.]?\d*)?$/
 
 function pep440(text: string): string | undefined {
-  const alternatives = text.split('||').map((one) => {
-    const parts = one
-      .split(/[,\s]+(?=[<>=!~^\d])/)
-      .map((part) => part.trim())
-      .filter(Boolean)
-    const ranges = parts.map(pep440Part)
-    return ranges.includes(undefined) ? undefined : ranges.join(' ').trim() || '*'
-  })
-  return alternatives.includes(undefined) ? undefined : alternatives.join(' || ')
+  return alternatives(text, /\|{1,2}/, (one) => one.split(APART), pep440Part)
 }
 
 function pep440Part(part: string): string | undefined {
   const [, operator = '', version = '', wildcard] = PEP440.exec(part) ?? []
-  if (version === '') return undefined
+  if (version === '') return common(part)
   const numbers = version.split('.').slice(0, 3)
+  const plain = numbers.join('.')
   switch (operator) {
     case '':
     case '==':
     case '===':
-      return numbers.length < 3 || wildcard ? `${numbers.join('.')}.x` : numbers.join('.')
+      return numbers.length < 3 || wildcard ? `${plain}.x` : plain
     case '~=':
-      return numbers.length < 3 ? `>=${full(version)} <${Number(numbers[0]) + 1}.0.0` : `~${version}`
+      return numbers.length < 3 ? belowNextMajor(plain) : `~${plain}`
     case '!=':
       // What is left out is hardly ever what is chosen; the interpreter's own check is the last word.
       return '*'
-    case '^':
     case '~':
-      return `${operator}${full(version)}`
+      return `~${plain}`
     default:
-      return `${operator}${full(version)}`
+      return `${operator}${full(plain)}`
   }
 }
 
 /** `~> 3.2` is below 4, `~> 3.2.1` below 3.3. */
 function rubyRange(text: string): string | undefined {
-  const parts = text.split(',').map((part) => part.trim())
-  const ranges = parts.map((part) => {
-    const pessimistic = /^~>\s*(\d+(?:\.\d+)*)$/.exec(part)?.[1]
-    if (pessimistic === undefined) return common(part)
-    const numbers = pessimistic.split('.')
-    return numbers.length < 3 ? `>=${full(pessimistic)} <${Number(numbers[0]) + 1}.0.0` : `~${pessimistic}`
+  return alternatives(text, undefined, (one) => one.split(','), pessimistic)
+}
+
+/** As Ruby's, with words between, and with what it was built for behind a version. */
+function elixirRange(text: string): string | undefined {
+  return alternatives(
+    text.replace(/-otp-\d+$/, ''),
+    /\s+or\s+/,
+    (one) => one.split(/,|\s+and\s+/),
+    pessimistic,
+  )
+}
+
+function pessimistic(part: string): string | undefined {
+  if (part.startsWith('!=')) return '*'
+  const version = /^~>\s*(\d+(?:\.\d+)*)$/.exec(part)?.[1]
+  if (version === undefined) return common(part)
+  const numbers = version.split('.').slice(0, 3)
+  return numbers.length < 3 ? belowNextMajor(version) : `~${numbers.join('.')}`
+}
+
+/** Its tilde is Ruby's, the rest is npm's. */
+function composerRange(text: string): string | undefined {
+  return alternatives(
+    text.replaceAll(/@(?:stable|dev|RC|beta|alpha)\b/g, ''),
+    /\|{1,2}/,
+    (one) => (/\s-\s/.test(one) ? [one] : one.split(APART)),
+    (part) => {
+      if (part.startsWith('!=')) return '*'
+      const tilde = /^~\s*v?(\d+\.\d+)$/.exec(part)?.[1]
+      return tilde === undefined ? common(part) : belowNextMajor(tilde)
+    },
+  )
+}
+
+/** Ranges of which one has to hold, each made of parts that all have to. */
+function alternatives(
+  text: string,
+  between: RegExp | undefined,
+  partsOf: (one: string) => readonly string[],
+  read: (part: string) => string | undefined,
+): string | undefined {
+  const all = (between === undefined ? [text] : text.split(between)).map((one) => {
+    const ranges = partsOf(one)
+      .map((part) => part.trim())
+      .filter(Boolean)
+      .map(read)
+    return ranges.length === 0 || ranges.includes(undefined) ? undefined : ranges.join(' ')
   })
-  return ranges.includes(undefined) ? undefined : ranges.join(' ')
+  return all.includes(undefined) ? undefined : all.join(' || ')
+}
+
+function belowNextMajor(version: string): string {
+  return `>=${full(version)} <${Number(version.split('.')[0]) + 1}.0.0`
 }
 
 function full(version: string): string {
