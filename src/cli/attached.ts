@@ -1,5 +1,5 @@
 /** Joins a process in a sandbox with the person's terminal or pipes. */
-import type { Process } from '../client/process.ts'
+import type { Exit, Process } from '../client/process.ts'
 import type { Terminal } from './output/terminal.ts'
 
 export interface AttachOptions {
@@ -24,7 +24,11 @@ export async function attach(o: AttachOptions): Promise<number> {
     const out = stream === 'stderr' ? o.terminal.stderr : o.terminal.stdout
     if (!out.write(data)) await new Promise((resolve) => out.once('drain', resolve))
   }
-  const { exitCode, signal } = o.process.exit
+  return shellCode(o.process.exit)
+}
+
+/** How a program ended, as the one number that a shell has for it. */
+export function shellCode({ exitCode, signal }: Exit): number {
   return signal && exitCode <= 0 ? 128 + (SIGNALS[signal] ?? 0) : exitCode
 }
 

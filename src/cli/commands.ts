@@ -2,7 +2,7 @@
 import type { Entry } from './command.ts'
 
 /** Commands that answer with the exit code of the program they ran. */
-export const PASS_THROUGH: ReadonlySet<string> = new Set(['run', 'exec', 'shell', 'test'])
+export const PASS_THROUGH: ReadonlySet<string> = new Set(['run', 'exec', 'shell', 'test', 'dev'])
 
 export const COMMANDS: Readonly<Record<string, Entry>> = {
   run: {
@@ -16,6 +16,10 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
   test: {
     summary: 'Run the tests of this project in a fresh sandbox',
     load: () => import('./commands/test.ts'),
+  },
+  dev: {
+    summary: 'Run this project for development, with its services and its ports on this machine',
+    load: () => import('./commands/dev.ts'),
   },
   build: {
     summary: 'Build the environment of this project',

@@ -1,11 +1,11 @@
 /** A copy of a directory in a sandbox, and what became of it there. */
-import { lstat, mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { Sandbox } from '../client/sandbox.ts'
 import { AgentPodError, invalid } from '../core/error.ts'
 import { baselineScript, type Change, changesScript, parseChanges, type Script } from '../sync/changes.ts'
-import { listProject } from '../sync/project.ts'
+import { listProject, look } from '../sync/project.ts'
 import { packFiles } from '../sync/tar.ts'
 import type { CommandContext } from './command.ts'
 import { printable } from './output/terminal.ts'
@@ -41,7 +41,7 @@ export async function openProject(ctx: CommandContext, user: string): Promise<Pr
   // In a home directory that name is Go's.
   const name = plain === 'go' ? 'go-project' : plain
   const home = user === 'root' ? '/root' : `/home/${user}`
-  const baseline = (await sizeOf(directory, files)) < SMALL_BYTES ? '/tmp' : home
+  const baseline = sizeOf(directory, files) < SMALL_BYTES ? '/tmp' : home
   return {
     directory,
     name,
@@ -70,9 +70,9 @@ export function inEnvironment(project: Project, user: string, aside: readonly st
 
 const SMALL_BYTES = 64 * 1024 * 1024
 
-async function sizeOf(directory: string, files: readonly string[]): Promise<number> {
+function sizeOf(directory: string, files: readonly string[]): number {
   let bytes = 0
-  for (const file of files) bytes += (await lstat(join(directory, file)).catch(() => undefined))?.size ?? 0
+  for (const file of files) bytes += look(join(directory, file))?.size ?? 0
   return bytes
 }
 

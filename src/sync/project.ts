@@ -1,6 +1,7 @@
 /** Which files of a directory are the project: what git does not ignore, or everything where there is no git. */
 import { execFile } from 'node:child_process'
-import { lstat, readdir } from 'node:fs/promises'
+import { lstatSync, type Stats } from 'node:fs'
+import { readdir } from 'node:fs/promises'
 import { dirname, join, relative, resolve } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 
@@ -43,8 +44,9 @@ async function collect(root: string, prefix: string, found: string[], env: NodeJ
   for (const name of listed) {
     const path = join(prefix, name.replace(/\/$/, ''))
     // SECURITY: an index may name what lies outside, by `..` or behind a directory that is a link by now (GT-02).
-    if (path === '..' || path.startsWith('../') || !(await isReal(dirname(path)))) continue
-    const info = await lstat(join(root, path)).catch(() => undefined)
+    if (path === '..' || path.startsWith('../') || !isReal(dirname(path))) continue
+    // Tens of thousands of files: a system call each, and no turn of a thread for it.
+    const info = look(join(root, path))
     // Tracked and deleted since: the copy lacks it as the directory does.
     if (!info) continue
     // A submodule or a repository inside the repository lists its own files.
@@ -53,38 +55,42 @@ async function collect(root: string, prefix: string, found: string[], env: NodeJ
   }
 }
 
+/** Undefined where there is nothing, or nothing that may be looked at. */
+export function look(path: string): Stats | undefined {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false })
+  } catch {
+    return undefined
+  }
+}
+
 /** Whether a path below the root is reached through directories alone; each is looked at once. */
-function realDirectories(root: string): (path: string) => Promise<boolean> {
-  const known = new Map<string, Promise<boolean>>([['.', Promise.resolve(true)]])
-  const look = async (path: string): Promise<boolean> =>
-    (await isReal(dirname(path))) &&
-    (await lstat(join(root, path)).then(
-      (info) => info.isDirectory(),
-      () => false,
-    ))
-  const isReal = (path: string): Promise<boolean> => {
-    const found = known.get(path) ?? look(path)
+function realDirectories(root: string): (path: string) => boolean {
+  const known = new Map<string, boolean>([['.', true]])
+  const isReal = (path: string): boolean => {
+    const found = known.get(path) ?? (isReal(dirname(path)) && look(join(root, path))?.isDirectory() === true)
     known.set(path, found)
     return found
   }
   return isReal
 }
 
+/** SECURITY: the project's own configuration must not name a program for git to run (GT-01). */
+export const SAFE_GIT = [
+  '-c',
+  'core.fsmonitor=false',
+  '-c',
+  'core.hooksPath=/dev/null',
+  '-c',
+  'core.untrackedCache=false',
+] as const
+
 /** What git tracks, and what is there and not ignored. Undefined where there is no repository or no git. */
 function gitFiles(directory: string, env: NodeJS.ProcessEnv): Promise<string[] | undefined> {
   return new Promise((resolvePromise) => {
-    // SECURITY: the project's own configuration must not name a program for git to run (GT-01).
-    const safe = [
-      '-c',
-      'core.fsmonitor=false',
-      '-c',
-      'core.hooksPath=/dev/null',
-      '-c',
-      'core.untrackedCache=false',
-    ]
     execFile(
       'git',
-      [...safe, 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate'],
+      [...SAFE_GIT, 'ls-files', '-z', '--cached', '--others', '--exclude-standard', '--deduplicate'],
       { cwd: directory, maxBuffer: GIT_OUTPUT_BYTES, env },
       (error, stdout) => resolvePromise(error ? undefined : stdout.split('\0').filter((name) => name !== '')),
     )
@@ -92,7 +98,7 @@ function gitFiles(directory: string, env: NodeJS.ProcessEnv): Promise<string[] |
 }
 
 /** Git as the user has it, but without variables that point it elsewhere. */
-function gitEnv(env: ProjectOptions['env']): NodeJS.ProcessEnv {
+export function gitEnv(env: ProjectOptions['env']): NodeJS.ProcessEnv {
   return { PATH: env['PATH'], HOME: env['HOME'], LC_ALL: 'C', GIT_OPTIONAL_LOCKS: '0' }
 }
 

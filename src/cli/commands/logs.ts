@@ -1,20 +1,26 @@
+import type { ProcessInfo } from '../../client/sandbox.ts'
 import { AgentPodError } from '../../core/error.ts'
+import { nearest } from '../../util/nearest.ts'
 import { JSON_OPTION } from '../args/options.ts'
+import type { Parsed } from '../args/parse.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { printable, table } from '../output/terminal.ts'
+import { serviceOf } from '../service-tag.ts'
 
 export const command: Command = {
-  usage: 'agentpod logs [-f] [--process PID] NAME',
+  usage: 'agentpod logs [-f] [--process PID | --service SERVICE] NAME',
   examples: [
     'agentpod logs box',
     'agentpod logs -f --process 12 box',
+    'agentpod logs -f --service postgres box',
     'agentpod logs --list box',
     'agentpod logs --events box',
   ],
   options: {
     follow: { short: 'f', help: 'go on until the process ends' },
     process: { short: 'p', value: 'PID', help: 'which process (default: the latest)' },
+    service: { value: 'SERVICE', help: 'a service of its environment, like postgres' },
     list: { help: 'list the processes whose output is kept' },
     events: { help: 'what happened to the sandbox itself' },
     ...JSON_OPTION,
@@ -41,22 +47,14 @@ export const command: Command = {
           processes.map((p) => [
             String(p.pid),
             p.endedAt ? `exit ${p.exitCode}` : 'running',
+            serviceOf(p.tag) ?? '',
             printable(p.command.join(' ')).slice(0, 100),
           ]),
         ))
           terminal.out(line)
       return 0
     }
-    const asked = parsed.value('process')
-    const pid = asked === undefined ? processes.at(-1)?.pid : parseNumber(asked, 'process')
-    if (pid === undefined) {
-      throw new AgentPodError({
-        code: 'not_found',
-        reason: 'process.none',
-        message: 'nothing has run in this sandbox',
-        hint: '`agentpod exec` runs something',
-      })
-    }
+    const pid = chosenProcess(parsed, processes)
     const isRunning = processes.some((p) => p.pid === pid && p.endedAt === undefined)
     const until = new AbortController()
     const child = sandbox.attach(pid, { signal: until.signal })
@@ -75,4 +73,36 @@ export const command: Command = {
     }
     return 0
   },
+}
+
+function chosenProcess(parsed: Parsed, processes: readonly ProcessInfo[]): number {
+  const service = parsed.value('service')
+  if (service !== undefined) return newestOf(service, processes)
+  const asked = parsed.value('process')
+  const pid = asked === undefined ? processes.at(-1)?.pid : parseNumber(asked, 'process')
+  if (pid !== undefined) return pid
+  throw new AgentPodError({
+    code: 'not_found',
+    reason: 'process.none',
+    message: 'nothing has run in this sandbox',
+    hint: '`agentpod exec` runs something',
+  })
+}
+
+/** A service that was started again has one process for each time. */
+function newestOf(service: string, processes: readonly ProcessInfo[]): number {
+  const pid = processes.findLast((one) => serviceOf(one.tag) === service)?.pid
+  if (pid !== undefined) return pid
+  const known = [...new Set(processes.flatMap((one) => serviceOf(one.tag) ?? []))]
+  const near = nearest(service, known)
+  throw new AgentPodError({
+    code: 'not_found',
+    reason: 'service.unknown',
+    message: `no service ${printable(JSON.stringify(service))} has run in this sandbox`,
+    hint: near
+      ? `did you mean ${near}?`
+      : known.length > 0
+        ? `there are ${known.join(', ')}`
+        : 'services are in [services] of agentpod.toml',
+  })
 }

@@ -1,10 +1,9 @@
-import { createServer } from 'node:net'
-import { pipeline } from 'node:stream/promises'
 import type { Sandbox } from '../../client/sandbox.ts'
 import { invalid } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { forwardPort } from '../forward.ts'
 
 export const command: Command = {
   usage: 'agentpod port NAME PORT [--forward [LOCAL]]',
@@ -43,27 +42,15 @@ function portNumber(text: string, what: string, least: number): number {
   throw invalid('port.malformed', `a port is from ${least} to 65535, not ${JSON.stringify(text)}`)
 }
 
-/** Each connection to the local port becomes one to the port inside. */
+/** Until interrupted. */
 async function forward(
   { terminal }: CommandContext,
   sandbox: Sandbox,
   port: number,
   local: number,
 ): Promise<number> {
-  const server = createServer({ allowHalfOpen: true }, (outside) => {
-    outside.on('error', () => outside.destroy())
-    sandbox.dial(port).then(
-      (inside) => Promise.all([pipeline(outside, inside), pipeline(inside, outside)]).catch(() => undefined),
-      () => outside.destroy(),
-    )
-  })
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(local, '127.0.0.1', resolve)
-  })
-  terminal.out(
-    `127.0.0.1:${(server.address() as { port: number }).port} is port ${port} of ${sandbox.info.name ?? sandbox.id}`,
-  )
+  using forwarded = await forwardPort(sandbox, port, local)
+  terminal.out(`127.0.0.1:${forwarded.port} is port ${port} of ${sandbox.info.name ?? sandbox.id}`)
   await new Promise((resolve) => process.once('SIGINT', resolve).once('SIGTERM', resolve))
   return 0
 }

@@ -147,5 +147,7 @@ function lastLine(run: string): string {
  */
 export function place({ file, line, said }: Evidence): string {
   const words = printable(said, 120)
+  // A file that says something by being there is named once.
+  if (line === undefined && (file === said || file.endsWith(`/${said}`))) return printable(file, 200)
   return file === '' ? words : `${printable(file, 200)}${line ? `:${line}` : ''} ${words}`
 }

@@ -78,7 +78,7 @@ export async function resolvePlan(input: ResolveInput): Promise<Plan> {
     setups,
     commands: planCommands(input, findings, detected),
     ports: planPorts(input, findings),
-    variables: [...headers(found), ...planVariables(input, findings, servicePlans, workspace, user)],
+    variables: [...homes(found), ...planVariables(input, findings, servicePlans, workspace, user)],
     path: path.directories,
     presets: planPresets(input, findings, ground, { found, tools: toolPlans }),
     generated: [...new Set(findings.flatMap(({ generated }) => generated))],
@@ -398,13 +398,18 @@ function planPorts(input: ResolveInput, findings: readonly Finding[]): PortPlan[
   return [...new Map([...found, ...asked].filter(isPort).map((one) => [one.port, one])).values()]
 }
 
-/** What is compiled for Node wants its headers, which would otherwise be fetched from a host of its own. */
-function headers(languages: readonly LanguagePlan[]): VariablePlan[] {
-  const node = languages.find(({ language, source }) => language === 'node' && source.kind === 'npm')
-  const [bin] = node ? directoryOf('node', node.source) : []
-  if (!bin) return []
-  const evidence = { file: '', said: 'the headers that came with Node' }
-  return [{ name: 'npm_config_nodedir', value: bin.replace(/\/bin$/, ''), evidence }]
+/**
+ * Where toolchains are, for programs that ask: what is compiled for Node wants its headers, which would otherwise be fetched from a host of
+ * its own, and Maven believes the machine's JAVA_HOME before the PATH.
+ */
+function homes(languages: readonly LanguagePlan[]): VariablePlan[] {
+  return languages.flatMap(({ language, source }): VariablePlan[] => {
+    const name = language === 'node' && source.kind === 'npm' ? 'npm_config_nodedir' : 'JAVA_HOME'
+    const isTold = name !== 'JAVA_HOME' || (language === 'java' && source.kind === 'host')
+    const [bin = ''] = directoryOf(language, source)
+    if (!isTold || !bin.endsWith('/bin') || SYSTEM.includes(bin)) return []
+    return [{ name, value: bin.slice(0, -4), evidence: { file: '', said: `where ${language} is` } }]
+  })
 }
 
 function planVariables(
