@@ -44,7 +44,7 @@ export interface AppParts {
   readonly domains: readonly string[]
   readonly codes: OneTimeCodes
   /** Makes environments; there are none where it is left out. */
-  readonly builds?: Omit<BuildParts, 'engine' | 'clock'> | undefined
+  readonly builds?: Omit<BuildParts, 'engine' | 'clock' | 'random' | 'log'> | undefined
   readonly metrics: Metrics
   /** What a key may ask a second, as its usage tells. */
   readonly rate: Rate

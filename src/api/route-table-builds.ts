@@ -1,5 +1,4 @@
 import type { Route } from './route.ts'
-import { baseQuery } from './schema/build.ts'
 
 export const BUILD_ROUTES: readonly Route[] = [
   {
@@ -33,17 +32,6 @@ export const BUILD_ROUTES: readonly Route[] = [
     summary: 'What the base `host` has',
     who: 'key',
     answers: [{ status: 200, says: 'Tools, with their versions and places.', schema: 'Toolchains' }],
-    errors: [],
-  },
-  {
-    method: 'GET',
-    path: '/v1/builds/base',
-    tag: 'builds',
-    summary: 'What the base `debian` is',
-    description: 'It is made where it is not there.',
-    who: 'key',
-    query: baseQuery,
-    answers: [{ status: 200, says: 'The digest of its layer.', schema: 'Uploaded' }],
     errors: [],
   },
   {

@@ -25,7 +25,8 @@ export interface BuildOptions {
   readonly signal: AbortSignal
   /** Keeps the sandbox of a step that fails, to look into; its id is in the error's details. */
   readonly keepFailed: boolean
-  /** Builds the last step, or the one named and those after it, although it is there. */
+  /** Builds the step of this name and those after it, although they are there. */
   readonly again?: string | undefined
-  onEvent(event: BuildEvent): void
+  /** Whoever takes long over output holds the step back. */
+  onEvent(event: BuildEvent): void | Promise<void>
 }

@@ -1,19 +1,23 @@
 /** Recipe to layers. Each step runs in a sandbox of its own on the layers below, under its own network policy; what it wrote becomes the next layer. */
 import type { Readable } from 'node:stream'
-import { AgentPodError } from '../core/error.ts'
+import { AgentPodError, invalid } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'
-import { MOST_STEPS, type Recipe, type RecipeBase, type Step } from '../core/recipe.ts'
+import type { Principal } from '../core/principal.ts'
+import { MOST_STEPS, type Recipe, type Step } from '../core/recipe.ts'
+import type { LayerInfo } from '../core/snapshot.ts'
+import type { Layer } from '../engine/album.ts'
 import type { Engine } from '../engine/engine.ts'
-import type { Layer } from '../engine/layers.ts'
+import { LAYER_OWNER, mayUse } from '../engine/layers.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
+import { Counts } from '../util/counts.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
 import type { BuildOptions } from './build-options.ts'
 import type { InputFiles } from './input-files.ts'
 import { baseKey, layerKeys } from './key.ts'
 import { explainMiss } from './miss.ts'
-import { BUILD_LABEL, runStep, type StepResult } from './step.ts'
+import { BUILD_LABEL, runStep } from './step.ts'
 
 export interface BuilderParts {
   readonly engine: Engine
@@ -24,13 +28,35 @@ export interface BuilderParts {
 }
 
 export type BuildResult =
-  | { readonly kind: 'built'; readonly digest: string | undefined; readonly sizeBytes: number }
+  | {
+      readonly kind: 'built'
+      readonly digest: string | undefined
+      /** The digest of the base's own layer, where it has one. */
+      readonly base: string | undefined
+      readonly sizeBytes: number
+    }
   /** These archives have to be uploaded first. */
   | { readonly kind: 'needs'; readonly files: readonly string[] }
+
+/** One step of a build. */
+interface Job {
+  readonly recipe: Recipe
+  readonly step: Step
+  readonly at: number
+  readonly key: string
+  readonly parent: string | undefined
+  /** Those of the whole recipe. */
+  readonly keys: readonly string[]
+  readonly isForced: boolean
+}
 
 export class Builder {
   readonly #parts: BuilderParts
   readonly #lock = new KeyedLock()
+  /** Layers that builds under way have found or are making: nobody removes them. */
+  readonly #layers = new Counts()
+  /** Archives that builds under way may need. */
+  readonly #archives = new Counts()
 
   constructor(parts: BuilderParts) {
     this.#parts = parts
@@ -38,70 +64,104 @@ export class Builder {
 
   /** Ends what builds of an earlier life left running. */
   async open(): Promise<void> {
-    const { engine, files, log } = this.#parts
-    files.sweep()
-    for (const { id } of engine.list({ labels: { [BUILD_LABEL]: 'step' }, all: false }))
-      await engine
-        .destroy(id)
-        .catch((error) => ignore(log, error, `the build sandbox ${id} ends at its time`))
+    const { engine, files } = this.#parts
+    files.sweep(true)
+    // Labels are anybody's to give; the owner is not.
+    const left = engine
+      .list({ labels: { [BUILD_LABEL]: 'step' }, all: false })
+      .filter(({ owner }) => owner === LAYER_OWNER)
+    for (const { id } of left) await this.#destroy(id)
   }
 
   /** A recipe without steps has no digest: its base is all there is to it. */
   async build(recipe: Recipe, o: BuildOptions): Promise<BuildResult> {
-    checkRecipe(recipe)
-    const { engine, arch, files } = this.#parts
-    const root = await engine.prepare(recipe.base, (text) => o.onEvent({ kind: 'progress', text }))
+    const again = checkRecipe(recipe, o.again)
+    const { engine, arch } = this.#parts
+    const root = await engine.prepare(recipe.base, (text) => void o.onEvent({ kind: 'progress', text }))
     const keys = layerKeys(recipe, baseKey(recipe.base, root, arch))
-    const again = recipe.steps.findIndex(({ name }) => name === o.again)
-    const isThere = (at: number): boolean =>
-      engine.layer(keys[at] ?? '') !== undefined && (again < 0 || at < again)
-    const needed = recipe.steps.flatMap((step, at) =>
-      step.files && !isThere(at) && !files.has(step.files.digest) ? [step.files.digest] : [],
-    )
-    if (needed.length > 0) return { kind: 'needs', files: [...new Set(needed)] }
+    const releases = keys.map((key) => this.#layers.hold(key))
+    try {
+      const needed = this.#missing(recipe, keys.slice(0, again), o)
+      if (needed.length > 0) return { kind: 'needs', files: needed }
+      const sizeBytes = await this.#withArchives(recipe, o, () => this.#all(recipe, keys, again, o))
+      return {
+        kind: 'built',
+        digest: keys.at(-1),
+        base: root.kind === 'layers' ? root.layers[0] : undefined,
+        sizeBytes,
+      }
+    } finally {
+      for (const release of releases) release()
+    }
+  }
+
+  async #all(recipe: Recipe, keys: readonly string[], again: number, o: BuildOptions): Promise<number> {
     let sizeBytes = 0
     for (const [at, step] of recipe.steps.entries()) {
       const key = keys[at] ?? ''
+      const job = { recipe, step, at, key, parent: keys[at - 1], keys, isForced: at >= again }
       // Two builds of one layer are one: the second finds what the first has made.
-      const layer = await this.#lock.run(key, () =>
-        this.#step({ recipe, step, at, key, parent: keys[at - 1], isForced: again >= 0 && at >= again }, o),
-      )
+      const layer = await this.#lock.run(key, () => this.#step(job, o))
       sizeBytes += layer.sizeBytes
     }
-    return { kind: 'built', digest: keys.at(-1), sizeBytes }
+    return sizeBytes
   }
 
-  async #step(
-    job: {
-      readonly recipe: Recipe
-      readonly step: Step
-      readonly at: number
-      readonly key: string
-      readonly parent: string | undefined
-      readonly isForced: boolean
-    },
-    o: BuildOptions,
-  ): Promise<Layer> {
-    const { engine, clock } = this.#parts
+  /**
+   * Archives that have to be there. SECURITY: what others have built of files is for those who have the files as well, and who has them can
+   * send them.
+   */
+  #missing({ steps }: Recipe, found: readonly string[], { who }: BuildOptions): string[] {
+    const { engine, files } = this.#parts
+    const needed = steps.flatMap(({ files: wanted }, at) => {
+      if (!wanted || files.has(who.owner, wanted.digest)) return []
+      const layer = engine.layer(found[at] ?? '')
+      return layer && mayUse(who, layer) ? [] : [wanted.digest]
+    })
+    return [...new Set(needed)]
+  }
+
+  /** When everything is built, archives that nobody else needs go. */
+  async #withArchives<T>(
+    { steps }: Recipe,
+    { who: { owner } }: BuildOptions,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const digests = new Set(steps.flatMap(({ files }) => files?.digest ?? []))
+    const held = [...digests].map((digest) => [digest, this.#archives.hold(`${owner} ${digest}`)] as const)
+    try {
+      const result = await work()
+      for (const [digest, release] of held) if (release()) this.#parts.files.remove(owner, digest)
+      return result
+    } finally {
+      for (const [, release] of held) release()
+    }
+  }
+
+  async #step(job: Job, o: BuildOptions): Promise<Layer> {
+    const { engine, files, log } = this.#parts
     const { recipe, step, at, key, parent } = job
     const { name, title } = step
+    const { owner } = o.who
     const place = { kind: 'step' as const, name, title, number: at + 1, of: recipe.steps.length }
+    if (o.signal.aborted) throw canceled()
     const there = engine.layer(key)
     if (there && !job.isForced) {
-      o.onEvent({ ...place, state: 'cached' })
-      return there
+      const shared = engine.shareLayer(there, owner)
+      await o.onEvent({ ...place, state: 'cached' })
+      return shared
     }
+    if (step.files && !files.has(owner, step.files.digest)) throw filesGone()
     const wanted = { parent, base: recipe.base, step, project: o.project }
-    o.onEvent({
-      ...place,
-      state: 'started',
-      why: there ? 'it was asked for' : explainMiss(engine.layers(), wanted),
-    })
-    if (there) await this.#discard(there)
+    const known = engine.layers().filter((layer) => mayUse(o.who, layer))
+    const why = job.isForced ? 'it was asked for' : explainMiss(known, wanted)
+    await o.onEvent({ ...place, state: 'started', why })
+    if (there) await this.#discard(there, o.who, job.keys)
     const startedAt = performance.now()
-    const result = await this.#run(recipe.base, step, parent, o)
-    const layer = await this.#keep(result.sandboxId, { key, ...wanted, usedAt: clock.now() })
-    o.onEvent({
+    const archive = (): Readable | undefined => step.files && files.open(owner, step.files.digest)
+    const sandboxId = await runStep(engine, log, { base: recipe.base, step, parent, archive }, o)
+    const layer = await this.#keep(sandboxId, { key, ...wanted, owners: [owner] })
+    await o.onEvent({
       ...place,
       state: 'done',
       ms: Math.round(performance.now() - startedAt),
@@ -110,63 +170,67 @@ export class Builder {
     return layer
   }
 
-  async #run(base: RecipeBase, step: Step, parent: string | undefined, o: BuildOptions): Promise<StepResult> {
-    const { engine, files } = this.#parts
-    const archive = (): Readable | undefined => (step.files ? files.open(step.files.digest) : undefined)
-    return runStep(engine, { base, step, parent, archive }, o)
-  }
-
-  async #keep(sandboxId: SandboxId, info: Parameters<Engine['keepLayer']>[1]): Promise<Layer> {
-    const { engine, files } = this.#parts
+  async #keep(sandboxId: SandboxId, info: Omit<LayerInfo, 'usedAt'>): Promise<Layer> {
+    const { engine, clock } = this.#parts
     try {
       await engine.stop(sandboxId)
       failpoint('build.ran')
-      const layer = await engine.keepLayer(sandboxId, info)
+      const layer = await engine.keepLayer(sandboxId, { ...info, usedAt: clock.now() })
       failpoint('build.kept')
-      if (info.step.files) files.remove(info.step.files.digest)
       return layer
     } finally {
-      await engine
-        .destroy(sandboxId)
-        .catch((error) => ignore(this.#parts.log, error, `the build sandbox ${sandboxId} ends at its time`))
+      await this.#destroy(sandboxId)
     }
   }
 
-  /** What is built anew must not be found before. */
-  async #discard(layer: Layer): Promise<void> {
+  async #destroy(id: SandboxId): Promise<void> {
+    const { engine, log } = this.#parts
+    await engine.destroy(id).catch((error) => ignore(log, error, `the build sandbox ${id} ends at its time`))
+  }
+
+  /** What is built anew must not be found before. All of it goes or none. */
+  async #discard(layer: Layer, who: Principal, own: readonly string[]): Promise<void> {
     const { engine } = this.#parts
-    const above = engine.layers().filter(({ layer: { parent } }) => parent === layer.layer.key)
-    for (const one of above) await this.#discard(one)
-    if (await engine.removeLayer(layer)) return
-    throw new AgentPodError({
-      code: 'conflict',
-      reason: 'layer.used',
-      message: `sandboxes stand on what "${layer.layer.step.title}" built`,
-      hint: '`agentpod ls` shows them; destroy them first',
-    })
+    const inUse = engine.layersInUse()
+    const doomed = above(layer, engine.layers())
+    const shared = doomed.find((one) => !who.isAdmin && one.layer.owners.some((owner) => owner !== who.owner))
+    if (shared)
+      throw new AgentPodError({
+        code: 'permission_denied',
+        reason: 'layer.shared',
+        message: `what "${shared.layer.step.title}" built is used by others, too`,
+        hint: 'an admin may have it built again',
+      })
+    const used = doomed.find((one) => inUse.has(one.id) || this.#isHeld(one, own))
+    if (used) throw inUseBy(used)
+    for (const one of doomed.reverse()) if (!(await engine.removeLayer(one))) throw inUseBy(one)
+  }
+
+  /** Whether another build than the one of these layers has found it, or is making it. */
+  #isHeld({ layer: { key } }: Layer, own: readonly string[]): boolean {
+    return this.#layers.of(key) > own.filter((one) => one === key).length
   }
 
   /** Removes layers nobody stands on, those not used for longest first, until what is left takes at most `keepBytes`. */
   async prune(o: { readonly keepBytes: number; readonly isDry: boolean }): Promise<Pruned> {
     const { engine } = this.#parts
     const all = engine.layers()
-    let left = all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+    let keptBytes = all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
     const removed: Layer[] = []
-    const gone = new Set<string>()
-    while (left > o.keepBytes) {
-      const inUse = o.isDry ? undefined : engine.layersInUse()
-      const parents = new Set(
-        all.filter(({ layer }) => !gone.has(layer.key)).map(({ layer }) => layer.parent),
-      )
-      const oldest = all
-        .filter(({ id, layer }) => !gone.has(layer.key) && !parents.has(layer.key) && !inUse?.has(id))
-        .toSorted((a, b) => a.layer.usedAt - b.layer.usedAt)
-        .at(0)
+    const looked = new Set<string>()
+    while (keptBytes > o.keepBytes) {
+      const inUse = engine.layersInUse()
+      const left = all.filter((one) => !removed.includes(one))
+      const parents = new Set(left.map(({ layer }) => layer.parent))
+      const [oldest] = left
+        .filter(({ layer: { key } }) => !looked.has(key) && !parents.has(key) && this.#layers.of(key) === 0)
+        .filter(({ id }) => !inUse.has(id))
+        .toSorted((a, b) => a.layer.usedAt - b.layer.usedAt || b.createdAt - a.createdAt)
       if (!oldest) break
-      gone.add(oldest.layer.key)
+      looked.add(oldest.layer.key)
       if (!o.isDry && !(await engine.removeLayer(oldest))) continue
       removed.push(oldest)
-      left -= oldest.sizeBytes
+      keptBytes -= oldest.sizeBytes
     }
     return {
       removed: removed.map(({ layer, sizeBytes }) => ({
@@ -174,7 +238,7 @@ export class Builder {
         title: layer.step.title,
         sizeBytes,
       })),
-      keptBytes: left,
+      keptBytes,
     }
   }
 }
@@ -184,12 +248,44 @@ export interface Pruned {
   readonly keptBytes: number
 }
 
-function checkRecipe({ steps }: Recipe): void {
+/** A layer and all that stand on it, lowest first. */
+function above(layer: Layer, all: readonly Layer[]): Layer[] {
+  const next = all.filter((one) => one.layer.parent === layer.layer.key)
+  return [layer, ...next.flatMap((one) => above(one, all))]
+}
+
+/** Answers from which step on everything is built again; beyond the last where nothing is. */
+function checkRecipe({ steps }: Recipe, again: string | undefined): number {
   const names = new Set(steps.map(({ name }) => name))
-  if (steps.length <= MOST_STEPS && names.size === steps.length) return
-  throw new AgentPodError({
-    code: 'invalid_argument',
-    reason: 'recipe.steps',
-    message: `a recipe has at most ${MOST_STEPS} steps, each with a name of its own`,
+  if (steps.length > MOST_STEPS || names.size !== steps.length)
+    throw invalid('recipe.steps', `a recipe has at most ${MOST_STEPS} steps, each with a name of its own`)
+  if (again === undefined) return steps.length
+  if (names.has(again)) return steps.findIndex(({ name }) => name === again)
+  throw invalid(
+    'build.again',
+    `there is no step ${again} to build again`,
+    names.size > 0 ? `the steps are ${[...names].join(', ')}` : undefined,
+  )
+}
+
+function inUseBy({ layer }: Layer): AgentPodError {
+  return new AgentPodError({
+    code: 'conflict',
+    reason: 'layer.used',
+    message: `sandboxes or builds stand on what "${layer.step.title}" built`,
+    hint: '`agentpod ls` shows sandboxes; destroy them first',
   })
+}
+
+function filesGone(): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'build.files',
+    message: 'files for the build were sent and are gone again',
+    hint: 'try again',
+  })
+}
+
+function canceled(): AgentPodError {
+  return new AgentPodError({ code: 'canceled', reason: 'canceled', message: 'the build was canceled' })
 }

@@ -11,83 +11,140 @@ import { makeDirectory } from '../util/make-directory.ts'
 import { type Random, randomWord } from '../util/random.ts'
 
 export const LARGEST_INPUT_BYTES = 1024 * 1024 * 1024
+/** SECURITY: CP-16. Of one owner, all together. */
+const MOST_BYTES = 4 * LARGEST_INPUT_BYTES
 const KEPT_MS = 24 * 3_600_000
 const DIGEST = /^[0-9a-f]{64}$/
 
+export interface InputFilesParts {
+  readonly directory: string
+  readonly clock: Clock
+  readonly random: Random
+  /** The most that one archive takes, and all of one owner. */
+  readonly largestBytes?: number | undefined
+  readonly mostBytes?: number | undefined
+}
+
+/** SECURITY: everybody's are their own. Who knows a digest has not therefore seen the files. */
 export class InputFiles {
-  readonly #directory: string
-  readonly #clock: Clock
-  readonly #random: Random
+  readonly #parts: InputFilesParts
 
-  constructor(o: { readonly directory: string; readonly clock: Clock; readonly random: Random }) {
-    this.#directory = o.directory
-    this.#clock = o.clock
-    this.#random = o.random
+  constructor(parts: InputFilesParts) {
+    this.#parts = parts
   }
 
-  has(digest: string): boolean {
-    return existsSync(this.#path(digest))
+  has(owner: string, digest: string): boolean {
+    return existsSync(this.#path(owner, digest))
   }
 
-  open(digest: string): Readable {
-    return createReadStream(this.#path(digest))
+  /** Fails at its end with `data_loss` where the disk has not kept what was written. */
+  open(owner: string, digest: string): Readable {
+    const check = checked(digest, Number.POSITIVE_INFINITY)
+    pipeline(createReadStream(this.#path(owner, digest)), check).catch(() => undefined)
+    return check
   }
 
   /** `data_loss` when the content is not what the digest says; nothing is kept of it then. */
-  async put(digest: string, source: Readable): Promise<void> {
-    if (!DIGEST.test(digest)) throw invalid('build.digest', 'a digest is 64 hexadecimal digits')
-    makeDirectory(this.#directory, 0o700)
-    const draft = join(this.#directory, `.tmp-${randomWord(this.#random, 12)}`)
-    const sum = createHash('sha256')
-    let size = 0
-    const check = new Transform({
-      transform(chunk: Buffer, _, done) {
-        size += chunk.length
-        sum.update(chunk)
-        done(size > LARGEST_INPUT_BYTES ? tooLarge() : null, chunk)
-      },
-    })
+  async put(owner: string, digest: string, source: Readable): Promise<void> {
+    const path = this.#path(owner, digest)
+    const { directory, random, mostBytes = MOST_BYTES, largestBytes = LARGEST_INPUT_BYTES } = this.#parts
+    makeDirectory(directory, 0o700)
+    this.sweep()
+    const left = mostBytes - this.#bytesOf(owner)
+    if (left <= 0) throw full(mostBytes)
+    const draft = join(directory, `.tmp-${randomWord(random, 12)}`)
     try {
-      await pipeline(source, check, createWriteStream(draft, { mode: 0o600, flags: 'wx' }))
-      if (sum.digest('hex') !== digest)
-        throw new AgentPodError({
-          code: 'data_loss',
-          reason: 'build.digest',
-          message: 'the files did not arrive as they were sent',
-          hint: 'try again',
-        })
-      await rename(draft, this.#path(digest))
+      await pipeline(
+        source,
+        checked(digest, Math.min(left, largestBytes)),
+        // A name must not outlive what it names when the power goes.
+        createWriteStream(draft, { mode: 0o600, flags: 'wx', flush: true }),
+      )
+      await rename(draft, path)
     } catch (error) {
       await rm(draft, { force: true })
       throw error
     }
   }
 
-  remove(digest: string): void {
-    rmSync(this.#path(digest), { force: true })
+  remove(owner: string, digest: string): void {
+    rmSync(this.#path(owner, digest), { force: true })
   }
 
-  /** What nobody came for, and drafts of an earlier life. */
-  sweep(): void {
-    if (!existsSync(this.#directory)) return
-    for (const name of readdirSync(this.#directory)) {
-      const path = join(this.#directory, name)
-      const isOld = this.#clock.now() - statSync(path).mtimeMs > KEPT_MS
-      if (name.startsWith('.tmp-') || isOld) rmSync(path, { force: true })
+  /** What nobody came for; at start also drafts of an earlier life. */
+  sweep(isStart = false): void {
+    const { directory, clock } = this.#parts
+    for (const { name, mtimeMs } of this.#all()) {
+      const isOld = clock.now() - mtimeMs > KEPT_MS
+      if (isOld || (isStart && name.startsWith('.tmp-'))) rmSync(join(directory, name), { force: true })
     }
   }
 
-  #path(digest: string): string {
+  #bytesOf(owner: string): number {
+    const own = this.#all().filter(({ name }) => name.startsWith(prefixOf(owner)))
+    return own.reduce((sum, { size }) => sum + size, 0)
+  }
+
+  #all(): { readonly name: string; readonly size: number; readonly mtimeMs: number }[] {
+    const { directory } = this.#parts
+    if (!existsSync(directory)) return []
+    return readdirSync(directory).flatMap((name) => {
+      const info = statSync(join(directory, name), { throwIfNoEntry: false })
+      return info ? [{ name, size: info.size, mtimeMs: info.mtimeMs }] : []
+    })
+  }
+
+  #path(owner: string, digest: string): string {
     if (!DIGEST.test(digest)) throw invalid('build.digest', 'a digest is 64 hexadecimal digits')
-    return join(this.#directory, `${digest}.tar`)
+    return join(this.#parts.directory, `${prefixOf(owner)}${digest}.tar`)
   }
 }
 
-function tooLarge(): AgentPodError {
+/** An owner is nothing that a path is made of. */
+function prefixOf(owner: string): string {
+  return `${createHash('sha256').update(owner).digest('hex').slice(0, 16)}-`
+}
+
+/** Passes on what has this digest and at most so many bytes, and fails at the end of anything else. */
+function checked(digest: string, most: number): Transform {
+  const sum = createHash('sha256')
+  let size = 0
+  return new Transform({
+    transform(chunk: Buffer, _, done) {
+      size += chunk.length
+      sum.update(chunk)
+      if (size > most) done(tooLarge(most))
+      else done(null, chunk)
+    },
+    flush(done) {
+      done(sum.digest('hex') === digest ? null : mismatch())
+    },
+  })
+}
+
+function mismatch(): AgentPodError {
+  return new AgentPodError({
+    code: 'data_loss',
+    reason: 'build.digest',
+    message: 'the files did not arrive as they were sent',
+    hint: 'try again',
+  })
+}
+
+function tooLarge(most: number): AgentPodError {
   return new AgentPodError({
     code: 'resource_exhausted',
     reason: 'build.files_too_large',
-    message: `the files of a step take more than ${LARGEST_INPUT_BYTES} bytes`,
+    message: `the files of a step take more than ${most} bytes`,
     hint: 'name fewer of them in `inputs` of `[lifecycle] setup`',
+  })
+}
+
+function full(most: number): AgentPodError {
+  return new AgentPodError({
+    code: 'resource_exhausted',
+    reason: 'build.files_full',
+    message: `files for steps take ${most} bytes already`,
+    hint: 'they go when their steps are built, and after a day at most',
   })
 }

@@ -1,6 +1,7 @@
 /** Why a step is built although there are layers: what is different from the last time. */
 import type { RecipeBase, Step } from '../core/recipe.ts'
-import type { Layer } from '../engine/layers.ts'
+import type { Layer } from '../engine/album.ts'
+import { canonical } from './key.ts'
 
 export interface Wanted {
   readonly parent: string | undefined
@@ -11,7 +12,7 @@ export interface Wanted {
 
 const MOST_NAMED = 5
 
-/** One line for a person. The layer that it is held against is the newest of the same project and step. */
+/** One line for a person. The layer that it is held against is the newest of the same project and step, of those that the asker may know. */
 export function explainMiss(layers: readonly Layer[], wanted: Wanted): string {
   const last = layers
     .filter(({ layer }) => layer.project === wanted.project && layer.step.name === wanted.step.name)
@@ -38,6 +39,8 @@ export function explainMiss(layers: readonly Layer[], wanted: Wanted): string {
 
 function baseChange(before: RecipeBase, now: RecipeBase): string {
   if (before.name !== now.name) return `: ${before.name} is now ${now.name}`
+  if (before.suite !== now.suite)
+    return `: ${before.suite ?? 'its release'} is now ${now.suite ?? 'another one'}`
   const tools = differing(before.tools ?? {}, now.tools ?? {})
   return tools.length > 0 ? `: ${tools.join(', ')}` : ''
 }
@@ -53,5 +56,5 @@ function differing(
 }
 
 function isSame(a: unknown, b: unknown): boolean {
-  return JSON.stringify(a) === JSON.stringify(b)
+  return canonical(a) === canonical(b)
 }

@@ -1,19 +1,25 @@
 /** One step of a build, in a sandbox that is made for it. */
 import type { Readable } from 'node:stream'
-import { AgentPodError, asAgentPodError } from '../core/error.ts'
+import { AgentPodError, asAgentPodError, isAgentPodError } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'
 import type { RecipeBase, Step } from '../core/recipe.ts'
+import type { Sandbox } from '../core/sandbox.ts'
 import type { Engine } from '../engine/engine.ts'
+import { LAYER_OWNER } from '../engine/layers.ts'
 import { type InsideExit, runInside, unpackInside } from '../guest/process.ts'
+import { ignore, type Log } from '../telemetry/log.ts'
 import type { BuildOptions } from './build-options.ts'
 
 /** Build sandboxes carry it: `step` while a step runs, `failed` where one was kept to look into. */
 export const BUILD_LABEL = 'agentpod/build'
+const PROJECT_LABEL = 'agentpod/project'
+const ASKER_LABEL = 'agentpod/asked-by'
 
 const UNPACK_MS = 10 * 60_000
 /** Beyond the step's own time: to be made, to be kept. */
 const SPARE_MS = 15 * 60_000
 const KEPT_MS = 3_600_000
+const FORGET_MS = 2 * 60_000
 
 export interface StepJob {
   readonly base: RecipeBase
@@ -23,26 +29,36 @@ export interface StepJob {
   archive(): Readable | undefined
 }
 
-export interface StepResult {
-  readonly sandboxId: SandboxId
+/** The sandbox lives on when the step succeeds. When it fails, nothing is left but what was asked to be kept. */
+export async function runStep(engine: Engine, log: Log, job: StepJob, o: BuildOptions): Promise<SandboxId> {
+  const sandbox = await makeSandbox(engine, job, o)
+  try {
+    await perform(engine, sandbox, job, o)
+    return sandbox.id
+  } catch (error) {
+    const failure = asAgentPodError(error)
+    if (o.keepFailed && failure.reason.startsWith('build.step')) throw await kept(engine, sandbox, failure, o)
+    await engine
+      .destroy(sandbox.id)
+      .catch((left) => ignore(log, left, `the build sandbox ${sandbox.id} ends at its time`))
+    throw failure
+  }
 }
 
-/** The sandbox lives on when the step succeeds. When it fails, nothing is left but what was asked to be kept. */
-export async function runStep(engine: Engine, job: StepJob, o: BuildOptions): Promise<StepResult> {
-  const { step } = job
-  const sandbox = await engine.create(
+function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildOptions): Promise<Sandbox> {
+  return engine.create(
     {
-      owner: o.who.owner,
-      labels: { [BUILD_LABEL]: 'step', 'agentpod/project': o.project },
+      owner: LAYER_OWNER,
+      labels: { [BUILD_LABEL]: 'step', [PROJECT_LABEL]: o.project, [ASKER_LABEL]: o.who.owner },
       environment: {
-        base: job.base.name,
-        digest: job.parent,
+        base: base.name,
+        digest: parent,
         user: step.user,
         path: step.path,
         // Root inside a build has to give files to others.
         sudo: step.user === 'root',
       },
-      suite: job.base.suite,
+      suite: base.suite,
       lifetime: { ttlMs: step.timeoutMs + SPARE_MS, whenOver: 'destroy', autoResume: false },
       network: {
         mode: step.network.length > 0 ? 'allowlist' : 'off',
@@ -53,50 +69,80 @@ export async function runStep(engine: Engine, job: StepJob, o: BuildOptions): Pr
     },
     o.who,
   )
-  try {
-    await perform(engine, sandbox.id, job, o)
-    return { sandboxId: sandbox.id }
-  } catch (error) {
-    const failure = asAgentPodError(error)
-    const isKept = o.keepFailed && failure.reason.startsWith('build.step')
-    if (isKept) await engine.extend(sandbox.id, KEPT_MS)
-    else await engine.destroy(sandbox.id)
-    throw isKept ? withSandbox(failure, sandbox.id) : failure
-  }
 }
 
-async function perform(engine: Engine, id: SandboxId, job: StepJob, o: BuildOptions): Promise<void> {
+async function perform(engine: Engine, { id, link }: Sandbox, job: StepJob, o: BuildOptions): Promise<void> {
   const { guest, ended } = engine.live(id)
   const { step } = job
   const gone = AbortSignal.any([o.signal, ended.signal])
-  const archive = job.archive()
-  if (archive && step.files)
-    await unpackInside(guest, {
-      archive,
-      to: step.files.to,
-      user: step.user,
-      signal: AbortSignal.any([gone, AbortSignal.timeout(UNPACK_MS)]),
-    })
-  if (step.run === '') return
+  try {
+    const archive = job.archive()
+    if (archive && step.files)
+      await unpackInside(guest, {
+        archive,
+        to: step.files.to,
+        user: step.user,
+        signal: AbortSignal.any([gone, AbortSignal.timeout(UNPACK_MS)]),
+      })
+    if (step.run !== '') await command(guest, step, gone, o)
+    if (link?.authority) await forgetTrust(guest, gone)
+  } catch (error) {
+    if (ended.signal.aborted && !o.signal.aborted) throw endedEarly(step, error)
+    throw error
+  }
+}
+
+type Guest = ReturnType<Engine['live']>['guest']
+
+async function command(guest: Guest, step: Step, gone: AbortSignal, o: BuildOptions): Promise<void> {
   const startedAt = performance.now()
-  const { run, user, workdir, variables, timeoutMs } = step
-  const exit = await runInside(
-    guest,
-    { run, user, workdir, variables, timeoutMs },
-    {
-      signal: gone,
-      onOutput: (data) => o.onEvent({ kind: 'output', name: step.name, data }),
-    },
-  )
+  const { name, run, user, workdir, variables, timeoutMs } = step
+  const isOver = (): boolean => performance.now() - startedAt >= timeoutMs
+  let exit: InsideExit
+  try {
+    exit = await runInside(
+      guest,
+      { run, user, workdir, variables, timeoutMs },
+      { signal: gone, onOutput: (data) => o.onEvent({ kind: 'output', name, data }) },
+    )
+  } catch (error) {
+    throw isAgentPodError(error, 'deadline_exceeded') ? stepFailed(step, 'late') : error
+  }
   if (exit.exitCode === 0 && !exit.signal) return
-  const isLate = performance.now() - startedAt >= timeoutMs
-  throw stepFailed(step, isLate ? 'late' : exit)
+  throw stepFailed(step, isOver() ? 'late' : exit)
+}
+
+/**
+ * SECURITY: SE-09. A sandbox trusts an authority of its own, which is written into its files. What stands on the layer has another one, and
+ * must not trust this: also where the step has made new bundles with it.
+ */
+const FORGET_TRUST = `rm -f /usr/local/share/ca-certificates/agentpod.crt
+if [ -L /etc/ssl/certs/agentpod.pem ] && command -v update-ca-certificates >/dev/null; then update-ca-certificates >/dev/null 2>&1; fi
+rm -f /etc/ssl/certs/agentpod.pem
+for name in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do
+  bundle=$(readlink -f "$name") || continue
+  [ -f "$bundle" ] || continue
+  if grep -q '^# AgentPod: ' "$bundle"; then sed -i '/^# AgentPod: /,$d' "$bundle" || exit 1; fi
+done; exit 0`
+
+async function forgetTrust(guest: Guest, gone: AbortSignal): Promise<void> {
+  const { exitCode } = await runInside(
+    guest,
+    { run: FORGET_TRUST, user: 'root', workdir: '/', variables: {}, timeoutMs: FORGET_MS },
+    { signal: gone },
+  )
+  if (exitCode === 0) return
+  throw new AgentPodError({
+    code: 'internal',
+    reason: 'build.trust',
+    message: 'what the build sandbox trusted could not be taken out of its files',
+  })
 }
 
 function stepFailed(step: Step, how: 'late' | InsideExit): AgentPodError {
   const why =
     how === 'late'
-      ? `it did not end within ${Math.round(step.timeoutMs / 60_000)} minutes`
+      ? `it did not end within ${spoken(step.timeoutMs)}`
       : how.oomKilled
         ? 'it ran out of memory'
         : how.signal
@@ -111,7 +157,40 @@ function stepFailed(step: Step, how: 'late' | InsideExit): AgentPodError {
   })
 }
 
-function withSandbox(error: AgentPodError, sandbox: SandboxId): AgentPodError {
-  const { code, reason, message, hint, details } = error
-  return new AgentPodError({ code, reason, message, hint, details: { ...details, sandbox }, cause: error })
+function spoken(ms: number): string {
+  return ms < 120_000 ? `${Math.round(ms / 1000)} seconds` : `${Math.round(ms / 60_000)} minutes`
+}
+
+function endedEarly(step: Step, cause: unknown): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'build.sandbox_ended',
+    message: `the sandbox of the step "${step.title}" ended before the step did`,
+    hint: 'try again; where it ran out of memory, do less at once',
+    details: { step: step.name, command: step.run },
+    cause,
+  })
+}
+
+/** The sandbox is given to whoever asked for the build, since it does not become a layer any more. */
+async function kept(
+  engine: Engine,
+  { id }: Sandbox,
+  failure: AgentPodError,
+  o: BuildOptions,
+): Promise<AgentPodError> {
+  const { code, reason, message, hint, details } = failure
+  await engine.handOver(id, {
+    owner: o.who.owner,
+    labels: { [BUILD_LABEL]: 'failed', [PROJECT_LABEL]: o.project },
+  })
+  await engine.extend(id, KEPT_MS)
+  return new AgentPodError({
+    code,
+    reason,
+    message,
+    hint,
+    details: { ...details, sandbox: id },
+    cause: failure,
+  })
 }

@@ -1,5 +1,7 @@
 /** Which tools a `host` sandbox shows, found by asking inside one: what is on the machine's PATH need not be what is to be seen there. */
+import { AgentPodError } from '../core/error.ts'
 import type { Engine } from '../engine/engine.ts'
+import { LAYER_OWNER } from '../engine/layers.ts'
 import { runInside } from '../guest/process.ts'
 import { BUILD_LABEL } from './step.ts'
 
@@ -31,7 +33,7 @@ look() { # a directory with programs
   [ -x "$d/npm" ] && [ -x "$d/node" ] && say npm "$d" "$(PATH="$d:$PATH" "$d/npm" --version 2>/dev/null)"
   if [ -x "$d/python3" ]; then
     # A stand-in of pyenv leads to the version that the user has chosen.
-    if grep -qs pyenv "$d/python3"; then each "$PYENV_ROOT/versions/$("$d/python3" -c 'import platform; print(platform.python_version())' 2>/dev/null)/bin"
+    if [ "$(head -c 2 "$d/python3")" = '#!' ]; then each "$PYENV_ROOT/versions/$("$d/python3" -c 'import platform; print(platform.python_version())' 2>/dev/null)/bin"
     else say python "$d" "$("$d/python3" --version 2>/dev/null)"; fi
   fi
   [ -x "$d/go" ] && say go "$d" "$("$d/go" version 2>/dev/null | sed 's/go version go//')"
@@ -63,8 +65,7 @@ for d in "$PYENV_ROOT"/versions/*/bin "$RBENV_ROOT"/versions/*/bin "$RUSTUP_HOME
   case $d in *'*'*) ;; *) each "$(readlink -f "$d")" ;; esac
 done
 IFS=:
-for d in $PATH; do case $d in */.nvm/versions/*|*/mise/installs/*|*/.asdf/installs/*) for e in "\${d%/*/bin}"/*/bin; do each "$e"; done ;; esac; done
-exit 0
+for d in $PATH; do case $d in */.nvm/versions/*|*/mise/installs/*|*/.asdf/installs/*) for e in "\${d%/*/bin}"/*/bin; do each "$e"; done ;; esac; done; exit 0
 `
 
 /** Where it is kept what was found last. */
@@ -110,6 +111,7 @@ export class Toolchains {
 
 async function probe(engine: Engine): Promise<readonly HostTool[]> {
   const { id } = await engine.create({
+    owner: LAYER_OWNER,
     labels: { [BUILD_LABEL]: 'step' },
     lifetime: { ttlMs: 2 * PROBE_MS, whenOver: 'destroy', autoResume: false },
     network: { mode: 'off' },
@@ -117,7 +119,7 @@ async function probe(engine: Engine): Promise<readonly HostTool[]> {
   try {
     const parts: Buffer[] = []
     let size = 0
-    await runInside(
+    const { exitCode, signal } = await runInside(
       engine.live(id).guest,
       { run: PROBE, user: 'user', workdir: '', variables: {}, timeoutMs: PROBE_MS },
       {
@@ -128,13 +130,24 @@ async function probe(engine: Engine): Promise<readonly HostTool[]> {
         },
       },
     )
+    // Half an answer must not be taken for what the machine has.
+    if (exitCode !== 0 || signal || size > MOST_BYTES) throw unprobed()
     return parseTools(Buffer.concat(parts).toString('utf8'))
   } finally {
     await engine.destroy(id)
   }
 }
 
-const LINE = /^([a-z][a-z0-9-]{0,30})\t([0-9][0-9A-Za-z._+-]{0,60})\t(\/[^\t]{1,400})$/
+function unprobed(): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'toolchains.unknown',
+    message: 'the tools of this machine could not be looked at',
+    hint: 'try again, or choose another base: [environment] base = "debian"',
+  })
+}
+
+const LINE = /^([a-z][a-z0-9-]{0,30})\t([0-9][0-9A-Za-z._+-]{0,60})\t(\/[^\t:\p{Cc}]{1,400})$/u
 
 export function parseTools(text: string): HostTool[] {
   return text

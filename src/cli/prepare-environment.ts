@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync, realpathSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Built } from '../client/builds.ts'
 import type { AgentPod } from '../client/client.ts'
 import type { CreateOptions } from '../client/sandbox.ts'
 import { type Detected, detect } from '../config/detect/detect.ts'
@@ -224,12 +225,11 @@ export async function buildPlan(
   pod: AgentPod,
   prepared: PreparedPlan,
   o: Parameters<AgentPod['builds']['build']>[1],
-): Promise<string | undefined> {
+): Promise<Built> {
   const { recipe, archives, plan } = prepared
-  const { digest } = await pod.builds.build(recipe as Parameters<AgentPod['builds']['build']>[0], {
+  return pod.builds.build(recipe as Parameters<AgentPod['builds']['build']>[0], {
     project: plan.name,
     files: (wanted) => archives.get(wanted) ?? Buffer.alloc(0),
     ...o,
   })
-  return digest
 }

@@ -30,7 +30,7 @@ async function built(ctx: CommandContext, prepared: PreparedPlan): Promise<strin
   if (prepared.recipe.steps.length === 0) return undefined
   const log = new BuildLog(ctx.terminal)
   try {
-    return await buildPlan(await ctx.client(), prepared, log.options)
+    return (await buildPlan(await ctx.client(), prepared, log.options)).digest
   } catch (error) {
     log.fail()
     throw error

@@ -29,10 +29,14 @@ export interface BuildOptions {
 export interface Built {
   /** What `create` takes as `environment.digest`; undefined for a recipe without steps. */
   readonly digest: string | undefined
+  /** The digest of the base's own layer, where it has one. */
+  readonly base: string | undefined
   readonly sizeBytes: number
 }
 
 const BUILDS = '/v1/builds'
+/** A piece of output is far smaller. */
+const LONGEST_LINE = 32 * 1024 * 1024
 
 export class Builds {
   readonly #transport: Transport
@@ -59,13 +63,6 @@ export class Builds {
 
   async toolchains(): Promise<ToolchainsView> {
     return (await this.#transport.json('GET', `${BUILDS}/toolchains`)) as ToolchainsView
-  }
-
-  /** The digest of Debian's own layer, of the release that is named or the machine's. */
-  async base(suite?: string): Promise<string> {
-    const query = suite === undefined ? '' : `?${new URLSearchParams({ suite })}`
-    const answer = (await this.#transport.json('GET', `${BUILDS}/base${query}`)) as { digest: string }
-    return answer.digest
   }
 
   async layers(): Promise<LayerView[]> {
@@ -103,7 +100,8 @@ export class Builds {
       signal: o.signal,
     })
     for await (const event of lines(response)) {
-      if ('built' in event) return { digest: event.built.digest, sizeBytes: event.built.sizeBytes }
+      if ('built' in event)
+        return { digest: event.built.digest, base: event.built.base, sizeBytes: event.built.sizeBytes }
       if ('needs' in event) return event
       if ('error' in event) throw connectError(event.error, 'the build failed')
       if ('progress' in event) o.onProgress?.(event.progress)
@@ -125,6 +123,24 @@ async function* lines(response: IncomingMessage): AsyncGenerator<BuildEventView>
   for await (const text of response as AsyncIterable<string>) {
     const parts = (rest + text).split('\n')
     rest = parts.pop() ?? ''
-    for (const part of parts) yield JSON.parse(part) as BuildEventView
+    if (rest.length > LONGEST_LINE) throw damaged()
+    for (const part of parts) yield read(part)
   }
+}
+
+function read(line: string): BuildEventView {
+  try {
+    return JSON.parse(line) as BuildEventView
+  } catch (error) {
+    throw damaged(error)
+  }
+}
+
+function damaged(cause?: unknown): AgentPodError {
+  return new AgentPodError({
+    code: 'data_loss',
+    reason: 'stream.malformed',
+    message: 'what the server said about the build is no message',
+    cause,
+  })
 }

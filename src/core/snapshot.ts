@@ -15,8 +15,10 @@ export interface LayerInfo {
   readonly parent: string | undefined
   readonly base: RecipeBase
   readonly step: Step
-  /** Who had it built; what else they built is looked through to say why something is built anew. */
+  /** What it was built for; what else was built for it is looked through to say why something is built anew. */
   readonly project: string
+  /** Who has built it, or would have: only they may stand on it, since it holds files of theirs. */
+  readonly owners: readonly string[]
   /** When somebody last stood on it, to the hour. */
   readonly usedAt: number
 }

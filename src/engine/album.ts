@@ -8,6 +8,9 @@ import type { SnapshotStore } from '../store/snapshots.ts'
 
 const TOUCH_EVERY_MS = 3_600_000
 
+/** A snapshot that is a layer of a built environment. */
+export type Layer = Snapshot & { readonly layer: LayerInfo }
+
 export class Album {
   readonly #store: SnapshotStore
   readonly #snapshots = new Map<SnapshotId, Snapshot>()
@@ -36,6 +39,8 @@ export class Album {
 
   forget(id: SnapshotId): void {
     this.#store.remove(id)
+    const key = this.#snapshots.get(id)?.layer?.key
+    if (key !== undefined && this.#layers.get(key) === id) this.#layers.delete(key)
     this.#snapshots.delete(id)
   }
 
@@ -79,16 +84,25 @@ export class Album {
   }
 
   /** A finished layer by its key. */
-  layer(key: string): (Snapshot & { readonly layer: LayerInfo }) | undefined {
+  layer(key: string): Layer | undefined {
     const id = this.#layers.get(key)
     const found = id && this.#snapshots.get(id)
     return found?.layer && found.state === 'ready' ? { ...found, layer: found.layer } : undefined
   }
 
   /** Notes that somebody stands on a layer. */
-  touch(snapshot: Snapshot & { readonly layer: LayerInfo }, now: number): void {
+  touch(snapshot: Layer, now: number): void {
     if (now - snapshot.layer.usedAt >= TOUCH_EVERY_MS)
       this.#write({ ...snapshot, layer: { ...snapshot.layer, usedAt: now } })
+  }
+
+  /** Notes that somebody has built a layer, or would have. */
+  share(snapshot: Layer, owner: string): Layer {
+    const { layer } = snapshot
+    if (layer.owners.includes(owner)) return snapshot
+    const shared = { ...snapshot, layer: { ...layer, owners: [...layer.owners, owner] } }
+    this.#write(shared)
+    return shared
   }
 
   /** Keeps a snapshot from being removed while sandboxes are made from it. */

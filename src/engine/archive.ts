@@ -94,9 +94,13 @@ export async function exportSnapshot(ctx: Context, snapshot: Snapshot): Promise<
   }
 }
 
-/** SECURITY: LK-14. People put keys in variables, and an archive goes where its sandbox's owner does not look. */
+/**
+ * SECURITY: LK-14. People put keys in variables, those of services too, and an archive goes where its sandbox's owner does not look. What runs
+ * by itself does not go either: whoever takes an archive has not asked for it.
+ */
 function withoutVariables(spec: Spec): Spec {
-  return { ...spec, environment: { ...spec.environment, variables: {} } }
+  const { base, user, workdir, sudo } = spec.environment
+  return { ...spec, environment: { base, user, workdir, sudo, variables: {} } }
 }
 
 async function* concatenated(ctx: Context, head: string, files: readonly string[]): AsyncGenerator<Buffer> {

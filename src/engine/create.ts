@@ -3,7 +3,7 @@ import { type Base, DEFAULT_ENVIRONMENT, type Environment } from '../core/enviro
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../core/network.ts'
-import { LOCAL } from '../core/principal.ts'
+import { LOCAL, type Principal } from '../core/principal.ts'
 import type { Created, CreatePlan, RootPlan } from '../core/provider.ts'
 import type { RecipeBase } from '../core/recipe.ts'
 import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
@@ -39,6 +39,8 @@ export interface CreateRequest {
   readonly network?: NetworkRequest | undefined
   /** What its owner may ask for at most. */
   readonly cap?: NetworkCap | undefined
+  /** Who asks, which is not always whose it will be: decides which built environments it may begin with. The owner when left out. */
+  readonly who?: Principal | undefined
   /** Two creates with one key are one create. */
   readonly requestKey?: string | undefined
   /** Whose files it begins with; its spec is the default for what is left out. */
@@ -79,7 +81,8 @@ async function createNew(
   const name = request.name === undefined ? undefined : parseName(request.name)
   const owner = request.owner ?? LOCAL.owner
   const digest = origin ? undefined : request.environment?.digest
-  const built = digest === undefined ? undefined : environmentRoot(ctx, digest)
+  const who = request.who ?? { owner, isAdmin: owner === LOCAL.owner }
+  const built = digest === undefined ? undefined : environmentRoot(ctx, digest, who)
   const resolved = resolveSpec(request, origin?.snapshot.spec)
   const spec = withSecrets(ctx, owner, request, built ? onBase(resolved, built.layer.layer.base) : resolved)
   const checkQuota = (): void =>
@@ -204,8 +207,11 @@ export async function enter(
     )
     await writeJavaTrust(ctx, linked, guest)
     failpoint('create.configured')
-    if (environment.services || environment.start)
+    if (environment.services || environment.start) {
+      // They may need the way out, as every later command may.
+      openLink(ctx, { ...linked, handle: created.handle })
       await startServices(ctx, linked, guest, hasProject ? 'all' : 'without project')
+    }
   } catch (error) {
     guest.close()
     throw error
@@ -288,7 +294,8 @@ function environmentOf(request: CreateRequest, template: Spec | undefined): Envi
     throw invalid('environment.base', `the snapshot was made on base ${base}, not ${asked.base}`)
   }
   const variables = { ...template.environment.variables, ...asked.variables }
-  return { ...template.environment, ...asked, base, variables }
+  // What it began with is what the snapshot's sandbox did.
+  return { ...template.environment, ...asked, base, variables, digest: template.environment.digest }
 }
 
 function defined<T extends object>(partial: Some<T> | undefined): Partial<T> {
@@ -299,7 +306,9 @@ function defined<T extends object>(partial: Some<T> | undefined): Partial<T> {
 
 function digestOf(request: CreateRequest): string {
   return createHash('sha256')
-    .update(canonical({ ...request, requestKey: undefined, origin: request.origin?.snapshot.id }))
+    .update(
+      canonical({ ...request, requestKey: undefined, who: undefined, origin: request.origin?.snapshot.id }),
+    )
     .digest('hex')
 }
 

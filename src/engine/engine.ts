@@ -15,7 +15,7 @@ import type { Sandbox } from '../core/sandbox.ts'
 import type { LayerInfo, Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
-import { Album } from './album.ts'
+import { Album, type Layer } from './album.ts'
 import { exportSnapshot, type ImportRequest, importSnapshot } from './archive.ts'
 import { Authorities } from './authorities.ts'
 import { CALL, type Context, type EngineParts, type Live } from './context.ts'
@@ -25,7 +25,7 @@ import { checkTtl, type ExtendOptions, extend } from './extend.ts'
 import { Followers, type FollowOptions, follow } from './follow.ts'
 import { type Forked, type ForkRequest, fork, restore } from './fork.ts'
 import { guardedProvider } from './guarded-provider.ts'
-import { allLayers, keepLayer, type Layer, layersInUse, removeLayer } from './layers.ts'
+import { allLayers, keepLayer, layersInUse, removeLayer } from './layers.ts'
 import { Ledger } from './ledger.ts'
 import { notRunning } from './need.ts'
 import { netCounts } from './network-verbs.ts'
@@ -119,14 +119,14 @@ export class Engine {
       this.#ctx.onCreated?.((performance.now() - startedAt) / 1000, outcome)
     try {
       const { snapshot, ...rest } = request
-      const asked = { ...rest, cap: who.network }
+      const asked = { ...rest, cap: who.network, who }
       const sandbox =
         snapshot === undefined
           ? await create(this.#ctx, asked)
           : (this.#madeBefore(request, who) ??
             (await restore(this.#ctx, this.#ctx.album.get(snapshot, who), asked)))
       done('ok')
-      this.#audit(request.owner ?? LOCAL.owner, 'sandbox.create', sandbox.id, { name: sandbox.name })
+      this.#audit(who.owner, 'sandbox.create', sandbox.id, { name: sandbox.name })
       return sandbox
     } catch (error) {
       done(asAgentPodError(error).code)
@@ -155,8 +155,22 @@ export class Engine {
     return allLayers(this.#ctx)
   }
 
+  /** What something else than a layer stands on. */
   layersInUse(): Set<SnapshotId> {
     return layersInUse(this.#ctx)
+  }
+
+  /** Notes that somebody has it built, too. */
+  shareLayer(layer: Layer, owner: string): Layer {
+    return this.#ctx.album.share(layer, owner)
+  }
+
+  /** Gives a sandbox to somebody else, with other labels. */
+  async handOver(
+    id: SandboxId,
+    to: { readonly owner: string; readonly labels: Sandbox['labels'] },
+  ): Promise<void> {
+    await this.#ctx.lock.run(id, async () => void this.#ctx.ledger.amend(id, to))
   }
 
   /** Keeps what a sandbox wrote as a layer; the sandbox is to be stopped. */

@@ -1,15 +1,18 @@
 /** Layers of built environments: snapshots that other sandboxes stand on. What makes them is `build/`; who stands on them is known here. */
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { SandboxId, SnapshotId } from '../core/id.ts'
+import type { Principal } from '../core/principal.ts'
 import type { RootPlan } from '../core/provider.ts'
-import type { LayerInfo, Snapshot } from '../core/snapshot.ts'
+import type { LayerInfo } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
+import type { Layer } from './album.ts'
 import type { Context } from './context.ts'
 import { removeSnapshot, takeSnapshot } from './snapshot.ts'
 
-export type Layer = Snapshot & { readonly layer: LayerInfo }
-
-/** Nobody's in particular: what is in a layer follows from what it is known by. */
+/**
+ * SECURITY: whose layers are, and the sandboxes that build them: no key's. What is in a layer follows from what it is known by and is shared
+ * by everybody who has the same built, so nobody may get into a sandbox while it becomes one.
+ */
 export const LAYER_OWNER = 'build'
 
 /** The files up to and with a layer. */
@@ -18,10 +21,15 @@ export function rootOf(layer: Layer): RootPlan {
   return { ...below, over: [...(below.over ?? []), layer.id] }
 }
 
-/** `not_found` where it was never built, or is gone. */
-export function needLayer(ctx: Context, key: string): Layer {
+/** SECURITY: a layer holds what its step was given, such as the inputs of a setup: it is for those who have given the same. */
+export function mayUse(who: Principal, { layer }: Layer): boolean {
+  return who.isAdmin || layer.owners.includes(who.owner)
+}
+
+/** `not_found` where it was never built, is gone, or was built by others only. */
+export function needLayer(ctx: Context, key: string, who: Principal): Layer {
   const layer = ctx.album.layer(key)
-  if (layer) return layer
+  if (layer && mayUse(who, layer)) return layer
   throw new AgentPodError({
     code: 'not_found',
     reason: 'environment.unknown',
@@ -31,8 +39,8 @@ export function needLayer(ctx: Context, key: string): Layer {
 }
 
 /** The root of a sandbox that begins with a built environment. */
-export function environmentRoot(ctx: Context, key: string): { layer: Layer; root: RootPlan } {
-  const layer = needLayer(ctx, key)
+export function environmentRoot(ctx: Context, key: string, who: Principal): { layer: Layer; root: RootPlan } {
+  const layer = needLayer(ctx, key, who)
   ctx.album.touch(layer, ctx.clock.now())
   return { layer, root: rootOf(layer) }
 }
@@ -51,15 +59,20 @@ export function allLayers(ctx: Context): Layer[] {
     .flatMap((one) => (one.layer && one.state === 'ready' ? [{ ...one, layer: one.layer }] : []))
 }
 
-/** Which snapshots something stands on: living sandboxes, and snapshots, layers above among them. */
+/** Which layers something else than a layer stands on: living sandboxes, those that are being made, and snapshots. */
 export function layersInUse(ctx: Context): Set<SnapshotId> {
-  const roots = [...ctx.ledger.living().map(({ root }) => root), ...ctx.album.all().map(({ root }) => root)]
-  return new Set(roots.flatMap((root) => root?.over ?? []))
+  const roots = [
+    ...ctx.ledger.living().map(({ root }) => root),
+    ...ctx.album.all().flatMap(({ layer, root }) => (layer ? [] : [root])),
+  ]
+  const held = ctx.album.all().flatMap(({ id, layer }) => (layer && ctx.album.isUsed(id) ? [id] : []))
+  return new Set([...roots.flatMap((root) => root?.over ?? []), ...held])
 }
 
 /** Removes a layer that nothing stands on. False where something does by now. */
 export async function removeLayer(ctx: Context, layer: Layer): Promise<boolean> {
-  if (layersInUse(ctx).has(layer.id) || ctx.album.isUsed(layer.id)) return false
+  const isBelow = ctx.album.all().some(({ root }) => root?.over?.includes(layer.id))
+  if (isBelow || layersInUse(ctx).has(layer.id)) return false
   try {
     await removeSnapshot(ctx, layer)
     return true

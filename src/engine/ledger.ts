@@ -22,7 +22,10 @@ export interface LedgerParts {
 
 /** What may change along with a state, or without one. */
 export type Change = Partial<
-  Pick<Sandbox, 'handle' | 'limits' | 'link' | 'spec' | 'startedAt' | 'deadlineAt' | 'ending' | 'tip'>
+  Pick<
+    Sandbox,
+    'handle' | 'limits' | 'link' | 'spec' | 'startedAt' | 'deadlineAt' | 'ending' | 'tip' | 'owner' | 'labels'
+  >
 >
 
 const EVENTS: Partial<Record<LifecycleEvent, EventType>> = {

@@ -4,15 +4,19 @@ import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { SandboxId } from '../core/id.ts'
 import type { Sandbox } from '../core/sandbox.ts'
-import { isRunningInside, runInside, signalInside, startInside } from '../guest/process.ts'
+import { processesInside, runInside, signalInside, startInside } from '../guest/process.ts'
 import { ignore } from '../telemetry/log.ts'
 import { type Clock, sleep } from '../util/clock.ts'
 import { CALL, type Context } from './context.ts'
-import { needSandbox } from './need.ts'
+import { needSandbox, notRunning } from './need.ts'
 
-/** What a service's process is found by inside. */
+/** What a service's process is found by inside; with `#2` and so on where it was started before, since a tag is given once. */
 export function serviceTag(name: string): string {
   return `agentpod.service.${name}`
+}
+
+function isTagOf(name: string, tag: string): boolean {
+  return tag === serviceTag(name) || tag.startsWith(`${serviceTag(name)}#`)
 }
 
 const TAIL_BYTES = 4000
@@ -21,6 +25,8 @@ const ASK_LAST_MS = 500
 const CHECK_MS = 10_000
 /** A port that answers at once is there; one that does not is asked again. */
 const DIAL_MS = 1000
+/** SECURITY: for all services of a sandbox together. Whoever waits for a stop, the sweep among them, waits no longer than this. */
+const MOST_STOP_MS = 30_000
 
 type Which = 'all' | 'without project'
 
@@ -44,26 +50,31 @@ export async function beginServices(ctx: Context, id: SandboxId): Promise<void> 
   await ctx.lock.run(id, async () => {
     const sandbox = needSandbox(ctx, id)
     const live = ctx.live.get(id)
-    if (live) await startServices(ctx, sandbox, live.guest, 'all')
+    if (!live) throw notRunning(id, sandbox)
+    await startServices(ctx, sandbox, live.guest, 'all')
   })
 }
 
 async function startService(ctx: Context, id: SandboxId, guest: Guest, service: Service): Promise<void> {
-  const tag = serviceTag(service.name)
-  if (await isRunningInside(guest, tag, AbortSignal.timeout(CALL.timeoutMs))) return
+  const { name, run, user, workdir, variables } = service
+  const processes = await processesInside(guest, AbortSignal.timeout(CALL.timeoutMs))
+  const before = processes.filter(({ tag }) => isTagOf(name, tag))
+  if (before.some(({ isRunning }) => isRunning)) return
+  const tag = before.length === 0 ? serviceTag(name) : `${serviceTag(name)}#${nextNumber(before)}`
   const leave = new AbortController()
-  const { run, user, workdir, variables } = service
   const output = new Tail()
   const { events } = startInside(guest, { run, user, workdir, variables, tag }, leave.signal)
-  const ended = follow(events, output)
+  const begun = Promise.withResolvers<void>()
+  const ended = follow(events, output, begun.resolve)
   try {
     await Promise.race([
-      ready(ctx.clock, guest, service),
+      // One that is ready at once has to be there first: leaving before that would take the start back.
+      begun.promise.then(() => ready(ctx.clock, guest, service, leave.signal)),
       ended.then((why) => {
         throw failed(service, why, output)
       }),
     ])
-    ctx.ledger.note(id, 'service.ready', { service: service.name })
+    ctx.ledger.note(id, 'service.ready', { service: name })
   } catch (error) {
     throw isAgentPodError(error) && error.reason === 'service.timeout'
       ? failed(service, error.message, output)
@@ -73,10 +84,20 @@ async function startService(ctx: Context, id: SandboxId, guest: Guest, service: 
   }
 }
 
-/** Resolves with how it ended. A stream that is left, or is cut, says nothing about the service. */
-async function follow(events: ReturnType<typeof startInside>['events'], output: Tail): Promise<string> {
+function nextNumber(before: readonly { readonly tag: string }[]): number {
+  const numbers = before.map(({ tag }) => Number(/#(\d{1,9})$/.exec(tag)?.[1] ?? 1))
+  return Math.max(...numbers) + 1
+}
+
+/** Resolves with how it ended. A stream that is left says nothing about the service; one that is cut says that the sandbox is no more. */
+async function follow(
+  events: ReturnType<typeof startInside>['events'],
+  output: Tail,
+  onStart: () => void,
+): Promise<string> {
   try {
     for await (const event of events) {
+      if (event.kind === 'start') onStart()
       if (event.kind === 'output') output.push(event.data)
       if (event.kind !== 'end') continue
       const { exitCode, signal, oomKilled } = event.exit
@@ -87,18 +108,18 @@ async function follow(events: ReturnType<typeof startInside>['events'], output: 
           : `it ended with code ${exitCode}`
     }
   } catch (error) {
-    if (!isAgentPodError(error) || error.code === 'failed_precondition') throw error
+    if (!isAgentPodError(error, 'canceled')) throw error
   }
   return new Promise(() => undefined)
 }
 
-async function ready(clock: Clock, guest: Guest, service: Service): Promise<void> {
+async function ready(clock: Clock, guest: Guest, service: Service, left: AbortSignal): Promise<void> {
   const { timeoutMs } = service.ready
-  const end = performance.now() + timeoutMs
+  const end = clock.now() + timeoutMs
   for (let wait = ASK_FIRST_MS; ; wait = Math.min(wait * 2, ASK_LAST_MS)) {
     if (await isReady(guest, service, service.ready)) return
-    if (performance.now() > end) throw late(timeoutMs)
-    await sleep(clock, wait)
+    if (clock.now() > end) throw late(timeoutMs)
+    await sleep(clock, wait, left)
   }
 }
 
@@ -109,7 +130,10 @@ async function isReady(guest: Guest, service: Service, { command, port }: Readin
       const check = { run: command, user, workdir, variables, timeoutMs: CHECK_MS }
       return (await runInside(guest, check, { signal: AbortSignal.timeout(CHECK_MS * 2) })).exitCode === 0
     }
-    if (port !== undefined) (await guest.dial(port, { timeoutMs: DIAL_MS })).destroy()
+    if (port === undefined) return true
+    const connection = await guest.dial(port, { timeoutMs: DIAL_MS })
+    connection.on('error', () => undefined)
+    connection.destroy()
     return true
   } catch {
     return false
@@ -119,16 +143,16 @@ async function isReady(guest: Guest, service: Service, { command, port }: Readin
 async function runStart(environment: Environment, run: string, guest: Guest): Promise<void> {
   const output = new Tail()
   const { user, workdir } = environment
-  const { exitCode } = await runInside(
+  const { exitCode, signal } = await runInside(
     guest,
     { run, user, workdir, variables: {}, timeoutMs: START_MS },
     { signal: AbortSignal.timeout(START_MS + CHECK_MS), onOutput: (data) => output.push(data) },
   )
-  if (exitCode === 0) return
+  if (exitCode === 0 && !signal) return
   throw new AgentPodError({
     code: 'failed_precondition',
     reason: 'start.failed',
-    message: `the command of every start failed with code ${exitCode}${output.text}`,
+    message: `the command of every start failed ${signal ? `by ${signal}` : `with code ${exitCode}`}${output.text}`,
     hint: 'see `[lifecycle] start` in agentpod.toml',
   })
 }
@@ -138,10 +162,14 @@ const START_MS = 10 * 60_000
 /** Asks each to end, last first, and waits. What does not end in time ends with the sandbox. */
 export async function stopServices(ctx: Context, sandbox: Sandbox): Promise<void> {
   const live = ctx.live.get(sandbox.id)
-  if (!live) return
-  for (const service of [...(sandbox.spec.environment.services ?? [])].reverse()) {
+  const services = sandbox.spec.environment.services ?? []
+  if (!live || services.length === 0) return
+  const end = ctx.clock.now() + MOST_STOP_MS
+  for (const service of [...services].reverse()) {
+    const leftMs = end - ctx.clock.now()
+    if (leftMs <= 0) return
     try {
-      await stopService(ctx.clock, live.guest, service)
+      await stopService(ctx.clock, live.guest, { ...service, stopMs: Math.min(service.stopMs, leftMs) })
     } catch (error) {
       ignore(ctx.log, error, `service ${service.name} of ${sandbox.id} ends with the sandbox`)
     }
@@ -150,13 +178,15 @@ export async function stopServices(ctx: Context, sandbox: Sandbox): Promise<void
 
 async function stopService(clock: Clock, guest: Guest, { name, stopSignal, stopMs }: Service): Promise<void> {
   const signal = AbortSignal.timeout(stopMs + CALL.timeoutMs)
-  const tag = serviceTag(name)
-  if (!(await isRunningInside(guest, tag, signal))) return
+  const running = async (): Promise<string | undefined> =>
+    (await processesInside(guest, signal)).find((one) => one.isRunning && isTagOf(name, one.tag))?.tag
+  const tag = await running()
+  if (tag === undefined) return
   await signalInside(guest, tag, stopSignal, signal)
-  const end = performance.now() + stopMs
-  for (let wait = ASK_FIRST_MS; performance.now() < end; wait = Math.min(wait * 2, ASK_LAST_MS)) {
-    if (!(await isRunningInside(guest, tag, signal))) return
-    await sleep(clock, wait)
+  const end = clock.now() + stopMs
+  for (let wait = ASK_FIRST_MS; clock.now() < end; wait = Math.min(wait * 2, ASK_LAST_MS)) {
+    if ((await running()) !== tag) return
+    await sleep(clock, wait, signal)
   }
 }
 
@@ -171,7 +201,7 @@ class Tail {
   get text(): string {
     const text = this.#bytes
       .toString('utf8')
-      .replaceAll(/[^\n\t -~\u00a0-\u{10ffff}]/gu, '')
+      .replaceAll(/[^\n\t\P{C}]|[\p{Zl}\p{Zp}]/gu, '')
       .trim()
     return text === '' ? '' : `:\n${text}`
   }

@@ -103,11 +103,15 @@ export async function sweepSnapshots(ctx: Context, isStart: boolean): Promise<vo
   const found = new Set(await keeper.list(ctx.owner, CALL))
   const known = new Set(ctx.album.all().map(({ id }) => id))
   for (const id of found) if (!known.has(id)) await removeUnknown(ctx, keeper, id)
-  for (const snapshot of ctx.album.all()) {
-    const { id, state, isPassing } = snapshot
+  // Newest first: what others stand on is older than they are.
+  for (const snapshot of ctx.album.all().reverse()) {
+    const { id, state, isPassing, layer, root } = snapshot
     const isUnfinished = isStart && (state === 'creating' || isPassing)
-    if (isUnfinished || (state === 'deleting' && !ctx.album.isUsed(id))) await discard(ctx, snapshot)
-    else if (isStart && state === 'ready' && !found.has(id)) ctx.album.mark(snapshot, 'lost')
+    const isLost = isStart && ![id, ...(root?.over ?? [])].every((one) => found.has(one))
+    // A layer that is lost, or stands on one that is, can be built again; the record of a snapshot tells its owner.
+    if (isUnfinished || (isLost && layer) || (state === 'deleting' && !ctx.album.isUsed(id)))
+      await discard(ctx, snapshot)
+    else if (isLost && state === 'ready') ctx.album.mark(snapshot, 'lost')
   }
 }
 

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
-import type { Guest, GuestResponse } from '../core/guest.ts'
+import type { Guest, GuestRequest, GuestResponse } from '../core/guest.ts'
 import { encodeFrame, FrameError, FrameReader } from '../util/connect-frame.ts'
 
 export interface InsideCommand {
@@ -27,17 +27,34 @@ export interface InsideExit {
 const STREAM = 'application/connect+json'
 const ANSWER_BYTES = 64 * 1024
 
-/** Runs a command to its end. `canceled` when the signal aborts; the command itself goes on then. */
+/**
+ * Runs a command to its end. `canceled` when the signal aborts; the command itself goes on then. `deadline_exceeded` when its time is over.
+ * Whoever takes long over the output holds the command back.
+ */
 export async function runInside(
   guest: Guest,
   command: InsideCommand,
-  o: { readonly signal: AbortSignal; onOutput?(data: Buffer): void },
+  o: { readonly signal: AbortSignal; onOutput?(data: Buffer): void | Promise<void> },
 ): Promise<InsideExit> {
   for await (const event of begin(guest, command, o.signal)) {
-    if (event.kind === 'output') o.onOutput?.(event.data)
+    if (event.kind === 'output') await orAborted(o.onOutput?.(event.data), o.signal)
     if (event.kind === 'end') return event.exit
   }
   throw cut()
+}
+
+/** Waits for something that may never come, as long as somebody waits for it. */
+async function orAborted(work: void | Promise<void>, signal: AbortSignal): Promise<void> {
+  if (!work) return
+  const { promise, reject } = Promise.withResolvers<never>()
+  const abort = (): void => reject(canceled(signal.reason))
+  if (signal.aborted) abort()
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    await Promise.race([work, promise])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
 }
 
 /** A command that goes on when nobody listens any more. */
@@ -71,7 +88,8 @@ async function* begin(
     stdin: false,
   }
   const body = encodeFrame(message)
-  const response = await guest.forward(
+  const response = await forward(
+    guest,
     {
       method: 'POST',
       path: '/process.Process/Start',
@@ -83,10 +101,19 @@ async function* begin(
       },
       body: Readable.from([body], { objectMode: false }),
     },
-    { signal },
+    signal,
   )
   if (response.status !== 200) throw await refused(response)
   yield* events(response, signal)
+}
+
+/** A call that nobody waits for any more is not a sandbox that does not answer. */
+async function forward(guest: Guest, request: GuestRequest, signal: AbortSignal): Promise<GuestResponse> {
+  try {
+    return await guest.forward(request, { signal })
+  } catch (error) {
+    throw signal.aborted ? canceled(error) : error
+  }
 }
 
 async function* events(response: GuestResponse, signal: AbortSignal): AsyncGenerator<InsideEvent> {
@@ -131,17 +158,29 @@ function eventOf(event: Record<string, unknown>): InsideEvent | undefined {
   }
 }
 
-/** Whether a process of that tag runs. */
-export async function isRunningInside(guest: Guest, tag: string, signal: AbortSignal): Promise<boolean> {
-  const response = await guest.forward(
-    { method: 'GET', path: '/agentpod/processes', headers: {} },
-    { signal },
-  )
-  const list = JSON.parse(await text(response, 4 * 1024 * 1024)) as unknown
+/** A process that the sandbox remembers, by what it was started with. */
+export interface InsideProcess {
+  readonly tag: string
+  readonly isRunning: boolean
+}
+
+/** Those that have a tag. */
+export async function processesInside(guest: Guest, signal: AbortSignal): Promise<InsideProcess[]> {
+  const response = await forward(guest, { method: 'GET', path: '/agentpod/processes', headers: {} }, signal)
+  const list = parsed(await text(response, 4 * 1024 * 1024))
   if (!Array.isArray(list)) throw malformed(new Error('no list of processes'))
-  return list.some(
-    (one: Record<string, unknown> | null) => one?.['tag'] === tag && one['endedAt'] === undefined,
-  )
+  return list.flatMap((one: Record<string, unknown> | null) => {
+    const tag = one?.['tag']
+    return typeof tag === 'string' ? [{ tag, isRunning: one?.['endedAt'] === undefined }] : []
+  })
+}
+
+function parsed(said: string): unknown {
+  try {
+    return JSON.parse(said)
+  } catch (error) {
+    throw malformed(error)
+  }
 }
 
 /** `SIGTERM` and the like go to its process group. One that is gone is success. */
@@ -152,35 +191,45 @@ export async function signalInside(
   signal: AbortSignal,
 ): Promise<void> {
   const body = Buffer.from(JSON.stringify({ process: { tag }, signal: `SIGNAL_${name}` }))
-  const response = await guest.forward(
+  const response = await forward(
+    guest,
     {
       method: 'POST',
       path: '/process.Process/SendSignal',
       headers: { 'content-type': 'application/json', 'content-length': String(body.length) },
       body: Readable.from([body], { objectMode: false }),
     },
-    { signal },
+    signal,
   )
   await text(response, ANSWER_BYTES)
   if (response.status !== 200 && response.status !== 404) throw cut()
 }
 
-/** Unpacks a tar archive inside, as the user. */
+/** Unpacks a tar archive inside, as the user. What is wrong with the archive itself is told as it is. */
 export async function unpackInside(
   guest: Guest,
   o: { readonly archive: Readable; readonly to: string; readonly user: string; readonly signal: AbortSignal },
 ): Promise<void> {
-  const response = await guest.forward(
-    {
-      method: 'POST',
-      path: `/agentpod/tar?${new URLSearchParams({ path: o.to, username: o.user })}`,
-      headers: { 'content-type': 'application/x-tar' },
-      body: o.archive,
-    },
-    { signal: o.signal },
-  )
-  if (response.status !== 200 && response.status !== 204) throw await refused(response)
-  response.body.resume()
+  const { archive, to, user, signal } = o
+  try {
+    const response = await forward(
+      guest,
+      {
+        method: 'POST',
+        path: `/agentpod/tar?${new URLSearchParams({ path: to, username: user })}`,
+        headers: { 'content-type': 'application/x-tar' },
+        body: archive,
+      },
+      signal,
+    )
+    if (response.status !== 200 && response.status !== 204) throw await refused(response)
+    await text(response, ANSWER_BYTES)
+  } catch (error) {
+    if (isAgentPodError(archive.errored)) throw archive.errored
+    throw isAgentPodError(error) ? error : signal.aborted ? canceled(error) : cut(error)
+  } finally {
+    archive.destroy()
+  }
 }
 
 function userHeader(user: string): string {
@@ -208,12 +257,18 @@ async function refused(response: GuestResponse): Promise<AgentPodError> {
   }
 }
 
+/** SECURITY: these are a sandbox's words: bounded, and nothing that a terminal obeys. */
 function failed(error: unknown): AgentPodError {
-  const { message } = error as { message?: unknown }
+  const { code, message } = error as { code?: unknown; message?: unknown }
+  const words = String(message)
+    .slice(0, 300)
+    .replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
+  if (code === 'deadline_exceeded')
+    return new AgentPodError({ code, reason: 'inside.late', message: 'its time was over before it ended' })
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'inside.failed',
-    message: `the sandbox could not do it: ${String(message).slice(0, 300)}`,
+    message: `the sandbox could not do it: ${words}`,
   })
 }
 

@@ -2,10 +2,10 @@
 import { mkdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { AgentPodError } from '../core/error.ts'
+import { AgentPodError, invalid } from '../core/error.ts'
 import type { Provider, RootPlan } from '../core/provider.ts'
 import type { RecipeBase } from '../core/recipe.ts'
-import { buildDebian, DEBIAN_RECIPE, hostSuite } from './debian.ts'
+import { buildDebian, DEBIAN_RECIPE, hostSuite, SUITES } from './debian.ts'
 
 export interface RootsParts {
   readonly tmpDir: string
@@ -18,6 +18,7 @@ export interface RootsParts {
 
 const ASK = { timeoutMs: 20_000 }
 const IMPORT = { timeoutMs: 10 * 60_000 }
+const BUILD_MS = 30 * 60_000
 
 type Progress = (line: string) => void
 
@@ -40,6 +41,13 @@ export class LayerRoots {
     onProgress: Progress,
   ): Promise<RootPlan> {
     if (name === 'host') return { kind: 'host' }
+    // SECURITY: CP-16. Whoever may ask for a release may not have us try names.
+    if (suite !== this.suite && !SUITES.includes(suite))
+      throw invalid(
+        'suite.unknown',
+        `there is no release ${suite} of Debian that we know`,
+        `known are ${SUITES.join(', ')}`,
+      )
     const layers = provider.layers
     if (!layers) {
       throw new AgentPodError({
@@ -79,7 +87,8 @@ export class LayerRoots {
     const name = `debian-${suite}.tar`
     const file = join(this.#parts.tmpDir, name)
     try {
-      const digest = await buildDebian({ file, suite, onProgress, ...this.#parts })
+      const signal = AbortSignal.timeout(BUILD_MS)
+      const digest = await buildDebian({ ...this.#parts, file, suite, onProgress, signal })
       onProgress('unpacking the layer')
       await provider.layers?.import(digest, name, IMPORT)
       this.#parts.built.set(key, digest)

@@ -89,7 +89,7 @@ function fromRow(row: Record<string, SQLOutputValue>): Snapshot {
     root: root === undefined ? undefined : JSON.parse(root),
     sizeBytes: Number(row['size_bytes']),
     createdAt: Number(row['created_at']),
-    ...(layer !== undefined && { layer: JSON.parse(layer) }),
+    ...(layer !== undefined && { layer: { owners: [], ...JSON.parse(layer) } }),
   }
 }
 

@@ -20,6 +20,8 @@ export class FakeInside {
   idleForMs = 0
   /** Ports where something listens: what is written comes back. */
   readonly echoPorts = new Set<number>()
+  /** Which signals were sent to which tags, in order. */
+  readonly signals: string[] = []
   readonly #clock: Clock
   readonly #onExpired: () => void
   readonly #ended = new AbortController()
@@ -36,6 +38,11 @@ export class FakeInside {
   /** Aborts when the sandbox is no more. */
   get ended(): AbortSignal {
     return this.#ended.signal
+  }
+
+  /** A timer that is set when it is used. */
+  timer(ms: number): (over: () => void) => () => void {
+    return (over) => this.#clock.after(ms, over)
   }
 
   lease({ remainingMs }: GuestLease): void {
@@ -182,8 +189,14 @@ function route(inside: FakeInside, request: GuestRequest, body: Buffer, signal: 
     case 'PUT /agentpod/lease':
       inside.lease(message() as unknown as GuestLease)
       return json(200, {})
-    case 'POST /process.Process/Start':
-      return events(inside.start(frameOf(body), userOf(request)), 0, signal)
+    case 'POST /process.Process/Start': {
+      const process = inside.start(frameOf(body), userOf(request))
+      const timeoutMs = Number(request.headers['connect-timeout-ms'] ?? 0)
+      return events(process, 0, signal, timeoutMs > 0 ? inside.timer(timeoutMs) : undefined)
+    }
+    case 'POST /agentpod/tar':
+      for (const [name, data] of tarEntries(body)) inside.files.set(`${path}/${name}`, data)
+      return json(200, {})
     case 'POST /agentpod/attach': {
       const asked = frameOf(body)
       return events(inside.find(asked['process']), Number(asked['offset'] ?? 0), signal)
@@ -197,7 +210,8 @@ function route(inside: FakeInside, request: GuestRequest, body: Buffer, signal: 
       inside.find(message()['process']).closeStdin()
       return json(200, {})
     case 'POST /process.Process/SendSignal':
-      inside.find(message()['process']).kill()
+      inside.signals.push(`${String(message()['signal'])} ${inside.find(message()['process']).tag}`)
+      inside.find(message()['process']).kill(String(message()['signal']).replace(/^SIGNAL_/, ''))
       return json(200, {})
     case 'POST /files':
       inside.files.set(path, body)
@@ -214,8 +228,19 @@ function route(inside: FakeInside, request: GuestRequest, body: Buffer, signal: 
 }
 
 /** The events of a process as frames, until it ends or the signal cuts them. */
-function events(process: FakeProcess, offset: number, signal: AbortSignal): GuestResponse {
+function events(
+  process: FakeProcess,
+  offset: number,
+  signal: AbortSignal,
+  timer?: (over: () => void) => () => void,
+): GuestResponse {
   const body = new PassThrough()
+  const cancel = timer?.(() => {
+    unfollow()
+    process.kill('SIGKILL')
+    const error = { code: 'deadline_exceeded', message: 'the timeout of the call is over' }
+    body.end(encodeFrame({ error }, true))
+  })
   const unfollow = process.follow(offset, (event) => {
     body.write(encodeFrame({ event }))
     if ('end' in event) body.end(encodeFrame({}, true))
@@ -223,6 +248,7 @@ function events(process: FakeProcess, offset: number, signal: AbortSignal): Gues
   const cut = (): void => void body.destroy(new Error('the exchange was cut'))
   signal.addEventListener('abort', cut, { once: true })
   body.once('close', () => {
+    cancel?.()
     unfollow()
     signal.removeEventListener('abort', cut)
   })
@@ -231,7 +257,30 @@ function events(process: FakeProcess, offset: number, signal: AbortSignal): Gues
 
 function describe(process: FakeProcess): object {
   const { cmd, args } = process.line
-  return { pid: process.pid, tag: process.tag, config: { cmd, args }, exitCode: process.exitCode }
+  const { pid, tag, exitCode } = process
+  return {
+    pid,
+    tag,
+    config: { cmd, args },
+    exitCode,
+    ...(exitCode !== undefined && { endedAt: '2001-01-01T00:00:00Z' }),
+  }
+}
+
+/** Plain files of a tar archive with short names. */
+function tarEntries(archive: Buffer): [string, Buffer][] {
+  const entries: [string, Buffer][] = []
+  for (let at = 0; at + 512 <= archive.length && archive[at] !== 0; ) {
+    const text = (from: number, length: number): string =>
+      archive
+        .subarray(at + from, at + from + length)
+        .toString('utf8')
+        .replace(/\0.*$/s, '')
+    const size = Number.parseInt(text(124, 12), 8)
+    if (text(156, 1) === '0') entries.push([text(0, 100), archive.subarray(at + 512, at + 512 + size)])
+    at += 512 + Math.ceil(size / 512) * 512
+  }
+  return entries
 }
 
 function frameOf(body: Buffer): Record<string, unknown> {

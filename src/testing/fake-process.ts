@@ -16,7 +16,14 @@ type Data = { readonly stream: Stream; readonly bytes: Buffer }
 export type ProcessEvent =
   | { readonly start: { readonly pid: number } }
   | { readonly data: { readonly [S in Stream]?: string } }
-  | { readonly end: { readonly exitCode?: number; readonly exited: boolean; readonly status: string } }
+  | {
+      readonly end: {
+        readonly exitCode?: number
+        readonly exited: boolean
+        readonly status: string
+        readonly signal?: string
+      }
+    }
 
 const SHELL_WORDS = /'([^']*)'|"([^"]*)"|[^\s;]+|;/g
 const KILLED = 137
@@ -32,6 +39,7 @@ export class FakeProcess {
   readonly #stdin = new PassThrough()
   readonly #killed = new AbortController()
   #exitCode: number | undefined
+  #signal: string | undefined
 
   constructor(o: {
     pid: number
@@ -70,7 +78,7 @@ export class FakeProcess {
       }
       if (this.#exitCode === undefined) return
       this.#listeners.delete(pump)
-      emit({ end: endOf(this.#exitCode) })
+      emit({ end: { ...endOf(this.#exitCode), ...(this.#signal && { signal: this.#signal }) } })
     }
     this.#listeners.add(pump)
     pump()
@@ -85,7 +93,9 @@ export class FakeProcess {
     this.#stdin.end()
   }
 
-  kill(): void {
+  /** `signal` is what is told of it. */
+  kill(signal?: string): void {
+    if (this.#exitCode === undefined) this.#signal = signal
     this.#killed.abort()
     this.#end(KILLED)
   }
@@ -132,6 +142,9 @@ export class FakeProcess {
       }
       case 'cat':
         return words[0] === undefined ? this.#copyInput(say) : this.#copyFile(words[0], say)
+      case 'write':
+        this.#files.set(words[0] ?? '', Buffer.from(words.slice(1).join(' ')))
+        return 0
       case 'rm':
         return words.every((path) => this.#files.delete(path)) ? 0 : 1
       case 'sleep':

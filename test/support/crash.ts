@@ -24,6 +24,8 @@ interface Scenario {
   readonly passes: (subject: Subject) => Promise<unknown>
   /** Whether the sandbox may be gone afterwards. */
   readonly ends?: boolean
+  /** What else must be true of the next server. */
+  readonly after?: (subject: Subject) => Promise<unknown>
 }
 
 const SCENARIOS: readonly Scenario[] = [
@@ -45,7 +47,22 @@ const SCENARIOS: readonly Scenario[] = [
   { points: /^snapshot\./, passes: ({ sandbox }) => sandbox.snapshot({ name: 'shot' }) },
   { points: /^fork\./, passes: ({ sandbox }) => sandbox.fork({ count: 2 }) },
   { points: /^destroy\./, passes: ({ sandbox }) => sandbox.destroy(), ends: true },
+  { points: /^build\./, passes: ({ pod }) => pod.builds.build(RECIPE), after: isBuiltWhole },
 ]
+
+const RECIPE = {
+  base: { name: 'host' as const },
+  steps: [{ name: 'one', title: 'one', run: 'mkdir -p /opt/one && echo whole > /opt/one/file && sync' }],
+}
+
+/** What was built is found and whole, or was not built; either way it can be. */
+async function isBuiltWhole({ pod }: Subject): Promise<void> {
+  const { digest } = await pod.builds.build(RECIPE)
+  const sandbox = await pod.create({ environment: { digest } })
+  assert.equal(await shell(sandbox, 'cat /opt/one/file'), 'whole\n')
+  await sandbox.destroy()
+  assert.equal((await pod.builds.layers()).length, 1)
+}
 
 /** Those that an ordinary call passes; a migration has a test of its own. */
 export const isSwept = (point: Failpoint): boolean => SCENARIOS.some(({ points }) => points.test(point))
@@ -86,6 +103,8 @@ export class CrashWorld {
     await this.#world.ok(['ls'])
     await this.checked(pod)
     await this.#isSound(subject, scenario.ends ?? false)
+    await scenario.after?.(subject)
+    await pod.builds.prune(0)
     for (const { id } of await pod.list()) await (await pod.get(id)).destroy()
     for (const { id } of await pod.snapshots.list()) await pod.snapshots.remove(id)
     await this.checked(pod)
@@ -108,7 +127,13 @@ export class CrashWorld {
     assert.deepEqual(statesOf(sandboxes), statesOf(rows))
     const shots = await pod.snapshots.list()
     const { snapshots } = (await this.#podhost.call('snapshot.list', {}, ASK)) as { snapshots: Listed[] }
-    assert.deepEqual(snapshots.map(({ id }) => id).sort(), shots.map(({ id }) => id).sort())
+    const layers = await pod.builds.layers()
+    assert.equal(snapshots.length, shots.length + layers.length)
+    for (const { id } of shots)
+      assert.ok(
+        snapshots.some((one) => one.id === id),
+        `${id} is there`,
+      )
   }
 
   /** I4: what was acknowledged before is still there: its file, and a life that goes on. */

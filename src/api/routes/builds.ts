@@ -9,19 +9,14 @@ import type { InputFiles } from '../../build/input-files.ts'
 import type { Toolchains } from '../../build/toolchains.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { Engine } from '../../engine/engine.ts'
+import type { Log } from '../../telemetry/log.ts'
 import type { Clock } from '../../util/clock.ts'
+import { type Random, randomWord } from '../../util/random.ts'
 import { readJson } from '../body.ts'
 import { errorBody } from '../error-response.ts'
 import { arriving } from '../patience.ts'
 import { adminOnly, principalOf } from '../principal-of.ts'
-import { parseQuery } from '../query.ts'
-import {
-  type BuildEventView,
-  baseQuery,
-  buildRequest,
-  type LayerView,
-  pruneRequest,
-} from '../schema/build.ts'
+import { type BuildEventView, buildRequest, type LayerView, pruneRequest } from '../schema/build.ts'
 import { parseInput } from '../schema/parse.ts'
 import { Slots } from '../slots.ts'
 
@@ -33,11 +28,14 @@ export interface BuildParts {
   readonly arch: string
   readonly suite: string
   readonly clock: Clock
+  readonly random: Random
+  readonly log: Log
 }
 
 /** SECURITY: CP-16. Each takes a sandbox, and as much of the disk as its step writes. */
 const MOST_BUILDS = 4
 const MOST_UPLOADS = 4
+const UNREAD_MS = 5 * 60_000
 
 export function buildRoutes(parts: BuildParts): Hono {
   const { engine, builder, files } = parts
@@ -52,8 +50,16 @@ export function buildRoutes(parts: BuildParts): Hono {
     c.header('content-type', 'application/x-ndjson')
     return stream(c, async (out) => {
       const gone = new AbortController()
+      const left = Promise.withResolvers<void>()
+      gone.signal.addEventListener('abort', () => left.resolve())
       out.onAbort(() => gone.abort())
-      const say = (line: BuildEventView): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
+      // SECURITY: CP-16. Who does not read holds the step back, and is taken for gone after a while.
+      const say = async (line: BuildEventView): Promise<void> => {
+        if (gone.signal.aborted) return
+        const cancel = parts.clock.after(UNREAD_MS, () => gone.abort())
+        await Promise.race([out.write(`${JSON.stringify(line)}\n`), left.promise])
+        cancel()
+      }
       try {
         const result = await builder.build(recipe, {
           project,
@@ -61,12 +67,15 @@ export function buildRoutes(parts: BuildParts): Hono {
           keepFailed,
           again,
           signal: gone.signal,
-          onEvent: (event) => void say(viewOf(event)),
+          onEvent: (event) => say(viewOf(event)),
         })
         if (result.kind === 'needs') await say({ needs: [...result.files] })
-        else await say({ built: { digest: result.digest, sizeBytes: result.sizeBytes } })
+        else await say({ built: { digest: result.digest, base: result.base, sizeBytes: result.sizeBytes } })
       } catch (thrown) {
-        await say(errorBody(thrown).body as BuildEventView)
+        const incident = randomWord(parts.random, 12)
+        const { body, error } = errorBody(thrown, incident)
+        if (error.code === 'internal') parts.log.error('a build failed', { incident, error })
+        await say(body as BuildEventView)
       } finally {
         leave()
       }
@@ -79,7 +88,7 @@ export function buildRoutes(parts: BuildParts): Hono {
     const source = body ? Readable.fromWeb(body as ReadableStream) : Readable.from([])
     source.on('error', () => undefined)
     try {
-      await files.put(c.req.param('digest'), arriving(source, parts.clock))
+      await files.put(principalOf(c).owner, c.req.param('digest'), arriving(source, parts.clock))
       return c.json({ digest: c.req.param('digest') }, 201)
     } catch (error) {
       if (!c.req.raw.signal.aborted) throw error
@@ -98,12 +107,6 @@ export function buildRoutes(parts: BuildParts): Hono {
   routes.get('/toolchains', async (c) =>
     c.json({ arch: parts.arch, suite: parts.suite, host: await parts.toolchains.ofHost() }),
   )
-
-  routes.get('/base', async (c) => {
-    const { suite } = parseQuery(baseQuery, c)
-    const root = await engine.prepare({ name: 'debian', suite }, () => undefined)
-    return c.json({ digest: root.kind === 'layers' ? (root.layers[0] ?? '') : '' })
-  })
 
   routes.get('/layers', adminOnly, (c) => {
     const inUse = engine.layersInUse()

@@ -11,7 +11,14 @@ import { parseQuery } from '../query.ts'
 import { splitLabel } from '../schema/label.ts'
 import { parseInput } from '../schema/parse.ts'
 import { LONGEST_PAGE, listEvents, listSandboxes } from '../schema/query.ts'
-import { createSandbox, extendSandbox, type ForkedView, forkSandbox, wakeSandbox } from '../schema/sandbox.ts'
+import {
+  beginSandbox,
+  createSandbox,
+  extendSandbox,
+  type ForkedView,
+  forkSandbox,
+  wakeSandbox,
+} from '../schema/sandbox.ts'
 import { createSnapshot } from '../schema/snapshot.ts'
 import { eventView, sandboxView, snapshotView } from '../view.ts'
 import { followEvents } from './events.ts'
@@ -60,7 +67,12 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
     return c.json(sandboxView(await engine.extend(c.req.param('ref'), ttlMs, principalOf(c))))
   })
 
-  for (const verb of ['pause', 'stop', 'begin'] as const) {
+  routes.post('/:ref/begin', async (c) => {
+    parseInput(beginSandbox, await readJson(c.req.raw))
+    return c.json(sandboxView(await engine.begin(c.req.param('ref'), principalOf(c))))
+  })
+
+  for (const verb of ['pause', 'stop'] as const) {
     routes.post(`/:ref/${verb}`, async (c) =>
       c.json(sandboxView(await engine[verb](c.req.param('ref'), principalOf(c)))),
     )

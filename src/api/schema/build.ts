@@ -14,21 +14,31 @@ const plain = (most: number): z.ZodString =>
     .string()
     .max(most)
     .regex(/^[^\0]*$/, 'has a NUL byte')
+/** For people, on a terminal. */
+const line = (most: number): z.ZodString =>
+  z
+    .string()
+    .max(most)
+    .regex(/^[^\p{C}\p{Zl}\p{Zp}]*$/u, 'is not one line of text')
+const place = plain(4096).regex(/^\//, 'is not an absolute path')
+/** SECURITY: CP-16. It is kept as long as the layer is. */
+const few = <T extends z.ZodRecord>(record: T, most: number): T =>
+  record.refine((map) => Object.keys(map).length <= most, `has more than ${most} entries`)
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits')
 
 const step = z.strictObject({
   name: name.describe('Unique in its recipe.'),
-  title: plain(200).describe('For people.'),
+  title: line(200).describe('For people.'),
   run: plain(64 * 1024).describe('For /bin/sh; empty where files are all there is to it.'),
   user: userName.default('root'),
-  workdir: plain(4096).default('/'),
+  workdir: place.default('/'),
   path: pathList.default([]),
   variables: variables.default({}),
   files: z
     .strictObject({
       digest: digest.describe('sha256 of a tar archive that `POST /v1/builds/files/{digest}` has taken.'),
-      to: plain(4096),
-      entries: z.record(z.string().max(4096), z.string().max(64)).default({}),
+      to: place,
+      entries: few(z.record(z.string().max(4096), z.string().max(64)), 10_000).default({}),
     })
     .optional(),
   network: z.array(ruleParts).max(256).default([]).describe('What the command may reach, and nothing else.'),
@@ -36,7 +46,7 @@ const step = z.strictObject({
 })
 
 export const buildRequest = z.strictObject({
-  project: plain(200)
+  project: line(200)
     .default('')
     .describe('Builds of one project are held against each other to say what changed.'),
   recipe: z.strictObject({
@@ -47,7 +57,7 @@ export const buildRequest = z.strictObject({
         .regex(/^[a-z]{1,32}$/)
         .optional()
         .describe('Debian’s release; the one of the machine when left out.'),
-      tools: z.record(z.string().max(64), z.string().max(512)).optional(),
+      tools: few(z.record(z.string().max(64), z.string().max(512)), 200).optional(),
     }),
     steps: z.array(step).max(MOST_STEPS),
   }),
@@ -73,7 +83,13 @@ export const buildEvent = z.union([
   }),
   z.object({ output: z.object({ name: z.string(), data: z.string().describe('base64') }) }),
   z.object({ needs: z.array(z.string()).describe('Digests of archives that have to be uploaded first.') }),
-  z.object({ built: z.object({ digest: z.string().optional(), sizeBytes: z.number() }) }),
+  z.object({
+    built: z.object({
+      digest: z.string().optional(),
+      base: z.string().optional().describe('The digest of the base’s own layer, where it has one.'),
+      sizeBytes: z.number(),
+    }),
+  }),
   errorAnswer,
 ])
 export type BuildEventView = z.infer<typeof buildEvent>
@@ -110,13 +126,5 @@ export const toolchains = z.object({
 })
 export type ToolchainsView = z.infer<typeof toolchains>
 
-export const baseQuery = z.object({
-  suite: z
-    .string()
-    .regex(/^[a-z]{1,32}$/)
-    .optional()
-    .describe('Debian’s release; the one of the machine when left out.'),
-})
-
-/** An archive that is there now, or a base. */
+/** An archive that is there now. */
 export const uploaded = z.object({ digest: z.string() })

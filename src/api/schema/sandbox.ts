@@ -45,6 +45,8 @@ const script = z
   .refine((value) => !value.includes('\0'), 'has a NUL byte')
 
 const MOST_SERVICE_MS = 30 * 60_000
+/** All services of a sandbox together have half a minute; one need not ask for more. */
+const MOST_STOP_MS = 30_000
 
 const service = z.strictObject({
   name: z.string().regex(/^[a-z][a-z0-9_-]{0,62}$/, 'is a name of small letters, digits, _ and -'),
@@ -66,7 +68,7 @@ const service = z.strictObject({
       'It needs files that come after the sandbox is made; `POST /v1/sandboxes/{ref}/begin` starts it.',
     ),
   stopSignal: z.enum(STOP_SIGNALS).default('SIGTERM'),
-  stopMs: z.int().min(0).max(MOST_SERVICE_MS).default(10_000),
+  stopMs: z.int().min(0).max(MOST_STOP_MS).default(10_000),
 })
 
 export const environment = z.strictObject({
@@ -140,6 +142,9 @@ export const createSandbox = z.strictObject({
 export type CreateSandbox = z.infer<typeof createSandbox>
 
 export const extendSandbox = z.strictObject({ ttlMs: z.number() })
+
+/** There is nothing to say yet. */
+export const beginSandbox = z.strictObject({})
 
 /** For a sandbox that is woken. */
 export const wakeSandbox = z.strictObject({

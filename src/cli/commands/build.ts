@@ -80,11 +80,12 @@ async function buildNow(
     onOutput: (step, data) => logs.add(step, data),
   })
   try {
-    return await buildPlan(await ctx.client(), prepared, {
+    const { digest } = await buildPlan(await ctx.client(), prepared, {
       ...log.options,
       keepFailed: isDebug,
       again: parsed.value('again'),
     })
+    return digest
   } catch (thrown) {
     log.fail()
     const error = asAgentPodError(thrown)

@@ -70,12 +70,11 @@ export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<n
   lockText(prepared.plan, { digest: '', apt: {}, npm: {}, pip: {} })
   const pod = await ctx.client()
   const log = new BuildLog(terminal)
-  const digest = await buildPlan(pod, prepared, log.options).catch((error: unknown) => {
+  const { digest, base = '' } = await buildPlan(pod, prepared, log.options).catch((error: unknown) => {
     log.fail()
     throw error
   })
   log.end()
-  const base = await pod.builds.base(prepared.recipe.base.suite)
   const sandbox = await pod.create({
     environment: { ...environmentOf(prepared.plan, digest), services: [], start: undefined },
   })

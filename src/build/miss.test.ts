@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import type { RecipeBase, Step } from '../core/recipe.ts'
+import type { Layer } from '../engine/album.ts'
+import { explainMiss } from './miss.ts'
+
+const STEP: Step = {
+  name: 'one',
+  title: 'One',
+  run: 'make',
+  user: 'root',
+  workdir: '/',
+  path: [],
+  variables: { A: '1' },
+  network: [],
+  timeoutMs: 1000,
+}
+const BASE: RecipeBase = { name: 'host', tools: { node: '22' } }
+
+function layer(o: Partial<Layer['layer']> = {}, createdAt = 1): Layer {
+  const info = {
+    key: 'k',
+    parent: undefined,
+    base: BASE,
+    step: STEP,
+    project: 'shop',
+    owners: [],
+    usedAt: 0,
+    ...o,
+  }
+  return { layer: info, createdAt } as unknown as Layer
+}
+
+type Change = Partial<Step> & {
+  readonly base?: RecipeBase
+  readonly parent?: string
+  readonly project?: string
+}
+
+function why(
+  { base = BASE, parent, project = 'shop', ...step }: Change,
+  layers: readonly Layer[] = [layer()],
+): string {
+  return explainMiss(layers, { base, parent, project, step: { ...STEP, ...step } })
+}
+
+const ROWS: readonly (readonly [Change, string])[] = [
+  [{}, 'its layer was removed'],
+  [{ name: 'two' }, 'it was never built'],
+  [{ project: 'other' }, 'it was never built'],
+  [{ parent: 'p' }, 'a step before it changed'],
+  [{ run: 'make all' }, 'changed: its command'],
+  [{ path: ['/x'] }, 'changed: its PATH'],
+  [{ variables: {} }, 'changed: variable A'],
+  [{ variables: { A: '1', constructor: 'x' } }, 'changed: variable constructor'],
+  [{ network: [{ host: 'a.example.com', source: 'create' }] }, 'changed: what it may reach'],
+  [{ user: 'user' }, 'changed: its user or directory'],
+  [{ workdir: '/x' }, 'changed: its user or directory'],
+  [{ files: { digest: 'd', to: '/w', entries: { a: '1', b: '2' } } }, 'changed: a, b'],
+  [
+    {
+      files: {
+        digest: 'd',
+        to: '/w',
+        entries: Object.fromEntries([...'abcdefgh'].map((name) => [name, '1'])),
+      },
+    },
+    'changed: a, b, c, d, e and 3 more',
+  ],
+  [{ run: 'x', parent: 'p' }, 'changed: its command'],
+  [{ base: { name: 'debian' } }, 'the base changed: host is now debian'],
+  [{ base: { name: 'host', tools: { node: '24', gcc: '12' } } }, 'the base changed: gcc, node'],
+  [{ base: { tools: { node: '22' }, name: 'host' } }, 'its layer was removed'],
+]
+
+describe('why a step is built', () => {
+  for (const [change, said] of ROWS) test(said, () => assert.equal(why(change), said))
+
+  test('the release of Debian', () => {
+    const on = (suite: string): RecipeBase => ({ name: 'debian', suite })
+    assert.equal(
+      why({ base: on('trixie') }, [layer({ base: on('bookworm') })]),
+      'the base changed: bookworm is now trixie',
+    )
+  })
+
+  test('is held against the newest', () => {
+    const layers = [layer({ step: { ...STEP, run: 'old' } }, 1), layer({ step: { ...STEP, run: 'x' } }, 2)]
+    assert.equal(why({ run: 'old', variables: {} }, layers), 'changed: its command, variable A')
+  })
+})

@@ -1,0 +1,194 @@
+/** The base `debian`, with a bootstrap that only says how it was called. */
+import assert from 'node:assert/strict'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, test } from 'node:test'
+import { type ErrorCode, isAgentPodError } from '../core/error.ts'
+import { FakeClock } from '../testing/fake-clock.ts'
+import { FakeProvider } from '../testing/fake-provider.ts'
+import { buildDebian, hostSuite } from './debian.ts'
+import { LayerRoots } from './roots.ts'
+
+let scratch: string
+let etc: string
+beforeEach(() => {
+  scratch = mkdtempSync(join(tmpdir(), 'agentpod-debian-'))
+  etc = join(scratch, 'etc')
+  mkdirSync(join(etc, 'apt', 'sources.list.d'), { recursive: true })
+  release('debian', 'bookworm')
+})
+afterEach(() => rmSync(scratch, { recursive: true }))
+
+const release = (id: string, name: string): void =>
+  writeFileSync(join(etc, 'os-release'), `ID=${id}\nVERSION_CODENAME=${name}\n`)
+const source = (name: string, text: string): void =>
+  writeFileSync(join(etc, 'apt', 'sources.list.d', name), text)
+
+/** What stands for mmdebstrap; the file that it is to write is the word after the release. */
+function bootstrap(script = ':'): Record<string, string> {
+  const program = join(scratch, 'mmdebstrap')
+  writeFileSync(
+    program,
+    `#!/bin/sh\nprintf '%s\\n' "$@" > ${scratch}/args\nprintf '%s' "$SOURCE_DATE_EPOCH" > ${scratch}/time\nfor word; do case $word in *.tar) echo content > "$word" ;; esac; done\n${script}\n`,
+  )
+  chmodSync(program, 0o755)
+  return { PATH: `${scratch}:/usr/bin:/bin` }
+}
+
+async function build(suite?: string, script?: string): Promise<{ digest: string; args: string[] }> {
+  const digest = await buildDebian({
+    file: join(scratch, 'out.tar'),
+    isRoot: true,
+    suite,
+    etc,
+    env: bootstrap(script),
+    onProgress: () => undefined,
+  })
+  return { digest, args: readFileSync(join(scratch, 'args'), 'utf8').split('\n').filter(Boolean) }
+}
+
+function fails(work: Promise<unknown>, code: ErrorCode, reason: string): Promise<void> {
+  return assert.rejects(work, (error) => {
+    assert.ok(isAgentPodError(error, code), String(error))
+    assert.equal(error.reason, reason)
+    return true
+  })
+}
+
+const DEB822 = `Types: deb
+URIs: https://mirror.example.com/debian
+Suites: bookworm bookworm-updates bookworm-backports
+Components: main
+
+Types: deb
+URIs: https://mirror.example.com/security
+Suites: bookworm-security
+Components: main
+`
+const SIGNED = 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
+
+describe('the bootstrap', () => {
+  test('of the machine’s own release uses its own sources, and no third party’s', async () => {
+    source('debian.sources', DEB822)
+    source('vendor.list', 'deb https://vendor.example.com/apt stable main\n')
+    const { args } = await build()
+    const at = args.indexOf('bookworm')
+    assert.deepEqual(args.slice(at), [
+      'bookworm',
+      join(scratch, 'out.tar'),
+      join(etc, 'apt', 'sources.list.d', 'debian.sources'),
+    ])
+    assert.equal(readFileSync(join(scratch, 'time'), 'utf8'), '1700000000', 'the same time on every file')
+  })
+
+  test('of another release uses the same mirrors, with the pockets that every release has', async () => {
+    source('debian.sources', DEB822)
+    const { args } = await build('trixie')
+    assert.deepEqual(args.slice(args.indexOf('trixie') + 2), [
+      `${SIGNED} https://mirror.example.com/debian trixie main`,
+      `${SIGNED} https://mirror.example.com/debian trixie-updates main`,
+      `${SIGNED} https://mirror.example.com/security trixie-security main`,
+    ])
+  })
+
+  test('reads the older form of sources as well', async () => {
+    writeFileSync(
+      join(etc, 'apt', 'sources.list'),
+      '# deb https://no.example.com bookworm main\ndeb [arch=amd64] https://a.example.com/debian bookworm main contrib\ndeb-src https://a.example.com/debian bookworm main\n',
+    )
+    const { args } = await build('trixie')
+    assert.deepEqual(args.slice(args.indexOf('trixie') + 2), [
+      `${SIGNED} https://a.example.com/debian trixie main`,
+    ])
+  })
+
+  test('on another distribution leaves the mirror to the tool', async () => {
+    release('fedora', 'forty')
+    assert.equal(hostSuite(etc), 'bookworm')
+    const { args } = await build()
+    assert.equal(args.at(-1), join(scratch, 'out.tar'))
+  })
+
+  test('that fails says why, and leaves no file', async () => {
+    await fails(
+      build(undefined, "echo 'E: no such mirror' >&2; exit 1"),
+      'failed_precondition',
+      'base.build_failed',
+    )
+    assert.ok(!existsSync(join(scratch, 'out.tar')))
+  })
+
+  test('that is not there says how to get it', async () => {
+    const none = {
+      file: join(scratch, 'out.tar'),
+      isRoot: true,
+      etc,
+      env: { PATH: etc },
+      onProgress: () => undefined,
+    }
+    await fails(buildDebian(none), 'failed_precondition', 'mmdebstrap.missing')
+  })
+})
+
+describe('roots', () => {
+  const roots = (env: Record<string, string>): { roots: LayerRoots; built: Map<string, string> } => {
+    const built = new Map<string, string>()
+    return {
+      built,
+      roots: new LayerRoots({
+        tmpDir: scratch,
+        isRoot: true,
+        arch: 'x64',
+        env,
+        built: { get: (key) => built.get(key), set: (key, digest) => void built.set(key, digest) },
+      }),
+    }
+  }
+  // A fake layer is imported from where the caller says; a provider takes a name in its own directory.
+  const provider = (): FakeProvider => {
+    const made = new FakeProvider({ clock: new FakeClock() })
+    const take = made.layers?.import.bind(made.layers)
+    if (made.layers && take) made.layers.import = (digest, file, o) => take(digest, join(scratch, file), o)
+    return made
+  }
+
+  test('SECURITY: CP-16. names that are no release are not tried', async () => {
+    const { roots: some } = roots(bootstrap())
+    await fails(
+      some.ensure({ name: 'debian', suite: 'potato' }, provider(), () => undefined),
+      'invalid_argument',
+      'suite.unknown',
+    )
+    assert.ok(!existsSync(join(scratch, 'args')), 'nothing was called')
+  })
+
+  test('each release is built once, also by many at once, and found again', async () => {
+    const { roots: some, built } = roots(bootstrap(`echo x >> ${scratch}/calls`))
+    const to = provider()
+    const plans = await Promise.all(
+      ['trixie', 'bullseye', 'trixie'].map((suite) =>
+        some.ensure({ name: 'debian', suite }, to, () => undefined),
+      ),
+    )
+    assert.deepEqual(plans[0], plans[2])
+    assert.equal(readFileSync(join(scratch, 'calls'), 'utf8'), 'x\nx\n')
+    assert.equal(built.size, 2)
+    await some.ensure({ name: 'debian', suite: 'trixie' }, to, () => undefined)
+    assert.equal(readFileSync(join(scratch, 'calls'), 'utf8'), 'x\nx\n')
+    assert.deepEqual(await some.ensure({ name: 'host' }, to, () => undefined), { kind: 'host' })
+  })
+
+  test('one that failed is tried again, and leaves no file', async () => {
+    const { roots: some } = roots(bootstrap('exit 1'))
+    const to = provider()
+    await fails(
+      some.ensure({ name: 'debian', suite: 'trixie' }, to, () => undefined),
+      'failed_precondition',
+      'base.build_failed',
+    )
+    assert.ok(!existsSync(join(scratch, 'debian-trixie.tar')))
+    bootstrap()
+    assert.equal((await some.ensure({ name: 'debian', suite: 'trixie' }, to, () => undefined)).kind, 'layers')
+  })
+})
