@@ -695,6 +695,21 @@ describe('a recipe that is none', () => {
   test('two steps of one name', async () => {
     await fails(stage.build(recipe(step('one'), step('one'))), 'invalid_argument', 'recipe.steps')
   })
+  test('a step that says too much', async () => {
+    const variables = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`A${n}`, 'x'.repeat(20_000)]))
+    await fails(stage.build(recipe(step('one', { variables }))), 'invalid_argument', 'recipe.large')
+  })
+
+  test('SECURITY: CP-16. of very many files it is not remembered which they were', async () => {
+    const { data, files } = archive({ a: 'x' })
+    const entries = Object.fromEntries(
+      Array.from({ length: 5000 }, (_, n) => [`a/file/of/some/length/${n}`, '1']),
+    )
+    await stage.upload(data)
+    await stage.build(recipe(step('one', { files: { ...files, entries } })))
+    assert.deepEqual(stage.engine.layers()[0]?.layer.step.files?.entries, {})
+  })
+
   test('too many', async () => {
     const many = recipe(...Array.from({ length: 101 }, (_, n) => step(`s${n}`)))
     await fails(stage.build(many), 'invalid_argument', 'recipe.steps')

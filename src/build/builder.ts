@@ -160,7 +160,7 @@ export class Builder {
     const startedAt = performance.now()
     const archive = (): Readable | undefined => step.files && files.open(owner, step.files.digest)
     const sandboxId = await runStep(engine, log, { base: recipe.base, step, parent, archive }, o)
-    const layer = await this.#keep(sandboxId, { key, ...wanted, owners: [owner] })
+    const layer = await this.#keep(sandboxId, { key, ...wanted, step: remembered(step), owners: [owner] })
     await o.onEvent({
       ...place,
       state: 'done',
@@ -248,6 +248,20 @@ export interface Pruned {
   readonly keptBytes: number
 }
 
+const LARGEST_STEP = 256 * 1024
+const LONGEST_ENTRIES = 64 * 1024
+
+/** SECURITY: CP-16. Layers are held in memory for as long as they are there. What only helps to say what changed is let go of first. */
+function remembered(step: Step): Step {
+  const { files } = step
+  if (!files || JSON.stringify(files.entries).length <= LONGEST_ENTRIES) return step
+  return { ...step, files: { ...files, entries: {} } }
+}
+
+function isLarge({ files: _, ...step }: Step): boolean {
+  return JSON.stringify(step).length > LARGEST_STEP
+}
+
 /** A layer and all that stand on it, lowest first. */
 function above(layer: Layer, all: readonly Layer[]): Layer[] {
   const next = all.filter((one) => one.layer.parent === layer.layer.key)
@@ -259,6 +273,9 @@ function checkRecipe({ steps }: Recipe, again: string | undefined): number {
   const names = new Set(steps.map(({ name }) => name))
   if (steps.length > MOST_STEPS || names.size !== steps.length)
     throw invalid('recipe.steps', `a recipe has at most ${MOST_STEPS} steps, each with a name of its own`)
+  const large = steps.find(isLarge)
+  if (large)
+    throw invalid('recipe.large', `the step ${large.name} has more than ${LARGEST_STEP} bytes to say`)
   if (again === undefined) return steps.length
   if (names.has(again)) return steps.findIndex(({ name }) => name === again)
   throw invalid(

@@ -67,6 +67,7 @@ const ROWS: readonly (readonly [Change, string])[] = [
     },
     'changed: a, b, c, d, e and 3 more',
   ],
+  [{ files: { digest: 'd', to: '/w', entries: {} } }, 'changed: its files'],
   [{ run: 'x', parent: 'p' }, 'changed: its command'],
   [{ base: { name: 'debian' } }, 'the base changed: host is now debian'],
   [{ base: { name: 'host', tools: { node: '24', gcc: '12' } } }, 'the base changed: gcc, node'],
@@ -82,6 +83,18 @@ describe('why a step is built', () => {
       why({ base: on('trixie') }, [layer({ base: on('bookworm') })]),
       'the base changed: bookworm is now trixie',
     )
+  })
+
+  test('files of which it is not known what they were, or that go elsewhere', () => {
+    const files = (digest: string, to: string, entries: Record<string, string>): Partial<Step> => ({
+      files: { digest, to, entries },
+    })
+    const before = (o: Partial<Step>): Layer[] => [layer({ step: { ...STEP, ...o } })]
+    const now = files('new', '/w', { a: '1', b: '2' })
+    assert.equal(why(now, before(files('old', '/w', {}))), 'changed: its files')
+    assert.equal(why(now, before(files('old', '/w', { a: '1', b: '2' }))), 'changed: its files')
+    assert.equal(why(now, before(files('old', '/w', { a: '1', b: '1' }))), 'changed: b')
+    assert.equal(why(now, before(files('new', '/x', {}))), 'changed: where its files go')
   })
 
   test('is held against the newest', () => {

@@ -24,7 +24,7 @@ export function explainMiss(layers: readonly Layer[], wanted: Wanted): string {
     ...(step.run === wanted.step.run ? [] : ['its command']),
     ...(isSame(step.path, wanted.step.path) ? [] : ['its PATH']),
     ...differing(step.variables, wanted.step.variables).map((name) => `variable ${name}`),
-    ...differing(step.files?.entries ?? {}, wanted.step.files?.entries ?? {}),
+    ...filesChange(step, wanted.step),
     ...(isSame(step.network, wanted.step.network) ? [] : ['what it may reach']),
     ...(step.user === wanted.step.user && step.workdir === wanted.step.workdir
       ? []
@@ -35,6 +35,14 @@ export function explainMiss(layers: readonly Layer[], wanted: Wanted): string {
     return `changed: ${changed.slice(0, MOST_NAMED).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
   }
   return last.parent === wanted.parent ? 'its layer was removed' : 'a step before it changed'
+}
+
+/** Of very many files it is not known which they were. */
+function filesChange({ files: before }: Step, { files: now }: Step): string[] {
+  if (before?.digest === now?.digest) return before?.to === now?.to ? [] : ['where its files go']
+  const names = differing(before?.entries ?? {}, now?.entries ?? {})
+  const isKnown = [before, now].every((one) => !one || Object.keys(one.entries).length > 0)
+  return isKnown && names.length > 0 ? names : ['its files']
 }
 
 function baseChange(before: RecipeBase, now: RecipeBase): string {

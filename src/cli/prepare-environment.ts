@@ -1,6 +1,6 @@
 /** A project's environment: what its files ask for, planned, built where it is not, and ready for sandboxes to begin with. */
 import { createHash } from 'node:crypto'
-import { readFileSync, realpathSync, statSync } from 'node:fs'
+import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Built } from '../client/builds.ts'
 import type { AgentPod } from '../client/client.ts'
@@ -11,7 +11,7 @@ import type { NetworkWish } from '../config/network-table.ts'
 import { listings } from '../config/plan/listings.ts'
 import { readLock } from '../config/plan/lock.ts'
 import type { Plan } from '../config/plan/plan.ts'
-import { type DraftRecipe, mirrorVariables, recipeOf } from '../config/plan/recipe.ts'
+import { type DraftRecipe, mirrorVariables, recipeOf, startOf } from '../config/plan/recipe.ts'
 import { resolvePlan } from '../config/plan/resolve.ts'
 import { serviceOf } from '../config/plan/service-plan.ts'
 import type { ClientPreset } from '../config/presets/catalog.ts'
@@ -23,6 +23,7 @@ import type { Recipe, Step } from '../core/recipe.ts'
 import { listProject } from '../sync/project.ts'
 import { packContents } from '../sync/tar.ts'
 import { systemClock } from '../util/clock.ts'
+import { readInside } from '../util/read-inside.ts'
 import type { CommandContext } from './command.ts'
 import { combined, presetsOf } from './prepare-network.ts'
 
@@ -48,6 +49,8 @@ export interface PreparedPlan {
   /** What its sandboxes may reach. */
   readonly wish: NetworkWish
   readonly recipe: Recipe
+  /** The digest of the base that agentpod.lock pins. */
+  readonly lockedBase: string | undefined
   /** Archives that steps name, by digest. */
   readonly archives: ReadonlyMap<string, Buffer>
   /** For package managers that have words of their own for mirrors. */
@@ -73,7 +76,13 @@ export async function planProject(
     string,
     string
   >
-  return { plan, wish, mirrors: mirrorVariables(plan, variables), ...packed(draft, project) }
+  return {
+    plan,
+    wish,
+    lockedBase: lock?.base.digest,
+    mirrors: mirrorVariables(plan, variables),
+    ...packed(draft, project),
+  }
 }
 
 export async function planOnly(
@@ -103,6 +112,7 @@ export async function planOnly(
       registry: (name) => registryOf(name, presets),
     }),
     pinned: lock?.languages,
+    locked: lock?.base,
     base: o.base,
   })
   return { plan, wish, detected }
@@ -128,24 +138,16 @@ async function registryOf(
   return said ?? (hosts[0] === undefined ? undefined : `https://${hosts[0]}/`)
 }
 
-/** SECURITY: CF-02. Names come from the listing, which follows no link out of the project; only plain, small files are read. */
+/** SECURITY: CF-02. Only plain, small files that really lie in the project are read. */
 export function treeOf({
   directory,
   files,
 }: Pick<ProjectFiles, 'directory' | 'files'>): ReturnType<typeof fileTree> {
+  const root = realpathSync(directory)
   return fileTree(files, (path) => {
-    const data = readPlain(join(directory, path), LARGEST_READ)
+    const data = readInside(root, path, LARGEST_READ)?.data
     return data === undefined || data.subarray(0, 4096).includes(0) ? undefined : data.toString('utf8')
   })
-}
-
-function readPlain(path: string, most: number): Buffer | undefined {
-  try {
-    const info = statSync(path)
-    return info.isFile() && info.size <= most ? readFileSync(path) : undefined
-  } catch {
-    return undefined
-  }
 }
 
 const LARGEST_INPUT = 64 * 1024 * 1024
@@ -166,8 +168,8 @@ function packed(
         isExecutable: false,
       })),
       ...inputs.files.flatMap((path) => {
-        const data = insideOnly(root, path) ? readPlain(join(root, path), LARGEST_INPUT) : undefined
-        return data ? [{ path, data, isExecutable: isExecutable(join(root, path)) }] : []
+        const read = readInside(root, path, LARGEST_INPUT)
+        return read ? [{ path, ...read }] : []
       }),
     ]
     const archive = packContents([...new Map(contents.map((one) => [one.path, one])).values()])
@@ -177,19 +179,6 @@ function packed(
     return { ...rest, files: { digest, to: workspaceOf(step, project), entries } }
   })
   return { recipe: { base: draft.base, steps }, archives }
-}
-
-/** SECURITY: a link that leads out of the project is not packed, whatever it is called. */
-function insideOnly(root: string, path: string): boolean {
-  try {
-    return realpathSync(join(root, path)).startsWith(`${root}/`)
-  } catch {
-    return false
-  }
-}
-
-function isExecutable(path: string): boolean {
-  return (statSync(path).mode & 0o100) !== 0
 }
 
 function workspaceOf(step: Step, project: ProjectFiles): string {
@@ -205,7 +194,6 @@ export function environmentOf(
   plan: Plan,
   digest: string | undefined,
 ): NonNullable<CreateOptions['environment']> {
-  const start = plan.commands.start.filter(({ rank }) => rank === 'agentpod.toml').map(({ run }) => run)
   return {
     base: plan.ground.base,
     digest,
@@ -217,7 +205,7 @@ export function environmentOf(
       const { ready, ...rest } = serviceOf(service, plan)
       return { ...rest, variables: { ...rest.variables }, ready: { ...ready } }
     }),
-    ...(start.length > 0 && { start: `cd ${plan.workspace}\n${start.join('\n')}` }),
+    start: startOf(plan),
   }
 }
 

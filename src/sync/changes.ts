@@ -46,7 +46,9 @@ export function changesScript(directory: string, workspace: string, aside: reado
 }
 
 function script(text: string, directory: string, workspace: string, aside: readonly string[]): Script {
-  const out = aside.map((path) => `:(exclude,top,literal)${path}`)
+  // SECURITY: a line end in one would be a pattern of its own, and could leave out everything.
+  const plain = aside.filter((path) => !/\p{Cc}/u.test(path))
+  const out = plain.map((path) => `:(exclude,top,literal)${path}`)
   return {
     command: '/bin/sh',
     args: ['-c', text, 'agentpod', `${directory}/${REPOSITORY}`, workspace, ...out],

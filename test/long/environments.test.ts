@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
 import { type CliResult, ROOT, World } from '../support/world.ts'
 
 const PROJECTS_AT = join(ROOT, 'examples', 'environments')
@@ -63,6 +64,30 @@ const PYTHON = {
 }
 const PEP621 =
   '[project]\nname = "loud"\nversion = "1"\nrequires-python = ">=3.9"\ndependencies = ["six==1.16.0"]\n'
+
+const KOTLIN_POM = `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>example</groupId><artifactId>greetings</artifactId><version>1</version>
+  <properties><kotlin.version>1.9.25</kotlin.version><project.build.sourceEncoding>UTF-8</project.build.sourceEncoding></properties>
+  <dependencies>
+    <dependency><groupId>org.jetbrains.kotlin</groupId><artifactId>kotlin-stdlib</artifactId><version>\${kotlin.version}</version></dependency>
+    <dependency><groupId>org.junit.jupiter</groupId><artifactId>junit-jupiter</artifactId><version>5.10.2</version><scope>test</scope></dependency>
+  </dependencies>
+  <build>
+    <sourceDirectory>src/main/kotlin</sourceDirectory><testSourceDirectory>src/test/kotlin</testSourceDirectory>
+    <plugins>
+      <plugin>
+        <groupId>org.jetbrains.kotlin</groupId><artifactId>kotlin-maven-plugin</artifactId><version>\${kotlin.version}</version>
+        <executions>
+          <execution><id>compile</id><goals><goal>compile</goal></goals></execution>
+          <execution><id>test-compile</id><goals><goal>test-compile</goal></goals></execution>
+        </executions>
+      </plugin>
+      <plugin><artifactId>maven-surefire-plugin</artifactId><version>3.2.5</version></plugin>
+    </plugins>
+  </build>
+</project>
+`
 
 interface Written {
   readonly files: Record<string, string>
@@ -155,6 +180,15 @@ const WRITTEN: Readonly<Record<string, Written>> = {
     },
     says: /all is well/,
   },
+  'kotlin with maven': {
+    files: {
+      'pom.xml': KOTLIN_POM,
+      'src/main/kotlin/Greeting.kt': 'fun greeting(name: String) = "Hello, $name!"\n',
+      'src/test/kotlin/GreetingTest.kt':
+        'import org.junit.jupiter.api.Assertions.assertEquals\nimport org.junit.jupiter.api.Test\n\nclass GreetingTest {\n  @Test fun `it greets`() = assertEquals("Hello, Ada!", greeting("Ada"))\n}\n',
+    },
+    says: /Tests run: 1, Failures: 0/,
+  },
   shell: {
     files: {
       'greet.sh': '#!/bin/sh\necho "hello $1"\n',
@@ -164,13 +198,24 @@ const WRITTEN: Readonly<Record<string, Written>> = {
   },
 }
 
+const TOML = {
+  go: '[environment.languages]\ngo = "1.24"\n[lifecycle]\ntest = ["go vet ./...", "go test ./..."]\n',
+  java: '[environment.languages]\njava = "17"\n[lifecycle]\ntest = "mvn -B -o test"\n',
+  c: '[environment]\nbase = "debian"\n[environment.packages]\napt = ["zlib1g-dev", "cmake", "ninja-build", "build-essential"]\n[lifecycle]\nsetup = false\ntest = "cmake -S . -B out && cmake --build out && ctest --test-dir out"\n',
+} as const
+
 describe('a project of each kind', () => {
   for (const [name, says] of [
     ['go', /^ok\s/m],
     ['java', /Tests run: 1, Failures: 0/],
     ['c', /100% tests passed/],
   ] as const)
-    test(name, () => twice(fixture(name), says))
+    test(`${name}, by detection and by agentpod.toml`, async () => {
+      const directory = fixture(name)
+      await twice(directory, says)
+      writeFileSync(join(directory, 'agentpod.toml'), TOML[name])
+      await twice(directory, says)
+    })
 
   for (const [name, { files, says, failsByItself }] of Object.entries(WRITTEN))
     test(name, async (t) => {
@@ -179,6 +224,21 @@ describe('a project of each kind', () => {
       if (code !== 0 && failsByItself?.with.test(stderr)) return t.skip(failsByItself.because)
       await twice(directory, says)
     })
+})
+
+test('a static site is served', async () => {
+  const directory = written({ 'index.html': '<h1>a page of its own</h1>\n' })
+  const child = world.start(['dev'], { cwd: directory })
+  let said = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => (said += data))
+  const page = async (): Promise<string> => {
+    const url = /http:\/\/127\.0\.0\.1:\d+/.exec(said)?.[0]
+    return url === undefined ? '' : ((await fetch(url).catch(() => undefined))?.text() ?? '')
+  }
+  for (let tries = 0; tries < 100 && !(await page()).includes('a page of its own'); tries++) await delay(100)
+  assert.match(await page(), /a page of its own/, said)
+  child.kill('SIGINT')
+  await new Promise((resolve) => child.once('close', resolve))
 })
 
 describe('a monorepo in three languages with PostgreSQL and Redis', () => {

@@ -139,7 +139,7 @@ export const createSandbox = z.strictObject({
       'The id or name of a snapshot whose files it begins with. What is left out is as it was in the sandbox the snapshot was taken of.',
     ),
 })
-export type CreateSandbox = z.infer<typeof createSandbox>
+export type CreateSandbox = z.input<typeof createSandbox>
 
 export const extendSandbox = z.strictObject({ ttlMs: z.number() })
 

@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Built } from '../../client/builds.ts'
 import { readLock, wishesOf } from '../../config/plan/lock.ts'
 import { parseProjectBase } from '../../config/project/environment-table.ts'
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
@@ -44,10 +45,12 @@ export const command: Command = {
       return 0
     }
     for (const note of prepared.plan.notes) terminal.say(terminal.dim(`note: ${printable(note)}`))
-    const digest = await buildNow(ctx, parsed, prepared)
-    if (typeof digest === 'number') return digest
-    const layers = await (await ctx.client()).builds.layers()
-    const total = chainOf(layers, digest).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
+    const built = await buildNow(ctx, parsed, prepared)
+    if (typeof built === 'number') return built
+    const { digest, base: foundation, sizeBytes: total } = built
+    const { lockedBase } = prepared
+    if (lockedBase !== undefined && foundation !== undefined && lockedBase !== foundation)
+      terminal.say('note: the base is not the one in agentpod.lock: Debian has other packages for it by now')
     if (parsed.has('json'))
       terminal.out(JSON.stringify({ digest, steps: prepared.recipe.steps.length, sizeBytes: total }))
     else
@@ -58,21 +61,12 @@ export const command: Command = {
   },
 }
 
-type Layer = { readonly key: string; readonly parent?: string | undefined; readonly sizeBytes: number }
-
-function chainOf(layers: readonly Layer[], digest: string | undefined): Layer[] {
-  const byKey = new Map(layers.map((layer) => [layer.key, layer]))
-  const chain: Layer[] = []
-  for (let at = byKey.get(digest ?? ''); at; at = byKey.get(at.parent ?? '')) chain.push(at)
-  return chain
-}
-
-/** The digest, or the exit code of a shell that was opened where a step failed. */
+/** What was built, or the exit code of a shell that was opened where a step failed. */
 async function buildNow(
   ctx: CommandContext,
   parsed: Parsed,
   prepared: PreparedPlan,
-): Promise<string | undefined | number> {
+): Promise<Built | number> {
   const isDebug = parsed.has('debug')
   const logs = new StepLogs(join(ctx.home.logs, 'builds', prepared.plan.name.replaceAll(/[^\w.-]/g, '_')))
   const log = new BuildLog(ctx.terminal, {
@@ -80,12 +74,11 @@ async function buildNow(
     onOutput: (step, data) => logs.add(step, data),
   })
   try {
-    const { digest } = await buildPlan(await ctx.client(), prepared, {
+    return await buildPlan(await ctx.client(), prepared, {
       ...log.options,
       keepFailed: isDebug,
       again: parsed.value('again'),
     })
-    return digest
   } catch (thrown) {
     log.fail()
     const error = asAgentPodError(thrown)
