@@ -432,15 +432,28 @@ test('LK-08 a variable passed by name is in no command line of the host while it
   assert.ok(findToken(`-e LK08=${token}`, token), 'the control: it would have been found')
 })
 
+/** Blank shells come and go meanwhile, and what went is not kept. */
+function unlessGone<T>(look: () => T): T | undefined {
+  try {
+    return look()
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
 /** Every file below the state directory but the sandboxes' own, and the events of all sandboxes. */
 async function everythingKept(): Promise<Map<string, string>> {
   const kept = new Map<string, string>()
   const walk = (directory: string): void => {
-    for (const entry of readdirSync(directory, { withFileTypes: true })) {
+    for (const entry of unlessGone(() => readdirSync(directory, { withFileTypes: true })) ?? []) {
       const path = join(directory, entry.name)
       if (entry.isDirectory() && !['sandboxes', 'snapshots', 'base', 'layers', 'bin'].includes(entry.name))
         walk(path)
-      else if (entry.isFile() && entry.name !== 'pool.img') kept.set(path, readFileSync(path, 'latin1'))
+      else if (entry.isFile() && entry.name !== 'pool.img') {
+        const text = unlessGone(() => readFileSync(path, 'latin1'))
+        if (text !== undefined) kept.set(path, text)
+      }
     }
   }
   walk(world.home)

@@ -286,10 +286,8 @@ describe('a monorepo in three languages with PostgreSQL and Redis', () => {
     assert.equal(await read('again'), '7')
     await passes(directory, 'fork', 'mono', '--name', 'copy')
     assert.equal(await read('copy'), '7')
-    assert.match(
-      (await passes(directory, 'logs', 'mono', '--service', 'postgres')).stdout,
-      /ready to accept connections/,
-    )
+    const { stdout, stderr } = await passes(directory, 'logs', 'mono', '--service', 'postgres')
+    assert.match(stdout + stderr, /ready to accept connections/)
     await passes(directory, 'destroy', 'mono', 'again', 'copy')
   })
 
