@@ -189,6 +189,14 @@ const WRITTEN: Readonly<Record<string, Written>> = {
     },
     says: /Tests run: 1, Failures: 0/,
   },
+  deno: {
+    files: {
+      'deno.json': '{"tasks":{"test":"deno test"},"imports":{"is-number":"npm:is-number@7.0.0"}}\n',
+      'math.test.js':
+        'import isNumber from "is-number"\nDeno.test("three", () => { if (!isNumber(3)) throw new Error("no") })\n',
+    },
+    says: /1 passed/,
+  },
   shell: {
     files: {
       'greet.sh': '#!/bin/sh\necho "hello $1"\n',
