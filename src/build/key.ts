@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { RootPlan } from '../core/provider.ts'
 import type { Recipe, RecipeBase, Step } from '../core/recipe.ts'
+import { canonical } from '../util/canonical.ts'
 
 /** Raised when what a step does with its inputs changes. */
 const BUILDER = 1
@@ -27,13 +28,4 @@ export function layerKeys(recipe: Recipe, base: string): string[] {
 
 function digest(value: unknown): string {
   return createHash('sha256').update(canonical(value)).digest('hex')
-}
-
-/** JSON with sorted keys, so that the order in which they were written does not matter. */
-export function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, inner) =>
-    inner && typeof inner === 'object' && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
-  )
 }

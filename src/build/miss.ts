@@ -1,7 +1,7 @@
 /** Why a step is built although there are layers: what is different from the last time. */
 import type { RecipeBase, Step } from '../core/recipe.ts'
 import type { Layer } from '../engine/album.ts'
-import { canonical } from './key.ts'
+import { canonical } from '../util/canonical.ts'
 
 export interface Wanted {
   readonly parent: string | undefined

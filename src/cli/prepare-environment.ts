@@ -9,7 +9,7 @@ import { type Detected, detect } from '../config/detect/detect.ts'
 import { PROJECT_FILE, readProjectFile } from '../config/files.ts'
 import type { NetworkWish } from '../config/network-table.ts'
 import { listings } from '../config/plan/listings.ts'
-import { readLock } from '../config/plan/lock.ts'
+import { type Lock, readLock } from '../config/plan/lock.ts'
 import type { Plan } from '../config/plan/plan.ts'
 import { type DraftRecipe, mirrorVariables, recipeOf, startOf } from '../config/plan/recipe.ts'
 import { resolvePlan } from '../config/plan/resolve.ts'
@@ -65,12 +65,11 @@ export async function planProject(
 ): Promise<PreparedPlan | undefined> {
   const planned = await planOnly(ctx, project, o)
   if (!planned) return undefined
-  const { plan, wish } = planned
+  const { plan, wish, lock } = planned
   const presets = presetsOf(ctx)
   const found = await Promise.all(
     plan.presets.map(async ({ name }) => [name, await presets.get(name)] as const),
   )
-  const lock = o.isUnlocked ? undefined : readLock(project.directory)
   const draft = recipeOf(plan, new Map<ClientPreset, Preset>(found), lock)
   const variables = Object.assign({}, ...found.map(([, preset]) => preset.variables)) as Record<
     string,
@@ -89,7 +88,7 @@ export async function planOnly(
   ctx: CommandContext,
   project: ProjectFiles,
   o: PlanOptions,
-): Promise<{ readonly plan: Plan; readonly wish: NetworkWish; readonly detected: Detected } | undefined> {
+): Promise<{ readonly plan: Plan; readonly wish: NetworkWish; readonly lock: Lock | undefined } | undefined> {
   const detected = detect(treeOf(project))
   const file = readProjectFile(project.directory)
   const hasNothing = detected.findings.length === 0 && detected.packages.length === 0
@@ -115,7 +114,7 @@ export async function planOnly(
     locked: lock?.base,
     base: o.base,
   })
-  return { plan, wish, detected }
+  return { plan, wish, lock }
 }
 
 /** What a directory's files say. */

@@ -1,4 +1,5 @@
 /** A copy of a directory in a sandbox, and what became of it there. */
+
 import { mkdir, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, join } from 'node:path'
@@ -7,6 +8,7 @@ import { AgentPodError, invalid } from '../core/error.ts'
 import { baselineScript, type Change, changesScript, parseChanges, type Script } from '../sync/changes.ts'
 import { listProject, look } from '../sync/project.ts'
 import { packFiles } from '../sync/tar.ts'
+import { shellWord } from '../util/shell-word.ts'
 import type { CommandContext } from './command.ts'
 import { printable } from './output/terminal.ts'
 
@@ -122,7 +124,7 @@ export async function showChanges(
   say(terminal.bold(`${changes.length} ${changes.length === 1 ? 'file' : 'files'} changed in the sandbox:`))
   for (const change of changes.slice(0, LISTED)) say(`  ${describe(change)}`)
   if (changes.length > LISTED) say(`  and ${changes.length - LISTED} more`)
-  say(`to apply here: ${terminal.bold(`git apply ${quote(file)}`)}`)
+  say(`to apply here: ${terminal.bold(`git apply ${shellWord(file)}`)}`)
 }
 
 const LISTED = 50
@@ -147,8 +149,4 @@ export async function inside(
     stdout: Buffer.concat(parts.stdout),
     stderr: Buffer.concat(parts.stderr),
   }
-}
-
-function quote(path: string): string {
-  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", `'\\''`)}'`
 }

@@ -13,6 +13,7 @@ import type { Some } from '../core/some.ts'
 import { DEFAULT_LIFETIME, type Lifetime, LONGEST_TTL_MS, type Spec, WHEN_OVER } from '../core/spec.ts'
 import type { RequestKey } from '../store/sandboxes.ts'
 import { ignore } from '../telemetry/log.ts'
+import { canonical } from '../util/canonical.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { CALL, COPY, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
@@ -310,13 +311,4 @@ function digestOf(request: CreateRequest): string {
       canonical({ ...request, requestKey: undefined, who: undefined, origin: request.origin?.snapshot.id }),
     )
     .digest('hex')
-}
-
-/** JSON with sorted keys, so that the order a client wrote them in does not matter. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, inner) =>
-    inner && typeof inner === 'object' && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : inner,
-  )
 }

@@ -1,4 +1,5 @@
 import { AgentPodError } from '../../core/error.ts'
+import { shellWord } from '../../util/shell-word.ts'
 import type { Command } from '../command.ts'
 import { ENVIRONMENT_OPTIONS, environmentIn } from '../environment.ts'
 import { openProject } from '../project.ts'
@@ -38,9 +39,5 @@ export const command: Command = {
 /** One command takes the words of the caller; of several, each does. */
 export function inDirectory(directory: string, run: string): string {
   const words = run.includes('\n') ? run : `${run} "$@"`
-  return directory === '' ? `(\n${words}\n)` : `(cd ${quote(directory)}\n${words}\n)`
-}
-
-function quote(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`
+  return directory === '' ? `(\n${words}\n)` : `(cd ${shellWord(directory)}\n${words}\n)`
 }

@@ -1,20 +1,12 @@
 /** Files that were written to tell a machine how to make a project's environment: for other agents, for platforms, for CI. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Evidence } from '../evidence.ts'
 import type { FileTree } from '../tree.ts'
 import { distinctPackages } from './debian.ts'
 import type { Finding, FoundCommand, FoundPackage, Verb } from './finding.ts'
 import { inside } from './place.ts'
-import {
-  evidenceIn,
-  isTable,
-  listAt,
-  malformed,
-  readJsonc,
-  readPlain,
-  shellWord,
-  short,
-  textAt,
-} from './reading.ts'
+import { evidenceIn, isTable, listAt, malformed, readJsonc, readPlain, short, textAt } from './reading.ts'
 import { aptPackages, shellCommands, shellLines } from './shell-lines.ts'
 import {
   AGENT_JOB,

@@ -1,4 +1,6 @@
 /** C and C++: CMake, Meson, the autotools and Make. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { isForeign, worthwhile } from './aside.ts'
@@ -8,7 +10,6 @@ import { distinctPackages, type Named, packagesOf } from './debian.ts'
 import type { Detector, Finding, FoundCommand, FoundTool, Verb } from './finding.ts'
 import { manifestIn } from './manifests.ts'
 import { isWithin, MOST_FINDINGS, MOST_PARTS } from './place.ts'
-import { shellWord } from './reading.ts'
 import { evidenceAt, linesIn, seek } from './seek.ts'
 import { MAKEFILES, makefileIn, makeTargets } from './tasks.ts'
 

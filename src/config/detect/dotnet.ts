@@ -1,10 +1,12 @@
 /** .NET: solutions, and projects without one. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Candidate, Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { worthwhile } from './aside.ts'
 import type { Detector, Finding, FoundCommand, Verb } from './finding.ts'
 import { inside, isWithin, MOST_FINDINGS, MOST_PARTS, nearestAbove, relativeTo } from './place.ts'
-import { at, evidenceIn, lineOf, malformed, readJsonc, shellWord, textAt, versionText } from './reading.ts'
+import { at, evidenceIn, lineOf, malformed, readJsonc, textAt, versionText } from './reading.ts'
 import { evidenceAt, linesIn } from './seek.ts'
 import { sharedVersions, withParents } from './shared-versions.ts'
 import { elementText, many, manyTables, readXml } from './xml-file.ts'

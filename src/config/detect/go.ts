@@ -1,11 +1,13 @@
 /** Go: modules, and workspaces of them. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Candidate, Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { worthwhile } from './aside.ts'
 import type { Detector, Finding, FoundCommand, FoundTool, Verb } from './finding.ts'
 import { goPackages } from './go-packages.ts'
 import { inside, MOST_FINDINGS, MOST_PARTS, nearestAbove, relativeTo } from './place.ts'
-import { shellWord, versionText } from './reading.ts'
+import { versionText } from './reading.ts'
 import { evidenceAt, type Line, linesIn, seek } from './seek.ts'
 import { sharedVersions } from './shared-versions.ts'
 

@@ -1,4 +1,6 @@
 /** Gradle: builds of one project or many. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Candidate, Evidence } from '../evidence.ts'
 import { type FileTree, nameOf, within } from '../tree.ts'
 import { isForeign } from './aside.ts'
@@ -6,7 +8,7 @@ import type { Finding, FoundCommand, Verb } from './finding.ts'
 import { type GradleBuild, gradleBuilds, withoutComments } from './gradle-build.ts'
 import { javaCandidates, javaFiles } from './java-version.ts'
 import { isWithin, MOST_FINDINGS } from './place.ts'
-import { readPlain, readToml, shellWord, tableAt, textAt } from './reading.ts'
+import { readPlain, readToml, tableAt, textAt } from './reading.ts'
 import { evidenceAt, type Line, linesIn, linesOf, seek, seekAll } from './seek.ts'
 
 const MOST_INPUTS = 2000

@@ -1,8 +1,10 @@
 /** Fetching everything that a build and its tests need, from the poms alone. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import { type FileTree, within } from '../tree.ts'
 import { type Pom, resolved } from './maven-pom.ts'
 import { inside, isWithin, relativeTo } from './place.ts'
-import { at, shellWord } from './reading.ts'
+import { at } from './reading.ts'
 import { elementText } from './xml-file.ts'
 
 /** No project has a directory of this name, so that removing it takes nothing of anybody's. */

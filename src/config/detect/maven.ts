@@ -1,4 +1,6 @@
 /** Maven: reactors of modules, and single projects. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Candidate, Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, within } from '../tree.ts'
 import { worthwhile } from './aside.ts'
@@ -16,7 +18,7 @@ import {
 } from './maven-pom.ts'
 import { mavenSetup } from './maven-setup.ts'
 import { MOST_FINDINGS, MOST_PARTS, nearestAbove, relativeTo } from './place.ts'
-import { at, evidenceIn, shellWord, short } from './reading.ts'
+import { at, evidenceIn, short } from './reading.ts'
 import { linesIn, seek } from './seek.ts'
 import { elementText, many } from './xml-file.ts'
 

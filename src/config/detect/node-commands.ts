@@ -1,4 +1,6 @@
 /** What people do with a package, as its scripts and its dependencies say. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { isAside } from './aside.ts'
@@ -6,7 +8,7 @@ import type { FoundCommand, Verb } from './finding.ts'
 import type { ManagerName } from './node-manager.ts'
 import { dependencyEvidence, type Manifest, scriptEvidence, type Workspace } from './node-manifest.ts'
 import { inside } from './place.ts'
-import { at, evidenceIn, readJson, readPlain, shellWord, textAt } from './reading.ts'
+import { at, evidenceIn, readJson, readPlain, textAt } from './reading.ts'
 
 type Commands = Partial<Record<Verb, FoundCommand>>
 

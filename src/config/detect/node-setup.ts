@@ -1,11 +1,13 @@
 /** The command that installs the dependencies of a package or workspace, development's among them. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import { type FileTree, within } from '../tree.ts'
 import type { FoundCommand } from './finding.ts'
 import { type LifecycleScript, lifecycleScripts } from './node-lifecycle.ts'
 import { approvedBuilds, type ManagerName, type NodeManager } from './node-manager.ts'
 import type { Manifest, Workspace } from './node-manifest.ts'
 import { NODE_BUILT } from './node-native.ts'
-import { at, isTable, readJson, readPlain, shellWord, short, tableAt } from './reading.ts'
+import { at, isTable, readJson, readPlain, short, tableAt } from './reading.ts'
 import { withParents } from './shared-versions.ts'
 import { workflows } from './workflows.ts'
 

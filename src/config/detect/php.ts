@@ -1,4 +1,6 @@
 /** PHP: projects of Composer's, and pages without any. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Candidate, Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, within } from '../tree.ts'
 import { worthwhile } from './aside.ts'
@@ -14,7 +16,6 @@ import {
   malformed,
   type Read,
   readJson,
-  shellWord,
   short,
   tableAt,
   textAt,

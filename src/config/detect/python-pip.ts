@@ -1,4 +1,6 @@
 /** Dependencies of Python projects that nothing but pip is needed for. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { iniAt } from './ini-file.ts'
 import { relativeTo } from './place.ts'
@@ -11,7 +13,7 @@ import {
   type RequirementsFile,
   readRequirements,
 } from './python-requirements.ts'
-import { shellWord, textAt } from './reading.ts'
+import { textAt } from './reading.ts'
 
 /** What brings a project's dependencies, and what is known of them. */
 export interface Plan {

@@ -1,11 +1,13 @@
 /** Servers written in Python: which framework, and where its application stands. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import { type FileTree, nameOf, within } from '../tree.ts'
 import { isAside } from './aside.ts'
 import type { FoundCommand } from './finding.ts'
 import { relativeTo } from './place.ts'
 import type { PythonProject } from './python-project.ts'
 import type { Requirement } from './python-requirements.ts'
-import { lineAt, readPlain, shellWord, short } from './reading.ts'
+import { lineAt, readPlain, short } from './reading.ts'
 
 export interface PythonServer {
   readonly dev: FoundCommand

@@ -1,4 +1,6 @@
 /** The command that installs what a Python project depends on, and then the project itself where that needs no sources. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import { type FileTree, within } from '../tree.ts'
 import { inside, relativeTo } from './place.ts'
 import { allDeclared, declared, type Group, isForDevelopment } from './python-dependencies.ts'
@@ -7,7 +9,7 @@ import { type PackageFiles, packageFiles } from './python-package.ts'
 import { PIP, type Plan, pipPlan, VENV } from './python-pip.ts'
 import { buildSystem, type PythonProject, readProject } from './python-project.ts'
 import type { Requirement } from './python-requirements.ts'
-import { at, isTable, shellWord, short, tableAt, textAt } from './reading.ts'
+import { at, isTable, short, tableAt, textAt } from './reading.ts'
 
 export interface PythonSetup {
   /** Undefined where there is nothing to install. */

@@ -1,19 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { shellWord } from '../../util/shell-word.ts'
 import { memoryTree } from '../testing/memory-tree.ts'
 import { iniAt, readIni } from './ini-file.ts'
-import {
-  at,
-  lineOf,
-  readJson,
-  readJsonc,
-  readToml,
-  shellWord,
-  short,
-  tableAt,
-  textAt,
-  versionText,
-} from './reading.ts'
+import { at, lineOf, readJson, readJsonc, readToml, short, tableAt, textAt, versionText } from './reading.ts'
 import { readYaml } from './yaml-file.ts'
 
 describe('a file', () => {

@@ -141,11 +141,6 @@ export function evidenceIn(file: string, text: string, words: readonly string[],
   return { file, ...(line !== undefined && { line }), said: short(said) }
 }
 
-/** A word for /bin/sh that stands for itself. */
-export function shellWord(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
-}
-
 /** A version or range as any ecosystem writes one; undefined for what cannot be one. */
 export function versionText(raw: unknown): string | undefined {
   const text = typeof raw === 'number' ? String(raw) : raw

@@ -1,4 +1,6 @@
 /** Rust: packages and workspaces of Cargo's. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Candidate } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import type { Detector, Finding, FoundCommand, Verb } from './finding.ts'
@@ -8,7 +10,6 @@ import {
   malformed,
   readPlain,
   readToml,
-  shellWord,
   short,
   type Table,
   tableAt,

@@ -1,4 +1,6 @@
 /** Projects of shell scripts, and those that a task runner alone knows how to handle. */
+
+import { shellWord } from '../../util/shell-word.ts'
 import type { Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf } from '../tree.ts'
 import { isAside } from './aside.ts'
@@ -6,7 +8,6 @@ import { detectC } from './c.ts'
 import { distinctPackages, packagesOf } from './debian.ts'
 import type { Detector, FoundCommand, FoundPackage, FoundTool, Verb } from './finding.ts'
 import { manifestAnywhere } from './manifests.ts'
-import { shellWord } from './reading.ts'
 import { evidenceAt, linesIn } from './seek.ts'
 import { detectTasks } from './tasks.ts'
 

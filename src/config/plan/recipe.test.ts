@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../../core/error.ts'
+import { shellWord } from '../../util/shell-word.ts'
 import type { FoundTool } from '../detect/finding.ts'
 import { evidence, finding, type Given, machine, plan, presets, tool } from '../testing/plan-parts.ts'
 import {
@@ -9,7 +10,6 @@ import {
   type DraftStep,
   mirrorVariables,
   type Pinned,
-  quote,
   recipeOf,
   startOf,
 } from './recipe.ts'
@@ -300,7 +300,7 @@ describe('a word for the shell', () => {
     ['*', "'*'"],
     ['a\nb', "'a\nb'"],
   ] as const)
-    test(JSON.stringify(word), () => assert.equal(quote(word), quoted))
+    test(JSON.stringify(word), () => assert.equal(shellWord(word), quoted))
 
   test('the command of every start begins in the project, wherever that lies', async () => {
     const made = await plan({ name: "it's; id", toml: '[lifecycle]\nstart = ["a", "b"]' })

@@ -3,6 +3,7 @@ import semver from 'semver'
 import { invalid } from '../../core/error.ts'
 import { DEFAULT_STEP_MS, type RecipeBase, type Step } from '../../core/recipe.ts'
 import { writeRule } from '../../policy/rule.ts'
+import { shellWord } from '../../util/shell-word.ts'
 import type { ClientPreset } from '../presets/catalog.ts'
 import type { Preset } from '../presets/presets.ts'
 import { printable } from '../problem.ts'
@@ -114,8 +115,8 @@ function presetFiles(presets: readonly Preset[]): string {
   return presets
     .flatMap(({ files }) => files)
     .map(({ path, text }) => {
-      const target = `"$HOME"/${quote(path)}`
-      return `mkdir -p "$(dirname ${target})"\nprintf %s ${quote(Buffer.from(text).toString('base64'))} | base64 -d > ${target}\n`
+      const target = `"$HOME"/${shellWord(path)}`
+      return `mkdir -p "$(dirname ${target})"\nprintf %s ${shellWord(Buffer.from(text).toString('base64'))} | base64 -d > ${target}\n`
     })
     .join('')
 }
@@ -141,7 +142,7 @@ function systemStep(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
   const run = `printf 'exit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d
 mkdir -p /etc/postgresql-common; printf 'create_main_cluster = false\\n' > /etc/postgresql-common/createcluster.conf
 ${preferences(pinned.apt)}apt-get -q update
-${choosing(optional.map(({ name }) => name))}apt-get -q install -y --no-install-recommends -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 -- ${packages.map((one) => quote(pinnedPackage(one, pinned.apt))).join(' ')}${optional.length > 0 ? ' $optional' : ''}
+${choosing(optional.map(({ name }) => name))}apt-get -q install -y --no-install-recommends -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 -- ${packages.map((one) => shellWord(pinnedPackage(one, pinned.apt))).join(' ')}${optional.length > 0 ? ' $optional' : ''}
 apt-get clean
 rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /usr/sbin/policy-rc.d /etc/apt/preferences.d/agentpod
 ${PYTHON_LINK}`
@@ -164,7 +165,7 @@ function pinnedPackage(wish: string, pinned: Readonly<Record<string, string>>): 
 function choosing(names: readonly string[]): string {
   if (names.length === 0) return ''
   return `optional=
-for one in ${names.map(quote).join(' ')}; do
+for one in ${names.map(shellWord).join(' ')}; do
   if apt-cache show --no-all-versions "$one" >/dev/null 2>&1; then optional="$optional $one"; fi
 done
 `
@@ -266,7 +267,7 @@ function toolSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
       root(
         'tools/npm',
         `${npm.map(({ name, version }) => [name, version].filter(Boolean).join(' ')).join(', ')} from npm`,
-        `npm install -g --no-audit --no-fund --prefix ${TOOLS} ${wanted.map(quote).join(' ')}\n`,
+        `npm install -g --no-audit --no-fund --prefix ${TOOLS} ${wanted.map(shellWord).join(' ')}\n`,
         of(presets, 'npm'),
         plan.path,
       ),
@@ -308,7 +309,7 @@ function pipRange(version: string): string {
 
 function pipInstall(requirements: readonly string[]): string {
   return `[ -d ${TOOLS}/python ] || python3 -m venv ${TOOLS}/python
-${TOOLS}/python/bin/pip install -q --disable-pip-version-check ${requirements.map(quote).join(' ')}
+${TOOLS}/python/bin/pip install -q --disable-pip-version-check ${requirements.map(shellWord).join(' ')}
 mkdir -p ${TOOLS_BIN}
 for program in ${TOOLS}/python/bin/*; do
   case \${program##*/} in python*|pip|pip[0-9]*|activate*|Activate*) ;; *) ln -sf "$program" ${TOOLS_BIN}/ ;; esac
@@ -327,7 +328,7 @@ function packageSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[]
           root(
             'packages/npm',
             title(npm, 'npm'),
-            `npm install -g --no-audit --no-fund --prefix ${TOOLS} ${npm.map(quote).join(' ')}\n`,
+            `npm install -g --no-audit --no-fund --prefix ${TOOLS} ${npm.map(shellWord).join(' ')}\n`,
             of(presets, 'npm'),
             plan.path,
           ),
@@ -341,7 +342,7 @@ function packageSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[]
           root(
             'packages/cargo',
             title(cargo, 'cargo'),
-            cargo.map((one) => `cargo install --locked --root ${TOOLS} ${quote(one)}\n`).join(''),
+            cargo.map((one) => `cargo install --locked --root ${TOOLS} ${shellWord(one)}\n`).join(''),
             of(presets, 'cargo'),
             plan.path,
           ),
@@ -352,7 +353,7 @@ function packageSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[]
           root(
             'packages/go',
             title(go, 'go'),
-            `export GOBIN=${TOOLS_BIN} GOFLAGS=-modcacherw\n${go.map((one) => `go install ${quote(one.includes('@') ? one : `${one}@latest`)}\n`).join('')}rm -rf "$HOME/go"\n`,
+            `export GOBIN=${TOOLS_BIN} GOFLAGS=-modcacherw\n${go.map((one) => `go install ${shellWord(one.includes('@') ? one : `${one}@latest`)}\n`).join('')}rm -rf "$HOME/go"\n`,
             of(presets, 'go'),
             plan.path,
           ),
@@ -371,8 +372,8 @@ function pin(wish: string, grammar: RegExp, pinned: Readonly<Record<string, stri
 /** Login shells, which agents like, set a PATH of their own on Debian: what the environment puts before it has to be said there too. */
 function profileStep({ path, ground }: Plan): DraftStep[] {
   if (path.length === 0 || ground.base === 'host') return []
-  const line = `PATH=${quote(path.join(':'))}:"$PATH"`
-  const run = `printf '%s\\n' ${quote(line)} > /etc/profile.d/agentpod.sh\n`
+  const line = `PATH=${shellWord(path.join(':'))}:"$PATH"`
+  const run = `printf '%s\\n' ${shellWord(line)} > /etc/profile.d/agentpod.sh\n`
   return [root('profile', 'the PATH of login shells', run, [])]
 }
 
@@ -398,7 +399,7 @@ function setupStep(plan: Plan, setup: SetupPlan, presets: Presets): DraftStep {
     title: bounded(
       `dependencies${setup.directory === '' ? '' : ` of ${setup.directory}`}, by ${setup.manager}`,
     ),
-    run: `set -eu\n${presetFiles(used)}mkdir -p ${quote(insidePath(plan.workspace, setup.directory))}\ncd ${quote(insidePath(plan.workspace, setup.directory))}\n${setup.run}\n${FORGOTTEN}`,
+    run: `set -eu\n${presetFiles(used)}mkdir -p ${shellWord(insidePath(plan.workspace, setup.directory))}\ncd ${shellWord(insidePath(plan.workspace, setup.directory))}\n${setup.run}\n${FORGOTTEN}`,
     user: plan.user,
     workdir: '/',
     path: plan.path,
@@ -423,9 +424,5 @@ const FORGOTTEN =
 /** What runs at every start: the file's own command, in the project. Undefined where there is none. */
 export function startOf({ commands, workspace }: Pick<Plan, 'commands' | 'workspace'>): string | undefined {
   const own = commands.start.filter(({ rank }) => rank === 'agentpod.toml').map(({ run }) => run)
-  return own.length === 0 ? undefined : `cd ${quote(workspace)} || exit 1\n${own.join('\n')}`
-}
-
-export function quote(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
+  return own.length === 0 ? undefined : `cd ${shellWord(workspace)} || exit 1\n${own.join('\n')}`
 }
