@@ -2,6 +2,10 @@
 import type { Base } from './environment.ts'
 import type { NetworkRule } from './network.ts'
 
+/** Releases of Debian that we know, newest first. */
+export const SUITES = ['trixie', 'bookworm', 'bullseye'] as const
+export type Suite = (typeof SUITES)[number]
+
 export interface RecipeBase {
   readonly name: Base
   /** Debian's release; the one of the machine when left out. */

@@ -10,7 +10,6 @@ import { AgentPodError } from '../core/error.ts'
 export const DEBIAN_RECIPE = 2
 
 const FALLBACK_SUITE = 'bookworm'
-export const SUITES: readonly string[] = ['bullseye', 'bookworm', 'trixie']
 /** With a fixed time on every file, the same packages give the same layer on every machine. */
 const TIME_OF_FILES = '1700000000'
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'

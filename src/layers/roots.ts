@@ -4,8 +4,8 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AgentPodError, invalid } from '../core/error.ts'
 import type { Provider, RootPlan } from '../core/provider.ts'
-import type { RecipeBase } from '../core/recipe.ts'
-import { buildDebian, DEBIAN_RECIPE, hostSuite, SUITES } from './debian.ts'
+import { type RecipeBase, SUITES } from '../core/recipe.ts'
+import { buildDebian, DEBIAN_RECIPE, hostSuite } from './debian.ts'
 
 export interface RootsParts {
   readonly tmpDir: string
@@ -42,7 +42,7 @@ export class LayerRoots {
   ): Promise<RootPlan> {
     if (name === 'host') return { kind: 'host' }
     // SECURITY: CP-16. Whoever may ask for a release may not have us try names.
-    if (suite !== this.suite && !SUITES.includes(suite))
+    if (suite !== this.suite && !SUITES.some((known) => known === suite))
       throw invalid(
         'suite.unknown',
         `there is no release ${suite} of Debian that we know`,

@@ -1,11 +1,8 @@
 /** What Debian's releases have, as data with a date: which versions, in which packages. */
+import { SUITES, type Suite } from '../../core/recipe.ts'
 import type { Language } from '../detect/finding.ts'
 
 export const DEBIAN_DATE = '2026-11-16'
-
-/** Newest first. */
-export const SUITES = ['trixie', 'bookworm', 'bullseye'] as const
-export type Suite = (typeof SUITES)[number]
 
 export function isSuite(text: string): text is Suite {
   return (SUITES as readonly string[]).includes(text)

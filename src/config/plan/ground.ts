@@ -1,9 +1,10 @@
 /** Which base everything is put on: this machine's own tools where they will do, since that costs nothing; else the release of Debian that has most. */
 import { invalid } from '../../core/error.ts'
+import { SUITES, type Suite } from '../../core/recipe.ts'
 import type { FoundTool } from '../detect/finding.ts'
 import type { Choice, Evidence } from '../evidence.ts'
 import { printable } from '../problem.ts'
-import { isSuite, PACKAGE_TOOLS, SUITES, type Suite, TOOL_PACKAGES } from './debian.ts'
+import { isSuite, PACKAGE_TOOLS, TOOL_PACKAGES } from './debian.ts'
 import { sourceOn, type WantedLanguage } from './languages.ts'
 import type { PackagePlan } from './plan.ts'
 import type { ResolveInput } from './resolve-input.ts'

@@ -1,11 +1,11 @@
 /** Which languages a project is to have, which versions were asked for, and where each comes from. */
 import { AgentPodError, invalid } from '../../core/error.ts'
+import { SUITES } from '../../core/recipe.ts'
 import type { Finding, Language } from '../detect/finding.ts'
 import type { Candidate, Choice, Evidence } from '../evidence.ts'
 import { printable } from '../problem.ts'
 import type { ProjectData } from '../project/data.ts'
 import type { ProjectLanguage } from '../project/environment-table.ts'
-import { SUITES } from './debian.ts'
 import { attemptsOf, decideVersion, unreadable } from './decide.ts'
 import type { LanguagePlan } from './plan.ts'
 import type { ResolveInput } from './resolve-input.ts'

@@ -1,9 +1,10 @@
 /** Where a language can really be had: from this machine, from Debian, from npm, from Go's module proxy. What was tried is told. */
 
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { SUITES, type Suite } from '../../core/recipe.ts'
 import type { Language } from '../detect/finding.ts'
 import { printable } from '../problem.ts'
-import { DEBIAN, type DebianTool, SUITES, type Suite } from './debian.ts'
+import { DEBIAN, type DebianTool } from './debian.ts'
 import type { Listed, Listings } from './listings.ts'
 import { byVersion, isLatest, mayBe, satisfies, toRange, toVersion } from './version.ts'
 
