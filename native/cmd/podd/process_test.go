@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -145,6 +147,81 @@ func TestInputClosesAndDoesNotBlockForEver(t *testing.T) {
 	big := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
 	p.plain("POST", "/process.Process/SendInput", target+`,"input":{"stdin":"`+big+`"}}`, 499, "Connect-Timeout-Ms", "200")
 	p.plain("POST", "/process.Process/SendSignal", target+`,"signal":"SIGNAL_SIGTERM"}`, 200)
+}
+
+func TestInputThatIsSaidAgainArrivesOnce(t *testing.T) {
+	p := startPodd(t)
+	message := command("cat")
+	message["tag"], message["stdin"] = "job", true
+	s := p.start(message)
+	s.next()
+	send := func(offset, data string, status int) string {
+		t.Helper()
+		return p.plain("POST", "/agentpod/input?tag=job&offset="+offset, data, status)
+	}
+	for _, one := range []struct{ offset, data, taken string }{
+		{"0", "one\n", "4"}, {"0", "one\n", "4"}, {"0", "one\ntwo\n", "8"}, {"4", "two\n", "8"}, {"6", "", "8"}, {"7", "\nthree\n", "14"}, {"14", "", "14"},
+	} {
+		if answer := send(one.offset, one.data, 200); strings.TrimSpace(answer) != `{"stdinBytes":"`+one.taken+`"}` {
+			t.Errorf("%+v: %s", one, answer)
+		}
+	}
+	p.plain("POST", "/process.Process/SendInput", `{"process":{"tag":"job"},"input":{"stdin":"aGk="}}`, 200)
+	for offset, code := range map[string]string{"17": "failed_precondition", "-1": "invalid_argument", "": "invalid_argument", "1e3": "invalid_argument", "99999999999999999999": "invalid_argument"} {
+		if answer := send(offset, "x", 400); !strings.Contains(answer, `"`+code+`"`) {
+			t.Errorf("offset %q: %s", offset, answer)
+		}
+	}
+	send("16", strings.Repeat("x", 4<<20+1), 413)
+	p.plain("POST", "/agentpod/input?offset=0", "x", 400)
+	p.plain("POST", "/agentpod/input?tag=other&offset=0", "x", 404)
+	if all := p.plain("GET", "/agentpod/processes", "", 200); !strings.Contains(all, `"stdinBytes":"16"`) {
+		t.Error(all)
+	}
+	for tag, want := range map[string]bool{"job": true, "other": false} {
+		if found := p.plain("GET", "/agentpod/processes?tag="+tag, "", 200); strings.Contains(found, `"job"`) != want {
+			t.Errorf("%s: %s", tag, found)
+		}
+	}
+	p.plain("POST", "/process.Process/CloseStdin", `{"process":{"tag":"job"}}`, 200)
+	if r := s.rest(); r.stdout != "one\ntwo\nthree\nhi" {
+		t.Fatalf("%+v", r)
+	}
+	// What it had already is still said to be there; more is not taken.
+	send("0", "one\n", 200)
+	send("16", "x", 400)
+	if r := p.open("/agentpod/attach", map[string]any{"process": map[string]any{"tag": "job"}, "stdout": "8"}).rest(); r.stdout != "three\nhi" {
+		t.Fatalf("%+v", r)
+	}
+	if r := p.open("/agentpod/attach", map[string]any{"process": map[string]any{"tag": "job"}, "stdout": "17"}).rest(); r.code != "invalid_argument" {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// A pipe holds 64 KiB: of a larger write that is given up, what the process got is counted.
+func TestInputThatWasGivenUpIsCounted(t *testing.T) {
+	p := startPodd(t)
+	message := command("sh", "-c", "while ! test -e $0; do sleep 0.05; done; exec cat", t.TempDir()+"/go")
+	message["tag"], message["stdin"] = "slow", true
+	file := message["process"].(map[string]any)["args"].([]string)[2]
+	s := p.start(message)
+	s.next()
+	data := strings.Repeat("0123456789abcdef", 1<<14)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	request, _ := http.NewRequestWithContext(ctx, "POST", "http://podd/agentpod/input?tag=slow&offset=0", strings.NewReader(data))
+	if response, err := p.client.Do(request); err == nil {
+		t.Fatalf("%d", response.StatusCode)
+	}
+	// The next writer waits until the one before is out of its way.
+	os.WriteFile(file, nil, 0o600)
+	if answer := p.plain("POST", "/agentpod/input?tag=slow&offset=0", data, 200); !strings.Contains(answer, fmt.Sprint(len(data))) {
+		t.Error(answer)
+	}
+	p.plain("POST", "/process.Process/CloseStdin", `{"process":{"tag":"slow"}}`, 200)
+	if r := s.rest(); r.stdout != data {
+		t.Fatalf("%d bytes of %d", len(r.stdout), len(data))
+	}
 }
 
 func TestWorkingDirectoriesAreChecked(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"agentpod/native/internal/connect"
@@ -75,12 +76,50 @@ type processInfo struct {
 	Signal      string         `json:"signal,omitempty"`
 	OOMKilled   bool           `json:"oomKilled,omitempty"`
 	OutputBytes connect.Int64  `json:"outputBytes"`
+	StdinBytes  connect.Int64  `json:"stdinBytes"`
 }
 
-func (s *Server) listAll(w http.ResponseWriter, _ *http.Request) {
-	answer := []processInfo{}
+// input writes to a process's stdin what is known by its offset there.
+func (s *Server) input(w http.ResponseWriter, r *http.Request) {
+	p, err := s.takeRawInput(r)
+	if err != nil {
+		connect.WriteError(w, err)
+		return
+	}
+	connect.WriteJSON(w, http.StatusOK, map[string]connect.Int64{"stdinBytes": connect.Int64(p.Taken())})
+}
+
+func (s *Server) takeRawInput(r *http.Request) (*process.Process, error) {
+	query := r.URL.Query()
+	offset, err := strconv.ParseInt(query.Get("offset"), 10, 64)
+	if err != nil || offset < 0 {
+		return nil, connect.Errorf(connect.InvalidArgument, "offset %.40q is not a number of bytes", query.Get("offset"))
+	}
+	if query.Get("tag") == "" {
+		return nil, connect.Errorf(connect.InvalidArgument, "the tag is missing")
+	}
+	p, err := s.processes.Find(process.Selector{Tag: query.Get("tag")})
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(r.Body, connect.MaxMessage+1))
+	if err != nil {
+		return nil, connect.Errorf(connect.Canceled, "the input was cut: %v", err)
+	}
+	if len(data) > connect.MaxMessage {
+		return nil, connect.TooLarge("the input is larger than %d bytes", connect.MaxMessage)
+	}
+	return p, p.WriteFrom(r.Context(), offset, data)
+}
+
+func (s *Server) listAll(w http.ResponseWriter, r *http.Request) {
+	answer, tag := []processInfo{}, r.URL.Query().Get("tag")
 	for _, p := range s.processes.All() {
-		info := processInfo{Pid: p.Pid, Tag: p.Tag, Config: p.Config, StartedAt: p.Started, OutputBytes: connect.Int64(p.Output.Size())}
+		if tag != "" && p.Tag != tag {
+			continue
+		}
+		info := processInfo{Pid: p.Pid, Tag: p.Tag, Config: p.Config, StartedAt: p.Started, OutputBytes: connect.Int64(p.Output.Size()),
+			StdinBytes: connect.Int64(p.Taken())}
 		if exit := p.Exit(); exit != nil {
 			info.EndedAt, info.ExitCode, info.Signal, info.OOMKilled = &exit.At, &exit.Code, exit.Signal, exit.OOMKilled
 		}

@@ -38,7 +38,12 @@ type startRequest struct {
 
 type selectRequest struct {
 	Process process.Selector `json:"process"`
+}
+
+type attachRequest struct {
+	Process process.Selector `json:"process"`
 	Offset  connect.Int64    `json:"offset"`
+	Stdout  *connect.Int64   `json:"stdout"`
 }
 
 type inputRequest struct {

@@ -47,11 +47,18 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request) {
 
 // attach follows a process from any offset of its output.
 func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
-	var in selectRequest
+	var in attachRequest
 	s.stream(w, r, &in, func() (follower, error) {
 		p, err := s.processes.Find(in.Process)
 		if err != nil {
 			return follower{}, err
+		}
+		if in.Stdout != nil {
+			reader := p.Output.StdoutReader(int64(*in.Stdout))
+			if reader == nil {
+				return follower{}, connect.Errorf(connect.InvalidArgument, "there are no %d bytes of stdout yet", *in.Stdout)
+			}
+			return follower{process: p, reader: reader}, nil
 		}
 		if size := p.Output.Size(); in.Offset < 0 || int64(in.Offset) > size {
 			return follower{}, connect.Errorf(connect.InvalidArgument, "offset %d is outside the %d bytes of output", in.Offset, size)
@@ -157,7 +164,7 @@ func (f *follower) sendHeld(ctx context.Context) (wait <-chan struct{}, ended bo
 		case chunk.Ended || chunk.Wait != nil:
 			return chunk.Wait, chunk.Ended, nil
 		case chunk.GapTo > 0:
-			err = f.sendText(`{"event":{"gap":{"from":"` + strconv.FormatInt(chunk.GapFrom, 10) + `","to":"` + strconv.FormatInt(chunk.GapTo, 10) + `"}}}`)
+			err = f.sendText(`{"event":{"gap":{"from":"` + strconv.FormatInt(chunk.GapFrom, 10) + `","to":"` + strconv.FormatInt(chunk.GapTo, 10) + `","stdout":"` + strconv.FormatInt(chunk.Stdout, 10) + `"}}}`)
 		default:
 			err = f.out.SendWith(func(buf []byte) []byte { return appendData(buf, chunk.Kind, chunk.Data) })
 		}

@@ -56,6 +56,7 @@ func New(processes *process.Table) *Server {
 		"GET /agentpod/usage":     {handle: s.usage, silent: true},
 		"GET /agentpod/processes": {handle: s.listAll},
 		"POST /agentpod/attach":   {handle: s.attach},
+		"POST /agentpod/input":    {handle: s.input},
 		"GET /agentpod/tunnel":    {handle: s.tunnel},
 		"POST /agentpod/tar":      {handle: s.unpack},
 		"GET /agentpod/tar":       {handle: s.pack},

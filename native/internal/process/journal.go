@@ -1,6 +1,7 @@
 package process
 
 import (
+	"sort"
 	"sync"
 	"time"
 )
@@ -26,10 +27,11 @@ const (
 	runLimit = 1 << 16
 )
 
-// run is a stretch of output of one kind that ends at end and begins where the run before it ends.
+// run is a stretch of output of one kind that ends at end and begins where the run before it ends. Of all output up to its end, stdout bytes are stdout's.
 type run struct {
-	kind Kind
-	end  int64
+	kind   Kind
+	end    int64
+	stdout int64
 }
 
 // Journal keeps the output of one process so that readers can come back. Any number of readers follow one writer.
@@ -37,6 +39,7 @@ type Journal struct {
 	mu      sync.Mutex
 	store   store
 	runs    []run
+	stdout  int64 // bytes of stdout ever appended
 	readers map[*Reader]struct{}
 	left    struct {
 		position int64
@@ -70,10 +73,13 @@ func (j *Journal) Append(kind Kind, data []byte) {
 		return
 	}
 	j.store.put(data)
+	if kind == Stdout {
+		j.stdout += int64(len(data))
+	}
 	if last := len(j.runs) - 1; last >= 0 && j.runs[last].kind == kind {
-		j.runs[last].end = j.store.end
+		j.runs[last].end, j.runs[last].stdout = j.store.end, j.stdout
 	} else {
-		j.runs = append(j.runs, run{kind, j.store.end})
+		j.runs = append(j.runs, run{kind, j.store.end, j.stdout})
 	}
 	j.trim()
 	j.wake()
@@ -193,6 +199,46 @@ func (j *Journal) Reader(offset int64) *Reader {
 	return reader
 }
 
+// StdoutReader starts reading where so many bytes of stdout have come, with what came between them and the next one. It is nil where fewer have come yet.
+func (j *Journal) StdoutReader(count int64) *Reader {
+	j.mu.Lock()
+	if count < 0 || count > j.stdout {
+		j.mu.Unlock()
+		return nil
+	}
+	position := j.afterStdout(count)
+	j.mu.Unlock()
+	// In between, bytes may go and none may come before others, so this stays the place or turns into a gap.
+	return j.Reader(position)
+}
+
+// afterStdout is the first position held that so many bytes of stdout are before. Where those bytes are gone it is some position before the held ones.
+func (j *Journal) afterStdout(count int64) int64 {
+	if count < j.stdoutBefore(j.store.start) {
+		return count
+	}
+	i := sort.Search(len(j.runs), func(i int) bool { return j.runs[i].stdout >= count })
+	if i == len(j.runs) {
+		return j.store.end
+	}
+	if position := j.runs[i].end - (j.runs[i].stdout - count); j.runs[i].kind == Stdout && position > j.store.start {
+		return position
+	}
+	return j.store.start
+}
+
+// stdoutBefore counts the bytes of stdout before a position that is held, or the end.
+func (j *Journal) stdoutBefore(position int64) int64 {
+	if position >= j.store.end || len(j.runs) == 0 {
+		return j.stdout
+	}
+	at := j.runAt(position)
+	if at.kind == Stdout {
+		return at.stdout - (at.end - position)
+	}
+	return at.stdout
+}
+
 // Close detaches the reader; its position still counts for a while.
 func (r *Reader) Close() {
 	j := r.journal
@@ -209,6 +255,7 @@ type Chunk struct {
 	Data    []byte
 	GapTo   int64 // bytes from GapFrom to GapTo are gone
 	GapFrom int64
+	Stdout  int64 // of a gap: how many bytes of stdout came before its end
 	Ended   bool
 	Wait    <-chan struct{}
 }
@@ -220,7 +267,7 @@ func (r *Reader) Next(buf []byte) (chunk Chunk) {
 	defer j.mu.Unlock()
 	switch {
 	case r.position < j.store.start:
-		chunk = Chunk{GapFrom: r.position, GapTo: j.store.start}
+		chunk = Chunk{GapFrom: r.position, GapTo: j.store.start, Stdout: j.stdoutBefore(j.store.start)}
 		r.position = j.store.start
 		return chunk
 	case r.position >= j.store.end && j.closed:
@@ -236,7 +283,7 @@ func (r *Reader) Next(buf []byte) (chunk Chunk) {
 	n, err := j.store.read(buf, r.position)
 	if err != nil || n == 0 {
 		// The file cannot be read: these bytes are as good as dropped.
-		chunk = Chunk{GapFrom: r.position, GapTo: current.end}
+		chunk = Chunk{GapFrom: r.position, GapTo: current.end, Stdout: current.stdout}
 		r.position = current.end
 		return chunk
 	}

@@ -135,6 +135,67 @@ func TestAlternatingStreamsDoNotGrowTheIndex(t *testing.T) {
 	}
 }
 
+func TestAJournalIsFoundAgainByWhatCameOfStdout(t *testing.T) {
+	for name, dir := range map[string]string{"all held": t.TempDir(), "the oldest gone": "/nonexistent"} {
+		t.Run(name, func(t *testing.T) {
+			j := NewJournal(dir)
+			defer j.Discard()
+			random := rand.New(rand.NewSource(2))
+			stdout := 0
+			for total := 0; total < 3<<20; {
+				n := 1 + random.Intn(4000)
+				if random.Intn(3) == 0 {
+					j.Append(Stderr, bytes.Repeat([]byte("e"), n))
+				} else {
+					j.Append(Stdout, pattern(stdout, n))
+					stdout += n
+				}
+				total += n
+			}
+			for i := 0; i < 300; i++ {
+				from := random.Intn(stdout + 1)
+				if i == 0 {
+					from = 0
+				}
+				r := j.StdoutReader(int64(from))
+				got, begin, buf := []byte{}, int64(from), make([]byte, ChunkLimit)
+				for chunk := r.Next(buf); chunk.Wait == nil; chunk = r.Next(buf) {
+					if chunk.GapTo > 0 {
+						begin = chunk.Stdout
+					} else if chunk.Kind == Stdout {
+						got = append(got, chunk.Data...)
+					}
+				}
+				r.Waited()
+				delete(j.readers, r)
+				if int(begin)+len(got) != stdout || !bytes.Equal(got, pattern(int(begin), len(got))) {
+					t.Fatalf("from %d of %d: %d bytes after %d", from, stdout, len(got), begin)
+				}
+				if isGone := int64(from) < j.stdoutBefore(j.store.start); isGone != (begin != int64(from)) {
+					t.Fatalf("from %d of %d, gone: %t, a gap up to %d", from, stdout, isGone, begin)
+				}
+			}
+			if j.StdoutReader(int64(stdout)+1) != nil || j.StdoutReader(-1) != nil {
+				t.Error("bytes that never came are waited for")
+			}
+		})
+	}
+}
+
+func TestAReaderOfStdoutGetsTheErrorsBehindIt(t *testing.T) {
+	j := NewJournal(t.TempDir())
+	defer j.Discard()
+	j.Append(Stderr, []byte("0"))
+	j.Append(Stdout, []byte("ab"))
+	j.Append(Stderr, []byte("12"))
+	j.Append(Stdout, []byte("cd"))
+	for count, want := range []string{"0ab12cd", "b12cd", "12cd", "d", ""} {
+		if got, gap := drain(j.StdoutReader(int64(count))); string(got) != want || gap != 0 {
+			t.Errorf("after %d: %q", count, got)
+		}
+	}
+}
+
 func TestFreedJournalsGiveTheirMemoryBack(t *testing.T) {
 	before := budget.Load()
 	for i := 0; i < 40; i++ {

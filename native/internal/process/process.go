@@ -47,7 +47,8 @@ type Process struct {
 	mu     sync.Mutex
 	input  *os.File // the write end of stdin, or the terminal's master; nil when there is none
 	exit   *Exit
-	killed bool // podd itself sent SIGKILL
+	taken  int64 // bytes of input written to the process, whether it has read them or not
+	killed bool  // podd itself sent SIGKILL
 	done   chan struct{}
 }
 
@@ -94,17 +95,58 @@ func (p *Process) openInput() *os.File {
 	return p.input
 }
 
+// Taken is how many bytes of input the process was given so far.
+func (p *Process) Taken() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
+}
+
 // Write sends input: to the terminal, or to stdin. It waits while the process does not read, until ctx ends.
 func (p *Process) Write(ctx context.Context, data []byte, terminal bool) error {
 	if terminal != p.terminal {
 		return connect.Errorf(connect.FailedPrecondition, "process %d takes its input another way (terminal: %t)", p.Pid, p.terminal)
 	}
+	done, err := p.beginWrite(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return p.write(ctx, data)
+}
+
+// WriteFrom sends input that is known by its offset in all the input. Bytes that the process was given already are left out, so a caller that does not
+// know whether an earlier call arrived says it again.
+func (p *Process) WriteFrom(ctx context.Context, offset int64, data []byte) error {
+	if p.terminal {
+		return connect.Errorf(connect.FailedPrecondition, "process %d has a terminal, which is not written to by offset", p.Pid)
+	}
+	done, err := p.beginWrite(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	taken := p.Taken()
+	if offset > taken {
+		return connect.Errorf(connect.FailedPrecondition, "process %d was given %d bytes of input, and these begin at %d", p.Pid, taken, offset)
+	}
+	if skip := taken - offset; skip < int64(len(data)) {
+		return p.write(ctx, data[skip:])
+	}
+	return nil
+}
+
+// beginWrite waits for its turn; of two writers one goes after the other.
+func (p *Process) beginWrite(ctx context.Context) (done func(), err error) {
 	select {
 	case p.writing <- struct{}{}:
+		return func() { <-p.writing }, nil
 	case <-ctx.Done():
-		return connect.Errorf(connect.Canceled, "process %d did not read the input before this", p.Pid)
+		return nil, connect.Errorf(connect.Canceled, "process %d did not read the input before this", p.Pid)
 	}
-	defer func() { <-p.writing }()
+}
+
+func (p *Process) write(ctx context.Context, data []byte) error {
 	input := p.openInput()
 	if input == nil {
 		return connect.Errorf(connect.FailedPrecondition, "process %d has no stdin, or it is closed", p.Pid)
@@ -119,7 +161,10 @@ func (p *Process) Write(ctx context.Context, data []byte, terminal bool) error {
 		case <-finished:
 		}
 	}()
-	_, err := input.Write(data)
+	n, err := input.Write(data)
+	p.mu.Lock()
+	p.taken += int64(n)
+	p.mu.Unlock()
 	close(finished)
 	<-watcher
 	switch {
