@@ -370,6 +370,81 @@ func TestASnapshotThatSomethingStandsOnStays(t *testing.T) {
 	})
 }
 
+func TestSnapshotsOfOtherRootsLieOverARoot(t *testing.T) {
+	onEachPool(t, func(t *testing.T, d *daemon, c *client) {
+		for name, base := range map[string]map[string]any{"layers": baseLayer(t, d, c), "host": hostRoot} {
+			at := func(made map[string]any, path string) string { return inside(made, "/usr/lib/"+path) }
+			dir := func(made map[string]any, path string) {
+				must(t, os.MkdirAll(at(made, path), 0o755))
+				many(t, at(made, path+"/files"))
+				give(t, c, made, "/usr/lib/"+path)
+			}
+			project, extra, other, shot := name+"1", name+"2", name+"3", name+"4"
+			c.step(project, over(base), func(made map[string]any) { dir(made, "project"); dir(made, "more") })
+			c.step(extra, over(base), func(made map[string]any) { dir(made, "extra") })
+			c.step(other, over(base), func(made map[string]any) { dir(made, "other") })
+			isThere := func(made map[string]any, dirs ...string) {
+				t.Helper()
+				for _, path := range dirs {
+					if names, err := os.ReadDir(at(made, path+"/files")); err != nil || len(names) != 200 {
+						t.Errorf("%s: %s has %d files: %v", name, path, len(names), err)
+					}
+				}
+			}
+			// The first has the highest numbers, and is not the topmost.
+			made := c.create("box"+name, over(base, project, extra))
+			isThere(made, "project", "more", "extra")
+			dir(made, "own")
+			numbers := map[uint64]bool{}
+			for _, path := range []string{"project", "more", "extra"} {
+				for number := range numbersIn(t, at(made, path)) {
+					numbers[number] = true
+				}
+			}
+			for number, path := range numbersIn(t, at(made, "own")) {
+				if numbers[number] {
+					t.Errorf("%s: %s has the number of another", name, path)
+				}
+			}
+			c.must("sandbox.stop", id("box"+name))
+			c.must("snapshot.create", map[string]any{"id": shot, "owner": "test", "sandbox": "box" + name})
+			change := over(base, project, extra, other)
+			change["snapshot"] = shot
+			// Its upper has an /usr/lib of its own by now, which others show through.
+			fork := c.create("fork"+name, change)
+			isThere(fork, "project", "more", "extra", "own", "other")
+			eachRestarted := c.args("fork"+name, over(base, project, extra, other))
+			c.must("sandbox.stop", id("fork"+name))
+			fork = c.must("sandbox.start", eachRestarted)
+			isThere(fork, "own", "other")
+			c.fails("conflict", "snapshot.used", "snapshot.remove", id(other))
+			for _, ids := range [][]string{{project}, {extra, project}, {project, other, extra}, {project, other}} {
+				change := over(base, ids...)
+				change["snapshot"] = shot
+				c.fails("invalid_argument", "snapshot.root", "sandbox.create", c.args("none"+name, change))
+			}
+		}
+		d.destroyAll()
+		d.nothingLeft()
+	})
+}
+
+// numbersIn are the numbers of all files below a directory, with a path for each.
+func numbersIn(t *testing.T, dir string) map[uint64]string {
+	t.Helper()
+	found := map[uint64]string{}
+	must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var stat unix.Stat_t
+		err = unix.Lstat(path, &stat)
+		found[stat.Ino] = path
+		return err
+	}))
+	return found
+}
+
 func TestASnapshotCountsWhatIsItsOwn(t *testing.T) {
 	onEachPool(t, func(t *testing.T, d *daemon, c *client) {
 		c.step("shot1", over(hostRoot), func(made map[string]any) {

@@ -19,6 +19,8 @@ type Snapshot struct {
 	SizeBytes int64          `json:"sizeBytes"`
 	CreatedMs int64          `json:"createdMs"`
 	Volume    bool           `json:"volume"`
+	// NextNumber is higher than the number of any file in it; 0 where that was not to be known.
+	NextNumber uint64 `json:"nextNumber,omitempty"`
 }
 
 func (s *Snapshot) files() pool.Entry {

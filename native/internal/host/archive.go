@@ -98,5 +98,6 @@ func (h *Host) fillSnapshot(s *Snapshot, args hostproto.ImportSnapshot) error {
 	if s.SizeBytes, err = layer.ReadUppers(source, args.Digest, upper, h.uppers(), h.pool.Room); err != nil {
 		return err
 	}
+	s.NextNumber = h.pool.NextNumber(s.files())
 	return h.pool.Seal(s.files())
 }

@@ -107,17 +107,21 @@ func (h *Host) overUppers(root hostproto.Root) ([]string, error) {
 	return dirs, nil
 }
 
-// newEntry makes an empty place for files that will lie over a root's snapshots, which the caller holds. Each of those was made over the ones below
-// it, so a place made after the topmost is made after all.
+// newEntry makes an empty place for files that will lie over a root's snapshots, which the caller holds. Where each of those was made over the ones
+// below it, the topmost has the highest numbers; of others that were put together, any may. A place made after that one is made after all.
 func (h *Host) newEntry(files pool.Entry, root hostproto.Root, bytes int64) error {
-	for i := len(root.Over) - 1; i >= 0; i-- {
-		s, err := h.presentSnapshot(root.Over[i])
+	var last *Snapshot
+	for _, id := range root.Over {
+		s, err := h.presentSnapshot(id)
 		if err != nil {
 			return err
 		}
-		if s.Volume {
-			return h.pool.CreateAfter(files, s.files(), bytes)
+		if s.Volume && (last == nil || s.NextNumber >= last.NextNumber) {
+			last = s
 		}
+	}
+	if last != nil {
+		return h.pool.CreateAfter(files, last.files(), bytes)
 	}
 	return h.pool.Create(files, bytes)
 }

@@ -117,6 +117,11 @@ func (r Root) Equal(other Root) bool {
 	return r.Kind == other.Kind && isSame(r.Layers, other.Layers) && isSame(r.Over, other.Over)
 }
 
+// Extends reports whether the root is another one, with nothing or more snapshots over it.
+func (r Root) Extends(other Root) bool {
+	return len(r.Over) >= len(other.Over) && other.Equal(Root{Kind: r.Kind, Layers: r.Layers, Over: r.Over[:len(other.Over)]})
+}
+
 func isSame(a, b []string) bool {
 	if len(a) != len(b) {
 		return false

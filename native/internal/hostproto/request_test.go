@@ -66,6 +66,26 @@ func TestRootsAreTheSameInEveryPartAndOrder(t *testing.T) {
 	}
 }
 
+func TestARootExtendsWhatItBeginsWith(t *testing.T) {
+	root := Root{Kind: "layers", Layers: []string{"a"}, Over: []string{"one", "two"}}
+	for _, begin := range []Root{root, {Kind: "layers", Layers: root.Layers}, {Kind: "layers", Layers: root.Layers, Over: []string{"one"}}} {
+		if !root.Extends(begin) {
+			t.Errorf("%+v is not taken for the beginning of %+v", begin, root)
+		}
+	}
+	for _, other := range []Root{
+		{Kind: "host", Over: []string{"one"}},
+		{Kind: "layers", Layers: []string{"b"}, Over: []string{"one"}},
+		{Kind: "layers", Layers: root.Layers, Over: []string{"two"}},
+		{Kind: "layers", Layers: root.Layers, Over: []string{"two", "one"}},
+		{Kind: "layers", Layers: root.Layers, Over: []string{"one", "two", "three"}},
+	} {
+		if root.Extends(other) {
+			t.Errorf("%+v is taken for the beginning of %+v", other, root)
+		}
+	}
+}
+
 func TestTheEndOfTimeIsDestroyUnlessSaid(t *testing.T) {
 	for said, want := range map[string]string{``: OverDestroy, `,"whenOver":"pause"`: OverPause, `,"whenOver":"stop","snapshot":"ab12"`: OverStop} {
 		request, err := Parse([]byte(strings.Replace(createLine, `"deadlineMs":0`, `"deadlineMs":0`+said, 1)))

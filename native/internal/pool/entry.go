@@ -59,6 +59,24 @@ func (p *Pool) CreateAfter(e, below Entry, bytes int64) error {
 	return os.Rename(next, filepath.Join(dir, aside))
 }
 
+// NextNumber is the number that the next file of an entry would get: higher than those of all that were ever in it. 0 where numbers are no concern, or
+// nothing can be written any more.
+func (p *Pool) NextNumber(e Entry) uint64 {
+	if !e.IsVolume {
+		return 0
+	}
+	path := filepath.Join(p.Path(e), ".number")
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return 0
+	}
+	var stat unix.Stat_t
+	err := unix.Lstat(path, &stat)
+	if os.Remove(path) != nil || err != nil {
+		return 0
+	}
+	return stat.Ino
+}
+
 // Clone makes the entry `to` what `from` is at this moment. Snapshots cannot be changed afterwards.
 func (p *Pool) Clone(from, to Entry, bytes int64) error {
 	if !from.IsVolume || !to.IsVolume {
