@@ -33,6 +33,11 @@ export interface Environment {
   readonly base: Base
   /** The layers of a recipe that was built, by the digest that the build answered with. Its base is then the recipe's. */
   readonly digest?: string | undefined
+  /**
+   * The last layers of other recipes, by the digests that their builds answered with. They lie over everything else, in this order, and each
+   * keeps to paths of its own. A sandbox that begins with a snapshot has those of the snapshot's too.
+   */
+  readonly extras?: readonly string[] | undefined
   readonly variables: Readonly<Record<string, string>>
   /** Directories put before the PATH of the root file system. */
   readonly path?: readonly string[] | undefined
@@ -47,6 +52,8 @@ export interface Environment {
   /** For /bin/sh: run after the services are ready, at every start. It needs the project's files too. */
   readonly start?: string | undefined
 }
+
+export const MOST_EXTRAS = 16
 
 export const DEFAULT_ENVIRONMENT: Environment = {
   base: 'host',

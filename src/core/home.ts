@@ -7,6 +7,8 @@ export interface Home {
   readonly patches: string
   /** Packages that builds downloaded, for the next one. */
   readonly packageCache: string
+  /** What runs brought back, a directory each. */
+  readonly runs: string
   /** Files on their way into steps of builds. */
   readonly buildFiles: string
   readonly socket: string
@@ -40,6 +42,7 @@ export function homeAt(root: string): Home {
     tmp: `${root}/tmp`,
     patches: `${root}/patches`,
     packageCache: `${root}/cache/packages`,
+    runs: `${root}/runs`,
     buildFiles: `${root}/build-files`,
     socket: `${run}/api.sock`,
     serverFile: `${run}/server.json`,

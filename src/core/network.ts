@@ -1,4 +1,6 @@
 /** What a sandbox may reach, as it is written down; `policy/` decides by it. */
+import type { Tokens } from './run.ts'
+
 export const NETWORK_MODES = ['off', 'allowlist', 'open'] as const
 export type NetworkMode = (typeof NETWORK_MODES)[number]
 
@@ -45,6 +47,8 @@ export interface NetworkSpec {
   readonly headers?: readonly HeaderRule[] | undefined
   /** Whether packages that it downloads are kept outside, for whoever downloads them next. */
   readonly cache?: boolean | undefined
+  /** Whether what models are asked for with its secrets is counted, by what they answer. */
+  readonly meter?: boolean | undefined
 }
 
 export interface HeaderRule {
@@ -102,6 +106,18 @@ export interface NetRecord {
   readonly message: string
   readonly bytesIn: number
   readonly bytesOut: number
+}
+
+/** What one answer of a model has taken, as the answer itself tells it. */
+export interface ModelUsage extends Tokens {
+  /** As the answer names it; always printable. */
+  readonly model: string
+  /** The status of an answer that was no answer, such as 401 or 429; nothing was used then. */
+  readonly refusal?: number | undefined
+}
+
+export interface UsageRecord extends ModelUsage {
+  readonly sandboxId: string
 }
 
 export interface NetCounts {

@@ -12,8 +12,8 @@ import type { WhenOver } from './spec.ts'
 
 /**
  * Where the root file system comes from: this machine's tools or layers, lowest first, and over that snapshots, lowest first, whose files
- * many sandboxes share. Each of the snapshots was made of a sandbox whose root was what is below it here. The identity of a sandbox
- * (machine id, host name, hosts) is its own, whatever the snapshots hold.
+ * many sandboxes share. Each of the snapshots was made of a sandbox whose root was what is below it here, or one of the same kind: then it
+ * holds paths of its own. The identity of a sandbox (machine id, host name, hosts) is its own, whatever the snapshots hold.
  */
 export type RootPlan =
   | { readonly kind: 'host'; readonly over?: readonly SnapshotId[] | undefined }
@@ -34,7 +34,7 @@ export interface CreatePlan {
   /** Unix milliseconds after which the provider ends the sandbox by itself, in the way `whenOver` says. */
   readonly deadlineAt: number
   readonly whenOver: WhenOver
-  /** Whose files it begins with; `root` is then the snapshot's. */
+  /** Whose files it begins with; `root` is then the snapshot's, and may have more in `over`. */
   readonly snapshot?: SnapshotId | undefined
 }
 

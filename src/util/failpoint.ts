@@ -23,6 +23,11 @@ export const FAILPOINTS = [
   'destroy.removed',
   'build.ran',
   'build.kept',
+  'run.intended',
+  'run.staged',
+  'run.begun',
+  'run.started',
+  'run.taken',
   'migration.applied',
 ] as const
 
