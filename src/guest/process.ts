@@ -1,9 +1,22 @@
 /** Commands that the server itself runs inside: steps of a build, services and their checks. What they say is hostile bytes, kept bounded. */
 import { randomUUID } from 'node:crypto'
 import { Readable } from 'node:stream'
-import { AgentPodError, isAgentPodError } from '../core/error.ts'
-import type { Guest, GuestRequest, GuestResponse } from '../core/guest.ts'
-import { encodeFrame, FrameError, FrameReader } from '../util/connect-frame.ts'
+import { isAgentPodError } from '../core/error.ts'
+import type { Guest } from '../core/guest.ts'
+import {
+  ANSWER_BYTES,
+  canceled,
+  cut,
+  exitOf,
+  forward,
+  type InsideExit,
+  malformed,
+  messages,
+  parsed,
+  refused,
+  text,
+  userHeader,
+} from './exchange.ts'
 
 export interface InsideCommand {
   /** For /bin/sh. */
@@ -17,15 +30,6 @@ export interface InsideCommand {
   /** Ends it, and everything it started, after this long. */
   readonly timeoutMs?: number | undefined
 }
-
-export interface InsideExit {
-  readonly exitCode: number
-  readonly signal: string | undefined
-  readonly oomKilled: boolean
-}
-
-const STREAM = 'application/connect+json'
-const ANSWER_BYTES = 64 * 1024
 
 /**
  * Runs a command to its end. `canceled` when the signal aborts; the command itself goes on then. `deadline_exceeded` when its time is over.
@@ -87,56 +91,13 @@ async function* begin(
     tag: command.tag ?? randomUUID(),
     stdin: false,
   }
-  const body = encodeFrame(message)
-  const response = await forward(
-    guest,
-    {
-      method: 'POST',
-      path: '/process.Process/Start',
-      headers: {
-        'content-type': STREAM,
-        'content-length': String(body.length),
-        authorization: userHeader(command.user),
-        ...(command.timeoutMs !== undefined && { 'connect-timeout-ms': String(command.timeoutMs) }),
-      },
-      body: Readable.from([body], { objectMode: false }),
-    },
-    signal,
-  )
-  if (response.status !== 200) throw await refused(response)
-  yield* events(response, signal)
-}
-
-/** A call that nobody waits for any more is not a sandbox that does not answer. */
-async function forward(guest: Guest, request: GuestRequest, signal: AbortSignal): Promise<GuestResponse> {
-  try {
-    return await guest.forward(request, { signal })
-  } catch (error) {
-    throw signal.aborted ? canceled(error) : error
+  const headers = {
+    authorization: userHeader(command.user),
+    ...(command.timeoutMs !== undefined && { 'connect-timeout-ms': String(command.timeoutMs) }),
   }
-}
-
-async function* events(response: GuestResponse, signal: AbortSignal): AsyncGenerator<InsideEvent> {
-  const reader = new FrameReader()
-  try {
-    for await (const chunk of response.body as AsyncIterable<Buffer>) {
-      for (const { last, message } of reader.push(chunk)) {
-        const fields = message as Record<string, unknown>
-        if (last) {
-          if (fields['error']) throw failed(fields['error'])
-          return
-        }
-        const event = eventOf((fields['event'] ?? fields) as Record<string, unknown>)
-        if (event) yield event
-      }
-    }
-  } catch (error) {
-    if (isAgentPodError(error)) throw error
-    if (signal.aborted) throw canceled(error)
-    if (error instanceof FrameError) throw malformed(error)
-    throw cut(error)
-  } finally {
-    response.body.destroy()
+  for await (const said of messages(guest, { path: '/process.Process/Start', message, headers }, signal)) {
+    const event = eventOf(said)
+    if (event) yield event
   }
 }
 
@@ -146,16 +107,7 @@ function eventOf(event: Record<string, unknown>): InsideEvent | undefined {
   const text = data?.['stdout'] ?? data?.['stderr']
   if (typeof text === 'string') return { kind: 'output', data: Buffer.from(text, 'base64') }
   const end = event['end'] as Record<string, unknown> | undefined
-  if (!end) return undefined
-  const signal = end['signal']
-  return {
-    kind: 'end',
-    exit: {
-      exitCode: Number(end['exitCode'] ?? 0),
-      signal: typeof signal === 'string' ? signal : undefined,
-      oomKilled: end['oomKilled'] === true,
-    },
-  }
+  return end && { kind: 'end', exit: exitOf(end) }
 }
 
 /** A process that the sandbox remembers, by what it was started with. */
@@ -173,14 +125,6 @@ export async function processesInside(guest: Guest, signal: AbortSignal): Promis
     const tag = one?.['tag']
     return typeof tag === 'string' ? [{ tag, isRunning: one?.['endedAt'] === undefined }] : []
   })
-}
-
-function parsed(said: string): unknown {
-  try {
-    return JSON.parse(said)
-  } catch (error) {
-    throw malformed(error)
-  }
 }
 
 /** `SIGTERM` and the like go to its process group. One that is gone is success. */
@@ -230,66 +174,4 @@ export async function unpackInside(
   } finally {
     archive.destroy()
   }
-}
-
-function userHeader(user: string): string {
-  return `Basic ${Buffer.from(`${user}:`).toString('base64')}`
-}
-
-async function text({ body }: GuestResponse, most: number): Promise<string> {
-  const parts: Buffer[] = []
-  let size = 0
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > most) throw malformed(new Error('the answer is too long'))
-    parts.push(chunk)
-  }
-  return Buffer.concat(parts).toString('utf8')
-}
-
-async function refused(response: GuestResponse): Promise<AgentPodError> {
-  const said = await text(response, ANSWER_BYTES).catch(() => '')
-  try {
-    const body = JSON.parse(said) as Record<string, unknown>
-    return failed(body['error'] ?? body)
-  } catch {
-    return failed({ message: `status ${response.status}` })
-  }
-}
-
-/** SECURITY: these are a sandbox's words: bounded, and nothing that a terminal obeys. */
-function failed(error: unknown): AgentPodError {
-  const { code, message } = error as { code?: unknown; message?: unknown }
-  const words = String(message)
-    .slice(0, 300)
-    .replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
-  if (code === 'deadline_exceeded')
-    return new AgentPodError({ code, reason: 'inside.late', message: 'its time was over before it ended' })
-  return new AgentPodError({
-    code: 'failed_precondition',
-    reason: 'inside.failed',
-    message: `the sandbox could not do it: ${words}`,
-  })
-}
-
-function malformed(cause: unknown): AgentPodError {
-  return new AgentPodError({
-    code: 'data_loss',
-    reason: 'guest.protocol',
-    message: 'the sandbox answered in a way that is not known',
-    cause,
-  })
-}
-
-function canceled(cause: unknown): AgentPodError {
-  return new AgentPodError({ code: 'canceled', reason: 'canceled', message: 'it was canceled', cause })
-}
-
-function cut(cause?: unknown): AgentPodError {
-  return new AgentPodError({
-    code: 'unavailable',
-    reason: 'stream.cut',
-    message: 'the connection into the sandbox was cut',
-    cause,
-  })
 }

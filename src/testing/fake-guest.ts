@@ -199,10 +199,24 @@ function route(inside: FakeInside, request: GuestRequest, body: Buffer, signal: 
       return json(200, {})
     case 'POST /agentpod/attach': {
       const asked = frameOf(body)
-      return events(inside.find(asked['process']), Number(asked['offset'] ?? 0), signal)
+      const process = inside.find(asked['process'])
+      const offset =
+        asked['stdout'] === undefined
+          ? Number(asked['offset'] ?? 0)
+          : process.afterStdout(Number(asked['stdout']))
+      return events(process, offset, signal)
     }
-    case 'GET /agentpod/processes':
-      return json(200, inside.processes.map(describe))
+    case 'POST /agentpod/input': {
+      const process = inside.find({ tag: url.searchParams.get('tag') })
+      const offset = Number(url.searchParams.get('offset'))
+      if (offset > process.taken) throw fault('failed_precondition', 'something before it is missing')
+      process.write(body.subarray(process.taken - offset))
+      return json(200, { stdinBytes: String(process.taken) })
+    }
+    case 'GET /agentpod/processes': {
+      const tag = url.searchParams.get('tag')
+      return json(200, inside.processes.filter((one) => tag === null || one.tag === tag).map(describe))
+    }
     case 'POST /process.Process/SendInput':
       inside.find(message()['process']).write(inputOf(message()['input']))
       return json(200, {})
@@ -263,6 +277,7 @@ function describe(process: FakeProcess): object {
     tag,
     config: { cmd, args },
     exitCode,
+    stdinBytes: String(process.taken),
     ...(exitCode !== undefined && { endedAt: '2001-01-01T00:00:00Z' }),
   }
 }

@@ -38,6 +38,7 @@ export class FakeProcess {
   readonly #output: Data[] = []
   readonly #stdin = new PassThrough()
   readonly #killed = new AbortController()
+  #taken = 0
   #exitCode: number | undefined
   #signal: string | undefined
 
@@ -57,6 +58,22 @@ export class FakeProcess {
       (code) => this.#end(code),
       () => this.#end(KILLED),
     )
+  }
+
+  /** How many bytes of input it was given. */
+  get taken(): number {
+    return this.#taken
+  }
+
+  /** Where in its output so many bytes of stdout have come. */
+  afterStdout(count: number): number {
+    let [position, left] = [0, count]
+    for (const { stream, bytes } of this.#output) {
+      if (left === 0) break
+      position += stream === 'stdout' ? Math.min(left, bytes.length) : bytes.length
+      if (stream === 'stdout') left -= Math.min(left, bytes.length)
+    }
+    return position
   }
 
   get exitCode(): number | undefined {
@@ -86,6 +103,7 @@ export class FakeProcess {
   }
 
   write(chunk: Buffer): void {
+    this.#taken += chunk.length
     this.#stdin.write(chunk)
   }
 

@@ -124,6 +124,27 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
+    name: 'snapshots of other sandboxes lie over a root, and below the files of a copy that had another one',
+    needs: keeper,
+    async run(ctx) {
+      const [first, extra, other] = [
+        await firstStep(ctx),
+        await stepOver(ctx, [], (guest) => writeFile(guest, '/home/user/extra/file', Buffer.from('extra'))),
+        await stepOver(ctx, [], (guest) => writeFile(guest, '/home/user/other/file', Buffer.from('other'))),
+      ]
+      const { id, guest } = await ctx.started({ root: rootOver(first, extra) })
+      assert.equal(await contentOf(guest, FILE), 'one')
+      assert.equal(await contentOf(guest, '/home/user/extra/file'), 'extra')
+      await writeFile(guest, FILE, Buffer.from('mine'))
+      await ctx.provider.stop(id, CALL)
+      const snapshot = await ctx.snapshot(id)
+      const copy = await ctx.started({ snapshot, root: rootOver(first, extra, other) })
+      assert.equal(await contentOf(copy.guest, FILE), 'mine')
+      assert.equal(await contentOf(copy.guest, '/home/user/extra/file'), 'extra')
+      assert.equal(await contentOf(copy.guest, '/home/user/other/file'), 'other')
+    },
+  },
+  {
     name: 'a snapshot that a sandbox or another snapshot stands on is not removed',
     needs: keeper,
     async run(ctx) {
