@@ -51,6 +51,7 @@ const linkSpec: z.ZodType<LinkSpec> = z.strictObject({
     .readonly()
     .optional(),
   cache: z.boolean().optional(),
+  meter: z.boolean().optional(),
 })
 const nothing = z.strictObject({})
 const one = z.strictObject({ sandbox })

@@ -2,7 +2,7 @@
 import { chmodSync, rmSync } from 'node:fs'
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { AgentPodError, asAgentPodError } from '../core/error.ts'
-import type { NetCounts, NetRecord } from '../core/network.ts'
+import type { NetCounts, NetRecord, UsageRecord } from '../core/network.ts'
 import { socketPath } from '../util/socket-path.ts'
 import type { LinkSpec } from './control.ts'
 import {
@@ -69,10 +69,10 @@ export class ControlServer {
   }
 
   /** False where no server takes them. */
-  push(records: readonly NetRecord[]): boolean {
+  push(event: 'records' | 'usage', records: readonly (NetRecord | UsageRecord)[]): boolean {
     const socket = this.#last
     if (!socket?.writable || socket.writableLength > MOST_UNREAD) return false
-    socket.write(`${JSON.stringify({ event: 'records', records })}\n`)
+    socket.write(`${JSON.stringify({ event, records })}\n`)
     return true
   }
 

@@ -21,4 +21,6 @@ export interface LinkSpec {
   readonly headers?: readonly HeaderRule[] | undefined
   /** Whether answers to its requests may be taken from the cache of packages, and put there. */
   readonly cache?: boolean | undefined
+  /** Whether answers of models to requests with a secret are counted. */
+  readonly meter?: boolean | undefined
 }

@@ -18,6 +18,7 @@ import { Park, type TakeLine } from './park.ts'
 import { refusal } from './refusal.ts'
 import { type Resolve, systemResolve } from './resolve.ts'
 import { parseUpstreamProxy } from './upstream-proxy.ts'
+import type { DeliverUsage } from './usage-records.ts'
 
 export interface EgressOptions {
   readonly log: Log
@@ -35,6 +36,7 @@ export interface EgressOptions {
   readonly packages?: PackageCache | undefined
   /** Takes records; false where nobody is there to. */
   readonly deliver?: ((records: readonly NetRecord[]) => boolean) | undefined
+  readonly deliverUsage?: DeliverUsage | undefined
 }
 
 interface Opened {
@@ -75,6 +77,7 @@ export class Egress implements Controlled {
       ownAddresses: options.ownAddresses ?? systemAddresses(clock),
       upstreamProxy: upstreamProxy === undefined ? undefined : parseUpstreamProxy(upstreamProxy),
       deliver: options.deliver ?? (() => true),
+      deliverUsage: options.deliverUsage ?? (() => true),
     }
   }
 
@@ -110,13 +113,19 @@ export class Egress implements Controlled {
 
   counts(sandbox: string): NetCounts {
     const known = this.#links.get(sandbox)
+    // Whoever asks has been told everything that was decided until now.
+    known?.link.records.flush()
+    known?.link.usage.flush()
     if (known) return known.link.counts
     throw new AgentPodError({ code: 'not_found', reason: 'egress.link', message: 'there is no such link' })
   }
 
   /** Says at once what has been kept while nobody listened. */
   greet(): void {
-    for (const { link } of this.#links.values()) link.records.flush()
+    for (const { link } of this.#links.values()) {
+      link.records.flush()
+      link.usage.flush()
+    }
   }
 
   closeAll(): void {
@@ -147,7 +156,7 @@ export class Egress implements Controlled {
   }
 }
 
-export interface StartOptions extends Omit<EgressOptions, 'deliver' | 'packages'> {
+export interface StartOptions extends Omit<EgressOptions, 'deliver' | 'deliverUsage' | 'packages'> {
   readonly socketPath: string
   readonly version: string
   /** Where packages are kept. */
@@ -175,7 +184,9 @@ export async function startEgress(options: StartOptions): Promise<StartedEgress>
     // Sandboxes may end while no server is there to say so; each look is a minute after the last.
     cancelLeave = clock.after(ALONE_MS, () => (isIdle() ? void stop() : look()))
   }
-  const egress = new Egress({ ...options, packages, deliver: (records) => control.push(records) }, look)
+  const deliver = (records: readonly NetRecord[]): boolean => control.push('records', records)
+  const deliverUsage: DeliverUsage = (records) => control.push('usage', records)
+  const egress = new Egress({ ...options, packages, deliver, deliverUsage }, look)
   const stop = async (): Promise<void> => {
     cancelLeave?.()
     egress.closeAll()

@@ -1,6 +1,6 @@
 /** One request that is allowed, sent on to the checked address, and its answer sent back as it comes. Redirects are the client's business (NW-23). */
 import { type ClientRequest, type IncomingMessage, request, type ServerResponse } from 'node:http'
-import type { Readable, Writable } from 'node:stream'
+import type { Readable, Transform, Writable } from 'node:stream'
 import { formatAddress } from '../policy/address.ts'
 import type { LinkSpec } from './control.ts'
 import { answerRefusal } from './http-answer.ts'
@@ -79,6 +79,7 @@ class Forwarding {
   /** Set as long as it is asked for in our words, so that the answer may be kept. */
   #wanted: Wanted | undefined
   #writer: PackageWriter | undefined
+  #through: Transform | undefined
   #upstream: ClientRequest | undefined
   #release: () => void = () => undefined
   #isNoted = false
@@ -193,6 +194,7 @@ class Forwarding {
     }
     head = handling.response?.(head) ?? head
     const through = handling.bodyIn?.(head)
+    this.#through = through
     const isLonger = through && !handling.isSameLength
     const headers = isLonger ? without(head.headers, 'content-length') : head.headers
     if (res.destroyed || this.#isOver) return void incoming.destroy()
@@ -289,6 +291,8 @@ class Forwarding {
   #close(): void {
     this.#isOver = true
     this.#writer?.drop()
+    // Of an answer that was cut nobody else tells it.
+    this.#through?.destroy()
     if (!this.#exchange.res.writableFinished) this.#upstream?.destroy()
     this.#release()
   }

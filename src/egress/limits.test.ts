@@ -278,6 +278,7 @@ test('a sandbox holds so many connections to servers and no more, and a closed o
       dial: async () => new Socket(),
       ownAddresses: () => [],
       deliver: () => true,
+      deliverUsage: () => true,
     },
   )
   const dial = () =>

@@ -18,6 +18,7 @@ import { denied } from './refusal.ts'
 import { Lookups, type Resolve } from './resolve.ts'
 import { hostText, MALFORMED, type Target, type Via } from './target.ts'
 import type { UpstreamProxy } from './upstream-proxy.ts'
+import { type DeliverUsage, UsageRecords } from './usage-records.ts'
 
 /** What all links share. */
 export interface LinkParts {
@@ -32,6 +33,7 @@ export interface LinkParts {
   readonly packages?: PackageCache | undefined
   /** Takes records; false where nobody is there to. */
   readonly deliver: (records: readonly NetRecord[]) => boolean
+  readonly deliverUsage: DeliverUsage
 }
 
 /** Something under way that a new policy may end. */
@@ -63,6 +65,7 @@ export class Link {
   readonly cap: Cap
   readonly budgets: Budgets
   readonly records: Records
+  readonly usage: UsageRecords
   readonly agents = new Agents()
   readonly #lookups: Lookups
   readonly #flood: NameFlood
@@ -84,6 +87,11 @@ export class Link {
     this.#lookups = new Lookups(parts.resolve)
     this.#flood = new NameFlood(parts.clock)
     this.records = new Records({ sandbox: spec.sandbox, clock: parts.clock, deliver: parts.deliver })
+    this.usage = new UsageRecords({
+      sandbox: spec.sandbox,
+      clock: parts.clock,
+      deliver: parts.deliverUsage,
+    })
     this.#settleLater()
   }
 
@@ -212,6 +220,7 @@ export class Link {
     this.agents.close()
     this.#settle()
     this.records.close()
+    this.usage.flush()
   }
 
   #settle(): void {

@@ -88,6 +88,13 @@ export class BodyGuard extends Transform {
   }
 }
 
+/** Looks at a body as the client gets it, beside its way. */
+export interface Onlooker {
+  push(chunk: Buffer): void
+  /** It has come to its end, or was cut. Called once. */
+  end(): void
+}
+
 /** SECURITY: SE-04. Covers values and their encodings, also across the borders of chunks. What is packed comes out unpacked. */
 export class BodyMask extends Transform {
   readonly #masker: Masker
@@ -95,12 +102,19 @@ export class BodyMask extends Transform {
   readonly #spend: Spend | undefined
   /** Made with the first byte: an answer to HEAD says how it is packed and has no body. */
   #unpacking: Unpacking | undefined
+  readonly #onlooker: Onlooker | undefined
 
-  constructor(values: readonly string[] | Watch, codings: readonly string[], spend?: Spend) {
+  constructor(
+    values: readonly string[] | Watch,
+    codings: readonly string[],
+    spend?: Spend,
+    onlooker?: Onlooker,
+  ) {
     super()
     this.#masker = new Masker(values)
     this.#codings = codings
     this.#spend = spend
+    this.#onlooker = onlooker
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
@@ -114,7 +128,11 @@ export class BodyMask extends Transform {
   }
 
   override _flush(done: TransformCallback): void {
-    const finish = (): void => done(this.#verdict(), this.#masker.end())
+    const finish = (): void => {
+      const rest = this.#masker.end()
+      this.#onlooker?.push(rest)
+      done(this.#verdict(), rest)
+    }
     if (this.#unpacking) this.#unpacking.end(finish)
     else finish()
   }
@@ -126,6 +144,7 @@ export class BodyMask extends Transform {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#unpacking?.destroy()
+    this.#onlooker?.end()
     super._destroy(error, done)
   }
 
@@ -135,6 +154,7 @@ export class BodyMask extends Transform {
 
   #pass(chunk: Buffer): void {
     const bytes = this.#masker.push(chunk)
+    this.#onlooker?.push(bytes)
     if (bytes.length > 0 && !this.push(bytes)) this.#unpacking?.pause()
   }
 }

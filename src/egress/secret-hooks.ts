@@ -1,16 +1,18 @@
 /** Secrets on the way out: the value goes into its slot over verified TLS and nowhere else, and does not come back. */
+import type { ModelUsage } from '../core/network.ts'
 import type { BoundSecret } from '../core/secret.ts'
 import { Masker } from '../secrets/masker.ts'
 import type { Watch } from '../secrets/watch.ts'
 import type { Limit, Spend } from './budget.ts'
-import { listOf, pairs, type ResponseHead, without } from './http-head.ts'
+import { listOf, pairs, type ResponseHead, valuesOf, without } from './http-head.ts'
 import type { Handling, Hooks } from './http-hooks.ts'
 import { type Refusal, refusal } from './refusal.ts'
-import { BodyGuard, BodyMask, Misplaced, Overspent, Unreadable } from './secret-body.ts'
+import { BodyGuard, BodyMask, Misplaced, type Onlooker, Overspent, Unreadable } from './secret-body.ts'
 import { FrameGuard, FrameMask } from './secret-frames.ts'
 import { boundTo, fillRequest, misplacedIn, misplacedOf } from './secret-request.ts'
 import { watchOf } from './secret-watch.ts'
 import { codingOf, isReadable } from './unpack.ts'
+import { formOf, UsageMeter } from './usage-meter.ts'
 
 const CODING = refusal(
   403,
@@ -49,9 +51,14 @@ export const secretHooks: Hooks = {
     const spend = limits.length > 0 ? link.budgets.spenderOf(limits) : undefined
     const guarded = guarding({ secrets, placeholders: watch.placeholders, codings, spend })
     if (bound.length === 0) return { ...guarded, head: filled.head }
+    const isMetered = link.spec.meter === true && filled.used.length > 0
     return {
       ...guarded,
-      ...covering(watch.values(site, bound), spend),
+      ...covering(
+        watch.values(site, bound),
+        spend,
+        isMetered ? (usage) => link.usage.note(usage) : undefined,
+      ),
       head: { ...filled.head, headers: [...filled.head.headers, ['Accept-Encoding', 'identity']] },
     }
   },
@@ -95,8 +102,32 @@ function refusalOf(error: Error): Refusal | undefined {
   return error instanceof Overspent ? BYTES : undefined
 }
 
+const NOTHING_USED = { model: '', input: 0, cached: 0, output: 0 } as const
+
+/** SECURITY: it sees what the client gets, so no name of a model is a value. */
+function meterOf(
+  { status, headers }: ResponseHead,
+  onUsage: (usage: ModelUsage) => void,
+): Onlooker | undefined {
+  if (status >= 400)
+    return { push: () => undefined, end: () => onUsage({ ...NOTHING_USED, refusal: status }) }
+  const form = formOf(valuesOf(headers, 'content-type').at(-1) ?? '')
+  if (form === undefined) return undefined
+  const meter = new UsageMeter(form)
+  return {
+    push: (chunk) => meter.push(chunk),
+    end: () => {
+      if (meter.usage) onUsage(meter.usage)
+    },
+  }
+}
+
 /** Nothing comes back with a value in it. */
-function covering(values: Watch, spend: Spend | undefined): Partial<Handling> {
+function covering(
+  values: Watch,
+  spend: Spend | undefined,
+  onUsage: ((usage: ModelUsage) => void) | undefined,
+): Partial<Handling> {
   const codingsOf = ({ headers }: ResponseHead): string[] => listOf(headers, 'content-encoding')
   let codings: string[] = []
   return {
@@ -108,8 +139,8 @@ function covering(values: Watch, spend: Spend | undefined): Partial<Handling> {
       const plain = isUnpacked ? without(without(headers, 'content-encoding'), 'content-length') : headers
       return { ...head, message: masker.text(head.message), headers: plain }
     },
-    bodyIn() {
-      const mask = new BodyMask(values, codings, spend)
+    bodyIn(head) {
+      const mask = new BodyMask(values, codings, spend, onUsage && meterOf(head, onUsage))
       if (!isReadable(codings))
         mask.destroy(new Error('the answer is packed in a way that cannot be looked into'))
       return mask
