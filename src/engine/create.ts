@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type Base, DEFAULT_ENVIRONMENT, type Environment } from '../core/environment.ts'
+import { type Base, DEFAULT_ENVIRONMENT, type Environment, MOST_EXTRAS } from '../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../core/network.ts'
@@ -14,10 +14,12 @@ import { DEFAULT_LIFETIME, type Lifetime, LONGEST_TTL_MS, type Spec, WHEN_OVER }
 import type { RequestKey } from '../store/sandboxes.ts'
 import { ignore } from '../telemetry/log.ts'
 import { canonical } from '../util/canonical.ts'
+import { defined } from '../util/defined.ts'
 import { failpoint } from '../util/failpoint.ts'
+import type { Layer } from './album.ts'
 import { CALL, COPY, type Context, CREATE } from './context.ts'
 import { cleanUp } from './destroy.ts'
-import { environmentRoot } from './layers.ts'
+import { environmentRoot, withExtras } from './layers.ts'
 import { leaseOf } from './lease.ts'
 import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from './link.ts'
 import { type NetworkRequest, resolveNetwork } from './network.ts'
@@ -89,8 +91,10 @@ async function createNew(
   const checkQuota = (): void =>
     checkLiving(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.ledger.livingOf(owner).length)
   checkQuota()
-  const root =
+  const below =
     origin?.snapshot.root ?? built?.root ?? (await baseRoot(ctx, spec.environment.base, request.suite))
+  // Those of a snapshot are in its root already.
+  const { layers, root } = withExtras(ctx, below, request.environment?.extras ?? [], who)
   const now = ctx.clock.now()
   const id = newSandboxId(ctx.random)
   const sandbox: Sandbox = {
@@ -130,7 +134,13 @@ async function createNew(
         throw error
       }
     })
-  return built ? ctx.album.using(built.layer, make) : make()
+  return holding(ctx, built ? [built.layer, ...layers] : layers, make)
+}
+
+/** INVARIANT: nothing is awaited between the look at the layers and this, so none of them is removed in between. */
+function holding<T>(ctx: Context, layers: readonly Layer[], work: () => Promise<T>): Promise<T> {
+  const [layer, ...others] = layers
+  return layer ? ctx.album.using(layer, () => holding(ctx, others, work)) : work()
 }
 
 /** A built environment lies on the base that it was built on, whatever is asked for. */
@@ -289,20 +299,25 @@ export function resolveSpec(request: CreateRequest, template?: Spec): Spec {
 /** A snapshot's files lie on its base, whatever is asked for now; variables add to its own. */
 function environmentOf(request: CreateRequest, template: Spec | undefined): Environment {
   const asked = defined(request.environment)
-  if (!template) return { ...DEFAULT_ENVIRONMENT, ...asked }
+  const extras = extrasOf(asked, template)
+  if (!template) return { ...DEFAULT_ENVIRONMENT, ...asked, ...extras }
   const { base } = template.environment
   if (asked.base !== undefined && asked.base !== base) {
     throw invalid('environment.base', `the snapshot was made on base ${base}, not ${asked.base}`)
   }
   const variables = { ...template.environment.variables, ...asked.variables }
   // What it began with is what the snapshot's sandbox did.
-  return { ...template.environment, ...asked, base, variables, digest: template.environment.digest }
+  const { digest } = template.environment
+  return { ...template.environment, ...asked, base, variables, digest, ...extras }
 }
 
-function defined<T extends object>(partial: Some<T> | undefined): Partial<T> {
-  return Object.fromEntries(
-    Object.entries(partial ?? {}).filter(([, value]) => value !== undefined),
-  ) as Partial<T>
+/** Files of a snapshot may be linked into its extras, so it keeps them, and others are added. */
+function extrasOf(asked: Partial<Environment>, template: Spec | undefined): Pick<Environment, 'extras'> {
+  const extras = [...new Set([...(template?.environment.extras ?? []), ...(asked.extras ?? [])])]
+  if (extras.length > MOST_EXTRAS) {
+    throw invalid('environment.extras', `a sandbox has at most ${MOST_EXTRAS} extras`)
+  }
+  return extras.length === 0 ? {} : { extras }
 }
 
 function digestOf(request: CreateRequest): string {

@@ -27,6 +27,7 @@ import { type Forked, type ForkRequest, fork, restore } from './fork.ts'
 import { guardedProvider } from './guarded-provider.ts'
 import { allLayers, keepLayer, layersInUse, removeLayer } from './layers.ts'
 import { Ledger } from './ledger.ts'
+import type { UsageListener } from './model-usage.ts'
 import { notRunning } from './need.ts'
 import { netCounts } from './network-verbs.ts'
 import { type Desk, Networks } from './networks.ts'
@@ -81,6 +82,11 @@ export class Engine {
     }
     this.networks = new Networks(desk)
     this.secrets = new Secrets(desk)
+  }
+
+  /** Tells what models are asked for by sandboxes that are metered, one answer at a time. Returns what ends it. */
+  onModelUsage(listener: UsageListener): () => void {
+    return this.networks.onModelUsage(listener)
   }
 
   /** Adopts or clears what an earlier life left, then keeps watch. */

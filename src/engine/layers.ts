@@ -45,6 +45,40 @@ export function environmentRoot(ctx: Context, key: string, who: Principal): { la
   return { layer, root: rootOf(layer) }
 }
 
+/** A root with layers of other recipes over it, as far as they are not in it already, and which of them were put there. */
+export function withExtras(
+  ctx: Context,
+  root: RootPlan,
+  keys: readonly string[],
+  who: Principal,
+): { layers: readonly Layer[]; root: RootPlan } {
+  const there = new Set(root.over)
+  const layers: Layer[] = []
+  for (const key of keys) {
+    const layer = needLayer(ctx, key, who)
+    if (there.has(layer.id)) continue
+    if (kindOf(layer.root) !== root.kind) throw onAnotherBase(key)
+    ctx.album.touch(layer, ctx.clock.now())
+    there.add(layer.id)
+    layers.push(layer)
+  }
+  return layers.length === 0 ? { layers, root } : { layers, root: { ...root, over: [...there] } }
+}
+
+function kindOf(root: RootPlan | undefined): RootPlan['kind'] {
+  return root?.kind ?? 'host'
+}
+
+/** A layer has a place for each directory that its base is put together of: on another kind of base nothing of it would be seen. */
+function onAnotherBase(key: string): AgentPodError {
+  return new AgentPodError({
+    code: 'invalid_argument',
+    reason: 'environment.extras',
+    message: `the extra ${key.slice(0, 12)} was built on another base than the sandbox has`,
+    hint: 'build its recipe on the base of the sandbox',
+  })
+}
+
 /** What a stopped sandbox wrote becomes a layer. Where the same was built meanwhile, that one is answered. */
 export async function keepLayer(ctx: Context, id: SandboxId, info: LayerInfo): Promise<Layer> {
   const earlier = ctx.album.layer(info.key)

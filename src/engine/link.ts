@@ -141,7 +141,7 @@ function linkSpec(ctx: Context, sandbox: Sandbox): LinkSpec | undefined {
   const socket = handle && provider.wayOut(handle)
   if (!network || !link || socket === undefined) return undefined
   const secrets = boundSecrets(ctx, sandbox)
-  const { intercept, headers, cache } = spec.network
+  const { intercept, headers, cache, meter } = spec.network
   return {
     sandbox: id,
     socket,
@@ -150,6 +150,7 @@ function linkSpec(ctx: Context, sandbox: Sandbox): LinkSpec | undefined {
     intercept,
     ...(headers && { headers }),
     ...(cache && { cache }),
+    ...(meter && { meter }),
     ...(link.authority && {
       authority: {
         cert: link.authority.cert,

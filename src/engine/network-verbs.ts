@@ -29,10 +29,11 @@ export function replaceNetwork(
   request: NetworkRequest,
   cap: NetworkCap | undefined,
 ): Promise<Sandbox> {
-  return put(ctx, id, ({ secrets, intercept }) => ({
+  return put(ctx, id, ({ secrets, intercept, meter }) => ({
     ...resolveNetwork(request, undefined, cap),
     secrets,
     intercept,
+    ...(meter && { meter }),
   }))
 }
 

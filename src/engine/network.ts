@@ -40,6 +40,8 @@ export interface NetworkRequest {
   readonly headers?: readonly HeaderRule[] | undefined
   /** For whoever builds: no front door asks for it, and a snapshot does not hand it on. */
   readonly cache?: boolean | undefined
+  /** For whoever pays for models: as `cache` is. */
+  readonly meter?: boolean | undefined
 }
 
 /** A change of what a living sandbox may reach. What is left out stays. */
@@ -78,6 +80,7 @@ export function resolveNetwork(
     ...(addresses && { addresses }),
     ...(headers && headers.length > 0 && { headers }),
     ...(asked.cache && { cache: true }),
+    ...(asked.meter && { meter: true }),
   })
 }
 

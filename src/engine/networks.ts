@@ -1,10 +1,11 @@
 /** The engine's calls about networks, as front doors make them: who asks is checked, and what is asked for is audited. */
 import type { AuditAction, AuditEntry } from '../core/audit.ts'
 import type { SandboxEvent } from '../core/event.ts'
-import type { NetCounts, NetRecord } from '../core/network.ts'
+import type { NetCounts, NetRecord, UsageRecord } from '../core/network.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Context } from './context.ts'
+import { UsageFeed, type UsageListener } from './model-usage.ts'
 import type { NetworkChange, NetworkRequest } from './network.ts'
 import {
   type Explained,
@@ -25,6 +26,7 @@ export interface Desk {
 
 export class Networks {
   readonly #desk: Desk
+  readonly #usage = new UsageFeed()
 
   constructor(desk: Desk) {
     this.#desk = desk
@@ -67,5 +69,14 @@ export class Networks {
   /** What the egress process has decided. */
   note(records: readonly NetRecord[]): void {
     noteDecisions(this.#desk.ctx, records)
+  }
+
+  /** What the egress process has counted. */
+  noteUsage(records: readonly UsageRecord[]): void {
+    this.#usage.note(records)
+  }
+
+  onModelUsage(listener: UsageListener): () => void {
+    return this.#usage.listen(listener)
   }
 }

@@ -212,6 +212,11 @@ export class Secrets {
     return listSecrets(this.#desk.ctx, who.owner)
   }
 
+  /** `not_found` names the first one that there is not. */
+  need(names: readonly string[], who: Principal = LOCAL): void {
+    needSecrets(this.#desk.ctx, who.owner, names)
+  }
+
   rotate(name: string, value: string, who: Principal = LOCAL): Secret {
     const secret = rotateSecret(this.#desk.ctx, who.owner, name, value)
     this.#desk.audit(who.owner, 'secret.rotate', secret.name, { version: secret.version })
