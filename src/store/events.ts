@@ -32,6 +32,27 @@ export const EVENT_MIGRATIONS: readonly Migration[] = [
   },
   // Decisions of all sandboxes, for whoever audits.
   { version: 3, sql: 'CREATE INDEX events_type ON events (type, seq);' },
+  // What runs did, and how far they have come.
+  {
+    version: 4,
+    sql: `
+      CREATE TABLE run_events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        run_id TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        body TEXT NOT NULL
+      ) STRICT;
+      CREATE INDEX run_events_run ON run_events (run_id, seq);
+      CREATE TABLE run_progress (run_id TEXT PRIMARY KEY, data TEXT NOT NULL) STRICT, WITHOUT ROWID;
+      CREATE TABLE run_input (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        run_id TEXT NOT NULL,
+        turn INTEGER NOT NULL,
+        data BLOB NOT NULL
+      ) STRICT;
+      CREATE INDEX run_input_turn ON run_input (run_id, turn, seq);
+    `,
+  },
 ]
 
 export interface EventStore {

@@ -142,6 +142,26 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE UNIQUE INDEX snapshots_layer ON snapshots (json_extract(layer, '$.key')) WHERE layer IS NOT NULL AND state = 'ready';
     `,
   },
+  // Agents at work. What a run was asked with is kept beside it, so that another server can go on with it.
+  {
+    version: 7,
+    sql: `
+      CREATE TABLE runs (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        project_key TEXT,
+        group_id TEXT,
+        is_ended INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        record TEXT NOT NULL,
+        plan TEXT NOT NULL
+      ) STRICT;
+      CREATE INDEX runs_created ON runs (created_at, id);
+      CREATE INDEX runs_owner ON runs (owner, created_at, id);
+      CREATE INDEX runs_project ON runs (project_key, created_at, id);
+      CREATE INDEX runs_unfinished ON runs (created_at) WHERE is_ended = 0;
+    `,
+  },
 ]
 
 /** A create's idempotency key and a digest of what was asked with it. */
