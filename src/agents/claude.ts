@@ -1,0 +1,128 @@
+/** Claude Code, through its adapter for the Agent Client Protocol. */
+import { acpDriver } from './acp.ts'
+import type { Agent } from './agent.ts'
+import type { AgentFile, Assignment, Credential, Launch } from './assignment.ts'
+import { BUILD_NODE } from './install.ts'
+import { type Json, textAt } from './json.ts'
+
+const KEY: Credential = {
+  variable: 'ANTHROPIC_API_KEY',
+  title: 'an API key of Anthropic',
+  baseUrl: 'https://api.anthropic.com',
+  baseUrlVariable: 'ANTHROPIC_BASE_URL',
+  header: 'x-api-key',
+  scheme: { kind: 'bare' },
+}
+/** Of gateways that want a bearer. */
+const TOKEN: Credential = {
+  ...KEY,
+  variable: 'ANTHROPIC_AUTH_TOKEN',
+  title: 'a token for a gateway',
+  header: 'authorization',
+  scheme: { kind: 'prefix', prefix: 'Bearer' },
+}
+/** `claude setup-token` prints it. It is for Anthropic's own hosts only. */
+const SUBSCRIPTION: Credential = {
+  variable: 'CLAUDE_CODE_OAUTH_TOKEN',
+  title: 'a Claude subscription',
+  baseUrl: 'https://api.anthropic.com',
+  header: 'authorization',
+  scheme: { kind: 'prefix', prefix: 'Bearer' },
+}
+
+const ADAPTER = 'node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js'
+
+export const claude: Agent = {
+  name: 'claude',
+  title: 'Claude Code',
+  coAuthor: { name: 'Claude', email: 'noreply@anthropic.com' },
+  install: {
+    kind: 'npm',
+    node: BUILD_NODE,
+    packages: ['@agentclientprotocol/claude-agent-acp@0.99.1', '@anthropic-ai/claude-agent-sdk@0.3.312'],
+    programs: { claude: '@anthropic-ai/claude-agent-sdk-linux-{arch}/claude' },
+  },
+  credentials: [KEY, TOKEN, SUBSCRIPTION],
+  driver: acpDriver({
+    modes: { bypass: ['bypassPermissions'], asking: ['default'] },
+    mcpTool,
+    ended(output) {
+      const [all, code] = /^Exit code (\d{1,3})(?:\n|$)/.exec(output) ?? []
+      return all === undefined ? { output } : { output: output.slice(all.length), exitCode: Number(code) }
+    },
+  }),
+  canAsk: true,
+  canResume: true,
+  takesMcp: true,
+  launch: (assignment) => ({
+    command: [`${assignment.directory}/node/bin/node`, `${assignment.directory}/${ADAPTER}`],
+    ...surroundings(assignment),
+  }),
+  interactive: (assignment) => ({
+    command: [
+      '/bin/sh',
+      '-c',
+      KNOWN_KEY,
+      `${assignment.directory}/bin/claude`,
+      ...(assignment.asks ? [] : ['--dangerously-skip-permissions']),
+      ...(assignment.session === undefined ? [] : ['--resume', assignment.session]),
+    ],
+    variables: surroundings(assignment).variables,
+    files: [...surroundings(assignment).files, greeting(assignment)],
+  }),
+}
+
+function surroundings({ directory, baseUrl, credential, model, asks }: Assignment): Omit<Launch, 'command'> {
+  return {
+    variables: {
+      CLAUDE_CODE_EXECUTABLE: `${directory}/bin/claude`,
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+      DISABLE_AUTOUPDATER: '1',
+      DISABLE_TELEMETRY: '1',
+      DISABLE_ERROR_REPORTING: '1',
+      // It tries ten times otherwise, for minutes and without a word, even when the key is refused.
+      CLAUDE_CODE_MAX_RETRIES: '6',
+      // The sandbox is ours: this lets it skip its questions where the user inside is root.
+      IS_SANDBOX: '1',
+      ...(credential.variable !== SUBSCRIPTION.variable && { ANTHROPIC_BASE_URL: baseUrl }),
+      ...(model !== undefined && { ANTHROPIC_MODEL: model }),
+    },
+    files: [{ path: '.claude/settings.json', content: json(settingsOf(asks)) }],
+  }
+}
+
+/** SECURITY: left to itself it does not ask about commands that it holds to be harmless, and what a project allows it would not be asked about. */
+function settingsOf(asks: boolean): unknown {
+  return asks
+    ? { permissions: { ask: ['Bash', 'Edit', 'Write', 'NotebookEdit', 'WebFetch', 'mcp__*'] } }
+    : { skipDangerousModePermissionPrompt: true }
+}
+
+/** It asks whether a key that it finds is meant, unless it knows the end of it. */
+const KNOWN_KEY = `key=$(printf %s "\${ANTHROPIC_API_KEY-}" | tail -c 20)
+sed -i "s/@key@/$key/" "$HOME/.claude.json"
+exec "$0" "$@"`
+
+/** Without this it greets whoever takes over on a terminal with its first steps, and asks whether the project is to be trusted. */
+function greeting({ workspace }: Assignment): AgentFile {
+  const project = { hasTrustDialogAccepted: true, hasCompletedProjectOnboarding: true }
+  return {
+    path: '.claude.json',
+    content: json({
+      hasCompletedOnboarding: true,
+      customApiKeyResponses: { approved: ['@key@'], rejected: [] },
+      projects: { [workspace]: project },
+    }),
+  }
+}
+
+function json(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`
+}
+
+/** It names such tools `mcp__server__tool`. */
+function mcpTool(call: Json): string | undefined {
+  const name = textAt(call, '_meta', 'claudeCode', 'toolName') ?? textAt(call, 'name')
+  const [, server, tool] = /^mcp__(.+?)__(.+)$/.exec(name ?? '') ?? []
+  return server === undefined || tool === undefined ? undefined : `${server}/${tool}`
+}

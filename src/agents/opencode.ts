@@ -1,0 +1,140 @@
+/** OpenCode, which speaks the Agent Client Protocol itself. */
+import { acpDriver } from './acp.ts'
+import type { Agent } from './agent.ts'
+import type { Assignment, Credential, Launch } from './assignment.ts'
+import { joinedName } from './mcp-name.ts'
+
+const ANTHROPIC: Credential = {
+  variable: 'ANTHROPIC_API_KEY',
+  title: 'an API key of Anthropic',
+  baseUrl: 'https://api.anthropic.com',
+  baseUrlVariable: 'ANTHROPIC_BASE_URL',
+  header: 'x-api-key',
+  scheme: { kind: 'bare' },
+}
+const OPENAI: Credential = {
+  variable: 'OPENAI_API_KEY',
+  title: 'an API key of OpenAI',
+  baseUrl: 'https://api.openai.com/v1',
+  baseUrlVariable: 'OPENAI_BASE_URL',
+  header: 'authorization',
+  scheme: { kind: 'prefix', prefix: 'Bearer' },
+}
+const OPENROUTER: Credential = {
+  ...OPENAI,
+  variable: 'OPENROUTER_API_KEY',
+  title: 'an API key of OpenRouter',
+  baseUrl: 'https://openrouter.ai/api/v1',
+  baseUrlVariable: undefined,
+}
+
+/** Whom a key is for, in OpenCode's words. */
+const PROVIDERS: Readonly<Record<string, string>> = {
+  [ANTHROPIC.variable]: 'anthropic',
+  [OPENAI.variable]: 'openai',
+  [OPENROUTER.variable]: 'openrouter',
+}
+
+export const opencode: Agent = {
+  name: 'opencode',
+  title: 'OpenCode',
+  coAuthor: { name: 'opencode', email: 'noreply@opencode.ai' },
+  install: {
+    kind: 'npm',
+    packages: ['opencode-linux-{arch}@1.18.33'],
+    programs: { opencode: 'opencode-linux-{arch}/bin/opencode' },
+  },
+  credentials: [ANTHROPIC, OPENAI, OPENROUTER],
+  driver: acpDriver({
+    modes: { bypass: [], asking: [] },
+    counting: { per: 'last' },
+    mcpTool: joinedName('_'),
+  }),
+  canAsk: true,
+  canResume: true,
+  takesMcp: true,
+  launch: (assignment) => ({
+    command: [`${assignment.directory}/bin/opencode`, 'acp'],
+    ...surroundings(assignment),
+  }),
+  interactive: (assignment) => ({
+    command: [
+      `${assignment.directory}/bin/opencode`,
+      ...(assignment.session === undefined ? [] : ['--session', assignment.session]),
+    ],
+    ...surroundings(assignment),
+  }),
+}
+
+function surroundings(assignment: Assignment): Omit<Launch, 'command'> {
+  return {
+    variables: {
+      OPENCODE_DISABLE_AUTOUPDATE: '1',
+      OPENCODE_DISABLE_MODELS_FETCH: '1',
+      OPENCODE_DISABLE_LSP_DOWNLOAD: '1',
+      OPENCODE_DISABLE_SHARE: '1',
+      // SECURITY: the project's own settings could allow what is to be asked about.
+      ...(assignment.asks && { OPENCODE_DISABLE_PROJECT_CONFIG: '1' }),
+    },
+    files: [
+      {
+        path: '.config/opencode/opencode.json',
+        content: `${JSON.stringify(configOf(assignment), null, 2)}\n`,
+      },
+    ],
+  }
+}
+
+/** Of what it has itself only what changes nothing goes unasked; tools of MCP servers have names of their own. */
+const ASKING = {
+  '*': 'ask',
+  ...Object.fromEntries(
+    [
+      'read',
+      'glob',
+      'grep',
+      'list',
+      'lsp',
+      'todoread',
+      'todowrite',
+      'skill',
+      'task',
+      'question',
+      'doom_loop',
+    ].map((tool) => [tool, 'allow']),
+  ),
+}
+
+function configOf({ credential, baseUrl, model, asks }: Assignment): unknown {
+  const provider = PROVIDERS[credential.variable] ?? 'anthropic'
+  const chosen = model === undefined ? undefined : withProvider(model, provider)
+  return {
+    $schema: 'https://opencode.ai/config.json',
+    autoupdate: false,
+    share: 'disabled',
+    // A gateway need not have another model than the one that is named.
+    ...(chosen !== undefined && { model: chosen, small_model: chosen }),
+    enabled_providers: [provider],
+    provider: {
+      [provider]: {
+        options: {
+          baseURL: provider === 'anthropic' ? withVersion(baseUrl) : baseUrl,
+          apiKey: `{env:${credential.variable}}`,
+        },
+        // A model that it does not know is taken at its word.
+        ...(chosen !== undefined && { models: { [chosen.slice(provider.length + 1)]: {} } }),
+      },
+    },
+    permission: asks ? ASKING : 'allow',
+  }
+}
+
+function withProvider(model: string, provider: string): string {
+  return model.startsWith(`${provider}/`) ? model : `${provider}/${model}`
+}
+
+/** Where Claude Code is told the place without its version, OpenCode wants it with it. */
+function withVersion(baseUrl: string): string {
+  const place = baseUrl.replace(/\/+$/, '')
+  return place.endsWith('/v1') ? place : `${place}/v1`
+}
