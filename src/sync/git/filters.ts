@@ -1,0 +1,80 @@
+/**
+ * Files that a filter would change on their way into the repository. Filters are programs, and are not run; so what such a file would be in the
+ * repository is not known, with one exception: a file of Git LFS names its own content.
+ */
+import { createHash } from 'node:crypto'
+import { createReadStream, lstatSync } from 'node:fs'
+import { type GitOptions, git, gitFailed } from './git.ts'
+import { type ByteName, byteNames, listed, pathOf, shown } from './names.ts'
+import type { UserSettings } from './user-settings.ts'
+import type { Differences } from './working-copy.ts'
+
+const LFS = 'lfs'
+const POINTER_BYTES = 1024
+const POINTER =
+  /^version https:\/\/git-lfs\.github\.com\/spec\/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,16})\n/
+
+/**
+ * The differences without those that filters make. SECURITY: what an unknown filter keeps out of the repository, such as the plain text of an
+ * encrypted file, must not get into a commit by way of us: such a file stays as the index has it.
+ */
+export async function withoutFiltered(
+  o: GitOptions,
+  settings: UserSettings,
+  found: Differences,
+): Promise<Differences> {
+  if (settings.filters.size === 0 || found.present.length === 0) return found
+  const filterOf = await filtersOf(o, found.present)
+  const [present, notes]: [ByteName[], string[]] = [[], [...found.notes]]
+  for (const name of found.present) {
+    const filter = filterOf.get(name)
+    if (filter === undefined || !settings.filters.has(filter)) present.push(name)
+    else if (filter !== LFS) notes.push(leftOut(name, filter, found))
+    else if (found.untracked.has(name) || !(await isPointedAt(o, name))) {
+      present.push(name)
+      notes.push(`${shown(name)} is kept in Git LFS and not committed: its content went in`)
+    }
+  }
+  return { ...found, present, notes }
+}
+
+function leftOut(name: ByteName, filter: string, { untracked }: Differences): string {
+  const what = untracked.has(name)
+    ? `${shown(name)} was left out`
+    : `${shown(name)} went in as it was last added`
+  return `${what}: it passes through the filter ${shown(filter)}, which agentpod does not run`
+}
+
+async function filtersOf(o: GitOptions, names: readonly ByteName[]): Promise<Map<ByteName, string>> {
+  const args = ['check-attr', '-z', '--stdin', 'filter']
+  const answer = await git(args, { ...o, input: listed(names) })
+  if (answer.exitCode !== 0) throw gitFailed(args, answer)
+  const fields = byteNames(answer.stdout)
+  const found = new Map<ByteName, string>()
+  for (let i = 0; i + 2 < fields.length; i += 3)
+    found.set(fields[i] ?? '', Buffer.from(fields[i + 2] ?? '', 'latin1').toString('utf8'))
+  return found
+}
+
+/** Whether the file is what the pointer in the index names. */
+async function isPointedAt(o: GitOptions, name: ByteName): Promise<boolean> {
+  const blob = await git(['cat-file', 'blob', `:0:${Buffer.from(name, 'latin1').toString('utf8')}`], {
+    ...o,
+    maxBytes: POINTER_BYTES,
+  })
+  const [, digest, size] = POINTER.exec(blob.stdout.toString('latin1')) ?? []
+  if (digest === undefined) return false
+  try {
+    const path = pathOf(o.cwd, name)
+    const info = lstatSync(path)
+    return info.isFile() && info.size === Number(size) && (await sha256(path)) === digest
+  } catch {
+    return false
+  }
+}
+
+async function sha256(path: Buffer): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const part of createReadStream(path)) hash.update(part as Buffer)
+  return hash.digest('hex')
+}

@@ -1,0 +1,167 @@
+/** The gate for what was received: reads what the gate has to know, with bounds, and asks it. */
+import { relative, resolve } from 'node:path'
+import {
+  type GateChange,
+  type GatedFile,
+  type GateInput,
+  gateOf,
+  isScript,
+  mayName,
+  namedShells,
+  ruleFor,
+} from './gate.ts'
+import { type GitOptions, git } from './git.ts'
+import { type ByteName, byteNames, bytesOf, shown } from './names.ts'
+import { readObjects } from './objects.ts'
+import { userGit } from './quarantine.ts'
+import type { ObjectId, Repository } from './repository.ts'
+import { LINK_MODE, type TreeChange } from './tree-changes.ts'
+
+const LARGEST_READ = 512 * 1024
+const MOST_READ_IN_ALL = 64 * 1024 * 1024
+const MOST_STANDING = 5000
+const MOST_ROUNDS = 4
+const MOST_CLASHES = 20
+
+export async function gateResult(
+  repo: Repository,
+  o: GitOptions,
+  tree: ObjectId,
+  changes: readonly TreeChange[],
+): Promise<{ readonly gate: GatedFile[]; readonly notes: string[] }> {
+  if (changes.length === 0) return { gate: [], notes: [] }
+  const hooksPath = await hooksPathOf(repo)
+  const leaves = await leavesOf(o, tree)
+  const gateChanges = changes.map(({ path, before, after }) => ({
+    path,
+    before: before?.mode,
+    after: after?.mode,
+  }))
+  const texts = new Texts(o, leaves)
+  await texts.readBefore(changes.filter(({ path }) => ruleFor(path, hooksPath)))
+  // What decides comes first: nobody shall fill the bounds with something else.
+  const isFirst = (change: GateChange): boolean =>
+    ruleFor(change.path, hooksPath) !== undefined || change.after === LINK_MODE
+  await texts.read(gateChanges.filter(isFirst).map(({ path }) => path))
+  await texts.read(['package.json'])
+  const input: GateInput = {
+    changes: gateChanges,
+    before: texts.before,
+    after: texts.after,
+    standing: [],
+    hooksPath,
+  }
+  const standing = await standingFiles(input, texts, [...leaves.keys()])
+  await texts.read(gateChanges.filter(isScript).map(({ path }) => path))
+  return { gate: gateOf({ ...input, standing }), notes: clashNotes(changes, leaves) }
+}
+
+/** Files that did not change and are run unasked, and the scripts that these run. */
+async function standingFiles(input: GateInput, texts: Texts, paths: readonly string[]): Promise<string[]> {
+  const changed = new Set(input.changes.map(({ path }) => path))
+  const unchanged = paths.filter((path) => !changed.has(path))
+  const found = new Set(unchanged.filter((path) => mayName(path, input.hooksPath)).slice(0, MOST_STANDING))
+  let last = [...found]
+  for (let round = 0; round < MOST_ROUNDS && last.length > 0; round++) {
+    await texts.read(last)
+    last = namedShells(last, input, unchanged).filter((path) => !found.has(path))
+    for (const path of last) found.add(path)
+  }
+  return [...found]
+}
+
+/** Contents, read once each and within bounds. */
+class Texts {
+  readonly #o: GitOptions
+  readonly #leaves: ReadonlyMap<string, ObjectId>
+  readonly #before = new Map<string, string>()
+  readonly #after = new Map<string, string>()
+  #left = MOST_READ_IN_ALL
+
+  constructor(o: GitOptions, leaves: ReadonlyMap<string, ObjectId>) {
+    this.#o = o
+    this.#leaves = leaves
+  }
+
+  readonly before = (path: string): string | undefined => this.#before.get(path)
+  readonly after = (path: string): string | undefined => this.#after.get(path)
+
+  readBefore(changes: readonly TreeChange[]): Promise<void> {
+    return this.#read(new Map(changes.map(({ path, before }) => [path, before?.id ?? ''])), this.#before)
+  }
+
+  read(paths: readonly string[]): Promise<void> {
+    const wanted = paths.filter((path) => !this.#after.has(path))
+    return this.#read(new Map(wanted.map((path) => [path, this.#leaves.get(path) ?? ''])), this.#after)
+  }
+
+  async #read(ids: ReadonlyMap<string, ObjectId>, to: Map<string, string>): Promise<void> {
+    const wanted = [...ids.values()].filter((id) => id !== '')
+    if (wanted.length === 0) return
+    const limits = { type: 'blob', mostBytes: LARGEST_READ, mostBytesInAll: this.#left }
+    const contents = await readObjects(this.#o, wanted, limits)
+    for (const [path, id] of ids) {
+      const content = contents.get(id)
+      if (!content) continue
+      to.set(path, content.toString('utf8'))
+      this.#left -= content.length
+    }
+  }
+}
+
+/** Every file of a tree; those with names that are not text are nobody's to name. */
+async function leavesOf(o: GitOptions, tree: ObjectId): Promise<ReadonlyMap<string, ObjectId>> {
+  const { stdout } = await git(['ls-tree', '-r', '-z', '--full-tree', tree], o)
+  return new Map(byteNames(stdout).map((line) => [textOf(line.slice(line.indexOf('\t') + 1)), idOf(line)]))
+}
+
+function idOf(line: ByteName): ObjectId {
+  return /^\d+ \w+ ([0-9a-f]{40})\t/.exec(line)?.[1] ?? ''
+}
+
+function textOf(name: ByteName): string {
+  return bytesOf(name).toString('utf8')
+}
+
+/** Undefined where hooks are not taken from the project. */
+async function hooksPathOf(repo: Repository): Promise<string | undefined> {
+  // The setting of ours that turns hooks off is asked for after the user's.
+  const answer = await git(['config', '--get-all', '--type=path', 'core.hooksPath'], userGit(repo))
+  const users = answer.stdout
+    .toString('utf8')
+    .split('\n')
+    .filter((line) => line !== '' && line !== '/dev/null')
+  const path = users.at(-1)
+  if (path === undefined) return undefined
+  const inside = relative(repo.root, resolve(repo.root, path))
+  return inside === '' || inside.startsWith('..') ? undefined : inside
+}
+
+/** Files that are one on a disk where case does not count: who checks them out there gets one of them. */
+function clashNotes(changes: readonly TreeChange[], leaves: ReadonlyMap<string, ObjectId>): string[] {
+  // A directory is new where a file in it is.
+  const added = new Set(
+    changes
+      .filter(({ before, after }) => !before && after)
+      .flatMap(({ path }) => [...path.matchAll(/\/|$/g)].map(({ index }) => path.slice(0, index))),
+  )
+  if (added.size === 0) return []
+  const seen = new Map<string, string>()
+  const notes: string[] = []
+  for (const path of leaves.keys()) {
+    for (let end = path.indexOf('/'); ; end = path.indexOf('/', end + 1)) {
+      const part = end < 0 ? path : path.slice(0, end)
+      const key = part.normalize('NFC').toLowerCase()
+      const other = seen.get(key)
+      if (other === undefined) seen.set(key, part)
+      else if (other !== part && (added.has(part) || added.has(other)) && notes.length < MOST_CLASHES)
+        notes.push(`${shownText(part)} and ${shownText(other)} are one name where case does not count`)
+      if (end < 0) break
+    }
+  }
+  return [...new Set(notes)]
+}
+
+function shownText(text: string): string {
+  return shown(Buffer.from(text).toString('latin1'))
+}

@@ -1,0 +1,171 @@
+/**
+ * The project inside: a repository in the workspace that the agent may use and destroy, and beside it our own copy, from which the result is
+ * made. Everything here runs in the sandbox, as its user, with the sandbox's git.
+ */
+import { createHash } from 'node:crypto'
+import { invalid } from '../../core/error.ts'
+import type { Script } from '../changes.ts'
+import { OBJECT_ID, type ObjectId } from './repository.ts'
+
+export interface PrepareOptions {
+  /** Where the files are to be; it is made where it is not there. */
+  readonly workspace: string
+  /** A directory of ours, outside of every workspace and as lasting as this one. */
+  readonly stash: string
+  readonly commit: ObjectId | undefined
+  readonly tree: ObjectId
+  readonly branch: string | undefined
+  readonly shallow: readonly ObjectId[]
+  /** Directories of the workspace that are the environment's: they stay as they are, and git is told to ignore them. */
+  readonly aside: readonly string[]
+  /** Packs that were written inside, in the same file system as the stash. They are moved. */
+  readonly packs: readonly string[]
+  /** Paths of submodules in the workspace. One that was there before and is not now is removed. */
+  readonly submodules?: readonly string[] | undefined
+}
+
+/** Where a submodule's own stash is, the project's being that of the path ''. */
+export function stashOf(stash: string, path: string): string {
+  if (path === '') return stash
+  return `${stash}/modules/${createHash('sha256').update(path).digest('hex').slice(0, 24)}`
+}
+
+/**
+ * What a stash has when it is prepared:
+ *
+ * - `repo.git`: bare, with every object of the commit and the tree, `refs/agentpod/tree` and `refs/agentpod/commit`. Its `info/attributes` wins over
+ *   the project's, so that bytes are written and read as they are; its `info/exclude` has what is the environment's; its `index` is the tree as it was checked out;
+ * - `tree`, `commit` and `branch`: a line each, empty where there is none.
+ *
+ * The files of an earlier tree are moved to the new one: what differs is written, what went is removed, what git ignores stays.
+ */
+export function prepareScript(o: PrepareOptions): Script {
+  for (const id of [o.tree, ...(o.commit === undefined ? [] : [o.commit]), ...o.shallow])
+    if (!OBJECT_ID.test(id)) throw invalid('prepare.id', `${JSON.stringify(id)} is no object`)
+  // SECURITY: a line end in one would be a pattern of its own, and could leave out everything.
+  const aside = o.aside.filter((path) => path !== '' && !/\p{Cc}/u.test(path))
+  const submodules = (o.submodules ?? []).filter((path) => !/\p{Cc}/u.test(path))
+  return {
+    command: '/bin/sh',
+    args: [
+      '-c',
+      PREPARE,
+      'agentpod',
+      o.workspace,
+      o.stash,
+      o.tree,
+      o.commit ?? '',
+      o.branch ?? '',
+      lines(o.shallow),
+      lines(aside),
+      lines(submodules),
+      ...o.packs,
+    ],
+  }
+}
+
+function lines(words: readonly string[]): string {
+  return words.map((word) => `${word}\n`).join('')
+}
+
+/** Bytes are what the objects have: no line ends are turned, no filter is asked for, no keyword is filled in. */
+export const ATTRIBUTES = '* -text -filter -ident -working-tree-encoding !diff !merge'
+
+/**
+ * Times and sizes alone tell whether a file changed: a copy of the sandbox keeps these, but not inode numbers and times of change, and each file would be
+ * read again.
+ */
+const OURS = '-c core.checkStat=minimal -c core.trustctime=false -c core.fsync=none -c gc.auto=0'
+
+const PREPARE = `set -eu
+umask 022
+workspace=$1 stash=$2 tree=$3 commit=$4 branch=$5 shallow=$6 aside=$7 submodules=$8
+shift 8
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CEILING_DIRECTORIES
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_ADVICE=0 LC_ALL=C
+base=$stash/repo.git
+ours() { git ${OURS} --git-dir="$base" --work-tree="$workspace" "$@"; }
+agents() { git ${OURS} --git-dir="$workspace/.git" --work-tree="$workspace" "$@"; }
+lines() { if [ -f "$1" ]; then cat "$1"; fi; }
+
+mkdir -p "$workspace" "$stash"
+cd "$workspace"
+if [ ! -d "$base/objects" ]; then git -c init.defaultBranch=main init -q --bare --template= "$base" >&2; fi
+mkdir -p "$base/info" "$base/objects/pack"
+printf '%s\\n' '${ATTRIBUTES}' > "$base/info/attributes"
+
+for pack; do
+  name=pack-$(ours -c pack.writeReverseIndex=false index-pack -o "$pack.idx" "$pack")
+  mv -f "$pack" "$base/objects/pack/$name.pack"
+  mv -f "$pack.idx" "$base/objects/pack/$name.idx"
+done
+rm -f "$base/shallow"
+if [ -n "$shallow" ]; then printf '%s' "$shallow" > "$base/shallow"; fi
+ours update-ref refs/agentpod/tree "$tree"
+if [ -n "$commit" ]; then ours update-ref refs/agentpod/commit "$commit"; fi
+
+lines "$stash/submodules" | while IFS= read -r path; do
+  if ! printf '%s' "$submodules" | grep -qxF -e "$path"; then rm -rf "$workspace/$path"; fi
+done
+printf '%s' "$submodules" > "$stash/submodules"
+
+# Where the environment has a directory and the project a file or a link, such as a link to installed dependencies, the directory
+# stays: the files are those of a tree without it, and the index says that it is not to be looked at.
+aim=$tree
+lines "$stash/hidden" | while IFS= read -r path; do ours update-index --force-remove -- "$path"; done
+printf '%s' "$aside" | while IFS= read -r path; do
+  if [ -d "$path" ] && [ ! -L "$path" ] && [ "$(ours cat-file -t "$tree:$path" 2>/dev/null)" = blob ]; then
+    printf '%s\\n' "$path"
+  fi
+done > "$stash/hidden"
+if [ -s "$stash/hidden" ]; then
+  export GIT_INDEX_FILE="$stash/aim"
+  ours read-tree "$tree"
+  while IFS= read -r path; do ours update-index --force-remove -- "$path"; done < "$stash/hidden"
+  aim=$(ours write-tree)
+  unset GIT_INDEX_FILE
+fi
+ours -c checkout.workers=0 read-tree --reset -u "$aim" >&2
+cp "$base/index" "$stash/index"
+while IFS= read -r path; do
+  entry=$(ours --literal-pathspecs ls-tree "$tree" -- "$path")
+  mode=\${entry%% *} entry=\${entry#* blob }
+  ours update-index --add --cacheinfo "$mode,\${entry%%[!0-9a-f]*},$path"
+  ours update-index --skip-worktree -- "$path"
+done < "$stash/hidden"
+rm -f "$stash/aim"
+
+printf '%s' "$aside" | sed 's/[][*?\\\\ ]/\\\\&/g; s|^|/|' > "$base/info/exclude"
+ours ls-files --others --exclude-standard -z | tr '\\n\\0' '\\001\\n' | LC_ALL=C grep -v "$(printf '\\001')" |
+  sed 's/[][*?\\\\ ]/\\\\&/g; s|^|/|' > "$stash/extra" || :
+cat "$stash/extra" >> "$base/info/exclude"
+rm -f "$stash/extra"
+
+rm -rf .git
+git -c init.defaultBranch=main init -q --template= "$workspace" >&2
+mkdir -p .git/objects/pack .git/info
+ln "$base"/objects/pack/pack-* .git/objects/pack/ 2>/dev/null || cp "$base"/objects/pack/pack-* .git/objects/pack/ 2>/dev/null || :
+cp "$base/info/exclude" .git/info/exclude
+if [ -n "$shallow" ]; then printf '%s' "$shallow" > .git/shallow; fi
+cat >> .git/config <<'END'
+[user]
+	name = agent
+	email = agent@agentpod.invalid
+[gc]
+	auto = 0
+[core]
+	checkStat = minimal
+	trustctime = false
+END
+if [ -n "$branch" ]; then agents symbolic-ref HEAD "refs/heads/$branch"; else detached=--no-deref; fi
+mv "$stash/index" .git/index
+if [ -n "$commit" ]; then
+  agents update-ref \${detached-} HEAD "$commit"
+  agents read-tree -m "$commit"
+  while IFS= read -r path; do agents update-index --skip-worktree -- "$path" 2>/dev/null || :; done < "$stash/hidden"
+else rm -f .git/index
+fi
+printf '%s\\n' "$commit" > "$stash/commit"
+printf '%s\\n' "$branch" > "$stash/branch"
+printf '%s\\n' "$tree" > "$stash/tree"
+`

@@ -1,0 +1,192 @@
+/**
+ * A branch of a run, merged into what the user is on. Git says what comes out of it, in a repository of ours where no merge driver is known;
+ * the files are written by us. SECURITY: nothing is checked out by git, and no hook, filter or driver runs (GT-02, GT-04).
+ */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { AgentPodError } from '../../core/error.ts'
+import { type Applied, carryOut, inConflict, summary } from './apply.ts'
+import { type Conflict, planChanges } from './apply-plan.ts'
+import { commitTree } from './branch.ts'
+import { diskFull } from './disk-full.ts'
+import { type GitOptions, git, gitFailed, gitText } from './git.ts'
+import { identityVariables } from './identity.ts'
+import { type ByteName, byteNames, shown } from './names.ts'
+import type { Leaf } from './objects.ts'
+import { openQuarantine, userGit } from './quarantine.ts'
+import type { ObjectId, Repository } from './repository.ts'
+import { Staging } from './staging.ts'
+import { transfer } from './transfer.ts'
+import { compareTrees, type TreeChange } from './tree-changes.ts'
+import { indexInfo } from './tree-edit.ts'
+import { WorkTree } from './work-tree.ts'
+
+const MOST_NAMED = 20
+/** Signs in a git directory that the user is in the middle of something. */
+const UNDER_WAY = [
+  'MERGE_HEAD',
+  'CHERRY_PICK_HEAD',
+  'REVERT_HEAD',
+  'rebase-merge',
+  'rebase-apply',
+  'index.lock',
+] as const
+
+export interface MergeOptions {
+  /** What is merged. */
+  readonly tip: ObjectId
+  /** For messages: the branch that points at it. */
+  readonly name: string
+  readonly message: string
+  /** What the run began with, where that was not committed: such files are part of the branch, and may still lie there as they were. */
+  readonly start?: ObjectId | undefined
+  /** One new commit without the other's history, instead of one that has both for parents. */
+  readonly isSquash?: boolean | undefined
+  readonly now: number
+  /** A directory of the caller's, which is used until this ends. */
+  readonly scratch: string
+}
+
+/** Undefined commit: everything is there already. */
+export interface Merged extends Applied {
+  readonly commit: ObjectId | undefined
+}
+
+/**
+ * `conflict` names the files, and nothing is changed then. Killed in the middle, some of the files are merged and nothing is committed; doing
+ * it again goes on from there.
+ */
+export async function mergeBranch(repo: Repository, o: MergeOptions): Promise<Merged> {
+  const user = userGit(repo)
+  checkQuiet(repo)
+  await checkVersion(user)
+  const head = await headOf(user)
+  const clean = await openQuarantine(repo, o.scratch)
+  const quarantine = {
+    ...clean,
+    variables: { ...clean.variables, ...(await identityVariables(repo, o.now)) },
+  }
+  const from = await gitText(['rev-parse', `${head}^{tree}`], quarantine)
+  const to = await mergedTree(quarantine, head, o)
+  if (to === from) return { commit: undefined, written: [], removed: [], merged: [], already: [] }
+  const changes = await compareTrees(quarantine, from, to)
+  using tree = new WorkTree(repo.root)
+  using staging = new Staging(repo)
+  const also = await leavesOf(quarantine, from, o.start)
+  const plan = await planChanges({ tree, git: quarantine, changes, also })
+  const conflicts = [...plan.conflicts, ...(await staged(user, changes, also))]
+  if (conflicts.length > 0) throw inConflict(conflicts)
+  const parents = o.isSquash ? [head] : [head, o.tip]
+  const commit = await commitTree(quarantine, to, parents, o.message)
+  await transfer(repo, quarantine, { commits: [commit], trees: [to], without: from })
+  await carryOut(tree, staging, quarantine, plan)
+  await record(user, quarantine, { head, commit, name: o.name, changes })
+  return { commit, ...summary(plan) }
+}
+
+function checkQuiet({ gitDir }: Repository): void {
+  const found = UNDER_WAY.find((name) => existsSync(join(gitDir, name)))
+  if (found === undefined) return
+  throw new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'merge.under_way',
+    message: `git is in the middle of something else here: there is ${found}`,
+    hint:
+      found === 'index.lock'
+        ? 'wait until git is done, or remove the lock if nobody runs git'
+        : 'finish it, or give it up: git status says how',
+  })
+}
+
+async function checkVersion(user: GitOptions): Promise<void> {
+  const version = await gitText(['version'], user)
+  const [, major = 0, minor = 0] = /(\d+)\.(\d+)/.exec(version)?.map(Number) ?? []
+  if (major > 2 || (major === 2 && minor >= 38)) return
+  throw new AgentPodError({
+    code: 'unsupported',
+    reason: 'git.too_old',
+    message: `merging needs git 2.38 or newer, and this is ${version.replace(/^git version /, '')}`,
+    hint: 'install a newer git; or use `git merge` yourself, which runs hooks and drivers of the repository',
+  })
+}
+
+async function headOf(user: GitOptions): Promise<ObjectId> {
+  const answer = await git(['rev-parse', '--verify', '--quiet', 'HEAD^{commit}'], user)
+  if (answer.exitCode === 0) return answer.stdout.toString('latin1').trim()
+  throw new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'merge.no_commit',
+    message: 'there is no commit to merge into',
+    hint: 'commit something first',
+  })
+}
+
+async function mergedTree(quarantine: GitOptions, head: ObjectId, o: MergeOptions): Promise<ObjectId> {
+  const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', head, o.tip]
+  const answer = await git(args, quarantine)
+  if (answer.exitCode > 1) throw diskFull(answer.stderr) ?? gitFailed(args, answer)
+  const [tree = '', ...paths] = byteNames(answer.stdout)
+  if (answer.exitCode === 0) return tree
+  throw new AgentPodError({
+    code: 'conflict',
+    reason: 'merge.conflict',
+    message: `nothing was changed: ${o.name} and what you have changed the same lines of\n${[
+      ...new Set(paths),
+    ]
+      .slice(0, MOST_NAMED)
+      .map((path) => `  ${shown(path)}`)
+      .join('\n')}`,
+    hint: `git merge ${o.name} leaves both versions in these files, to choose from`,
+    details: { paths: paths.slice(0, MOST_NAMED).map(shown) },
+  })
+}
+
+async function leavesOf(
+  quarantine: GitOptions,
+  from: ObjectId,
+  start: ObjectId | undefined,
+): Promise<ReadonlyMap<ByteName, Leaf>> {
+  const changes = start === undefined ? [] : await compareTrees(quarantine, from, start)
+  return new Map(changes.flatMap(({ raw, after }) => (after ? [[raw, after]] : [])))
+}
+
+/** Files that are staged as neither the one nor the other: their staged version would be lost. */
+async function staged(
+  user: GitOptions,
+  changes: readonly TreeChange[],
+  also: ReadonlyMap<ByteName, Leaf>,
+): Promise<Conflict[]> {
+  const args = ['ls-files', '--stage', '-z']
+  const answer = await git(args, user)
+  if (answer.exitCode !== 0) throw gitFailed(args, answer)
+  const index = new Map<string, Leaf & { readonly stage: string }>()
+  for (const line of byteNames(answer.stdout)) {
+    const [, mode = '', id = '', stage = '', raw = ''] = /^(\d+) ([0-9a-f]+) (\d)\t(.+)$/s.exec(line) ?? []
+    index.set(raw, { mode, id, stage })
+  }
+  return changes.flatMap(({ raw, path, before, after }) => {
+    const entry = index.get(raw)
+    const isKnown = [before, after, also.get(raw) ?? before].some(
+      (leaf) => leaf?.id === entry?.id && leaf?.mode === entry?.mode,
+    )
+    return isKnown && (entry?.stage ?? '0') === '0' ? [] : [{ path, why: 'it is staged as something else' }]
+  })
+}
+
+/** The index, then the ref: what is committed is never ahead of what is there. */
+async function record(
+  user: GitOptions,
+  { variables }: GitOptions,
+  o: { head: ObjectId; commit: ObjectId; name: string; changes: readonly TreeChange[] },
+): Promise<void> {
+  const edits = o.changes.map(({ raw, after }) => ({ raw, leaf: after }))
+  const index = ['update-index', '-z', '--index-info']
+  const indexed = await git(index, { ...user, input: indexInfo(edits) })
+  if (indexed.exitCode !== 0) throw diskFull(indexed.stderr) ?? gitFailed(index, indexed)
+  const ref = ['update-ref', '-m', `merge ${o.name}: agentpod`, 'HEAD', o.commit, o.head]
+  const identity = Object.fromEntries(
+    Object.entries(variables ?? {}).filter(([key]) => key.startsWith('GIT_COMMITTER_')),
+  )
+  const moved = await git(ref, { ...user, variables: { ...user.variables, ...identity } })
+  if (moved.exitCode !== 0) throw diskFull(moved.stderr) ?? gitFailed(ref, moved)
+}
