@@ -1,0 +1,72 @@
+/** What a run uses, told now and then, and its limit of money held. */
+import type { Step } from '../agents/driver.ts'
+import type { Run } from '../core/run.ts'
+import type { Clock } from '../util/clock.ts'
+import type { Wish } from './progress.ts'
+import type { RunRecord } from './record.ts'
+import { addUse, claimUse, type ModelUse } from './usage.ts'
+
+/** Told at most so often; the last figures always are. */
+const TOLD_EVERY_MS = 1000
+
+export class Accounts {
+  readonly #record: RunRecord
+  readonly #clock: Clock
+  readonly #stop: (wish: Wish) => void
+  #cancel: (() => void) | undefined
+
+  constructor(record: RunRecord, clock: Clock, stop: (wish: Wish) => void) {
+    this.#record = record
+    this.#clock = clock
+    this.#stop = stop
+  }
+
+  /** What the way out has seen. */
+  use(use: ModelUse): void {
+    const { run, progress } = this.#record
+    if (use.refusal !== progress.refusal) this.#record.advance({ refusal: use.refusal })
+    if (use.refusal === undefined) this.#used(addUse(run.usage, use))
+  }
+
+  /** The agent's own word. */
+  claim(tokens: NonNullable<Step<unknown>['tokens']>): void {
+    this.#used(claimUse(this.#record.run.usage, tokens))
+  }
+
+  /** What was not told yet. */
+  settle(): void {
+    if (!this.#cancel) return
+    this.#cancel()
+    this.#cancel = undefined
+    this.#record.save({})
+    this.#record.tell([{ type: 'usage', usage: this.#record.run.usage }])
+  }
+
+  leave(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  #used(usage: Run['usage']): void {
+    if (usage === this.#record.run.usage) return
+    this.#record.note({ usage })
+    this.#cancel ??= this.#clock.after(TOLD_EVERY_MS, () => this.settle())
+    this.#check(usage)
+  }
+
+  #check({ costUsd, models }: Run['usage']): void {
+    const most = this.#record.run.limits.costUsd
+    if (most === undefined) return
+    if (costUsd === undefined) {
+      const names = Object.keys(models).join(', ') || 'its model'
+      this.#stop({
+        outcome: 'over_budget',
+        reason: `the price of ${names} is not known, so no limit of money can be held`,
+      })
+    } else if (costUsd >= most)
+      this.#stop({
+        outcome: 'over_budget',
+        reason: `it has used $${costUsd.toFixed(2)} of $${most.toFixed(2)}`,
+      })
+  }
+}
