@@ -6,6 +6,7 @@ import { BASES } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Keys } from '../engine/keys.ts'
+import type { Runs } from '../runs/runs.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Clock } from '../util/clock.ts'
@@ -23,6 +24,7 @@ import { type BuildParts, buildRoutes } from './routes/builds.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { networkRoutes } from './routes/networks.ts'
 import { portRoutes } from './routes/ports.ts'
+import { runRoutes } from './routes/runs.ts'
 import { sandboxRoutes } from './routes/sandboxes.ts'
 import { secretRoutes } from './routes/secrets.ts'
 import { snapshotRoutes } from './routes/snapshots.ts'
@@ -45,6 +47,8 @@ export interface AppParts {
   readonly codes: OneTimeCodes
   /** Makes environments; there are none where it is left out. */
   readonly builds?: Omit<BuildParts, 'engine' | 'clock' | 'random' | 'log'> | undefined
+  /** Agents at work; there are none where it is left out. */
+  readonly runs?: Runs | undefined
   readonly metrics: Metrics
   /** What a key may ask a second, as its usage tells. */
   readonly rate: Rate
@@ -95,6 +99,7 @@ export function createApp(parts: AppParts): Hono {
   app.route('/v1/snapshots', snapshotRoutes(parts))
   app.route('/v1/keys', keyRoutes(parts.keys))
   if (parts.builds) app.route('/v1/builds', buildRoutes({ ...parts, ...parts.builds }))
+  if (parts.runs) app.route('/v1/runs', runRoutes(parts.runs))
   app.route('/', e2bRoutes(parts))
   app.use('/v1/server/*', adminOnly)
 
@@ -119,6 +124,7 @@ export function createApp(parts: AppParts): Hono {
   })
 
   app.post('/v1/server/clear', async (c) => {
+    await parts.runs?.clear()
     await engine.clear()
     parts.stop()
     return c.json({ stopping: true })

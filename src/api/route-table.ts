@@ -6,6 +6,7 @@
 import type { ErrorCode } from '../core/error.ts'
 import type { Route } from './route.ts'
 import { BUILD_ROUTES } from './route-table-builds.ts'
+import { RUN_ROUTES } from './route-table-runs.ts'
 import { importSnapshot, listAudit, listEvents, listSandboxes, listSnapshots } from './schema/query.ts'
 
 const REF = { ref: 'The id of a sandbox, or the name of a living one.' }
@@ -13,6 +14,7 @@ const SNAPSHOT_REF = { ref: 'The id or the name of a snapshot.' }
 
 export const ROUTES: readonly Route[] = [
   ...BUILD_ROUTES,
+  ...RUN_ROUTES,
   {
     method: 'POST',
     path: '/v1/sandboxes',

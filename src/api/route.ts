@@ -13,6 +13,7 @@ import {
 import { baseProgress, errorAnswer, stopping } from './schema/error.ts'
 import { createdKey, createKey, key } from './schema/key.ts'
 import { changeNetwork, explained, explainRequest, network } from './schema/network.ts'
+import { answerRun, createRun, run, runEvent, sendRun, takenOver } from './schema/run.ts'
 import {
   createSandbox,
   event,
@@ -32,6 +33,7 @@ import { auditEntry, usage } from './schema/usage.ts'
 
 /** The schemas by the names that the description gives them. */
 export const SCHEMAS = {
+  AnswerRun: answerRun,
   AuditEntry: auditEntry,
   BaseProgress: baseProgress,
   Build: buildRequest,
@@ -39,6 +41,7 @@ export const SCHEMAS = {
   ChangeNetwork: changeNetwork,
   Check: check,
   CreateKey: createKey,
+  CreateRun: createRun,
   CreateSandbox: createSandbox,
   CreateSnapshot: createSnapshot,
   CreatedKey: createdKey,
@@ -57,14 +60,18 @@ export const SCHEMAS = {
   Prune: pruneRequest,
   Pruned: pruned,
   RotateSecret: rotateSecret,
+  Run: run,
+  RunEvent: runEvent,
   Sandbox: sandbox,
   SandboxEvent: sandboxEvent,
   Secret: secret,
+  SendRun: sendRun,
   Server: server,
   SetSecret: setSecret,
   Snapshot: snapshot,
   Stats: stats,
   Stopping: stopping,
+  TakenOver: takenOver,
   TcpAddress: tcpAddress,
   Toolchains: toolchains,
   Uploaded: uploaded,
@@ -81,6 +88,9 @@ export const REQUESTS: ReadonlySet<SchemaName> = new Set([
   'Explain',
   'RotateSecret',
   'SetSecret',
+  'AnswerRun',
+  'CreateRun',
+  'SendRun',
   'CreateKey',
   'CreateSandbox',
   'CreateSnapshot',
@@ -124,6 +134,7 @@ export interface Route {
 export const TAGS = {
   sandboxes: 'Isolated machines with an id, a state, an owner and a lifetime.',
   snapshots: 'Files of sandboxes as they were at one moment; they never change.',
+  runs: 'Agents at work, each in a sandbox on a copy of a project.',
   builds: 'Recipes, and the layers that sandboxes stand on.',
   network: 'What sandboxes may reach.',
   secrets: 'Values that stay outside; a sandbox holds a placeholder.',

@@ -5,6 +5,7 @@ import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server
 import type { AuditEntryView } from '../api/schema/usage.ts'
 import type { Scope } from '../core/key.ts'
 import { Builds } from './builds.ts'
+import { Runs } from './runs.ts'
 import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
 import { Secrets } from './secrets.ts'
 import { Snapshots } from './snapshots.ts'
@@ -15,12 +16,14 @@ export class AgentPod {
   readonly snapshots: Snapshots
   readonly secrets: Secrets
   readonly builds: Builds
+  readonly runs: Runs
 
   constructor(options: TransportOptions) {
     this.#transport = new Transport(options)
     this.snapshots = new Snapshots(this.#transport)
     this.secrets = new Secrets(this.#transport)
     this.builds = new Builds(this.#transport)
+    this.runs = new Runs(this.#transport)
   }
 
   create(o: CreateOptions = {}): Promise<Sandbox> {

@@ -9,24 +9,29 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Until the sandbox has ended, or the signal says so. A connection that breaks is made again, without gap or repeat. */
-export async function* followEvents(
+/** Until the sandbox has ended, or the signal says so. */
+export function followEvents(
   transport: Transport,
   id: string,
-  { after = 0, type, signal }: FollowOptions,
+  { after, type, signal }: FollowOptions,
 ): AsyncGenerator<EventView> {
+  return followStream(transport, `/v1/sandboxes/${id}/events`, type === undefined ? {} : { type }, {
+    after,
+    signal,
+  })
+}
+
+/** A stream of numbered events until its subject has ended. A connection that breaks is made again, without gap or repeat. */
+export async function* followStream<T extends { readonly seq: number }>(
+  transport: Transport,
+  path: string,
+  query: Readonly<Record<string, string>>,
+  { after = 0, signal }: Pick<FollowOptions, 'after' | 'signal'>,
+): AsyncGenerator<T> {
   let last = after
   for (;;) {
-    const query = new URLSearchParams({
-      follow: 'true',
-      after: String(last),
-      ...(type !== undefined && { type }),
-    })
-    const response = await transport.open({
-      method: 'GET',
-      path: `/v1/sandboxes/${id}/events?${query}`,
-      signal,
-    })
+    const asked = new URLSearchParams({ ...query, follow: 'true', after: String(last) })
+    const response = await transport.open({ method: 'GET', path: `${path}?${asked}`, signal })
     let rest = ''
     response.setEncoding('utf8')
     try {
@@ -36,7 +41,7 @@ export async function* followEvents(
         for (const block of blocks) {
           const data = /^data: (.*)$/m.exec(block)?.[1]
           if (data === undefined) continue
-          const event = JSON.parse(data) as EventView
+          const event = JSON.parse(data) as T
           last = event.seq
           yield event
         }

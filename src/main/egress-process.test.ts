@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import type { NetRecord } from '../core/network.ts'
+import type { NetRecord, UsageRecord } from '../core/network.ts'
 import type { LinkSpec } from '../egress/control.ts'
 import { FakePodd } from '../egress/testing/fake-podd.ts'
 import { policyOf, readAll } from '../egress/testing/stage.ts'
@@ -19,6 +19,7 @@ describe('the egress process', () => {
   const packages = join(directory, 'packages')
   const podd = new FakePodd(join(directory, 'out'))
   const records: NetRecord[] = []
+  const usage: UsageRecord[] = []
   const made: EgressProcess[] = []
   const server = (): EgressProcess => {
     const one = new EgressProcess({
@@ -30,6 +31,7 @@ describe('the egress process', () => {
       log: silentLog,
       clock: systemClock,
       onRecords: (some) => void records.push(...some),
+      onUsage: (some) => void usage.push(...some),
     })
     made.push(one)
     return one

@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { AgentPodError } from '../core/error.ts'
-import type { NetCounts, NetRecord } from '../core/network.ts'
+import type { NetCounts, NetRecord, UsageRecord } from '../core/network.ts'
 import type { LinkSpec } from '../egress/control.ts'
 import type { WayOut } from '../engine/way-out.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
@@ -26,6 +26,7 @@ export interface EgressOptions {
   readonly log: Log
   readonly clock: Clock
   onRecords(records: readonly NetRecord[]): void
+  onUsage(records: readonly UsageRecord[]): void
 }
 
 /** A sandbox that has just begun needs the processors more than its way out does. */
@@ -127,6 +128,7 @@ export class EgressProcess implements WayOut {
     const client = new LineClient(socket, {
       onEvent: (event) => {
         if (event['event'] === 'records') this.#options.onRecords(event['records'] as NetRecord[])
+        if (event['event'] === 'usage') this.#options.onUsage(event['records'] as UsageRecord[])
       },
       onGone: () => {
         if (this.#client === client) this.#client = undefined

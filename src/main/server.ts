@@ -1,5 +1,6 @@
 /** The composition root of the server: the one place that names concrete parts together. */
 import { readdirSync, rmSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { access } from '../api/access.ts'
@@ -23,11 +24,14 @@ import { DEFAULT_QUOTA } from '../engine/quota.ts'
 import { LayerRoots } from '../layers/roots.ts'
 import { crun } from '../providers/crun/provider.ts'
 import { Podhost } from '../providers/local/podhost.ts'
+import { Runs } from '../runs/runs.ts'
 import { openBox } from '../secrets/box.ts'
 import { auditStore } from '../store/audit.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
 import { keyStore } from '../store/keys.ts'
+import { runJournal } from '../store/run-journal.ts'
+import { runStore } from '../store/runs.ts'
 import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
 import { secretStore } from '../store/secrets.ts'
 import { snapshotStore } from '../store/snapshots.ts'
@@ -73,9 +77,16 @@ export interface ServerLimits {
   readonly living?: number | undefined
   /** Connections into its sandboxes at one time. */
   readonly connections?: number | undefined
+  /** Agents at work at one time, of all keys together; the others wait. */
+  readonly runs?: number | undefined
 }
 
 const DEFAULT_SHELLS = 4
+
+/** Agents mostly wait for their models; what they start in between is what counts. */
+function runsAtOnce(): number {
+  return Math.max(4, availableParallelism() * 4)
+}
 
 const LOOPBACK = '127.0.0.1'
 
@@ -133,6 +144,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
         for (const { verdict, count } of records) decisions.add({ verdict }, count)
         engine.networks.note(records)
       },
+      onUsage: (records) => engine.networks.noteUsage(records),
     })
     scope.defer(() => wayOut.disconnect())
     const roots = new LayerRoots({
@@ -173,6 +185,18 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const files = new InputFiles({ directory: home.buildFiles, clock, random: systemRandom })
     const builder = new Builder({ engine, files, arch: process.arch, clock, log })
     await builder.open()
+    const runs = new Runs({
+      engine,
+      store: runStore(state),
+      journal: runJournal(events),
+      directory: home.runs,
+      atOnce: options.limits?.runs ?? runsAtOnce(),
+      clock,
+      random: systemRandom,
+      log,
+    })
+    runs.open()
+    scope.defer(() => runs.close())
 
     const finished = Promise.withResolvers<void>()
     let lastActivity = clock.now()
@@ -183,6 +207,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     }
     /** With nothing left to watch, podhost goes too. */
     const leave = async (): Promise<void> => {
+      runs.close()
       engine.close()
       if (engine.busyCount === 0) {
         await Promise.allSettled([podhost.leave({ timeoutMs: 2000 }), wayOut.leave()])
@@ -218,6 +243,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
           },
         }),
       },
+      runs,
       metrics,
       rate,
       version: options.version,
@@ -259,7 +285,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
     const watchIdle = (): void => {
       // Whoever was given the address of a port cannot start the server again, as the CLI can.
-      const isBusy = engine.busyCount > 0 || tcp.address !== undefined
+      const isBusy = engine.busyCount > 0 || runs.busyCount > 0 || tcp.address !== undefined
       if (isBusy) lastActivity = clock.now()
       if (options.idleExitMs > 0 && clock.now() - lastActivity >= options.idleExitMs) {
         log.info('leaving: nothing runs and nobody asks')

@@ -14,12 +14,26 @@ export function followEvents(
   engine: Engine,
   { after, type }: { readonly after: number; readonly type?: EventType | undefined },
 ): Response {
-  const gone = new AbortController()
-  const batches = engine.follow(
-    c.req.param('ref') ?? '',
-    { after: lastEventId(c) ?? after, keepaliveMs: KEEPALIVE_MS, type, signal: gone.signal },
-    principalOf(c),
+  const from = lastEventId(c) ?? after
+  const who = principalOf(c)
+  return streamEvents(
+    c,
+    (o) => engine.follow(c.req.param('ref') ?? '', { after: from, type, ...o }, who),
+    (event) => {
+      const view = eventView(event)
+      return { id: view.seq, event: view.type, data: view }
+    },
   )
+}
+
+/** Batches of anything as a stream. `open` is called before the answer begins, so that what it refuses is an answer of its own. */
+export function streamEvents<T>(
+  c: Context,
+  open: (o: { readonly keepaliveMs: number; readonly signal: AbortSignal }) => AsyncGenerator<readonly T[]>,
+  tell: (one: T) => { readonly id: number; readonly event: string; readonly data: object },
+): Response {
+  const gone = new AbortController()
+  const batches = open({ keepaliveMs: KEEPALIVE_MS, signal: gone.signal })
   c.header('content-type', 'text/event-stream')
   c.header('cache-control', 'no-store')
   c.header('x-accel-buffering', 'no')
@@ -29,9 +43,9 @@ export function followEvents(
     await out.write(': following\n\n')
     try {
       for await (const events of batches) {
-        const text = events.map((event) => {
-          const view = eventView(event)
-          return `id: ${view.seq}\nevent: ${view.type}\ndata: ${JSON.stringify(view)}\n\n`
+        const text = events.map((one) => {
+          const { id, event, data } = tell(one)
+          return `id: ${id}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`
         })
         // Waits until the client has taken it: what comes meanwhile stays in the store.
         await out.write(text.join('') || ': alive\n\n')
@@ -43,7 +57,7 @@ export function followEvents(
 }
 
 /** What a browser's EventSource sends when it comes back. */
-function lastEventId(c: Context): number | undefined {
+export function lastEventId(c: Context): number | undefined {
   const text = c.req.header('last-event-id')
   if (text === undefined || text === '') return undefined
   if (!/^\d{1,15}$/.test(text)) throw invalid('events.last_id', 'Last-Event-ID is a whole number')

@@ -8,7 +8,7 @@ import { LABEL_FILTER } from './label.ts'
 function whole(bounds: { readonly min: number; readonly max: number }): z.ZodType<number, string> {
   return z
     .string()
-    .regex(/^\d{1,15}$/, 'is not a whole number')
+    .regex(/^\d{1,16}$/, 'is not a whole number')
     .transform(Number)
     .refine((n) => n >= bounds.min && n <= bounds.max, `is from ${bounds.min} to ${bounds.max}`)
     .meta({ type: 'integer', minimum: bounds.min, maximum: bounds.max, pattern: undefined })
@@ -63,6 +63,18 @@ export const listEvents = z.strictObject({
   follow: flag
     .optional()
     .describe('Stay and stream events as they happen, as server-sent events, until the sandbox has ended.'),
+})
+
+export const listRuns = z.strictObject({
+  project: z.string().max(64).optional().describe('Only those of the project with this key.'),
+  group: z.string().max(64).optional().describe('Only those that were started together.'),
+})
+
+export const listRunEvents = z.strictObject({
+  after: afterSeq.optional().describe('Only events with a greater `seq`.'),
+  follow: flag
+    .optional()
+    .describe('Stay and stream events as they happen, as server-sent events, until the run has ended.'),
 })
 
 export const listAudit = z.strictObject({

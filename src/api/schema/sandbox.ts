@@ -1,6 +1,6 @@
 /** What `/v1/sandboxes` takes and gives. Unknown keys are errors. */
 import { z } from 'zod'
-import { BASES, STOP_SIGNALS } from '../../core/environment.ts'
+import { BASES, MOST_EXTRAS, STOP_SIGNALS } from '../../core/environment.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { errorFields } from './error.ts'
@@ -71,13 +71,18 @@ const service = z.strictObject({
   stopMs: z.int().min(0).max(MOST_STOP_MS).default(10_000),
 })
 
+const digest = z.string().regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits')
+
 export const environment = z.strictObject({
   base: z.enum(BASES).optional(),
-  digest: z
-    .string()
-    .regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits')
+  digest: digest.optional().describe('What `POST /v1/builds` answered; its base is then the recipe’s.'),
+  extras: z
+    .array(digest)
+    .max(MOST_EXTRAS)
     .optional()
-    .describe('What `POST /v1/builds` answered; its base is then the recipe’s.'),
+    .describe(
+      'What `POST /v1/builds` answered for other recipes on the same base: the last layer of each lies over everything else, a snapshot’s base too.',
+    ),
   variables: variables.optional(),
   path: pathList.optional().describe('Directories put before the PATH.'),
   user: userName.optional(),

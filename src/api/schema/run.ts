@@ -1,0 +1,269 @@
+/** What `/v1/runs` takes and gives. Unknown keys are errors. */
+import { z } from 'zod'
+import { DECISIONS, PERMISSION_KINDS } from '../../core/permission.ts'
+import { OUTCOMES, RUN_STATES, TOOL_KINDS } from '../../core/run.ts'
+import { networkRequest } from './network.ts'
+import { environment, resources, variables } from './sandbox.ts'
+
+const plain = (most: number): z.ZodString =>
+  z
+    .string()
+    .max(most)
+    .regex(/^[^\0]*$/, 'has a NUL byte')
+/** For people, on a terminal. */
+const line = (most: number): z.ZodString =>
+  z
+    .string()
+    .max(most)
+    .regex(/^[^\p{C}\p{Zl}\p{Zp}]*$/u, 'is not one line of text')
+const word = z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, 'is a word of small letters, digits and -')
+const objectId = z.string().regex(/^[0-9a-f]{40}$/, 'is not the id of an object of git')
+const absolute = plain(4096).regex(/^\//, 'is not an absolute path')
+/** SECURITY: below the user's home inside, and nowhere else. */
+const below = plain(1024).regex(
+  /^(?!\/)(?!(?:.*\/)?\.\.?(?:\/|$))[^\0]+$/,
+  'is not a path below the home directory',
+)
+
+const LONGEST_PROMPT = 256 * 1024
+const DAY_MS = 24 * 3_600_000
+
+export const permissions = z.strictObject(
+  Object.fromEntries(
+    PERMISSION_KINDS.map((kind) => [
+      kind,
+      z
+        .array(z.strictObject({ pattern: line(500), decision: z.enum(DECISIONS) }))
+        .max(64)
+        .default(kind === 'network' ? [{ pattern: '*', decision: 'ask' }] : []),
+    ]),
+  ) as Record<
+    (typeof PERMISSION_KINDS)[number],
+    z.ZodDefault<
+      z.ZodArray<
+        z.ZodObject<{
+          pattern: z.ZodString
+          decision: z.ZodEnum<{ deny: 'deny'; ask: 'ask'; allow: 'allow' }>
+        }>
+      >
+    >
+  >,
+)
+
+const limits = z.strictObject({
+  timeMs: z
+    .int()
+    .min(1000)
+    .max(7 * DAY_MS)
+    .default(3_600_000)
+    .describe('Of one turn.'),
+  costUsd: z.number().min(0).max(1_000_000).optional().describe('Of the whole run; no limit when left out.'),
+  answerMs: z
+    .int()
+    .min(0)
+    .max(DAY_MS)
+    .default(5 * 60_000)
+    .describe('How long a question waits before it is answered with no.'),
+})
+
+const project = z.strictObject({
+  workspace: absolute,
+  directory: z
+    .union([below, z.literal('')])
+    .optional()
+    .describe('Below it: where the agent begins.'),
+  name: line(200),
+  key: z.string().regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits'),
+  commit: objectId.optional(),
+  tree: objectId,
+  aside: z.array(plain(4096)).max(256).default([]),
+})
+
+export const createRun = z.strictObject({
+  agent: word.describe('Like `claude`, `codex`, `opencode`, `gemini`, `qwen`, `copilot`.'),
+  prompt: plain(LONGEST_PROMPT),
+  model: line(200).optional(),
+  group: word.optional().describe('Runs that belong together, to be compared.'),
+  number: z.int().min(1).max(1000).default(1),
+  snapshot: z
+    .string()
+    .max(64)
+    .optional()
+    .describe('Of a sandbox that holds the project; a fresh sandbox when left out.'),
+  environment: environment.optional(),
+  resources: resources.optional(),
+  network: networkRequest.optional(),
+  credential: z
+    .string()
+    .regex(/^[A-Z_][A-Z0-9_]{0,127}$/)
+    .optional()
+    .describe('The variable of the way to pay for the model, like `ANTHROPIC_API_KEY`.'),
+  baseUrl: line(2048)
+    .regex(/^https?:\/\/[^\s]+$/, 'is not an address')
+    .optional()
+    .describe('Of a gateway.'),
+  secret: z.string().max(64).optional().describe('The secret that holds the key.'),
+  files: z
+    .array(z.strictObject({ path: below, content: plain(1024 * 1024) }))
+    .max(32)
+    .default([])
+    .describe('Written below the home directory before the agent starts.'),
+  mcpServers: z
+    .array(
+      z.strictObject({
+        name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'is a name of letters, digits, _ and -'),
+        command: plain(4096).min(1),
+        args: z
+          .array(plain(16 * 1024))
+          .max(256)
+          .default([]),
+        env: variables.default({}),
+      }),
+    )
+    .max(32)
+    .default([]),
+  command: z
+    .array(plain(16 * 1024))
+    .max(256)
+    .default([])
+    .describe('Of the agent `custom`.'),
+  permissions: permissions.default({
+    bash: [],
+    write: [],
+    mcp: [],
+    network: [{ pattern: '*', decision: 'ask' }],
+  }),
+  limits: limits.default({ timeMs: 3_600_000, answerMs: 5 * 60_000 }),
+  project: project.optional().describe('What a result is made of; nothing comes back when left out.'),
+  keepMs: z
+    .int()
+    .min(0)
+    .max(30 * DAY_MS)
+    .default(7 * DAY_MS)
+    .describe('How long its sandbox is kept for follow-ups when it has ended.'),
+})
+export type CreateRun = z.input<typeof createRun>
+
+export const sendRun = z.strictObject({ text: plain(LONGEST_PROMPT).min(1) })
+export const answerRun = z.strictObject({ answer: z.enum(['allow', 'deny']) })
+/** There is nothing to say. */
+export const nothing = z.strictObject({})
+
+const tokens = { input: z.number(), cached: z.number(), output: z.number() } as const
+
+const usage = z.object({
+  ...tokens,
+  requests: z.number(),
+  costUsd: z.number().nullable().describe('Null where a price is not known.'),
+  source: z.enum(['wire', 'agent', 'none']).describe('Counted on the way out, or the agent’s own word.'),
+  models: z.record(z.string(), z.object({ ...tokens, costUsd: z.number().nullable() })),
+})
+export type UsageOfRunView = z.infer<typeof usage>
+
+export const run = z.object({
+  id: z.string(),
+  group: z.string().nullable(),
+  agent: z.string(),
+  number: z.number(),
+  turn: z.number(),
+  model: z.string().nullable(),
+  prompt: z.string(),
+  state: z.enum(RUN_STATES),
+  outcome: z.enum(OUTCOMES).nullable(),
+  reason: z.string().nullable(),
+  sandboxId: z.string().nullable(),
+  project: z
+    .object({
+      workspace: z.string(),
+      name: z.string(),
+      key: z.string(),
+      commit: z.string().nullable(),
+      tree: z.string(),
+    })
+    .nullable(),
+  result: z
+    .object({
+      tree: z.string(),
+      packBytes: z.number(),
+      tooLarge: z.array(z.object({ path: z.string(), sizeBytes: z.number() })),
+      leftOut: z.array(z.string()),
+      commits: z.array(z.string()),
+      submodules: z.array(z.string()),
+    })
+    .nullable(),
+  usage,
+  denials: z.number(),
+  limits: z.object({ timeMs: z.number(), costUsd: z.number().nullable(), answerMs: z.number() }),
+  createdAt: z.string(),
+  endedAt: z.string().nullable(),
+  keptUntil: z.string().nullable(),
+})
+export type RunView = z.infer<typeof run>
+
+const about = z.object({ kind: z.enum(PERMISSION_KINDS), subject: z.string(), title: z.string() })
+
+const body = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('state'),
+    state: z.enum(RUN_STATES),
+    outcome: z.enum(OUTCOMES).optional(),
+    reason: z.string().optional(),
+  }),
+  z.object({
+    type: z.literal('message'),
+    from: z.enum(['agent', 'user']),
+    message: z.string().describe('Parts with one of these belong together.'),
+    text: z.string(),
+  }),
+  z.object({ type: z.literal('thought'), message: z.string(), text: z.string() }),
+  z.object({
+    type: z.literal('plan'),
+    entries: z.array(z.object({ text: z.string(), status: z.enum(['pending', 'doing', 'done']) })),
+  }),
+  z.object({
+    type: z.literal('tool'),
+    tool: z.string(),
+    kind: z.enum(TOOL_KINDS),
+    title: z.string(),
+    status: z.enum(['started', 'done', 'failed']),
+    output: z.string().optional(),
+  }),
+  z.object({ type: z.literal('edit'), path: z.string(), added: z.number(), removed: z.number() }),
+  z.object({
+    type: z.literal('command'),
+    command: z.string(),
+    exitCode: z.number().optional(),
+    output: z.string().optional(),
+  }),
+  z.object({ type: z.literal('permission.asked'), permission: z.string(), about }),
+  z.object({
+    type: z.literal('permission.answered'),
+    permission: z.string(),
+    about,
+    answer: z.enum(['allow', 'deny']),
+    by: z.enum(['rule', 'user', 'timeout']),
+  }),
+  z.object({
+    type: z.literal('network.denied'),
+    host: z.string(),
+    port: z.number(),
+    reason: z.string(),
+    count: z.number(),
+  }),
+  z.object({ type: z.literal('usage'), usage }),
+  z.object({ type: z.literal('note'), text: z.string() }),
+  z.object({ type: z.literal('error'), text: z.string() }),
+])
+export type RunEventBodyView = z.infer<typeof body>
+
+export const runEvent = z.object({ seq: z.number(), at: z.string(), body })
+export type RunEventView = z.infer<typeof runEvent>
+
+export const takenOver = z.object({
+  sandboxId: z.string(),
+  user: z.string(),
+  workdir: z.string(),
+  command: z.array(z.string()).nullable().describe('Null where the agent has no terminal of its own.'),
+  variables: z.record(z.string(), z.string()),
+})
+export type TakenOverView = z.infer<typeof takenOver>
