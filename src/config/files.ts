@@ -3,7 +3,10 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import { grantedBy, grantsTable } from './grants-table.ts'
 import { type NetworkWish, networkTable, secretsTable, wishOf } from './network-table.ts'
-import { projectWish } from './project/data.ts'
+import { onDefaults, unasked } from './permissions.ts'
+import type { Privileges } from './privileges.ts'
+import { agentsTable } from './project/agents-table.ts'
+import { type AgentsWish, agentsWish, projectWish } from './project/data.ts'
 import { type ProjectFile, parseProject } from './project/project-file.ts'
 import { parseToml, readSource, type TomlSource } from './toml.ts'
 
@@ -14,6 +17,7 @@ const userSchema = z.strictObject({
   network: networkTable.optional(),
   secrets: secretsTable.optional(),
   grants: grantsTable.optional(),
+  agents: agentsTable.optional(),
 })
 
 /** The whole file with the places of what it says. Undefined where the project has none. */
@@ -30,12 +34,27 @@ export function readProject(directory: string): NetworkWish | undefined {
 }
 
 export function readUser(home: string): NetworkWish {
+  return parseUser(userSource(home))
+}
+
+/** What the user says about agents. */
+export function readUserAgents(home: string): AgentsWish {
+  return agentsWish(parseToml(userSource(home), userSchema).data.agents)
+}
+
+function userSource(home: string): TomlSource {
   const file = join(home, USER_FILE)
-  const text = readSource(file, { isOurs: true })
-  return text === undefined ? wishOf(undefined, 'user') : parseUser({ file, text })
+  return { file, text: readSource(file, { isOurs: true }) ?? '' }
 }
 
 export function parseUser(source: TomlSource): NetworkWish {
   const { data } = parseToml(source, userSchema)
-  return { ...wishOf(data, 'user'), ...(data.grants && { privileges: grantedBy(data.grants) }) }
+  return { ...wishOf(data, 'user'), privileges: grantedIn(data) }
+}
+
+/** What agents may do unasked anyway is granted to every project. */
+function grantedIn({ grants = {}, agents }: z.infer<typeof userSchema>): Privileges {
+  const { permissions, ...others } = grantedBy(grants)
+  const free = unasked(onDefaults(agentsWish(agents).permissions))
+  return { ...others, permissions: [...new Set([...free, ...permissions])] }
 }

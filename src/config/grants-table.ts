@@ -1,6 +1,7 @@
 /** The table `[grants]` of the user's own file: what projects may have unasked, beside the network and secrets. */
 import { z } from 'zod'
-import { PERMISSIONS, type Privileges } from './privileges.ts'
+import { PERMISSION_KINDS } from '../core/permission.ts'
+import type { Privileges } from './privileges.ts'
 import { about, port } from './project/values.ts'
 
 export const grantsTable = z.strictObject({
@@ -15,8 +16,8 @@ export const grantsTable = z.strictObject({
       about('Which ports projects may open to whoever has their address: a list, or `true` for any.', 'none'),
     ),
   permissions: z
-    .array(z.enum(PERMISSIONS))
-    .max(PERMISSIONS.length)
+    .array(z.enum(PERMISSION_KINDS))
+    .max(PERMISSION_KINDS.length)
     .optional()
     .meta({ kind: 'list of permissions' })
     .meta(about('What agents may do without asking where a project says so.', 'none')),

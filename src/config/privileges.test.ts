@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import type { Decision, PermissionRule } from '../core/permission.ts'
 import { combine, describeAsked } from './combine.ts'
 import { parseUser, readProject, readUser } from './files.ts'
 import { type NetworkWish, wishOf } from './network-table.ts'
@@ -26,7 +27,7 @@ sudo = true
 9090 = {}
 [agents.permissions]
 bash = "allow"
-write = "allow"
+network = "allow"
 mcp = "deny"
 `
 const wanted = data(WANTS)
@@ -34,9 +35,10 @@ const LINES = [
   'programs inside may become root inside (sudo)',
   'port 3000 open to whoever has its address',
   'port 8080 open to whoever has its address',
-  'agents need not ask for bash',
-  'agents need not ask for write',
+  'agents need not ask for network',
 ]
+
+const all = (decision: Decision): readonly PermissionRule[] => [{ pattern: '*', decision }]
 
 const asks = (grants: string, project = wanted): string[] => {
   const { asked } = combine(user(grants), projectWish(project))
@@ -51,7 +53,7 @@ describe('CF-02: what a project wants beside the network', () => {
     const without = onlyGranted(wanted, first.wish)
     assert.equal(without.environment.sudo, false)
     assert.ok(without.ports.every(({ isPublic }) => !isPublic))
-    assert.deepEqual(without.agents.permissions, { mcp: 'deny' })
+    assert.deepEqual(without.agents.permissions, { bash: all('allow'), mcp: all('deny') })
     const { hash } = first.asked
     const then = combine(user(''), projectWish(wanted), (given) => given === hash)
     assert.equal(then.asked, undefined)
@@ -65,16 +67,29 @@ describe('CF-02: what a project wants beside the network', () => {
         [9090, false],
       ],
     )
-    assert.deepEqual(agents.permissions, { bash: 'allow', write: 'allow', mcp: 'deny' })
+    assert.deepEqual(agents.permissions, {
+      bash: all('allow'),
+      mcp: all('deny'),
+      network: all('allow'),
+    })
   })
 
   test('is had unasked as far as the user’s file grants it', () => {
-    assert.deepEqual(asks('[grants]\nsudo = true\nports = true\npermissions = ["bash", "write"]'), [])
+    assert.deepEqual(asks('[grants]\nsudo = true\nports = true\npermissions = ["network"]'), [])
     assert.deepEqual(asks('[grants]\nsudo = true'), LINES.slice(1))
     assert.deepEqual(asks('[grants]\nports = [3000]'), LINES.toSpliced(1, 1))
-    assert.deepEqual(asks('[grants]\nports = false\npermissions = ["mcp", "bash"]'), LINES.toSpliced(3, 1))
+    assert.deepEqual(asks('[grants]\nports = false\npermissions = ["mcp", "network"]'), LINES.toSpliced(3, 1))
     const { wish } = combine(user('[grants]\nports = [3000]'), projectWish(wanted))
-    assert.deepEqual(wish.privileges, { sudo: false, ports: [3000], permissions: [] })
+    assert.deepEqual(wish.privileges, { sudo: false, ports: [3000], permissions: ['bash'] })
+  })
+
+  test('is asked for where the user’s own file is stricter', () => {
+    assert.deepEqual(asks('[agents.permissions]\nbash = { "*" = "allow", "git push*" = "ask" }'), [
+      ...LINES.slice(0, 3),
+      'agents need not ask for bash',
+      'agents need not ask for network',
+    ])
+    assert.deepEqual(asks('[agents.permissions]\nnetwork = "allow"'), LINES.slice(0, 3))
   })
 
   test('a grant gives nothing to a project that does not want it', () => {
@@ -104,8 +119,7 @@ describe('CF-02: what a project wants beside the network', () => {
       '[environment]\nsudo = true',
       '[ports]\n3000 = { public = true }',
       '[ports]\n3001 = { public = true }',
-      '[agents.permissions]\nbash = "allow"',
-      '[agents.permissions]\nwrite = "allow"',
+      '[agents.permissions]\nnetwork = "allow"',
       '[network]\npresets = ["npm"]',
       '[environment]\nsudo = true\n[network]\npresets = ["npm"]',
     ].map((text) => combine(user(''), projectWish(data(text))).asked?.hash)
@@ -139,9 +153,13 @@ describe('the files', () => {
     assert.deepEqual(readProject(scratch)?.privileges, {
       sudo: true,
       ports: [3000, 8080],
-      permissions: ['bash', 'write'],
+      permissions: ['bash', 'network'],
     })
-    assert.deepEqual(readUser(scratch).privileges, { sudo: true, ports: [80], permissions: ['mcp'] })
+    assert.deepEqual(readUser(scratch).privileges, {
+      sudo: true,
+      ports: [80],
+      permissions: ['bash', 'write', 'mcp'],
+    })
   })
 
   for (const [text, expected] of [

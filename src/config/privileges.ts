@@ -1,7 +1,5 @@
 /** What a project may have only when its user grants it, beside the network and secrets. */
-
-export const PERMISSIONS = ['bash', 'write', 'mcp', 'network'] as const
-export type Permission = (typeof PERMISSIONS)[number]
+import type { PermissionKind } from '../core/permission.ts'
 
 /** What is asked for, or what is granted. */
 export interface Privileges {
@@ -10,7 +8,7 @@ export interface Privileges {
   /** Ports that whoever has their address may open. */
   readonly ports: 'any' | readonly number[]
   /** What agents may do without asking. */
-  readonly permissions: readonly Permission[]
+  readonly permissions: readonly PermissionKind[]
 }
 
 export const NO_PRIVILEGES: Privileges = { sudo: false, ports: [], permissions: [] }

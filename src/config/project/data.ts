@@ -3,9 +3,8 @@ import type { Readiness, StopSignal } from '../../core/environment.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 import type { Verb } from '../detect/finding.ts'
 import { type NetworkWish, wishOf } from '../network-table.ts'
-import type { Permission, Privileges } from '../privileges.ts'
-import { isNothing, NO_PRIVILEGES, PERMISSIONS } from '../privileges.ts'
-import type { Decision } from './agents-table.ts'
+import { allowedKinds, type PermissionsWish, permissionsWish, withoutUngranted } from '../permissions.ts'
+import { isNothing, NO_PRIVILEGES, type Privileges } from '../privileges.ts'
 import type { PackageManager, ProjectBase, ProjectLanguage } from './environment-table.ts'
 import type { ProfileTable, ProjectTables } from './schema.ts'
 import { isKnownService, type KnownService } from './services-table.ts'
@@ -20,11 +19,18 @@ export interface ProjectData {
   readonly resources: ResourcesWish
   /** With the secrets. */
   readonly network: NetworkWish
-  readonly agents: {
-    readonly default?: string | undefined
-    readonly permissions: Readonly<Partial<Record<Permission, Decision | undefined>>>
-  }
+  readonly agents: AgentsWish
   readonly profiles: ReadonlyMap<string, ProfileTable>
+}
+
+export interface AgentsWish {
+  readonly default?: string | undefined
+  readonly model?: string | undefined
+  readonly timeMs?: number | undefined
+  readonly maxCostUsd?: number | undefined
+  /** A template. */
+  readonly branch?: string | undefined
+  readonly permissions: PermissionsWish
 }
 
 export interface EnvironmentWish {
@@ -85,7 +91,6 @@ const READY_MS = 30_000
 export function projectData(tables: ProjectTables): ProjectData {
   const { languages = {}, packages = {}, variables = {}, ...environment } = tables.environment ?? {}
   const { apt = [], npm = [], pip = [], cargo = [], go = [] } = packages
-  const { default: agent, permissions = {} } = tables.agents ?? {}
   return {
     environment: {
       ...environment,
@@ -104,7 +109,7 @@ export function projectData(tables: ProjectTables): ProjectData {
     lifecycle: lifecycleWish(tables.lifecycle ?? {}),
     resources: resourcesWish(tables.resources),
     network: wishOf(tables, 'project'),
-    agents: { default: agent, permissions },
+    agents: agentsWish(tables.agents),
     profiles: new Map(Object.entries(tables.profiles ?? {})),
   }
 }
@@ -136,6 +141,18 @@ function lifecycleWish(table: Tables['lifecycle']): ProjectData['lifecycle'] {
   )
 }
 
+export function agentsWish(table: ProjectTables['agents']): AgentsWish {
+  const { default: agent, model, time, max_cost, branch, permissions = {} } = table ?? {}
+  return {
+    default: agent,
+    model,
+    timeMs: milliseconds(time),
+    maxCostUsd: max_cost,
+    branch,
+    permissions: permissionsWish(permissions),
+  }
+}
+
 export function resourcesWish(table: ProjectTables['resources']): ResourcesWish {
   const { cpus, memory, disk, pids, timeout, idle } = table ?? {}
   return {
@@ -163,7 +180,7 @@ function privilegesOf({ environment, ports, agents }: ProjectData): Privileges {
   return {
     sudo: environment.sudo === true || environment.user === 'root',
     ports: ports.filter(({ isPublic }) => isPublic).map(({ port }) => port),
-    permissions: PERMISSIONS.filter((name) => agents.permissions[name] === 'allow'),
+    permissions: allowedKinds(agents.permissions),
   }
 }
 
@@ -184,13 +201,6 @@ export function onlyGranted(data: ProjectData, wish: NetworkWish): ProjectData {
       isPublic: one.isPublic && (open === 'any' || open.includes(one.port)),
     })),
     network: wish,
-    agents: {
-      ...agents,
-      permissions: Object.fromEntries(
-        Object.entries(agents.permissions).filter(
-          ([name, said]) => said !== 'allow' || granted.permissions.includes(name as Permission),
-        ),
-      ),
-    },
+    agents: { ...agents, permissions: withoutUngranted(agents.permissions, granted.permissions) },
   }
 }

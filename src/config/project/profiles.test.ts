@@ -68,7 +68,8 @@ describe('a profile', () => {
       network.deny.map(({ host }) => host),
       ['a.example.com', 'c.example.com'],
     )
-    assert.deepEqual(agents.permissions, { bash: 'deny', write: 'allow', mcp: 'ask' })
+    const all = (decision: string): object[] => [{ pattern: '*', decision }]
+    assert.deepEqual(agents.permissions, { bash: all('deny'), write: all('allow'), mcp: all('ask') })
   })
 
   test('that names nothing leaves everything', () => {

@@ -1,12 +1,19 @@
 /** Profiles: named bundles that narrow or size. What a file grants itself no profile of it may widen. */
 import { invalid } from '../../core/error.ts'
 import { DEFAULT_NETWORK, NETWORK_MODES } from '../../core/network.ts'
+import { PERMISSION_KINDS } from '../../core/permission.ts'
 import { narrow } from '../../policy/narrow.ts'
+import { defined } from '../../util/defined.ts'
 import { nearest } from '../../util/nearest.ts'
 import { type NetworkWish, wishOf } from '../network-table.ts'
-import { PERMISSIONS } from '../privileges.ts'
+import {
+  narrowPermissions,
+  onDefaults,
+  type PermissionsWish,
+  permissionsWish,
+  widerThan,
+} from '../permissions.ts'
 import { printable, quoted, type Remark } from '../problem.ts'
-import { DECISIONS, DEFAULT_DECISION, type Decision } from './agents-table.ts'
 import { type ProjectData, projectWish, resourcesWish } from './data.ts'
 import type { ProfileTable } from './schema.ts'
 
@@ -18,10 +25,7 @@ export function applyProfile(data: ProjectData, name: string): ProjectData {
     ...data,
     resources: { ...data.resources, ...defined(resourcesWish(profile.resources)) },
     network: { ...narrowedNetwork(data.network, profile), narrowedFrom: projectWish(data) },
-    agents: {
-      ...data.agents,
-      permissions: { ...data.agents.permissions, ...defined(profile.agents?.permissions ?? {}) },
-    },
+    agents: { ...data.agents, permissions: stricterPermissions(data, profile) },
   }
 }
 
@@ -36,10 +40,6 @@ function unknownProfile(name: string, known: readonly string[]): Error {
     `there is no profile ${quoted(name)}`,
     near ? `did you mean ${near}?` : all,
   )
-}
-
-function defined<T extends object>(fields: T): Partial<T> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>
 }
 
 function narrowedNetwork(whole: NetworkWish, { network }: ProfileTable): NetworkWish {
@@ -105,16 +105,31 @@ function widerNetwork(whole: NetworkWish, { network }: ProfileTable): Remark[] {
   return remarks
 }
 
+/** Kinds that neither names stay unnamed: what holds for them is the user's. */
+function stricterPermissions({ agents }: ProjectData, profile: ProfileTable): PermissionsWish {
+  const own = permissionsWish(profile.agents?.permissions ?? {})
+  const { permissions } = agents
+  const all = narrowPermissions(onDefaults(permissions), own)
+  return Object.fromEntries(
+    PERMISSION_KINDS.filter((kind) => own[kind] ?? permissions[kind]).map((kind) => [
+      kind,
+      own[kind] ? all[kind] : permissions[kind],
+    ]),
+  )
+}
+
 function widerPermissions({ agents }: ProjectData, profile: ProfileTable): Remark[] {
-  const strictness = (decision: Decision = DEFAULT_DECISION): number => DECISIONS.indexOf(decision)
-  return PERMISSIONS.flatMap((name) => {
-    const own = profile.agents?.permissions?.[name]
-    const whole = agents.permissions[name] ?? DEFAULT_DECISION
-    if (own === undefined || strictness(own) <= strictness(whole)) return []
+  const own = permissionsWish(profile.agents?.permissions ?? {})
+  const whole = onDefaults(agents.permissions)
+  return PERMISSION_KINDS.flatMap((kind) => {
+    const wider = widerThan(whole[kind], own[kind] ?? [])
+    if (!wider) return []
+    const { pattern, decision } = wider.rule
+    const isTable = typeof profile.agents?.permissions?.[kind] === 'object'
     return [
       {
-        path: [name],
-        message: `a profile is only stricter: ${own} is wider than ${whole}`,
+        path: isTable ? [kind, pattern] : [kind],
+        message: `a profile is only stricter: ${decision} is wider than ${wider.than}`,
         hint: 'set it under [agents.permissions]',
       },
     ]

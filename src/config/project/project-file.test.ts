@@ -44,7 +44,14 @@ describe('a file that says nothing', () => {
       assert.deepEqual([services, ports, lifecycle, profiles.size], [[], [], {}, 0])
       assert.ok(Object.values(resources).every((value) => value === undefined))
       assert.deepEqual([network.allow, network.presets, network.mode], [[], [], undefined])
-      assert.deepEqual(agents, { default: undefined, permissions: {} })
+      assert.deepEqual(agents, {
+        default: undefined,
+        model: undefined,
+        timeMs: undefined,
+        maxCostUsd: undefined,
+        branch: undefined,
+        permissions: {},
+      })
     })
 })
 
@@ -122,7 +129,19 @@ describe('a file that says everything', () => {
     )
     assert.deepEqual(agents, {
       default: 'claude',
-      permissions: { bash: 'allow', write: 'allow', mcp: 'ask', network: 'deny' },
+      model: 'large',
+      timeMs: 1_800_000,
+      maxCostUsd: 2.5,
+      branch: 'agents/{slug}/{agent}-{n}',
+      permissions: {
+        bash: [
+          { pattern: '*', decision: 'allow' },
+          { pattern: 'git push*', decision: 'deny' },
+        ],
+        write: [{ pattern: '*', decision: 'allow' }],
+        mcp: [{ pattern: '*', decision: 'ask' }],
+        network: [{ pattern: '*', decision: 'deny' }],
+      },
     })
     assert.deepEqual([...profiles.keys()], ['ci'])
   })
@@ -188,6 +207,9 @@ describe('what is right', () => {
     '[network]\nallow = ["*.example.com:8443/api/**", { host = "db.internal", private = true, budget = { bytes = 1 } }]',
     '[secrets]\nA = {}\n"b.c-d" = { hosts = [] }',
     '[agents]\ndefault = "claude-code"\npermissions = {}',
+    '[agents]\ntime = "7d"\nmax_cost = 0.01\nbranch = "x/{n}"',
+    '[agents.permissions]\nbash = {}\nwrite = { "src/*" = "allow", "*" = "deny" }\nnetwork = { "*.example.com" = "ask" }',
+    '[agents.permissions.bash]\n"*" = "ask"\n"a=b" = "deny"',
     '[profiles.a]\n[profiles.b.resources]\ncpus = 1000',
     '[profiles.a.network]\nmode = "off"\ndeny = ["example.com"]\nintercept = "all"',
     '[network]\nmode = "open"\n[profiles.a.network]\nmode = "open"',
@@ -615,7 +637,7 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ['[agents]\ndefault = "Claude"', `2:11 agents.default: an agent’s name ${word}`],
   [
     '[agents.permissions]\nbash = "yes"',
-    '2:8 agents.permissions.bash: must be "ask", "allow" or "deny", not "yes"',
+    '2:8 agents.permissions.bash: must be "ask", "allow", "deny" or a table, not a string',
   ],
   ['[profiles.CI]\n', `1:11 profiles.CI: a profile’s name ${word}`],
   [
@@ -643,8 +665,12 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
     '4:13 profiles.a.network.intercept: a profile only narrows: needed opens less than all (leave it out)',
   ],
   [
-    '[profiles.a.agents.permissions]\nbash = "allow"',
-    '2:8 profiles.a.agents.permissions.bash: a profile is only stricter: allow is wider than ask (set it under [agents.permissions])',
+    '[profiles.a.agents.permissions]\nnetwork = "allow"',
+    '2:11 profiles.a.agents.permissions.network: a profile is only stricter: allow is wider than ask (set it under [agents.permissions])',
+  ],
+  [
+    '[agents.permissions]\nbash = { "*" = "ask" }\n[profiles.a.agents.permissions]\nbash = { "npm test*" = "allow" }',
+    '4:24 profiles.a.agents.permissions.bash.npm test*: a profile is only stricter: allow is wider than ask (set it under [agents.permissions])',
   ],
   [
     '[agents.permissions]\nbash = "deny"\n[profiles.a.agents.permissions]\nbash = "ask"',

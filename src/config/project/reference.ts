@@ -22,7 +22,7 @@ Made from the schema; \`agentpod config schema\` prints it for editors, and \`ag
 error, and every mistake is told with its line and column.
 
 A project's file is a wish. What it says about sizes, languages, services and commands holds as it stands. What would let more in or out is put to the user once, before it holds: hosts
-and secrets beyond the user's own file, \`sudo\`, public ports, and permissions of agents that are \`"allow"\`. See [the network of a sandbox](../guides/network.md#your-file-and-a-projects).
+and secrets beyond the user's own file, \`sudo\`, public ports, and permissions of agents that the user’s own file does not allow. See [the network of a sandbox](../guides/network.md#your-file-and-a-projects).
 
 | kind of value | written as |
 |---|---|
@@ -89,9 +89,11 @@ deny = ["tracker.example.com"]`,
   secrets: `[secrets]
 OPENAI_API_KEY = { hosts = ["api.openai.com"], required = true }`,
   agents: `[agents]
-default = "claude"`,
+default = "claude"
+time = "30m"
+max_cost = 5.0`,
   'agents.permissions': `[agents.permissions]
-bash = "ask"
+bash = { "*" = "ask", "npm test*" = "allow", "git push*" = "deny" }
 write = "allow"
 network = "deny"`,
   'profiles.NAME': `[network]
@@ -112,12 +114,12 @@ bash = "deny"`,
 export const USER_EXAMPLE = `[grants]
 sudo = true
 ports = [3000, 8080]          # or true, for any
-permissions = ["bash", "write"]`
+permissions = ["network"]`
 
 const USER_FILE = `## Your own file
 
-\`config.toml\` in the state directory is yours. It has \`[network]\` and \`[secrets]\` as above, which grant what they name, and \`[grants]\`: what projects may have without a question.
-A grant gives nothing to a project that does not ask for it.`
+\`config.toml\` in the state directory is yours. It has \`[network]\` and \`[secrets]\` as above, which grant what they name, \`[agents]\` as above, which a project's file makes stricter and no wider, and
+\`[grants]\`: what projects may have without a question. A grant gives nothing to a project that does not ask for it.`
 
 export function projectReference(): string {
   const grants = sectionsOf('grants', describedSchema(grantsTable)).flatMap(({ rows }) => rows)

@@ -61,9 +61,13 @@ API_KEY = { hosts = ["api.example.com"], header = "authorization", required = tr
 
 [agents]
 default = "claude"
+model = "large"
+time = "30m"
+max_cost = 2.5
+branch = "agents/{slug}/{agent}-{n}"
 
 [agents.permissions]
-bash = "allow"
+bash = { "*" = "allow", "git push*" = "deny" }
 write = "allow"
 mcp = "ask"
 network = "deny"
