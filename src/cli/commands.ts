@@ -9,6 +9,35 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
     summary: 'Run a command in a new sandbox on a copy of this directory',
     load: () => import('./commands/run.ts'),
   },
+  runs: {
+    summary: 'List what agents worked on; show and remove runs',
+    load: () => import('./commands/runs.ts'),
+  },
+  follow: {
+    summary: 'Watch agents at work, and make their branches at the end',
+    load: () => import('./commands/follow.ts'),
+  },
+  send: { summary: 'Give an agent more to do', load: () => import('./commands/send.ts') },
+  answer: { summary: 'Answer a question of an agent', load: () => import('./commands/answer.ts') },
+  attach: {
+    summary: 'Take over from an agent, or open a shell beside it',
+    load: () => import('./commands/attach.ts'),
+  },
+  cancel: { summary: 'Stop agents at work', load: () => import('./commands/cancel.ts') },
+  diff: { summary: 'Show what an agent changed', load: () => import('./commands/diff.ts') },
+  apply: {
+    summary: 'Bring what an agent changed into your files, without a commit',
+    load: () => import('./commands/apply.ts'),
+  },
+  merge: { summary: 'Merge what an agent changed', load: () => import('./commands/merge.ts') },
+  branch: {
+    summary: 'Make, list and clean up branches of agents',
+    load: () => import('./commands/branch.ts'),
+  },
+  compare: {
+    summary: 'Compare runs, with the project’s tests in each, and pick one',
+    load: () => import('./commands/compare.ts'),
+  },
   shell: {
     summary: 'Open a terminal in a sandbox, or in a new one on a copy of this directory',
     load: () => import('./commands/shell.ts'),

@@ -36,12 +36,7 @@ export async function openProject(ctx: CommandContext, user: string): Promise<Pr
     )
   }
   const files = await listProject({ directory, exclude: [ctx.home.root], env: ctx.env })
-  const plain =
-    basename(directory)
-      .replaceAll(/[^\p{L}\p{N}._ -]/gu, '_')
-      .replace(/^[-. ]+/, '') || 'project'
-  // In a home directory that name is Go's.
-  const name = plain === 'go' ? 'go-project' : plain
+  const name = plainName(basename(directory))
   const home = user === 'root' ? '/root' : `/home/${user}`
   const baseline = sizeOf(directory, files) < SMALL_BYTES ? '/tmp' : home
   return {
@@ -54,6 +49,13 @@ export async function openProject(ctx: CommandContext, user: string): Promise<Pr
     aside: [],
     hasBaseline: false,
   }
+}
+
+/** A directory's name as it is inside. */
+export function plainName(name: string): string {
+  const plain = name.replaceAll(/[^\p{L}\p{N}._ -]/gu, '_').replace(/^[-. ]+/, '') || 'project'
+  // In a home directory that name is Go's.
+  return plain === 'go' ? 'go-project' : plain
 }
 
 /** The project in an environment: what that brings is neither copied in nor looked at for changes. */

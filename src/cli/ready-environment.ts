@@ -1,6 +1,7 @@
 /** Plans a project's environment, builds what is missing, and says how sandboxes begin with it. */
 import type { CreateOptions } from '../client/sandbox.ts'
 import { parseProjectBase } from '../config/project/environment-table.ts'
+import { defined } from '../util/defined.ts'
 import type { CommandContext } from './command.ts'
 import { BuildLog } from './output/build-log.ts'
 import { printable } from './output/terminal.ts'
@@ -65,8 +66,4 @@ export function readyOf({ plan, wish, mirrors }: PreparedPlan, digest: string | 
       }
     },
   }
-}
-
-function defined<T extends object>(partial: T): T {
-  return Object.fromEntries(Object.entries(partial).filter(([, value]) => value !== undefined)) as T
 }

@@ -12,11 +12,19 @@ export interface OptionSpec {
 
 export class Parsed {
   readonly words: readonly string[]
+  /** Whether `--` came before the first word, so that nothing in them means anything to us. */
+  readonly isLiteral: boolean
   readonly #values: ReadonlyMap<string, readonly string[]>
 
-  constructor(words: readonly string[], values: ReadonlyMap<string, readonly string[]>) {
+  constructor(words: readonly string[], values: ReadonlyMap<string, readonly string[]>, isLiteral = false) {
     this.words = words
     this.#values = values
+    this.isLiteral = isLiteral
+  }
+
+  /** With words of another call, and its options before these. */
+  with(other: Parsed): Parsed {
+    return new Parsed(other.words, new Map([...this.#values, ...other.#values]), this.isLiteral)
   }
 
   has(option: string): boolean {
@@ -49,10 +57,11 @@ export function parseArgs(argv: readonly string[], grammar: Grammar): Parsed {
     const before = values.get(name) ?? []
     values.set(name, grammar.options[name]?.repeat ? [...before, value] : [value])
   }
-  let i = 0
+  let [i, isLiteral] = [0, false]
   while (i < argv.length) {
     const word = argv[i++] ?? ''
     if (word === '--') {
+      isLiteral = words.length === 0
       words.push(...argv.slice(i))
       break
     }
@@ -80,7 +89,7 @@ export function parseArgs(argv: readonly string[], grammar: Grammar): Parsed {
     set(name, value)
   }
   checkWords(words, grammar)
-  return new Parsed(words, values)
+  return new Parsed(words, values, isLiteral)
 }
 
 function splitOption(word: string, grammar: Grammar): { name: string; attached: string | undefined } {

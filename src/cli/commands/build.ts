@@ -1,9 +1,11 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { agentNamed } from '../../agents/agents.ts'
 import type { Built } from '../../client/builds.ts'
 import { readLock, wishesOf } from '../../config/plan/lock.ts'
 import { parseProjectBase } from '../../config/project/environment-table.ts'
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
+import { agentLayer } from '../agent-layer.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
@@ -18,6 +20,7 @@ export const command: Command = {
   usage: 'agentpod build [options]',
   examples: [
     'agentpod build                          what `agentpod shell` would build, ahead',
+    'agentpod build --agent claude           and the agent, so that its first run begins at once',
     'agentpod build --debug                  a shell where a step failed',
     'agentpod build --again dependencies/node',
     'agentpod build --frozen                 refuse where agentpod.lock is of another time',
@@ -25,6 +28,7 @@ export const command: Command = {
   options: {
     base: { value: 'BASE', help: 'build on this base instead' },
     profile: { value: 'NAME', help: 'one of [profiles] in agentpod.toml' },
+    agent: { value: 'NAME', help: 'build the layer of this agent too', repeat: true },
     debug: { help: 'where a step fails, open a shell in its sandbox' },
     again: { value: 'STEP', help: 'build this step, and those after it, although they are there' },
     frozen: { help: 'fail where agentpod.lock is missing or does not fit' },
@@ -39,6 +43,8 @@ export const command: Command = {
     const project = await openProject(ctx, 'user')
     const prepared = await planProject(ctx, project, { base, profile: parsed.value('profile') })
     if (parsed.has('frozen')) checkFrozen(project.directory, prepared)
+    for (const name of parsed.values('agent'))
+      await agentLayer(ctx, agentNamed(name), prepared?.plan.ground.base ?? 'host')
     if (!prepared || prepared.recipe.steps.length === 0) {
       if (parsed.has('json')) terminal.out(JSON.stringify({ digest: null, steps: 0 }))
       else terminal.say('there is nothing to build: the base has everything')

@@ -1,5 +1,9 @@
+import { AGENT_NAMES } from '../../agents/names.ts'
 import type { Sandbox } from '../../client/sandbox.ts'
 import type { Seen } from '../../config/suggest.ts'
+import { isAgentPodError } from '../../core/error.ts'
+import { openRepository, type Repository } from '../../sync/git/repository.ts'
+import { AGENT_OPTIONS } from '../args/agent-options.ts'
 import {
   createOptions,
   JSON_OPTION,
@@ -8,7 +12,7 @@ import {
   SANDBOX_OPTIONS,
   variablesOf,
 } from '../args/options.ts'
-import type { Parsed } from '../args/parse.ts'
+import { type Parsed, parseArgs } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { ENVIRONMENT_OPTIONS, environmentIn } from '../environment.ts'
 import { networkOf } from '../network.ts'
@@ -32,8 +36,14 @@ export const RUN_OPTIONS = {
 } as const
 
 export const command: Command = {
-  usage: 'agentpod run [options] [--] COMMAND [ARG...]',
+  usage: [
+    'agentpod run AGENT PROMPT [options]',
+    'agentpod run --agent AGENT[:N]... PROMPT [options]',
+    'agentpod run [options] [--] COMMAND [ARG...]',
+  ].join('\n       '),
   examples: [
+    'agentpod run claude "fix the failing test"',
+    'agentpod run --agent claude --agent codex:2 "make the parser faster" --time 30m --max-cost 5',
     'agentpod run -- npm test',
     'agentpod run --base debian -- python3 -V',
     'agentpod run --bare -- ls                 nothing detected, nothing built',
@@ -42,12 +52,106 @@ export const command: Command = {
     'agentpod run --learn -- make              which hosts would it need?',
     'agentpod run --keep --name fix -- bash -c "sed -i s/a/b/ README.md"',
   ],
-  options: RUN_OPTIONS,
+  options: { ...RUN_OPTIONS, ...AGENT_OPTIONS },
   words: { min: 1, max: 100_000, rest: true },
   async run(ctx, parsed) {
+    const agents = agentsIn(parsed)
+    if (agents) {
+      const { runAgents } = await import('../run-agents.ts')
+      return runAgents(ctx, agents.parsed, agents.named, agents.parsed.words.join(' '))
+    }
     const [program = '', ...args] = parsed.words
-    return runInNew(ctx, parsed, program, args)
+    return runHere(ctx, parsed, program, args)
   },
+}
+
+/** Whether agents are asked for: by option, or by the name of one as the first word. Their options may stand behind the prompt. */
+function agentsIn(
+  parsed: Parsed,
+): { readonly named: readonly string[]; readonly parsed: Parsed } | undefined {
+  const [first = '', ...rest] = parsed.words
+  const isNamed = !parsed.isLiteral && AGENT_NAMES.has((first.split(':', 1)[0] ?? '').toLowerCase())
+  const named = parsed.values('agent')
+  if (named.length === 0 && !isNamed) return undefined
+  const words = isNamed && named.length === 0 ? rest : parsed.words
+  const grammar = { ...command, words: { min: 0, max: 100_000 } }
+  const whole = parsed.isLiteral ? parsed : parsed.with(parseArgs(words, grammar))
+  return {
+    named: named.length > 0 ? whole.values('agent') : [first, ...whole.values('agent')],
+    parsed: whole,
+  }
+}
+
+/** A command on a copy of this directory: of the repository, where it is in one. */
+export async function runHere(
+  ctx: CommandContext,
+  parsed: Parsed,
+  program: string,
+  args: readonly string[],
+  name: readonly string[] = [program, ...args],
+): Promise<number> {
+  const repo = await repositoryOf(ctx, parsed)
+  return repo ? runInCopy(ctx, parsed, repo, { program, args, name }) : runInNew(ctx, parsed, program, args)
+}
+
+/** Undefined where there is none, and where something else than a copy of it is asked for. */
+async function repositoryOf(ctx: CommandContext, parsed: Parsed): Promise<Repository | undefined> {
+  if (parsed.has('no-project') || parsed.value('from') !== undefined) return undefined
+  try {
+    return await openRepository(ctx.cwd, ctx.env)
+  } catch (error) {
+    // Also where git does not work in it, its files can be copied as any others.
+    if (isAgentPodError(error, 'failed_precondition') || isAgentPodError(error, 'unsupported'))
+      return undefined
+    throw error
+  }
+}
+
+/** One command on a copy of a repository, and a branch of what it changed. */
+async function runInCopy(
+  ctx: CommandContext,
+  parsed: Parsed,
+  repo: Repository,
+  { program, args, name }: { program: string; args: readonly string[]; name: readonly string[] },
+): Promise<number> {
+  const { beginInCopy, bringBackCommand, execInCopy } = await import('../run-in-copy.ts')
+  const begun = await beginInCopy(ctx, parsed, repo)
+  const { sandbox } = begun
+  return whileHeld(ctx, parsed, sandbox, async (onSecondInterrupt) => {
+    const exitCode = await execInCopy(ctx, parsed, repo, begun, { program, args, onSecondInterrupt })
+    if (parsed.has('learn')) await showLearned(ctx, sandbox)
+    await bringBackCommand(ctx, parsed, repo, begun, name)
+    return exitCode
+  })
+}
+
+/** Work in a sandbox that goes at the end, unless it is to be kept. */
+async function whileHeld(
+  ctx: CommandContext,
+  parsed: Parsed,
+  sandbox: Sandbox,
+  work: (onSecondInterrupt: () => void) => Promise<number>,
+): Promise<number> {
+  const isKept = parsed.has('keep')
+  let isGone = false
+  const destroy = async (): Promise<void> => {
+    if (isGone) return
+    isGone = true
+    await sandbox.destroy()
+  }
+  try {
+    const exitCode = await work(() => {
+      ctx.terminal.say('interrupted twice: destroying the sandbox')
+      void destroy().finally(() => process.exit(130))
+    })
+    if (isKept)
+      ctx.terminal.say(
+        `kept: ${sandbox.id} (agentpod exec ${sandbox.info.name ?? sandbox.id} -- ..., agentpod destroy ${sandbox.info.name ?? sandbox.id})`,
+      )
+    return exitCode
+  } finally {
+    if (!isKept) await destroy()
+  }
 }
 
 /** A new sandbox on a copy of the project, one command in it, what it changed, and the end of the sandbox. */
@@ -77,35 +181,15 @@ export async function runInNew(
     ctx.terminal,
     await networkOf(ctx, parsed, project?.directory, ready?.wish),
   )
-  const isKept = parsed.has('keep')
-  let isGone = false
-  const destroy = async (): Promise<void> => {
-    if (isGone) return
-    isGone = true
-    await sandbox.destroy()
-  }
-  try {
+  return whileHeld(ctx, parsed, sandbox, async (onSecondInterrupt) => {
     if (project) await sendProject(ctx, sandbox, project)
     if (ready?.begins) await sandbox.begin()
-    const exitCode = await execIn(ctx, sandbox, parsed, {
-      program,
-      args,
-      cwd: project?.workspace,
-      onSecondInterrupt: () => {
-        ctx.terminal.say('interrupted twice: destroying the sandbox')
-        void destroy().finally(() => process.exit(130))
-      },
-    })
+    const cwd = project?.workspace
+    const exitCode = await execIn(ctx, sandbox, parsed, { program, args, cwd, onSecondInterrupt })
     if (parsed.has('learn')) await showLearned(ctx, sandbox)
     if (project) await showChanges(ctx, sandbox, project, parsed.has('json'))
-    if (isKept)
-      ctx.terminal.say(
-        `kept: ${sandbox.id} (agentpod exec ${sandbox.info.name ?? sandbox.id} -- ..., agentpod destroy ${sandbox.info.name ?? sandbox.id})`,
-      )
     return exitCode
-  } finally {
-    if (!isKept) await destroy()
-  }
+  })
 }
 
 /** The last decisions are on their way for a moment. */

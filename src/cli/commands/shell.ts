@@ -1,6 +1,6 @@
 import type { Command } from '../command.ts'
 import { execIn } from './exec.ts'
-import { RUN_OPTIONS, runInNew } from './run.ts'
+import { RUN_OPTIONS, runHere } from './run.ts'
 
 const { json: _, ...OPTIONS } = RUN_OPTIONS
 
@@ -18,7 +18,7 @@ export const command: Command = {
   words: { min: 0, max: 1 },
   async run(ctx, parsed) {
     const name = parsed.words[0]
-    if (name === undefined) return runInNew(ctx, parsed, '/bin/sh', LOGIN)
+    if (name === undefined) return runHere(ctx, parsed, '/bin/sh', LOGIN, ['shell'])
     const sandbox = await (await ctx.client()).get(name)
     return execIn(ctx, sandbox, parsed, {
       program: '/bin/sh',

@@ -14,6 +14,7 @@ import type { Command, CommandContext } from '../command.ts'
 import { lineage } from '../output/lineage.ts'
 import { printable, type Terminal, table } from '../output/terminal.ts'
 import { size, span } from '../output/units.ts'
+import { PREPARED_LABEL } from '../prepared-label.ts'
 
 const VERBS = ['create', 'ls', 'rm', 'export', 'import'] as const
 type Verb = (typeof VERBS)[number]
@@ -21,7 +22,7 @@ type Verb = (typeof VERBS)[number]
 export const command: Command = {
   usage: [
     'agentpod snapshot [create] NAME [--name NAME] [--label KEY=VALUE]',
-    'agentpod snapshot ls [--tree] [--sandbox NAME] [--label KEY=VALUE]',
+    'agentpod snapshot ls [--all] [--tree] [--sandbox NAME] [--label KEY=VALUE]',
     'agentpod snapshot rm SNAPSHOT...',
     'agentpod snapshot export SNAPSHOT FILE|-',
     'agentpod snapshot import FILE|- [--name NAME]',
@@ -44,6 +45,7 @@ export const command: Command = {
     },
     sandbox: { value: 'NAME', help: 'ls: only those of this sandbox' },
     tree: { help: 'ls: show which came from which' },
+    all: { short: 'a', help: 'ls: those too that are kept of projects for their next run' },
     ...JSON_OPTION,
   },
   verbs: VERBS,
@@ -84,11 +86,13 @@ const CALLS: Readonly<Record<Verb, Call>> = {
 
   async ls({ client, terminal }, parsed, words) {
     exactly(words, 0)
-    const snapshots = await (await client()).snapshots.list({
+    const found = await (await client()).snapshots.list({
       labels: parsePairs(parsed.values('label'), 'label'),
       name: parsed.value('name'),
       sandbox: parsed.value('sandbox'),
     })
+    const isAll = parsed.has('all') || parsed.values('label').length > 0
+    const snapshots = isAll ? found : found.filter(({ labels }) => labels[PREPARED_LABEL] === undefined)
     if (parsed.has('json')) terminal.out(JSON.stringify(snapshots, null, 2))
     else if (snapshots.length === 0) terminal.say('no snapshots; `agentpod snapshot NAME` takes one')
     else show(terminal, snapshots, parsed.has('tree'))

@@ -1,0 +1,39 @@
+/** The layer that an agent is in, built where it is not. It is the same for every project on one base. */
+import type { Agent } from '../agents/agent.ts'
+import { agentRecipe, type PackageSource } from '../agents/install.ts'
+import { inParts } from '../config/rules.ts'
+import type { Base } from '../core/environment.ts'
+import type { CommandContext } from './command.ts'
+import { BuildLog } from './output/build-log.ts'
+import { presetsOf } from './prepare-network.ts'
+
+/** Its digest, for `environment.extras`; undefined where nothing is installed. */
+export async function agentLayer(ctx: CommandContext, agent: Agent, base: Base): Promise<string | undefined> {
+  const { kind } = agent.install
+  if (kind === 'none') return undefined
+  const pod = await ctx.client()
+  const { arch } = await pod.builds.toolchains()
+  const recipe = agentRecipe(agent, {
+    base: { name: base },
+    arch,
+    npm: await source(ctx, 'npm'),
+    ...(kind === 'pip' && { pip: await source(ctx, 'pip') }),
+    ...(base === 'debian' && { apt: await source(ctx, 'apt') }),
+  })
+  if (!recipe) return undefined
+  const log = new BuildLog(ctx.terminal)
+  try {
+    const asked = recipe as Parameters<typeof pod.builds.build>[0]
+    return (await pod.builds.build(asked, { project: `agent ${agent.name}`, ...log.options })).digest
+  } catch (error) {
+    log.fail()
+    throw error
+  } finally {
+    log.end()
+  }
+}
+
+async function source(ctx: CommandContext, preset: string): Promise<PackageSource> {
+  const { variables, rules } = await presetsOf(ctx).get(preset)
+  return { variables, network: rules.map(inParts) }
+}

@@ -1,0 +1,111 @@
+import { invalid } from '../../core/error.ts'
+import { badRef, prefixOf } from '../../sync/git/branch-name.ts'
+import { cleanBranches, listBranches } from '../../sync/git/clean.ts'
+import { openRepository } from '../../sync/git/repository.ts'
+import { systemClock } from '../../util/clock.ts'
+import { branchTemplate } from '../agent-settings.ts'
+import { BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import type { Parsed } from '../args/parse.ts'
+import { bringBack } from '../bring-back.ts'
+import type { Command, CommandContext } from '../command.ts'
+import { printable, table } from '../output/terminal.ts'
+import { span } from '../output/units.ts'
+import { projectKey, scratchOf } from '../project-objects.ts'
+import { noRepository, runFinder } from '../run-ref.ts'
+
+export const command: Command = {
+  usage: [
+    'agentpod branch make [RUN] [--name NAME] [--with-executables]',
+    'agentpod branch list',
+    'agentpod branch clean [--merged | --all]',
+  ].join('\n       '),
+  examples: [
+    'agentpod branch make claude --with-executables     with hooks, package scripts and the like',
+    'agentpod branch make run4f2k --name try-this',
+    'agentpod branch list',
+    'agentpod branch clean                              those that are merged',
+    'agentpod branch clean --all                        those that are not, too',
+  ],
+  options: {
+    name: { value: 'NAME', help: 'make: what it is called' },
+    ...BRANCH_OPTION,
+    ...EXECUTABLES_OPTION,
+    merged: { help: 'clean: only those whose changes you have (default)' },
+    all: { short: 'a', help: 'clean: those whose changes you do not have, too' },
+    ...JSON_OPTION,
+  },
+  verbs: ['make', 'list', 'clean'],
+  words: { min: 1, max: 2 },
+  async run(ctx, parsed) {
+    const [verb, ref] = parsed.words
+    if (verb === 'make') return make(ctx, parsed, ref)
+    if ((verb === 'list' || verb === 'ls') && ref === undefined) return list(ctx, parsed)
+    if (verb === 'clean' && ref === undefined) return clean(ctx, parsed)
+    throw invalid('words.unknown', `not a call: branch ${parsed.words.join(' ')}`, command.usage)
+  },
+}
+
+async function make(ctx: CommandContext, parsed: Parsed, ref: string | undefined): Promise<number> {
+  const { find, repo } = await runFinder(ctx)
+  if (!repo) throw noRepository()
+  const name = parsed.value('name')
+  const why = name === undefined ? undefined : badRef(name)
+  if (why !== undefined)
+    throw invalid('option.name', `${JSON.stringify(name)} is no name for a branch: ${why}`)
+  await bringBack(ctx, repo, await find(ref), {
+    template: branchTemplate(ctx, parsed, repo.root),
+    name,
+    withGated: parsed.has('with-executables') ? true : 'ask',
+    isJson: parsed.has('json'),
+    isAgain: true,
+  })
+  return 0
+}
+
+async function list(ctx: CommandContext, parsed: Parsed): Promise<number> {
+  const { terminal, home } = ctx
+  const repo = await openRepository(ctx.cwd, ctx.env)
+  using scratch = scratchOf(home, projectKey(repo.root))
+  const branches = await listBranches(repo, prefixOf(branchTemplate(ctx, parsed, repo.root)), scratch.path)
+  if (parsed.has('json')) terminal.out(JSON.stringify(branches, null, 2))
+  else if (branches.length === 0) terminal.say('there are no branches of agents')
+  else
+    for (const line of table([
+      ['BRANCH', 'COMMIT', 'AGE', 'MERGED', 'SUBJECT'],
+      ...branches.map(({ name, commit, at, isMerged, isCheckedOut, subject }) => [
+        printable(name),
+        commit.slice(0, 12),
+        span(systemClock.now() - at),
+        isCheckedOut ? 'checked out' : isMerged ? 'yes' : 'no',
+        printable(subject),
+      ]),
+    ]))
+      terminal.out(line)
+  return 0
+}
+
+async function clean(ctx: CommandContext, parsed: Parsed): Promise<number> {
+  const { terminal, home } = ctx
+  if (parsed.has('all') && parsed.has('merged'))
+    throw invalid('option.all', '--all and --merged do not go together')
+  const repo = await openRepository(ctx.cwd, ctx.env)
+  using scratch = scratchOf(home, projectKey(repo.root))
+  const prefix = prefixOf(branchTemplate(ctx, parsed, repo.root))
+  const cleaned = await cleanBranches(repo, {
+    prefix,
+    isMergedOnly: !parsed.has('all'),
+    scratch: scratch.path,
+  })
+  if (parsed.has('json')) {
+    terminal.out(JSON.stringify(cleaned))
+    return 0
+  }
+  for (const { name, commit } of cleaned.removed)
+    terminal.out(
+      `removed ${printable(name)} ${terminal.dim(`(git branch ${printable(name)} ${commit.slice(0, 12)} brings it back)`)}`,
+    )
+  for (const { name, why } of cleaned.kept) terminal.say(`kept ${printable(name)}: ${why}`)
+  if (cleaned.removed.length + cleaned.kept.length === 0) terminal.say('there are no branches of agents')
+  return 0
+}

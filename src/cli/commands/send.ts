@@ -1,0 +1,32 @@
+import { AGENT_OPTIONS, BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import type { Command } from '../command.ts'
+import { runFinder } from '../run-ref.ts'
+import { lastEvent, watchRuns } from '../watch-runs.ts'
+
+export const command: Command = {
+  usage: 'agentpod send RUN TEXT',
+  examples: [
+    'agentpod send claude "now add a test for the empty list"',
+    'agentpod send --detach run4f2k "and update the changelog"',
+  ],
+  options: {
+    detach: AGENT_OPTIONS.detach,
+    ...BRANCH_OPTION,
+    ...EXECUTABLES_OPTION,
+    ...JSON_OPTION,
+  },
+  words: { min: 2, max: 10_000 },
+  async run(ctx, parsed) {
+    const [ref, ...text] = parsed.words
+    const finder = await runFinder(ctx)
+    const found = await finder.find(ref)
+    const after = await lastEvent(found)
+    const run = await found.send(text.join(' '))
+    if (parsed.has('detach')) {
+      ctx.terminal.out(parsed.has('json') ? JSON.stringify(run.info) : run.id)
+      return 0
+    }
+    return watchRuns(ctx, parsed, finder.repo, [run], { after: new Map([[run.id, after]]) })
+  },
+}

@@ -1,0 +1,363 @@
+/** What an agent does, as lines for a person: one line each where possible. SECURITY: all of it is hostile text; no line obeys it or runs away. */
+import { stripVTControlCharacters } from 'node:util'
+import type { RunEventBodyView, UsageOfRunView } from '../../api/schema/run.ts'
+import type { PermissionAbout } from '../../core/run.ts'
+import { shellWord } from '../../util/shell-word.ts'
+import { printable, type Terminal } from './terminal.ts'
+import { span } from './units.ts'
+
+export type Style = Pick<Terminal, 'bold' | 'dim' | 'red' | 'green'>
+
+export const PLAIN: Style = {
+  bold: (text) => text,
+  dim: (text) => text,
+  red: (text) => text,
+  green: (text) => text,
+}
+
+export interface Rendered {
+  readonly lines: readonly string[]
+  /** What it is doing now, until something else is known. */
+  readonly doing?: string | undefined
+}
+
+export interface LineOptions {
+  readonly run: string
+  /** Columns; text is wrapped to them. Undefined in a pipe, where long lines stay long. */
+  readonly width: number | undefined
+  readonly style: Style
+  /** Whether questions are put to the person, so that nobody has to be told how to answer them. */
+  readonly isAsking: boolean
+}
+
+const NOTHING: Rendered = { lines: [] }
+const LONGEST_LINE = 2000
+const OUTPUT_LINES = 3
+const FAILED_OUTPUT_LINES = 8
+const MOST_HOSTS = 1000
+
+/** Lines of one run. */
+export class RunLines {
+  readonly #o: LineOptions
+  #text: Text | undefined
+  #last: RunEventBodyView['type'] | undefined
+  /** Asked, and perhaps answered by a rule in the same breath. */
+  #question: Asked | undefined
+  readonly #hosts = new Set<string>()
+
+  constructor(o: LineOptions) {
+    this.#o = o
+  }
+
+  take(body: RunEventBodyView): Rendered {
+    if (body.type === 'message' || body.type === 'thought') return this.#say(body)
+    if (this.#question && isSettledBy(this.#question, body)) this.#question = undefined
+    const before = this.rest()
+    const { lines, doing } = this.#render(body)
+    this.#last = body.type
+    return { lines: [...before, ...lines], doing }
+  }
+
+  /** Whether a question waits to be shown: the next event says whether anybody has to answer it. */
+  get isHolding(): boolean {
+    return this.#question !== undefined
+  }
+
+  /** What was said and has no line end yet, and the question that waits. */
+  rest(): readonly string[] {
+    const lines = this.#text?.end() ?? []
+    this.#text = undefined
+    const question = this.#question ? this.#asked(this.#question) : []
+    this.#question = undefined
+    return [...lines, ...question]
+  }
+
+  #say(body: Extract<RunEventBodyView, { type: 'message' | 'thought' }>): Rendered {
+    const from = body.type === 'thought' ? 'thought' : body.from
+    const key = `${from} ${body.message}`
+    const before = this.#text?.key === key && !this.#question ? [] : this.rest()
+    this.#text ??= new Text(key, this.#paint(from), this.#o.width, from === 'user' ? '> ' : '')
+    this.#last = body.type
+    return { lines: [...before, ...this.#text.add(body.text)] }
+  }
+
+  #paint(from: 'agent' | 'user' | 'thought'): (line: string) => string {
+    const { bold, dim } = this.#o.style
+    return from === 'agent' ? (line) => line : from === 'user' ? bold : dim
+  }
+
+  #render(body: Exclude<RunEventBodyView, { type: 'message' | 'thought' }>): Rendered {
+    const { dim, red } = this.#o.style
+    switch (body.type) {
+      case 'state':
+        return this.#state(body)
+      case 'plan':
+        return { lines: body.entries.slice(0, 50).map((entry) => this.#step(entry)) }
+      case 'tool':
+        return this.#tool(body)
+      case 'edit':
+        return { lines: [this.#edit(body)] }
+      case 'command':
+        return { lines: this.#command(body) }
+      case 'permission.asked':
+        this.#question = body
+        return NOTHING
+      case 'permission.answered':
+        return { lines: this.#answered(body) }
+      case 'network.denied':
+        return { lines: this.#refused(body) }
+      case 'usage':
+        return { lines: [], doing: usageText(body.usage) }
+      case 'note':
+        return { lines: [dim(this.#fit(`note: ${body.text}`))] }
+      case 'error':
+        return { lines: [red(this.#fit(`error: ${body.text}`))] }
+    }
+  }
+
+  #state({ state, outcome, reason }: Extract<RunEventBodyView, { type: 'state' }>): Rendered {
+    if (state !== 'ended') return { lines: [], doing: STATES[state] }
+    const { red, green, bold } = this.#o.style
+    const why = reason === undefined ? '' : `: ${reason}`
+    const line = this.#fit(`${SIGNS[outcome ?? 'failed']} ${words(outcome ?? 'failed')}${why}`)
+    if (outcome === 'changed') return { lines: [green(line)] }
+    return { lines: [outcome === 'unchanged' ? bold(line) : red(line)] }
+  }
+
+  #step({ text, status }: { readonly text: string; readonly status: 'pending' | 'doing' | 'done' }): string {
+    const line = this.#fit(`  ${STEPS[status]} ${text}`)
+    return status === 'done' ? this.#o.style.dim(line) : line
+  }
+
+  #tool({ title, status, output }: Extract<RunEventBodyView, { type: 'tool' }>): Rendered {
+    const { dim, red } = this.#o.style
+    if (status === 'started') return { lines: [], doing: this.#fit(`→ ${title}`) }
+    const isTold = this.#last === 'command' || this.#last === 'edit'
+    if (status === 'done') return isTold ? NOTHING : { lines: [dim(this.#fit(`· ${title}`))] }
+    if (this.#last === 'command') return NOTHING
+    return { lines: [red(this.#fit(`✗ ${title}`)), ...this.#output(output, FAILED_OUTPUT_LINES)] }
+  }
+
+  #edit({ path, added, removed }: Extract<RunEventBodyView, { type: 'edit' }>): string {
+    const { green, red } = this.#o.style
+    const counts = ` +${added} −${removed}`
+    return `${this.#fit(`✎ ${path}`, counts.length)} ${green(`+${added}`)} ${red(`−${removed}`)}`
+  }
+
+  #command({ command, exitCode, output }: Extract<RunEventBodyView, { type: 'command' }>): string[] {
+    const { dim, red } = this.#o.style
+    const hasFailed = exitCode !== undefined && exitCode !== 0
+    const end = hasFailed ? ` (exit code ${exitCode})` : ''
+    const line = this.#fit(`$ ${joined(command, ' ⏎ ')}`, end.length)
+    return [
+      `${line}${hasFailed ? red(end) : ''}`,
+      ...this.#output(output, hasFailed ? FAILED_OUTPUT_LINES : OUTPUT_LINES).map((one) => dim(one)),
+    ]
+  }
+
+  /** The last lines: what went wrong stands there. */
+  #output(output: string | undefined, most: number): string[] {
+    const all = clean(output ?? '')
+      .split('\n')
+      .filter((line) => line.trim() !== '')
+    const left = all.length - most
+    const shown = left > 1 ? [`… ${left} lines`, ...all.slice(-most)] : all
+    return shown.map((line) => this.#fit(`  ${line.trimEnd()}`))
+  }
+
+  #asked({ permission, about }: Asked): string[] {
+    // It is on the screen already.
+    if (this.#o.isAsking) return []
+    const { bold, dim } = this.#o.style
+    const question = bold(this.#fit(`? ${aboutText(about)}`))
+    const call = `agentpod answer ${this.#o.run} ${shellWord(clean(permission))} allow`
+    return [question, dim(this.#fit(`  to allow it: ${call}`))]
+  }
+
+  #answered(body: Extract<RunEventBodyView, { type: 'permission.answered' }>): string[] {
+    const { dim, red } = this.#o.style
+    const { about, answer, by } = body
+    if (answer === 'allow') return by === 'user' ? [dim(this.#fit(`  allowed: ${aboutText(about)}`))] : []
+    const why = by === 'rule' ? 'a rule denies it' : by === 'user' ? 'denied' : 'nobody answered, so denied'
+    const line = red(this.#fit(`✗ ${why}: ${aboutText(about)}`))
+    return by === 'user' ? [line] : [line, dim(this.#fit(`  to allow it: ${allowing(about)}`))]
+  }
+
+  /** Once for each host; how often is in `agentpod net log`. */
+  #refused({ host, port, reason }: Extract<RunEventBodyView, { type: 'network.denied' }>): string[] {
+    const place = `${host}:${port}`
+    if (this.#hosts.has(place) || this.#hosts.size >= MOST_HOSTS) return []
+    this.#hosts.add(place)
+    const { dim, red } = this.#o.style
+    const allow = `--allow ${shellWord(clean(port === 443 || port === 80 ? host : place))}`
+    return [red(this.#fit(`✗ refused: ${place} (${reason})`)), dim(this.#fit(`  to allow it: ${allow}`))]
+  }
+
+  #fit(text: string, less = 0): string {
+    return cut(oneLine(text), Math.max(20, (this.#o.width ?? LONGEST_LINE) - less))
+  }
+}
+
+type Asked = Extract<RunEventBodyView, { type: 'permission.asked' }>
+
+function isSettledBy({ permission }: Asked, body: RunEventBodyView): boolean {
+  return body.type === 'permission.answered' && body.by === 'rule' && body.permission === permission
+}
+
+const STATES = {
+  queued: 'waiting for room',
+  starting: 'starting',
+  working: 'working',
+  waiting: 'waiting for an answer',
+  finishing: 'taking the result',
+} as const
+
+const SIGNS = {
+  changed: '✓',
+  unchanged: '–',
+  denied: '✗',
+  failed: '✗',
+  timed_out: '✗',
+  over_budget: '✗',
+  canceled: '✗',
+} as const
+
+const STEPS = { done: '✓', doing: '▸', pending: '○' } as const
+
+const WHAT = { bash: 'run', write: 'write', mcp: 'call', network: 'reach' } as const
+
+/** A word with spaces for people. */
+export function words(word: string): string {
+  return word.replaceAll('_', ' ')
+}
+
+export function aboutText({ kind, subject }: Pick<PermissionAbout, 'kind' | 'subject'>): string {
+  return `${WHAT[kind]} ${oneLine(joined(subject, ' ⏎ '))}`
+}
+
+/** The option that would have allowed it. A subject with a `*` in it would allow more than itself, which is said by showing it. */
+function allowing({ kind, subject }: Pick<PermissionAbout, 'kind' | 'subject'>): string {
+  if (kind === 'network') return `--allow ${shellWord(oneLine(subject))}`
+  return `--permission ${shellWord(`${kind}:${oneLine(subject)}=allow`)}`
+}
+
+export function usageText({ input, cached, output, costUsd, source }: UsageOfRunView): string {
+  if (source === 'none') return 'no use of models was seen'
+  const money = costUsd === null ? 'cost unknown' : dollars(costUsd)
+  return `${tokens(input + cached)} in, ${tokens(output)} out, ${money}`
+}
+
+export function dollars(usd: number): string {
+  return `$${usd.toFixed(usd > 0 && usd < 0.1 ? 4 : 2)}`
+}
+
+export function tokens(count: number): string {
+  if (count < 1000) return `${count} tokens`
+  return count < 1_000_000 ? `${(count / 1000).toFixed(1)}k tokens` : `${(count / 1e6).toFixed(2)}M tokens`
+}
+
+export function elapsed(
+  run: { readonly createdAt: string; readonly endedAt: string | null },
+  now: number,
+): string {
+  return span((run.endedAt === null ? now : Date.parse(run.endedAt)) - Date.parse(run.createdAt))
+}
+
+/** Colours and other sequences of a terminal go; line ends stay. */
+function clean(text: string): string {
+  return stripVTControlCharacters(text)
+    .replaceAll('\r\n', '\n')
+    .replaceAll(/^.*\r/gm, '')
+    .replaceAll('\t', '  ')
+}
+
+/** Text that came from an agent, on one line of a terminal. */
+export function oneLine(text: string): string {
+  return printable(joined(clean(text), ' '))
+}
+
+function joined(text: string, by: string): string {
+  return text
+    .split('\n')
+    .map((line, index) => (index === 0 ? line.trimEnd() : line.trim()))
+    .filter((line) => line !== '')
+    .join(by)
+}
+
+/** At most so many characters; where some are left out, that is seen. */
+export function cut(text: string, most: number): string {
+  if (text.length <= most) return text
+  const characters = [...text]
+  return characters.length <= most ? text : `${characters.slice(0, most - 1).join('')}…`
+}
+
+const LONGEST_WAITING = 4000
+
+/** Text that comes in parts, as lines as soon as they are known. */
+class Text {
+  readonly key: string
+  readonly #paint: (line: string) => string
+  readonly #width: number | undefined
+  readonly #mark: string
+  #waiting = ''
+  #hasBegun = false
+  #isBlankDue = false
+
+  constructor(key: string, paint: (line: string) => string, width: number | undefined, mark: string) {
+    this.key = key
+    this.#paint = paint
+    this.#width = width
+    this.#mark = mark
+  }
+
+  add(text: string): string[] {
+    this.#waiting += text
+    const parts = this.#waiting.split('\n')
+    const rest = parts.pop() ?? ''
+    const lines = parts.flatMap((part) => this.#lines(part))
+    // What fills lines is shown before its line ends; so is what never seems to end.
+    const folded = this.#width === undefined ? [rest] : wrap(rest, this.#room)
+    const isFull = rest.length > LONGEST_WAITING
+    this.#waiting = isFull ? '' : (folded.at(-1) ?? '')
+    const full = isFull ? folded : folded.slice(0, -1)
+    return [...lines, ...full.flatMap((line) => this.#lines(line))]
+  }
+
+  end(): string[] {
+    const lines = this.#lines(this.#waiting)
+    this.#waiting = ''
+    return lines
+  }
+
+  get #room(): number {
+    return Math.max(20, (this.#width ?? LONGEST_LINE) - this.#mark.length)
+  }
+
+  /** Blank lines are kept between others, one at a time. */
+  #lines(text: string): string[] {
+    const line = printable(clean(text)).trimEnd()
+    if (line.trim() === '') {
+      this.#isBlankDue = this.#hasBegun
+      return []
+    }
+    const blank = this.#isBlankDue ? [''] : []
+    this.#isBlankDue = false
+    this.#hasBegun = true
+    const folded = this.#width === undefined ? [cut(line, LONGEST_LINE)] : wrap(line, this.#room)
+    return [...blank, ...folded.map((one) => this.#paint(`${this.#mark}${one}`))]
+  }
+}
+
+/** Broken at spaces where there are any. */
+export function wrap(text: string, width: number): string[] {
+  const lines: string[] = []
+  const characters = [...text]
+  let from = 0
+  while (characters.length - from > width) {
+    const space = characters.lastIndexOf(' ', from + width)
+    const at = space > from + width / 2 ? space : from + width
+    lines.push(characters.slice(from, at).join(''))
+    from = characters[at] === ' ' ? at + 1 : at
+  }
+  return [...lines, characters.slice(from).join('')]
+}

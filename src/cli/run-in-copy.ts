@@ -1,0 +1,118 @@
+/** A command on a copy of this repository. What it changed comes back as a branch, on the same way as an agent's work. */
+import { closeSync, openSync, writeSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import type { Sandbox } from '../client/sandbox.ts'
+import { AgentPodError } from '../core/error.ts'
+import type { Repository } from '../sync/git/repository.ts'
+import { parseResultHeader, type ResultHeader } from '../sync/git/result-header.ts'
+import { LARGEST_RESULT_FILE, resultScript } from '../sync/git/result-script.ts'
+import type { Parsed } from './args/parse.ts'
+import type { CommandContext } from './command.ts'
+import { type ExecWords, execIn } from './commands/exec.ts'
+import { copyRepository, type RepositoryCopy } from './copy-repository.ts'
+import { printable } from './output/terminal.ts'
+import { scratchOf } from './project-objects.ts'
+
+export async function beginInCopy(
+  ctx: CommandContext,
+  parsed: Parsed,
+  repo: Repository,
+): Promise<{ readonly copy: RepositoryCopy; readonly sandbox: Sandbox }> {
+  const copy = await copyRepository(ctx, parsed, repo)
+  const pod = await ctx.client()
+  const { labels } = copy.options
+  const sandbox = await pod.create({
+    ...copy.options,
+    labels: { ...labels, 'agentpod/project': printable(copy.project.name).slice(0, 200) },
+    // The snapshot's own is that of whoever prepared it: nothing.
+    network: { mode: 'allowlist', allow: [], ...copy.network },
+    lifetime: { ttlMs: DEFAULT_TTL_MS, whenOver: 'destroy', ...copy.options.lifetime },
+    snapshot: copy.snapshot,
+  })
+  for (const { path, text } of copy.files)
+    await sandbox.writeFile(path, Buffer.from(text), { user: copy.user })
+  return { copy, sandbox }
+}
+
+/** Also that is the snapshot's, whose sandbox had little to do. */
+const DEFAULT_TTL_MS = 3_600_000
+
+/** The exit code of the command. */
+export function execInCopy(
+  ctx: CommandContext,
+  parsed: Parsed,
+  repo: Repository,
+  { copy, sandbox }: { readonly copy: RepositoryCopy; readonly sandbox: Sandbox },
+  words: Omit<ExecWords, 'cwd'>,
+): Promise<number> {
+  const directory = relative(repo.root, ctx.cwd)
+  const cwd = directory === '' ? copy.project.workspace : `${copy.project.workspace}/${directory}`
+  return execIn(ctx, sandbox, parsed, { ...words, cwd })
+}
+
+/** Says what the command changed, and makes a branch of it. What that takes is loaded only where it changed something. */
+export async function bringBackCommand(
+  ctx: CommandContext,
+  parsed: Parsed,
+  repo: Repository,
+  { copy, sandbox }: { readonly copy: RepositoryCopy; readonly sandbox: Sandbox },
+  words: readonly string[],
+): Promise<void> {
+  using scratch = scratchOf(ctx.home, copy.project.key)
+  const file = join(scratch.path, 'result.pack')
+  const header = await take(sandbox, copy, file)
+  const isSame = header.tree === copy.project.tree
+  if (isSame && header.tooLarge.length + header.leftOut.length === 0) return
+  const { branchOfCommand, showLeft } = await import('./branch-of-command.ts')
+  if (isSame) {
+    showLeft(ctx, header)
+    return
+  }
+  await branchOfCommand(ctx, parsed, repo, {
+    project: copy.project,
+    header,
+    file,
+    scratch: scratch.path,
+    words,
+    isCommitted: copy.project.commit !== undefined && copy.state.changed.length === 0,
+  })
+}
+
+async function take(
+  sandbox: Sandbox,
+  { project, user }: RepositoryCopy,
+  file: string,
+): Promise<ResultHeader> {
+  const home = user === 'root' ? '/root' : `/home/${user}`
+  const { command, args } = resultScript({
+    workspace: project.workspace,
+    stash: `${home}/.agentpod`,
+    tree: project.tree,
+    commit: project.commit,
+    aside: project.aside ?? [],
+    largestBytes: LARGEST_RESULT_FILE,
+  })
+  const child = sandbox.exec(command, { args, user, cwd: '/' })
+  const out = openSync(file, 'w', 0o600)
+  try {
+    let [head, words] = [Buffer.alloc(0), '']
+    let found: ReturnType<typeof parseResultHeader>
+    for await (const { stream, data } of child.output()) {
+      if (stream === 'stderr') words = (words + data.toString('utf8')).slice(-1000)
+      else if (found) writeSync(out, data)
+      else {
+        head = Buffer.concat([head, data])
+        found = parseResultHeader(head)
+        if (found) writeSync(out, head.subarray(found.packAt))
+      }
+    }
+    if (found && child.exit.exitCode === 0) return found.header
+    throw new AgentPodError({
+      code: 'data_loss',
+      reason: 'result.malformed',
+      message: `what changed could not be read: ${printable(words.trim().split('\n').at(-1) ?? '').slice(0, 300)}`,
+    })
+  } finally {
+    closeSync(out)
+  }
+}
