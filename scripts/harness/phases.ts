@@ -52,6 +52,7 @@ function checks(selection: Selection, { short }: { short: boolean }): Phase[][] 
   const unit = tests(selection, 'unit', { limitMs: 3 * MINUTE, atOnce: 2 }, [
     'src/**/*.test.ts',
     'test/*.test.ts',
+    'test/model/*.test.ts',
   ])
   return [programs.filter(({ name }) => name.includes(selection.only ?? '')), unit].filter(
     (group) => group.length > 0,

@@ -24,11 +24,14 @@ import type { NetworkCap } from '../../src/core/network.ts'
 import { Engine } from '../../src/engine/engine.ts'
 import { Keys } from '../../src/engine/keys.ts'
 import { closeServer } from '../../src/main/listeners.ts'
+import { Runs } from '../../src/runs/runs.ts'
 import { Box } from '../../src/secrets/box.ts'
 import { type AuditStore, auditStore } from '../../src/store/audit.ts'
 import { openDatabase } from '../../src/store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
 import { keyStore } from '../../src/store/keys.ts'
+import { runJournal } from '../../src/store/run-journal.ts'
+import { runStore } from '../../src/store/runs.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
 import { secretStore } from '../../src/store/secrets.ts'
 import { snapshotStore } from '../../src/store/snapshots.ts'
@@ -63,6 +66,7 @@ export class Front implements AsyncDisposable {
   readonly access: Access = access('a secret of the server')
   readonly codes: OneTimeCodes
   readonly audit: AuditStore
+  readonly runs: Runs
   readonly app: Hono
   readonly slots: Slots
   readonly state: DatabaseSync
@@ -103,7 +107,18 @@ export class Front implements AsyncDisposable {
     this.codes = new OneTimeCodes({ clock, random })
     this.slots = new Slots(o.slots)
     const files = new InputFiles({ directory: join(tmpDir, 'agentpod-build-files'), clock, random })
+    this.runs = new Runs({
+      engine: this.engine,
+      store: runStore(this.state),
+      journal: runJournal(this.#events),
+      directory: join(tmpDir, 'agentpod-runs'),
+      atOnce: 4,
+      clock,
+      random,
+      log,
+    })
     this.app = createApp({
+      runs: this.runs,
       builds: {
         builder: new Builder({ engine: this.engine, files, arch: 'x64', clock, log }),
         files,
@@ -137,6 +152,7 @@ export class Front implements AsyncDisposable {
   static async open(o: FrontOptions = {}): Promise<Front> {
     const front = new Front(o)
     await front.engine.open()
+    front.runs.open()
     const { engine, keys, codes, clock, slots } = front
     const random = new SeededRandom(6)
     const log = jsonLog(clock, (line) => front.log.push(line))
@@ -178,6 +194,7 @@ export class Front implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#server) await closeServer(this.#server)
+    this.runs.close()
     this.engine.close()
     this.state.close()
     this.#events.close()
