@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, test } from 'node:test'
 import type { BuildEvent } from '../src/build/build-options.ts'
 import { type AgentPodError, type ErrorCode, isAgentPodError } from '../src/core/error.ts'
+import type { SandboxId } from '../src/core/id.ts'
 import { LOCAL } from '../src/core/principal.ts'
 import type { Recipe } from '../src/core/recipe.ts'
 import { settled } from '../src/testing/fake-clock.ts'
@@ -461,6 +462,102 @@ describe('again', () => {
     await fails(stage.build(THREE, { who: ALICE, again: 'one' }), 'permission_denied', 'layer.shared')
     assert.equal(stage.engine.layers().length, 3)
     await stage.build(THREE, { again: 'one' })
+  })
+})
+
+describe('extras', () => {
+  const agent = recipe(step('tools'), step('agent'))
+  const names = (id: SandboxId): string[] =>
+    [...stage.provider.inside(id).files.keys()].map((path) => path.replace('/layers/', '')).sort()
+  const overOf = (id: SandboxId): readonly string[] => stage.engine.get(id).root?.over ?? []
+
+  test('are the last layers of other recipes, over everything else', async () => {
+    const digest = await stage.digest(THREE)
+    const extras = [await stage.digest(agent), await stage.digest(recipe(step('other')))]
+    const { id } = await stage.engine.create({ environment: { digest, extras } })
+    assert.deepEqual(names(id), ['agent', 'one', 'other', 'three', 'two'])
+    const alone = await stage.engine.create({ environment: { extras } })
+    assert.deepEqual(names(alone.id), ['agent', 'other'])
+    assert.deepEqual(overOf(id).slice(-2), overOf(alone.id), 'in their order')
+    assert.deepEqual(alone.spec.environment.extras, extras)
+  })
+
+  test('lie below the files of a snapshot too, and stay with what is made of it', async () => {
+    const [digest, extra, other] = [
+      await stage.digest(THREE),
+      await stage.digest(agent),
+      await stage.digest(recipe(step('other'))),
+    ]
+    const first = await stage.engine.create({ environment: { digest } })
+    stage.provider.inside(first.id).files.set('/layers/own', Buffer.from('own'))
+    await stage.engine.snapshot(first.id, { name: 'project' })
+    const second = await stage.engine.create({ snapshot: 'project', environment: { extras: [extra] } })
+    assert.deepEqual(names(second.id), ['agent', 'one', 'own', 'three', 'two'])
+    await stage.engine.stop(second.id)
+    await stage.engine.start(second.id)
+    assert.deepEqual(names(second.id), ['agent', 'one', 'own', 'three', 'two'])
+    await stage.engine.snapshot(second.id, { name: 'begun' })
+    const third = await stage.engine.create({
+      snapshot: 'begun',
+      environment: { extras: [extra, other, other] },
+    })
+    assert.deepEqual(names(third.id), ['agent', 'one', 'other', 'own', 'three', 'two'])
+    assert.deepEqual(third.spec.environment.extras, [extra, other])
+    assert.equal(new Set(overOf(third.id)).size, overOf(third.id).length, 'none is there twice')
+    const [forked] = await stage.engine.fork(third.id, {})
+    assert.ok(forked && 'sandbox' in forked)
+    assert.deepEqual(names(forked.sandbox.id), names(third.id))
+    assert.deepEqual(forked.sandbox.spec.environment.extras, [extra, other])
+  })
+
+  test('are not removed while a sandbox or a snapshot has them, or one is being made', async () => {
+    const extra = await stage.digest(agent)
+    const prune = async (): Promise<number> =>
+      (await stage.builder.prune({ keepBytes: 0, isDry: false })).removed.length
+    let during: Promise<number> | undefined
+    stage.provider.onCreate = () => {
+      during = prune()
+    }
+    const { id } = await stage.engine.create({ environment: { extras: [extra] } })
+    assert.equal(await during, 0)
+    stage.provider.onCreate = () => undefined
+    await stage.engine.snapshot(id, { name: 'shot' })
+    await stage.engine.destroy(id)
+    assert.equal(await prune(), 0)
+    await stage.engine.removeSnapshot('shot')
+    assert.equal(await prune(), 2)
+    stage.isClean(0)
+  })
+
+  test('SECURITY: are for those who built them', async () => {
+    const extra = await stage.digest(agent, { who: ALICE })
+    const make = (who: typeof ALICE): Promise<unknown> =>
+      stage.engine.create({ owner: who.owner, environment: { extras: [extra] } }, who)
+    await make(ALICE)
+    await fails(make(BOB), 'not_found', 'environment.unknown')
+    await stage.build(agent, { who: BOB })
+    await make(BOB)
+  })
+
+  test('on another base, unknown, or too many are refused before anything is made', async () => {
+    const extra = await stage.digest(agent)
+    const digest = (n: number): string => n.toString(16).padStart(64, '0')
+    await fails(
+      stage.engine.create({ environment: { base: 'debian', extras: [extra] } }),
+      'invalid_argument',
+      'environment.extras',
+    )
+    await fails(
+      stage.engine.create({ environment: { extras: [extra, digest(1)] } }),
+      'not_found',
+      'environment.unknown',
+    )
+    await fails(
+      stage.engine.create({ environment: { extras: Array.from({ length: 17 }, (_, n) => digest(n)) } }),
+      'invalid_argument',
+      'environment.extras',
+    )
+    stage.isClean(2)
   })
 })
 

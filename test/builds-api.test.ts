@@ -393,6 +393,8 @@ describe('a sandbox with services', () => {
     ['a signal that nobody asks with', { services: [{ name: 'a', run: 'x', stopSignal: 'SIGKILL' }] }],
     ['too many', { services: Array.from({ length: 33 }, (_, n) => ({ name: `s${n}`, run: 'x' })) }],
     ['a digest that is none', { digest: 'x' }],
+    ['an extra that is none', { extras: ['x'] }],
+    ['very many extras', { extras: Array.from({ length: 17 }, () => '0'.repeat(64)) }],
     ['a PATH of two in one', { path: ['/a:/b'] }],
     ['a start with a NUL', { start: 'a\0b' }],
   ]

@@ -436,6 +436,35 @@ describe('decisions', () => {
   })
 })
 
+describe('a sandbox that is metered', () => {
+  test('is so for whoever made it, whatever is changed, and its copies are not', async () => {
+    const { id } = await front.engine.create({ network: { meter: true, allow: ['a.example.com'] } })
+    assert.equal(linkOf(id).meter, true)
+    await front.engine.networks.change(id, { allow: ['b.example.com'] })
+    assert.equal(linkOf(id).meter, true)
+    await front.engine.networks.replace(id, { allow: [] })
+    assert.equal(linkOf(id).meter, true)
+    const [forked] = await front.engine.fork(id, {})
+    assert.ok(forked && 'sandbox' in forked)
+    assert.equal(linkOf(forked.sandbox.id).meter, undefined)
+    assert.equal(linkOf(await create()).meter, undefined, 'the control')
+  })
+
+  test('is nothing that a caller can ask for', async () => {
+    const { status } = await ask('POST /v1/sandboxes', { network: { meter: true } })
+    assert.equal(status, 400)
+  })
+
+  test('tells the engine’s listeners what was counted', () => {
+    const heard: unknown[] = []
+    const leave = front.engine.onModelUsage((id, usage) => heard.push([id, usage]))
+    front.engine.networks.noteUsage([{ sandboxId: 'sb', model: 'm', input: 1, cached: 2, output: 3 }])
+    leave()
+    front.engine.networks.noteUsage([{ sandboxId: 'sb', model: 'm', input: 1, cached: 2, output: 3 }])
+    assert.deepEqual(heard, [['sb', { model: 'm', input: 1, cached: 2, output: 3 }]])
+  })
+})
+
 describe('E2B', () => {
   test('updates the network as a whole, within what its key may have', async () => {
     const made = await ask('POST /sandboxes', { templateID: 'base', allow_internet_access: false })

@@ -65,6 +65,41 @@ test('SECURITY: what root may do in a build nobody may who stands on it', async 
   )
 })
 
+test('extras lie over a built environment, over what a snapshot of it changed, and stay with its copies', async () => {
+  const build = async (dir: string): Promise<string> => {
+    const run = `mkdir -p /usr/lib/agentpod-${dir}/bin && echo ${dir} > /usr/lib/agentpod-${dir}/bin/said && echo ${dir} >> /usr/lib/shared`
+    const { digest } = await pod.builds.build(recipe({ run }))
+    assert.ok(digest)
+    return digest
+  }
+  const [digest, extra, other] = [await build('project'), await build('x'), await build('y')]
+  const said = (sandbox: Sandbox): Promise<string> =>
+    shell(sandbox, 'cd /usr/lib; cat agentpod-*/bin/said own/file shared; ls -d /usr/lib/agentpod-y 2>&1')
+  await using project = await pod.create({ environment: { digest } })
+  // Its upper has an /usr/lib of its own then.
+  const script = 'chmod 775 /usr/lib && mkdir /usr/lib/own && echo own > /usr/lib/own/file'
+  assert.equal((await project.exec('sh', { args: ['-c', script], user: 'root' }).wait()).exitCode, 0)
+  const { id: snapshot } = await project.snapshot()
+  await using one = await pod.create({ snapshot, environment: { extras: [extra] } })
+  assert.equal(
+    await said(one),
+    "project\nx\nown\nx\nls: cannot access '/usr/lib/agentpod-y': No such file or directory\n",
+  )
+  assert.equal(await shell(one, 'stat -c %a /usr/lib /usr/lib/agentpod-x'), '775\n755\n')
+  await one.stop()
+  await one.start()
+  const { id: begun } = await one.snapshot()
+  await using two = await pod.create({ snapshot: begun, environment: { extras: [other] } })
+  const all = 'project\nx\ny\nown\ny\n/usr/lib/agentpod-y\n'
+  assert.equal(await said(two), all)
+  const [fork] = await two.fork()
+  assert.ok(fork)
+  assert.equal(await said(fork), all)
+  await fork.destroy()
+  await pod.builds.prune(0)
+  assert.equal(await said(two), all, 'and nothing is removed that it stands on')
+})
+
 test('a step that hangs is ended when its time is over, with everything it started', async () => {
   const startedAt = performance.now()
   await assert.rejects(

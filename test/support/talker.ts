@@ -1,0 +1,28 @@
+/**
+ * A server in small: what it wants to say is in a journal, and it says what podd has not got yet. It is killed at any moment, and the next one goes on.
+ *
+ *     node talker.ts <socket> <tag> <journal> <lines>
+ */
+import { appendFileSync, existsSync, readFileSync } from 'node:fs'
+import { inputAccepted, sendInput } from '../../src/guest/conversation.ts'
+import { poddGuest } from '../../src/guest/podd.ts'
+
+const [, , socket = '', tag = '', journal = '', lines = '0'] = process.argv
+const guest = poddGuest(socket)
+const { signal } = new AbortController()
+
+const written = existsSync(journal) ? readFileSync(journal) : Buffer.alloc(0)
+// The one before may have been killed in the middle of a line.
+let count = written.toString('latin1').split('\n').length - 1
+if (written.length > 0 && written.at(-1) !== 10) {
+  appendFileSync(journal, '\n')
+  count++
+}
+let sent = await inputAccepted(guest, tag, signal)
+for (; ; count++) {
+  const all = readFileSync(journal, { flag: 'a+' })
+  if (sent < all.length) sent = await sendInput(guest, tag, sent, all.subarray(sent), signal)
+  if (count >= Number(lines)) break
+  appendFileSync(journal, `line ${count} ${'x'.repeat(count % 3000)}\n`)
+}
+guest.close()
