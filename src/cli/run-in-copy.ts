@@ -29,8 +29,13 @@ export async function beginInCopy(
     lifetime: { ttlMs: DEFAULT_TTL_MS, whenOver: 'destroy', ...copy.options.lifetime },
     snapshot: copy.snapshot,
   })
-  for (const { path, text } of copy.files)
-    await sandbox.writeFile(path, Buffer.from(text), { user: copy.user })
+  try {
+    for (const { path, text } of copy.files)
+      await sandbox.writeFile(path, Buffer.from(text), { user: copy.user })
+  } catch (error) {
+    await sandbox.destroy()
+    throw error
+  }
   return { copy, sandbox }
 }
 

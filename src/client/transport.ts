@@ -1,6 +1,5 @@
 /** HTTP to the server over its unix socket, or over TCP with a key. Nothing but Node's own parts. */
-import { Agent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
-import { request as httpsRequest, Agent as TlsAgent } from 'node:https'
+import type { Agent, IncomingMessage, RequestOptions } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import { AgentPodError, isErrorCode } from '../core/error.ts'
 import { socketPath } from '../util/socket-path.ts'
@@ -24,6 +23,12 @@ export interface Call {
 /** Answers are small but for streams, which are not read through here. */
 const LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
+/**
+ * An `import` of a module of Node reads everything that it exports, and one of those of `node:http` loads a client of WebSockets, which takes
+ * longer than all the rest of a start.
+ */
+const { Agent: PlainAgent, request: httpRequest } = process.getBuiltinModule('node:http')
+
 export class Transport {
   readonly #options: TransportOptions
   readonly #agent: Agent
@@ -32,7 +37,7 @@ export class Transport {
   constructor(options: TransportOptions) {
     this.#options = options
     this.#isTls = 'url' in options && new URL(options.url).protocol === 'https:'
-    this.#agent = this.#isTls ? new TlsAgent({ keepAlive: true }) : new Agent({ keepAlive: true })
+    this.#agent = this.#isTls ? new (tls().Agent)({ keepAlive: true }) : new PlainAgent({ keepAlive: true })
   }
 
   /** Where a request goes, and what opens the door there. */
@@ -48,7 +53,7 @@ export class Transport {
   }
 
   get #request(): typeof httpRequest {
-    return this.#isTls ? (httpsRequest as typeof httpRequest) : httpRequest
+    return this.#isTls ? (tls().request as typeof httpRequest) : httpRequest
   }
 
   /** The response as a stream, whatever its status. A broken connection is `unavailable`. */
@@ -156,6 +161,10 @@ export class Transport {
       }
     })
   }
+}
+
+function tls(): typeof import('node:https') {
+  return process.getBuiltinModule('node:https')
 }
 
 function isIdempotent(call: Call): boolean {

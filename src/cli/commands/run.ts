@@ -21,7 +21,6 @@ import { inEnvironment, openProject, type Project, sendProject, showChanges } fr
 import type { ReadyEnvironment } from '../ready.ts'
 import { createSandbox } from './create.ts'
 import { execIn } from './exec.ts'
-import { decisions, printSuggestion } from './net.ts'
 
 export const RUN_OPTIONS = {
   ...SANDBOX_OPTIONS,
@@ -90,13 +89,19 @@ export async function runHere(
   args: readonly string[],
   name: readonly string[] = [program, ...args],
 ): Promise<number> {
-  const repo = await repositoryOf(ctx, parsed)
+  // Loaded while git looks.
+  const loading = isCopied(parsed) ? import('../run-in-copy.ts') : undefined
+  const [repo] = await Promise.all([repositoryOf(ctx, parsed), loading])
   return repo ? runInCopy(ctx, parsed, repo, { program, args, name }) : runInNew(ctx, parsed, program, args)
+}
+
+function isCopied(parsed: Parsed): boolean {
+  return !parsed.has('no-project') && parsed.value('from') === undefined
 }
 
 /** Undefined where there is none, and where something else than a copy of it is asked for. */
 async function repositoryOf(ctx: CommandContext, parsed: Parsed): Promise<Repository | undefined> {
-  if (parsed.has('no-project') || parsed.value('from') !== undefined) return undefined
+  if (!isCopied(parsed)) return undefined
   try {
     return await openRepository(ctx.cwd, ctx.env)
   } catch (error) {
@@ -196,6 +201,7 @@ export async function runInNew(
 const LEARN_AFTER_MS = 500
 
 async function showLearned({ terminal }: CommandContext, sandbox: Sandbox): Promise<void> {
+  const { decisions, printSuggestion } = await import('./net.ts')
   await new Promise((resolve) => setTimeout(resolve, LEARN_AFTER_MS))
   const seen: Seen[] = []
   for await (const { data } of decisions(sandbox)) seen.push(data as unknown as Seen)

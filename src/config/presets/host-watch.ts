@@ -1,7 +1,6 @@
 /** Learns which hosts a program asks for, by being its proxy while it runs once in a directory of its own. */
 import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -23,6 +22,8 @@ const AUTHORITY = /^([a-z0-9.-]+):(\d{1,5})$/i
 export async function watchHosts(
   plan: (proxy: string, scratch: string) => Watched,
 ): Promise<string[] | undefined> {
+  // An `import` would load much more than a server, in every command that has an environment.
+  const { createServer } = process.getBuiltinModule('node:http')
   const hosts = new Set<string>()
   const note = (host: string, port: number): void => {
     if (hosts.size < MOST_HOSTS) hosts.add(port === 443 || port === 80 ? host : `${host}:${port}`)
