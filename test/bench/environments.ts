@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { treeOf } from '../../src/cli/prepare-environment.ts'
 import { detect } from '../../src/config/detect/detect.ts'
 import { listProject } from '../../src/sync/project.ts'
+import { GitProject } from '../../src/sync/testing/git-project.ts'
 import { ROOT, World } from '../support/world.ts'
 import { roundRobin, summarize, timed } from './measure.ts'
 import type { Report } from './report.ts'
@@ -82,8 +83,10 @@ async function detection(report: Report, world: World, rounds: number): Promise<
 }
 
 async function builds(report: Report, world: World, rounds: number): Promise<void> {
-  const directory = join(world.directory(), 'node')
+  const project = new GitProject(world.directory(), process.env['PATH'] ?? '').init()
+  const directory = project.root
   cpSync(join(ROOT, 'examples', 'environments', 'node'), directory, { recursive: true })
+  project.commitAll()
   const call = (...args: string[]): Promise<number> => timed(() => world.ok(args, { cwd: directory }))
   // The server, the presets and what the machine has are asked for once.
   await world.ok(['config', 'explain'], { cwd: directory })
@@ -105,7 +108,8 @@ async function builds(report: Report, world: World, rounds: number): Promise<voi
         {
           name: 'the same after a commit that leaves the lockfile',
           once: () => {
-            writeFileSync(join(directory, 'index.js'), `export const commit = ${commit++}\n`)
+            project.write('index.js', `export const commit = ${commit++}\n`)
+            project.commitAll()
             return call('run', '--', 'true')
           },
         },

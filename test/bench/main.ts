@@ -19,6 +19,7 @@ import { environments } from './environments.ts'
 import { roundRobin, type Summary, summarize, timed } from './measure.ts'
 import { findPeers, run, which } from './peers.ts'
 import { Report } from './report.ts'
+import { runs } from './runs.ts'
 import { copies, growth, pauses } from './state.ts'
 
 const CGROUP_UNIFIED = '/sys/fs/cgroup/unified'
@@ -127,6 +128,7 @@ async function main(): Promise<void> {
   heading('The way out')
   await wayOut(report, { mib: quick ? 64 : 1024, rounds })
   await environments(report, { rounds })
+  await runs(report, { rounds, scale: quick ? 0.02 : 1 })
 
   heading('The command line')
   table(
