@@ -10,6 +10,7 @@ import { continueCli } from './continue.ts'
 import { copilot } from './copilot.ts'
 import { acp, custom } from './custom.ts'
 import { gemini } from './gemini.ts'
+import { ALIASES } from './names.ts'
 import { opencode } from './opencode.ts'
 import { pi } from './pi.ts'
 import { qwen } from './qwen.ts'
@@ -28,18 +29,6 @@ export const AGENTS: readonly Agent[] = [
   custom,
   acp,
 ]
-
-/** Other words for them that people use. */
-const ALIASES: Readonly<Record<string, string>> = {
-  'claude-code': 'claude',
-  'codex-cli': 'codex',
-  'open-code': 'opencode',
-  'gemini-cli': 'gemini',
-  'qwen-code': 'qwen',
-  'copilot-cli': 'copilot',
-  'github-copilot': 'copilot',
-  cn: 'continue',
-}
 
 export function agentNamed(name: string): Agent {
   const said = name.toLowerCase()

@@ -6,7 +6,7 @@ export const PASS_THROUGH: ReadonlySet<string> = new Set(['run', 'exec', 'shell'
 
 export const COMMANDS: Readonly<Record<string, Entry>> = {
   run: {
-    summary: 'Run a command in a new sandbox on a copy of this directory',
+    summary: 'Put agents to work on copies of this repository, or run a command on one',
     load: () => import('./commands/run.ts'),
   },
   runs: {

@@ -1,4 +1,6 @@
 /** A copy of the user's repository for sandboxes to begin with, on its environment, and what those sandboxes are asked to be. */
+import { realpathSync } from 'node:fs'
+import { relative } from 'node:path'
 import type { CreateOptions } from '../client/sandbox.ts'
 import type { Repository } from '../sync/git/repository.ts'
 import { userSettings } from '../sync/git/user-settings.ts'
@@ -20,6 +22,8 @@ export interface RepositoryCopy extends PreparedRun {
   /** For package managers, below the user's home. */
   readonly files: readonly { readonly path: string; readonly text: string }[]
   readonly ready: ReadyEnvironment | undefined
+  /** Where the user is, from the top; the top itself where that is not part of the copy. */
+  readonly directory: string
 }
 
 export async function copyRepository(
@@ -40,10 +44,17 @@ export async function copyRepository(
   )
   try {
     const ready = await environmentIn(inRoot, parsed, opened)
-    return await copyIn(inRoot, parsed, repo, { opened, ready, held: await holding })
+    const copied = await copyIn(inRoot, parsed, repo, { opened, ready, held: await holding })
+    return { ...copied, directory: directoryOf(ctx, repo, opened) }
   } finally {
     ;(await settled)?.[Symbol.dispose]()
   }
+}
+
+/** A directory without files of the project is not in the copy. */
+function directoryOf({ cwd }: CommandContext, repo: Repository, { files }: Project): string {
+  const directory = relative(repo.root, realpathSync(cwd))
+  return files.some((file) => file.startsWith(`${directory}/`)) ? directory : ''
 }
 
 async function copyIn(
@@ -51,7 +62,7 @@ async function copyIn(
   parsed: Parsed,
   repo: Repository,
   o: { readonly opened: Project; readonly ready: ReadyEnvironment | undefined; readonly held: HeldState },
-): Promise<RepositoryCopy> {
+): Promise<Omit<RepositoryCopy, 'directory'>> {
   const { opened, ready, held } = o
   const { user, aside } = inEnvironment(
     opened,

@@ -40,7 +40,7 @@ export async function modelKey(
     const found = value || signed?.value
     if (found === undefined && !kept) continue
     const place = placeOf(ctx, credential, o.baseUrl)
-    const secret = found ? await keepKey(pod, credential, place, found) : coversOf(kept, place)
+    const secret = found ? await keepKey(pod, credential, place, found) : coversOf(kept, credential, place)
     const files = signed?.files(PLACEHOLDER) ?? []
     return { credential: credential.variable, secret, baseUrl: place.own, files }
   }
@@ -105,13 +105,13 @@ async function keepKey(
   return name
 }
 
-function coversOf(secret: Secret | undefined, { hosts, port }: ModelPlace): string {
+function coversOf(secret: Secret | undefined, { header }: Credential, { hosts, port }: ModelPlace): string {
   if (!secret) throw new Error('there is no secret')
   if (hosts.every((host) => secret.hosts.includes(host)) && secret.port === port) return secret.name
   throw invalid(
     'model.secret',
     `the secret ${secret.name} is for ${secret.hosts.join(', ')}, and the model is at ${hosts.join(', ')}:${port}`,
-    `\`agentpod secret set ${secret.name} ${hosts.map((host) => `--host ${host}`).join(' ')}\` sets it for that`,
+    `\`agentpod secret set ${secret.name} ${hosts.map((host) => `--host ${host}`).join(' ')} --header ${header}\` sets it for that`,
   )
 }
 

@@ -1,11 +1,10 @@
 /** Agents on copies of this repository, side by side, and what comes back of each. */
 import { randomUUID } from 'node:crypto'
-import { relative } from 'node:path'
 import type { Agent } from '../agents/agent.ts'
 import type { AgentPod } from '../client/client.ts'
 import type { Run, RunOptions } from '../client/runs.ts'
 import { invalid } from '../core/error.ts'
-import { openRepository, type Repository } from '../sync/git/repository.ts'
+import { openRepository } from '../sync/git/repository.ts'
 import { agentLayer } from './agent-layer.ts'
 import { type AgentSettings, agentSettings } from './agent-settings.ts'
 import { type ChosenAgent, chosenAgents } from './args/agent-values.ts'
@@ -41,7 +40,7 @@ export async function runAgents(
   const copy = await copyRepository(ctx, parsed, repo)
   const base = copy.options.environment?.base ?? 'host'
   const layers = await eachOf(agents, (agent) => agentLayer(ctx, agent, base))
-  const shared = sharedOptions(ctx, parsed, values, repo, copy)
+  const shared = sharedOptions(parsed, values, copy)
   const group = chosen.length > 1 ? { group: `group-${randomUUID().slice(0, 8)}` } : {}
   const runs = await startAll(pod, chosen, ({ agent, number }) => ({
     ...shared,
@@ -89,21 +88,20 @@ function defaultAgent({ agent }: AgentSettings): string {
 
 /** What all of them have alike. */
 function sharedOptions(
-  ctx: CommandContext,
   parsed: Parsed,
   values: AgentSettings,
-  repo: Repository,
   copy: RepositoryCopy,
 ): Omit<RunOptions, 'agent' | 'prompt'> {
-  const { timeMs, maxCostUsd, model, keepMs } = values
+  const { timeMs, answerMs, maxCostUsd, model, keepMs } = values
   return {
     snapshot: copy.snapshot,
     resources: copy.options.resources,
     network: copy.network,
-    project: { ...copy.project, directory: relative(repo.root, ctx.cwd) },
+    project: { ...copy.project, directory: copy.directory },
     permissions: permissionsOf(parsed, values),
     limits: {
       ...(timeMs !== undefined && { timeMs }),
+      ...(answerMs !== undefined && { answerMs }),
       ...(maxCostUsd !== undefined && { costUsd: maxCostUsd }),
     },
     mcpServers: values.mcpServers.map((server) => ({

@@ -1,6 +1,6 @@
 /** A command on a copy of this repository. What it changed comes back as a branch, on the same way as an agent's work. */
 import { closeSync, openSync, writeSync } from 'node:fs'
-import { join, relative } from 'node:path'
+import { join } from 'node:path'
 import type { Sandbox } from '../client/sandbox.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { Repository } from '../sync/git/repository.ts'
@@ -46,12 +46,10 @@ const DEFAULT_TTL_MS = 3_600_000
 export function execInCopy(
   ctx: CommandContext,
   parsed: Parsed,
-  repo: Repository,
   { copy, sandbox }: { readonly copy: RepositoryCopy; readonly sandbox: Sandbox },
   words: Omit<ExecWords, 'cwd'>,
 ): Promise<number> {
-  const directory = relative(repo.root, ctx.cwd)
-  const cwd = directory === '' ? copy.project.workspace : `${copy.project.workspace}/${directory}`
+  const cwd = copy.directory === '' ? copy.project.workspace : `${copy.project.workspace}/${copy.directory}`
   return execIn(ctx, sandbox, parsed, { ...words, cwd })
 }
 

@@ -5,6 +5,7 @@ import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server
 import type { AuditEntryView } from '../api/schema/usage.ts'
 import type { Scope } from '../core/key.ts'
 import { Builds } from './builds.ts'
+import { type PlaceOptions, placeOf } from './default-place.ts'
 import { Runs } from './runs.ts'
 import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
 import { Secrets } from './secrets.ts'
@@ -24,6 +25,11 @@ export class AgentPod {
     this.secrets = new Secrets(this.#transport)
     this.builds = new Builds(this.#transport)
     this.runs = new Runs(this.#transport)
+  }
+
+  /** The server that the options or the environment name; on this machine, the one of the usual place. */
+  static at(o: PlaceOptions = {}): AgentPod {
+    return new AgentPod(placeOf(o))
   }
 
   create(o: CreateOptions = {}): Promise<Sandbox> {

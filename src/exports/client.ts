@@ -9,6 +9,7 @@ export {
   Process,
   type ProcessResult,
 } from '../client/process.ts'
+export { Run, type RunEventInfo, type RunInfo, type RunOptions, Runs } from '../client/runs.ts'
 export {
   type CreateOptions,
   type FileInfo,

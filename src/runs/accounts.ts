@@ -66,7 +66,7 @@ export class Accounts {
     } else if (costUsd >= most)
       this.#stop({
         outcome: 'over_budget',
-        reason: `it has used $${costUsd.toFixed(2)} of $${most.toFixed(2)}`,
+        reason: `it has used $${costUsd.toFixed(4)}, and its limit is $${most}`,
       })
   }
 }

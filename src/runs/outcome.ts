@@ -27,12 +27,7 @@ export function outcomeOf(ending: Ending): {
     const how = exitCode === undefined ? 'it ended without a word' : `it ended with exit code ${exitCode}`
     return { outcome: 'failed', reason: withWords(how, ending.complaint) }
   }
-  if (end.how === 'failed') {
-    // One whose process ended has its last words on standard error; one that says why it failed has said it.
-    const isTold = end.message !== undefined && exitCode === undefined
-    const how = end.message ?? 'the agent failed'
-    return { outcome: 'failed', reason: isTold ? how : withWords(how, ending.complaint) }
-  }
+  if (end.how === 'failed') return { outcome: 'failed', reason: failure(end, ending) }
   if (isChanged) return { outcome: 'changed', reason: undefined }
   // Some agents end as if all were well.
   if (ending.refusal !== undefined) return { outcome: 'failed', reason: refusalReason(ending.refusal) }
@@ -48,6 +43,17 @@ export function outcomeOf(ending: Ending): {
     return { outcome: 'failed', reason: end.message ?? 'the model’s own limit was reached' }
   if (end.how === 'canceled') return { outcome: 'canceled', reason: end.message }
   return { outcome: 'unchanged', reason: undefined }
+}
+
+/**
+ * One whose process ended has its last words on standard error; one that says why it failed has said it. What was seen on the wire says more
+ * than what the agent made of it.
+ */
+function failure({ message }: TurnEnd, { refusal, exitCode, complaint }: Ending): string {
+  const isTold = message !== undefined && exitCode === undefined
+  const how = message ?? 'the agent failed'
+  const words = isTold ? how : withWords(how, complaint)
+  return refusal === undefined ? words : `${words} (${refusalReason(refusal)})`
 }
 
 function refusalReason(status: number): string {

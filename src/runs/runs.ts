@@ -166,7 +166,7 @@ export class Runs {
   cancel(ref: string, who: Principal = LOCAL): Run {
     const { id } = this.get(ref, who)
     const worker = this.#workers.get(id)
-    worker?.stop({ outcome: 'canceled', reason: 'it was canceled' })
+    worker?.stop({ outcome: 'canceled', reason: 'somebody asked for it' })
     // One that has not begun has nothing to wait for.
     if (worker && this.#takeOut(worker)) this.#put(worker)
     return this.get(id, who)

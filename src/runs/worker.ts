@@ -336,7 +336,9 @@ export class Worker {
   #stopAgent(live: Live): void {
     this.#absorb(this.#driver.cancel(this.#progress.driver))
     this.#send(live)
-    this.#timers.push(this.#parts.clock.after(GRACE_MS, () => void this.#endProcess(live)))
+    // One that cannot be told has nothing to wait for.
+    const grace = this.#driver.talks ? GRACE_MS : 0
+    this.#timers.push(this.#parts.clock.after(grace, () => void this.#endProcess(live)))
   }
 
   async #endProcess({ guest, ended }: Live): Promise<void> {

@@ -1,6 +1,6 @@
 /** The commands of the guides, each guide on a state directory that did not exist. */
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { commandsIn, runAll } from '../support/documented.ts'
@@ -8,7 +8,10 @@ import { ROOT, World } from '../support/world.ts'
 
 const GUIDES = join(ROOT, 'docs', 'guides')
 
-for (const guide of readdirSync(GUIDES).filter((name) => name.endsWith('.md'))) {
+/** Whose reader is in an empty directory, where a repository is made: branches have no business in this one. */
+const IN_ITS_OWN = 'agents.md'
+
+for (const guide of readdirSync(GUIDES).filter((name) => name.endsWith('.md') && name !== IN_ITS_OWN)) {
   test(`${guide} works as written`, { timeout: 120_000 }, async () => {
     await using world = new World()
     const lines = commandsIn(readFileSync(join(GUIDES, guide), 'utf8'))
@@ -16,3 +19,14 @@ for (const guide of readdirSync(GUIDES).filter((name) => name.endsWith('.md'))) 
     runAll(lines, world.home)
   })
 }
+
+test(`${IN_ITS_OWN} works as written, in an empty directory`, { timeout: 240_000 }, async () => {
+  await using world = new World()
+  const place = world.directory()
+  const [cwd, user] = [join(place, 'sums'), join(place, 'user')]
+  for (const directory of [cwd, user]) mkdirSync(directory)
+  writeFileSync(join(user, '.gitconfig'), '[user]\n\tname = Reader\n\temail = reader@example.com\n')
+  const lines = commandsIn(readFileSync(join(GUIDES, IN_ITS_OWN), 'utf8'))
+  assert.ok(lines.length >= 20)
+  runAll(lines, world.home, { cwd, env: { HOME: user, PATH: `${ROOT}:${process.env['PATH']}` } })
+})

@@ -9,12 +9,16 @@ export function commandsIn(text: string): string[] {
   return [...blocks].flatMap(([, block = '']) => block.split('\n')).filter((line) => line !== '')
 }
 
-/** From the clone, as a reader would, on this state directory; each must succeed. */
-export function runAll(lines: readonly string[], home: string): void {
+/** From the clone or where the document says, as a reader would, on this state directory; each must succeed. */
+export function runAll(
+  lines: readonly string[],
+  home: string,
+  o: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
+): void {
   for (const line of lines) {
     const { status, stderr } = spawnSync('sh', ['-c', line], {
-      cwd: ROOT,
-      env: { ...process.env, AGENTPOD_HOME: home },
+      cwd: o.cwd ?? ROOT,
+      env: { ...process.env, ...o.env, AGENTPOD_HOME: home },
       encoding: 'utf8',
       input: '',
     })

@@ -29,6 +29,10 @@ export const AGENT_OPTIONS = {
     help: 'bash, write, mcp or network: ask, allow or deny, like bash=ask or "bash:git push*=deny"',
     repeat: true,
   },
+  'answer-time': {
+    value: 'TIME',
+    help: 'how long a question waits before it is answered with no (default 5m)',
+  },
   ask: { help: 'ask before everything that is not denied' },
   mcp: { value: 'FILE', help: 'MCP servers to start inside: JSON with mcpServers', repeat: true },
   clean: { help: 'begin with the last commit, without uncommitted and untracked files' },

@@ -18,6 +18,7 @@ export interface ChosenAgent {
 export interface AgentValues {
   readonly model: string | undefined
   readonly timeMs: number | undefined
+  readonly answerMs: number | undefined
   readonly maxCostUsd: number | undefined
   readonly mcpServers: readonly McpServer[]
   readonly isClean: boolean
@@ -39,6 +40,7 @@ export function agentValues(parsed: Parsed): AgentValues {
   return {
     model: parsed.value('model'),
     timeMs: timeOf(parsed, 'time', 1000),
+    answerMs: timeOf(parsed, 'answer-time', 0),
     maxCostUsd: maxCostOf(parsed.value('max-cost')),
     mcpServers: readMcpServers(parsed.values('mcp')),
     isClean: parsed.has('clean'),

@@ -28,6 +28,8 @@ export const command: Command = {
       showApplied(ctx, merged, false)
       if (merged.commit !== undefined)
         ctx.terminal.say(`merged ${ctx.terminal.bold(branch)} as ${merged.commit.slice(0, 12)}`)
+      if (merged.commit !== undefined && merged.hasStart)
+        ctx.terminal.say('files that you had not committed when it began are committed with it')
     }
     return 0
   },

@@ -123,7 +123,7 @@ async function runInCopy(
   const begun = await beginInCopy(ctx, parsed, repo)
   const { sandbox } = begun
   return whileHeld(ctx, parsed, sandbox, async (onSecondInterrupt) => {
-    const exitCode = await execInCopy(ctx, parsed, repo, begun, { program, args, onSecondInterrupt })
+    const exitCode = await execInCopy(ctx, parsed, begun, { program, args, onSecondInterrupt })
     if (parsed.has('learn')) await showLearned(ctx, sandbox)
     await bringBackCommand(ctx, parsed, repo, begun, name)
     return exitCode

@@ -50,6 +50,8 @@ export interface MergeOptions {
 /** Undefined commit: everything is there already. */
 export interface Merged extends Applied {
   readonly commit: ObjectId | undefined
+  /** Whether what the user had not committed is committed with it. */
+  readonly hasStart: boolean
 }
 
 /**
@@ -68,7 +70,8 @@ export async function mergeBranch(repo: Repository, o: MergeOptions): Promise<Me
   }
   const from = await gitText(['rev-parse', `${head}^{tree}`], quarantine)
   const to = await mergedTree(quarantine, head, o)
-  if (to === from) return { commit: undefined, written: [], removed: [], merged: [], already: [] }
+  if (to === from)
+    return { commit: undefined, hasStart: false, written: [], removed: [], merged: [], already: [] }
   const changes = await compareTrees(quarantine, from, to)
   using tree = new WorkTree(repo.root)
   using staging = new Staging(repo)
@@ -81,7 +84,7 @@ export async function mergeBranch(repo: Repository, o: MergeOptions): Promise<Me
   await transfer(repo, quarantine, { commits: [commit], trees: [to], without: from })
   await carryOut(tree, staging, quarantine, plan)
   await record(user, quarantine, { head, commit, name: o.name, changes })
-  return { commit, ...summary(plan) }
+  return { commit, hasStart: o.start !== undefined, ...summary(plan) }
 }
 
 function checkQuiet({ gitDir }: Repository): void {
