@@ -24,6 +24,8 @@ export interface Agent {
   /** Of commits: `Co-authored-by`. */
   readonly coAuthor: { readonly name: string; readonly email: string }
   readonly install: Install
+  /** Hosts that it asks for by itself and can do without, such as for telemetry: that they are refused is nobody's news. */
+  readonly chatter?: readonly string[] | undefined
   /** In the order they are looked for. */
   readonly credentials: readonly Credential[]
   readonly driver: Driver

@@ -40,6 +40,7 @@ export const aider: Agent = {
   name: 'aider',
   title: 'aider',
   coAuthor: { name: 'aider', email: 'noreply@aider.chat' },
+  chatter: ['raw.githubusercontent.com', 'openrouter.ai', 'pypi.org'],
   install: { kind: 'pip', packages: ['aider-chat==0.86.2'] },
   credentials: [ANTHROPIC, OPENAI],
   driver: lineDriver<AiderState>({

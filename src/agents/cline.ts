@@ -29,6 +29,7 @@ export const cline: Agent = {
   name: 'cline',
   title: 'Cline',
   coAuthor: { name: 'Cline', email: 'noreply@cline.bot' },
+  chatter: ['data.cline.bot', 'otel.cline.bot'],
   install: {
     kind: 'npm',
     packages: ['@cline/cli-linux-{arch}@3.0.65'],

@@ -71,6 +71,7 @@ export const codex: Agent = {
   name: 'codex',
   title: 'Codex',
   coAuthor: { name: 'Codex', email: 'noreply@openai.com' },
+  chatter: ['github.com', 'api.github.com', 'chatgpt.com', 'ab.chatgpt.com'],
   install: {
     kind: 'npm',
     node: BUILD_NODE,

@@ -37,6 +37,7 @@ export const continueCli: Agent = {
   name: 'continue',
   title: 'Continue',
   coAuthor: { name: 'Continue', email: 'noreply@continue.dev' },
+  chatter: ['api.continue.dev'],
   install: { kind: 'npm', node: BUILD_NODE, packages: ['@continuedev/cli@1.5.47'] },
   credentials: [ANTHROPIC, OPENAI],
   driver: lineDriver<ContinueState>({

@@ -39,6 +39,7 @@ export const opencode: Agent = {
   name: 'opencode',
   title: 'OpenCode',
   coAuthor: { name: 'opencode', email: 'noreply@opencode.ai' },
+  chatter: ['models.opencode.ai', 'models.dev'],
   install: {
     kind: 'npm',
     packages: ['opencode-linux-{arch}@1.18.33'],

@@ -125,7 +125,10 @@ async function snapshotOf(place: Place): Promise<string> {
     [STATE_LABEL]: stateDigest(place),
   }
   const found = await pod.snapshots.list({ labels: { [PREPARED_LABEL]: labels[PREPARED_LABEL] } })
-  const usable = found.filter(
+  // SECURITY: labels are free, and an admin sees everybody's: whoever puts ours on a snapshot of theirs would decide what runs with our key. So
+  // one is ours where this machine has written down that it took it.
+  const ours = found.filter((one) => existsSync(sentFile(place, one.id)))
+  const usable = ours.filter(
     (one) => one.state === 'ready' && one.labels[ENVIRONMENT_LABEL] === labels[ENVIRONMENT_LABEL],
   )
   const same = usable.find((one) => one.labels[STATE_LABEL] === labels[STATE_LABEL])
@@ -137,7 +140,7 @@ async function snapshotOf(place: Place): Promise<string> {
     await send(place, sandbox, last ? readSent(place, last.id) : {})
     const taken = await sandbox.snapshot({ labels })
     writeSent(place, taken.id)
-    await forgetOlder(place, found.slice(KEPT_SNAPSHOTS - 1))
+    await forgetOlder(place, ours.slice(KEPT_SNAPSHOTS - 1))
     return taken.id
   } finally {
     await sandbox.destroy()

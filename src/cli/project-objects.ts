@@ -1,9 +1,10 @@
 /** Where the client keeps what it knows of a repository between runs. */
 import { createHash } from 'node:crypto'
-import { mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs'
+import { lstatSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Home } from '../core/home.ts'
 import { OBJECT_ID, type ObjectId } from '../sync/git/repository.ts'
+import { systemClock } from '../util/clock.ts'
 
 /** Tells repositories of one user apart, without telling a server where they lie. */
 export function projectKey(root: string): string {
@@ -26,6 +27,22 @@ export function startObjects(home: Pick<Home, 'root'>, key: string, tree: Object
 export function scratchOf(home: Pick<Home, 'root'>, key: string): Disposable & { readonly path: string } {
   const directory = projectDirectory(home, key)
   mkdirSync(directory, { recursive: true, mode: 0o700 })
-  const path = mkdtempSync(join(directory, 'scratch-'))
+  removeForgotten(directory)
+  const path = mkdtempSync(join(directory, SCRATCH))
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
+}
+
+const SCRATCH = 'scratch-'
+/** No command holds one for so long. */
+const FORGOTTEN_MS = 24 * 3_600_000
+
+/** What commands that were killed left behind: a result may take gigabytes. */
+function removeForgotten(directory: string): void {
+  for (const name of readdirSync(directory)) {
+    if (!name.startsWith(SCRATCH)) continue
+    const path = join(directory, name)
+    const info = lstatSync(path, { throwIfNoEntry: false })
+    if (info && systemClock.now() - info.mtimeMs > FORGOTTEN_MS)
+      rmSync(path, { recursive: true, force: true })
+  }
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Sandbox } from '../client/sandbox.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { Repository } from '../sync/git/repository.ts'
-import { parseResultHeader, type ResultHeader } from '../sync/git/result-header.ts'
+import { LONGEST_HEADER_BYTES, parseResultHeader, type ResultHeader } from '../sync/git/result-header.ts'
 import { LARGEST_RESULT_FILE, resultScript } from '../sync/git/result-script.ts'
 import type { Parsed } from './args/parse.ts'
 import type { CommandContext } from './command.ts'
@@ -81,6 +81,17 @@ export async function bringBackCommand(
   })
 }
 
+const LARGEST_RESULT = 2 * 1024 * 1024 * 1024
+
+function endless(): AgentPodError {
+  return new AgentPodError({
+    code: 'resource_exhausted',
+    reason: 'result.too_large',
+    message: 'what changed could not be read: it is too large, or no result at all',
+    hint: 'list in .gitignore what does not belong into the repository',
+  })
+}
+
 async function take(
   sandbox: Sandbox,
   { project, user }: RepositoryCopy,
@@ -98,15 +109,20 @@ async function take(
   const child = sandbox.exec(command, { args, user, cwd: '/' })
   const out = openSync(file, 'w', 0o600)
   try {
-    let [head, words] = [Buffer.alloc(0), '']
+    let [head, words, bytes] = [Buffer.alloc(0), '', 0]
     let found: ReturnType<typeof parseResultHeader>
     for await (const { stream, data } of child.output()) {
       if (stream === 'stderr') words = (words + data.toString('utf8')).slice(-1000)
-      else if (found) writeSync(out, data)
+      else bytes += data.length
+      // SECURITY: whoever ran inside writes it, and may write without end.
+      if (bytes > LARGEST_RESULT) throw endless()
+      if (stream === 'stderr') continue
+      if (found) writeSync(out, data)
       else {
         head = Buffer.concat([head, data])
         found = parseResultHeader(head)
         if (found) writeSync(out, head.subarray(found.packAt))
+        else if (head.length > LONGEST_HEADER_BYTES) throw endless()
       }
     }
     if (found && child.exit.exitCode === 0) return found.header

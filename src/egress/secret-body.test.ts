@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { type Transform, Writable } from 'node:stream'
-import { finished } from 'node:stream/promises'
+import { Readable, type Transform, Writable } from 'node:stream'
+import { finished, pipeline } from 'node:stream/promises'
 import { describe, test } from 'node:test'
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import { BodyGuard, BodyMask, Misplaced, Unreadable } from './secret-body.ts'
@@ -154,4 +154,30 @@ describe('a body on its way in', () => {
       mask.destroy()
     }
   })
+})
+
+test('a body that is covered passes with nothing of the placeholder in it, wherever it is cut; other spellings do not', async () => {
+  const placeholder = 'agentpod-placeholder-0123456789abcdef'
+  const covered = async (parts: readonly Buffer[]): Promise<string> => {
+    const guard = new BodyGuard([placeholder], [], undefined, { covers: true })
+    const passed: Buffer[] = []
+    guard.on('data', (chunk: Buffer) => passed.push(chunk))
+    await pipeline(Readable.from(parts), guard)
+    return Buffer.concat(passed).toString('utf8')
+  }
+  const text = `{"said":"KEY=${placeholder}","more":1}`
+  for (let cut = 0; cut <= text.length; cut++) {
+    const bytes = Buffer.from(text)
+    const passed = await covered([bytes.subarray(0, cut), bytes.subarray(cut)])
+    assert.equal(passed.length, text.length, 'the length is as the head says')
+    assert.ok(!passed.includes(placeholder.slice(0, 12)), passed)
+    assert.equal(JSON.parse(passed).more, 1)
+  }
+  const coded = placeholder.replaceAll('a', '%61')
+  await assert.rejects(covered([Buffer.from(`{"said":"${coded}"}`)]), Misplaced)
+  await assert.rejects(
+    pipeline(Readable.from([text]), new BodyGuard([placeholder], [])),
+    Misplaced,
+    'the control',
+  )
 })

@@ -22,12 +22,20 @@ export class BodyGuard extends Transform {
   readonly #scanner: Scanner
   readonly #unpackings: readonly Unpacking[]
   readonly #spend: Spend | undefined
+  readonly #covers: boolean
   /** The last byte of what is packed waits for the verdict over the whole: a server has nothing to answer before. */
   #held = Buffer.alloc(0)
   #isFound = false
 
-  constructor(placeholders: readonly string[] | Watch, codings: readonly string[], spend?: Spend) {
+  /** `covers`: a placeholder that stands there plainly is covered, and the body goes on. */
+  constructor(
+    placeholders: readonly string[] | Watch,
+    codings: readonly string[],
+    spend?: Spend,
+    o: { readonly covers?: boolean } = {},
+  ) {
     super()
+    this.#covers = o.covers === true
     const watch = Watch.of(placeholders)
     this.#masker = new Masker(watch)
     this.#scanner = new Scanner(watch)
@@ -44,7 +52,9 @@ export class BodyGuard extends Transform {
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
     if (this.#spend?.(chunk.length) === false) return void done(new Overspent())
     const safe = this.#masker.push(chunk)
-    if (this.#masker.hits > 0 || this.#scanner.push(chunk) || this.#isFound) return void done(new Misplaced())
+    const isPlain = !this.#covers && this.#masker.hits > 0
+    if (isPlain || this.#scanner.push(this.#covers ? safe : chunk) || this.#isFound)
+      return void done(new Misplaced())
     // The verdict over what is packed comes before the bytes go on.
     this.#each(
       (unpacking, next) => unpacking.write(chunk, next),
@@ -55,7 +65,11 @@ export class BodyGuard extends Transform {
   override _flush(done: TransformCallback): void {
     this.#each(
       (unpacking, next) => unpacking.end(next),
-      () => done(this.#verdict(), Buffer.concat([this.#held, this.#masker.end()])),
+      () => {
+        const rest = this.#masker.end()
+        if (this.#covers && this.#scanner.push(rest)) this.#isFound = true
+        done(this.#verdict(), Buffer.concat([this.#held, rest]))
+      },
     )
   }
 

@@ -49,9 +49,16 @@ export const secretHooks: Hooks = {
     if (exhausted) return exhausted === 'budget.rate' ? RATE : BYTES
     if (filled.stripped.length > 0) noteStripped({ head, site, link, via }, filled.stripped)
     const spend = limits.length > 0 ? link.budgets.spenderOf(limits) : undefined
-    const guarded = guarding({ secrets, placeholders: watch.placeholders, codings, spend })
-    if (bound.length === 0) return { ...guarded, head: filled.head }
+    // An agent that has looked at its environment tells its model what it saw, in every request from then on. What stands for a key is worth nothing there.
     const isMetered = link.spec.meter === true && filled.used.length > 0
+    const guarded = guarding({
+      secrets,
+      placeholders: watch.placeholders,
+      codings,
+      spend,
+      covers: isMetered,
+    })
+    if (bound.length === 0) return { ...guarded, head: filled.head }
     return {
       ...guarded,
       ...covering(
@@ -83,12 +90,13 @@ interface Guarding {
   readonly placeholders: Watch
   readonly codings: readonly string[]
   readonly spend: Spend | undefined
+  readonly covers: boolean
 }
 
 /** Nothing leaves with a placeholder in it. */
-function guarding({ secrets, placeholders, codings, spend }: Guarding): Omit<Handling, 'head'> {
+function guarding({ secrets, placeholders, codings, spend, covers }: Guarding): Omit<Handling, 'head'> {
   return {
-    bodyOut: new BodyGuard(placeholders, codings, spend),
+    bodyOut: new BodyGuard(placeholders, codings, spend, { covers }),
     isSameLength: true,
     checkTrailers: (raw) => misplacedIn(pairs(raw).flat(), secrets, placeholders),
     refusalOf,

@@ -19,6 +19,8 @@ export class AgentInput {
   #sending = Promise.resolve()
   /** Bytes that it has taken; asked of the sandbox first, since another server may have sent some. */
   #sent: number | undefined
+  /** Whether somebody waits for what is being sent: that one sends everything. */
+  #isWaiting = false
 
   constructor(o: InputOptions) {
     this.#o = o
@@ -26,8 +28,11 @@ export class AgentInput {
 
   send({ guest, ended }: Live): void {
     const { journal, runId, turn, tag, log } = this.#o
+    if (this.#isWaiting) return
+    this.#isWaiting = true
     const signal = AbortSignal.any([ended.signal, this.#o.signal])
     this.#sending = this.#sending.then(async () => {
+      this.#isWaiting = false
       try {
         const all = journal.input(runId, turn)
         const sent = this.#sent ?? (await inputAccepted(guest, tag, signal))

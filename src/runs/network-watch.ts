@@ -5,25 +5,37 @@ import type { Principal } from '../core/principal.ts'
 import type { PermissionAbout, RunEventBody } from '../core/run.ts'
 import { ignore } from '../telemetry/log.ts'
 import type { RunsParts } from './parts.ts'
+import { isOfWayOut, WAY_OUT } from './progress.ts'
 import type { RunRecord } from './record.ts'
+import { isFull } from './transcript.ts'
 
 /** Refusals that a yes can change: nobody has said anything about that host. */
 const ANSWERABLE: ReadonlySet<string> = new Set(['rule.none'])
 const KEEPALIVE_MS = 60_000
+/** SECURITY: CP-16. Names are free: whoever tries a million of them is refused without a question. */
+const MOST_OPEN = 32
 
 export class NetworkWatch {
   readonly #parts: Pick<RunsParts, 'engine' | 'clock' | 'log'>
   readonly #record: RunRecord
   readonly #asker: Principal
+  readonly #chatter: ReadonlySet<string>
   readonly #onQuestion: () => void
 
   constructor(
     parts: Pick<RunsParts, 'engine' | 'clock' | 'log'>,
-    o: { readonly record: RunRecord; readonly asker: Principal; onQuestion(): void },
+    o: {
+      readonly record: RunRecord
+      readonly asker: Principal
+      /** Hosts that the agent can do without. */
+      readonly chatter?: readonly string[] | undefined
+      onQuestion(): void
+    },
   ) {
     this.#parts = parts
     this.#record = o.record
     this.#asker = o.asker
+    this.#chatter = new Set(o.chatter ?? [])
     this.#onQuestion = o.onQuestion
   }
 
@@ -55,7 +67,7 @@ export class NetworkWatch {
   #decided(netSeq: number, data: Readonly<Record<string, unknown>>): void {
     const record = this.#record
     if (netSeq <= record.progress.netSeq) return
-    if (data['verdict'] !== 'denied') {
+    if (data['verdict'] !== 'denied' || this.#isChatter(data)) {
       record.advance({ netSeq })
       return
     }
@@ -70,7 +82,7 @@ export class NetworkWatch {
     record.save({ denials: record.run.denials + 1 })
     const subject = `${host}:${port}`
     const about = { kind: 'network' as const, subject, title: `reach ${subject}` }
-    const permission = `net-${netSeq}`
+    const permission = `${WAY_OUT}${netSeq}`
     const decision = this.#isAsked(subject, reason) ? decide(record.run.permissions, about) : 'deny'
     if (decision === 'deny') {
       record.advance({ netSeq }, [denied])
@@ -87,6 +99,11 @@ export class NetworkWatch {
       { type: 'permission.asked', permission, about },
     ])
     this.#onQuestion()
+  }
+
+  /** What is refused beside that it asks for by itself is in the log of its sandbox. */
+  #isChatter({ host, reason }: Readonly<Record<string, unknown>>): boolean {
+    return ANSWERABLE.has(String(reason)) && this.#chatter.has(String(host))
   }
 
   /** A rule says yes to what the policy said nothing about: the next try gets through. */
@@ -106,7 +123,9 @@ export class NetworkWatch {
   /** Once about each host, and not when the agent has ended: an answer would help nobody. */
   #isAsked(subject: string, reason: string): boolean {
     const { run, progress } = this.#record
-    const isOpen = progress.questions.some(({ about }) => about.subject === subject)
+    const open = progress.questions.filter(isOfWayOut)
+    if (open.length >= MOST_OPEN || isFull(progress.transcriptBytes)) return false
+    const isOpen = open.some(({ about }) => about.subject === subject)
     return !isOpen && run.state !== 'finishing' && ANSWERABLE.has(reason)
   }
 }

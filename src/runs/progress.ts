@@ -6,6 +6,13 @@ export interface OpenQuestion extends Question {
   readonly askedAt: number
 }
 
+/** Questions that come from the way out, and not from the agent; nobody waits for those. */
+export const WAY_OUT = 'net-'
+
+export function isOfWayOut({ permission }: Pick<Question, 'permission'>): boolean {
+  return permission.startsWith(WAY_OUT)
+}
+
 /** Why it is to stop, from outside of it. */
 export interface Wish {
   readonly outcome: Extract<Outcome, 'timed_out' | 'over_budget' | 'canceled'>
@@ -30,6 +37,8 @@ export interface Progress {
   /** The last decision of the way out that was looked at. */
   readonly netSeq: number
   readonly transcriptBytes: number
+  /** What was to be sent in this turn in answer to what the agent wrote. */
+  readonly answeredBytes?: number | undefined
   /** The status that the model last refused an answer with, where it has answered nothing since. */
   readonly refusal?: number | undefined
   /** The last it said on standard error. */

@@ -15,7 +15,7 @@ import { randomWord } from '../util/random.ts'
 import { type FollowRun, followRun } from './follow.ts'
 import type { RunsParts } from './parts.ts'
 import type { RunPlan } from './plan.ts'
-import { firstProgress, type Progress } from './progress.ts'
+import { firstProgress, isOfWayOut, type Progress } from './progress.ts'
 import { assignmentOf, enterStage, furnish, liveOf } from './stage.ts'
 import { Worker } from './worker.ts'
 
@@ -27,6 +27,8 @@ const SWEEP_EVERY_MS = 60_000
 const MOST_KEPT = 20
 const MOST_LISTED = 200
 const MOST_UNFINISHED = 64
+/** Messages that wait for one run. */
+const MOST_QUEUED = 32
 
 /** A terminal in the sandbox of a run, as the agent's own conversation or as a shell. */
 export interface TakenOver {
@@ -150,8 +152,11 @@ export class Runs {
     const leave = this.#followers.enter(who.owner)
     o.signal.addEventListener('abort', leave, { once: true })
     const { journal, clock } = this.#parts
-    const isEnded = (): boolean =>
-      (this.#workers.get(id)?.run ?? this.#parts.store.get(id))?.state === 'ended' || this.#isClosed
+    const isEnded = (): boolean => {
+      const run = this.#workers.get(id)?.run ?? this.#parts.store.get(id)
+      // One that is not there any more was removed.
+      return this.#isClosed || run === undefined || run.state === 'ended'
+    }
     const batches = followRun({ journal, clock, news: this.#news, isEnded }, id, o)
     return (async function* () {
       try {
@@ -178,13 +183,17 @@ export class Runs {
     const agent = agentNamed(run.agent)
     if (!agent.canResume) throw cannotGoOn(agent)
     const worker = this.#workers.get(run.id)
-    if (worker) worker.queue(text)
-    else {
+    if (worker && run.state !== 'ended') {
+      if (worker.progress.wish) throw isStopping(run)
+      if (worker.progress.queue.length >= MOST_QUEUED) throw tooMuchSaid()
+      worker.queue(text)
+    } else {
       if (run.session === undefined) throw neverBegun(run)
       this.#needSandbox(run)
       this.#checkRoom(who)
-      this.#revive(run).again(text)
-      this.#employ(this.#need(run.id))
+      const revived = this.#revive(run)
+      revived.again(text)
+      this.#employ(revived)
     }
     return this.get(run.id, who)
   }
@@ -205,7 +214,7 @@ export class Runs {
         reason: 'permission.unknown',
         message: 'there is no such question, or it was answered already',
       })
-    if (question.about.kind === 'network' && answer === 'allow' && run.sandboxId !== undefined)
+    if (isOfWayOut(question) && answer === 'allow' && run.sandboxId !== undefined)
       await this.#parts.engine.networks.change(run.sandboxId, { allow: [question.about.subject] }, who)
     worker.answer(permission, answer, 'user')
     return this.get(run.id, who)
@@ -253,6 +262,7 @@ export class Runs {
       )) {
         if (!this.#workers.has(id)) break
       }
+      if ((this.#workers.get(id)?.run.state ?? 'ended') !== 'ended') throw stillEnding()
     }
     const run = this.get(id, who)
     this.#needSandbox(run)
@@ -277,8 +287,10 @@ export class Runs {
     const run = this.get(ref, who)
     if (this.#workers.has(run.id)) return run
     this.#needSandbox(run)
-    this.#revive(run).lookAgain()
-    this.#employ(this.#need(run.id))
+    this.#checkRoom(who)
+    const revived = this.#revive(run)
+    revived.lookAgain()
+    this.#employ(revived)
     return this.get(run.id, who)
   }
 
@@ -321,20 +333,13 @@ export class Runs {
     })
   }
 
-  #need(id: string): Worker {
-    const worker = this.#workers.get(id)
-    if (worker) return worker
-    throw new Error(`run ${id} has no worker`)
-  }
-
+  /** INVARIANT: it is nobody's until it is employed, so that one that cannot begin is not taken for one at work. */
   #revive(run: Run): Worker {
     const { store, journal } = this.#parts
     const plan = store.plan(run.id) as RunPlan
     const progress = (journal.progress(run.id) as Progress | undefined) ?? firstProgress(run.prompt)
     const agent = agentNamed(run.agent)
-    const worker = new Worker({ parts: this.#parts, agent, plan, run, progress, onNews: this.#tell })
-    this.#workers.set(run.id, worker)
-    return worker
+    return new Worker({ parts: this.#parts, agent, plan, run, progress, onNews: this.#tell })
   }
 
   #resume(run: Run): void {
@@ -360,7 +365,7 @@ export class Runs {
       .catch((error) => this.#parts.log.error('a run stopped working', { run: worker.run.id, error }))
       .finally(() => {
         this.#working--
-        this.#settling.delete(worker.run.id)
+        if (this.#settling.get(worker.run.id) === work) this.#settling.delete(worker.run.id)
         if (this.#workers.get(worker.run.id) === worker) this.#workers.delete(worker.run.id)
         this.#tell(worker.run.id)
         const next = this.#waiting.shift()
@@ -397,15 +402,35 @@ export class Runs {
 
   /** Sandboxes of runs that ended long ago go; what they came to stays. */
   async #sweep(): Promise<void> {
-    const { store, engine, clock } = this.#parts
+    const { store, clock } = this.#parts
     const kept = store.kept().filter(({ id }) => !this.#workers.has(id))
     const counts = new Map<string, number>()
     for (const run of kept.reverse()) {
       const count = (counts.get(run.owner) ?? 0) + 1
       counts.set(run.owner, count)
       if ((run.keptUntil ?? 0) > clock.now() && count <= MOST_KEPT) continue
-      if (run.sandboxId !== undefined) await engine.destroy(run.sandboxId).catch(unlessGone)
-      store.update({ ...run, keptUntil: undefined })
+      // One that cannot be destroyed keeps no other.
+      await this.#letGo(run.id).catch((error) => ignore(this.#parts.log, error, `${run.id} is kept for now`))
+    }
+  }
+
+  /** INVARIANT: looked at anew, since somebody may have gone on with it while others were destroyed. */
+  async #letGo(id: string): Promise<void> {
+    const { store, engine } = this.#parts
+    const run = store.get(id)
+    if (!run || this.#workers.has(id) || this.#isOpen(run)) return
+    if (run.sandboxId !== undefined) await engine.destroy(run.sandboxId).catch(unlessGone)
+    const now = store.get(id)
+    if (now && !this.#workers.has(id)) store.update({ ...now, keptUntil: undefined })
+  }
+
+  /** Somebody works in it who took over; it is stopped when its own time is over. */
+  #isOpen({ sandboxId }: Run): boolean {
+    try {
+      return sandboxId !== undefined && this.#parts.engine.get(sandboxId).state === 'running'
+    } catch (error) {
+      unlessGone(error)
+      return false
     }
   }
 }
@@ -454,6 +479,36 @@ function cannotGoOn(agent: Agent): AgentPodError {
     reason: 'run.no_resume',
     message: `${agent.title} cannot go on with a conversation`,
     hint: 'start a new run',
+  })
+}
+
+function isStopping(run: Run): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'run.stopping',
+    message: `run ${run.id} was told to stop, so it takes nothing more to do`,
+    hint: 'send it again when it has ended',
+    retry: { afterMs: 2000 },
+  })
+}
+
+function tooMuchSaid(): AgentPodError {
+  return new AgentPodError({
+    code: 'resource_exhausted',
+    reason: 'run.queue_full',
+    message: `${MOST_QUEUED} messages wait for this run already`,
+    hint: 'wait until it has done some of them',
+    retry: { afterMs: 10_000 },
+  })
+}
+
+function stillEnding(): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'run.ending',
+    message: 'the run is still ending: its result is being taken',
+    hint: 'try again in a moment',
+    retry: { afterMs: 5000 },
   })
 }
 

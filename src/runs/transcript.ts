@@ -15,6 +15,17 @@ const ALWAYS: ReadonlySet<RunEventBody['type']> = new Set([
   'usage',
 ])
 
+export function isFull(bytes: number): boolean {
+  return bytes >= LARGEST_TRANSCRIPT
+}
+
+/**
+ * SECURITY: CP-16. What is always told has an end too: an agent that asks without end, each time to be refused by a rule, would fill the disk.
+ */
+export function isFlood(bytes: number): boolean {
+  return bytes >= 2 * LARGEST_TRANSCRIPT
+}
+
 export interface Kept {
   readonly events: readonly RunEventBody[]
   readonly bytes: number

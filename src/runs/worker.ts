@@ -15,11 +15,12 @@ import { NetworkWatch } from './network-watch.ts'
 import { outcomeOf } from './outcome.ts'
 import type { RunsParts } from './parts.ts'
 import type { RunPlan } from './plan.ts'
-import type { OpenQuestion, Progress, Wish } from './progress.ts'
+import { isOfWayOut, type OpenQuestion, type Progress, type Wish } from './progress.ts'
 import { RunRecord } from './record.ts'
 import { takeResult } from './result.ts'
 import { assignmentOf, enterStage, furnish, liveOf } from './stage.ts'
 import { type Taking, take, takingFrom } from './taking.ts'
+import { isFlood } from './transcript.ts'
 import type { ModelUse } from './usage.ts'
 
 /** How long an agent that was told to stop has before it is ended. */
@@ -28,7 +29,11 @@ const GRACE_MS = 5000
 const LAST_MS = 2000
 const LONGEST_LINE = 8 * 1024 * 1024
 const LONGEST_COMPLAINT = 4096
+/** SECURITY: CP-16. Of one turn: every question is answered, and what is answered is kept until the turn is over. */
+const MOST_ANSWERED = 16 * 1024 * 1024
 
+const NOT_DONE: RunEventBody = { type: 'note', text: 'What it was told meanwhile is not done.' }
+const FLOODED: TurnEnd = { how: 'failed', message: 'it asks more than anybody could answer' }
 const SANDBOX_ENDED: TurnEnd = { how: 'failed', message: 'its sandbox ended while it was at work' }
 
 export class Worker {
@@ -44,6 +49,8 @@ export class Worker {
   readonly #left = new AbortController()
   /** Cancels of timers of this turn. */
   #timers: (() => void)[] = []
+  /** Of the question that is the next to be out of time. */
+  #cancelQuestion = (): void => undefined
 
   constructor(o: {
     readonly parts: RunsParts
@@ -58,10 +65,15 @@ export class Worker {
     this.#driver = o.agent.driver
     this.#plan = o.plan
     this.#record = new RunRecord(o.parts, o)
-    this.#accounts = new Accounts(this.#record, o.parts.clock, (wish) => this.stop(wish))
+    const clock = {
+      now: () => o.parts.clock.now(),
+      after: (ms: number, work: () => void) => this.#later(ms, work),
+    }
+    this.#accounts = new Accounts(this.#record, clock, (wish) => this.stop(wish))
     this.#network = new NetworkWatch(o.parts, {
       record: this.#record,
       asker: o.plan.asker,
+      chatter: o.agent.chatter,
       onQuestion: () => this.#watchQuestions(),
     })
   }
@@ -84,7 +96,7 @@ export class Worker {
 
   /** What the way out has seen it use. */
   use(use: ModelUse): void {
-    this.#accounts.use(use)
+    this.#safely(() => this.#accounts.use(use))
   }
 
   /** Until the run has ended, or this server leaves it to the next. Never throws. */
@@ -247,7 +259,12 @@ export class Worker {
       if (taking.end) break
     }
     if (taking.offset === this.#progress.offset) return
+    const asked = taking.send.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
+    const answeredBytes = (this.#progress.answeredBytes ?? 0) + asked
+    this.#record.remember({ answeredBytes })
     this.#commit(taking)
+    const isTooMuch = answeredBytes > MOST_ANSWERED || isFlood(this.#progress.transcriptBytes)
+    if (isTooMuch && !this.#progress.end) this.#record.advance({ end: FLOODED })
     this.#send(live)
   }
 
@@ -287,9 +304,9 @@ export class Worker {
     this.#commit(taking)
   }
 
-  /** Questions that the agent waits for; those about the network keep nobody. */
+  /** Questions that the agent waits for; those of the way out keep nobody. */
   get #blocking(): readonly OpenQuestion[] {
-    return this.#progress.questions.filter(({ about }) => about.kind !== 'network')
+    return this.#progress.questions.filter((one) => !isOfWayOut(one))
   }
 
   #showWaiting(): void {
@@ -307,7 +324,7 @@ export class Worker {
     const told: RunEventBody = { type: 'permission.answered', permission, about, answer, by }
     if (answer === 'deny') this.#record.save({ denials: this.#run.denials + 1 })
     this.#record.remember({ questions })
-    if (about.kind === 'network') this.#record.tell([told])
+    if (isOfWayOut(question)) this.#record.tell([told])
     else {
       this.#absorb(this.#driver.answer(this.#progress.driver, permission, answer), [told])
       this.#trySend()
@@ -322,7 +339,12 @@ export class Worker {
 
   /** Has it stop, for a reason of somebody else's. What it did until then is kept. */
   stop(wish: Wish): void {
-    if (this.#progress.wish || this.#run.state === 'ended' || this.#run.state === 'finishing') return
+    if (this.#progress.wish || this.#run.state === 'ended') return
+    if (this.#run.state === 'finishing') {
+      // What it did is being looked at; only what it was to do next is not done.
+      if (this.#progress.queue.length > 0) this.#record.advance({ queue: [] }, [NOT_DONE])
+      return
+    }
     this.#record.advance({ wish, queue: [] }, [{ type: 'note', text: `${wish.reason}; it is told to stop.` }])
     const { sandboxId } = this.#run
     if (sandboxId === undefined || !['working', 'waiting'].includes(this.#run.state)) return
@@ -382,7 +404,7 @@ export class Worker {
     if (deadlineAt === undefined) return
     const left = Math.max(0, deadlineAt - this.#parts.clock.now())
     this.#timers.push(
-      this.#parts.clock.after(left, () =>
+      this.#later(left, () =>
         this.stop({
           outcome: 'timed_out',
           reason: `its time of ${spoken(this.#plan.limits.timeMs)} is over`,
@@ -393,14 +415,34 @@ export class Worker {
 
   /** A question that nobody answers is answered with no. */
   #watchQuestions(): void {
-    const { clock } = this.#parts
-    for (const { permission, askedAt } of this.#progress.questions) {
-      const left = Math.max(0, askedAt + this.#plan.limits.answerMs - clock.now())
-      this.#timers.push(clock.after(left, () => void this.answer(permission, 'deny', 'timeout')))
+    this.#cancelQuestion()
+    this.#cancelQuestion = () => undefined
+    const [first] = [...this.#progress.questions].sort((a, b) => a.askedAt - b.askedAt)
+    if (!first || this.#left.signal.aborted) return
+    const left = Math.max(0, first.askedAt + this.#plan.limits.answerMs - this.#parts.clock.now())
+    this.#cancelQuestion = this.#later(left, () => {
+      this.answer(first.permission, 'deny', 'timeout')
+      this.#watchQuestions()
+    })
+  }
+
+  #later(ms: number, work: () => void): () => void {
+    return this.#parts.clock.after(ms, () => this.#safely(work))
+  }
+
+  /** For what nobody waits for. A full disk would end the server with it; so it ends this run's sandbox, and with that the run. */
+  #safely(work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      ignore(this.#parts.log, error, `run ${this.#run.id} is not gone on with, as it cannot be written down`)
+      void this.#rest()
     }
   }
 
   async #finish(): Promise<void> {
+    // A server was killed when the journal knew of the next turn, and the run did not yet.
+    if (this.#progress.turn > this.#run.turn) return this.#record.move('starting')
     const [text, ...rest] = this.#progress.queue
     if (text !== undefined && this.#goesOn) {
       this.#record.turn('starting', text, rest)
@@ -486,6 +528,8 @@ export class Worker {
   #end(outcome: NonNullable<Run['outcome']>, reason: string | undefined): void {
     const endedAt = this.#parts.clock.now()
     const keptUntil = this.#run.sandboxId === undefined ? undefined : endedAt + this.#plan.keepMs
+    // What was said too late is done by nobody, also not when its result is looked at again.
+    if (this.#progress.queue.length > 0) this.#record.advance({ queue: [] }, [NOT_DONE])
     this.#record.save({ outcome, reason, endedAt, keptUntil })
     this.#record.move('ended')
   }
@@ -505,6 +549,8 @@ export class Worker {
   #clearTimers(): void {
     for (const cancel of this.#timers) cancel()
     this.#timers = []
+    this.#cancelQuestion()
+    this.#cancelQuestion = () => undefined
   }
 }
 
