@@ -1,4 +1,6 @@
 /** Any command at all: `acp` is one that speaks the Agent Client Protocol, `custom` one that does its work and ends. */
+
+import { shellWord } from '../util/shell-word.ts'
 import { acpDriver } from './acp.ts'
 import type { Agent } from './agent.ts'
 import type { Assignment, Launch } from './assignment.ts'
@@ -49,7 +51,11 @@ export const acp: Agent = {
 /** In place of `{prompt}`, or else as the last word. */
 function withPrompt({ command, prompt }: Assignment): readonly string[] {
   if (!command.some((word) => word.includes(PROMPT))) return [...command, prompt]
-  return command.map((word) => word.replaceAll(PROMPT, () => prompt))
+  // A shell's script gets it as one word.
+  const isScript = /^(?:.*\/)?(?:ba|da|z)?sh$/.test(command[0] ?? '') && command[1] === '-c'
+  return command.map((word, at) =>
+    word.replaceAll(PROMPT, () => (isScript && at === 2 ? shellWord(prompt) : prompt)),
+  )
 }
 
 function told({ prompt, model }: Assignment): Omit<Launch, 'command'> {

@@ -25,7 +25,7 @@ import { projectDirectory, projectKey, scratchOf, startObjects } from './project
 const STATE_LABEL = 'agentpod/state'
 const ENVIRONMENT_LABEL = 'agentpod/environment'
 /** Of one project; older states go. */
-const KEPT_SNAPSHOTS = 4
+const KEPT_SNAPSHOTS = 8
 const PREPARE_TTL_MS = 30 * 60_000
 
 export interface PrepareRun {

@@ -24,8 +24,14 @@ export class Accounts {
   /** What the way out has seen. */
   use(use: ModelUse): void {
     const { run, progress } = this.#record
-    if (use.refusal !== progress.refusal) this.#record.advance({ refusal: use.refusal })
-    if (use.refusal === undefined) this.#used(addUse(run.usage, use))
+    if (use.refusal !== undefined) {
+      const isTold = isAboutKey(use.refusal) || progress.hasAnswer !== true
+      if (isTold && use.refusal !== progress.refusal) this.#record.advance({ refusal: use.refusal })
+      return
+    }
+    if (progress.hasAnswer !== true || progress.refusal !== undefined)
+      this.#record.advance({ hasAnswer: true, refusal: undefined })
+    this.#used(addUse(run.usage, use))
   }
 
   /** The agent's own word. */
@@ -39,7 +45,10 @@ export class Accounts {
     this.#cancel()
     this.#cancel = undefined
     this.#record.save({})
-    this.#record.tell([{ type: 'usage', usage: this.#record.run.usage }])
+    const { usage } = this.#record.run
+    this.#record.tell([{ type: 'usage', usage }])
+    // An agent's word is often there before what was seen on the wire, and often more than it.
+    if (usage.source === 'agent') this.#check(usage)
   }
 
   leave(): void {
@@ -51,7 +60,7 @@ export class Accounts {
     if (usage === this.#record.run.usage) return
     this.#record.note({ usage })
     this.#cancel ??= this.#clock.after(TOLD_EVERY_MS, () => this.settle())
-    this.#check(usage)
+    if (usage.source === 'wire') this.#check(usage)
   }
 
   #check({ costUsd, models }: Run['usage']): void {
@@ -69,4 +78,9 @@ export class Accounts {
         reason: `it has used $${costUsd.toFixed(4)}, and its limit is $${most}`,
       })
   }
+}
+
+/** Beside a conversation that goes well, agents ask for titles and the like; that those are refused says nothing. A key that is refused does. */
+function isAboutKey(status: number): boolean {
+  return status === 401 || status === 403
 }

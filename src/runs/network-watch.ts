@@ -20,6 +20,8 @@ export class NetworkWatch {
   readonly #record: RunRecord
   readonly #asker: Principal
   readonly #chatter: ReadonlySet<string>
+  /** Places that could not be reached, and were told. */
+  readonly #told = new Set<string>()
   readonly #onQuestion: () => void
 
   constructor(
@@ -68,7 +70,7 @@ export class NetworkWatch {
     const record = this.#record
     if (netSeq <= record.progress.netSeq) return
     if (data['verdict'] !== 'denied' || this.#isChatter(data)) {
-      record.advance({ netSeq })
+      record.advance({ netSeq }, this.#unreached(data))
       return
     }
     const [host, port, reason] = [String(data['host']), Number(data['port']), String(data['reason'])]
@@ -99,6 +101,14 @@ export class NetworkWatch {
       { type: 'permission.asked', permission, about },
     ])
     this.#onQuestion()
+  }
+
+  /** A host that does not answer, told once: an agent may say nothing of it until its time is over. */
+  #unreached({ verdict, host, port, message }: Readonly<Record<string, unknown>>): RunEventBody[] {
+    const place = `${host}:${port}`
+    if (verdict !== 'failed' || this.#told.has(place) || this.#told.size >= MOST_OPEN) return []
+    this.#told.add(place)
+    return [{ type: 'note', text: `${place} could not be reached: ${message}` }]
   }
 
   /** What is refused beside that it asks for by itself is in the log of its sandbox. */

@@ -41,6 +41,8 @@ export interface Progress {
   readonly answeredBytes?: number | undefined
   /** The status that the model last refused an answer with, where it has answered nothing since. */
   readonly refusal?: number | undefined
+  /** Whether the model has answered in this turn. */
+  readonly hasAnswer?: boolean | undefined
   /** The last it said on standard error. */
   readonly complaint: string
 }

@@ -26,6 +26,9 @@ const SWEEP_EVERY_MS = 60_000
 /** Sandboxes of ended runs that one owner keeps; beyond it the oldest go before their time. */
 const MOST_KEPT = 20
 const MOST_LISTED = 200
+/** Runs of one owner, and what their results take together. */
+const MOST_REMEMBERED = 500
+const MOST_RESULT_BYTES = 8 * 1024 ** 3
 const MOST_UNFINISHED = 64
 /** Messages that wait for one run. */
 const MOST_QUEUED = 32
@@ -411,6 +414,21 @@ export class Runs {
       if ((run.keptUntil ?? 0) > clock.now() && count <= MOST_KEPT) continue
       // One that cannot be destroyed keeps no other.
       await this.#letGo(run.id).catch((error) => ignore(this.#parts.log, error, `${run.id} is kept for now`))
+    }
+    await this.#forgetOldest()
+  }
+
+  /** SECURITY: CP-16. What one owner's ended runs take has a bound; the oldest go first. */
+  async #forgetOldest(): Promise<void> {
+    const totals = new Map<string, { count: number; bytes: number }>()
+    for (const run of this.#parts.store.list({ limit: Number.MAX_SAFE_INTEGER })) {
+      const total = totals.get(run.owner) ?? { count: 0, bytes: 0 }
+      totals.set(run.owner, total)
+      total.count++
+      total.bytes += run.result?.packBytes ?? 0
+      const isRoom = total.count <= MOST_REMEMBERED && total.bytes <= MOST_RESULT_BYTES
+      if (isRoom || run.state !== 'ended' || this.#workers.has(run.id) || this.#isOpen(run)) continue
+      await this.remove(run.id).catch((error) => ignore(this.#parts.log, error, `${run.id} is kept for now`))
     }
   }
 

@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
-import { isAgentPodError } from '../../src/core/error.ts'
+import { AgentPodError, isAgentPodError } from '../../src/core/error.ts'
 import type { Podhost } from '../../src/providers/local/podhost.ts'
 import type { Failpoint } from '../../src/util/failpoint.ts'
+import { bareRun, saidIn, statesIn } from './acp-user.ts'
 import { podhostOf } from './host-view.ts'
 import { shell } from './probe.ts'
 import { isAlive, until, type World } from './world.ts'
@@ -24,6 +25,8 @@ interface Scenario {
   readonly passes: (subject: Subject) => Promise<unknown>
   /** Whether the sandbox may be gone afterwards. */
   readonly ends?: boolean
+  /** What the next server goes on with by itself comes to its end. */
+  readonly settled?: (subject: Subject) => Promise<unknown>
   /** What else must be true of the next server. */
   readonly after?: (subject: Subject) => Promise<unknown>
 }
@@ -47,12 +50,43 @@ const SCENARIOS: readonly Scenario[] = [
   { points: /^snapshot\./, passes: ({ sandbox }) => sandbox.snapshot({ name: 'shot' }) },
   { points: /^fork\./, passes: ({ sandbox }) => sandbox.fork({ count: 2 }) },
   { points: /^destroy\./, passes: ({ sandbox }) => sandbox.destroy(), ends: true },
+  { points: /^run\./, passes: ranOnce, settled: runsEnd, after: didItOnce },
   { points: /^build\./, passes: ({ pod }) => pod.builds.build(RECIPE), after: isBuiltWhole },
 ]
 
 const RECIPE = {
   base: { name: 'host' as const },
   steps: [{ name: 'one', title: 'one', run: 'mkdir -p /opt/one && echo whole > /opt/one/file && sync' }],
+}
+
+/** A run that leaves a line each time it is done. */
+async function ranOnce({ pod }: Subject): Promise<void> {
+  const run = await pod.runs.start(bareRun('sh echo once >> ~/done; cat ~/done\ncount 10 10'))
+  const { info } = await run.ended()
+  if (info.outcome !== 'failed') return
+  const [message, hint] = ['the run failed', info.reason ?? undefined]
+  throw new AgentPodError({ code: 'internal', reason: 'run.failed', message, hint })
+}
+
+async function runsEnd({ pod }: Subject): Promise<void> {
+  for (const run of await pod.runs.list()) await run.ended()
+}
+
+/** What was written down as begun was done, once, and told once. What was not leaves nothing. */
+async function didItOnce({ pod }: Subject): Promise<void> {
+  for (const run of await pod.runs.list()) {
+    const { outcome, sandboxId, reason } = (await run.refresh()).info
+    const events = await run.events()
+    if (outcome === 'failed') assert.ok(reason)
+    else {
+      const numbers = Array.from({ length: 10 }, (_, n) => `<${n + 1}>`).join('')
+      assert.deepEqual([outcome, saidIn(events)], ['unchanged', `once\n${numbers}`])
+      assert.equal(await shell(await pod.get(sandboxId ?? ''), 'cat ~/done'), 'once\n')
+    }
+    assert.equal(statesIn(events).filter((state) => state === 'ended').length, 1)
+    await run.remove()
+  }
+  assert.deepEqual(await pod.runs.list(), [])
 }
 
 /** What was built is found and whole, or was not built; either way it can be. */
@@ -101,6 +135,7 @@ export class CrashWorld {
     else assert.ok(isAgentPodError(error) && error.hint, `the control: ${point} was passed: ${error}`)
     await this.killServer()
     await this.#world.ok(['ls'])
+    await scenario.settled?.(subject)
     await this.checked(pod)
     await this.#isSound(subject, scenario.ends ?? false)
     await scenario.after?.(subject)

@@ -1,0 +1,145 @@
+/** What tests of agents have in common: a project with a mistake in it, the keys that agents are paid with, and ways to look at what came back. */
+import { execFile, execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { AGENTS, agentNamed } from '../../src/agents/agents.ts'
+import type { RunInfo } from '../../src/client/runs.ts'
+import { GitProject, isGitDirectory, manifest } from '../../src/sync/testing/git-project.ts'
+import { MODEL_HOSTS } from './agent-stage.ts'
+import type { CliOptions, CliResult, World } from './world.ts'
+
+const run = promisify(execFile)
+
+/** A test that fails, since `sum` subtracts. */
+export function brokenProject(directory: string, name = 'project'): GitProject {
+  const project = new GitProject(directory, process.env['PATH'] ?? '', name).init()
+  project.write('package.json', '{"name":"sums","type":"module","scripts":{"test":"node --test"}}\n')
+  project.write('sum.js', 'export const sum = (a, b) => a - b\n')
+  project.write(
+    'sum.test.js',
+    [
+      "import assert from 'node:assert/strict'",
+      "import { test } from 'node:test'",
+      "import { sum } from './sum.js'",
+      "test('one and two are three', () => assert.equal(sum(1, 2), 3))",
+      '',
+    ].join('\n'),
+  )
+  project.commitAll('a test that fails')
+  return project
+}
+
+/** One key for every agent, by the first way to pay that leads to the model of the stage; so wherever it turns up it is known. */
+export function payingWith(key: string): Readonly<Record<string, string>> {
+  const isHere = (url: string): boolean =>
+    (MODEL_HOSTS as readonly string[]).includes(URL.parse(url)?.hostname ?? '')
+  const ways = AGENTS.flatMap(({ credentials }) => credentials.find(({ baseUrl }) => isHere(baseUrl)) ?? [])
+  return Object.fromEntries(ways.map(({ variable }) => [variable, key]))
+}
+
+/** Why the packages of these agents cannot be had here, or undefined. Asked of the clients of this machine, so that a failure of ours is none of it. */
+export async function noPackages(agents: readonly string[]): Promise<string | undefined> {
+  for (const name of agents) {
+    const { install } = agentNamed(name)
+    const [named = ''] = install.kind === 'none' ? [] : install.packages
+    const first = named.replaceAll('{arch}', process.arch)
+    const [program, ...words] =
+      install.kind === 'npm'
+        ? ['npm', 'view', first, 'version']
+        : ['pip', 'download', '--no-deps', '--no-cache-dir', '-d', mkdtempSync(join(tmpdir(), 'pip-')), first]
+    if (install.kind === 'none') continue
+    try {
+      await run(program ?? '', words, { timeout: 60_000 })
+    } catch (error) {
+      return `${first} cannot be downloaded here: ${String(error).split('\n').at(0)}`
+    }
+  }
+  return undefined
+}
+
+/** A command of the user's, in their project. */
+export class User {
+  readonly world: World
+  readonly project: GitProject
+  readonly #env: Readonly<Record<string, string>>
+
+  constructor(world: World, project: GitProject, env: Readonly<Record<string, string>> = {}) {
+    this.world = world
+    this.project = project
+    this.#env = { ...env, HOME: project.home }
+  }
+
+  cli(args: readonly string[], o: CliOptions = {}): Promise<CliResult> {
+    return this.world.cli(args, { cwd: this.project.root, ...o, env: { ...this.#env, ...o.env } })
+  }
+
+  start(args: readonly string[], o: CliOptions = {}): ReturnType<World['start']> {
+    return this.world.start(args, { cwd: this.project.root, ...o, env: { ...this.#env, ...o.env } })
+  }
+
+  async ok(args: readonly string[], o: CliOptions = {}): Promise<string> {
+    const { code, stdout, stderr } = await this.cli(args, o)
+    if (code !== 0) throw new Error(`agentpod ${args.join(' ')} gave ${code}: ${stderr}\n${stdout}`)
+    return stdout
+  }
+
+  /** Newest first. */
+  async runs(): Promise<(RunInfo & { readonly branch: string | null })[]> {
+    return JSON.parse(await this.ok(['runs', '--json'])) as (RunInfo & { readonly branch: string | null })[]
+  }
+
+  /** Everything in the repository that a run has no business with: files, the index, where HEAD is, settings and hooks. */
+  untouched(): Map<string, string> {
+    const { root } = this.project
+    const own = (path: string): boolean =>
+      /^\.git\/(objects|logs|refs\/heads\/agentpod)(\/|$)/.test(path) || path === '.git/COMMIT_EDITMSG'
+    return manifest(root, own)
+  }
+
+  /** The files of a branch, written out with plain git and nothing of the project's settings. */
+  checkout(branch: string): string {
+    const to = mkdtempSync(join(this.project.home, 'checkout-'))
+    const archive = execFileSync('git', ['archive', branch], {
+      cwd: this.project.root,
+      env: this.project.env,
+      maxBuffer: 1 << 28,
+    })
+    execFileSync('tar', ['xf', '-', '-C', to], { input: archive })
+    return to
+  }
+
+  /** Names of files that a branch has other than the commit before it. */
+  changed(branch: string): string[] {
+    return this.project
+      .git('diff', '--name-only', `${branch}~1`, branch)
+      .split('\n')
+      .filter((name) => name !== '')
+      .sort()
+  }
+
+  branches(): string[] {
+    return this.project
+      .git('for-each-ref', '--format=%(refname:short)', 'refs/heads/agentpod')
+      .split('\n')
+      .filter((name) => name !== '')
+  }
+}
+
+/** Without what the state of the repository is made of. */
+export function filesOf(directory: string): Map<string, string> {
+  return manifest(directory, isGitDirectory)
+}
+
+/** A value of `agentpod --json`, of which there is one a line. */
+export function jsonLines<T>(text: string): T[] {
+  return text
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line) as T)
+}
+
+export function read(path: string): string {
+  return readFileSync(path, 'utf8')
+}
