@@ -20,6 +20,8 @@ const MOST_UNPACKED = 1024 * 1024 * 1024
 export class BodyGuard extends Transform {
   readonly #masker: Masker
   readonly #scanner: Scanner
+  /** Of what goes on. */
+  readonly #covered: Scanner
   readonly #unpackings: readonly Unpacking[]
   readonly #spend: Spend | undefined
   readonly #covers: boolean
@@ -39,6 +41,7 @@ export class BodyGuard extends Transform {
     const watch = Watch.of(placeholders)
     this.#masker = new Masker(watch)
     this.#scanner = new Scanner(watch)
+    this.#covered = new Scanner(watch)
     this.#spend = spend
     const readings: { readonly scanner: Scanner; bytes: number }[] = []
     this.#unpackings = everyUnpacking(codings, (at, chunk) => {
@@ -52,9 +55,7 @@ export class BodyGuard extends Transform {
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
     if (this.#spend?.(chunk.length) === false) return void done(new Overspent())
     const safe = this.#masker.push(chunk)
-    const isPlain = !this.#covers && this.#masker.hits > 0
-    if (isPlain || this.#scanner.push(this.#covers ? safe : chunk) || this.#isFound)
-      return void done(new Misplaced())
+    if (this.#isStopped(chunk, safe)) return void done(new Misplaced())
     // The verdict over what is packed comes before the bytes go on.
     this.#each(
       (unpacking, next) => unpacking.write(chunk, next),
@@ -62,12 +63,21 @@ export class BodyGuard extends Transform {
     )
   }
 
+  /** Where plain ones are covered, another spelling still stops it: at once before the first that was covered, and behind it as far as it is passed on. */
+  #isStopped(chunk: Buffer, safe: Buffer): boolean {
+    const isSeen = this.#scanner.push(chunk)
+    if (this.#isFound || (isSeen && !this.#covers)) return true
+    const isPlain = this.#masker.hits > 0
+    if (!this.#covers) return isPlain
+    return (isSeen && !isPlain) || this.#covered.push(safe)
+  }
+
   override _flush(done: TransformCallback): void {
     this.#each(
       (unpacking, next) => unpacking.end(next),
       () => {
         const rest = this.#masker.end()
-        if (this.#covers && this.#scanner.push(rest)) this.#isFound = true
+        if (this.#covers && this.#covered.push(rest)) this.#isFound = true
         done(this.#verdict(), Buffer.concat([this.#held, rest]))
       },
     )

@@ -170,7 +170,6 @@ describe('SE-03 a placeholder anywhere but in its slot stops the request', () =>
     'in another header': asked(`-H "x-debug: $${NAME}"`),
     'as a bearer': asked(`-H "authorization: Bearer $${NAME}"`),
     'in base64 in the body': `sh ${curl(`-d "$(printf %s "x$${NAME}" | base64 -w0)" ${MODEL}`)}`,
-    'in its slot and in the body': `sh ${curl(`${SLOT} -d "$${NAME}" ${MODEL}`)}`,
   }
   for (const [where, prompt] of Object.entries(places))
     attack(where, async () => {
@@ -179,6 +178,16 @@ describe('SE-03 a placeholder anywhere but in its slot stops the request', () =>
       assert.deepEqual(keysSeen(), [], said)
       assert.ok(!wasSent())
     })
+
+  attack(
+    'what an agent tells its model of its environment is covered, and the conversation goes on',
+    async () => {
+      const body = BODY.replace('[[nothing]]', `[[nothing]] I see '"$${NAME}"' there`)
+      const said = await told(`sh ${curl(`${SLOT} -d '${body}' ${MODEL}`)}`)
+      assert.deepEqual(keysSeen(), ['right'], said)
+      assert.ok(!wasSent())
+    },
+  )
 
   attack('the control: the same without it arrives', async () => {
     await told(asked('-H "x-debug: nothing"'))
