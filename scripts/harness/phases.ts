@@ -49,7 +49,7 @@ function checks(selection: Selection, { short }: { short: boolean }): Phase[][] 
   if (existsSync(join(moduleDir, 'go.mod'))) {
     programs.push({ name: 'go', run: () => runGoChecks({ moduleDir, limitMs: 10 * MINUTE, short }) })
   }
-  const unit = tests(selection, 'unit', { limitMs: 3 * MINUTE, atOnce: 2 }, [
+  const unit = tests(selection, 'unit', { limitMs: 5 * MINUTE, atOnce: 2 }, [
     'src/**/*.test.ts',
     'test/*.test.ts',
     'test/model/*.test.ts',
