@@ -29,7 +29,7 @@ type RunnerEvent = { readonly type: string; readonly data: Readonly<Record<strin
 export default async function* report(source: AsyncIterable<RunnerEvent>): AsyncGenerator<string> {
   for await (const event of source) {
     const line = translate(event)
-    if (line) yield `${JSON.stringify(line)}\n`
+    if (line) yield `${inOneLine(line)}\n`
   }
 }
 
@@ -86,4 +86,12 @@ function describe(error: Readonly<Record<string, unknown>>): string {
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null
+}
+
+/** Names of tests may hold what a reader of lines takes for the end of one. */
+function inOneLine(line: object): string {
+  return JSON.stringify(line).replaceAll(
+    /[\u2028\u2029\u0085]/g,
+    (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
 }
