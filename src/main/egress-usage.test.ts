@@ -236,10 +236,14 @@ describe('what a model answers', () => {
     await ask({})
     answer = (_, res) => void res.writeHead(200, { 'Content-Type': 'text/plain' }).end(START + END)
     await ask()
+    await nothingHeard()
+  })
+
+  test('is nothing where the model refuses, which is told with its status', async () => {
     answer = (_, res) =>
       void res.writeHead(529, { 'Content-Type': 'application/json' }).end('{"type":"error","error":{}}')
     await ask()
-    await nothingHeard()
+    assert.deepEqual(await heard(), [expected({ model: '', input: 0, cached: 0, output: 0, refusal: 529 })])
   })
 
   test('SECURITY: SE-04. no name of a model is a secret’s value', async () => {
