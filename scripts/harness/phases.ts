@@ -59,6 +59,8 @@ function checks(selection: Selection, { short }: { short: boolean }): Phase[][] 
   )
 }
 
+const TOGETHER: ReadonlySet<string> = new Set(['compat', 'docs'])
+
 // These tests start ./agentpod, so the build comes first, and they touch the machine, so what they leave is a failure.
 function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string, number>>): Phase[][] {
   const phases = Object.entries(limitMinutes).flatMap(([name, minutes]) =>
@@ -74,7 +76,12 @@ function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string,
     },
   }
   const leftovers: Phase = { name: 'leftovers', run: async () => [await checkLeftovers(before)] }
-  return [build, ...phases, leftovers].map((phase) => [phase])
+  // The last ones mostly wait, for other people's programs and for each other's answers; no figure of theirs is a time.
+  const together = phases.filter(({ name }) => TOGETHER.has(name))
+  const apart = phases.filter(({ name }) => !TOGETHER.has(name))
+  return [...[build, ...apart].map((phase) => [phase]), together, [leftovers]].filter(
+    (group) => group.length > 0,
+  )
 }
 
 function program(

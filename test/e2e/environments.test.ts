@@ -50,7 +50,6 @@ const PROJECTS: readonly Project[] = [
     says: /2 passed/,
     toml: '[environment.languages]\npython = "3"\n[lifecycle]\ntest = "python -m pytest -q"\n',
   },
-  { name: 'rust', says: /2 passed/, toml: '[lifecycle]\ntest = "cargo test --offline"\n' },
 ]
 
 for (const { name, says, toml } of PROJECTS)

@@ -207,6 +207,7 @@ const WRITTEN: Readonly<Record<string, Written>> = {
 }
 
 const TOML = {
+  rust: '[lifecycle]\ntest = "cargo test --offline"\n',
   go: '[environment.languages]\ngo = "1.24"\n[lifecycle]\ntest = ["go vet ./...", "go test ./..."]\n',
   java: '[environment.languages]\njava = "17"\n[lifecycle]\ntest = "mvn -B -o test"\n',
   c: '[environment]\nbase = "debian"\n[environment.packages]\napt = ["zlib1g-dev", "cmake", "ninja-build", "build-essential"]\n[lifecycle]\nsetup = false\ntest = "cmake -S . -B out && cmake --build out && ctest --test-dir out"\n',
@@ -214,6 +215,7 @@ const TOML = {
 
 describe('a project of each kind', () => {
   for (const [name, says] of [
+    ['rust', /2 passed/],
     ['go', /^ok\s/m],
     ['java', /Tests run: 1, Failures: 0/],
     ['c', /100% tests passed/],
