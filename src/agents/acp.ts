@@ -344,12 +344,16 @@ function onUpdate(state: AcpState, params: Json, ways: AcpWays): AcpStep {
   }
 }
 
+/** Models speak a word at a time; what is longer was written by a program. */
+const SENTENCE = 30
+
 function speak(state: AcpState, kind: 'message' | 'thought', update: Json, ways: AcpWays): AcpStep {
   const used = chunkTokens(state.used, update, ways.counting)
   const text = textAt(update, 'content', 'text')
   if (text === undefined || text === '') return { ...still({ ...state, used }), tokens: used.tokens }
   // An error that comes as words, in one piece, is a message of its own, also where it cuts another short.
-  const isNew = state.speaking !== kind || (text.endsWith('\n\n') && ways.complaint?.test(text) === true)
+  const isWhole = text.endsWith('\n\n') || text.length >= SENTENCE
+  const isNew = state.speaking !== kind || (isWhole && ways.complaint?.test(text) === true)
   const speech = state.count.speech + (isNew ? 1 : 0)
   const said = kind === 'thought' ? state.said : clip(`${isNew ? '' : state.said}${text}`, LONGEST_SAID)
   const next = { ...state, used, speaking: kind, said, count: { ...state.count, speech } }
