@@ -1,25 +1,9 @@
 /** aider, which writes text for people. It edits files that it is shown and runs nothing of its own accord. */
 import type { Agent } from './agent.ts'
-import type { Assignment, Credential, Launch } from './assignment.ts'
+import type { Assignment, Launch } from './assignment.ts'
 import { clip, LONGEST_ERROR, LONGEST_TEXT } from './clip.ts'
+import { ANTHROPIC, OPENAI } from './credentials.ts'
 import { endByExit, lineDriver, type Reading } from './json-lines.ts'
-
-const ANTHROPIC: Credential = {
-  variable: 'ANTHROPIC_API_KEY',
-  title: 'an API key of Anthropic',
-  baseUrl: 'https://api.anthropic.com',
-  baseUrlVariable: 'ANTHROPIC_BASE_URL',
-  header: 'x-api-key',
-  scheme: { kind: 'bare' },
-}
-const OPENAI: Credential = {
-  variable: 'OPENAI_API_KEY',
-  title: 'an API key of OpenAI',
-  baseUrl: 'https://api.openai.com/v1',
-  baseUrlVariable: 'OPENAI_BASE_URL',
-  header: 'authorization',
-  scheme: { kind: 'prefix', prefix: 'Bearer' },
-}
 
 /** It takes up what it wrote last, and in a sandbox of its own there is nothing else. */
 const LAST = 'last'

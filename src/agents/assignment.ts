@@ -24,6 +24,9 @@ export interface SignIn {
   read(text: string): { readonly value: string; files(placeholder: string): readonly AgentFile[] } | undefined
 }
 
+/** Stands in files of the inside where the sandbox's own placeholder of the key is put. */
+export const PLACEHOLDER = '@agentpod-placeholder@'
+
 /** A file below the agent's home directory inside. */
 export interface AgentFile {
   readonly path: string

@@ -2,20 +2,13 @@
 import { acpDriver } from './acp.ts'
 import type { Agent } from './agent.ts'
 import type { AgentFile, Assignment, Credential, Launch } from './assignment.ts'
+import { ANTHROPIC } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
 import { type Json, textAt } from './json.ts'
 
-const KEY: Credential = {
-  variable: 'ANTHROPIC_API_KEY',
-  title: 'an API key of Anthropic',
-  baseUrl: 'https://api.anthropic.com',
-  baseUrlVariable: 'ANTHROPIC_BASE_URL',
-  header: 'x-api-key',
-  scheme: { kind: 'bare' },
-}
 /** Of gateways that want a bearer. */
 const TOKEN: Credential = {
-  ...KEY,
+  ...ANTHROPIC,
   variable: 'ANTHROPIC_AUTH_TOKEN',
   title: 'a token for a gateway',
   header: 'authorization',
@@ -42,7 +35,7 @@ export const claude: Agent = {
     packages: ['@agentclientprotocol/claude-agent-acp@0.99.1', '@anthropic-ai/claude-agent-sdk@0.3.312'],
     programs: { claude: '@anthropic-ai/claude-agent-sdk-linux-{arch}/claude' },
   },
-  credentials: [KEY, TOKEN, SUBSCRIPTION],
+  credentials: [ANTHROPIC, TOKEN, SUBSCRIPTION],
   driver: acpDriver({
     modes: { bypass: ['bypassPermissions'], asking: ['default'] },
     mcpTool,

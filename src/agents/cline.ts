@@ -1,26 +1,10 @@
 /** Cline's command line, which speaks the Agent Client Protocol itself. */
 import { acpDriver } from './acp.ts'
 import type { Agent } from './agent.ts'
-import type { Assignment, Credential, Launch } from './assignment.ts'
+import type { Assignment, Launch } from './assignment.ts'
+import { ANTHROPIC, LIKE_OPENAI } from './credentials.ts'
 import { keyAs } from './key-variable.ts'
 import { joinedName } from './mcp-name.ts'
-
-const ANTHROPIC: Credential = {
-  variable: 'ANTHROPIC_API_KEY',
-  title: 'an API key of Anthropic',
-  baseUrl: 'https://api.anthropic.com',
-  baseUrlVariable: 'ANTHROPIC_BASE_URL',
-  header: 'x-api-key',
-  scheme: { kind: 'bare' },
-}
-const OPENAI: Credential = {
-  variable: 'OPENAI_API_KEY',
-  title: 'an API key of OpenAI, or of a service like it',
-  baseUrl: 'https://api.openai.com/v1',
-  baseUrlVariable: 'OPENAI_BASE_URL',
-  header: 'authorization',
-  scheme: { kind: 'prefix', prefix: 'Bearer' },
-}
 
 const KEY = 'CLINE_API_KEY'
 const SETTINGS = '.cline/data/settings'
@@ -35,7 +19,7 @@ export const cline: Agent = {
     packages: ['@cline/cli-linux-{arch}@3.0.65'],
     programs: { cline: '@cline/cli-linux-{arch}/bin/cline' },
   },
-  credentials: [ANTHROPIC, OPENAI],
+  credentials: [ANTHROPIC, LIKE_OPENAI],
   driver: acpDriver({
     modes: { bypass: [], asking: [] },
     options: (asks) => ({ auto_approve: asks ? 'false' : 'true' }),

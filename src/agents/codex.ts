@@ -2,17 +2,9 @@
 import { acpDriver } from './acp.ts'
 import type { Agent } from './agent.ts'
 import type { AgentFile, Assignment, Credential, Launch, SignIn } from './assignment.ts'
+import { OPENAI } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
 import { at, type Json, objectAt, readLine, textAt } from './json.ts'
-
-const KEY: Credential = {
-  variable: 'OPENAI_API_KEY',
-  title: 'an API key of OpenAI',
-  baseUrl: 'https://api.openai.com/v1',
-  baseUrlVariable: 'OPENAI_BASE_URL',
-  header: 'authorization',
-  scheme: { kind: 'prefix', prefix: 'Bearer' },
-}
 
 /**
  * What `codex login` leaves behind. Only the access token is of use outside, and only its placeholder goes inside. What it is refreshed with stays
@@ -78,7 +70,7 @@ export const codex: Agent = {
     packages: ['@agentclientprotocol/codex-acp@2.6.0', '@openai/codex@0.166.0'],
     programs: { codex: '@openai/codex-linux-{arch}/vendor/{cpu}-unknown-linux-musl/bin/codex' },
   },
-  credentials: [KEY, SUBSCRIPTION],
+  credentials: [OPENAI, SUBSCRIPTION],
   driver: acpDriver({
     modes: { bypass: ['agent-full-access'], asking: ['read-only'] },
     complaint: /^((?:exceeded retry limit|unexpected status|stream disconnected|stream error).*)/s,
@@ -177,7 +169,7 @@ function configOf({ asks, model, baseUrl, workspace }: Assignment, isSignedIn: b
     `[model_providers.${PROVIDER}]`,
     'name = "OpenAI"',
     `base_url = ${text(baseUrl)}`,
-    `env_key = ${text(KEY.variable)}`,
+    `env_key = ${text(OPENAI.variable)}`,
     'wire_api = "responses"',
   ]
   const rest = [

@@ -1,27 +1,11 @@
 /** Continue's `cn`, which tells its answer when it is done and nothing before. */
 import type { Agent } from './agent.ts'
-import type { Assignment, Credential, Launch } from './assignment.ts'
+import type { Assignment, Launch } from './assignment.ts'
 import { clip, LONGEST_ERROR, LONGEST_TEXT } from './clip.ts'
+import { ANTHROPIC, OPENAI } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
 import { textAt } from './json.ts'
 import { endByExit, lineDriver } from './json-lines.ts'
-
-const ANTHROPIC: Credential = {
-  variable: 'ANTHROPIC_API_KEY',
-  title: 'an API key of Anthropic',
-  baseUrl: 'https://api.anthropic.com',
-  baseUrlVariable: 'ANTHROPIC_BASE_URL',
-  header: 'x-api-key',
-  scheme: { kind: 'bare' },
-}
-const OPENAI: Credential = {
-  variable: 'OPENAI_API_KEY',
-  title: 'an API key of OpenAI',
-  baseUrl: 'https://api.openai.com/v1',
-  baseUrlVariable: 'OPENAI_BASE_URL',
-  header: 'authorization',
-  scheme: { kind: 'prefix', prefix: 'Bearer' },
-}
 
 const PROGRAM = 'node_modules/@continuedev/cli/dist/cn.js'
 const CONFIG = '.continue/agentpod.yaml'

@@ -5,29 +5,14 @@
 import { acpDriver } from './acp.ts'
 import type { Agent } from './agent.ts'
 import type { Assignment, Credential, Launch } from './assignment.ts'
+import { ANTHROPIC, OPENAI } from './credentials.ts'
 import { keyAs } from './key-variable.ts'
 
 const OWN: Credential = {
+  ...OPENAI,
   variable: 'COPILOT_PROVIDER_API_KEY',
   title: 'a key for a model service of your own',
-  baseUrl: 'https://api.openai.com/v1',
   baseUrlVariable: 'COPILOT_PROVIDER_BASE_URL',
-  header: 'authorization',
-  scheme: { kind: 'prefix', prefix: 'Bearer' },
-}
-const OPENAI: Credential = {
-  ...OWN,
-  variable: 'OPENAI_API_KEY',
-  title: 'an API key of OpenAI',
-  baseUrlVariable: 'OPENAI_BASE_URL',
-}
-const ANTHROPIC: Credential = {
-  variable: 'ANTHROPIC_API_KEY',
-  title: 'an API key of Anthropic',
-  baseUrl: 'https://api.anthropic.com',
-  baseUrlVariable: 'ANTHROPIC_BASE_URL',
-  header: 'x-api-key',
-  scheme: { kind: 'bare' },
 }
 
 export const copilot: Agent = {

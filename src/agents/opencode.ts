@@ -2,24 +2,9 @@
 import { acpDriver } from './acp.ts'
 import type { Agent } from './agent.ts'
 import type { Assignment, Credential, Launch } from './assignment.ts'
+import { ANTHROPIC, OPENAI } from './credentials.ts'
 import { joinedName } from './mcp-name.ts'
 
-const ANTHROPIC: Credential = {
-  variable: 'ANTHROPIC_API_KEY',
-  title: 'an API key of Anthropic',
-  baseUrl: 'https://api.anthropic.com',
-  baseUrlVariable: 'ANTHROPIC_BASE_URL',
-  header: 'x-api-key',
-  scheme: { kind: 'bare' },
-}
-const OPENAI: Credential = {
-  variable: 'OPENAI_API_KEY',
-  title: 'an API key of OpenAI',
-  baseUrl: 'https://api.openai.com/v1',
-  baseUrlVariable: 'OPENAI_BASE_URL',
-  header: 'authorization',
-  scheme: { kind: 'prefix', prefix: 'Bearer' },
-}
 const OPENROUTER: Credential = {
   ...OPENAI,
   variable: 'OPENROUTER_API_KEY',

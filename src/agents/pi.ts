@@ -3,28 +3,13 @@ import type { RunEventBody, ToolKind } from '../core/run.ts'
 import type { Agent } from './agent.ts'
 import type { AgentFile, Assignment, Credential, Launch } from './assignment.ts'
 import { clip, clipOutput, LONGEST_ERROR, LONGEST_TEXT, LONGEST_TITLE } from './clip.ts'
+import { ANTHROPIC, OPENAI } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
 import { amountAt, at, type Json, listAt, textAt } from './json.ts'
 import { endByExit, lineDriver, type Reading } from './json-lines.ts'
 import { patchCounts } from './line-counts.ts'
 import { workspacePath } from './workspace-path.ts'
 
-const ANTHROPIC: Credential = {
-  variable: 'ANTHROPIC_API_KEY',
-  title: 'an API key of Anthropic',
-  baseUrl: 'https://api.anthropic.com',
-  baseUrlVariable: 'ANTHROPIC_BASE_URL',
-  header: 'x-api-key',
-  scheme: { kind: 'bare' },
-}
-const OPENAI: Credential = {
-  variable: 'OPENAI_API_KEY',
-  title: 'an API key of OpenAI',
-  baseUrl: 'https://api.openai.com/v1',
-  baseUrlVariable: 'OPENAI_BASE_URL',
-  header: 'authorization',
-  scheme: { kind: 'prefix', prefix: 'Bearer' },
-}
 const GEMINI: Credential = {
   variable: 'GEMINI_API_KEY',
   title: 'an API key of Google AI',

@@ -2,20 +2,13 @@
 import { acpDriver } from './acp.ts'
 import type { Agent } from './agent.ts'
 import type { Assignment, Credential, Launch } from './assignment.ts'
+import { LIKE_OPENAI } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
 import { type Json, textAt } from './json.ts'
 import { keyAs } from './key-variable.ts'
 
-const KEY: Credential = {
-  variable: 'OPENAI_API_KEY',
-  title: 'an API key of OpenAI, or of a service like it',
-  baseUrl: 'https://api.openai.com/v1',
-  baseUrlVariable: 'OPENAI_BASE_URL',
-  header: 'authorization',
-  scheme: { kind: 'prefix', prefix: 'Bearer' },
-}
 const ALIBABA: Credential = {
-  ...KEY,
+  ...LIKE_OPENAI,
   variable: 'DASHSCOPE_API_KEY',
   title: 'an API key of Alibaba Cloud',
   baseUrl: 'https://dashscope-intl.aliyuncs.com/compatible-mode/v1',
@@ -24,7 +17,7 @@ const ALIBABA: Credential = {
 
 const MODELS: Readonly<Record<string, string>> = {
   [ALIBABA.variable]: 'qwen3-coder-plus',
-  [KEY.variable]: 'gpt-5.5',
+  [LIKE_OPENAI.variable]: 'gpt-5.5',
 }
 const PROGRAM = 'node_modules/@qwen-code/qwen-code/cli.js'
 
@@ -33,7 +26,7 @@ export const qwen: Agent = {
   title: 'Qwen Code',
   coAuthor: { name: 'Qwen-Coder', email: 'noreply@alibabacloud.com' },
   install: { kind: 'npm', node: BUILD_NODE, packages: ['@qwen-code/qwen-code@0.24.4'] },
-  credentials: [ALIBABA, KEY],
+  credentials: [ALIBABA, LIKE_OPENAI],
   driver: acpDriver({
     modes: { bypass: ['yolo'], asking: ['default'] },
     counting: { input: 'whole', per: 'each' },
@@ -59,7 +52,7 @@ function launch(assignment: Assignment, words: readonly string[]): Launch {
     asks ? 'default' : 'yolo',
   ]
   return {
-    command: keyAs(KEY.variable, credential.variable, command),
+    command: keyAs(LIKE_OPENAI.variable, credential.variable, command),
     variables: {
       OPENAI_BASE_URL: baseUrl,
       OPENAI_MODEL: model ?? MODELS[credential.variable] ?? 'qwen3-coder-plus',

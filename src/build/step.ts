@@ -9,6 +9,7 @@ import { LAYER_OWNER } from '../engine/layers.ts'
 import type { InsideExit } from '../guest/exchange.ts'
 import { runInside, unpackInside } from '../guest/process.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
+import { spoken } from '../util/spoken.ts'
 import type { BuildOptions } from './build-options.ts'
 
 /** Build sandboxes carry it: `step` while a step runs, `failed` where one was kept to look into. */
@@ -156,10 +157,6 @@ function stepFailed(step: Step, how: 'late' | InsideExit): AgentPodError {
     hint: '`agentpod build --debug` opens a shell where it failed',
     details: { step: step.name, command: step.run },
   })
-}
-
-function spoken(ms: number): string {
-  return ms < 120_000 ? `${Math.round(ms / 1000)} seconds` : `${Math.round(ms / 60_000)} minutes`
 }
 
 function endedEarly(step: Step, cause: unknown): AgentPodError {

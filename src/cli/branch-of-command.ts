@@ -9,10 +9,10 @@ import { systemClock } from '../util/clock.ts'
 import { shellWord } from '../util/shell-word.ts'
 import { branchTemplate } from './agent-settings.ts'
 import type { Parsed } from './args/parse.ts'
+import { isGateOpen } from './bring-back.ts'
 import type { CommandContext } from './command.ts'
 import { COMMAND_TRAILER } from './command-branch.ts'
 import type { RepositoryCopy } from './copy-repository.ts'
-import { isYes } from './output/ask.ts'
 import { changeLines, gateLines } from './output/run-result-lines.ts'
 import { printable } from './output/terminal.ts'
 import { startObjects } from './project-objects.ts'
@@ -45,22 +45,11 @@ export async function branchOfCommand(
     alsoObjects: existsSync(start) ? [start] : [],
   })
   const isJson = parsed.has('json')
+  const asked = parsed.has('with-executables') ? true : 'ask'
   const withGated =
-    received.gate.length === 0 || parsed.has('with-executables') || (await isGranted(ctx, received, isJson))
+    received.gate.length === 0 || (await isGateOpen(ctx, 'it', received, { withGated: asked, isJson }))
   const branch = await branchOf(ctx, parsed, repo, received, { withGated, words, isCommitted })
   show(ctx, received, header, branch, withGated, isJson)
-}
-
-/** SECURITY: GT-14. What runs later on this machine is part of a branch only where somebody says so. */
-async function isGranted(
-  { terminal }: CommandContext,
-  { gate }: Received,
-  isJson: boolean,
-): Promise<boolean> {
-  if (!terminal.isInteractive || isJson) return false
-  terminal.say(terminal.bold('it changed files that run later on this machine:'))
-  for (const line of gateLines(terminal, gate)) terminal.say(line)
-  return isYes(terminal, 'take them too?')
 }
 
 async function branchOf(

@@ -69,7 +69,7 @@ async function take(
   using open = await openResult(ctx, repo, run)
   if (!open) return NOTHING
   const { received } = open
-  const withGated = await isGateOpen(ctx, run.info, received, o)
+  const withGated = await isGateOpen(ctx, labelOf(run.info), received, o)
   const branch = await make(repo, run.info, received, {
     ...o,
     withGated,
@@ -88,14 +88,14 @@ async function madeBefore(repo: Repository, run: RunInfo, template: string): Pro
 /** SECURITY: GT-14. What runs later on this machine is part of a branch only where somebody says so. */
 export async function isGateOpen(
   { terminal }: CommandContext,
-  run: RunInfo,
+  who: string,
   { gate }: Received,
   { withGated, isJson }: Pick<BringBackOptions, 'withGated' | 'isJson'>,
 ): Promise<boolean> {
   if (withGated !== 'ask' || gate.length === 0) return withGated === true
   if (!terminal.isInteractive || isJson) return false
   terminal.say('')
-  terminal.say(terminal.bold(`${labelOf(run)} changed files that run later on this machine:`))
+  terminal.say(terminal.bold(`${who} changed files that run later on this machine:`))
   for (const line of gateLines(terminal, gate)) terminal.say(line)
   return isYes(terminal, 'take them too?')
 }

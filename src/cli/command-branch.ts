@@ -1,9 +1,8 @@
 /** Branches of commands, which no run stands behind: the branch itself is all there is to know. */
-import { EMPTY_TREE } from '../sync/git/branch.ts'
 import { git, gitText } from '../sync/git/git.ts'
 import { userGit } from '../sync/git/quarantine.ts'
 import { lookAt } from '../sync/git/receive.ts'
-import { OBJECT_ID, type ObjectId, type Repository } from '../sync/git/repository.ts'
+import { EMPTY_TREE, OBJECT_ID, type ObjectId, type Repository } from '../sync/git/repository.ts'
 import type { CommandContext } from './command.ts'
 import { projectKey, scratchOf } from './project-objects.ts'
 import type { OpenResult } from './run-result.ts'

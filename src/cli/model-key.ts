@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import type { Agent } from '../agents/agent.ts'
-import type { AgentFile, Credential } from '../agents/assignment.ts'
+import { type AgentFile, type Credential, PLACEHOLDER } from '../agents/assignment.ts'
 import type { AgentPod } from '../client/client.ts'
 import type { Secret } from '../client/secrets.ts'
 import { AgentPodError, invalid } from '../core/error.ts'
@@ -17,8 +17,6 @@ export interface ModelKey {
   readonly files: readonly AgentFile[]
 }
 
-/** As `src/runs/plan.ts` has it: the server puts the sandbox's own placeholder there. */
-const PLACEHOLDER = '@agentpod-placeholder@'
 const LARGEST_SIGN_IN = 1024 * 1024
 
 /**

@@ -19,6 +19,7 @@ import type { Preset } from '../config/presets/presets.ts'
 import { onlyGranted } from '../config/project/data.ts'
 import { applyProfile } from '../config/project/profiles.ts'
 import { fileTree } from '../config/tree.ts'
+import { homeOf } from '../core/environment.ts'
 import type { Recipe, Step } from '../core/recipe.ts'
 import { listProject } from '../sync/project.ts'
 import { packContents } from '../sync/tar.ts'
@@ -181,7 +182,7 @@ function packed(
 }
 
 function workspaceOf(step: Step, project: ProjectFiles): string {
-  return `${step.user === 'root' ? '/root' : `/home/${step.user}`}/${project.name}`
+  return `${homeOf(step.user)}/${project.name}`
 }
 
 function sha256(data: Buffer): string {

@@ -9,9 +9,10 @@ import type { AgentPod } from '../client/client.ts'
 import type { RunOptions } from '../client/runs.ts'
 import type { CreateOptions, Sandbox } from '../client/sandbox.ts'
 import type { Snapshot } from '../client/snapshots.ts'
+import { homeOf } from '../core/environment.ts'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
-import { prepareScript, stashOf } from '../sync/git/inside-prepare.ts'
+import { prepareScript, stashIn, stashOf } from '../sync/git/inside-prepare.ts'
 import { type KnownState, packOf } from '../sync/git/pack.ts'
 import type { Repository } from '../sync/git/repository.ts'
 import { type ProjectState, type StateOptions, stateOf } from '../sync/git/state.ts'
@@ -69,11 +70,11 @@ export async function prepareRun(ctx: CommandContext, pod: AgentPod, o: PrepareR
   const key = projectKey(repo.root)
   for (const note of state.notes) ctx.terminal.say(ctx.terminal.dim(`note: ${printable(note)}`))
   keepStart(ctx.home, key, state)
-  const home = user === 'root' ? '/root' : `/home/${user}`
+  const home = homeOf(user)
   const name = plainName(basename(repo.root))
   const workspace = `${home}/${name}`
   const directory = projectDirectory(ctx.home, key)
-  const place = { ctx, pod, o, state, key, directory, workspace, stash: `${home}/.agentpod` }
+  const place = { ctx, pod, o, state, key, directory, workspace, stash: stashIn(home) }
   return {
     snapshot: await snapshotOf(place),
     state,

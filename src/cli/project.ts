@@ -4,6 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, join } from 'node:path'
 import type { Sandbox } from '../client/sandbox.ts'
+import { homeOf } from '../core/environment.ts'
 import { AgentPodError, invalid } from '../core/error.ts'
 import { baselineScript, type Change, changesScript, parseChanges, type Script } from '../sync/changes.ts'
 import { listProject, look } from '../sync/project.ts'
@@ -37,7 +38,7 @@ export async function openProject(ctx: CommandContext, user: string): Promise<Pr
   }
   const files = await listProject({ directory, exclude: [ctx.home.root], env: ctx.env })
   const name = plainName(basename(directory))
-  const home = user === 'root' ? '/root' : `/home/${user}`
+  const home = homeOf(user)
   const baseline = sizeOf(directory, files) < SMALL_BYTES ? '/tmp' : home
   return {
     directory,
@@ -60,7 +61,7 @@ export function plainName(name: string): string {
 
 /** The project in an environment: what that brings is neither copied in nor looked at for changes. */
 export function inEnvironment(project: Project, user: string, aside: readonly string[]): Project {
-  const home = user === 'root' ? '/root' : `/home/${user}`
+  const home = homeOf(user)
   const isAside = (file: string): boolean => aside.some((path) => file.startsWith(`${path}/`))
   return {
     ...project,

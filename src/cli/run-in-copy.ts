@@ -2,9 +2,12 @@
 import { closeSync, openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Sandbox } from '../client/sandbox.ts'
+import { homeOf } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
+import { stashIn } from '../sync/git/inside-prepare.ts'
 import type { Repository } from '../sync/git/repository.ts'
-import { LONGEST_HEADER_BYTES, parseResultHeader, type ResultHeader } from '../sync/git/result-header.ts'
+import type { ResultHeader } from '../sync/git/result-header.ts'
+import { ResultReader } from '../sync/git/result-reader.ts'
 import { LARGEST_RESULT_FILE, resultScript } from '../sync/git/result-script.ts'
 import type { Parsed } from './args/parse.ts'
 import type { CommandContext } from './command.ts'
@@ -81,8 +84,6 @@ export async function bringBackCommand(
   })
 }
 
-const LARGEST_RESULT = 2 * 1024 * 1024 * 1024
-
 function endless(): AgentPodError {
   return new AgentPodError({
     code: 'resource_exhausted',
@@ -97,10 +98,9 @@ async function take(
   { project, user }: RepositoryCopy,
   file: string,
 ): Promise<ResultHeader> {
-  const home = user === 'root' ? '/root' : `/home/${user}`
   const { command, args } = resultScript({
     workspace: project.workspace,
-    stash: `${home}/.agentpod`,
+    stash: stashIn(homeOf(user)),
     tree: project.tree,
     commit: project.commit,
     aside: project.aside ?? [],
@@ -109,23 +109,18 @@ async function take(
   const child = sandbox.exec(command, { args, user, cwd: '/' })
   const out = openSync(file, 'w', 0o600)
   try {
-    let [head, words, bytes] = [Buffer.alloc(0), '', 0]
-    let found: ReturnType<typeof parseResultHeader>
+    const reader = new ResultReader()
+    let words = ''
     for await (const { stream, data } of child.output()) {
-      if (stream === 'stderr') words = (words + data.toString('utf8')).slice(-1000)
-      else bytes += data.length
-      // SECURITY: whoever ran inside writes it, and may write without end.
-      if (bytes > LARGEST_RESULT) throw endless()
-      if (stream === 'stderr') continue
-      if (found) writeSync(out, data)
-      else {
-        head = Buffer.concat([head, data])
-        found = parseResultHeader(head)
-        if (found) writeSync(out, head.subarray(found.packAt))
-        else if (head.length > LONGEST_HEADER_BYTES) throw endless()
+      if (stream === 'stderr') {
+        words = (words + data.toString('utf8')).slice(-1000)
+        continue
       }
+      const pack = reader.push(data)
+      if (typeof pack === 'string') throw endless()
+      writeSync(out, pack)
     }
-    if (found && child.exit.exitCode === 0) return found.header
+    if (reader.header && child.exit.exitCode === 0) return reader.header
     throw new AgentPodError({
       code: 'data_loss',
       reason: 'result.malformed',

@@ -62,3 +62,8 @@ export const DEFAULT_ENVIRONMENT: Environment = {
   workdir: '',
   sudo: false,
 }
+
+/** A user's home directory inside. */
+export function homeOf(user: string): string {
+  return user === 'root' ? '/root' : `/home/${user}`
+}

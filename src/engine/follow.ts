@@ -2,6 +2,7 @@
 import { AgentPodError } from '../core/error.ts'
 import type { EventType, SandboxEvent } from '../core/event.ts'
 import type { SandboxId } from '../core/id.ts'
+import { followNews } from '../util/follow-news.ts'
 import type { Context } from './context.ts'
 
 export interface FollowOptions {
@@ -48,48 +49,17 @@ export class Followers {
   }
 }
 
-/**
- * INVARIANT: the store is read after the subscription stands, and only ever from the last event given: so there is no gap and
- * no event twice. Nothing is queued: a slow follower reads later, from the store.
- */
-export async function* follow(
+export function follow(
   ctx: Context,
   id: SandboxId,
-  { after, keepaliveMs, type, signal }: FollowOptions,
+  { type, ...o }: FollowOptions,
 ): AsyncGenerator<readonly SandboxEvent[]> {
-  let last = after
-  let isNew = true
-  let wake = (): void => undefined
-  const look = (): void => {
-    isNew = true
-    wake()
-  }
-  const unsubscribe = ctx.ledger.news.subscribe(id, look)
-  const onAbort = (): void => wake()
-  signal.addEventListener('abort', onAbort)
-  try {
-    while (!signal.aborted) {
-      isNew = false
-      const isEnded = ctx.ledger.get(id)?.endedAt !== undefined
-      const events = ctx.events.of(id, { after: last, limit: BATCH, type })
-      last = events.at(-1)?.seq ?? last
-      if (events.length > 0) yield events
-      else if (isEnded) return
-      else if (!isNew) {
-        await new Promise<void>((resolve) => {
-          wake = resolve
-          if (signal.aborted) return resolve()
-          const cancel = ctx.clock.after(keepaliveMs, resolve)
-          wake = () => {
-            cancel()
-            resolve()
-          }
-        })
-        if (!isNew && !signal.aborted) yield []
-      }
-    }
-  } finally {
-    unsubscribe()
-    signal.removeEventListener('abort', onAbort)
-  }
+  return followNews({
+    ...o,
+    news: ctx.ledger.news,
+    subject: id,
+    clock: ctx.clock,
+    read: (after) => ctx.events.of(id, { after, limit: BATCH, type }),
+    isEnded: () => ctx.ledger.get(id)?.endedAt !== undefined,
+  })
 }

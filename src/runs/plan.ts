@@ -38,5 +38,3 @@ export interface RunPlan {
   /** How long the sandbox is kept when the run has ended. */
   readonly keepMs: number
 }
-
-export const PLACEHOLDER = '@agentpod-placeholder@'

@@ -2,16 +2,15 @@
 import { createHash } from 'node:crypto'
 import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { homeOf } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { RunProject, RunResult } from '../core/run.ts'
 import type { Live } from '../engine/context.ts'
 import { followConversation, startConversation } from '../guest/conversation.ts'
-import { parseResultHeader } from '../sync/git/result-header.ts'
+import { stashIn } from '../sync/git/inside-prepare.ts'
+import { LARGEST_PACK_BYTES, ResultReader } from '../sync/git/result-reader.ts'
 import { LARGEST_RESULT_FILE, resultScript } from '../sync/git/result-script.ts'
-import { homeOf } from './stage.ts'
 
-const LARGEST_PACK = 2 * 1024 * 1024 * 1024
-const LARGEST_HEADER = 1024 * 1024
 const RESULT_MS = 10 * 60_000
 
 export interface TakeOptions {
@@ -22,16 +21,12 @@ export interface TakeOptions {
   readonly signal: AbortSignal
 }
 
-export function stashOf(user: string): string {
-  return `${homeOf(user)}/.agentpod`
-}
-
 export async function takeResult({ guest }: Live, o: TakeOptions): Promise<RunResult> {
   const { project, user, file } = o
   const signal = AbortSignal.any([o.signal, AbortSignal.timeout(RESULT_MS)])
   const { command, args } = resultScript({
     workspace: project.workspace,
-    stash: stashOf(user),
+    stash: stashIn(homeOf(user)),
     tree: project.tree,
     commit: project.commit,
     aside: project.aside,
@@ -47,14 +42,8 @@ export async function takeResult({ guest }: Live, o: TakeOptions): Promise<RunRe
   const draft = `${file}.draft`
   const out = await open(draft, 'w', 0o600)
   try {
-    let head: Buffer | undefined = Buffer.alloc(0)
-    let header: ReturnType<typeof parseResultHeader>
-    let [packBytes, words] = [0, '']
-    const write = async (data: Buffer): Promise<void> => {
-      packBytes += data.length
-      if (packBytes > LARGEST_PACK) throw tooLarge()
-      await out.write(data)
-    }
+    const reader = new ResultReader()
+    let words = ''
     for await (const event of followConversation(guest, tag, { offset: 0, signal })) {
       if (event.kind === 'gap') throw refused('some of it was lost')
       if (event.kind === 'stderr') words = (words + event.data.toString('utf8')).slice(-1000)
@@ -63,21 +52,16 @@ export async function takeResult({ guest }: Live, o: TakeOptions): Promise<RunRe
         break
       }
       if (event.kind !== 'stdout') continue
-      if (!head) {
-        await write(event.data)
-        continue
-      }
-      head = Buffer.concat([head, event.data])
-      header = parseResultHeader(head)
-      if (header) {
-        await write(head.subarray(header.packAt))
-        head = undefined
-      } else if (head.length > LARGEST_HEADER) throw refused('it does not begin as one')
+      const pack = reader.push(event.data)
+      if (pack === 'too large') throw tooLarge()
+      if (pack === 'no header') throw refused('it does not begin as one')
+      await out.write(pack)
     }
+    const { header, packBytes } = reader
     if (!header) throw refused('there is none')
     await out.sync()
     await rename(draft, file)
-    return { ...header.header, packBytes }
+    return { ...header, packBytes }
   } finally {
     await out.close()
     await rm(draft, { force: true })
@@ -98,7 +82,7 @@ function tooLarge(): AgentPodError {
   return new AgentPodError({
     code: 'resource_exhausted',
     reason: 'result.too_large',
-    message: `the result takes more than ${LARGEST_PACK / 1024 ** 3} GiB`,
+    message: `the result takes more than ${LARGEST_PACK_BYTES / 1024 ** 3} GiB`,
     hint: '`agentpod attach` opens a shell in its sandbox: remove what does not belong there, or list it in .gitignore',
   })
 }

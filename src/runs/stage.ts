@@ -1,8 +1,9 @@
 /** The sandbox that a run works in, and what the agent is started with there. */
 import { Readable } from 'node:stream'
 import type { Agent } from '../agents/agent.ts'
-import type { Assignment, Credential, Launch } from '../agents/assignment.ts'
+import { type Assignment, type Credential, type Launch, PLACEHOLDER } from '../agents/assignment.ts'
 import { agentDirectory } from '../agents/install.ts'
+import { homeOf } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'
 import type { Run } from '../core/run.ts'
@@ -12,7 +13,7 @@ import type { Engine } from '../engine/engine.ts'
 import { unpackInside } from '../guest/process.ts'
 import { packContents } from '../sync/tar.ts'
 import { defined } from '../util/defined.ts'
-import { PLACEHOLDER, type RunPlan } from './plan.ts'
+import type { RunPlan } from './plan.ts'
 
 export const RUN_LABEL = 'agentpod/run'
 const PROJECT_LABEL = 'agentpod/project'
@@ -89,10 +90,6 @@ const NO_CREDENTIAL: Credential = {
 
 function credentialOf(agent: Agent, plan: RunPlan): Credential {
   return agent.credentials.find(({ variable }) => variable === plan.credential) ?? NO_CREDENTIAL
-}
-
-export function homeOf(user: string): string {
-  return user === 'root' ? '/root' : `/home/${user}`
 }
 
 /** Writes what an agent finds when it starts. */

@@ -9,6 +9,7 @@ import { signalInside } from '../guest/process.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { LineReader } from '../util/line-reader.ts'
+import { spoken } from '../util/spoken.ts'
 import { Accounts } from './accounts.ts'
 import { AgentInput } from './agent-input.ts'
 import { NetworkWatch } from './network-watch.ts'
@@ -552,8 +553,4 @@ export class Worker {
     this.#cancelQuestion()
     this.#cancelQuestion = () => undefined
   }
-}
-
-function spoken(ms: number): string {
-  return ms < 120_000 ? `${Math.round(ms / 1000)} seconds` : `${Math.round(ms / 60_000)} minutes`
 }

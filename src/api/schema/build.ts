@@ -5,22 +5,11 @@ import { DEFAULT_STEP_MS, LONGEST_STEP_MS, MOST_STEPS } from '../../core/recipe.
 import { errorAnswer } from './error.ts'
 import { ruleParts } from './network.ts'
 import { pathList, userName, variables } from './sandbox.ts'
+import { absolutePath, line, plain } from './text.ts'
 
 const name = z
   .string()
   .regex(/^[a-z0-9][a-z0-9._/-]{0,99}$/, 'is a name of small letters, digits and . _ / -')
-const plain = (most: number): z.ZodString =>
-  z
-    .string()
-    .max(most)
-    .regex(/^[^\0]*$/, 'has a NUL byte')
-/** For people, on a terminal. */
-const line = (most: number): z.ZodString =>
-  z
-    .string()
-    .max(most)
-    .regex(/^[^\p{C}\p{Zl}\p{Zp}]*$/u, 'is not one line of text')
-const place = plain(4096).regex(/^\//, 'is not an absolute path')
 /** SECURITY: CP-16. It is kept as long as the layer is. */
 const few = <T extends z.ZodRecord>(record: T, most: number): T =>
   record.refine((map) => Object.keys(map).length <= most, `has more than ${most} entries`)
@@ -31,13 +20,13 @@ const step = z.strictObject({
   title: line(200).describe('For people.'),
   run: plain(64 * 1024).describe('For /bin/sh; empty where files are all there is to it.'),
   user: userName.default('root'),
-  workdir: place.default('/'),
+  workdir: absolutePath.default('/'),
   path: pathList.default([]),
   variables: variables.default({}),
   files: z
     .strictObject({
       digest: digest.describe('sha256 of a tar archive that `POST /v1/builds/files/{digest}` has taken.'),
-      to: place,
+      to: absolutePath,
       entries: few(z.record(z.string().max(4096), z.string().max(64)), 10_000).default({}),
     })
     .optional(),

@@ -4,21 +4,10 @@ import { DECISIONS, PERMISSION_KINDS } from '../../core/permission.ts'
 import { OUTCOMES, RUN_STATES, TOOL_KINDS } from '../../core/run.ts'
 import { networkRequest } from './network.ts'
 import { environment, resources, variables } from './sandbox.ts'
+import { absolutePath, line, plain } from './text.ts'
 
-const plain = (most: number): z.ZodString =>
-  z
-    .string()
-    .max(most)
-    .regex(/^[^\0]*$/, 'has a NUL byte')
-/** For people, on a terminal. */
-const line = (most: number): z.ZodString =>
-  z
-    .string()
-    .max(most)
-    .regex(/^[^\p{C}\p{Zl}\p{Zp}]*$/u, 'is not one line of text')
 const word = z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, 'is a word of small letters, digits and -')
 const objectId = z.string().regex(/^[0-9a-f]{40}$/, 'is not the id of an object of git')
-const absolute = plain(4096).regex(/^\//, 'is not an absolute path')
 /** SECURITY: below the user's home inside, and nowhere else. */
 const below = plain(1024).regex(
   /^(?!\/)(?!(?:.*\/)?\.\.?(?:\/|$))[^\0]+$/,
@@ -67,7 +56,7 @@ const limits = z.strictObject({
 })
 
 const project = z.strictObject({
-  workspace: absolute,
+  workspace: absolutePath,
   directory: z
     .union([below, z.literal('')])
     .optional()

@@ -5,6 +5,7 @@ import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { isGateOpen } from '../bring-back.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { labelOf } from '../output/run-log.ts'
 import { gateLines } from '../output/run-result-lines.ts'
 import { printable } from '../output/terminal.ts'
 import { openTarget, resultTarget, targetName } from '../result-target.ts'
@@ -39,7 +40,10 @@ export const command: Command = {
     // What is in a command's branch was said yes to when it was made.
     const isOpen =
       target.kind === 'branch' ||
-      (await isGateOpen(ctx, target.run.info, open.received, { withGated: gateChoice(parsed), isJson }))
+      (await isGateOpen(ctx, labelOf(target.run.info), open.received, {
+        withGated: gateChoice(parsed),
+        isJson,
+      }))
     const leftOut = isOpen ? [] : gate
     const isCheck = parsed.has('check')
     const applied = await applyChanges(repo, {

@@ -1,5 +1,6 @@
 /** A plan as a recipe: the steps in the order in which they change least often. */
 import semver from 'semver'
+import { homeOf } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { DEFAULT_STEP_MS, type RecipeBase, type Step } from '../../core/recipe.ts'
 import { writeRule } from '../../policy/rule.ts'
@@ -390,7 +391,7 @@ function serviceStep(plan: Plan): DraftStep[] {
 
 function setupStep(plan: Plan, setup: SetupPlan, presets: Presets): DraftStep {
   const used = of(presets, ...setup.presets)
-  const home = plan.user === 'root' ? '/root' : `/home/${plan.user}`
+  const home = homeOf(plan.user)
   const own = Object.fromEntries(
     Object.entries(setup.variables).map(([name, value]) => [name, inside(value, plan.workspace)]),
   )

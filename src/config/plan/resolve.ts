@@ -1,4 +1,6 @@
 /** From what a project has and says to a plan. One order of precedence; everything taken has a reason, and so has everything left. */
+
+import { homeOf } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import type { Detected } from '../detect/detect.ts'
 import { type Finding, type FoundTool, type Language, VERBS, type Verb } from '../detect/finding.ts'
@@ -55,7 +57,7 @@ export async function resolvePlan(input: ResolveInput): Promise<Plan> {
   const servicePlans = running.filter((one): one is ServicePlan => !('missing' in one))
   checkPorts(servicePlans)
   const user = userOf(data)
-  const workspace = `${user === 'root' ? '/root' : `/home/${user}`}/${input.name}`
+  const workspace = `${homeOf(user)}/${input.name}`
   const toolPlans = planTools(tools.wanted, ground, machine)
   const setups = planSetups(input, findings, detected)
   const path = pathOf(found, toolPlans, findings, workspace)

@@ -5,11 +5,10 @@ import { type GitOptions, git, gitFailed, gitText } from './git.ts'
 import { identityVariables } from './identity.ts'
 import { userGit } from './quarantine.ts'
 import type { Received } from './receive.ts'
-import type { ObjectId, Repository } from './repository.ts'
+import { EMPTY_TREE, type ObjectId, type Repository } from './repository.ts'
 import { transfer } from './transfer.ts'
 import { editTree } from './tree-edit.ts'
 
-export const EMPTY_TREE = '4b825dc642cb6eb9a060e54bf8d69288fbee4904'
 const NO_COMMIT = '0'.repeat(40)
 const LONGEST_MESSAGE = 32 * 1024
 

@@ -24,6 +24,11 @@ export interface PrepareOptions {
   readonly submodules?: readonly string[] | undefined
 }
 
+/** Where ours is in a home directory inside. */
+export function stashIn(home: string): string {
+  return `${home}/.agentpod`
+}
+
 /** Where a submodule's own stash is, the project's being that of the path ''. */
 export function stashOf(stash: string, path: string): string {
   if (path === '') return stash

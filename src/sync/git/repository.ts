@@ -20,6 +20,8 @@ export interface Repository {
 
 export type ObjectId = string
 export const OBJECT_ID = /^[0-9a-f]{40}$/
+/** The tree without anything in it, which git knows without having it. */
+export const EMPTY_TREE = '4b825dc642cb6eb9a060e54bf8d69288fbee4904'
 
 /** `failed_precondition` with reason `repository.none` where the directory is in none. */
 export async function openRepository(directory: string, env: GitOptions['env']): Promise<Repository> {

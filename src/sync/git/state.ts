@@ -12,7 +12,7 @@ import { withoutFiltered } from './filters.ts'
 import { type GitAnswer, type GitOptions, git, gitFailed } from './git.ts'
 import { DEFAULT_HISTORY, historyOf } from './history.ts'
 import { byteNames, bytesOf, listed, shown } from './names.ts'
-import type { ObjectId, Repository } from './repository.ts'
+import { EMPTY_TREE, type ObjectId, type Repository } from './repository.ts'
 import { copyIndex, makeScratch, scratchOptions } from './scratch.ts'
 import { type Link, linksOf, openSubmodule } from './submodules.ts'
 import { type UserSettings, userSettings } from './user-settings.ts'
@@ -65,7 +65,6 @@ export interface StateOptions {
   readonly settings?: UserSettings | undefined
 }
 
-const EMPTY_TREE = '4b825dc642cb6eb9a060e54bf8d69288fbee4904'
 /** A file may go while it is read; the next look does not list it. */
 const MOST_LOOKS = 3
 const MOST_SUBMODULES = 1000
