@@ -193,6 +193,17 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
+    name: 'the processes of one sandbox do not count against another’s limit',
+    async run(ctx) {
+      const all = await Promise.all(Array.from({ length: 10 }, () => ctx.started()))
+      const said = await Promise.all(all.map(({ guest }) => runCommand(guest, '/bin/echo', ['here'])))
+      assert.deepEqual(
+        said.map(({ stdout }) => stdout),
+        all.map(() => 'here\n'),
+      )
+    },
+  },
+  {
     name: 'a sandbox ends by itself at its deadline, and the exit says that it expired',
     async run(ctx) {
       const { id } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })

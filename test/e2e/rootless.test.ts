@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { chownSync, mkdirSync, writeFileSync } from 'node:fs'
+import { constants } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { SandboxView } from '../../src/api/schema/sandbox.ts'
@@ -71,6 +72,23 @@ test('a limit that cannot hold is refused, and a default that cannot hold is in 
   assert.equal(refused.code, 6)
   assert.match(refused.stderr, /cannot enforce a limit on memory/)
   assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
+})
+
+test('where no group counts processes, the sandbox’s own user namespace does', { skip }, async () => {
+  await world.ok(['create', '--name', 'box'])
+  const program = `
+import os, time
+made, why = 0, 0
+try:
+  for _ in range(2000):
+    if os.fork() == 0: time.sleep(60); os._exit(0)
+    made += 1
+except OSError as error: why = error.errno
+print(made, why)`
+  const [made, why] = (await world.ok(['exec', 'box', '--', 'python3', '-c', program])).split(' ').map(Number)
+  await world.ok(['destroy', 'box'])
+  assert.equal(why, constants.errno.EAGAIN)
+  assert.ok(made && made > 900 && made < 1024, `${made} processes under a limit of 1024`)
 })
 
 test('doctor says what holds and what does not', { skip }, async () => {

@@ -80,6 +80,9 @@ function install(target: string): void {
 
 function remove(name: string, directories: readonly string[]): void {
   const isKnown = readFileSync('/etc/passwd', 'utf8').includes(`${name}:`)
+  // podhost answers that it leaves, and then leaves.
+  if (isKnown)
+    execFileSync('timeout', ['20', 'sh', '-c', `while pgrep -u ${name} >/dev/null; do sleep 0.1; done`])
   if (isKnown) execFileSync('userdel', [name], { stdio: 'ignore' })
   for (const directory of directories) rmSync(directory, { recursive: true, force: true })
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -392,4 +393,42 @@ func TestADiskLimitHoldsInside(t *testing.T) {
 	if err := os.WriteFile(inside(made, "/root/big"), make([]byte, 64<<20), 0o600); err != nil {
 		t.Errorf("64 MiB in 128: %v", err)
 	}
+}
+
+func TestNoProcessOfTheRuntimeStaysBehind(t *testing.T) {
+	d := start(t)
+	c := d.dial()
+	for i := 0; i < 3; i++ {
+		c.create(fmt.Sprintf("behind%d", i), nil)
+	}
+	isAlone := func() bool {
+		running := 0
+		for _, child := range childrenOf(t, d.cmd.Process.Pid) {
+			switch state, name := child[0], child[1]; {
+			case state == "Z":
+				return false
+			case name == "podd":
+				running++
+			}
+		}
+		return running >= 3
+	}
+	waitFor(t, "children that are sandboxes alone", isAlone)
+}
+
+// childrenOf gives state and name of each.
+func childrenOf(t *testing.T, pid int) [][2]string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	must(t, err)
+	children := [][2]string{}
+	for _, entry := range entries {
+		data, _ := os.ReadFile("/proc/" + entry.Name() + "/stat")
+		_, after, isProcess := strings.Cut(string(data), " (")
+		name, rest, _ := strings.Cut(after, ") ")
+		if fields := strings.Fields(rest); isProcess && len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			children = append(children, [2]string{fields[0], name})
+		}
+	}
+	return children
 }

@@ -13,11 +13,9 @@ type Spec struct {
 	// NetworkNamespace is the path of one that belongs to it, or "" for one of the runtime's making, in which nothing leads out.
 	NetworkNamespace string
 	// BootID is the file shown as the kernel's boot id.
-	BootID   string
-	PoddArgs []string
-	Files    uint64
-	// MaxProcesses, when not zero, is an rlimit per user: the stand-in where no cgroup counts processes.
-	MaxProcesses       uint64
+	BootID             string
+	PoddArgs           []string
+	Files              uint64
 	TmpBytes, ShmBytes int64
 }
 
@@ -50,9 +48,6 @@ func Config(s Spec) object {
 	}
 	if s.Files > 0 {
 		rlimits = append(rlimits, object{"type": "RLIMIT_NOFILE", "soft": s.Files, "hard": s.Files})
-	}
-	if s.MaxProcesses > 0 {
-		rlimits = append(rlimits, object{"type": "RLIMIT_NPROC", "soft": s.MaxProcesses, "hard": s.MaxProcesses})
 	}
 	return object{
 		"ociVersion": "1.0.2",

@@ -94,9 +94,6 @@ func (h *Host) prepareBoot(handle *Handle, limits cgroup.Limits, clock *stopwatc
 func (h *Host) boot(b *boot, handle *Handle, spec bundle.Spec, asked hostproto.Resources, clock *stopwatch) error {
 	spec.PoddArgs = b.flags
 	spec.Files, _ = fileLimit(asked.Files)
-	if b.group.Levels["pids"].Level == "soft" {
-		spec.MaxProcesses = uint64(asked.Pids)
-	}
 	spec.UserNamespace, spec.NetworkNamespace = pathOf(b.spare.User), pathOf(b.spare.Network)
 	release, err := h.writeBundle(handle, spec)
 	defer release()
@@ -164,7 +161,7 @@ func (h *Host) prepareRuntime(ctx context.Context, handle *Handle, procs []strin
 		return nil, err
 	}
 	defer output.Close()
-	argv := []string{h.runtime.Path, "--root", filepath.Join(h.home, "run/runtime"), "--cgroup-manager=disabled", "run", "--detach",
+	argv := []string{h.runtime.Path, "--root", filepath.Join(h.home, "run/runtime"), "--cgroup-manager=disabled", "run", "--detach", "--no-new-keyring",
 		fmt.Sprintf("--preserve-fds=%d", len(files)), "--pid-file", h.pidFile(handle), "--bundle", filepath.Join(h.runDir(handle), "bundle"), handle.group()}
 	return launch.Prepare(ctx, program, procs, argv, files, output)
 }

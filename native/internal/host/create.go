@@ -123,6 +123,9 @@ func (h *Host) startCold(b *boot, handle *Handle, args hostproto.CreateSandbox, 
 	if err := h.findPodd(handle); err != nil {
 		return err
 	}
+	if err := limitProcesses(handle, handle.Pid, args.Resources.Pids); err != nil {
+		return err
+	}
 	return h.watched(handle)
 }
 

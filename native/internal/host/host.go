@@ -142,7 +142,6 @@ const idleLimit = 10 * time.Minute
 func (h *Host) tend(ctx context.Context) {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
-	var inherited orphans
 	idleSince := time.Now()
 	for {
 		select {
@@ -152,7 +151,6 @@ func (h *Host) tend(ctx context.Context) {
 		}
 		h.tick(time.Now())
 		h.trimLogs()
-		inherited.reap(time.Now())
 		h.mu.Lock()
 		alive := len(h.live)
 		h.mu.Unlock()

@@ -1,53 +1,62 @@
 package host
 
 import (
-	"fmt"
+	"context"
 	"os"
-	"strconv"
-	"strings"
+	"os/signal"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// orphanAge is how long an ended child may wait for the goroutine that started it. After that nobody will come.
-const orphanAge = 3 * time.Second
+// collected is how soon whoever started a child has collected it, and patience how often that is waited for before the next signal.
+const (
+	collected = 50 * time.Millisecond
+	patience  = 100
+)
 
-// orphans reaps children that podhost did not start: as subreaper it inherits the runtime's helpers, each of which would stay a
-// zombie for podhost's whole life.
-type orphans struct {
-	seen map[int]time.Time
-}
-
-func (o *orphans) reap(now time.Time) {
-	ended := map[int]time.Time{}
-	threads, _ := os.ReadDir("/proc/self/task")
-	for _, thread := range threads {
-		data, _ := os.ReadFile("/proc/self/task/" + thread.Name() + "/children")
-		for _, field := range strings.Fields(string(data)) {
-			pid, err := strconv.Atoi(field)
-			if err != nil || !isZombie(pid) {
+// reapOrphans runs until ctx ends. podhost inherits what the runtime leaves behind on its way into the namespaces, one process for each
+// sandbox; unless somebody waits for it, it holds a process id, and a place among its user's processes, as long as podhost lives.
+func reapOrphans(ctx context.Context) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGCHLD)
+	defer signal.Stop(signals)
+	own, _ := unix.Getsid(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+		}
+		for tries := 0; tries < patience; {
+			child := endedChild()
+			if child == 0 {
+				break
+			}
+			if isOrphan(child, own) {
+				unix.Wait4(child, nil, unix.WNOHANG, nil)
 				continue
 			}
-			since, known := o.seen[pid]
-			if !known {
-				since = now
-			}
-			if now.Sub(since) < orphanAge {
-				ended[pid] = since
-				continue
-			}
-			unix.Wait4(pid, nil, unix.WNOHANG, nil)
+			// The kernel shows only the first.
+			tries++
+			time.Sleep(collected)
 		}
 	}
-	o.seen = ended
 }
 
-func isZombie(pid int) bool {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
+// endedChild is a child that nobody has collected yet, or 0.
+func endedChild() int {
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
+		return 0
 	}
-	state := data[strings.LastIndexByte(string(data), ')')+1:]
-	return len(state) > 1 && state[1] == 'Z'
+	return int((*childInfo)(unsafe.Pointer(&info)).pid)
+}
+
+// isOrphan tells by the session: what podhost starts stays in podhost's, podd leads its own, and what detached itself from the runtime is
+// in one that somebody else led.
+func isOrphan(pid, own int) bool {
+	session, err := unix.Getsid(pid)
+	return err == nil && session != own && session != pid
 }

@@ -30,6 +30,7 @@ func (h *Host) Run(ready func()) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	go reapOrphans(ctx)
 	var serving, tending sync.WaitGroup
 	tending.Add(1)
 	go func() {

@@ -87,7 +87,10 @@ func (h *Host) occupy(shell, handle *Handle, args hostproto.CreateSandbox, root 
 	}
 	h.setLimits(handle, h.cgroups.Limit(shell.group(), limitsOf(args.Resources)), args.Resources)
 	if err := limitFiles(shell.Pid, args.Resources.Files); err != nil {
-		return fmt.Errorf("prlimit: %w", err)
+		return err
+	}
+	if err := limitProcesses(handle, shell.Pid, args.Resources.Pids); err != nil {
+		return err
 	}
 	return mount.Swap{Pid: shell.Pid, Root: root.Path, Keep: shellPoints, Hostname: args.Hostname,
 		Sizes: map[string]int64{"/tmp": args.Resources.TmpBytes, "/dev/shm": args.Resources.ShmBytes}}.Do()
@@ -102,8 +105,24 @@ func limitFiles(pid int, asked int64) error {
 	if most, _ := fileLimit(mostFiles); files == 0 || files == most {
 		return nil
 	}
-	limit := unix.Rlimit{Cur: files, Max: files}
-	return mount.AsOwnerOf(pid, func() error { return unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil) })
+	return lower(pid, unix.RLIMIT_NOFILE, files)
+}
+
+// limitProcesses is the stand-in where no cgroup counts: the sandbox's user namespace does, for each user in it. The runtime cannot be asked
+// for this limit. It would set it on itself, outside, where podhost and all the sandboxes count as one user's.
+func limitProcesses(handle *Handle, podd int, asked int64) error {
+	if handle.Limits["pids"].Level != "soft" {
+		return nil
+	}
+	return lower(podd, unix.RLIMIT_NPROC, uint64(asked))
+}
+
+func lower(pid, what int, to uint64) error {
+	limit := unix.Rlimit{Cur: to, Max: to}
+	if err := mount.AsOwnerOf(pid, func() error { return unix.Prlimit(pid, what, &limit, nil) }); err != nil {
+		return fmt.Errorf("prlimit: %w", err)
+	}
+	return nil
 }
 
 // sweepShells removes what an earlier podhost left of shells that no sandbox lives in; their processes went with their groups.
