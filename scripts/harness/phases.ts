@@ -32,7 +32,7 @@ export function phasesOf(command: Command, selection: Selection): Phase[][] {
     case 'all':
       return [
         ...checks(selection, { short: false }),
-        ...onRealParts(selection, { e2e: 15, attack: 15, crash: 15, compat: 10, docs: 10 }),
+        ...onRealParts(selection, { e2e: 15, attack: 15, compat: 15, crash: 10, contract: 10, docs: 10 }),
       ]
     case 'long':
       return onRealParts(selection, { long: 120 })
@@ -59,7 +59,11 @@ function checks(selection: Selection, { short }: { short: boolean }): Phase[][] 
   )
 }
 
-const TOGETHER: ReadonlySet<string> = new Set(['compat', 'docs'])
+/** In each group most of them mostly wait, for times to be over and for other people's programs; no figure of theirs is a time. */
+const TOGETHER: readonly (readonly string[])[] = [
+  ['attack', 'compat'],
+  ['crash', 'contract', 'docs'],
+]
 
 // These tests start ./agentpod, so the build comes first, and they touch the machine, so what they leave is a failure.
 function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string, number>>): Phase[][] {
@@ -76,12 +80,10 @@ function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string,
     },
   }
   const leftovers: Phase = { name: 'leftovers', run: async () => [await checkLeftovers(before)] }
-  // The last ones mostly wait, for other people's programs and for each other's answers; no figure of theirs is a time.
-  const together = phases.filter(({ name }) => TOGETHER.has(name))
-  const apart = phases.filter(({ name }) => !TOGETHER.has(name))
-  return [...[build, ...apart].map((phase) => [phase]), together, [leftovers]].filter(
-    (group) => group.length > 0,
-  )
+  const isAlone = ({ name }: Phase): boolean => !TOGETHER.some((group) => group.includes(name))
+  const alone = phases.filter(isAlone).map((phase) => [phase])
+  const together = TOGETHER.map((group) => phases.filter(({ name }) => group.includes(name)))
+  return [[build], ...alone, ...together, [leftovers]].filter((group) => group.length > 0)
 }
 
 function program(

@@ -99,6 +99,14 @@ function working(assignment: Partial<Assignment> = {}, ways: Partial<AcpWays> = 
   return talk
 }
 
+for (const session of ['', '-x', '--yolo', ' x', 'a\nb', 'x'.repeat(600)])
+  test(`a conversation is not called ${JSON.stringify(session.slice(0, 9))}`, () => {
+    const talk = new Talk({})
+    talk.replies({ protocolVersion: 1 })
+    const step = talk.replies({ sessionId: session, modes: MODES })
+    assert.deepEqual([step.session, step.end?.how], [undefined, 'failed'])
+  })
+
 test('a turn: initialize, a new session, the mode, the prompt, the end', () => {
   const talk = new Talk({ mcpServers: [{ name: 'files', command: 'node', args: ['x'], env: { A: 'b' } }] })
   assert.deepEqual(talk.sent[0]?.['params'], {

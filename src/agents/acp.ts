@@ -12,6 +12,7 @@ import { type Counting, chunkTokens, promptTokens, type Used, updateTokens } fro
 import { clip, LONGEST_ERROR, LONGEST_TEXT } from './clip.ts'
 import type { Driver, Question, Step, Turn, TurnEnd } from './driver.ts'
 import { at, isObject, type Json, listAt, objectAt, readLine, textAt } from './json.ts'
+import { isSession } from './session.ts'
 
 /** What is particular about an agent. */
 export interface AcpWays extends ToolWords {
@@ -90,7 +91,6 @@ type AcpStep = Step<AcpState>
 const PROTOCOL_VERSION = 1
 const MOST_ASKED = 64
 const LONGEST_ID = 256
-const LONGEST_SESSION = 512
 const LONGEST_SAID = 400
 const MOST_PATIENCE = 50
 
@@ -235,8 +235,7 @@ function onRefusal(state: AcpState, job: Job, what: Awaited, error: unknown, way
 
 function onSession(state: AcpState, job: Job, what: Awaited, result: unknown, ways: AcpWays): AcpStep {
   const session = what === 'new' ? textAt(result, 'sessionId') : job.session
-  if (session === undefined || session === '' || session.length > LONGEST_SESSION)
-    return over(state, 'failed', 'it did not say what its conversation is called')
+  if (!isSession(session)) return over(state, 'failed', 'it did not say what its conversation is called')
   const { asks, model } = job
   const wanted = settingsFor(result, {
     asks,

@@ -8,6 +8,7 @@ import { BUILD_NODE } from './install.ts'
 import { amountAt, at, type Json, listAt, textAt } from './json.ts'
 import { endByExit, lineDriver, type Reading } from './json-lines.ts'
 import { patchCounts } from './line-counts.ts'
+import { isSession } from './session.ts'
 import { workspacePath } from './workspace-path.ts'
 
 const GEMINI: Credential = {
@@ -121,7 +122,7 @@ function read(own: PiState, message: Json): Reading<PiState> {
       const session = textAt(message, 'id')
       return {
         own: { ...own, workspace: textAt(message, 'cwd') ?? '' },
-        session: session && clip(session, 200),
+        session: isSession(session) ? session : undefined,
       }
     }
     case 'message_update':

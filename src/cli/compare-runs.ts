@@ -5,6 +5,8 @@ import type { CreateOptions, Sandbox } from '../client/sandbox.ts'
 import { asAgentPodError, isAgentPodError } from '../core/error.ts'
 import type { FileChange } from '../sync/git/diff.ts'
 import type { Repository } from '../sync/git/repository.ts'
+import { systemClock } from '../util/clock.ts'
+import { defined } from '../util/defined.ts'
 import type { CommandContext } from './command.ts'
 import { cut, dollars, elapsed, oneLine, words } from './output/run-lines.ts'
 import { labelOf } from './output/run-log.ts'
@@ -34,6 +36,9 @@ export interface TestPlan {
 }
 
 const AT_ONCE = 2
+/** No copy takes so long to be made. */
+const FORGOTTEN_MS = 3_600_000
+const COMPARING = { 'agentpod/compare': 'tests' }
 const TAIL_BYTES = 2000
 /** Beyond the tests' own time: to be made, and to be destroyed. */
 const SPARE_MS = 10 * 60_000
@@ -45,6 +50,7 @@ export async function compareRuns(
   runs: readonly Run[],
   plan: TestPlan | undefined,
 ): Promise<Compared[]> {
+  if (plan) await removeForgotten(pod)
   const results = new Map<Run, Compared>()
   const waiting = [...runs]
   const work = async (): Promise<void> => {
@@ -53,6 +59,13 @@ export async function compareRuns(
   }
   await Promise.all(Array.from({ length: AT_ONCE }, work))
   return runs.flatMap((run) => results.get(run) ?? [])
+}
+
+/** What a comparison that was killed left behind. */
+async function removeForgotten(pod: AgentPod): Promise<void> {
+  for (const { id, createdAt } of await pod.snapshots.list({ labels: COMPARING }))
+    if (systemClock.now() - Date.parse(createdAt) > FORGOTTEN_MS)
+      await pod.snapshots.remove(id).catch(() => undefined)
 }
 
 async function compareOne(
@@ -98,22 +111,18 @@ async function copyOf(
   sandboxId: string,
   { network, timeoutMs, signal }: TestPlan,
 ): Promise<Sandbox> {
-  const snapshot = await (await pod.get(sandboxId)).snapshot()
+  const snapshot = await (await pod.get(sandboxId)).snapshot({ labels: COMPARING })
   try {
     return await pod.create({
       snapshot: snapshot.id,
-      labels: { 'agentpod/compare': 'tests' },
-      network: { mode: 'allowlist', allow: [], deny: [], secrets: [], ...defined(network ?? {}) },
+      labels: COMPARING,
+      network: { mode: 'allowlist', allow: [], deny: [], secrets: [], ...defined(network) },
       lifetime: { ttlMs: timeoutMs + SPARE_MS, idleMs: 0, whenOver: 'destroy' },
       signal,
     })
   } finally {
     await pod.snapshots.remove(snapshot.id).catch(() => undefined)
   }
-}
-
-function defined<T extends object>(fields: T): T {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T
 }
 
 async function tested(copy: Sandbox, { project }: RunInfo, plan: TestPlan): Promise<Tests> {

@@ -6,7 +6,7 @@ import { AgentPodError, asAgentPodError, isAgentPodError } from '../core/error.t
 import type { PermissionAbout } from '../core/run.ts'
 import { sleep, systemClock } from '../util/clock.ts'
 import type { CommandContext } from './command.ts'
-import { aboutText, cut } from './output/run-lines.ts'
+import { questionLines } from './output/run-lines.ts'
 import { BREATH_MS, labelOf, RunLog } from './output/run-log.ts'
 
 /** As much of a run as it takes. */
@@ -201,17 +201,23 @@ class Questions {
     this.#log.hold()
     const lines = createInterface({ input: terminal.stdin, output: terminal.stderr })
     lines.on('SIGINT', this.#onInterrupt)
-    const columns = (terminal.stderr.columns || 80) - 1
-    const what = cut(aboutText(about), Math.max(40, columns * 3))
-    terminal.say(`${terminal.bold(labelOf(run.info))} wants to ${what}`)
-    lines.setPrompt('allow it? [y]es, [n]o, [a]lways this: ')
+    const show = (isWhole: boolean): void => {
+      const question = questionLines(about, (terminal.stderr.columns || 80) - 1, isWhole)
+      const [first, ...rest] = question.lines
+      terminal.say(`${terminal.bold(labelOf(run.info))} wants to ${first}`)
+      for (const line of rest) terminal.say(line)
+      lines.setPrompt(`allow it? [y]es, [n]o, [a]lways this${question.isCut ? ', [s]how all of it' : ''}: `)
+    }
+    show(false)
     try {
       return await new Promise((resolve, reject) => {
         over.addEventListener('abort', () => reject(over.reason), { once: true })
         lines.on('line', (line) => {
-          const meant = MEANT.get(line.trim().toLowerCase())
-          if (meant) resolve(meant)
-          else lines.prompt()
+          const word = line.trim().toLowerCase()
+          const meant = MEANT.get(word)
+          if (meant) return resolve(meant)
+          if (word === 's' || word === 'show') show(true)
+          lines.prompt()
         })
         // The end of the input is no answer, and nothing more will come.
         lines.once('close', () => resolve('no'))

@@ -12,6 +12,7 @@ import type { Snapshot } from '../client/snapshots.ts'
 import { homeOf } from '../core/environment.ts'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
+import { MOST_LISTED_RUNS } from '../core/run.ts'
 import { prepareScript, stashIn, stashOf } from '../sync/git/inside-prepare.ts'
 import { type KnownState, packOf } from '../sync/git/pack.ts'
 import type { Repository } from '../sync/git/repository.ts'
@@ -21,7 +22,7 @@ import type { CommandContext } from './command.ts'
 import { printable } from './output/terminal.ts'
 import { PREPARED_LABEL } from './prepared-label.ts'
 import { plainName } from './project.ts'
-import { projectDirectory, projectKey, scratchOf, startObjects } from './project-objects.ts'
+import { DRAFT, oldStarts, projectDirectory, projectKey, scratchOf, startObjects } from './project-objects.ts'
 
 const STATE_LABEL = 'agentpod/state'
 const ENVIRONMENT_LABEL = 'agentpod/environment'
@@ -70,6 +71,7 @@ export async function prepareRun(ctx: CommandContext, pod: AgentPod, o: PrepareR
   const key = projectKey(repo.root)
   for (const note of state.notes) ctx.terminal.say(ctx.terminal.dim(`note: ${printable(note)}`))
   keepStart(ctx.home, key, state)
+  await forgetStarts(ctx.home, pod, key)
   const home = homeOf(user)
   const name = plainName(basename(repo.root))
   const workspace = `${home}/${name}`
@@ -93,7 +95,7 @@ export async function prepareRun(ctx: CommandContext, pod: AgentPod, o: PrepareR
 function keepStart(home: Home, key: string, { commit, tree, scratch, changed }: ProjectState): void {
   const kept = startObjects(home, key, tree)
   if ((commit !== undefined && changed.length === 0) || existsSync(kept)) return
-  const draft = mkdtempSync(`${kept}-draft-`)
+  const draft = mkdtempSync(`${kept}${DRAFT}`)
   cpSync(join(scratch, 'objects'), draft, { recursive: true, filter: (path) => basename(path) !== 'info' })
   try {
     renameSync(draft, kept)
@@ -102,6 +104,17 @@ function keepStart(home: Home, key: string, { commit, tree, scratch, changed }: 
     rmSync(draft, { recursive: true, force: true })
     if (!existsSync(kept)) throw error
   }
+}
+
+/** A start is of no more use when no run remembers it. */
+async function forgetStarts(home: Home, pod: AgentPod, key: string): Promise<void> {
+  const old = oldStarts(home, key)
+  if (old.length === 0) return
+  const runs = await pod.runs.list({ project: key })
+  if (runs.length >= MOST_LISTED_RUNS) return
+  const used = new Set(runs.map(({ info }) => info.project?.tree))
+  for (const tree of old)
+    if (!used.has(tree)) rmSync(startObjects(home, key, tree), { recursive: true, force: true })
 }
 
 interface Place {

@@ -20,8 +20,20 @@ export function projectDirectory({ root }: Pick<Home, 'root'>, key: string): str
 /** Objects of a start that was not committed: they are in no repository of the user's, and a branch of the run needs them. */
 export function startObjects(home: Pick<Home, 'root'>, key: string, tree: ObjectId): string {
   if (!OBJECT_ID.test(tree)) throw new Error('this is not the id of a tree')
-  return join(projectDirectory(home, key), `objects-${tree}`)
+  return join(projectDirectory(home, key), `${STARTS}${tree}`)
 }
+
+/** Starts that were kept long ago. */
+export function oldStarts(home: Pick<Home, 'root'>, key: string): ObjectId[] {
+  const directory = projectDirectory(home, key)
+  return readdirSync(directory)
+    .filter((name) => name.startsWith(STARTS) && isOlder(join(directory, name), OLD_START_MS))
+    .map((name) => name.slice(STARTS.length))
+    .filter((tree) => OBJECT_ID.test(tree))
+}
+
+/** Of a start that is being kept. */
+export const DRAFT = '-draft-'
 
 /** A directory for as long as it is held. */
 export function scratchOf(home: Pick<Home, 'root'>, key: string): Disposable & { readonly path: string } {
@@ -33,16 +45,21 @@ export function scratchOf(home: Pick<Home, 'root'>, key: string): Disposable & {
 }
 
 const SCRATCH = 'scratch-'
+const STARTS = 'objects-'
+const OLD_START_MS = 30 * 24 * 3_600_000
 /** No command holds one for so long. */
 const FORGOTTEN_MS = 24 * 3_600_000
 
 /** What commands that were killed left behind: a result may take gigabytes. */
 function removeForgotten(directory: string): void {
   for (const name of readdirSync(directory)) {
-    if (!name.startsWith(SCRATCH)) continue
+    if (!name.startsWith(SCRATCH) && !name.includes(DRAFT)) continue
     const path = join(directory, name)
-    const info = lstatSync(path, { throwIfNoEntry: false })
-    if (info && systemClock.now() - info.mtimeMs > FORGOTTEN_MS)
-      rmSync(path, { recursive: true, force: true })
+    if (isOlder(path, FORGOTTEN_MS)) rmSync(path, { recursive: true, force: true })
   }
+}
+
+function isOlder(path: string, ms: number): boolean {
+  const info = lstatSync(path, { throwIfNoEntry: false })
+  return info !== undefined && systemClock.now() - info.mtimeMs > ms
 }

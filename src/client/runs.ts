@@ -1,6 +1,6 @@
 /** Agents at work on a server. */
 import type { IncomingMessage } from 'node:http'
-import type { CreateRun, RunEventView, RunView, TakenOverView } from '../api/schema/run.ts'
+import type { CreateRun, RunEventView, RunView, SendRun, TakenOverView } from '../api/schema/run.ts'
 import { followStream } from './follow.ts'
 import type { Transport } from './transport.ts'
 
@@ -81,9 +81,9 @@ export class Run {
     return this.#verb('POST', '/cancel')
   }
 
-  /** More to do: after what it is doing, or at once where it has ended. */
-  send(text: string): Promise<Run> {
-    return this.#verb('POST', '/messages', { text })
+  /** More to do: after what it is doing, or at once where it has ended. Limits replace those it has. */
+  send(text: string, o: Pick<SendRun, 'limits'> = {}): Promise<Run> {
+    return this.#verb('POST', '/messages', { text, ...o })
   }
 
   answer(permission: string, answer: 'allow' | 'deny'): Promise<Run> {

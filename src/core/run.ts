@@ -37,6 +37,9 @@ export interface RunUsage extends Tokens {
   readonly models: Readonly<Record<string, Tokens & { readonly costUsd: number | undefined }>>
 }
 
+/** Of one answer of a list; older ones are not in it. */
+export const MOST_LISTED_RUNS = 200
+
 export interface RunLimits {
   readonly timeMs: number
   /** Undefined: no such limit. */

@@ -15,7 +15,7 @@ export class Album {
   readonly #store: SnapshotStore
   readonly #snapshots = new Map<SnapshotId, Snapshot>()
   readonly #layers = new Map<string, SnapshotId>()
-  /** How many sandboxes are being made from each at this moment. */
+  /** How many sandboxes are being made from each at this moment, or will be. */
   readonly #uses = new Map<SnapshotId, number>()
 
   constructor(store: SnapshotStore) {
@@ -107,14 +107,23 @@ export class Album {
 
   /** Keeps a snapshot from being removed while sandboxes are made from it. */
   async using<T>(snapshot: Snapshot, work: () => Promise<T>): Promise<T> {
-    const { id } = snapshot
-    this.#uses.set(id, (this.#uses.get(id) ?? 0) + 1)
+    const release = this.hold(snapshot.id)
     try {
       return await work()
     } finally {
+      release()
+    }
+  }
+
+  /** Keeps a snapshot from being removed until what is returned is called. */
+  hold(id: SnapshotId): () => void {
+    this.#uses.set(id, (this.#uses.get(id) ?? 0) + 1)
+    let isHeld = true
+    return () => {
       const left = (this.#uses.get(id) ?? 1) - 1
-      if (left > 0) this.#uses.set(id, left)
-      else this.#uses.delete(id)
+      if (isHeld && left > 0) this.#uses.set(id, left)
+      else if (isHeld) this.#uses.delete(id)
+      isHeld = false
     }
   }
 

@@ -5,7 +5,7 @@ import type { Capabilities, Check } from '../core/capability.ts'
 import { asAgentPodError, type ErrorCode } from '../core/error.ts'
 import type { EventType, SandboxEvent } from '../core/event.ts'
 import type { GuestUsage } from '../core/guest.ts'
-import { isSandboxId, parseName, type SandboxId, type SnapshotId } from '../core/id.ts'
+import { isSandboxId, isSnapshotId, parseName, type SandboxId, type SnapshotId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
 import type { NetCounts } from '../core/network.ts'
 import { LOCAL, maySee, type Principal } from '../core/principal.ts'
@@ -293,6 +293,11 @@ export class Engine {
   /** By id or name; `not_found` otherwise. */
   getSnapshot(ref: string, who: Principal = LOCAL): Snapshot {
     return this.#ctx.album.get(ref, who)
+  }
+
+  /** Keeps one that a sandbox will be made from until what is returned is called; does nothing where it is gone. */
+  holdSnapshot(id: string): () => void {
+    return isSnapshotId(id) && this.#ctx.album.has(id, LOCAL) ? this.#ctx.album.hold(id) : () => undefined
   }
 
   async removeSnapshot(ref: string, who: Principal = LOCAL): Promise<void> {

@@ -70,8 +70,8 @@ export async function removeSnapshot(ctx: Context, snapshot: Snapshot): Promise<
     throw new AgentPodError({
       code: 'conflict',
       reason: 'snapshot.used',
-      message: `a sandbox is being made from ${snapshot.name ?? snapshot.id}`,
-      hint: 'try again in a moment',
+      message: `a sandbox is being made from ${snapshot.name ?? snapshot.id}, or a run waits for one`,
+      hint: 'try again in a moment; `agentpod runs` shows what waits',
     })
   }
   ctx.album.mark(snapshot, 'deleting')

@@ -6,9 +6,10 @@ import type { Agent } from '../agents/agent.ts'
 import { agentNamed } from '../agents/agents.ts'
 import { AgentPodError, invalid, isAgentPodError } from '../core/error.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
-import { NO_USAGE, type Run, type RunEvent } from '../core/run.ts'
+import { MOST_LISTED_RUNS, NO_USAGE, type Run, type RunEvent, type RunLimits } from '../core/run.ts'
 import { Followers } from '../engine/follow.ts'
 import { ignore } from '../telemetry/log.ts'
+import { defined } from '../util/defined.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { News } from '../util/news.ts'
 import { randomWord } from '../util/random.ts'
@@ -22,10 +23,15 @@ import { Worker } from './worker.ts'
 /** What a front door asks for. */
 export type NewRun = Omit<RunPlan, 'asker'>
 
+/** In place of what a run has. */
+export interface NewLimits {
+  readonly timeMs?: number | undefined
+  readonly costUsd?: number | undefined
+}
+
 const SWEEP_EVERY_MS = 60_000
 /** Sandboxes of ended runs that one owner keeps; beyond it the oldest go before their time. */
 const MOST_KEPT = 20
-const MOST_LISTED = 200
 /** Runs of one owner, and what their results take together. */
 const MOST_REMEMBERED = 500
 const MOST_RESULT_BYTES = 8 * 1024 ** 3
@@ -51,6 +57,8 @@ export class Runs {
   readonly #waiting: Worker[] = []
   /** Those that are at work, until they have let go of everything. */
   readonly #settling = new Map<string, Promise<void>>()
+  /** Lets go of the snapshot that a run waits to be made from. */
+  readonly #held = new Map<string, () => void>()
   #working = 0
   #isClosed = false
   #cancelSweep = (): void => undefined
@@ -65,7 +73,10 @@ export class Runs {
     this.#forget = this.#parts.engine.onModelUsage((sandboxId, use) => {
       for (const worker of this.#workers.values()) if (worker.run.sandboxId === sandboxId) worker.use(use)
     })
-    for (const run of this.#parts.store.unfinished()) this.#resume(run)
+    const { store, journal } = this.#parts
+    // A server that was killed between the journal and the run has begun nothing.
+    journal.forget((id) => store.get(id) !== undefined)
+    for (const run of store.unfinished()) this.#resume(run)
     this.#watch()
   }
 
@@ -87,7 +98,7 @@ export class Runs {
     checkRequest(agent, request)
     this.#checkRoom(who)
     const { engine, clock, random, store, journal } = this.#parts
-    if (request.snapshot !== undefined) engine.getSnapshot(request.snapshot, who)
+    const snapshot = request.snapshot === undefined ? undefined : engine.getSnapshot(request.snapshot, who).id
     if (request.secret !== undefined) engine.secrets.need([request.secret], who)
     const now = clock.now()
     const run: Run = {
@@ -114,7 +125,7 @@ export class Runs {
       endedAt: undefined,
       keptUntil: undefined,
     }
-    const plan: RunPlan = { ...request, asker: who }
+    const plan: RunPlan = { ...request, snapshot, asker: who }
     const progress = firstProgress(request.prompt)
     // The journal first: a run without progress could not be gone on with, progress without a run is nothing.
     journal.write(run.id, { at: now, events: [{ type: 'state', state: 'queued' }], progress })
@@ -141,7 +152,7 @@ export class Runs {
     who: Principal = LOCAL,
   ): Run[] {
     return this.#parts.store
-      .list({ ...o, owner: who.isAdmin ? undefined : who.owner, limit: MOST_LISTED })
+      .list({ ...o, owner: who.isAdmin ? undefined : who.owner, limit: MOST_LISTED_RUNS })
       .map((run) => this.#workers.get(run.id)?.run ?? run)
   }
 
@@ -181,20 +192,28 @@ export class Runs {
   }
 
   /** Something more to do: at once where it has ended, else after what it is doing. */
-  send(ref: string, text: string, who: Principal = LOCAL): Run {
+  send(
+    ref: string,
+    text: string,
+    o: { readonly limits?: NewLimits | undefined } = {},
+    who: Principal = LOCAL,
+  ): Run {
     const run = this.get(ref, who)
     const agent = agentNamed(run.agent)
     if (!agent.canResume) throw cannotGoOn(agent)
+    const limits = limitsAfter(run, o.limits ?? {})
     const worker = this.#workers.get(run.id)
     if (worker && run.state !== 'ended') {
       if (worker.progress.wish) throw isStopping(run)
       if (worker.progress.queue.length >= MOST_QUEUED) throw tooMuchSaid()
+      worker.limit(limits)
       worker.queue(text)
     } else {
       if (run.session === undefined) throw neverBegun(run)
       this.#needSandbox(run)
       this.#checkRoom(who)
       const revived = this.#revive(run)
+      revived.limit(limits)
       revived.again(text)
       this.#employ(revived)
     }
@@ -302,7 +321,21 @@ export class Runs {
     for (const { id } of this.#parts.store.list({ limit: Number.MAX_SAFE_INTEGER })) await this.remove(id)
   }
 
-  readonly #tell = (id: string): void => this.#news.tell(id)
+  readonly #tell = (id: string): void => {
+    if (this.#workers.get(id)?.run.sandboxId !== undefined) this.#releaseSnapshot(id)
+    this.#news.tell(id)
+  }
+
+  /** What its sandbox will be made from stays until that is there, also where it waits for room for hours. */
+  #holdSnapshot({ run, plan }: Worker): void {
+    if (plan.snapshot === undefined || run.sandboxId !== undefined) return
+    this.#held.set(run.id, this.#parts.engine.holdSnapshot(plan.snapshot))
+  }
+
+  #releaseSnapshot(id: string): void {
+    this.#held.get(id)?.()
+    this.#held.delete(id)
+  }
 
   #file(id: string): string {
     return `${this.#parts.directory}/${id}/result.pack`
@@ -356,6 +389,7 @@ export class Runs {
   /** At work now, or as soon as there is room. */
   #employ(worker: Worker): void {
     this.#workers.set(worker.run.id, worker)
+    this.#holdSnapshot(worker)
     // What was at work before the server was killed still is.
     if (this.#working < this.#parts.atOnce || worker.run.state !== 'queued') this.#put(worker)
     else this.#waiting.push(worker)
@@ -370,6 +404,7 @@ export class Runs {
         this.#working--
         if (this.#settling.get(worker.run.id) === work) this.#settling.delete(worker.run.id)
         if (this.#workers.get(worker.run.id) === worker) this.#workers.delete(worker.run.id)
+        this.#releaseSnapshot(worker.run.id)
         this.#tell(worker.run.id)
         const next = this.#waiting.shift()
         if (next && !this.#isClosed) this.#put(next)
@@ -386,6 +421,7 @@ export class Runs {
     // A sandbox that is being made is made to the end, and is known then.
     await this.#settling.get(run.id)
     this.#workers.delete(run.id)
+    this.#releaseSnapshot(run.id)
     return worker.run
   }
 
@@ -489,6 +525,17 @@ function checkRequest(agent: Agent, request: NewRun): void {
       `${agent.title} needs one of ${agent.credentials.map(({ variable }) => variable).join(', ')}`,
       'set it in your environment, or keep it with `agentpod secret set`',
     )
+}
+
+function limitsAfter({ id, limits, usage }: Run, wanted: NewLimits): RunLimits {
+  const after = { ...limits, ...defined(wanted) }
+  if (after.costUsd === undefined || (usage.costUsd ?? 0) < after.costUsd) return after
+  throw new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'run.over_budget',
+    message: `run ${id} has used $${(usage.costUsd ?? 0).toFixed(4)}, and may use $${after.costUsd} in all`,
+    hint: 'give it more: `agentpod send --max-cost USD RUN TEXT`',
+  })
 }
 
 function cannotGoOn(agent: Agent): AgentPodError {

@@ -22,7 +22,7 @@ const SPARE_MS = 30 * 60_000
 
 /** The sandbox of a run: made, found or started again. Asked twice for one run, it is one sandbox. */
 export async function enterStage(engine: Engine, run: Run, plan: RunPlan): Promise<Sandbox> {
-  const ttlMs = plan.limits.timeMs + SPARE_MS
+  const ttlMs = run.limits.timeMs + SPARE_MS
   if (run.sandboxId !== undefined) {
     const { state } = engine.get(run.sandboxId)
     if (state === 'stopped') return engine.start(run.sandboxId, undefined, { ttlMs })

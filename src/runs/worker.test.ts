@@ -231,6 +231,22 @@ describe('what is said to a run', () => {
   })
 })
 
+test('what a journal knows of a run that was never written down goes at the next start', () => {
+  using at = desk()
+  at.worker('ended', firstProgress('do it'))
+  for (const id of [RUN.id, 'run2'])
+    at.parts.journal.write(id, {
+      at: 0,
+      events: [{ type: 'state', state: 'queued' }],
+      progress: firstProgress('do it'),
+    })
+  const runs = new Runs({ ...at.parts, engine: { onModelUsage: () => () => undefined } as never })
+  runs.open()
+  runs.close()
+  const kept = (id: string): number => at.parts.journal.events(id, { after: 0, limit: 9 }).length
+  assert.deepEqual([kept(RUN.id), kept('run2'), at.parts.journal.progress('run2')], [1, 0, undefined])
+})
+
 test('a follower of a run that is removed comes to an end', async () => {
   using at = desk()
   at.worker('ended', firstProgress('do it'), { endedAt: 1 })

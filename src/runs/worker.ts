@@ -2,7 +2,7 @@
 import type { Agent } from '../agents/agent.ts'
 import type { Driver, Step, TurnEnd } from '../agents/driver.ts'
 import { asAgentPodError, isAgentPodError } from '../core/error.ts'
-import type { Run, RunEventBody } from '../core/run.ts'
+import type { Run, RunEventBody, RunLimits } from '../core/run.ts'
 import type { Live } from '../engine/context.ts'
 import { conversationState, followConversation, startConversation } from '../guest/conversation.ts'
 import { signalInside } from '../guest/process.ts'
@@ -81,6 +81,10 @@ export class Worker {
 
   get run(): Run {
     return this.#record.run
+  }
+
+  get plan(): RunPlan {
+    return this.#plan
   }
 
   get progress(): Progress {
@@ -162,7 +166,7 @@ export class Worker {
       this.#asks,
     )
     if (this.#progress.driver === undefined) {
-      const deadlineAt = this.#parts.clock.now() + this.#plan.limits.timeMs
+      const deadlineAt = this.#parts.clock.now() + this.#run.limits.timeMs
       this.#record.advance({ deadlineAt, offset: 0 })
       this.#absorb(this.#driver.begin(assignment), [
         {
@@ -334,6 +338,11 @@ export class Worker {
   }
 
   /** Said to it by a person: the next turn's, where one is at work. */
+  /** What holds from now on; a turn that has begun keeps its time. */
+  limit(limits: RunLimits): void {
+    this.#record.save({ limits })
+  }
+
   queue(text: string): void {
     this.#record.advance({ queue: [...this.#progress.queue, text] })
   }
@@ -408,7 +417,7 @@ export class Worker {
       this.#later(left, () =>
         this.stop({
           outcome: 'timed_out',
-          reason: `its time of ${spoken(this.#plan.limits.timeMs)} is over`,
+          reason: `its time of ${spoken(this.#run.limits.timeMs)} is over`,
         }),
       ),
     )
@@ -420,7 +429,7 @@ export class Worker {
     this.#cancelQuestion = () => undefined
     const [first] = [...this.#progress.questions].sort((a, b) => a.askedAt - b.askedAt)
     if (!first || this.#left.signal.aborted) return
-    const left = Math.max(0, first.askedAt + this.#plan.limits.answerMs - this.#parts.clock.now())
+    const left = Math.max(0, first.askedAt + this.#run.limits.answerMs - this.#parts.clock.now())
     this.#cancelQuestion = this.#later(left, () => {
       this.answer(first.permission, 'deny', 'timeout')
       this.#watchQuestions()

@@ -20,6 +20,8 @@ export interface RunJournal {
   /** Oldest first. */
   events(runId: string, o: { readonly after: number; readonly limit: number }): RunEvent[]
   remove(runId: string): void
+  /** Everything of runs that `isKnown` does not know. */
+  forget(isKnown: (runId: string) => boolean): void
 }
 
 export function runJournal(db: DatabaseSync): RunJournal {
@@ -34,6 +36,11 @@ export function runJournal(db: DatabaseSync): RunJournal {
   const clear = ['run_events', 'run_progress', 'run_input'].map((table) =>
     db.prepare(`DELETE FROM ${table} WHERE run_id = ?`),
   )
+  const all = db.prepare('SELECT run_id FROM run_progress')
+  const remove = (runId: string): void =>
+    transaction(db, () => {
+      for (const one of clear) one.run(runId)
+    })
   return {
     write(runId, entry) {
       try {
@@ -59,9 +66,12 @@ export function runJournal(db: DatabaseSync): RunJournal {
         runId,
         body: JSON.parse(String(row['body'])) as RunEventBody,
       })),
-    remove: (runId) =>
-      transaction(db, () => {
-        for (const one of clear) one.run(runId)
-      }),
+    remove,
+    forget(isKnown) {
+      for (const row of all.all()) {
+        const runId = String(row['run_id'])
+        if (!isKnown(runId)) remove(runId)
+      }
+    },
   }
 }

@@ -156,6 +156,13 @@ describe('an agent without a model of its own', { skip: noInternet() }, () => {
     assert.equal(many.info.outcome, 'over_budget')
     assert.match(many.info.reason ?? '', /\$/)
     assert.equal(many.info.usage.requests, 3, 'as soon as it was known')
+    const unraised = { code: 'failed_precondition', reason: 'run.over_budget' }
+    await assert.rejects(many.send('say more'), unraised)
+    const raised = await many.send(`${asking('claude-opus-5-5')}\nsay more`, {
+      limits: { costUsd: cost * 10 },
+    })
+    const more = await raised.ended()
+    assert.deepEqual([more.info.outcome, more.info.usage.requests], ['unchanged', 4], more.info.reason ?? '')
   })
 
   test('is stopped at once where a limit of money cannot be held, since nobody knows the price', async () => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import type { AgentPod } from '../../src/client/client.ts'
@@ -824,6 +825,22 @@ describe('/v1/runs', () => {
     // What was begun is there by then, and may take a moment to be undone.
     await new Promise((resolve) => setTimeout(resolve, 1000))
     await until('they are gone', async () => (await left()).length === 0, 5000)
+  })
+
+  test('what a run is to be made from stays while it waits for room', async () => {
+    const sandbox = await pod.create()
+    const snapshot = await sandbox.snapshot()
+    await sandbox.destroy()
+    const before = await Promise.all(
+      Array.from({ length: 4 * availableParallelism() }, () => pod.runs.start(bareRun('forever'))),
+    )
+    const run = await pod.runs.start(bareRun('say made', { snapshot: snapshot.id }))
+    assert.equal(run.info.state, 'queued', 'the control: there is no room')
+    await assert.rejects(pod.snapshots.remove(snapshot.id), { code: 'conflict', reason: 'snapshot.used' })
+    await Promise.all(before.map((one) => one.remove()))
+    const { info } = await run.ended()
+    assert.equal(info.outcome, 'unchanged', info.reason ?? '')
+    await pod.snapshots.remove(snapshot.id)
   })
 
   test('what is said at its very end is not lost', async () => {

@@ -3,6 +3,7 @@ package host
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -23,6 +24,10 @@ func TestASignalToPodhostIsNotTakenForASandboxsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(pidfd)
+	// The signals go to the thread that polls, which would not notice those that another one takes.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread := unix.Gettid()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -31,13 +36,13 @@ func TestASignalToPodhostIsNotTakenForASandboxsEnd(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				unix.Kill(os.Getpid(), unix.SIGCHLD)
+				unix.Tgkill(os.Getpid(), thread, unix.SIGCHLD)
 			}
 		}
 	}()
 	cut := 0
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && cut < 10; {
-		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0); n < 0 {
+		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 1); n < 0 {
 			cut++
 		}
 		if hasEnded(pidfd) {

@@ -47,8 +47,8 @@ export function runRoutes(runs: Runs): Hono {
   })
 
   routes.post('/:run/messages', async (c) => {
-    const { text } = parseInput(sendRun, await readJson(c.req.raw))
-    return c.json(runView(runs.send(c.req.param('run'), text, principalOf(c))))
+    const { text, limits } = parseInput(sendRun, await readJson(c.req.raw))
+    return c.json(runView(runs.send(c.req.param('run'), text, { limits }, principalOf(c))))
   })
 
   routes.post('/:run/permissions/:permission', async (c) => {

@@ -39,20 +39,25 @@ export const permissions = z.strictObject(
   >,
 )
 
+const timeMs = z
+  .int()
+  .min(1000)
+  .max(7 * DAY_MS)
+const costUsd = z.number().min(0).max(1_000_000)
 const limits = z.strictObject({
-  timeMs: z
-    .int()
-    .min(1000)
-    .max(7 * DAY_MS)
-    .default(3_600_000)
-    .describe('Of one turn.'),
-  costUsd: z.number().min(0).max(1_000_000).optional().describe('Of the whole run; no limit when left out.'),
+  timeMs: timeMs.default(3_600_000).describe('Of one turn.'),
+  costUsd: costUsd.optional().describe('Of the whole run; no limit when left out.'),
   answerMs: z
     .int()
     .min(0)
     .max(DAY_MS)
     .default(5 * 60_000)
     .describe('How long a question waits before it is answered with no.'),
+})
+
+const newLimits = z.strictObject({
+  timeMs: timeMs.optional(),
+  costUsd: costUsd.optional().describe('Of the whole run, what it has used already included.'),
 })
 
 const project = z.strictObject({
@@ -133,7 +138,13 @@ export const createRun = z.strictObject({
 })
 export type CreateRun = z.input<typeof createRun>
 
-export const sendRun = z.strictObject({ text: plain(LONGEST_PROMPT).min(1) })
+export const sendRun = z.strictObject({
+  text: plain(LONGEST_PROMPT).min(1),
+  limits: newLimits
+    .optional()
+    .describe('In place of those it has; others stay. A time is that of the turns that have not begun.'),
+})
+export type SendRun = z.input<typeof sendRun>
 export const answerRun = z.strictObject({ answer: z.enum(['allow', 'deny']) })
 /** There is nothing to say. */
 export const nothing = z.strictObject({})

@@ -33,15 +33,19 @@ export interface AgentValues {
   readonly withGated: 'ask' | boolean
 }
 
+/** What may be said of a run that is there already, too. */
+export function limitValues(parsed: Parsed): Pick<AgentValues, 'timeMs' | 'maxCostUsd'> {
+  return { timeMs: timeOf(parsed, 'time', 1000), maxCostUsd: maxCostOf(parsed.value('max-cost')) }
+}
+
 export function agentValues(parsed: Parsed): AgentValues {
   const command = parsed.value('agent-command')
   const branch = parsed.value('branch')
   if (branch !== undefined) prefixOf(branch)
   return {
     model: parsed.value('model'),
-    timeMs: timeOf(parsed, 'time', 1000),
+    ...limitValues(parsed),
     answerMs: timeOf(parsed, 'answer-time', 0),
-    maxCostUsd: maxCostOf(parsed.value('max-cost')),
     mcpServers: readMcpServers(parsed.values('mcp')),
     isClean: parsed.has('clean'),
     branch,

@@ -1,4 +1,5 @@
 import { AGENT_OPTIONS, BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
+import { limitValues } from '../args/agent-values.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command } from '../command.ts'
 import { runFinder } from '../run-ref.ts'
@@ -9,8 +10,11 @@ export const command: Command = {
   examples: [
     'agentpod send claude "now add a test for the empty list"',
     'agentpod send --detach run4f2k "and update the changelog"',
+    'agentpod send --max-cost 5 codex "go on"',
   ],
   options: {
+    time: AGENT_OPTIONS.time,
+    'max-cost': AGENT_OPTIONS['max-cost'],
     detach: AGENT_OPTIONS.detach,
     ...BRANCH_OPTION,
     ...EXECUTABLES_OPTION,
@@ -19,10 +23,11 @@ export const command: Command = {
   words: { min: 2, max: 10_000 },
   async run(ctx, parsed) {
     const [ref, ...text] = parsed.words
+    const { timeMs, maxCostUsd } = limitValues(parsed)
     const finder = await runFinder(ctx)
     const found = await finder.find(ref)
     const after = await lastEvent(found)
-    const run = await found.send(text.join(' '))
+    const run = await found.send(text.join(' '), { limits: { timeMs, costUsd: maxCostUsd } })
     if (parsed.has('detach')) {
       ctx.terminal.out(parsed.has('json') ? JSON.stringify(run.info) : run.id)
       return 0

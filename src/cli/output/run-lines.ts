@@ -148,7 +148,7 @@ export class RunLines {
     const { dim, red } = this.#o.style
     const hasFailed = exitCode !== undefined && exitCode !== 0
     const end = hasFailed ? ` (exit code ${exitCode})` : ''
-    const line = this.#fit(`$ ${joined(command, ' ⏎ ')}`, end.length)
+    const line = this.#fit(`$ ${exactly(command)}`, end.length)
     return [
       `${line}${hasFailed ? red(end) : ''}`,
       ...this.#output(output, hasFailed ? FAILED_OUTPUT_LINES : OUTPUT_LINES).map((one) => dim(one)),
@@ -232,13 +232,37 @@ export function words(word: string): string {
 }
 
 export function aboutText({ kind, subject }: Pick<PermissionAbout, 'kind' | 'subject'>): string {
-  return `${WHAT[kind]} ${oneLine(joined(subject, ' ⏎ '))}`
+  return `${WHAT[kind]} ${exactly(subject)}`
 }
+
+/** What somebody says yes or no to: all of it where that is a screen or less, else its beginning and its end. */
+export function questionLines(
+  { kind, subject }: Pick<PermissionAbout, 'kind' | 'subject'>,
+  width: number,
+  isWhole = false,
+): { readonly lines: readonly string[]; readonly isCut: boolean } {
+  const text = exactly(subject)
+  if (text.length <= width * 2) return { lines: [`${WHAT[kind]} ${text}`], isCut: false }
+  const all = subject
+    .split('\n')
+    .flatMap((line) => wrap(printable(line.replaceAll('\t', '  ')), Math.max(20, width - 2)))
+    .map((line) => `  ${line}`)
+  const hidden = all.length - QUESTION_HEAD - QUESTION_TAIL
+  if (isWhole || hidden <= 1) return { lines: [`${WHAT[kind]}:`, ...all], isCut: false }
+  const middle = `  … ${hidden} lines that are not shown`
+  return {
+    lines: [`${WHAT[kind]}:`, ...all.slice(0, QUESTION_HEAD), middle, ...all.slice(-QUESTION_TAIL)],
+    isCut: true,
+  }
+}
+
+const QUESTION_HEAD = 16
+const QUESTION_TAIL = 8
 
 /** The option that would have allowed it. A subject with a `*` in it would allow more than itself, which is said by showing it. */
 function allowing({ kind, subject }: Pick<PermissionAbout, 'kind' | 'subject'>): string {
-  if (kind === 'network') return `--allow ${shellWord(oneLine(subject))}`
-  return `--permission ${shellWord(`${kind}:${oneLine(subject)}=allow`)}`
+  if (kind === 'network') return `--allow ${shellWord(exactly(subject))}`
+  return `--permission ${shellWord(`${kind}:${exactly(subject)}=allow`)}`
 }
 
 export function usageText({ input, cached, output, costUsd, source }: UsageOfRunView): string {
@@ -274,6 +298,14 @@ function clean(text: string): string {
 /** Text that came from an agent, on one line of a terminal. */
 export function oneLine(text: string): string {
   return printable(joined(clean(text), ' '))
+}
+
+/**
+ * SECURITY: what will run, or ran, on one line. Nothing is taken out of it, as it is of what is only read: to a shell, what a terminal obeys or writes
+ * over is text like any other, and may be the part that matters.
+ */
+function exactly(text: string): string {
+  return printable(joined(text.replaceAll('\t', '  '), ' ⏎ '))
 }
 
 function joined(text: string, by: string): string {
