@@ -35,6 +35,8 @@ export interface Agent {
   readonly canResume: boolean
   /** Whether MCP servers can be given to it. */
   readonly takesMcp: boolean
+  /** False where a call of a tool does not say which server's it is. */
+  readonly namesServers?: false | undefined
   launch(assignment: Assignment): Launch
   /** The same conversation on a terminal, for a person to take over. Undefined where it has no such thing. */
   interactive?(assignment: Assignment): Launch

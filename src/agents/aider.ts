@@ -8,6 +8,8 @@ import { endByExit, lineDriver, type Reading } from './json-lines.ts'
 /** It takes up what it wrote last, and in a sandbox of its own there is nothing else. */
 const LAST = 'last'
 const HISTORY = '.aider-history.md'
+/** It fetches this anew, and says that it cannot, where it is a day old; files that are written into a sandbox are. */
+const PRICES = '.aider/caches/model_prices_and_context_window.json'
 
 /** Plain JSON, since it is the driver's state. */
 interface AiderState {
@@ -36,8 +38,12 @@ export const aider: Agent = {
   canAsk: false,
   canResume: true,
   takesMcp: false,
-  launch: (assignment) =>
-    launch(assignment, ['--yes-always', '--no-pretty', '--no-stream', '--message', assignment.prompt]),
+  launch(assignment) {
+    const words = ['--yes-always', '--no-pretty', '--no-stream', '--message', assignment.prompt]
+    const own = launch(assignment, words)
+    // Lines are lines, whatever fits a terminal.
+    return { ...own, variables: { ...own.variables, COLUMNS: '2000' } }
+  },
   interactive: (assignment) => launch(assignment, []),
 }
 
@@ -110,6 +116,7 @@ function countOf(text: string): number {
 /** Its own interpreter with its own libraries, and no variable of it is inherited by what the agent runs. */
 const RUN = `for loader in /lib64/ld-linux-x86-64.so.2 /lib/ld-linux-aarch64.so.1; do [ ! -e "$loader" ] || break; done
 directory=$1; shift
+touch "$HOME/${PRICES}"
 "$loader" --library-path "$directory/python/lib" "$directory/python/bin/python3" -I -c "import sys
 sys.path.insert(0, '$directory/packages')
 from aider.main import main
@@ -148,11 +155,9 @@ function launch(assignment: Assignment, words: readonly string[]): Launch {
     command: ['/bin/sh', '-c', RUN, 'aider', directory, ...options, ...words],
     variables: {
       LITELLM_LOCAL_MODEL_COST_MAP: 'True',
-      // Lines are lines, whatever fits a terminal.
-      COLUMNS: '2000',
       ...(isAnthropic ? { ANTHROPIC_API_BASE: baseUrl } : { OPENAI_API_BASE: baseUrl }),
     },
     // What it would fetch otherwise, at each start. It may not be empty.
-    files: [{ path: '.aider/caches/model_prices_and_context_window.json', content: '{"none": {}}\n' }],
+    files: [{ path: PRICES, content: '{"none": {}}\n' }],
   }
 }

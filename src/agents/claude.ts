@@ -5,6 +5,7 @@ import type { AgentFile, Assignment, Credential, Launch } from './assignment.ts'
 import { ANTHROPIC } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
 import { type Json, textAt } from './json.ts'
+import { prefixedName } from './mcp-name.ts'
 
 /** Of gateways that want a bearer. */
 const TOKEN: Credential = {
@@ -24,6 +25,7 @@ const SUBSCRIPTION: Credential = {
 }
 
 const ADAPTER = 'node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js'
+const ASKING_FILE = '.claude/agentpod-asks.mjs'
 
 export const claude: Agent = {
   name: 'claude',
@@ -48,8 +50,16 @@ export const claude: Agent = {
   canResume: true,
   takesMcp: true,
   launch: (assignment) => ({
-    command: [`${assignment.directory}/node/bin/node`, `${assignment.directory}/${ADAPTER}`],
-    ...surroundings(assignment),
+    command: [
+      `${assignment.directory}/node/bin/node`,
+      ...(assignment.asks ? ['--import', `${assignment.home}/${ASKING_FILE}`] : []),
+      `${assignment.directory}/${ADAPTER}`,
+    ],
+    variables: surroundings(assignment).variables,
+    files: [
+      ...surroundings(assignment).files,
+      ...(assignment.asks ? [{ path: ASKING_FILE, content: ASKING }] : []),
+    ],
   }),
   interactive: (assignment) => ({
     command: [
@@ -57,10 +67,15 @@ export const claude: Agent = {
       '-c',
       KNOWN_KEY,
       `${assignment.directory}/bin/claude`,
-      ...(assignment.asks ? [] : ['--dangerously-skip-permissions']),
+      // Left to itself it has a model decide what it need not ask about, which costs and is not what was asked for.
+      ...(assignment.asks ? ['--permission-mode', 'default'] : ['--dangerously-skip-permissions']),
       ...(assignment.session === undefined ? [] : ['--resume', assignment.session]),
     ],
-    variables: surroundings(assignment).variables,
+    // On a terminal it fetches a catalogue of plugins, which would be refused and told to whoever took over.
+    variables: {
+      ...surroundings(assignment).variables,
+      CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL: '1',
+    },
     files: [...surroundings(assignment).files, greeting(assignment)],
   }),
 }
@@ -83,6 +98,28 @@ function surroundings({ directory, baseUrl, credential, model, asks }: Assignmen
     files: [{ path: '.claude/settings.json', content: json(settingsOf(asks)) }],
   }
 }
+
+/**
+ * SECURITY: a project's own servers and hooks are commands which nobody is asked about, and Claude Code starts them where the project says so. It has words against
+ * both, which go before the project's, and its adapter has none, so they are said where the adapter starts it.
+ */
+const ASKING = `import child_process from 'node:child_process'
+import { syncBuiltinESMExports } from 'node:module'
+
+const { spawn } = child_process
+child_process.spawn = (program, words, ...rest) => {
+  const isIt = program === process.env.CLAUDE_CODE_EXECUTABLE && Array.isArray(words)
+  return spawn(program, isIt ? closed(words) : words, ...rest)
+}
+syncBuiltinESMExports()
+
+function closed(words) {
+  const at = words.indexOf('--settings')
+  const settings = at < 0 ? {} : JSON.parse(words[at + 1])
+  const others = at < 0 ? words : words.toSpliced(at, 2)
+  return [...others, '--strict-mcp-config', '--settings', JSON.stringify({ ...settings, disableAllHooks: true })]
+}
+`
 
 /** SECURITY: left to itself it does not ask about commands that it holds to be harmless, and what a project allows it would not be asked about. */
 function settingsOf(asks: boolean): unknown {
@@ -113,9 +150,9 @@ function json(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`
 }
 
-/** It names such tools `mcp__server__tool`. */
-function mcpTool(call: Json): string | undefined {
+/** It names such tools `mcp__server__tool`, and a question about one says which server it is. */
+function mcpTool(call: Json, servers: readonly string[]): string | undefined {
   const name = textAt(call, '_meta', 'claudeCode', 'toolName') ?? textAt(call, 'name')
-  const [, server, tool] = /^mcp__(.+?)__(.+)$/.exec(name ?? '') ?? []
-  return server === undefined || tool === undefined ? undefined : `${server}/${tool}`
+  const server = textAt(call, '_meta', 'claudeCode', 'mcpServer', 'name')
+  return prefixedName(name, server === undefined ? servers : [server])
 }

@@ -13,7 +13,7 @@ export const cline: Agent = {
   name: 'cline',
   title: 'Cline',
   coAuthor: { name: 'Cline', email: 'noreply@cline.bot' },
-  chatter: ['data.cline.bot', 'otel.cline.bot'],
+  chatter: ['data.cline.bot', 'otel.cline.bot', 'api.cline.bot', 'models.dev'],
   install: {
     kind: 'npm',
     packages: ['@cline/cli-linux-{arch}@3.0.65'],

@@ -4,7 +4,7 @@ import type { Agent } from './agent.ts'
 import type { AgentFile, Assignment, Credential, Launch, SignIn } from './assignment.ts'
 import { OPENAI } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
-import { at, type Json, objectAt, readLine, textAt } from './json.ts'
+import { type Json, objectAt, readLine, textAt } from './json.ts'
 
 /**
  * What `codex login` leaves behind. Only the access token is of use outside, and only its placeholder goes inside. What it is refreshed with stays
@@ -63,7 +63,7 @@ export const codex: Agent = {
   name: 'codex',
   title: 'Codex',
   coAuthor: { name: 'Codex', email: 'noreply@openai.com' },
-  chatter: ['github.com', 'api.github.com', 'chatgpt.com', 'ab.chatgpt.com'],
+  chatter: ['github.com', 'api.github.com', 'raw.githubusercontent.com', 'chatgpt.com', 'ab.chatgpt.com'],
   install: {
     kind: 'npm',
     node: BUILD_NODE,
@@ -92,7 +92,9 @@ export const codex: Agent = {
       `${assignment.directory}/bin/codex`,
       ...(assignment.session === undefined ? [] : ['resume', assignment.session]),
     ],
-    ...surroundings(assignment),
+    // It shows nothing of the conversation before somebody has answered about a folder that is not trusted, each time anew. Trust allows the project nothing
+    // that is kept from it otherwise: on a terminal it has no policy that asks and works without a sandbox of its own.
+    ...surroundings(assignment, true),
   }),
 }
 
@@ -123,9 +125,11 @@ function changed(line) {
   } catch {
     return line
   }
-  // What a project that is not trusted allows itself does not count.
-  if (message?.params?.config?.projects) {
-    for (const project of Object.values(message.params.config.projects)) project.trust_level = 'untrusted'
+  // What a project that is not trusted allows itself does not count. About tools of servers that call themselves harmless it asks only where it is told to.
+  const config = message?.params?.config
+  if (config?.projects) {
+    for (const project of Object.values(config.projects)) project.trust_level = 'untrusted'
+    for (const server of Object.values(config.mcp_servers ?? {})) server.default_tools_approval_mode = 'prompt'
     return JSON.stringify(message) + '\\n'
   }
   if (message?.method === 'turn/start' && message.params) {
@@ -133,31 +137,38 @@ function changed(line) {
     message.params.sandboxPolicy = { type: 'dangerFullAccess' }
     return JSON.stringify(message) + '\\n'
   }
-  if (message?.result?.decision === 'cancel') {
-    message.result.decision = 'decline'
-    return JSON.stringify(message) + '\\n'
-  }
+  for (const word of ['decision', 'action'])
+    if (message?.result?.[word] === 'cancel') {
+      message.result[word] = 'decline'
+      return JSON.stringify(message) + '\\n'
+    }
   return line
 }
 `
 
-function surroundings(assignment: Assignment): Omit<Launch, 'command'> {
+function surroundings(assignment: Assignment, isTrusted = !assignment.asks): Omit<Launch, 'command'> {
   const isSignedIn = assignment.credential.variable === SUBSCRIPTION.variable
   return {
     variables: {
       CODEX_PATH: `${assignment.directory}/bin/codex`,
       NO_BROWSER: '1',
+      // A server that it is given goes before one of the same name that the project has. Left to itself it would not be started.
+      DISABLE_MCP_CONFIG_FILTERING: 'true',
       ...(!isSignedIn && { MODEL_PROVIDER: PROVIDER }),
     },
     files: [
-      { path: '.codex/config.toml', content: configOf(assignment, isSignedIn) },
+      { path: '.codex/config.toml', content: configOf(assignment, isSignedIn, isTrusted) },
       ...(assignment.asks ? [{ path: ASKING_FILE, content: ASKING }] : []),
     ],
   }
 }
 
 /** Its own sandbox is off, since it is in one. */
-function configOf({ asks, model, baseUrl, workspace }: Assignment, isSignedIn: boolean): string {
+function configOf(
+  { asks, model, baseUrl, workspace }: Assignment,
+  isSignedIn: boolean,
+  isTrusted: boolean,
+): string {
   const top = [
     ...(model === undefined ? [] : [`model = ${text(model)}`]),
     ...(isSignedIn ? [] : [`model_provider = ${text(PROVIDER)}`]),
@@ -179,7 +190,7 @@ function configOf({ asks, model, baseUrl, workspace }: Assignment, isSignedIn: b
     'plugins = false',
     'apps = false',
     `[projects.${text(workspace)}]`,
-    `trust_level = ${text(asks ? 'untrusted' : 'trusted')}`,
+    `trust_level = ${text(isTrusted ? 'trusted' : 'untrusted')}`,
   ]
   return `${[...top, ...(isSignedIn ? [] : provider), ...rest].join('\n')}\n`
 }
@@ -189,9 +200,15 @@ function text(value: string): string {
   return JSON.stringify(value).replaceAll('\u007F', '\\u007f')
 }
 
+/**
+ * A question about a call is one about a call that was told before, and only that says the tool. Where several calls of a server wait for an answer, the adapter does not
+ * know which of them it is, and hands on what Codex asks.
+ */
 function mcpTool(call: Json): string | undefined {
-  const server = textAt(call, 'rawInput', 'server')
-  const tool = textAt(call, 'rawInput', 'tool')
-  if (server !== undefined && tool !== undefined) return `${server}/${tool}`
-  return at(call, '_meta', 'is_mcp_tool_approval') === true ? 'mcp/unknown' : undefined
+  const input = objectAt(call, 'rawInput')
+  const server = textAt(input, 'server') ?? textAt(input, 'serverName')
+  if (server === undefined) return undefined
+  const [, asked] = / to run tool "([^"]+)"/.exec(textAt(input, 'description') ?? '') ?? []
+  const tool = textAt(input, 'tool') ?? asked
+  return `${server}/${tool ?? 'unknown'}`
 }

@@ -7,6 +7,7 @@ import type { Agent } from './agent.ts'
 import type { Assignment, Credential, Launch } from './assignment.ts'
 import { ANTHROPIC, OPENAI } from './credentials.ts'
 import { keyAs } from './key-variable.ts'
+import { joinedName } from './mcp-name.ts'
 
 const OWN: Credential = {
   ...OPENAI,
@@ -29,6 +30,8 @@ export const copilot: Agent = {
     modes: { bypass: [], asking: [] },
     options: (asks) => ({ allow_all: asks ? 'off' : 'on' }),
     ignoresMcp: true,
+    // A question has the tool's name alone, so it is the call before it that says whose tool it is.
+    mcpTool: joinedName('-'),
     counting: { input: 'whole' },
     complaint: /^(?:Info: .*)?(Error: .*)/s,
     ended(output) {
@@ -39,7 +42,11 @@ export const copilot: Agent = {
   canAsk: true,
   canResume: true,
   takesMcp: true,
-  launch: (assignment) => launch(assignment, ['--acp']),
+  launch(assignment) {
+    const own = launch(assignment, ['--acp'])
+    if (!assignment.asks) return own
+    return { ...own, command: ['/bin/sh', '-c', WITHOUT_HOOKS, assignment.workspace, ...own.command] }
+  },
   interactive(assignment) {
     const { session, workspace } = assignment
     const own = launch(assignment, session === undefined ? [] : [`--resume=${session}`])
@@ -69,6 +76,24 @@ function launch(assignment: Assignment, words: readonly string[]): Launch {
   }
 }
 
+/**
+ * SECURITY: hooks of a project are commands that nobody is asked about, one of them can say yes to all that Copilot would ask, and no setting of the user's keeps it from running
+ * them. So where it is to ask for us, a project that has some is refused; whoever takes it over sees what it does. What is written with escapes is not read but refused too.
+ */
+const WITHOUT_HOOKS = `dir=$0
+command -v grep >/dev/null || exit 1
+while :; do
+  found=$(ls -A "$dir/.github/hooks" 2>/dev/null
+    cd "$dir" && grep -l -e hooks -e '[\\]u' .github/copilot/settings*.json .claude/settings*.json 2>/dev/null)
+  if [ -n "$found" ]; then
+    echo "Copilot cannot be made to ask where a project has hooks, in .github/hooks or in settings" >&2
+    exit 1
+  fi
+  [ "$dir" != / ] || break
+  dir=$(dirname "$dir")
+done
+exec "$@"`
+
 /** Then GitHub is not spoken to at all. */
 function ownModel({ credential, baseUrl, model }: Assignment): Record<string, string> {
   const isAnthropic = credential.variable === ANTHROPIC.variable
@@ -85,10 +110,23 @@ function ownModel({ credential, baseUrl, model }: Assignment): Record<string, st
 }
 
 /** Servers that it is told of over the protocol it does not start. */
-function mcpConfig({ mcpServers }: Assignment): unknown {
+function mcpConfig({ mcpServers, asks }: Assignment): unknown {
   const servers = mcpServers.map(({ name, command, args, env }) => [
     name,
-    { type: 'local', command, args, env, tools: ['*'] },
+    {
+      type: 'local',
+      ...(asks ? { command: '/bin/sh', args: ['-c', UNHINTED, command, ...args] } : { command, args }),
+      env,
+      tools: ['*'],
+    },
   ])
   return { mcpServers: Object.fromEntries(servers) }
 }
+
+/**
+ * SECURITY: it calls tools unasked that their server says only read, and nothing that it can be told changes that. So where it is to ask, what a server writes is
+ * handed on without that word. A key cannot stand inside of a text of JSON like this, so nothing else is changed. Where there is no `sed` that writes line by line,
+ * the server does not start.
+ */
+const UNHINTED = `sed -u '' </dev/null || exit 1
+"$0" "$@" | sed -u 's/"readOnlyHint"/"agentpodHint"/g'`

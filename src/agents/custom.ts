@@ -45,6 +45,7 @@ export const acp: Agent = {
   canAsk: true,
   canResume: true,
   takesMcp: true,
+  namesServers: false,
   launch: (assignment) => ({ ...told(assignment), command: assignment.command }),
 }
 

@@ -6,6 +6,7 @@ import { LIKE_OPENAI } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
 import { type Json, textAt } from './json.ts'
 import { keyAs } from './key-variable.ts'
+import { prefixedName } from './mcp-name.ts'
 
 const ALIBABA: Credential = {
   ...LIKE_OPENAI,
@@ -20,6 +21,7 @@ const MODELS: Readonly<Record<string, string>> = {
   [LIKE_OPENAI.variable]: 'gpt-5.5',
 }
 const PROGRAM = 'node_modules/@qwen-code/qwen-code/cli.js'
+const OVERRIDES_FILE = '.qwen/agentpod-overrides.json'
 
 export const qwen: Agent = {
   name: 'qwen',
@@ -36,12 +38,20 @@ export const qwen: Agent = {
   canResume: true,
   takesMcp: true,
   launch: (assignment) => launch(assignment, ['--acp']),
-  interactive: (assignment) =>
-    launch(assignment, assignment.session === undefined ? [] : ['--resume', assignment.session]),
+  interactive(assignment) {
+    const { session, workspace } = assignment
+    const own = launch(assignment, session === undefined ? [] : ['--resume', session])
+    // It asks whoever sits at a terminal whether the project is to be trusted. SECURITY: no, for the reason below.
+    const trust = {
+      path: '.qwen/trustedFolders.json',
+      content: `${JSON.stringify({ [workspace]: 'DO_NOT_TRUST' })}\n`,
+    }
+    return { ...own, files: [...own.files, trust] }
+  },
 }
 
 function launch(assignment: Assignment, words: readonly string[]): Launch {
-  const { directory, model, asks, baseUrl, credential } = assignment
+  const { directory, home, model, asks, baseUrl, credential, mcpServers } = assignment
   const command = [
     `${directory}/node/bin/node`,
     `${directory}/${PROGRAM}`,
@@ -50,6 +60,8 @@ function launch(assignment: Assignment, words: readonly string[]): Launch {
     'openai',
     '--approval-mode',
     asks ? 'default' : 'yolo',
+    // SECURITY: servers of a project that has to be trusted are not started.
+    ...(asks ? mcpServers.flatMap(({ name }) => ['--allowed-mcp-server-names', name]) : []),
   ]
   return {
     command: keyAs(LIKE_OPENAI.variable, credential.variable, command),
@@ -57,9 +69,24 @@ function launch(assignment: Assignment, words: readonly string[]): Launch {
       OPENAI_BASE_URL: baseUrl,
       OPENAI_MODEL: model ?? MODELS[credential.variable] ?? 'qwen3-coder-plus',
       QWEN_CODE_NO_RELAUNCH: 'true',
+      ...(asks && { QWEN_CODE_SYSTEM_SETTINGS_PATH: `${home}/${OVERRIDES_FILE}` }),
     },
-    files: [{ path: '.qwen/settings.json', content: `${JSON.stringify(settingsOf(assignment), null, 2)}\n` }],
+    files: [
+      { path: '.qwen/settings.json', content: `${JSON.stringify(settingsOf(assignment), null, 2)}\n` },
+      { path: OVERRIDES_FILE, content: `${JSON.stringify(asks ? OVERRIDES : {}, null, 2)}\n` },
+    ],
   }
+}
+
+/** Left to itself it does not ask about commands that it holds to be harmless, nor about tools of servers that the project says it trusts. */
+const ASKED = { ask: ['run_shell_command', 'edit', 'write_file', 'web_fetch', 'mcp__*'] }
+
+/** SECURITY: what goes before the settings of a project that has to be trusted: its hooks and the tools that it finds by itself are commands that nobody is asked about. */
+const OVERRIDES = {
+  permissions: ASKED,
+  disableAllHooks: true,
+  tools: { discoveryCommand: '', callCommand: '' },
+  mcp: { serverCommand: '' },
 }
 
 function settingsOf({ asks, mcpServers }: Assignment): unknown {
@@ -69,8 +96,7 @@ function settingsOf({ asks, mcpServers }: Assignment): unknown {
     general: { disableAutoUpdate: true, disableUpdateNag: true, enableAutoUpdate: false },
     tools: { sandbox: false },
     ui: { enableFollowupSuggestions: false },
-    // Left to itself it does not ask about commands that it holds to be harmless.
-    ...(asks && { permissions: { ask: ['run_shell_command', 'edit', 'write_file', 'web_fetch'] } }),
+    ...(asks && { permissions: ASKED }),
     // SECURITY: a project that is not trusted cannot allow itself what is to be asked about. It has no servers either.
     security: {
       auth: { selectedType: 'openai' },
@@ -79,7 +105,6 @@ function settingsOf({ asks, mcpServers }: Assignment): unknown {
   }
 }
 
-function mcpTool(call: Json): string | undefined {
-  const [, server, tool] = /^mcp__(.+?)__(.+)$/.exec(textAt(call, '_meta', 'toolName') ?? '') ?? []
-  return server === undefined || tool === undefined ? undefined : `${server}/${tool}`
+function mcpTool(call: Json, servers: readonly string[]): string | undefined {
+  return prefixedName(textAt(call, '_meta', 'toolName'), servers)
 }

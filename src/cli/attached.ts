@@ -7,8 +7,8 @@ export interface AttachOptions {
   readonly terminal: Terminal
   readonly isTerminal: boolean
   readonly hasStdin: boolean
-  /** Called when an interrupt had no effect and is repeated. */
-  onSecondInterrupt(): void
+  /** Called when an interrupt had no effect and is repeated. Left out where every one is the program's. */
+  readonly onSecondInterrupt?: (() => void) | undefined
 }
 
 const INTERRUPT = 3
@@ -56,7 +56,7 @@ function rawInput({ process: child, terminal, onSecondInterrupt }: AttachOptions
   const onData = (data: Buffer): void => {
     if (data.includes(INTERRUPT)) {
       const isRepeated = performance.now() - interruptedAt < REPEAT_WITHIN_MS && outputSince <= ECHO_BYTES
-      if (isRepeated && interruptedAt > 0) {
+      if (onSecondInterrupt && isRepeated && interruptedAt > 0) {
         onSecondInterrupt()
         return
       }
@@ -88,7 +88,7 @@ function rawInput({ process: child, terminal, onSecondInterrupt }: AttachOptions
 function pipedInput({ process: child, terminal, hasStdin, onSecondInterrupt }: AttachOptions): Input {
   let interrupts = 0
   const onInterrupt = (signal: NodeJS.Signals): void => {
-    if (++interrupts > 1) onSecondInterrupt()
+    if (onSecondInterrupt && ++interrupts > 1) onSecondInterrupt()
     else child.signal(signal).catch(() => undefined)
   }
   process.on('SIGINT', onInterrupt)

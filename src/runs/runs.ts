@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
 import type { Agent } from '../agents/agent.ts'
 import { agentNamed } from '../agents/agents.ts'
-import { AgentPodError, invalid, isAgentPodError } from '../core/error.ts'
+import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import { MOST_LISTED_RUNS, NO_USAGE, type Run, type RunEvent, type RunLimits } from '../core/run.ts'
 import { Followers } from '../engine/follow.ts'
@@ -13,15 +13,14 @@ import { defined } from '../util/defined.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { News } from '../util/news.ts'
 import { randomWord } from '../util/random.ts'
+import { checkRequest, type NewRun } from './check-request.ts'
 import { type FollowRun, followRun } from './follow.ts'
 import type { RunsParts } from './parts.ts'
 import type { RunPlan } from './plan.ts'
 import { firstProgress, isOfWayOut, type Progress } from './progress.ts'
 import { assignmentOf, enterStage, furnish, liveOf } from './stage.ts'
+import { addUse, type ModelUse } from './usage.ts'
 import { Worker } from './worker.ts'
-
-/** What a front door asks for. */
-export type NewRun = Omit<RunPlan, 'asker'>
 
 /** In place of what a run has. */
 export interface NewLimits {
@@ -71,7 +70,9 @@ export class Runs {
   /** Goes on with what an earlier life left unfinished. */
   open(): void {
     this.#forget = this.#parts.engine.onModelUsage((sandboxId, use) => {
-      for (const worker of this.#workers.values()) if (worker.run.sandboxId === sandboxId) worker.use(use)
+      const worker = [...this.#workers.values()].find(({ run }) => run.sandboxId === sandboxId)
+      if (worker) worker.use(use)
+      else this.#useOfPerson(sandboxId, use)
     })
     const { store, journal } = this.#parts
     // A server that was killed between the journal and the run has begun nothing.
@@ -321,6 +322,15 @@ export class Runs {
     for (const { id } of this.#parts.store.list({ limit: Number.MAX_SAFE_INTEGER })) await this.remove(id)
   }
 
+  /** Somebody who took a run over uses its models too. A limit of money does not end what a person does. */
+  #useOfPerson(sandboxId: string, use: ModelUse): void {
+    const { store } = this.#parts
+    const run = store.kept().find((one) => one.sandboxId === sandboxId)
+    if (!run || use.refusal !== undefined) return
+    store.update({ ...run, usage: addUse(run.usage, use) })
+    this.#tell(run.id)
+  }
+
   readonly #tell = (id: string): void => {
     if (this.#workers.get(id)?.run.sandboxId !== undefined) this.#releaseSnapshot(id)
     this.#news.tell(id)
@@ -495,36 +505,6 @@ function unlessGone(error: unknown): void {
 
 function printable(text: string): string {
   return text.slice(0, 64).replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
-}
-
-function checkRequest(agent: Agent, request: NewRun): void {
-  if (request.prompt.trim() === '')
-    throw invalid('run.prompt', 'there is nothing to do: the prompt is empty', 'say what the agent shall do')
-  if (agent.install.kind === 'none' && request.command.length === 0)
-    throw invalid(
-      'run.command',
-      `${agent.title} needs a command, and there is none`,
-      'say which: --agent-command "my-agent --acp"',
-    )
-  const { bash, write, mcp } = request.permissions
-  const isStrict = [...bash, ...write, ...mcp].some(({ decision }) => decision !== 'allow')
-  if (isStrict && !agent.canAsk)
-    throw invalid(
-      'run.permissions',
-      `${agent.title} cannot be made to ask before it acts`,
-      'allow bash, write and mcp: the sandbox is the boundary; or choose another agent',
-    )
-  if (request.mcpServers.length > 0 && !agent.takesMcp)
-    throw invalid('run.mcp', `${agent.title} takes no MCP servers`, 'leave them out, or choose another agent')
-  if (
-    agent.credentials.length > 0 &&
-    !agent.credentials.some(({ variable }) => variable === request.credential)
-  )
-    throw invalid(
-      'run.credential',
-      `${agent.title} needs one of ${agent.credentials.map(({ variable }) => variable).join(', ')}`,
-      'set it in your environment, or keep it with `agentpod secret set`',
-    )
 }
 
 function limitsAfter({ id, limits, usage }: Run, wanted: NewLimits): RunLimits {

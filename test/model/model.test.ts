@@ -11,6 +11,7 @@ import { systemRandom } from '../../src/util/random.ts'
 import { USAGE } from './conversation.ts'
 import { at, listAt, textAt } from './json.ts'
 import { type Model, startModel } from './model.ts'
+import { MCP_TEXT } from './scenarios/mcp.ts'
 
 const KEY = 'sk-right'
 
@@ -310,6 +311,23 @@ describe('the model', () => {
     assert.match(textAt(patch, 'input'), /^\*\*\* Begin Patch\n\*\*\* Add File: a\.txt\n\+Written/)
     const exec = { type: 'namespace', name: 'functions', tools: [{ type: 'custom', name: 'exec' }] }
     assert.match(textAt(await call([exec], '[[loop]]'), 'input'), /tools\.exec_command\(\{"cmd":"echo 0"/)
+  })
+
+  test('finds a tool of a server by the end of its name, whatever an agent puts before it', async () => {
+    await using model = await startModel()
+    const call = async (tool: unknown): Promise<unknown> => {
+      const body = { model: 'm', tools: [tool], input: [{ role: 'user', content: '[[mcp remember]]' }] }
+      const answer = await post(model, '/v1/responses', { authorization: 'Bearer any' }, body)
+      return listAt(await answer.json(), 'output').at(-1)
+    }
+    for (const name of ['mcp__notes__remember', 'notes_remember', 'notes-remember', 'remember']) {
+      const said = await call({ type: 'function', name, parameters: schema('text') })
+      assert.equal(textAt(said, 'name'), name)
+      assert.deepEqual(JSON.parse(textAt(said, 'arguments')), { text: MCP_TEXT })
+    }
+    assert.match(textAt(await call({ type: 'custom', name: 'exec' }), 'input'), /ends = \["remember"\]/)
+    const none = await call({ type: 'function', name: 'forget', parameters: schema('text') })
+    assert.match(textAt(listAt(none, 'content')[0], 'text'), /no tool remember/)
   })
 
   test('answers what agents ask besides', async () => {

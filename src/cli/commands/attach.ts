@@ -8,6 +8,9 @@ import { lastEvent, watchRuns } from '../watch-runs.ts'
 import { execIn } from './exec.ts'
 import { LOGIN } from './shell.ts'
 
+/** As a shell says it. */
+const HUNG_UP = 129
+
 export const command: Command = {
   usage: 'agentpod attach [--shell] [RUN]',
   examples: [
@@ -64,18 +67,48 @@ async function takeOver(ctx: CommandContext, parsed: Parsed, finder: RunFinder, 
     [],
     new Map([
       ['user', [user]],
-      ['env', Object.entries(variables).map(([name, value]) => `${name}=${value}`)],
+      ['env', Object.entries({ ...colours(ctx), ...variables }).map(([name, value]) => `${name}=${value}`)],
     ]),
   )
+  let code: number | undefined
+  const closed = whenClosed(ctx, run)
   try {
-    await execIn(ctx, await finder.pod.get(sandboxId), surroundings, {
+    code = await execIn(ctx, await finder.pod.get(sandboxId), surroundings, {
       program,
       args,
       cwd: workdir,
-      onSecondInterrupt: () => undefined,
     })
   } finally {
-    await run.handBack()
+    // A program that was killed had no time to put back what it changed, and the next one to type here would be the person's shell.
+    if (code === undefined || code > 128) ctx.terminal.stdout.write(ORDINARY)
+    await run.handBack().finally(() => closed[Symbol.dispose]())
   }
   return watchRuns(ctx, parsed, finder.repo, [run], { after: new Map([[run.id, after]]) })
+}
+
+/** The screen that scrolls, no mouse, no word of the focus, pastes as they are, the usual keys, a cursor, no colours. */
+const ORDINARY = [
+  ...[1049, 1000, 1002, 1003, 1004, 1006, 2004].map((mode) => `\u001b[?${mode}l`),
+  ...['\u001b[>4;0m', '\u001b[<u', '\u001b[?25h', '\u001b[0m', '\r\n'],
+].join('')
+
+/** A terminal that is closed ends this process. Without a word from it the program inside would go on, and what was done there would not be taken. */
+function whenClosed({ terminal }: CommandContext, run: Run): Disposable {
+  const leave = (): void => {
+    // What it is written from now on fails, which nobody is left to be told.
+    for (const stream of [terminal.stdin, terminal.stdout, terminal.stderr])
+      stream.on('error', () => undefined)
+    void run
+      .handBack()
+      .catch(() => undefined)
+      .finally(() => process.exit(HUNG_UP))
+  }
+  process.once('SIGHUP', leave)
+  return { [Symbol.dispose]: () => process.off('SIGHUP', leave) }
+}
+
+/** Programs that draw tell people to get a better terminal where they do not find this. */
+function colours({ env }: CommandContext): Record<string, string> {
+  const { COLORTERM } = env
+  return COLORTERM === undefined ? {} : { COLORTERM }
 }

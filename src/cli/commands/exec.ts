@@ -37,7 +37,7 @@ export interface ExecWords {
   readonly args: readonly string[]
   readonly cwd?: string | undefined
   readonly timeoutMs?: number | undefined
-  onSecondInterrupt(): void
+  readonly onSecondInterrupt?: (() => void) | undefined
 }
 
 /** Runs a command joined with this terminal, as `exec`, `run` and `shell` do. */

@@ -6,6 +6,7 @@ import { history } from './history.ts'
 import { hooks } from './hooks.ts'
 import { leak } from './leak.ts'
 import { loop } from './loop.ts'
+import { mcp } from './mcp.ts'
 import { nothing } from './nothing.ts'
 import { cut, limited, slow, unauthorized } from './refusals.ts'
 import type { Scenario } from './scenario.ts'
@@ -24,6 +25,7 @@ const SCENARIOS = {
   history,
   hooks,
   followup,
+  mcp,
 } satisfies Record<string, Scenario>
 
 export type ScenarioName = keyof typeof SCENARIOS
