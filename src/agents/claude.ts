@@ -49,18 +49,19 @@ export const claude: Agent = {
   canAsk: true,
   canResume: true,
   takesMcp: true,
-  launch: (assignment) => ({
-    command: [
-      `${assignment.directory}/node/bin/node`,
-      ...(assignment.asks ? ['--import', `${assignment.home}/${ASKING_FILE}`] : []),
-      `${assignment.directory}/${ADAPTER}`,
-    ],
-    variables: surroundings(assignment).variables,
-    files: [
-      ...surroundings(assignment).files,
-      ...(assignment.asks ? [{ path: ASKING_FILE, content: ASKING }] : []),
-    ],
-  }),
+  launch(assignment) {
+    const { directory, home, asks } = assignment
+    const { variables, files } = surroundings(assignment)
+    return {
+      command: [
+        `${directory}/node/bin/node`,
+        ...(asks ? ['--import', `${home}/${ASKING_FILE}`] : []),
+        `${directory}/${ADAPTER}`,
+      ],
+      variables,
+      files: [...files, ...(asks ? [{ path: ASKING_FILE, content: ASKING }] : [])],
+    }
+  },
   interactive: (assignment) => ({
     command: [
       '/bin/sh',

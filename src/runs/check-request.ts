@@ -49,9 +49,8 @@ function checkServers(agent: Agent, { permissions, mcpServers }: NewRun): void {
     )
   const names = mcpServers.map(({ name }) => name)
   // Agents write both names into one word, with a mark between them that may be in either.
-  const isBoth = (one: string, other: string): boolean => /^[_-]/.test(other.slice(one.length))
   for (const one of names) {
-    const other = names.find((name) => name !== one && name.startsWith(one) && isBoth(one, name))
+    const other = names.find((name) => name.startsWith(`${one}_`) || name.startsWith(`${one}-`))
     if (other === undefined) continue
     throw invalid(
       'run.mcp',

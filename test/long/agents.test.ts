@@ -6,7 +6,7 @@ import { agentNamed } from '../../src/agents/agents.ts'
 import type { Run, RunInfo } from '../../src/client/runs.ts'
 import { USAGE } from '../model/conversation.ts'
 import { bodiesOf, saidIn, type Worked, worked } from '../support/acp-user.ts'
-import { brokenProject, noPackages, payingWith, User } from '../support/agent-runs.ts'
+import { brokenProject, buildAgents, payingWith, User, withoutPackages } from '../support/agent-runs.ts'
 import { AgentStage } from '../support/agent-stage.ts'
 import { assertNoToken, newToken } from '../support/canary.ts'
 import { noInternet } from '../support/internet.ts'
@@ -27,33 +27,25 @@ const NAMES = chosen(ALL)
 const MORE = chosen(OTHERS)
 const KEY = newToken()
 const RUN_MS = 240_000
-const BUILD_MS = 600_000
 
 const skip = noInternet()
-const missing = new Map<string, string>()
-if (!skip)
-  for (const name of [...NAMES, ...MORE]) {
-    const why = await noPackages([name])
-    if (why !== undefined) missing.set(name, why)
-  }
+const missing = await withoutPackages(skip ? [] : [...NAMES, ...MORE])
 const here = (names: readonly string[]): string[] => names.filter((name) => !missing.has(name))
 const skipOf = (name: string): string | false => skip || (missing.get(name) ?? false)
 
 let stage: AgentStage
 let user: User
-const notBuilt = new Map<string, string>()
+let notBuilt: ReadonlyMap<string, string>
 
 before(async () => {
   if (skip) return
   stage = await AgentStage.open({ keys: [KEY], sites: ['evil.example'] })
   const project = brokenProject(stage.directory())
-  for (const name of here([...NAMES, ...MORE])) {
-    const { code, stderr } = await stage.outside.cli(['build', '--agent', name], {
-      cwd: project.root,
-      timeoutMs: BUILD_MS,
-    })
-    if (code !== 0) notBuilt.set(name, stderr)
-  }
+  notBuilt = await buildAgents(
+    stage.outside,
+    project,
+    [...NAMES, ...MORE].filter((name) => !missing.has(name)),
+  )
   user = new User(await stage.close(), project, payingWith(KEY))
 })
 after(async () => {

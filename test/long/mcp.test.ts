@@ -6,7 +6,7 @@ import { after, before, describe, test } from 'node:test'
 import { AGENTS } from '../../src/agents/agents.ts'
 import { MCP_TEXT } from '../model/scenarios/mcp.ts'
 import { bodiesOf, saidIn, type Worked, worked } from '../support/acp-user.ts'
-import { brokenProject, noPackages, payingWith, read, User } from '../support/agent-runs.ts'
+import { brokenProject, buildAgents, payingWith, read, User, withoutPackages } from '../support/agent-runs.ts'
 import { AgentStage } from '../support/agent-stage.ts'
 import { assertNoToken, newToken } from '../support/canary.ts'
 import { noInternet } from '../support/internet.ts'
@@ -37,15 +37,9 @@ const HEARD: Readonly<Record<string, readonly string[]>> = {
 const SCRIPTED = new Set(['codex'])
 const KEY = newToken()
 const RUN_MS = 240_000
-const BUILD_MS = 600_000
 
 const skip = noInternet()
-const missing = new Map<string, string>()
-if (!skip)
-  for (const { name } of CHOSEN) {
-    const why = await noPackages([name])
-    if (why !== undefined) missing.set(name, why)
-  }
+const missing = await withoutPackages(skip ? [] : CHOSEN.map(({ name }) => name))
 
 let stage: AgentStage
 let user: User
@@ -54,7 +48,7 @@ let sly: User
 /** A server that is in the project, and one whose program is nowhere. */
 let notes: string
 let nowhere: string
-const notBuilt = new Map<string, string>()
+let notBuilt: ReadonlyMap<string, string>
 
 before(async () => {
   if (skip) return
@@ -70,12 +64,11 @@ before(async () => {
   slyProject.commitAll('allowed')
   notes = fileOf(directory, 'notes.json', { notes: SERVER })
   nowhere = fileOf(directory, 'nowhere.json', { notes: SERVER, nowhere: { command: '/nowhere/at/all' } })
-  for (const { name } of CHOSEN) {
-    if (missing.has(name)) continue
-    const words = ['build', '--agent', name]
-    const { code, stderr } = await stage.outside.cli(words, { cwd: project.root, timeoutMs: BUILD_MS })
-    if (code !== 0) notBuilt.set(name, stderr)
-  }
+  notBuilt = await buildAgents(
+    stage.outside,
+    project,
+    CHOSEN.map(({ name }) => name).filter((name) => !missing.has(name)),
+  )
   const world = await stage.close()
   user = new User(world, project, payingWith(KEY))
   sly = new User(world, slyProject, payingWith(KEY))

@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test'
 import { agentNamed } from '../../src/agents/agents.ts'
 import { EDIT_CONTENT } from '../model/scenarios/edit.ts'
 import { saidIn, worked } from '../support/acp-user.ts'
-import { brokenProject, noPackages, payingWith, User } from '../support/agent-runs.ts'
+import { brokenProject, buildAgents, payingWith, User, withoutPackages } from '../support/agent-runs.ts'
 import { AgentStage } from '../support/agent-stage.ts'
 import { assertNoToken, newToken } from '../support/canary.ts'
 import { noInternet } from '../support/internet.ts'
@@ -41,7 +41,6 @@ const WORD = 'pomegranate'
 const FILE = 'taken-over.txt'
 const KEY = newToken()
 const RUN_MS = 240_000
-const BUILD_MS = 600_000
 const BUNDLE = '/etc/ssl/certs/ca-certificates.crt'
 const CTRL_C = '\u0003'
 
@@ -86,26 +85,21 @@ const only = process.env['AGENTS']?.split(',')
 const NAMES = Object.keys(MANNERS).filter((name) => !only || only.includes(name))
 
 const skip = noInternet()
-const missing = new Map<string, string>()
-if (!skip)
-  for (const name of NAMES) {
-    const why = await noPackages([name])
-    if (why !== undefined) missing.set(name, why)
-  }
+const missing = await withoutPackages(skip ? [] : NAMES)
 
 let stage: AgentStage
 let user: User
-const notBuilt = new Map<string, string>()
+let notBuilt: ReadonlyMap<string, string>
 
 before(async () => {
   if (skip) return
   stage = await AgentStage.open({ keys: [KEY] })
   const project = brokenProject(stage.directory())
-  for (const name of NAMES.filter((one) => !missing.has(one))) {
-    const words = ['build', '--agent', name]
-    const { code, stderr } = await stage.outside.cli(words, { cwd: project.root, timeoutMs: BUILD_MS })
-    if (code !== 0) notBuilt.set(name, stderr)
-  }
+  notBuilt = await buildAgents(
+    stage.outside,
+    project,
+    NAMES.filter((name) => !missing.has(name)),
+  )
   user = new User(await stage.close(), project, payingWith(KEY))
 })
 after(async () => {

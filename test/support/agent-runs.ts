@@ -11,6 +11,7 @@ import { MODEL_HOSTS } from './agent-stage.ts'
 import type { CliOptions, CliResult, World } from './world.ts'
 
 const run = promisify(execFile)
+const BUILD_MS = 600_000
 
 /** A test that fails, since `sum` subtracts. */
 export function brokenProject(directory: string, name = 'project'): GitProject {
@@ -57,6 +58,30 @@ export async function noPackages(agents: readonly string[]): Promise<string | un
     }
   }
   return undefined
+}
+
+/** Why each of these agents that cannot be had here cannot be. */
+export async function withoutPackages(agents: readonly string[]): Promise<ReadonlyMap<string, string>> {
+  const missing = new Map<string, string>()
+  for (const name of agents) {
+    const why = await noPackages([name])
+    if (why !== undefined) missing.set(name, why)
+  }
+  return missing
+}
+
+/** Builds the layers of these agents, for a project. The answer is what went wrong, by the agent. */
+export async function buildAgents(
+  outside: World,
+  { root: cwd }: GitProject,
+  agents: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  const failed = new Map<string, string>()
+  for (const name of agents) {
+    const { code, stderr } = await outside.cli(['build', '--agent', name], { cwd, timeoutMs: BUILD_MS })
+    if (code !== 0) failed.set(name, stderr)
+  }
+  return failed
 }
 
 /** A command of the user's, in their project. */
