@@ -32,7 +32,15 @@ export function phasesOf(command: Command, selection: Selection): Phase[][] {
     case 'all':
       return [
         ...checks(selection, { short: false }),
-        ...onRealParts(selection, { e2e: 15, attack: 15, compat: 15, crash: 10, contract: 10, docs: 10 }),
+        ...onRealParts(selection, {
+          findings: 15,
+          e2e: 15,
+          attack: 15,
+          compat: 15,
+          crash: 10,
+          contract: 10,
+          docs: 10,
+        }),
       ]
     case 'long':
       return onRealParts(selection, { long: 120 })
