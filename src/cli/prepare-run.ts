@@ -152,6 +152,8 @@ async function snapshotOf(place: Place): Promise<string> {
   const sandbox = await preparing(place, last)
   try {
     await send(place, sandbox, last ? readSent(place, last.id) : {})
+    // It has served. One that runs could only be snapshotted where there is a freezer.
+    await sandbox.stop()
     const taken = await sandbox.snapshot({ labels })
     writeSent(place, taken.id)
     await forgetOlder(place, ours.slice(KEPT_SNAPSHOTS - 1))
