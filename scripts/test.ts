@@ -4,13 +4,13 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { killChildren } from './harness/child.ts'
 import { COMMANDS, type Command, type Phase, phasesOf } from './harness/phases.ts'
-import { type Case, count, failed, slowest } from './harness/result.ts'
+import { type Case, count, failed, skipsByReason, slowest } from './harness/result.ts'
 
-const USAGE = `usage: scripts/with-node scripts/test.ts ${COMMANDS.join('|')} [--only <part of a phase or file name>]`
+const USAGE = `usage: scripts/with-node scripts/test.ts ${COMMANDS.join('|')} [--only <part of a phase or file name>] [--verbose]`
 const SLOW_MS = 500
 const SLOW_LISTED = 5
 
-const { command, only } = readArguments()
+const { command, only, isVerbose } = readArguments()
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => {
     killChildren('SIGKILL')
@@ -34,7 +34,7 @@ async function runPhase({ name, run }: Phase): Promise<Case[]> {
   console.log(`${name.padEnd(10)} ${parts.join(', ')} (${seconds(performance.now() - startedAt)})`)
   for (const one of found) {
     if (one.outcome === 'failed') console.log(`\n  FAILED ${one.name}\n${indent(one.detail)}\n`)
-    if (one.outcome === 'skipped') console.log(`  skipped ${one.name}: ${one.detail}`)
+    if (isVerbose && one.outcome === 'skipped') console.log(`  skipped ${one.name}: ${one.detail}`)
   }
   return found
 }
@@ -44,6 +44,10 @@ function summarise(all: readonly Case[]): void {
   if (slow.length > 0) console.log('\nslowest')
   for (const one of slow) console.log(`  ${seconds(one.durationMs).padStart(8)}  ${one.name}`)
 
+  const skips = skipsByReason(all)
+  if (skips.length > 0) console.log(`\nskipped${isVerbose ? '' : ' (--verbose lists the tests)'}`)
+  for (const [reason, times] of skips) console.log(`  ${String(times).padStart(4)}  ${reason}`)
+
   const bad = all.filter((one) => one.outcome === 'failed')
   if (bad.length > 0) console.log(`\nfailed\n${bad.map((one) => `  ${one.name}`).join('\n')}`)
 
@@ -52,14 +56,15 @@ function summarise(all: readonly Case[]): void {
   process.exitCode = failures > 0 || passed === 0 ? 1 : 0
 }
 
-function readArguments(): { command: Command; only: string | undefined } {
+function readArguments(): { command: Command; only: string | undefined; isVerbose: boolean } {
   try {
     const { values, positionals } = parseArgs({
-      options: { only: { type: 'string' } },
+      options: { only: { type: 'string' }, verbose: { type: 'boolean', default: false } },
       allowPositionals: true,
     })
     const chosen = COMMANDS.find((name) => name === positionals[0])
-    if (chosen && positionals.length === 1) return { command: chosen, only: values.only }
+    if (chosen && positionals.length === 1)
+      return { command: chosen, only: values.only, isVerbose: values.verbose }
     console.error(USAGE)
   } catch (error) {
     console.error(`${String(error)}\n${USAGE}`)

@@ -1,6 +1,11 @@
-// Finds what a test run leaves on the machine: mounts, cgroups, processes and loop devices of ours that were not there before it.
+// Finds what a test run leaves on the machine: mounts, cgroups, processes, sockets and loop devices of its own state
+// directories. Another AgentPod on this machine, such as the one that the person who runs the tests uses, is none of its business.
 
-import { readdir, readFile } from 'node:fs/promises'
+import { createHash, randomBytes } from 'node:crypto'
+import { chmodSync, mkdirSync } from 'node:fs'
+import { readdir, readFile, readlink, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Case, failed, passed } from './result.ts'
 
@@ -8,43 +13,69 @@ const SETTLE_MS = 5_000
 const POLL_MS = 250
 const CGROUP_DEPTH = 4
 
-export async function checkLeftovers(before: ReadonlySet<string>): Promise<Case> {
+/** The directory that the tests of a run have as TMPDIR, so that each of their state directories is below it. */
+export function nameRunDirectory(): string {
+  return join(tmpdir(), `agentpod-test-${randomBytes(4).toString('hex')}`)
+}
+
+export function makeRunDirectory(path: string): void {
+  mkdirSync(path)
+  // As /tmp: some tests act as another user.
+  chmodSync(path, 0o1777)
+}
+
+/** Removes the run's directory when nothing of the run is left, and says what is left otherwise. */
+export async function checkLeftovers(runDirectory: string): Promise<Case> {
   const deadline = performance.now() + SETTLE_MS
   for (;;) {
-    const left = [...(await findTraces())].filter((trace) => !before.has(trace))
-    if (left.length === 0) return passed('nothing is left behind')
+    const left = await findTraces(runDirectory)
+    if (left.length === 0) {
+      await rm(runDirectory, { recursive: true, force: true })
+      return passed('nothing is left behind')
+    }
     // A server that was asked to stop may still be about it.
     if (performance.now() > deadline) return failed('nothing is left behind', left.join('\n'))
     await sleep(POLL_MS)
   }
 }
 
-/** Names every trace of AgentPod on this machine, one line each. */
-export async function findTraces(): Promise<Set<string>> {
-  const found = await Promise.all([
-    findMounts(),
-    findCgroups('/sys/fs/cgroup', CGROUP_DEPTH),
-    findProcesses(),
-    findLoops(),
-  ])
-  return new Set(found.flat())
+/** Names every trace of the AgentPods whose state directories are below this one, one line each. */
+export async function findTraces(runDirectory: string): Promise<string[]> {
+  const isInside = (text: string): boolean => text.includes(`${runDirectory}/`)
+  // Groups first: a podhost is there before its group is, so each group that is found has its podhost in the list of processes.
+  const groups = await findCgroups('/sys/fs/cgroup', CGROUP_DEPTH)
+  const processes = await findProcesses(isInside)
+  const others = new Set(processes.filter((one) => !one.isOfRun).flatMap(({ scopes }) => scopes))
+  const found = await Promise.all([findMounts(isInside), findSockets(isInside), findLoops(isInside)])
+  return [
+    ...processes.filter((one) => one.isOfRun).map(({ pid, words }) => `process ${pid}: ${words}`),
+    ...groups.filter(({ scope }) => !others.has(scope)).map(({ path }) => `cgroup ${path}`),
+    ...found.flat(),
+  ]
 }
 
-async function findMounts(): Promise<string[]> {
+type Belongs = (text: string) => boolean
+
+async function findMounts(isInside: Belongs): Promise<string[]> {
   const mounts = (await readFile('/proc/mounts', 'utf8')).split('\n')
-  return mounts
-    .filter((line) => line.includes('agentpod'))
-    .map((line) => `mount ${line.split(' ', 2).join(' on ')}`)
+  return mounts.filter(isInside).map((line) => `mount ${line.split(' ', 2).join(' on ')}`)
 }
 
-// A cgroup of ours may stay as long as it is empty: making it again costs more than keeping it.
-async function findCgroups(dir: string, depth: number): Promise<string[]> {
-  const found = (await directories(dir)).map(async (name): Promise<string[]> => {
+// A process that cannot be looked into, since it is another user's, still shows its sockets here.
+async function findSockets(isInside: Belongs): Promise<string[]> {
+  const lines = (await readFile('/proc/net/unix', 'utf8')).split('\n')
+  return [...new Set(lines.filter(isInside).map((line) => `socket ${line.slice(line.indexOf('/'))}`))]
+}
+
+/**
+ * The name of a group does not tell the state directory, so a group counts unless an AgentPod outside the run has it. A cgroup of ours
+ * may stay as long as it is empty: making it again costs more than keeping it.
+ */
+async function findCgroups(dir: string, depth: number): Promise<{ path: string; scope: string }[]> {
+  const found = (await directories(dir)).map(async (name) => {
     const path = `${dir}/${name}`
-    if (name.startsWith('agentpod')) {
-      return (await directories(path)).map((child) => `cgroup ${path}/${child}`)
-    }
-    return depth > 1 ? findCgroups(path, depth - 1) : []
+    if (!name.startsWith('agentpod')) return depth > 1 ? findCgroups(path, depth - 1) : []
+    return (await directories(path)).map((scope) => ({ path: `${path}/${scope}`, scope }))
   })
   return (await Promise.all(found)).flat()
 }
@@ -54,26 +85,51 @@ async function directories(dir: string): Promise<string[]> {
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name)
 }
 
-async function findLoops(): Promise<string[]> {
+async function findLoops(isInside: Belongs): Promise<string[]> {
   const names = (await readdir('/sys/block').catch(ifGone([]))).filter((name) => name.startsWith('loop'))
   const found = names.map(async (name) => {
     const file = await readFile(`/sys/block/${name}/loop/backing_file`, 'utf8').catch(ifGone(''))
-    return file.includes('agentpod') ? [`loop /dev/${name} on ${file.trim()}`] : []
+    return isInside(file) ? [`loop /dev/${name} on ${file.trim()}`] : []
   })
   return (await Promise.all(found)).flat()
 }
 
-async function findProcesses(): Promise<string[]> {
+type Found = {
+  readonly pid: string
+  readonly words: string
+  readonly isOfRun: boolean
+  /** The names of its cgroups below `agentpod`. */
+  readonly scopes: readonly string[]
+}
+
+async function findProcesses(isInside: Belongs): Promise<Found[]> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
-  const lines = await Promise.all(
-    pids.map(async (pid) => {
-      const args = (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(ifGone('')))
-        .split('\0')
-        .filter(Boolean)
-      return isOurs(args) ? [`process ${pid}: ${args.join(' ')}`] : []
+  const found = await Promise.all(
+    pids.map(async (pid): Promise<Found[]> => {
+      const read = (name: string): Promise<string> =>
+        readFile(`/proc/${pid}/${name}`, 'utf8').catch(ifGone(''))
+      const args = (await read('cmdline')).split('\0').filter(Boolean)
+      if (!isOurs(args)) return []
+      // The server has its state directory in its environment, podhost among its words, podd as the place of its log.
+      const log = await readlink(`/proc/${pid}/fd/1`).catch(ifGone(''))
+      const words = args.join(' ')
+      const told = [words, log, await read('environ')]
+      const scopes = [...scopesIn(await read('cgroup')), ...scopeOfHome(args)]
+      return [{ pid, words, isOfRun: told.some(isInside), scopes }]
     }),
   )
-  return lines.flat()
+  return found.flat()
+}
+
+function scopesIn(cgroups: string): string[] {
+  return [...cgroups.matchAll(/\/agentpod\/([0-9a-f]+)/g)].map(([, scope = '']) => scope)
+}
+
+// As podhost names the groups of a state directory.
+function scopeOfHome(args: readonly string[]): string[] {
+  const home = args[args.indexOf('--home') + 1]
+  if (!args.includes('--home') || home === undefined) return []
+  return [createHash('sha256').update(home).digest('hex').slice(0, 8)]
 }
 
 function isOurs(args: readonly string[]): boolean {
@@ -83,11 +139,12 @@ function isOurs(args: readonly string[]): boolean {
   return script >= 0 && args[script + 1] === 'serve'
 }
 
-// Processes and cgroups come and go while they are listed.
+// Processes and cgroups come and go while they are listed, and other users' processes may not be looked into.
 function ifGone<T>(fallback: T): (error: unknown) => T {
   return (error) => {
     const code = error instanceof Error && 'code' in error ? error.code : undefined
-    if (code === 'ENOENT' || code === 'ESRCH' || code === 'ENODEV') return fallback
+    if (code === 'ENOENT' || code === 'ESRCH' || code === 'ENODEV' || code === 'EACCES' || code === 'EPERM')
+      return fallback
     throw error
   }
 }

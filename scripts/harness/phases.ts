@@ -4,7 +4,7 @@ import { existsSync, globSync } from 'node:fs'
 import { join } from 'node:path'
 import { runChild } from './child.ts'
 import { runGoChecks } from './go-tests.ts'
-import { checkLeftovers, findTraces } from './leftovers.ts'
+import { checkLeftovers, makeRunDirectory, nameRunDirectory } from './leftovers.ts'
 import { runNodeTests } from './node-tests.ts'
 import { type Case, failed, passed } from './result.ts'
 
@@ -78,19 +78,20 @@ const TOGETHER: readonly (readonly string[])[] = [
 
 // These tests start ./agentpod, so the build comes first, and they touch the machine, so what they leave is a failure.
 function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string, number>>): Phase[][] {
-  const phases = Object.entries(limitMinutes).flatMap(([name, minutes]) =>
-    tests(selection, name, { limitMs: minutes * MINUTE, atOnce: 1 }, [`test/${name}/**/*.test.ts`]),
-  )
+  const runDirectory = nameRunDirectory()
+  const phases = Object.entries(limitMinutes).flatMap(([name, minutes]) => {
+    const limits = { limitMs: minutes * MINUTE, atOnce: 1, tmpDir: runDirectory }
+    return tests(selection, name, limits, [`test/${name}/**/*.test.ts`])
+  })
   if (phases.length === 0) return []
-  let before: ReadonlySet<string> = new Set()
   const build: Phase = {
     name: 'build',
     run: async () => {
-      before = await findTraces()
+      makeRunDirectory(runDirectory)
       return program(selection.root, 'build', 5 * MINUTE, [join(selection.root, 'scripts/build')]).run()
     },
   }
-  const leftovers: Phase = { name: 'leftovers', run: async () => [await checkLeftovers(before)] }
+  const leftovers: Phase = { name: 'leftovers', run: async () => [await checkLeftovers(runDirectory)] }
   const isAlone = ({ name }: Phase): boolean => !TOGETHER.some((group) => group.includes(name))
   const alone = phases.filter(isAlone).map((phase) => [phase])
   const together = TOGETHER.map((group) => phases.filter(({ name }) => group.includes(name)))
@@ -111,7 +112,7 @@ function program(
   return { name, run }
 }
 
-type TestLimits = { readonly limitMs: number; readonly atOnce: number }
+type TestLimits = { readonly limitMs: number; readonly atOnce: number; readonly tmpDir?: string }
 
 function tests(selection: Selection, name: string, limits: TestLimits, patterns: readonly string[]): Phase[] {
   const { root, only = '' } = selection
@@ -120,6 +121,6 @@ function tests(selection: Selection, name: string, limits: TestLimits, patterns:
     .sort()
   if (files.length === 0) return []
   const concurrency = selection.concurrency ?? limits.atOnce
-  const env = { AGENTPOD_TEST: '1' }
+  const env = { AGENTPOD_TEST: '1', ...(limits.tmpDir && { TMPDIR: limits.tmpDir }) }
   return [{ name, run: () => runNodeTests({ root, files, concurrency, limitMs: limits.limitMs, env }) }]
 }

@@ -33,3 +33,11 @@ export function slowest(cases: readonly Case[], limit: number, thresholdMs: numb
     .sort((a, b) => b.durationMs - a.durationMs)
     .slice(0, limit)
 }
+
+/** How many were skipped for each reason, the commonest first. */
+export function skipsByReason(cases: readonly Case[]): [reason: string, count: number][] {
+  const reasons = new Map<string, number>()
+  for (const { outcome, detail } of cases)
+    if (outcome === 'skipped') reasons.set(detail, (reasons.get(detail) ?? 0) + 1)
+  return [...reasons].sort((a, b) => b[1] - a[1])
+}

@@ -7,6 +7,7 @@ import { after, before, describe, test } from 'node:test'
 import { isE2bPath } from '../../src/api/e2b/error-response.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { assertNoToken } from '../support/canary.ts'
+import { filesBelow } from '../support/files-below.ts'
 import { Front } from '../support/front.ts'
 import { inside, outside, shell } from '../support/probe.ts'
 import { rawRequest } from '../support/raw-http.ts'
@@ -612,11 +613,11 @@ test('CP-12 no file, log, process or answer of the server has a key or a token',
     ['/v1/audit', (await ask({ path: '/v1/audit', headers: { 'x-api-key': admin } })).text],
     ['/v1/keys', (await ask({ path: '/v1/keys', headers: { 'x-api-key': admin } })).text],
   ]
-  for (const name of readdirSync(world.home, { recursive: true, encoding: 'utf8' })) {
+  for (const name of filesBelow(world.home)) {
     const path = join(world.home, name)
     if (/^(?:layers|s|sandboxes|run\/s)\//.test(name)) continue
     const info = statSync(path, { throwIfNoEntry: false })
-    if (!info?.isFile() || info.size > 64 << 20) continue
+    if (info === undefined || info.size > 64 << 20) continue
     texts.push([name, readFileSync(path, 'latin1')])
     if (/\.db|\.log|\.json/.test(name)) assert.equal(info.mode & 0o077, 0, `${name} is for its owner alone`)
   }

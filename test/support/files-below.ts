@@ -1,0 +1,11 @@
+/** The regular files of a directory and those below it. A link is not followed: it may lead out of the directory, to the machine's own files. */
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+
+export function filesBelow(directory: string, prefix = ''): string[] {
+  return readdirSync(join(directory, prefix), { withFileTypes: true }).flatMap((entry) => {
+    const name = join(prefix, entry.name)
+    if (entry.isDirectory()) return filesBelow(directory, name)
+    return entry.isFile() ? [name] : []
+  })
+}
