@@ -175,6 +175,21 @@ describe('a change on this machine', () => {
   })
 })
 
+test('GT-15: nothing that comes out of a sandbox makes a directory a git repository', async () => {
+  const put = async (path: string): Promise<string> => (await host.put(path, NOTHING, FILE, text('x'))).status
+  for (const path of ['HEAD', 'docs/HEAD', 'docs/head', 'docs/HE\u200cAD', 'docs/commondir', 'docs/COMMON~1'])
+    assert.equal(await put(path), 'failed', path)
+  assert.equal(await put('docs/objects/x'), 'done')
+  writeFileSync(at('docs/HEAD'), 'ref: refs/heads/main')
+  for (const path of ['docs/refs/x', 'docs/Refs/x', 'docs/objects/y'])
+    assert.equal(await put(path), 'failed', path)
+  assert.deepEqual(readdirSync(at('docs')).toSorted(), ['HEAD', 'objects'])
+  assert.equal(await put('docs/config'), 'done', 'the control: it is no repository yet')
+  mkdirSync(at('docs/refs'))
+  for (const path of ['docs/hooks/post-commit', 'docs/config.worktree'])
+    assert.equal(await put(path), 'failed', path)
+})
+
 test('what lies behind a link is not there', async () => {
   mkdirSync(at('real'))
   writeFileSync(at('real/x'), 'x')

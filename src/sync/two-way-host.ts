@@ -19,6 +19,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { dirname, join, relative, resolve } from 'node:path'
 import { isAgentPodError } from '../core/error.ts'
 import { randomWord, systemRandom } from '../util/random.ts'
+import { IN_REPOSITORY, makesRepository } from './bare-repository.ts'
 import { listProject, type ProjectOptions } from './project.ts'
 import { isGone, type State } from './two-way-decide.ts'
 import { DirectoryWatches } from './two-way-host-watch.ts'
@@ -144,6 +145,8 @@ export class Host implements HostSide {
   async put(path: string, expected: Mark, state: State, content: () => Promise<Content>): Promise<Outcome> {
     try {
       if (isGone(state)) return this.#remove(path, expected)
+      // SECURITY: GT-15.
+      if (makesRepository(this.#root, path)) return { status: 'failed', why: IN_REPOSITORY }
       if (!(await makeParents(this.#root, dirname(path))))
         return { status: 'failed', why: 'a link or a file stands in its way', isInTheWay: true }
       return state.kind === 'link'

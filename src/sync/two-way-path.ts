@@ -1,6 +1,7 @@
 /** Names and links that come out of a sandbox: which of them may be written into a project on this machine. */
 import { lstat, realpath } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { foldedName } from './folded-name.ts'
 import { safePath, staysInside } from './untar.ts'
 
 const LONGEST_PART_BYTES = 255
@@ -20,12 +21,9 @@ export function badName(path: string): string | undefined {
   return undefined
 }
 
-/** Characters that some file systems drop from a name, so that it comes out as another. */
-const DROPPED = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g
-
 /** `.git` as any file system may spell it: in other cases, with dropped characters, shortened, or with a tail. */
 function isGitName(part: string): boolean {
-  return /^(?:\.git|git~[0-9]+)[ .]*(?:[:\\].*)?$/s.test(part.replaceAll(DROPPED, '').toLowerCase())
+  return /^(?:\.git|git~[0-9]+)[ .]*(?:[:\\].*)?$/s.test(foldedName(part))
 }
 
 const COPY = new RegExp(`(?:^|\\.)${CONFLICT_MARK}[0-9]+$`)

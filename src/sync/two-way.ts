@@ -4,6 +4,7 @@
  * meantime is found, not written over.
  */
 import { AgentPodError } from '../core/error.ts'
+import { IN_REPOSITORY, isRepositoryName } from './bare-repository.ts'
 import { ABSENT, type Decision, decide, isGone, isSame, keyOf, type State } from './two-way-decide.ts'
 import { adopt, type Entry, learn, sentEntry, stampOf, stateOf } from './two-way-entry.ts'
 import { LARGEST_BYTES, TOO_LARGE } from './two-way-host.ts'
@@ -162,7 +163,7 @@ export class TwoWay {
   }
 
   #isWellNamed(path: string): boolean {
-    const why = badName(path)
+    const why = badName(path) ?? (isRepositoryName(path) ? IN_REPOSITORY : undefined)
     if (why !== undefined && !path.split('/').includes('.git'))
       this.#tell(path, `${path} is not synced: ${why}`)
     return why === undefined

@@ -25,7 +25,7 @@ import { cleanBranches, listBranches } from '../../src/sync/git/clean.ts'
 import { changesOf, diffOf } from '../../src/sync/git/diff.ts'
 import { mergeBranch } from '../../src/sync/git/merge.ts'
 import { userGit } from '../../src/sync/git/quarantine.ts'
-import { type Result, ResultStage } from '../../src/sync/git/testing/result-stage.ts'
+import { type Files, type Result, ResultStage } from '../../src/sync/git/testing/result-stage.ts'
 import { WorkTree } from '../../src/sync/git/work-tree.ts'
 import { SeededRandom } from '../../src/testing/seeded-random.ts'
 import {
@@ -735,6 +735,164 @@ test('GT-14 what runs later on the host is listed apart and left out, with what 
   assert.equal(readFileSync(join(stage.root, 'a.txt'), 'utf8'), 'b\n')
   used(stage.workspace)
   assert.ok(trap.sprung(), 'the control')
+})
+
+describe('GT-15 a directory of the result that git takes for a repository is left out', () => {
+  /** What git needs to take a directory for a repository, with a setting that names a program. */
+  const repository = (program: string): Files => ({
+    HEAD: 'ref: refs/heads/main\n',
+    config: `[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = ${program}\n`,
+    'objects/x': 'x',
+    'refs/x': 'x',
+  })
+  const below = (directory: string, files: Files): Files =>
+    Object.fromEntries(Object.entries(files).map(([path, content]) => [`${directory}/${path}`, content]))
+  const only = (files: Files, ...paths: string[]): Files =>
+    Object.fromEntries(Object.entries(files).filter(([path]) => paths.includes(path)))
+  const without = (files: Files, gone: string): Files =>
+    Object.fromEntries(Object.entries(files).filter(([path]) => path !== gone))
+  const whole = (program: string): Files => below('docs', repository(program))
+
+  const cases: readonly (readonly [
+    name: string,
+    before: (program: string) => Files,
+    work: (program: string) => Files,
+    isRun: boolean,
+  ])[] = [
+    ['a whole one', () => ({}), whole, true],
+    [
+      'one that is completed by its HEAD',
+      (p) => without(whole(p), 'docs/HEAD'),
+      (p) => only(whole(p), 'docs/HEAD'),
+      true,
+    ],
+    [
+      'one that is completed by its objects',
+      (p) => without(whole(p), 'docs/objects/x'),
+      (p) => only(whole(p), 'docs/objects/x'),
+      true,
+    ],
+    [
+      'one whose settings change',
+      (p) => without(whole(p), 'docs/config'),
+      (p) => only(whole(p), 'docs/config'),
+      true,
+    ],
+    [
+      'one that a renamed directory becomes',
+      (p) => below('docs', { ...without(repository(p), 'refs/x'), 'heads/x': 'x' }),
+      () => ({ 'docs/heads/x': null, 'docs/refs/x': 'x' }),
+      true,
+    ],
+    [
+      'one with parts that are links',
+      () => ({}),
+      (p) => ({
+        ...below('docs', only(repository(p), 'HEAD', 'config')),
+        'docs/objects': { link: '../src' },
+        'docs/refs': { link: '../src' },
+      }),
+      true,
+    ],
+    [
+      'one whose parts lie elsewhere',
+      () => ({}),
+      (p) => ({
+        'other/config': `[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = ${p}\n[extensions]\n\tworktreeConfig = true\n`,
+        'other/objects/x': 'x',
+        'other/refs/x': 'x',
+        'docs/config.worktree': '[core]\n\tbare = false\n\tworktree = ..\n',
+        'docs/HEAD': 'ref: refs/heads/main\n',
+        'docs/commondir': '../other\n',
+      }),
+      true,
+    ],
+    [
+      'one in another case',
+      () => ({}),
+      (p) => ({
+        'docs/head': 'ref: refs/heads/main\n',
+        'Docs/OBJECTS/x': 'x',
+        'docs/Ref\u017f/x': 'x',
+        'docs/config': repository(p)['config'] ?? '',
+      }),
+      false,
+    ],
+    [
+      'one in names that other disks shorten',
+      () => ({}),
+      (p) => ({
+        'docs/HE\u200cAD': 'ref: refs/heads/main\n',
+        'docs/objects. /x': 'x',
+        'docs/refs::$DATA': 'x',
+        'docs/config': repository(p)['config'] ?? '',
+      }),
+      false,
+    ],
+  ]
+  for (const [name, before, work, isRun] of cases)
+    test(name, async () => {
+      using stage = new ResultStage()
+      const trap = new Trap(stage.directory)
+      stage.write(stage.root, before(trap.program))
+      stage.git('add', '-A')
+      stage.git('commit', '-q', '--allow-empty', '-m', 'before')
+      stage.begin()
+      stage.work({ ...work(trap.program), 'a.txt': 'b\n' })
+      plainly(stage, join(stage.workspace, 'docs'), 'status')
+      if (isRun) assert.ok(trap.sprung(), 'the control: git runs the program')
+      const received = await stage.receive()
+      const branch = await makeBranch(await stage.repository(), received, {
+        name: 'agentpod/x-1',
+        message: 'm',
+        coAuthor: undefined,
+        withGated: false,
+        now: NOW,
+      })
+      assert.ok(branch)
+      await applyChanges(await stage.repository(), { from: branch.from, to: branch.tree })
+      assert.equal(readFileSync(join(stage.root, 'a.txt'), 'utf8'), 'b\n')
+      const changed = stage.git('diff', '--name-only', 'main', 'agentpod/x-1').split('\n')
+      assert.deepEqual(
+        changed.filter((path) => /^(docs|Docs)\//.test(path) && path !== 'docs/heads/x'),
+        [],
+      )
+      if (existsSync(join(stage.root, 'docs'))) plainly(stage, join(stage.root, 'docs'), 'status')
+      assert.ok(!trap.sprung(), 'nothing runs here')
+    })
+
+  test('half of one each in two results that are both taken', async () => {
+    using stage = new ResultStage()
+    const trap = new Trap(stage.directory)
+    const parts = whole(trap.program)
+    for (const [i, names] of [
+      ['docs/HEAD', 'docs/config'],
+      ['docs/objects/x', 'docs/refs/x'],
+    ].entries()) {
+      stage.begin()
+      stage.work({ ...only(parts, ...names), [`${i}.txt`]: 'x' })
+      const received = await stage.receive()
+      const gated = received.gate.map(({ path }) => path)
+      await applyChanges(await stage.repository(), {
+        from: received.from,
+        to: received.tree,
+        without: gated,
+        alsoObjects: [join(stage.directory, `scratch-${i + 1}`, 'quarantine.git/objects')],
+      })
+    }
+    assert.ok(existsSync(join(stage.root, '0.txt')) && existsSync(join(stage.root, 'docs/refs/x')))
+    plainly(stage, join(stage.root, 'docs'), 'status')
+    assert.ok(!trap.sprung())
+    stage.write(stage.root, only(parts, 'docs/HEAD'))
+    plainly(stage, join(stage.root, 'docs'), 'status')
+    assert.ok(trap.sprung(), 'the control')
+  })
+
+  test('a file that is called head and is none is taken as any other', async () => {
+    using stage = new ResultStage()
+    stage.work({ 'src/HEAD': 'a heading\n', 'lib/head/x': 'x', 'lib/objects/x': 'x', 'lib/refs/x': 'x' })
+    assert.deepEqual((await stage.receive()).gate, [])
+  })
 })
 
 test('a directory that is swapped for a link while files are written leads nowhere', () => {

@@ -187,12 +187,15 @@ test('with --sync changes pass both ways, conflicts keep both, and what is hosti
     const victim = world.directory()
     symlinkSync(victim, at('mine'))
     await running.inside(
-      `ln -s ${victim} out; ln -s ../../../../../../etc up; mkdir -p .GIT/hooks; echo x > .GIT/hooks/pre-commit; ln -s page.txt fine; printf '' > .gitignore; echo built > ignored; echo last > control`,
+      `ln -s ${victim} out; ln -s ../../../../../../etc up; mkdir -p .GIT/hooks; echo x > .GIT/hooks/pre-commit; ln -s page.txt fine; printf '' > .gitignore; echo built > ignored; mkdir -p docs/objects docs/refs; echo x | tee docs/objects/x > docs/refs/x; echo 'ref: refs/heads/main' > docs/HEAD; echo last > control`,
     )
     await until('the control is here', () => existsSync(at('control')) && existsSync(at('fine')))
     await until('it is said', () => /sync: out is not synced: a link that leads outside/.test(running.text()))
     assert.equal(readlinkSync(at('fine')), 'page.txt')
-    for (const path of ['out', 'up', '.GIT', 'ignored', '.git/hooks/pre-commit'])
+    await until('it is said', () =>
+      /sync: docs\/HEAD is not synced: it would be part of/.test(running.text()),
+    )
+    for (const path of ['out', 'up', '.GIT', 'ignored', '.git/hooks/pre-commit', 'docs/HEAD'])
       assert.ok(!existsSync(at(path)), path)
     assert.equal(read('.gitignore'), 'ignored\n.env\n')
     assert.deepEqual(readdirSync(victim), [])

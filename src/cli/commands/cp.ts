@@ -3,6 +3,7 @@ import { lstat, mkdir, stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
+import { bareRepositories } from '../../sync/bare-repository.ts'
 import { listFiles } from '../../sync/project.ts'
 import { packFiles } from '../../sync/tar.ts'
 import { type Extracted, extract, extractFile } from '../../sync/untar.ts'
@@ -81,7 +82,7 @@ async function copyOut(
   from: Place,
   target: string,
   user: string | undefined,
-): Promise<Extracted> {
+): Promise<Copied> {
   const sandbox = await pod.get(from.sandbox ?? '')
   const info = await sandbox.stat(from.path, user)
   const existing = await stat(target).catch(() => undefined)
@@ -90,13 +91,31 @@ async function copyOut(
   const tar = await sandbox.pack(from.path, { user })
   if (info.type !== 'directory') return extractFile(tar, place)
   await mkdir(place, { recursive: true })
-  return extract(tar, place)
+  const extracted = await extract(tar, place)
+  return { ...extracted, repositories: await repositoriesIn(place) }
 }
 
-function report({ terminal }: CommandContext, result: Extracted, isJson: boolean): void {
+interface Copied extends Extracted {
+  /** Directories here that git takes for repositories. */
+  readonly repositories?: readonly string[]
+}
+
+async function repositoriesIn(directory: string): Promise<string[]> {
+  const files = await listFiles(directory)
+  const whole = files.flatMap((path) => /^(.*\/)?\.git(?=\/|$)/i.exec(path)?.[0] ?? [])
+  const bare = [...bareRepositories(files.filter((path) => !/(^|\/)\.git\//i.test(path)))]
+  return [...new Set([...whole, ...bare])].map((path) => join(directory, path))
+}
+
+function report({ terminal }: CommandContext, result: Copied, isJson: boolean): void {
   if (isJson) {
     terminal.out(JSON.stringify(result))
     return
   }
   for (const { path, why } of result.skipped) terminal.say(`left out ${printable(path)}: ${why}`)
+  // SECURITY: GT-15. It was asked for, and so is copied; who runs git there has to know.
+  for (const path of result.repositories ?? [])
+    terminal.say(
+      `note: ${printable(path)} is a git repository from the sandbox: git obeys its settings, which can run programs`,
+    )
 }

@@ -1,5 +1,6 @@
 /** The gate for what was received: reads what the gate has to know, with bounds, and asks it. */
 import { relative, resolve } from 'node:path'
+import { bareRepositories, isHeadName } from '../bare-repository.ts'
 import {
   type GateChange,
   type GatedFile,
@@ -41,7 +42,7 @@ export async function gateResult(
   await texts.readBefore(changes.filter(({ path }) => ruleFor(path, hooksPath)))
   // What decides comes first: nobody shall fill the bounds with something else.
   const isFirst = (change: GateChange): boolean =>
-    ruleFor(change.path, hooksPath) !== undefined || change.after === LINK_MODE
+    ruleFor(change.path, hooksPath) !== undefined || change.after === LINK_MODE || isHeadName(change.path)
   await texts.read(gateChanges.filter(isFirst).map(({ path }) => path))
   await texts.read(['package.json'])
   const input: GateInput = {
@@ -50,6 +51,7 @@ export async function gateResult(
     after: texts.after,
     standing: [],
     hooksPath,
+    repositories: bareRepositories(leaves.keys()),
   }
   const standing = await standingFiles(input, texts, [...leaves.keys()])
   await texts.read(gateChanges.filter(isScript).map(({ path }) => path))

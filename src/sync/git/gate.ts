@@ -3,6 +3,8 @@
  * read before. It decides by names and by what files say, and takes more rather than less.
  */
 import { dirname, join, normalize } from 'node:path/posix'
+import { isHead, isHeadName, isInRepository, isRepositoryName } from '../bare-repository.ts'
+import { foldedParts } from '../folded-name.ts'
 import { staysInside } from '../untar.ts'
 import { INSTALL_HOOKS, runParts, scriptsOf } from './gate-manifests.ts'
 import { GATE_RULES, type GateKind, type GateRule } from './gate-rules.ts'
@@ -31,6 +33,8 @@ export interface GateInput {
   readonly standing: readonly string[]
   /** A directory that the user's git takes hooks from, from the top of the project. */
   readonly hooksPath?: string | undefined
+  /** Directories of the result that git takes for repositories, as `bareRepositories` finds them. */
+  readonly repositories?: ReadonlySet<string> | undefined
 }
 
 /** In the order of the changes. */
@@ -46,6 +50,8 @@ export function gateOf(input: GateInput): GatedFile[] {
 
 function gateOne(change: GateChange, input: GateInput): GatedFile | undefined {
   const { path, after } = change
+  const repository = gateRepository(change, input)
+  if (repository !== undefined) return { path, kind: 'git', why: repository }
   const rule = ruleFor(path, input.hooksPath)
   const why = rule && reasonOf(rule, change, input)
   if (rule && why !== undefined) return { path, kind: rule.kind, why }
@@ -53,6 +59,17 @@ function gateOne(change: GateChange, input: GateInput): GatedFile | undefined {
   const target = input.after(path)
   if (target !== undefined && leadsInside(path, target)) return undefined
   return { path, kind: 'link', why: 'is a link that leads out of the project' }
+}
+
+/**
+ * SECURITY: GT-15. HEAD is gated by itself too: two results that each bring a half of a repository are one where both are taken.
+ */
+function gateRepository({ path, after }: GateChange, input: GateInput): string | undefined {
+  if (input.repositories && isInRepository(path, input.repositories))
+    return 'is part of a git repository, whose settings name programs that git runs'
+  if (after === undefined || !isRepositoryName(path)) return undefined
+  const isPart = !isHeadName(path) || after === LINK_MODE || isHead(input.after(path))
+  return isPart ? 'makes git take its directory for a repository' : undefined
 }
 
 function reasonOf(rule: GateRule, change: GateChange, input: GateInput): string | undefined {
@@ -67,33 +84,20 @@ function reasonOf(rule: GateRule, change: GateChange, input: GateInput): string 
 
 /** A link to what is inside, and not into git's own files. */
 function leadsInside(path: string, target: string): boolean {
-  return staysInside(path, target) && !plainParts(join(dirname(path), target)).includes('.git')
+  return staysInside(path, target) && !foldedParts(join(dirname(path), target)).includes('.git')
 }
 
 /** The row of the table that a path falls under. */
 export function ruleFor(path: string, hooksPath?: string): GateRule | undefined {
-  const parts = plainParts(path)
+  const parts = foldedParts(path)
   const plain = parts.join('/')
-  const hooks = hooksPath === undefined ? undefined : plainParts(normalize(hooksPath)).join('/')
+  const hooks = hooksPath === undefined ? undefined : foldedParts(normalize(hooksPath)).join('/')
   if (hooks && plain.startsWith(`${hooks}/`)) return HOOKS_PATH
   const name = parts.at(-1) ?? ''
   return COMPILED.find(({ is, isNot }) => is(plain, name) && !isNot(plain, name))?.rule
 }
 
 const HOOKS_PATH: GateRule = { kind: 'hook', why: 'is run by git hooks', patterns: [] }
-
-/** Characters that some file systems drop, and tails that others do, so that a name comes out as another. */
-const DROPPED = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g
-
-function plainParts(path: string): string[] {
-  return path
-    .replaceAll(DROPPED, '')
-    .normalize('NFC')
-    .toLowerCase()
-    .split('/')
-    .map((part) => (/[. ]$/.test(part) ? part.replace(/(?<=[^. ])[. ]{1,255}$/, '') : part))
-    .filter((part) => part !== '' && part !== '.')
-}
 
 type Matches = (path: string, name: string) => boolean
 
