@@ -15,6 +15,8 @@ export interface Home {
   readonly serverFile: string
   readonly lockFile: string
   readonly serverLog: string
+  /** What the last bootstrap of the `debian` base said. */
+  readonly debianLog: string
   readonly stateDb: string
   /** The key that `agentpod e2b env` hands to shells. */
   readonly e2bKey: string
@@ -48,6 +50,7 @@ export function homeAt(root: string): Home {
     serverFile: `${run}/server.json`,
     lockFile: `${run}/server.lock`,
     serverLog: `${logs}/server.log`,
+    debianLog: `${logs}/debian-base.log`,
     e2bKey: `${root}/e2b-key.json`,
     tls: `${root}/tls`,
     tlsCa: `${root}/tls/ca.pem`,

@@ -39,6 +39,7 @@ function bootstrap(script = ':'): Record<string, string> {
 async function build(suite?: string, script?: string): Promise<{ digest: string; args: string[] }> {
   const digest = await buildDebian({
     file: join(scratch, 'out.tar'),
+    logFile: join(scratch, 'log'),
     isRoot: true,
     suite,
     etc,
@@ -110,18 +111,23 @@ describe('the bootstrap', () => {
     assert.equal(args.at(-1), join(scratch, 'out.tar'))
   })
 
-  test('that fails says why, and leaves no file', async () => {
-    await fails(
-      build(undefined, "echo 'E: no such mirror' >&2; exit 1"),
-      'failed_precondition',
-      'base.build_failed',
-    )
+  test('that fails gives the tool’s reason, keeps what it said, and leaves no file', async () => {
+    const script =
+      "echo 'I: downloading' >&2; echo 'E: no such mirror' >&2; echo 'E: mmdebstrap failed to run' >&2; exit 25"
+    await assert.rejects(build(undefined, script), {
+      code: 'failed_precondition',
+      reason: 'base.build_failed',
+      message: 'the debian base could not be built: no such mirror',
+      hint: new RegExp(`^${join(scratch, 'log')} has the whole output`),
+    })
+    assert.match(readFileSync(join(scratch, 'log'), 'utf8'), /^I: downloading\nE: no such mirror\n/)
     assert.ok(!existsSync(join(scratch, 'out.tar')))
   })
 
   test('that is not there says how to get it', async () => {
     const none = {
       file: join(scratch, 'out.tar'),
+      logFile: join(scratch, 'log'),
       isRoot: true,
       etc,
       env: { PATH: etc },
@@ -138,6 +144,7 @@ describe('roots', () => {
       built,
       roots: new LayerRoots({
         tmpDir: scratch,
+        logFile: join(scratch, 'log'),
         isRoot: true,
         arch: 'x64',
         env,

@@ -2,16 +2,19 @@
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { createReadStream, existsSync, readdirSync, readFileSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 
 /** Raised whenever the recipe below changes what comes out. */
-export const DEBIAN_RECIPE = 2
+export const DEBIAN_RECIPE = 3
 
 const FALLBACK_SUITE = 'bookworm'
 /** With a fixed time on every file, the same packages give the same layer on every machine. */
 const TIME_OF_FILES = '1700000000'
+/** Of what the bootstrap says, for the log. */
+const MOST_SAID = 256 * 1024
+const MOST_REASONS = 2
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
 const PACKAGES = [
   'bash',
@@ -35,17 +38,22 @@ const SLIM = [
   'path-exclude=/usr/share/locale/*',
 ]
 
-/** Files that must not be the same in every sandbox, or that only the bootstrap needed. */
+/**
+ * Files that must not be the same in every sandbox, or that only the bootstrap needed. /tmp is mmdebstrap's own: it holds the settings with
+ * which it calls apt at the end, and without them apt would clean the package lists of this machine.
+ */
 const CUSTOMIZE = [
   'chroot "$1" useradd -m -u 1000 -s /bin/bash user',
   `printf '%s\\n' 'user ALL=(ALL:ALL) NOPASSWD:ALL' > "$1/etc/sudoers.d/user" && chmod 440 "$1/etc/sudoers.d/user"`,
   'rm -f "$1/etc/machine-id" "$1/etc/resolv.conf" "$1/etc/hostname" && : > "$1/etc/machine-id" && : > "$1/etc/resolv.conf"',
-  'rm -rf "$1"/var/log/* "$1"/var/cache/ldconfig/aux-cache "$1"/tmp/*',
+  'rm -rf "$1"/var/log/* "$1"/var/cache/ldconfig/aux-cache',
 ]
 
 export interface DebianBuild {
   /** Where the tar file goes. It is removed when the build fails. */
   readonly file: string
+  /** Where everything goes that mmdebstrap says. */
+  readonly logFile: string
   readonly isRoot: boolean
   /** Debian's release; the machine's own when left out. */
   readonly suite?: string | undefined
@@ -76,7 +84,9 @@ export async function buildDebian(build: DebianBuild): Promise<string> {
   ]
   build.onProgress(`building the debian base (${suite}, once, about a minute)`)
   try {
-    await mmdebstrap(args, build)
+    const { code, said } = await mmdebstrap(args, build)
+    await writeFile(build.logFile, said, { mode: 0o600 })
+    if (code !== 0) throw buildFailed(reasonIn(said) ?? `mmdebstrap ended with ${code}`, build.logFile)
     build.onProgress('checking the layer')
     return await sha256(build.file)
   } catch (error) {
@@ -85,27 +95,30 @@ export async function buildDebian(build: DebianBuild): Promise<string> {
   }
 }
 
-function mmdebstrap(args: readonly string[], build: DebianBuild): Promise<void> {
+interface Bootstrapped {
+  readonly code: number | string
+  readonly said: string
+}
+
+function mmdebstrap(args: readonly string[], build: DebianBuild): Promise<Bootstrapped> {
   return new Promise((resolve, reject) => {
     const child = spawn('mmdebstrap', args, {
       stdio: ['ignore', 'ignore', 'pipe'],
       signal: build.signal,
       env: { ...build.env, SOURCE_DATE_EPOCH: TIME_OF_FILES },
     })
-    let tail = ''
+    let said = ''
     child.stderr.setEncoding('utf8')
     child.stderr.on('data', (text: string) => {
-      tail = (tail + text).slice(-4000)
+      said = (said + text).slice(-MOST_SAID)
       for (const step of text.matchAll(/^I: ((?:downloading|extracting|installing|creating) .*)$/gm)) {
         build.onProgress(step[1] ?? '')
       }
     })
     child.once('error', (error: NodeJS.ErrnoException) =>
-      reject(buildFailed(error.code === 'ENOENT' ? undefined : error.message)),
+      reject(error.code === 'ENOENT' ? noBootstrap() : buildFailed(error.message, build.logFile)),
     )
-    child.once('close', (code) =>
-      code === 0 ? resolve() : reject(buildFailed(lastError(tail) ?? `exit code ${code}`)),
-    )
+    child.once('close', (code, signal) => resolve({ code: code ?? String(signal), said }))
   })
 }
 
@@ -167,22 +180,28 @@ async function sha256(file: string): Promise<string> {
   return hash.digest('hex')
 }
 
-function lastError(text: string): string | undefined {
-  return text
-    .split('\n')
-    .filter((line) => /^(E|error):/i.test(line))
-    .at(-1)
+/** What apt or dpkg complained of first. What mmdebstrap says after that is only that something failed. */
+function reasonIn(text: string): string | undefined {
+  const errors = [...text.matchAll(/^E: *(.*)$/gm)].map(([, why = '']) => why.trim())
+  const told = errors.filter((why) => !/^(mmdebstrap failed to run|apt-get .* failed)$/.test(why))
+  const reasons = told.length > 0 ? told : errors
+  return reasons.length > 0 ? reasons.slice(0, MOST_REASONS).join('; ') : undefined
 }
 
-function buildFailed(why: string | undefined): AgentPodError {
+function noBootstrap(): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
-    reason: why === undefined ? 'mmdebstrap.missing' : 'base.build_failed',
-    message:
-      why === undefined ? 'the debian base needs mmdebstrap' : `the debian base could not be built: ${why}`,
-    hint:
-      why === undefined
-        ? 'apt-get install mmdebstrap (or use --base host)'
-        : 'check that apt-get update works on this machine, or use --base host',
+    reason: 'mmdebstrap.missing',
+    message: 'the debian base needs mmdebstrap',
+    hint: 'sudo apt-get install mmdebstrap (or use --base host)',
+  })
+}
+
+function buildFailed(why: string, logFile: string): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'base.build_failed',
+    message: `the debian base could not be built: ${why}`,
+    hint: `${logFile} has the whole output; check that \`apt-get update\` works on this machine, or use --base host`,
   })
 }

@@ -9,6 +9,7 @@ import { buildDebian, DEBIAN_RECIPE, hostSuite } from './debian.ts'
 
 export interface RootsParts {
   readonly tmpDir: string
+  readonly logFile: string
   readonly isRoot: boolean
   readonly arch: string
   readonly env: Readonly<Record<string, string | undefined>>

@@ -149,6 +149,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     scope.defer(() => wayOut.disconnect())
     const roots = new LayerRoots({
       tmpDir: home.tmp,
+      logFile: home.debianLog,
       isRoot: process.getuid?.() === 0,
       arch: process.arch,
       env: process.env,
