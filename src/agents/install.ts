@@ -114,9 +114,10 @@ ${END(to)}`
 }
 
 /** Programs that packages bring along for themselves, some of which count on a script to make them executable. */
-const VENDORED = `find node_modules -type f -path '*/vendor/*' ! -perm -u+x ! -name '*.*' | while read -r file; do
+const VENDORED = `find node_modules -type f -path '*/vendor/*' ! -perm -u+x ! -name '*.*' > ${SCRATCH}/vendored
+while read -r file; do
   [ "$(head -c 4 "$file" | tail -c 3)" != ELF ] || chmod 755 "$file"
-done
+done < ${SCRATCH}/vendored
 `
 
 function ownNode(version: string, to: string, arch: string): string {
@@ -150,9 +151,11 @@ library=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 cp "$python" ${to}/python/bin/python3
 cp -R "$library" ${to}/python/lib/
 rm -rf ${to}/python/lib/*/test ${to}/python/lib/*/site-packages ${to}/python/lib/*/dist-packages ${to}/python/lib/*/config-*
-for file in "$python" "$library"/lib-dynload/*.so; do ldd "$file" 2>/dev/null || :; done | sed -n 's/.*=> \\(\\/[^ ]*\\) .*/\\1/p' | sort -u | while read -r file; do
+for file in "$python" "$library"/lib-dynload/*.so; do ldd "$file" 2>/dev/null || :; done > ${SCRATCH}/linked
+sed -n 's/.*=> \\(\\/[^ ]*\\) .*/\\1/p' ${SCRATCH}/linked > ${SCRATCH}/libraries
+while read -r file; do
   case \${file##*/} in libc.so.*|libm.so.*|libdl.so.*|libpthread.so.*|librt.so.*|libutil.so.*|ld-linux*) ;; *) cp -L "$file" ${to}/python/lib/ ;; esac
-done
+done < ${SCRATCH}/libraries
 python3 -m venv ${SCRATCH}/pip
 ${SCRATCH}/pip/bin/python -m pip install -q --no-cache-dir --disable-pip-version-check --only-binary :all: --target ${to}/packages -- ${packages.map(shellWord).join(' ')}
 find ${to} -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,24 +12,30 @@ const REPOSITORY = '.agentpod-base'
  */
 const ATTRIBUTES = '* -text -filter -ident !diff !merge'
 
-const GIT = `export GIT_DIR="$1" GIT_WORK_TREE="$2" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null LC_ALL=C
-cd "$2" || exit 1
+const GIT = `set -e
+export GIT_DIR="$1" GIT_WORK_TREE="$2" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null LC_ALL=C
+cd "$2"
 shift 2`
 
 /** Remembers the workspace as it is. */
 const BASELINE = `${GIT}
-git init -q --template= >/dev/null || exit 1
-mkdir -p "$GIT_DIR/info" && echo '${ATTRIBUTES}' > "$GIT_DIR/info/attributes"
-git config core.fileMode true && git config core.symlinks true && git config core.quotePath false
+git init -q --template= >/dev/null
+mkdir -p "$GIT_DIR/info"
+echo '${ATTRIBUTES}' > "$GIT_DIR/info/attributes"
+git config core.fileMode true
+git config core.symlinks true
+git config core.quotePath false
 for out; do printf '/%s\\n' "\${out#*)}" | sed 's/[][*?\\\\ ]/\\\\&/g'; done > "$GIT_DIR/info/exclude"
-git add -A -f -- . "$@" && git write-tree > "$GIT_DIR/base"`
+git add -A -f -- . "$@"
+git write-tree > "$GIT_DIR/base"`
 
 /** The changed files, then the patch: \`git diff\` against the baseline, as one stream. */
 const CHANGES = `${GIT}
-git add -A -- . >/dev/null 2>&1 || exit 1
-git diff-index --cached --raw -z -M "$(cat "$GIT_DIR/base")" || exit 1
+git add -A -- . >/dev/null
+base=$(cat "$GIT_DIR/base")
+git diff-index --cached --raw -z -M "$base"
 printf '\\0\\0'
-git diff-index --cached --binary --full-index -M "$(cat "$GIT_DIR/base")"`
+git diff-index --cached --binary --full-index -M "$base"`
 
 export interface Script {
   readonly command: string

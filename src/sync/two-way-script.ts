@@ -47,9 +47,13 @@ while [ $# -ge 5 ]; do
     [ "$directory" = . ] || rmdir -p --ignore-fail-on-non-empty -- "\${directory#./}" 2>/dev/null
   else
     [ -d "\${path%/*}" ] || said=$(mkdir -p -- "\${path%/*}" 2>&1)
-    if [ "$what" = link ]; then said=$(ln -sfT -- "$source" "$stage/link" 2>&1) && source=$stage/link; fi
-    [ -z "$mode" ] || chmod "$mode" "$source"
-    if mv -fT -- "$source" "$path" || said=$(mv -fT -- "$source" "$path" 2>&1); then status=done; fi
+    if [ "$what" = link ]; then
+      link=$source source=$stage/link
+      said=$(ln -sfT -- "$link" "$source" 2>&1) || source=
+    elif [ -n "$mode" ]; then said=$(chmod "$mode" "$source" 2>&1) || source=
+    fi
+    if [ -z "$source" ]; then :
+    elif mv -fT -- "$source" "$path" || said=$(mv -fT -- "$source" "$path" 2>&1); then status=done; fi
   fi
   printf '%s\\0%s\\0%s\\0' "$status" "$path" "$said"
 done`

@@ -95,12 +95,14 @@ export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<n
   return 0
 }
 
-const ASK = `dpkg-query -W -f 'apt \${Package} \${Version}\\n' 2>/dev/null
+const ASK = `set -e
+if command -v dpkg-query >/dev/null; then dpkg-query -W -f 'apt \${Package} \${Version}\\n'; fi
 for manifest in /opt/agentpod/tools/lib/node_modules/*/package.json /opt/agentpod/tools/lib/node_modules/@*/*/package.json; do
-  [ -f "$manifest" ] && printf 'npm %s %s\\n' "$(sed -n 's/^ *"name": *"\\([^"]*\\)".*/\\1/p' "$manifest" | head -n 1)" "$(sed -n 's/^ *"version": *"\\([^"]*\\)".*/\\1/p' "$manifest" | head -n 1)"
+  [ ! -f "$manifest" ] || printf 'npm %s %s\\n' "$(sed -n 's/^ *"name": *"\\([^"]*\\)".*/\\1/p' "$manifest" | head -n 1)" "$(sed -n 's/^ *"version": *"\\([^"]*\\)".*/\\1/p' "$manifest" | head -n 1)"
 done
-[ ! -x /opt/agentpod/tools/python/bin/pip ] || /opt/agentpod/tools/python/bin/pip freeze --disable-pip-version-check 2>/dev/null | sed -n 's/^\\([A-Za-z0-9._-]*\\)==\\(.*\\)$/pip \\1 \\2/p'
-true`
+[ -x /opt/agentpod/tools/python/bin/pip ] || exit 0
+frozen=$(/opt/agentpod/tools/python/bin/pip freeze --disable-pip-version-check 2>/dev/null)
+printf '%s\\n' "$frozen" | sed -n 's/^\\([A-Za-z0-9._-]*\\)==\\(.*\\)$/pip \\1 \\2/p'`
 
 const LINE = /^(apt|npm|pip) ([@A-Za-z0-9][A-Za-z0-9@/+._-]{0,120}) ([A-Za-z0-9][A-Za-z0-9.+~:_-]{0,100})$/
 

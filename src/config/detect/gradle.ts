@@ -251,11 +251,11 @@ function setupOf(tree: FileTree, directory: string, gradle: string): string {
   const script = RESOLVING.map((line) => shellWord(line)).join(' ')
   return [
     '(',
-    'script=$(mktemp -d)/resolve.gradle',
-    `printf '%s\\n' ${script} > "$script"`,
-    `${gradle} --no-daemon -I "$script"${flags} agentpodResolve`,
+    'scratch=$(mktemp -d)',
+    `printf '%s\\n' ${script} > "$scratch/resolve.gradle"`,
+    `${gradle} --no-daemon -I "$scratch/resolve.gradle"${flags} agentpodResolve`,
     'status=$?',
-    'rm -rf "$(dirname "$script")"',
+    'rm -rf "$scratch"',
     'exit $status',
     ')',
   ].join('\n')

@@ -154,6 +154,9 @@ describe('what the project’s own scripts do to an install', () => {
       'package-lock.json': '{"lockfileVersion":1}',
     })
     const run = detectNode(tree)[0]?.commands.setup?.run ?? ''
-    assert.match(run, /^npm ci --ignore-scripts && node -p '.*' \| xargs -r npm rebuild$/)
+    assert.match(
+      run,
+      /^npm ci --ignore-scripts && built=\$\(node -p '.*'\) && printf .* \| xargs -r npm rebuild$/,
+    )
   })
 })

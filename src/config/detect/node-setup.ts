@@ -99,7 +99,8 @@ function peerFlag(tree: FileTree): string {
 function rebuild(tree: FileTree, { root, members }: Workspace, manager: NodeManager): string[] {
   if (manager.name === 'bun') return []
   const names = builtNames(tree, root, members, manager)
-  if (names === undefined) return [`node -p '${LIST_BUILT}' | xargs -r npm rebuild`]
+  if (names === undefined)
+    return [`built=$(node -p '${LIST_BUILT}') && printf '%s\\n' "$built" | xargs -r npm rebuild`]
   if (names.length === 0) return []
   const words = names.slice(0, MOST_REBUILT).map(shellWord).join(' ')
   if (manager.name === 'pnpm') return [`pnpm ${members.length > 0 ? '-r ' : ''}rebuild ${words}`]

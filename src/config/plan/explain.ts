@@ -1,5 +1,6 @@
 /** Every choice of a plan: what it is, where it came from, what it beat. */
 
+import { ownLines } from '../../util/shell-script.ts'
 import { VERBS } from '../detect/finding.ts'
 import type { Evidence, Rank, Rejected } from '../evidence.ts'
 import { PROJECT_FILE } from '../files.ts'
@@ -136,7 +137,7 @@ function shortSource(text: string): string {
 }
 
 function lastLine(run: string): string {
-  const lines = run.split('\n').filter((line) => line.trim() !== '' && !line.startsWith('set '))
+  const lines = ownLines(run)
   return lines.length > 1 ? `${lines[0]} ...` : (lines[0] ?? '')
 }
 

@@ -1,5 +1,6 @@
 /** agentpod.toml for a project that has none: what detection found, with the reasons beside it. */
 
+import { ownLines } from '../../util/shell-script.ts'
 import { VERBS } from '../detect/finding.ts'
 import type { Evidence } from '../evidence.ts'
 import { printable } from '../problem.ts'
@@ -109,7 +110,7 @@ function why(evidence: Evidence): string {
 }
 
 function firstLine(run: string): string {
-  return run.split('\n').find((line) => line.trim() !== '' && !line.startsWith('set ')) ?? run
+  return ownLines(run)[0] ?? run
 }
 
 /** SECURITY: CF-02. Words of a project in a comment, which ends with its line. */

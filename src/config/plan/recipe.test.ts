@@ -304,7 +304,10 @@ describe('a word for the shell', () => {
 
   test('the command of every start begins in the project, wherever that lies', async () => {
     const made = await plan({ name: "it's; id", toml: '[lifecycle]\nstart = ["a", "b"]' })
-    assert.equal(startOf(made), "cd '/home/user/it'\\''s; id' || exit 1\nset -e\na\nb")
+    assert.equal(
+      startOf(made),
+      "cd '/home/user/it'\\''s; id' || exit 1\nset -e\na\n(exit $?) || exit\nb\n(exit $?) || exit",
+    )
     const found = await plan({
       detected: { findings: [finding('node', { commands: { start: setup.setup } })] },
     })

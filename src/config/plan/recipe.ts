@@ -4,6 +4,7 @@ import { homeOf } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { DEFAULT_STEP_MS, type RecipeBase, type Step } from '../../core/recipe.ts'
 import { writeRule } from '../../policy/rule.ts'
+import { checked } from '../../util/shell-script.ts'
 import { shellWord } from '../../util/shell-word.ts'
 import type { ClientPreset } from '../presets/catalog.ts'
 import type { Preset } from '../presets/presets.ts'
@@ -201,7 +202,7 @@ function languageStep({ language, source }: LanguagePlan, presets: Presets): Dra
       root(
         language,
         `${language} ${source.version} from npm`,
-        `mkdir -p ${to}\n${fromNpm(source.package, source.version, source.sha512, to)}${source.npm ? npmItself(source.npm, to) : ''}${language === 'deno' ? `mkdir -p ${to}/bin && mv ${to}/deno ${to}/bin/\n` : ''}chmod 755 ${to}/bin/*\n`,
+        `mkdir -p ${to}\n${fromNpm(source.package, source.version, source.sha512, to)}${source.npm ? npmItself(source.npm, to) : ''}${language === 'deno' ? `mkdir -p ${to}/bin\nmv ${to}/deno ${to}/bin/\n` : ''}chmod 755 ${to}/bin/*\n`,
         of(presets, 'npm'),
       ),
     ]
@@ -400,7 +401,7 @@ function setupStep(plan: Plan, setup: SetupPlan, presets: Presets): DraftStep {
     title: bounded(
       `dependencies${setup.directory === '' ? '' : ` of ${setup.directory}`}, by ${setup.manager}`,
     ),
-    run: `set -eu\n${presetFiles(used)}mkdir -p ${shellWord(insidePath(plan.workspace, setup.directory))}\ncd ${shellWord(insidePath(plan.workspace, setup.directory))}\n${setup.run}\n${FORGOTTEN}`,
+    run: `set -eu\n${presetFiles(used)}mkdir -p ${shellWord(insidePath(plan.workspace, setup.directory))}\ncd ${shellWord(insidePath(plan.workspace, setup.directory))}\n${checked(setup.run)}\n${FORGOTTEN}`,
     user: plan.user,
     workdir: '/',
     path: plan.path,

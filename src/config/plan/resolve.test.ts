@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { AgentPodError, type ErrorCode, isAgentPodError } from '../../core/error.ts'
+import { inOrder } from '../../util/shell-script.ts'
 import { evidence, finding, type Given, machine, plan, REGISTRY, tool } from '../testing/plan-parts.ts'
 import { serviceOf } from './service-plan.ts'
 
@@ -657,7 +658,7 @@ describe('setup', () => {
       [
         {
           name: 'setup',
-          run: 'set -e\n./scripts/setup.sh --all\nmake deps && true',
+          run: inOrder(['./scripts/setup.sh --all', 'make deps && true']),
           inputs: ['Makefile', 'package-lock.json', 'package.json', 'scripts/setup.sh'],
           presets: ['npm'],
           manager: 'your command',
@@ -823,7 +824,7 @@ describe('what programs find', () => {
     )
     assert.deepEqual(
       commands.build.map(({ run }) => run),
-      ['set -e\na\nb'],
+      [inOrder(['a', 'b'])],
     )
     assert.deepEqual(commands.dev, [])
   })

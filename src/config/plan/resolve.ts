@@ -2,6 +2,7 @@
 
 import { homeOf } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
+import { inOrder } from '../../util/shell-script.ts'
 import type { Detected } from '../detect/detect.ts'
 import { type Finding, type FoundTool, type Language, VERBS, type Verb } from '../detect/finding.ts'
 import type { Evidence } from '../evidence.ts'
@@ -310,7 +311,7 @@ function planSetups(input: ResolveInput, findings: readonly Finding[], detected:
       name: 'setup',
       directory: '',
       manager: 'your command',
-      run: `set -e\n${run}`,
+      run: inOrder(wish.commands),
       evidence: {
         file: input.file?.name ?? '',
         line: input.file?.lineOf(['lifecycle', 'setup']),
@@ -357,7 +358,7 @@ function planCommands(
       return [
         {
           directory: '',
-          run: wish.commands.length === 1 ? (wish.commands[0] ?? '') : `set -e\n${wish.commands.join('\n')}`,
+          run: wish.commands.length === 1 ? (wish.commands[0] ?? '') : inOrder(wish.commands),
           rank: 'agentpod.toml',
           evidence: {
             file: input.file?.name ?? '',

@@ -141,15 +141,17 @@ done < "$stash/hidden"
 rm -f "$stash/aim"
 
 printf '%s' "$aside" | sed 's/[][*?\\\\ ]/\\\\&/g; s|^|/|' > "$base/info/exclude"
-ours ls-files --others --exclude-standard -z | tr '\\n\\0' '\\001\\n' | LC_ALL=C grep -v "$(printf '\\001')" |
-  sed 's/[][*?\\\\ ]/\\\\&/g; s|^|/|' > "$stash/extra" || :
-cat "$stash/extra" >> "$base/info/exclude"
-rm -f "$stash/extra"
+ours ls-files --others --exclude-standard -z > "$stash/extra"
+tr '\\n\\0' '\\001\\n' < "$stash/extra" > "$stash/lines"
+sed -n "/$(printf '\\001')/d"'; s/[][*?\\\\ ]/\\\\&/g; s|^|/|p' "$stash/lines" >> "$base/info/exclude"
+rm -f "$stash/extra" "$stash/lines"
 
 rm -rf .git
 git -c init.defaultBranch=main init -q --template= "$workspace" >&2
 mkdir -p .git/objects/pack .git/info
-ln "$base"/objects/pack/pack-* .git/objects/pack/ 2>/dev/null || cp "$base"/objects/pack/pack-* .git/objects/pack/ 2>/dev/null || :
+for pack in "$base"/objects/pack/pack-*; do
+  [ ! -e "$pack" ] || ln "$pack" .git/objects/pack/ 2>/dev/null || cp "$pack" .git/objects/pack/
+done
 cp "$base/info/exclude" .git/info/exclude
 if [ -n "$shallow" ]; then printf '%s' "$shallow" > .git/shallow; fi
 cat >> .git/config <<'END'
