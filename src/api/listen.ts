@@ -5,6 +5,7 @@ import { createServer as createTlsServer } from 'node:https'
 import { type AddressInfo, Socket } from 'node:net'
 import { AgentPodError } from '../core/error.ts'
 import { socketPath } from '../util/socket-path.ts'
+import { Connections } from './connections.ts'
 import type { Door } from './data-plane.ts'
 import type { Tracer } from './trace.ts'
 
@@ -32,18 +33,29 @@ export interface ConnectionLimits {
   /** After an answer that did not wait for its request's body. */
   readonly restMs: number
   readonly connections: number
+  /** Of one address, of those that have shown no key and have no request under way. */
+  readonly idlePerAddress: number
 }
 
 /** SECURITY: CP-16. A client that is slow with its headers, or that opens connections for their own sake, is cut. */
-const DEFAULT_LIMITS: ConnectionLimits = { headersMs: 10_000, restMs: 5000, connections: 4096 }
+const DEFAULT_LIMITS: ConnectionLimits = {
+  headersMs: 10_000,
+  restMs: 5000,
+  connections: 4096,
+  idlePerAddress: 512,
+}
 const KEEP_ALIVE_MS = 60_000
 const LONGEST_HEADERS = 32 * 1024
 
 export async function listen({ door, place, onActivity, trace, limits }: ListenOptions): Promise<Server> {
-  const { headersMs, restMs, connections } = { ...DEFAULT_LIMITS, ...limits }
+  const { headersMs, restMs, ...bounds } = { ...DEFAULT_LIMITS, ...limits }
   const onRequest: RequestListener = (request, response) => {
     onActivity()
-    response.once('close', onActivity)
+    const done = connections?.begin(request)
+    response.once('close', () => {
+      onActivity()
+      done?.()
+    })
     response.once('finish', () => cutLate(request, restMs))
     trace?.(request, response)
     door.handle(request, response)
@@ -60,12 +72,15 @@ export async function listen({ door, place, onActivity, trace, limits }: ListenO
   const server = tls
     ? createTlsServer({ ...options, ...tls, handshakeTimeout: headersMs }, onRequest)
     : createServer(options, onRequest)
-  server.maxConnections = connections
+  // Whoever may open the unix socket is the local user.
+  const connections =
+    'host' in place ? new Connections(server, { ...bounds, keylessIdleMs: headersMs }) : undefined
   server.on('upgrade', (request, socket, head) => {
     onActivity()
     socket.on('error', () => socket.destroy())
     // A peer that is gone without a word is noticed, and does not hold its place for ever.
     if (socket instanceof Socket) socket.setKeepAlive(true, KEEP_ALIVE_MS)
+    socket.once('close', connections?.begin(request) ?? (() => undefined))
     door.upgrade(request, socket, head)
   })
   await open(server, place)

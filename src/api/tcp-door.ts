@@ -15,6 +15,7 @@ import type { Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import { type Access, isSame, isSigned, type SignedFile } from './access.ts'
 import { type Address, DATA_PORT, readHost } from './address.ts'
+import { vouchFor } from './connections.ts'
 import {
   answerError,
   attempt,
@@ -100,10 +101,11 @@ class TcpDoor implements Door {
         if (target.port === DATA_PORT)
           throw refused('upgrade.unknown', 'the data plane takes no upgrade here')
         const look = this.#look(target.id, request)
-        this.#checkTraffic(target, request)
+        const owner = this.#checkTraffic(target, request)
         this.#hideKey(request)
         using _ = this.#enter(this.#ownerOf(target.id))
         const live = look ?? (await this.#wake(target.id, request))
+        this.#actFor(owner, socket)
         return await previewUpgrade({ live, port: target.port }, request, socket, head)
       }
       this.#checkOrigin(request)
@@ -113,6 +115,7 @@ class TcpDoor implements Door {
       const look = lookIn(this.#parts.engine, ref, who, request)
       using _ = this.#enter(who.owner)
       const live = look ?? (await wake(this.#parts.engine, ref, who, request))
+      this.#actFor(who.owner, socket)
       return await tunnelToGuest(live, request, socket, head)
     })
   }
@@ -165,10 +168,13 @@ class TcpDoor implements Door {
       const look = lookIn(this.#parts.engine, ref, who, request)
       using _ = this.#enter(who.owner)
       const live = look ?? (await wake(this.#parts.engine, ref, who, request))
+      this.#actFor(who.owner, response)
       return await forwardToGuest(live, request, response)
     }
     this.#parts.rateLimit.take(who.owner)
     setPrincipal(request, who)
+    // A DELETE is short, and may be the one that revokes this key.
+    if (request.method !== 'DELETE') this.#actFor(who.owner, response)
     await this.#parts.control(request, response)
   }
 
@@ -176,7 +182,17 @@ class TcpDoor implements Door {
     const header = request.headers['x-api-key']
     const who = this.#parts.keys.verify(typeof header === 'string' ? header : bearerOf(request))
     this.#hideKey(request)
+    vouchFor(request)
     return who
+  }
+
+  /** SECURITY: S5. An exchange lasts no longer than the key in whose name it is. Nobody's name: a port that is open to all. */
+  #actFor(owner: string | undefined, exchange: ServerResponse | Duplex): void {
+    if (owner === undefined) return
+    const end = this.#parts.keys.begin(owner, () => exchange.destroy())
+    // A pipeline to a response brings nine listeners of its own, and Node warns of a leak at the eleventh.
+    exchange.setMaxListeners(exchange.getMaxListeners() + 1)
+    exchange.once('close', end)
   }
 
   /** SECURITY: CP-12. A key may come as a bearer token, which to a program inside would be just another header. */
@@ -211,18 +227,21 @@ class TcpDoor implements Door {
     if (trace) trace.route = target.port === DATA_PORT ? 'data' : 'preview'
     if (target.port === DATA_PORT) {
       const look = this.#look(target.id, request)
-      this.#checkData(target.id, request)
+      const owner = this.#checkData(target.id, request)
       this.#hideKey(request)
       using _ = this.#enter(this.#ownerOf(target.id))
-      return await forwardToGuest(look ?? (await this.#wake(target.id, request)), request, response)
+      const live = look ?? (await this.#wake(target.id, request))
+      this.#actFor(owner, response)
+      return await forwardToGuest(live, request, response)
     }
     if ((request.url ?? '').startsWith(`${OPEN_PREVIEW}?`))
       return this.#openPreview(target, request, response)
     const look = this.#look(target.id, request)
-    this.#checkTraffic(target, request)
+    const owner = this.#checkTraffic(target, request)
     this.#hideKey(request)
     using _ = this.#enter(this.#ownerOf(target.id))
     const live = look ?? (await this.#wake(target.id, request))
+    this.#actFor(owner, response)
     soften(response)
     return await preview({ live, port: target.port }, request, response)
   }
@@ -238,17 +257,23 @@ class TcpDoor implements Door {
     return wake(this.#parts.engine, id, LOCAL, request)
   }
 
-  #checkData(id: SandboxId, request: IncomingMessage): void {
-    if (pathOf(request) === '/health' && !hasBody(request)) return
+  /** In whose name it may go on; nobody's where no token is needed. SECURITY: S5. A token is as good as the key that got it. */
+  #checkData(id: SandboxId, request: IncomingMessage): string | undefined {
+    if (pathOf(request) === '/health' && !hasBody(request)) return undefined
     const token = this.#parts.access.dataToken(id)
+    const owner = this.#ownerOf(id)
+    const mayAct = this.#parts.keys.mayAct(owner)
     const given = request.headers['x-access-token']
-    if (isSame(typeof given === 'string' ? given : undefined, token)) return
+    if (mayAct && isSame(typeof given === 'string' ? given : undefined, token)) {
+      vouchFor(request)
+      return owner
+    }
     const signed = signedFile(request)
-    if (signed && isSigned(signed.file, signed.given, token, this.#parts.clock.now())) {
+    if (signed && mayAct && isSigned(signed.file, signed.given, token, this.#parts.clock.now())) {
       // SECURITY: the guest's parser is another one than ours: of `path=/a;b&path=/c` it would take the second. It gets what
       // was checked and nothing else.
       request.url = addressOf(signed.file)
-      return
+      return owner
     }
     if (signed) throw badSignature()
     throw new AgentPodError({
@@ -258,12 +283,18 @@ class TcpDoor implements Door {
     })
   }
 
-  #checkTraffic(target: Target & { kind: 'sandbox' }, request: IncomingMessage): void {
-    const { engine, access } = this.#parts
-    if (engine.get(target.id).spec.ports?.public) return
+  /** In whose name it may go on; nobody's where the port is open to all. */
+  #checkTraffic(target: Target & { kind: 'sandbox' }, request: IncomingMessage): string | undefined {
+    const { engine, access, keys } = this.#parts
+    const { owner, spec } = engine.get(target.id)
+    if (spec.ports?.public) return undefined
     const token = access.trafficToken(target.id)
     const given = request.headers['e2b-traffic-access-token']
-    if (typeof given === 'string' ? isSame(given, token) : this.#hasCookie(request, token)) return
+    const isGiven = typeof given === 'string' ? isSame(given, token) : this.#hasCookie(request, token)
+    if (isGiven && keys.mayAct(owner)) {
+      vouchFor(request)
+      return owner
+    }
     throw new AgentPodError({
       code: 'permission_denied',
       reason: 'port.private',

@@ -1,0 +1,171 @@
+/** What outside verification found in the server: keys, connections, lost state, names and bytes from inside. */
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { after, before, describe, test } from 'node:test'
+import { AgentPod } from '../../src/client/client.ts'
+import type { Sandbox } from '../../src/client/sandbox.ts'
+import { encodeFrame } from '../../src/util/connect-frame.ts'
+import { type TcpAnswer, tcpRequest } from '../support/tcp.ts'
+import { until, World } from '../support/world.ts'
+
+describe('on a server with keys', () => {
+  const world = new World()
+  const local = world.client()
+  let port = 0
+
+  before(async () => {
+    await local.list()
+    port = (await local.listen()).port
+  })
+  after(() => world[Symbol.asyncDispose]())
+
+  interface Tenant {
+    readonly keyId: string
+    readonly pod: AgentPod
+    readonly box: Sandbox
+    /** What E2B's SDKs and browsers have instead of the key. */
+    readonly data: Readonly<Record<string, string>>
+    readonly traffic: Readonly<Record<string, string>>
+  }
+
+  async function tenant(): Promise<Tenant> {
+    const { id: keyId, secret: key } = await local.createKey({ scope: 'sandboxes' })
+    const pod = new AgentPod({ url: `http://127.0.0.1:${port}`, key })
+    const box = await pod.create()
+    const { text } = await tcpRequest({
+      port,
+      method: 'POST',
+      path: `/sandboxes/${box.id}/connect`,
+      headers: { 'x-api-key': key, 'content-type': 'application/json' },
+      body: '{"timeout":300}',
+    })
+    const tokens = JSON.parse(text) as { envdAccessToken: string; trafficAccessToken: string }
+    const target = { 'e2b-sandbox-id': box.id }
+    return {
+      keyId,
+      pod,
+      box,
+      data: { ...target, 'e2b-sandbox-port': '49983', 'x-access-token': tokens.envdAccessToken },
+      traffic: {
+        ...target,
+        'e2b-sandbox-port': '3000',
+        'e2b-traffic-access-token': tokens.trafficAccessToken,
+      },
+    }
+  }
+
+  const ask = (path: string, headers: Readonly<Record<string, string>>): Promise<TcpAnswer> =>
+    tcpRequest({ port, path, headers })
+
+  test('S5: after a key is revoked its tokens open nothing, and what is open is cut', async () => {
+    const [alice, bob] = [await tenant(), await tenant()]
+    const server = `import socketserver
+class H(socketserver.BaseRequestHandler):
+  def handle(self):
+    self.request.recv(4096)
+    self.request.sendall(b'HTTP/1.1 200 OK\\r\\ncontent-type: text/plain\\r\\n\\r\\nhello\\n')
+    while self.request.recv(1): pass
+socketserver.ThreadingTCPServer(('127.0.0.1', 3000), H).serve_forever()`
+    const open: { name: string; who: Tenant; socket: Socket }[] = []
+    for (const who of [alice, bob]) {
+      who.box
+        .exec('/usr/bin/python3', { args: ['-c', server] })
+        .wait()
+        .catch(() => undefined)
+      await until('the program inside listens', async () => {
+        const tunnel = await who.box.dial(3000).catch(() => undefined)
+        tunnel?.destroy()
+        return tunnel !== undefined
+      })
+      await who.box.writeFile('/tmp/kept', Buffer.from('kept'))
+      assert.equal(
+        (await ask('/files?path=/tmp/kept', who.data)).text,
+        'kept',
+        'the control: the token reads',
+      )
+      open.push({ name: 'a preview', who, socket: await stream('/', who.traffic, /hello/) })
+      const frame = encodeFrame({ process: { cmd: '/bin/sh', args: ['-c', 'echo ready; sleep 600'] } })
+      const headers = { ...who.data, 'content-type': 'application/connect+json' }
+      const process = await stream('/process.Process/Start', headers, /start/, frame)
+      open.push({ name: 'output by a token', who, socket: process })
+      open.push({ name: 'a tunnel', who, socket: (await who.box.dial(3000)) as Socket })
+    }
+    const told = alice.box.follow()[Symbol.asyncIterator]()
+    await told.next()
+
+    await local.revokeKey(alice.keyId)
+    const mine = open.filter(({ who }) => who === alice)
+    await Promise.all(
+      mine.map(({ name, socket }) => until(`${name} is cut`, () => socket.destroyed || socket.readableEnded)),
+    )
+    await assert.rejects(async () => {
+      for (;;) if ((await told.next()).done) return
+    }, /key is not valid/)
+    assert.equal((await ask('/files?path=/tmp/kept', alice.data)).status, 401)
+    assert.equal((await ask('/', alice.traffic)).status, 403)
+
+    assert.equal((await ask('/files?path=/tmp/kept', bob.data)).text, 'kept', 'the control: another key')
+    for (const { name, who, socket } of open)
+      assert.ok(
+        who === alice || (!socket.destroyed && !socket.readableEnded),
+        `${name} of another key goes on`,
+      )
+    for (const { socket } of open) socket.destroy()
+    const list = await local.list()
+    assert.ok(
+      list.some(({ id }) => id === alice.box.id),
+      'its sandbox lives on',
+    )
+    bob.pod.close()
+    alice.pod.close()
+  })
+
+  test('S6: thousands of idle connections without a key keep nobody out', async () => {
+    const { pod, box } = await tenant()
+    const held = await box.dial(49983).catch(() => undefined)
+    const flood: Socket[] = []
+    const opens = async (): Promise<void> => {
+      const socket = connect(port, '127.0.0.1')
+      socket.on('error', () => undefined)
+      flood.push(socket)
+      await Promise.race([once(socket, 'connect'), once(socket, 'close')]).catch(() => undefined)
+    }
+    for (let i = 0; i < 45; i++) await Promise.all(Array.from({ length: 100 }, opens))
+    assert.ok(flood.length > 4096, 'the control: more than the server takes')
+    assert.ok(flood.filter(({ destroyed }) => !destroyed).length > 100, 'the control: many of them are open')
+    for (let i = 0; i < 20; i++) {
+      const fresh = await tcpRequest({ port, path: '/health', timeoutMs: 5000 })
+      assert.equal(fresh.status, 204, 'a new client is answered')
+      const { stdout } = await box.exec('/bin/echo', { args: ['hello'] }).wait()
+      assert.equal(stdout, 'hello\n', 'a client with a key works')
+      await Promise.all(Array.from({ length: 50 }, opens))
+    }
+    for (const socket of flood) socket.destroy()
+    held?.destroy()
+    pod.close()
+  })
+
+  /** A request whose answer does not end, open until somebody cuts it. */
+  function stream(
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    until: RegExp,
+    body?: Buffer,
+  ): Promise<Socket> {
+    const socket = connect(port, '127.0.0.1')
+    const lines = Object.entries({ host: `localhost:${port}`, ...headers }).map(([k, v]) => `${k}: ${v}\r\n`)
+    const head = `${body ? 'POST' : 'GET'} ${path} HTTP/1.1\r\n${lines.join('')}${body ? `content-length: ${body.length}\r\n` : ''}\r\n`
+    socket.write(head)
+    if (body) socket.write(body)
+    return new Promise((resolve, reject) => {
+      let text = ''
+      socket.on('error', reject)
+      socket.on('data', (chunk) => {
+        text += chunk.toString('latin1')
+        if (until.test(text)) resolve(socket)
+      })
+      socket.once('close', () => reject(new Error(`cut: ${text}`)))
+    })
+  }
+})
