@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { checkCycles, checkDirections, checkProviderNames } from './tidy/directions.ts'
-import { checkLinks } from './tidy/documents.ts'
+import { checkAttacks, checkLinks } from './tidy/documents.ts'
 import { checkCalls, checkExports, checkNames } from './tidy/habits.ts'
 import { checkMachinePaths, checkRegistryHosts, findRegistryHosts, registryHosts } from './tidy/machine.ts'
 import { checkPrograms } from './tidy/native.ts'
@@ -36,6 +36,8 @@ describe('the repository', () => {
   test('podd holds no part of podhost, nor podhost of podd', () => assertNone(checkPrograms(files)))
   test('links in documents lead somewhere', () =>
     assertNone(checkLinks(files, (path) => existsSync(join(root, path)))))
+  test('comments cite attacks of the catalogue, and its tests mention them', () =>
+    assertNone(checkAttacks(files)))
   test('no file names a directory of the machine it was written on', () =>
     assertNone(checkMachinePaths(files, root)))
   test('no file names a registry of the machine it was written on', async () =>
@@ -187,6 +189,19 @@ describe('the rules find', () => {
           (path) => path === 'README.md',
         ),
       at: ['docs/a.md:1'],
+    },
+    {
+      name: 'an attack that is not in the catalogue, and a test that does not mention its id',
+      found: () =>
+        checkAttacks([
+          {
+            path: 'docs/attacks.md',
+            text: '| FS-01 | a | b | `test/a.test.ts` |\n| FS-02 | a | b | `test/a.test.ts` |',
+          },
+          { path: 'test/a.test.ts', text: "test('FS-01 it is refused')" },
+          { path: 'src/a.ts', text: '// SECURITY: FS-01.\n// SECURITY: FS-03.' },
+        ]),
+      at: ['src/a.ts:2', 'docs/attacks.md:2'],
     },
     {
       name: 'a directory of the machine',

@@ -1,4 +1,4 @@
-// Links in documents lead somewhere.
+// Links in documents lead somewhere, and the catalogue of attacks is whole.
 
 import { posix } from 'node:path'
 import { lineAt, type SourceFile, type Violation } from './source.ts'
@@ -23,4 +23,38 @@ export function checkLinks(files: readonly SourceFile[], exists: (path: string) 
 
 function withoutCode(text: string): string {
   return text.replace(/^ *(```|~~~)[\s\S]*?^ *\1|`[^`\n]*`/gm, (code) => code.replace(/[^\n]/g, ' '))
+}
+
+const ATTACKS = 'docs/attacks.md'
+const ATTACK_ID = /\b(?:(?:FS|PR|LK|NW|CP|CF|SE|GT|RS|RL|SC)-\d\d|I7)\b/g
+
+/** Comments cite attacks that the catalogue has, and the tests that a row names mention its id. */
+export function checkAttacks(files: readonly SourceFile[]): Violation[] {
+  const texts = new Map(files.map(({ path, text }) => [path, text]))
+  const catalogue = texts.get(ATTACKS) ?? ''
+  const rows = [...catalogue.matchAll(/^\| (?<id>[A-Z]+-?\d+) \|.*\| (?<tests>[^|]*) \|$/gm)]
+  const known = new Set(rows.map(({ groups }) => groups?.['id']))
+  const unknown = files
+    .filter(isSource)
+    .flatMap(({ path, text }) =>
+      [...text.matchAll(/SECURITY:.*/g)].flatMap((comment) =>
+        (comment[0].match(ATTACK_ID) ?? [])
+          .filter((id) => !known.has(id))
+          .map((id) => ({ path, line: lineAt(text, comment.index), rule: `${id} is not in ${ATTACKS}` })),
+      ),
+    )
+  const untested = rows.flatMap((row) =>
+    [...(row.groups?.['tests'] ?? '').matchAll(/`([^`]+)`/g)]
+      .filter(([, test = '']) => !texts.get(test)?.includes(row.groups?.['id'] ?? ''))
+      .map(([, test]) => ({
+        path: ATTACKS,
+        line: lineAt(catalogue, row.index),
+        rule: `${test} does not mention ${row.groups?.['id']}`,
+      })),
+  )
+  return [...unknown, ...untested]
+}
+
+function isSource({ path }: SourceFile): boolean {
+  return /^(?:src|native)\/.*\.(?:ts|go)$/.test(path)
 }

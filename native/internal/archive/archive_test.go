@@ -65,6 +65,7 @@ func arena(t testing.TB) (root string, untouched func()) {
 	}
 }
 
+// TestHostileEntriesStayInsideOrAreRefused covers the attack cases FS-09, FS-10 and SC-01.
 func TestHostileEntriesStayInsideOrAreRefused(t *testing.T) {
 	for name, entries := range map[string][]tar.Header{
 		"a step up":                   {file("../outside/x")},
