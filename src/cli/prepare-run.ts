@@ -152,7 +152,7 @@ async function snapshotOf(place: Place): Promise<string> {
   const sandbox = await preparing(place, last)
   try {
     await send(place, sandbox, last ? readSent(place, last.id) : {})
-    // It has served. One that runs could only be snapshotted where there is a freezer.
+    // It has served, and nothing has to be held still for it.
     await sandbox.stop()
     const taken = await sandbox.snapshot({ labels })
     writeSent(place, taken.id)

@@ -2,7 +2,8 @@
 export interface Capabilities {
   readonly isolation: 'none' | 'namespace' | 'kernel' | 'vm'
   readonly limits: 'none' | 'soft' | 'enforced'
-  readonly pause: 'none' | 'freeze' | 'memory'
+  /** `signals`: processes are stopped by SIGSTOP, which a program can see; `freeze`: by the kernel, unseen; `memory`: written to disk. */
+  readonly pause: 'none' | 'signals' | 'freeze' | 'memory'
   readonly snapshot: 'none' | 'workspace' | 'disk' | 'memory'
   /** How connections get to the way out: redirected, through the proxy alone, or not at all. */
   readonly network: 'none' | 'proxy' | 'transparent'

@@ -5,7 +5,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { makeOrdinaryUser, noOrdinaryUser, type OrdinaryUser } from '../support/ordinary-user.ts'
-import { World } from '../support/world.ts'
+import { until, World } from '../support/world.ts'
 
 const skip = noOrdinaryUser()
 let user: OrdinaryUser
@@ -71,4 +71,33 @@ test('U2: an ordinary user has the debian base and E2B’s door, and apt on this
   assert.doesNotMatch(stdout, /InRelease/, 'the layer holds no package lists')
   assert.equal(lists(), before)
   assert.match(await world.ok(['e2b', 'env']), /E2B_API_KEY=/)
+})
+
+test('U3: without a cgroup, a sandbox is paused, snapshotted and forked while it runs', {
+  skip,
+}, async () => {
+  const count = 'i=0; while :; do i=$((i+1)); echo $i > ~/new; mv ~/new ~/count; done'
+  await world.ok(['create', '--name', 'counter'])
+  await world.ok(['exec', 'counter', '--', 'sh', '-c', `setsid sh -c '${count}' >/dev/null 2>&1 & sleep 0.2`])
+  const counted = async (name: string): Promise<number> =>
+    Number(await world.ok(['exec', name, '--', 'cat', '/home/user/count']))
+  await world.ok(['snapshot', 'create', 'counter', '--name', 'moment'])
+  await world.ok(['fork', 'counter', '--count', '2', '--name', 'copy'])
+  assert.ok((await counted('copy-1')) > 0)
+  assert.equal(await counted('copy-1'), await counted('copy-2'), 'both are of one moment')
+  await world.ok(['pause', 'counter'])
+  const states = (): string[] =>
+    execFileSync('ps', ['-eo', 'stat=,args='], { encoding: 'utf8' })
+      .split('\n')
+      .filter((line) => line.includes('sh -c i=0; while :;'))
+      .map((line) => line.trim()[0] ?? '')
+  assert.deepEqual(new Set(states()), new Set(['T']))
+  await world.ok(['resume', 'counter'])
+  const before = await counted('counter')
+  await until('it counts on', async () => (await counted('counter')) > before)
+  await world.ok(['restore', 'moment', '--name', 'again'])
+  assert.ok((await counted('again')) > 0)
+  const { pause } = (await world.client().server()).capabilities
+  assert.equal(pause, 'signals')
+  await world.ok(['destroy', 'counter', 'copy-1', 'copy-2', 'again'])
 })

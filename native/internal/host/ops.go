@@ -157,7 +157,7 @@ func (h *Host) hello() any {
 	return map[string]any{
 		"version": h.config.Version, "protocol": hostproto.Version, "pid": os.Getpid(), "rootless": h.config.Rootless,
 		"uidBase": h.ids.Base, "uidCount": h.ids.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
-		"idmap": h.stage.Shifted(), "freezer": h.cgroups.Freezes(), "pool": h.pool.Info(), "runtime": h.runtime,
+		"idmap": h.stage.Shifted(), "freezer": h.freezer(), "pool": h.pool.Info(), "runtime": h.runtime,
 		"network": h.spares.network(),
 	}
 }

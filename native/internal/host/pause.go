@@ -1,7 +1,10 @@
 package host
 
 import (
+	"path/filepath"
+
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/sigstop"
 )
 
 // isAlive reports whether the sandbox's first process is watched.
@@ -32,6 +35,33 @@ func (h *Host) wrongState(handle *Handle, wish string) error {
 	return hostproto.Errorf(hostproto.Conflict, "sandbox.state", "sandbox %s cannot be %s: it is %s", handle.ID, wish, state)
 }
 
+// freezer says how sandboxes are held still here.
+func (h *Host) freezer() string {
+	if h.cgroups.Freezes() {
+		return "cgroup"
+	}
+	return "signals"
+}
+
+// stoppedFile exists while a sandbox is held still by signals.
+const stoppedFile = "stopped.json"
+
+// freeze returns when no process of a living sandbox runs any more; after an error all of them do.
+func (h *Host) freeze(handle *Handle) error {
+	if h.cgroups.Freezes() {
+		return h.cgroups.Freeze(handle.group())
+	}
+	return sigstop.Stop(handle.Pid, filepath.Join(h.dir(handle.ID), stoppedFile))
+}
+
+// thaw lets a living sandbox run again; it may be called at any time.
+func (h *Host) thaw(handle *Handle) error {
+	if h.cgroups.Freezes() {
+		return h.cgroups.Thaw(handle.group())
+	}
+	return sigstop.Continue(handle.Pid, filepath.Join(h.dir(handle.ID), stoppedFile))
+}
+
 // pause freezes every process of a sandbox; a frozen one stays as it is.
 func (h *Host) pause(id string) (any, error) {
 	handle, err := h.existing(id)
@@ -41,10 +71,6 @@ func (h *Host) pause(id string) (any, error) {
 	if (handle.State != stateRunning && handle.State != statePaused) || !h.isAlive(id) {
 		return nil, h.wrongState(handle, "paused")
 	}
-	if !h.cgroups.Freezes() {
-		return nil, hostproto.Errorf(hostproto.Unsupported, "pause.unsupported", "this host has no freezer for sandboxes").
-			WithHint("as root, mount the cgroup v1 freezer hierarchy or cgroup v2")
-	}
 	clock := newStopwatch()
 	defer func() { h.log.Printf("%s: pause: %s", id, clock) }()
 	handle.State = statePaused
@@ -52,7 +78,7 @@ func (h *Host) pause(id string) (any, error) {
 		return nil, err
 	}
 	h.setPaused(handle)
-	if err := h.cgroups.Freeze(handle.group()); err != nil {
+	if err := h.freeze(handle); err != nil {
 		handle.State = stateRunning
 		h.setPaused(handle)
 		if undo := h.save(handle); undo != nil {
@@ -80,7 +106,7 @@ func (h *Host) resume(args hostproto.SetDeadline) (any, error) {
 		return nil, err
 	}
 	h.setPaused(handle)
-	if err := h.cgroups.Thaw(handle.group()); err != nil {
+	if err := h.thaw(handle); err != nil {
 		return nil, err
 	}
 	clock.lap("thaw")

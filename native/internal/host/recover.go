@@ -73,10 +73,10 @@ func (h *Host) recoverOne(handle *Handle) (isHalfDone bool, err error) {
 		case l == nil:
 			h.foundDead(handle)
 		case handle.State == statePaused:
-			err = h.cgroups.Freeze(handle.group())
+			err = h.freeze(handle)
 		default:
 			// A snapshot of it may have been under way.
-			err = h.cgroups.Thaw(handle.group())
+			err = h.thaw(handle)
 		}
 		if err != nil {
 			h.log.Printf("%s: recover: %v", handle.ID, err)

@@ -114,17 +114,13 @@ func (h *Host) copyFiles(handle *Handle, s *Snapshot, clock *stopwatch) error {
 		clock.lap("sync")
 	}
 	if handle.State != statePaused && h.isAlive(handle.ID) {
-		if !h.cgroups.Freezes() {
-			return hostproto.Errorf(hostproto.Unsupported, "snapshot.live_unsupported", "a sandbox that runs cannot be held still on this host").
-				WithHint("stop the sandbox first")
-		}
-		if err := h.cgroups.Freeze(handle.group()); err != nil {
-			h.cgroups.Thaw(handle.group())
+		if err := h.freeze(handle); err != nil {
+			h.thaw(handle)
 			return err
 		}
 		clock.lap("freeze")
 		defer func() {
-			if err := h.cgroups.Thaw(handle.group()); err != nil {
+			if err := h.thaw(handle); err != nil {
 				h.log.Printf("%s: thaw: %v", handle.ID, err)
 			}
 			clock.lap("thaw")

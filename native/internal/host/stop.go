@@ -53,7 +53,7 @@ func (h *Host) bringToStop(handle *Handle, what string) error {
 
 // clearRun removes what belongs to one run of a sandbox and not to its files.
 func (h *Host) clearRun(id string) error {
-	for _, name := range []string{"bundle", "pid", "exit.json", "podd.log"} {
+	for _, name := range []string{"bundle", "pid", "exit.json", "podd.log", stoppedFile} {
 		if err := safefs.RemoveTree(h.dir(id), name); err != nil {
 			return err
 		}

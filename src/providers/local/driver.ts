@@ -214,7 +214,7 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
   const notes: string[] = []
   if (!all) notes.push(`limits: cgroup controllers at hand are ${host.controllers.join(', ') || 'none'}`)
   if (!host.idmap) notes.push('the host base is read-only: idmapped mounts are not available')
-  if (!host.freezer) notes.push('pause: no freezer, and only a stopped sandbox can be snapshotted')
+  if (host.freezer === 'signals') notes.push('pause, snapshot, fork: processes are stopped by signals')
   if (host.pool.kind === 'copy') notes.push(`snapshots are copies: ${host.pool.reason ?? 'no pool'}`)
   if (host.network.level !== 'transparent')
     notes.push(`network: ${host.network.reason ?? 'connections are not redirected'}`)
@@ -222,7 +222,7 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
   return {
     isolation,
     limits: all ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
-    pause: host.freezer ? 'freeze' : 'none',
+    pause: host.freezer === 'cgroup' ? 'freeze' : 'signals',
     snapshot: 'disk',
     network: host.network.level,
     layers: true,

@@ -19,7 +19,7 @@ const hello = z.object({
   cgroup: z.enum(['v1', 'v2', 'none']),
   controllers: z.array(z.string()),
   idmap: z.boolean(),
-  freezer: z.boolean(),
+  freezer: z.enum(['cgroup', 'signals']),
   network: z
     .object({ level: z.enum(['transparent', 'proxy', 'none']), reason: z.string().optional() })
     .default({ level: 'none' }),
