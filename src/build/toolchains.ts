@@ -1,4 +1,5 @@
 /** Which tools a `host` sandbox shows, found by asking inside one: what is on the machine's PATH need not be what is to be seen there. */
+import { createHash } from 'node:crypto'
 import { AgentPodError } from '../core/error.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LAYER_OWNER } from '../engine/layers.ts'
@@ -49,9 +50,16 @@ look() { # a directory with programs
   [ -x "$d/bun" ] && say bun "$d" "$("$d/bun" --version 2>/dev/null)"
   [ -x "$d/dotnet" ] && say dotnet "$d" "$("$d/dotnet" --version 2>/dev/null)"
   [ -x "$d/elixir" ] && say elixir "$d" "$("$d/elixir" --version 2>/dev/null | grep -m 1 Elixir)"
-  for tool in gcc cmake meson ninja make pnpm yarn uv poetry pdm pipenv git psql redis-server bats shellcheck pkg-config; do
+  for tool in gcc cmake meson ninja make pnpm yarn uv poetry pdm pipenv git psql redis-server bats shellcheck pkg-config \\
+    swift stack ghc cabal crystal dart gleam nim dune opam julia gfortran fpm cobc just; do
     [ -x "$d/$tool" ] && say "$tool" "$d" "$("$d/$tool" --version 2>/dev/null | head -n 1)"
   done
+  [ -x "$d/zig" ] && say zig "$d" "$("$d/zig" version 2>/dev/null)"
+  [ -x "$d/perl" ] && say perl "$d" "$("$d/perl" -e 'print $^V' 2>/dev/null)"
+  [ -x "$d/lua" ] && say lua "$d" "$("$d/lua" -v 2>&1)"
+  [ -x "$d/Rscript" ] && say rscript "$d" "$("$d/Rscript" --version 2>&1)"
+  # These begin with a virtual machine, and some with a download: that they are there is enough.
+  for tool in sbt mill lein clojure rebar3 erl cpanm luarocks; do [ -x "$d/$tool" ] && say "$tool" "$d" 0; done
   [ -x "$d/postgres" ] && say postgres "$d" "$("$d/postgres" --version 2>/dev/null)"
   [ -x "$d/mariadbd" ] && say mariadb "$d" "$("$d/mariadbd" --version 2>/dev/null)"
 }
@@ -67,6 +75,9 @@ done
 IFS=:
 for d in $PATH; do case $d in */.nvm/versions/*|*/mise/installs/*|*/.asdf/installs/*) for e in "\${d%/*/bin}"/*/bin; do each "$e"; done ;; esac; done; exit 0
 `
+
+/** An answer to another question is of no use. */
+const QUESTION = createHash('sha256').update(PROBE).digest('hex').slice(0, 16)
 
 /** Where it is kept what was found last. */
 export interface Kept {
@@ -101,10 +112,11 @@ export class Toolchains {
   /** What an earlier server found still holds where the machine looks the same. */
   async #ask(fingerprint: string): Promise<readonly HostTool[]> {
     const kept = this.#kept.get()
-    if (kept?.startsWith(`${fingerprint}\n`)) return parseTools(kept)
+    const asked = `${fingerprint} ${QUESTION}`
+    if (kept?.startsWith(`${asked}\n`)) return parseTools(kept)
     const tools = await probe(this.#engine)
     const lines = tools.map(({ name, version, directory }) => [name, version, directory].join('\t'))
-    this.#kept.set([fingerprint, ...lines].join('\n'))
+    this.#kept.set([asked, ...lines].join('\n'))
     return tools
   }
 }

@@ -12,7 +12,7 @@ import { listings } from '../config/plan/listings.ts'
 import { type Lock, readLock } from '../config/plan/lock.ts'
 import type { Plan } from '../config/plan/plan.ts'
 import { type DraftRecipe, mirrorVariables, recipeOf, startOf } from '../config/plan/recipe.ts'
-import { resolvePlan } from '../config/plan/resolve.ts'
+import { buildable, draftPlan } from '../config/plan/resolve.ts'
 import { serviceOf } from '../config/plan/service-plan.ts'
 import type { ClientPreset } from '../config/presets/catalog.ts'
 import type { Preset } from '../config/presets/presets.ts'
@@ -66,7 +66,8 @@ export async function planProject(
 ): Promise<PreparedPlan | undefined> {
   const planned = await planOnly(ctx, project, o)
   if (!planned) return undefined
-  const { plan, wish, lock } = planned
+  const { wish, lock } = planned
+  const plan = buildable(planned.plan)
   const presets = presetsOf(ctx)
   const found = await Promise.all(
     plan.presets.map(async ({ name }) => [name, await presets.get(name)] as const),
@@ -85,6 +86,7 @@ export async function planProject(
   }
 }
 
+/** What cannot be had is in the plan's `refused`: such a plan is for looking at. */
 export async function planOnly(
   ctx: CommandContext,
   project: ProjectFiles,
@@ -92,7 +94,9 @@ export async function planOnly(
 ): Promise<{ readonly plan: Plan; readonly wish: NetworkWish; readonly lock: Lock | undefined } | undefined> {
   const detected = detect(treeOf(project))
   const file = readProjectFile(project.directory)
-  const hasNothing = detected.findings.length === 0 && detected.packages.length === 0
+  const hasNothing =
+    detected.findings.length + detected.packages.length + detected.notes.length === 0 &&
+    detected.commands.setup === undefined
   if (!file && hasNothing && o.base === undefined && detected.services.length === 0) return undefined
   const pod = await ctx.client()
   const machine = await pod.builds.toolchains()
@@ -101,7 +105,7 @@ export async function planOnly(
     file && onlyGranted(o.profile === undefined ? file.data : applyProfile(file.data, o.profile), wish)
   const lock = o.isUnlocked ? undefined : readLock(project.directory)
   const presets = presetsOf(ctx)
-  const plan = await resolvePlan({
+  const plan = await draftPlan({
     name: project.name,
     detected,
     file: file && data && { name: PROJECT_FILE, data, lineOf: (path) => file.at(path)?.line },

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { explain, place } from '../../config/plan/explain.ts'
 import { LOCK_FILE, lockText } from '../../config/plan/lock.ts'
+import type { Plan } from '../../config/plan/plan.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { CommandContext } from '../command.ts'
@@ -23,14 +24,15 @@ export async function explainConfig(
     profile: parsed.value('profile'),
   })
   const wanted = words[0]
-  const rows = (planned ? explain(planned.plan) : []).filter(
-    ({ key }) =>
-      wanted === undefined || key === wanted || key.startsWith(`${wanted}.`) || key.endsWith(`.${wanted}`),
-  )
+  const rows = (planned ? explain(planned.plan) : []).filter(({ key }) => isCalled(key, wanted))
   const notes = planned?.plan.notes ?? []
+  const refused = (planned?.plan.refused ?? []).filter(({ key }) => isCalled(key, wanted))
   if (parsed.has('json')) {
-    terminal.out(JSON.stringify({ choices: rows, notes, workspace: planned?.plan.workspace ?? null }))
-    return 0
+    const problems = refused.map(({ key, error: { message, hint } }) => ({ key, message, hint }))
+    terminal.out(
+      JSON.stringify({ choices: rows, notes, problems, workspace: planned?.plan.workspace ?? null }),
+    )
+    return failed(refused)
   }
   if (rows.length === 0) {
     terminal.say(
@@ -45,6 +47,8 @@ export async function explainConfig(
   )
   for (const [index, line] of lines.entries()) {
     terminal.out(line)
+    const run = rows[index]?.run
+    if (run !== undefined) terminal.out(terminal.dim(`    ${printable(run)}`))
     for (const { value, evidence, why } of rows[index]?.beat ?? [])
       terminal.out(
         terminal.dim(`    not ${printable(value)} (${printable(place(evidence))}): ${printable(why)}`),
@@ -53,6 +57,20 @@ export async function explainConfig(
     if (note) terminal.out(terminal.dim(`    ${printable(note)}`))
   }
   for (const note of notes) terminal.out(terminal.dim(`note: ${printable(note)}`))
+  return failed(refused)
+}
+
+/** `dependencies` is all of what installs dependencies, `test` every command of that name. */
+function isCalled(key: string, wanted: string | undefined): boolean {
+  if (wanted === undefined || key === wanted) return true
+  const [word = key] = key.split(' in ', 1)
+  return ['.', '/'].some((mark) => key.startsWith(wanted + mark) || word.endsWith(mark + wanted))
+}
+
+/** Everything is shown first; then a plan that cannot be built fails as building it would. */
+function failed(refused: Plan['refused']): number {
+  const [first] = refused
+  if (first) throw first.error
   return 0
 }
 

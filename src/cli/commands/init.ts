@@ -2,6 +2,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PROJECT_FILE } from '../../config/files.ts'
 import { initText } from '../../config/plan/init.ts'
+import { buildable } from '../../config/plan/resolve.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { Command } from '../command.ts'
 import { planOnly } from '../prepare-environment.ts'
@@ -39,7 +40,7 @@ export const command: Command = {
       },
       { base: parsed.value('base') },
     )
-    const text = initText(project.name, planned?.plan)
+    const text = initText(project.name, planned && buildable(planned.plan))
     if (parsed.has('print')) {
       ctx.terminal.stdout.write(text)
       return 0

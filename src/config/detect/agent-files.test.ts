@@ -28,8 +28,8 @@ describe('a file of Cursor’s', () => {
     )
     assert.deepEqual(found.commands, {
       setup: {
-        run: 'sudo apt-get install -y libpq-dev && npm ci',
-        evidence: { file: CURSOR, line: 4, said: '"install": "sudo apt-get install -y libpq-dev && npm ci"' },
+        run: 'npm ci',
+        evidence: { file: CURSOR, line: 4, said: '"install": "npm ci"' },
       },
     })
     assert.deepEqual(

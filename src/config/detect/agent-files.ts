@@ -45,7 +45,8 @@ function cursor(tree: FileTree): AgentFiles {
   if (read.problem !== undefined) return { ...NOTHING, notes: [malformed(file, read.problem)] }
   const says = (key: string, value: string): Evidence =>
     evidenceIn(file, read.text, [`"${key}"`], `"${key}": ${JSON.stringify(value)}`)
-  const install = textAt(read.data, 'install')
+  const install = textAt(read.data, 'install') ?? ''
+  const installed = installing(file, install, (text) => says('install', text))
   const start = textAt(read.data, 'start')
   const terminals = listAt(read.data, 'terminals')
     .slice(0, 10)
@@ -57,8 +58,8 @@ function cursor(tree: FileTree): AgentFiles {
     })
   const dockerfile = textAt(read.data, 'build', 'dockerfile')
   return {
-    commands: install === undefined ? {} : { setup: { run: install, evidence: says('install', install) } },
-    packages: install === undefined ? [] : packagesIn(install, () => says('install', install)),
+    commands: installed.setup ? { setup: installed.setup } : {},
+    packages: packagesIn(install, () => says('install', install)),
     ports: listAt(read.data, 'ports')
       .slice(0, 20)
       .flatMap((one) => {
@@ -68,6 +69,7 @@ function cursor(tree: FileTree): AgentFiles {
           : []
       }),
     notes: [
+      ...installed.notes,
       ...(start === undefined
         ? []
         : [`${file} starts ${quote(start)} beside the agent; name it as a service to have that`]),
@@ -108,13 +110,14 @@ function copilot(tree: FileTree): AgentFiles {
   for (const step of job.steps) {
     if (step.action !== '' && !KNOWN_ACTION.test(step.action))
       notes.push(`${AGENT_WORKFLOW} uses ${quote(step.action)}, which is not carried over`)
-    for (const { text } of shellLines(step.run)) {
-      const kind = kindOf(text)
-      if (kind === 'other') notes.push(`${AGENT_WORKFLOW} runs ${quote(text)}, which is not carried over`)
-      if (kind !== 'install') continue
-      setup.push(inDirectory(step, text))
-      evidence ??= { file: AGENT_WORKFLOW, line: step.line('run'), said: short(text) }
-    }
+    const installed = installing(AGENT_WORKFLOW, step.run, (said) => ({
+      file: AGENT_WORKFLOW,
+      line: step.line('run'),
+      said: short(said),
+    }))
+    notes.push(...installed.notes)
+    if (installed.setup) setup.push(inDirectory(step, installed.setup.run))
+    evidence ??= installed.setup?.evidence
   }
   return {
     commands: evidence ? { setup: { run: setup.join(' && '), evidence } } : {},
@@ -122,6 +125,37 @@ function copilot(tree: FileTree): AgentFiles {
     ports: [],
     notes: notes.slice(0, MOST_NOTES),
   }
+}
+
+/** Of a script that installs, what package managers do; of all the rest a note says that it is not done. */
+function installing(
+  file: string,
+  script: string,
+  says: (text: string) => Evidence,
+): { readonly setup: FoundCommand | undefined; readonly notes: readonly string[] } {
+  const lines = shellLines(script).map(({ text }) => {
+    const rest = withoutApt(text)
+    return rest === '' ? { text, kind: kindOf(text) } : { text: rest, kind: kindOf(rest) }
+  })
+  const installs = lines.flatMap(({ text, kind }) => (kind === 'install' ? [text] : []))
+  const [first] = installs
+  return {
+    setup: first === undefined ? undefined : { run: installs.join(' && '), evidence: says(first) },
+    notes: lines.flatMap(({ text, kind }) =>
+      kind === 'other'
+        ? [
+            `${file} runs ${quote(text)}, which is not carried over; to run it when the environment is built, write [lifecycle] setup in agentpod.toml`,
+          ]
+        : [],
+    ),
+  }
+}
+
+/** Debian's packages are installed apart, before everything else. */
+function withoutApt(line: string): string {
+  if (/\|\||[;|'"()]/.test(line)) return line
+  const parts = line.split('&&').map((part) => part.trim())
+  return parts.filter((part) => !shellCommands(part).every((one) => aptPackages(one))).join(' && ')
 }
 
 function kindOf(line: string): 'apt' | 'install' | 'housekeeping' | 'other' {

@@ -10,7 +10,7 @@ import type { Detector, Finding, FoundCommand, FoundPackage, FoundService, Verb 
 import { detectGo } from './go.ts'
 import { detectJava } from './java.ts'
 import { detectNode } from './node.ts'
-import { detectOthers } from './others.ts'
+import { detectOthers, otherNotes } from './others.ts'
 import { detectPhp } from './php.ts'
 import { detectPython } from './python.ts'
 import { detectRuby } from './ruby.ts'
@@ -51,12 +51,13 @@ const LANGUAGES: readonly Detector[] = [
   detectDotnet,
   detectElixir,
 ]
-const FALLBACKS: readonly Detector[] = [detectStatic, detectShell]
+/** The first that finds something has found it all. */
+const FALLBACKS: readonly Detector[] = [detectOthers, (tree) => [...detectStatic(tree), ...detectShell(tree)]]
 
 export function detect(tree: FileTree): Detected {
   const found = LANGUAGES.flatMap((detector) => detector(tree))
-  const findings = found.length > 0 ? found : FALLBACKS.flatMap((detector) => detector(tree))
-  const others = detectOthers(tree)
+  const findings =
+    found.length > 0 ? found : (FALLBACKS.map((one) => one(tree)).find((all) => all.length > 0) ?? [])
   const agents = detectAgentFiles(tree)
   const test = ciTestCommand(tree)
   return {
@@ -67,7 +68,7 @@ export function detect(tree: FileTree): Detected {
     packages: agents.packages,
     ports: agents.ports,
     commands: { ...(test && { test }), ...detectTasks(tree, ''), ...agents.commands },
-    notes: [...agents.notes, ...others.map(({ note }) => note)],
+    notes: [...agents.notes, ...otherNotes(tree, found.length > 0)],
   }
 }
 

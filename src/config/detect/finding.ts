@@ -20,6 +20,8 @@ export const LANGUAGES = [
   'elixir',
   'static',
   'shell',
+  /** One that has no versions to choose from: `label` says which. */
+  'other',
 ] as const
 export type Language = (typeof LANGUAGES)[number]
 
@@ -50,6 +52,8 @@ export interface FoundPackage {
 
 export interface Finding {
   readonly language: Language
+  /** What `other` is: `Swift`. */
+  readonly label?: string | undefined
   /** Relative to the project, `''` for its root. Members of a workspace are not findings of their own: their root is. */
   readonly directory: string
   /** What made us see it, first the file that decided. */

@@ -1,52 +1,81 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { memoryTree } from '../testing/memory-tree.ts'
+import { detect } from './detect.ts'
+import type { Verb } from './finding.ts'
 import { detectOthers } from './others.ts'
 
-/** Files, then the names that are found with their packages. */
-const OTHERS: readonly (readonly [files: Readonly<Record<string, string>>, names: readonly string[]])[] = [
+/** Files, then the languages that are found with their programs, then commands. */
+const OTHERS: readonly (readonly [
+  files: Readonly<Record<string, string>>,
+  names: readonly string[],
+  commands?: Partial<Record<Verb, string | undefined>>,
+])[] = [
   [{ 'README.md': '' }, []],
-  [{ 'Package.swift': '' }, ['Swift: ']],
-  [{ 'build.zig': '' }, ['Zig: ']],
-  [{ 'stack.yaml': '', 'x.cabal': '' }, ['Haskell: haskell-stack']],
-  [{ 'x.cabal': '' }, ['Haskell: ghc cabal-install']],
-  [{ 'build.sbt': '' }, ['Scala: ']],
-  [{ 'project.clj': '' }, ['Clojure: leiningen']],
-  [{ 'shard.yml': '' }, ['Crystal: ']],
-  [{ 'pubspec.yaml': '' }, ['Dart: ']],
-  [{ 'gleam.toml': 'name = "x"' }, ['Gleam: ']],
-  [{ 'x.nimble': '' }, ['Nim: nim']],
-  [{ 'dune-project': '', 'x.opam': '' }, ['OCaml: ocaml ocaml-dune opam']],
-  [{ 'x.rockspec': '' }, ['Lua: lua5.4 luarocks']],
-  [{ cpanfile: '' }, ['Perl: perl cpanminus']],
-  [{ DESCRIPTION: 'Package: x\n' }, ['R: r-base']],
+  [{ 'Package.swift': '.executableTarget()' }, ['Swift: swift'], { start: 'swift run', setup: undefined }],
+  [{ 'Package.swift': '.package(url: "x")' }, ['Swift: swift'], { setup: 'swift package resolve' }],
+  [{ 'build.zig': 'b.addRunArtifact(exe)' }, ['Zig: zig'], { start: 'zig build run', test: undefined }],
+  [{ 'stack.yaml': '', 'x.cabal': '' }, ['Haskell: stack'], { start: 'stack run' }],
+  [{ 'x.cabal': 'executable x\n' }, ['Haskell: ghc cabal'], { start: 'cabal run' }],
+  [{ 'build.sbt': '' }, ['Scala: sbt'], { start: 'sbt run', setup: 'sbt update' }],
+  [
+    { 'project.clj': ':main x :dependencies []' },
+    ['Clojure: lein'],
+    { start: 'lein run', setup: 'lein deps' },
+  ],
+  [
+    { 'deps.edn': '{:aliases {:run {}}}' },
+    ['Clojure: clojure'],
+    { start: 'clojure -M:run', setup: undefined },
+  ],
+  [{ 'shard.yml': 'targets:\n  web:\n' }, ['Crystal: crystal'], { start: 'shards build && bin/web' }],
+  [{ 'pubspec.yaml': '', 'bin/server.dart': '' }, ['Dart: dart'], { start: 'dart run bin/server.dart' }],
+  [{ 'gleam.toml': 'name = "x"' }, ['Gleam: gleam'], { start: 'gleam run' }],
+  [{ 'x.nimble': 'bin = @["x"]' }, ['Nim: nim'], { start: 'nimble run' }],
+  [{ 'dune-project': '', 'x.opam': '' }, ['OCaml: dune'], { start: undefined }],
+  [{ 'x.rockspec': '', 'main.lua': '' }, ['Lua: lua luarocks'], { start: 'lua main.lua' }],
+  [{ cpanfile: '', 'app.pl': '' }, ['Perl: perl cpanm'], { start: 'perl app.pl', setup: undefined }],
+  [{ DESCRIPTION: 'Package: x\n' }, ['R: rscript']],
   [{ DESCRIPTION: 'what it is\n' }, []],
-  [{ 'Project.toml': '[deps]\n' }, ['Julia: ']],
+  [{ 'app.R': '' }, ['R: rscript'], { start: 'Rscript app.R' }],
+  [{ 'Project.toml': '[deps]\n', 'main.jl': '' }, ['Julia: julia'], { start: 'julia --project main.jl' }],
   [{ 'Project.toml': 'a = 1\n' }, []],
-  [{ 'src/a.f90': '' }, ['Fortran: gfortran']],
-  [{ 'a.cbl': '' }, ['COBOL: gnucobol']],
-  [{ 'rebar.config': '' }, ['Erlang: erlang rebar3']],
-  [{ 'flake.nix': '', 'a/Package.swift': '' }, ['Swift: ', 'Nix: nix-bin']],
+  [{ 'src/a.f90': '' }, ['Fortran: gfortran'], { build: 'mkdir -p bin && gfortran -o bin/app a.f90' }],
+  [{ 'a b.cbl': '' }, ['COBOL: cobc'], { start: "mkdir -p bin && cobc -x -o bin/app 'a b.cbl' && bin/app" }],
+  [{ 'rebar.config': '{deps, []}.' }, ['Erlang: rebar3'], { setup: undefined }],
+  [{ 'flake.nix': '', 'a/Package.swift': '' }, ['Swift: swift']],
   [{ 'vendor/x/build.zig': '', 'examples/build.zig': '' }, []],
 ]
 
 describe('other languages', () => {
-  for (const [files, names] of OTHERS)
+  for (const [files, names, commands = {}] of OTHERS)
     test(`${Object.keys(files).join(' and ')}: ${names.join(', ') || 'nothing'}`, () => {
       const found = detectOthers(memoryTree(files))
       assert.deepEqual(
-        found.map(({ name, packages }) => `${name}: ${packages.map((one) => one.name).join(' ')}`),
+        found.map(({ label, tools }) => `${label}: ${tools.map(({ name }) => name).join(' ')}`),
         names,
       )
+      for (const [verb, run] of Object.entries(commands))
+        assert.equal(found[0]?.commands[verb as Verb]?.run, run, verb)
     })
 
-  test('commands come with their evidence, and the note says what to do', () => {
-    const [found] = detectOthers(memoryTree({ 'lib/build.zig': '' }))
-    assert.deepEqual(found?.commands.test, {
-      run: 'zig build test',
+  test('are set up where nothing else is found, and told of beside other languages', () => {
+    const files = { 'lib/build.zig': '', 'flake.nix': '' }
+    const alone = detect(memoryTree(files))
+    assert.deepEqual(
+      alone.findings.map(({ label, directory }) => [label, directory]),
+      [['Zig', 'lib']],
+    )
+    assert.deepEqual(alone.findings[0]?.commands.build, {
+      run: 'zig build',
       evidence: { file: 'lib/build.zig', said: 'build.zig' },
     })
-    assert.equal(found?.directory, 'lib')
-    assert.match(found?.note ?? '', /must be installed by a setup command/)
+    assert.match(alone.notes.join(), /^flake\.nix describes an environment for Nix, which is not used/)
+    const beside = detect(memoryTree({ ...files, 'go.mod': 'module x\n' }))
+    assert.deepEqual(
+      beside.findings.map(({ language }) => language),
+      ['go'],
+    )
+    assert.match(beside.notes.join(), /lib\/build\.zig is a sign of Zig, which is not set up/)
   })
 })

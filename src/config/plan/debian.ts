@@ -132,6 +132,39 @@ export const TOOL_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   bats: ['bats'],
   shellcheck: ['shellcheck'],
   just: ['just'],
+  swift: ['swiftlang'],
+  stack: ['haskell-stack'],
+  ghc: ['ghc'],
+  cabal: ['cabal-install'],
+  lein: ['leiningen'],
+  crystal: ['crystal', 'shards'],
+  nim: ['nim'],
+  dune: ['ocaml', 'ocaml-dune'],
+  opam: ['ocaml', 'opam'],
+  rebar3: ['erlang', 'rebar3'],
+  erl: ['erlang', 'make'],
+  lua: ['lua5.4'],
+  luarocks: ['luarocks'],
+  perl: ['perl'],
+  cpanm: ['cpanminus', 'make'],
+  rscript: ['r-base'],
+  gfortran: ['gfortran'],
+  cobc: ['gnucobol'],
+}
+
+/** Of tools that only some releases have: which. */
+const TOOL_SUITES: Readonly<Record<string, readonly Suite[]>> = {
+  just: ['trixie'],
+  swift: ['trixie'],
+  crystal: ['trixie'],
+  nim: ['bullseye', 'bookworm'],
+  rebar3: ['bookworm', 'trixie'],
+  cobc: ['bookworm', 'trixie'],
+}
+
+export function hasTool(suite: Suite, tool: string): boolean {
+  if (!Object.hasOwn(TOOL_PACKAGES, tool)) return false
+  return (Object.hasOwn(TOOL_SUITES, tool) ? TOOL_SUITES[tool] : undefined)?.includes(suite) ?? true
 }
 
 export interface NamedBase {

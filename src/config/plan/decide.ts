@@ -50,12 +50,30 @@ export function attemptsOf(
   ]
   const agreeing = ranges.filter((range) => agree(language, value, range))
   const isLoose = rank === 'ci' || rank === 'default' || (rank === 'range' && !isRange(value))
+  const within = (wish: string): string[][] => [...(agreeing.length > 0 ? [[wish, ...agreeing]] : []), [wish]]
   return [
-    ...(agreeing.length > 0 ? [[value, ...agreeing]] : []),
-    [value],
+    ...within(value),
+    ...nearOf(language, choice).flatMap(within),
     ...(isLoose ? [ranges.length > 0 ? ranges : ['*']] : []),
-    ...(isBuiltFor(language, rank) ? newer(value) : []),
+    ...(isBuiltFor(language, rank) ? newer(value).flatMap(within) : []),
   ]
+}
+
+/** Who names a patch here means it. */
+const EXACT: readonly Rank[] = ['flag', 'agentpod.toml', 'lock']
+/** Languages whose minor versions only add. */
+const BY_MAJOR: readonly Language[] = ['node', 'deno', 'bun']
+
+/**
+ * What does as well where a project's file names a patch that is not there: `3.12.1` for `3.12.3`. Version managers write down the patch that
+ * somebody had; few projects need that one.
+ */
+export function nearOf(language: Language, { value, rank }: Pick<Choice, 'value' | 'rank'>): string[] {
+  if (EXACT.includes(rank) || isRange(value)) return []
+  const exact = /\d+\.\d+\.\d+/.test(value) ? toVersion(value) : undefined
+  if (!exact) return []
+  const { major, minor } = exact
+  return [`${major}.${minor}`, ...(BY_MAJOR.includes(language) ? [`${major}`] : [])]
 }
 
 /** A manifest says which Java the result is for. A newer compiler makes that too. */
@@ -63,10 +81,10 @@ function isBuiltFor(language: Language, rank: Rank): boolean {
   return (language === 'java' || language === 'kotlin') && rank === 'manifest'
 }
 
-function newer(value: string): string[][] {
+function newer(value: string): string[] {
   const range = toRange('java', value)
   const major = range === undefined ? undefined : toVersion(range)?.major
-  return major === undefined ? [] : [[`>=${major}`]]
+  return major === undefined ? [] : [`>=${major}`]
 }
 
 /** Places that list what is supported, and not what is used. */

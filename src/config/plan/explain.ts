@@ -16,6 +16,8 @@ export interface Explained {
   readonly from: Evidence
   readonly beat: readonly Rejected[]
   readonly note?: string | undefined
+  /** The command, where the value is not one. */
+  readonly run?: string | undefined
 }
 
 /** Of what has no order of precedence: who said it. */
@@ -51,11 +53,15 @@ export function explain(plan: Plan): Explained[] {
       ),
       note: wish.note,
     })),
-    ...plan.findings.flatMap(({ manager, directory, lockfile, language }) =>
+    ...plan.refused.map(({ key, wish, error }) => ({
+      ...one(key, `${wish.value} is not available`, wish.rank, wish.evidence, wish.beat),
+      note: [error.message, error.hint].filter(Boolean).join('; '),
+    })),
+    ...plan.findings.flatMap(({ manager, directory, lockfile, language, label = language }) =>
       manager
         ? [
             one(
-              `managers.${at(directory, language)}`,
+              `managers.${at(directory, label.toLowerCase())}`,
               lockfile ? `${manager.name}, locked by ${lockfile}` : `${manager.name}, without a lockfile`,
               'manifest',
               manager.evidence,
@@ -98,17 +104,18 @@ export function explain(plan: Plan): Explained[] {
       ),
       note,
     })),
-    ...plan.setups.map(({ name, manager, evidence, inputs }) =>
-      one(
+    ...plan.setups.map(({ name, run, manager, evidence, inputs }) => ({
+      ...one(
         name,
         `by ${manager} (again when one of ${inputs.length} files changes)`,
         rankOf(evidence),
         evidence,
       ),
-    ),
+      run: summary(run),
+    })),
     ...VERBS.filter((verb) => verb !== 'setup').flatMap((verb) =>
       plan.commands[verb].map(({ directory, run, rank, evidence }) =>
-        one(`commands.${at(directory, verb)}`, lastLine(run), rank, evidence),
+        one(`commands.${at(directory, verb)}`, summary(run), rank, evidence),
       ),
     ),
     ...plan.ports.map(({ port, label, isPublic, evidence }) =>
@@ -136,8 +143,11 @@ function shortSource(text: string): string {
   return text.split(' sha512:')[0] ?? text
 }
 
-function lastLine(run: string): string {
-  const lines = ownLines(run)
+/** Lines of a script that only lead to what it does. */
+const LEADING = /^\s*(?:[()]|\w+=|printf )/
+
+function summary(run: string): string {
+  const lines = ownLines(run).filter((line) => !LEADING.test(line))
   return lines.length > 1 ? `${lines[0]} ...` : (lines[0] ?? '')
 }
 

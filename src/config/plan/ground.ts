@@ -4,7 +4,7 @@ import { SUITES, type Suite } from '../../core/recipe.ts'
 import type { FoundTool } from '../detect/finding.ts'
 import type { Choice, Evidence } from '../evidence.ts'
 import { printable } from '../problem.ts'
-import { isSuite, PACKAGE_TOOLS, TOOL_PACKAGES } from './debian.ts'
+import { hasTool, isSuite, PACKAGE_TOOLS, TOOL_PACKAGES } from './debian.ts'
 import { sourceOn, type WantedLanguage } from './languages.ts'
 import type { PackagePlan } from './plan.ts'
 import type { ResolveInput } from './resolve-input.ts'
@@ -40,17 +40,22 @@ export async function chooseBase(input: ResolveInput, wanted: Wanted): Promise<C
   }
   const lacking = await lackingOn({ base: 'host' }, input, wanted)
   const best = weight(lacking) > 0 ? await bestSuite(input, wanted) : undefined
-  if (!best || (lacking.missing.length === 0 && weight(best.lacking) >= weight(lacking))) {
-    const said = best
-      ? 'no release of Debian has more of what is needed'
-      : 'this machine has everything that is needed'
+  // Of what Debian has as little of, Debian may still install some: packages nobody knows the machine to have.
+  const isNeeded = lacking.needed.length === 0 && (best?.lacking.needed.length ?? 0) > 0
+  const isNoWorse =
+    best && lacking.needed.length + lacking.missing.length === 0 && weight(best.lacking) >= weight(lacking)
+  if (!best || isNeeded || isNoWorse) {
+    const said = isNeeded
+      ? `only this machine has ${listed(best?.lacking.needed ?? [])}`
+      : best
+        ? 'no release of Debian has more of what is needed'
+        : 'this machine has everything that is needed'
     return {
       ground: { base: 'host' },
       choice: { value: 'host', rank: 'default', evidence: { file: '', said }, beat: [] },
     }
   }
-  const names = [...lacking.missing, ...lacking.other]
-  const why = `this machine lacks ${names.slice(0, MOST_NAMED).join(', ')}${names.length > MOST_NAMED ? ', ...' : ''}`
+  const why = `this machine lacks ${listed([...lacking.needed, ...lacking.missing, ...lacking.other])}`
   return {
     ground: { base: 'debian', suite: best.suite },
     choice: {
@@ -60,6 +65,10 @@ export async function chooseBase(input: ResolveInput, wanted: Wanted): Promise<C
       beat: [{ value: 'host', evidence: NOBODY, why }],
     },
   }
+}
+
+function listed(names: readonly string[]): string {
+  return `${names.slice(0, MOST_NAMED).join(', ')}${names.length > MOST_NAMED ? ', ...' : ''}`
 }
 
 interface Asked {
@@ -122,37 +131,47 @@ async function bestSuite(
     if (!best || weight(lacking) < weight(best.lacking)) best = { suite, lacking }
     if (weight(lacking) === 0) break
   }
-  return best ?? { suite: SUITES[0], lacking: { missing: [], other: [] } }
+  return best ?? { suite: SUITES[0], lacking: { needed: [], missing: [], other: [] } }
 }
 
 /** What a base cannot give, in words. */
 interface Lacking {
+  /** Languages, and services that agentpod.toml asks for: without them there is no environment. */
+  readonly needed: readonly string[]
   readonly missing: readonly string[]
   /** Of these it has another one, which will do where nothing else is to be had. */
   readonly other: readonly string[]
 }
 
-function weight({ missing, other }: Lacking): number {
-  return missing.length * 1000 + other.length
+/** A version that a project's files pin goes before a service or a package that was found in them. */
+function weight({ needed, missing, other }: Lacking): number {
+  return needed.length * 1_000_000 + missing.length * 1000 + other.length
 }
 
 async function lackingOn(ground: Ground, input: ResolveInput, wanted: Wanted): Promise<Lacking> {
   const { machine } = input
+  const needed: string[] = []
   const missing: string[] = []
   const other: string[] = []
   for (const one of wanted.languages) {
-    const { source, isMeant } = await sourceOn(input, one, ground)
+    const { source, isMeant, isNear, forbidding } = await sourceOn(input, one, ground)
     const name = `${one.language} ${printable(one.wish.value)}`
-    if (!source) missing.push(name)
-    else if (!isMeant && one.wish.rank === 'manifest') other.push(name)
+    if (!source) needed.push(name)
+    else if (!isMeant && !isNear && one.wish.rank === 'manifest') other.push(name)
+    for (const { value } of forbidding) other.push(`${one.language} ${printable(value)}`)
   }
-  for (const service of wanted.services) if (!canRun(ground, machine, service)) missing.push(service.name)
+  for (const service of wanted.services)
+    if (!canRun(ground, machine, service))
+      (service.choice.rank === 'agentpod.toml' ? needed : missing).push(service.name)
   if (ground.base === 'host') {
     for (const { name } of wanted.packages)
       if (!hasPackage(machine, name)) missing.push(`the package ${printable(name)}`)
     for (const { name } of wanted.tools) if (isMissing(machine, name)) missing.push(name)
+  } else {
+    for (const { name } of wanted.tools)
+      if (!INSTALLED.includes(name) && !hasTool(ground.suite, name)) missing.push(name)
   }
-  return { missing, other }
+  return { needed, missing, other }
 }
 
 /** Whether the machine has what a package of Debian's would bring. Of most packages nobody knows. */
@@ -160,6 +179,9 @@ export function hasPackage({ host }: Machine, name: string): boolean {
   const programs = Object.hasOwn(PACKAGE_TOOLS, name) ? PACKAGE_TOOLS[name] : undefined
   return programs?.every((tool) => host.some((one) => one.name === tool)) ?? false
 }
+
+/** Tools that npm, pip or a step of ours brings to any base. */
+const INSTALLED: readonly string[] = ['node', 'npm', 'pnpm', 'yarn', 'uv', 'poetry', 'pdm', 'pipenv']
 
 /** Whether only Debian could bring a tool. */
 export function isMissing({ host }: Machine, tool: string): boolean {

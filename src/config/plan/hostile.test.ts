@@ -328,9 +328,9 @@ describe('what agentpod.toml says', () => {
       for (const word of HOSTILE) {
         let made: Plan
         try {
-          made = await resolvePlan({
-            ...inputOf({ base: place === 'base' ? undefined : 'debian', toml: write(word) }),
-          })
+          made = await resolvePlan(
+            inputOf({ base: place === 'base' ? undefined : 'debian', toml: write(word) }),
+          )
         } catch (error) {
           assert.ok(isAgentPodError(error) && error.code !== 'internal', String(error))
           // biome-ignore lint/suspicious/noControlCharactersInRegex: a terminal obeys these

@@ -6,7 +6,7 @@ import type { Candidate, Choice, Evidence } from '../evidence.ts'
 import { printable } from '../problem.ts'
 import type { ProjectData } from '../project/data.ts'
 import type { ProjectLanguage } from '../project/environment-table.ts'
-import { attemptsOf, decideVersion, unreadable } from './decide.ts'
+import { attemptsOf, decideVersion, nearOf, unreadable } from './decide.ts'
 import type { LanguagePlan } from './plan.ts'
 import type { ResolveInput } from './resolve-input.ts'
 import {
@@ -19,7 +19,7 @@ import {
   seek,
   type Tried,
 } from './sources.ts'
-import { isRange, mayBe, toRange } from './version.ts'
+import { agree, isRange, mayBe, toRange } from './version.ts'
 
 export interface WantedLanguage {
   readonly language: Language
@@ -28,6 +28,8 @@ export interface WantedLanguage {
   readonly asked: string
   /** What to look for, best first; each a list of wishes that have to be met at once. */
   readonly attempts: readonly (readonly string[])[]
+  /** Ranges that others ask for and that agree with the wish: what is taken is compared with them. */
+  readonly ranges: readonly Candidate[]
 }
 
 /** What agentpod.toml says of a language: a version, or that there is to be none. */
@@ -55,9 +57,11 @@ export function wantedLanguages(
     if (languageWish(data, language) === false) return []
     const candidates = candidatesOf(input, findings, language)
     const wish = decideVersion(language, candidates) ?? defaultWish(language, candidates)
-    return [
-      pinned({ language, wish, asked: wish.value, attempts: attemptsOf(language, wish, candidates) }, input),
-    ]
+    const ranges = candidates.filter(
+      ({ value }) => value !== wish.value && isRange(value) && agree(language, wish.value, value),
+    )
+    const attempts = attemptsOf(language, wish, candidates)
+    return [pinned({ language, wish, asked: wish.value, attempts, ranges }, input)]
   })
 }
 
@@ -121,6 +125,7 @@ function pinned(wanted: WantedLanguage, { pinned: pins }: ResolveInput): WantedL
   return {
     language,
     asked: wish.value,
+    ranges: wanted.ranges,
     attempts: [[`==${version}`]],
     wish: {
       value: version,
@@ -135,22 +140,34 @@ function pinned(wanted: WantedLanguage, { pinned: pins }: ResolveInput): WantedL
 export interface FoundSource extends Sought {
   /** Whether it is what was asked for, and not what was taken for it. */
   readonly isMeant: boolean
+  /** Whether it is another patch of what was asked for. */
+  readonly isNear: boolean
+  /** Ranges that forbid what was found. */
+  readonly forbidding: readonly Candidate[]
 }
 
 /** The first of the attempts that a base has something for. */
 export async function sourceOn(
   input: Pick<ResolveInput, 'machine' | 'lists'>,
-  { language, wish, attempts }: WantedLanguage,
+  { language, wish, attempts, ranges }: WantedLanguage,
   ground: Ground,
 ): Promise<FoundSource> {
+  const near = nearOf(language, wish)
   let first: Sought | undefined
   for (const wishes of attempts) {
     const sought = await seek(language, wishes, ground, input.machine, input.lists)
-    const isMeant = wish.rank === 'lock' || wishes.includes(wish.value)
-    if (sought.source) return { ...sought, isMeant }
+    const { source } = sought
+    if (source)
+      return {
+        ...sought,
+        isMeant: wish.rank === 'lock' || wishes.includes(wish.value),
+        isNear: wishes.some((one) => near.includes(one)),
+        forbidding: ranges.filter(({ value }) => !mayBe(language, source.version, value)),
+      }
     first ??= sought
   }
-  return { source: undefined, tried: first?.tried ?? [], silence: first?.silence, isMeant: false }
+  const { tried = [], silence } = first ?? {}
+  return { source: undefined, tried, silence, isMeant: false, isNear: false, forbidding: [] }
 }
 
 /** `failed_precondition` names what was tried and what is near; `unavailable` a registry that would have to be asked. */
@@ -160,9 +177,15 @@ export async function planLanguage(
   ground: Ground,
 ): Promise<LanguagePlan> {
   const { language, wish, asked } = wanted
-  const { source, tried, silence, isMeant } = await sourceOn(input, wanted, ground)
-  if (source)
-    return { language, asked, source, wish: isMeant ? wish : { ...wish, note: instead(wanted, source) } }
+  const { source, tried, silence, isMeant, forbidding } = await sourceOn(input, wanted, ground)
+  if (source) {
+    const notes = [
+      wish.note,
+      isMeant ? undefined : instead(wanted, source),
+      ...forbidding.map((range) => forbidden(language, source, range)),
+    ].filter((one) => one !== undefined)
+    return { language, asked, source, wish: { ...wish, note: notes.join('; ') || undefined } }
+  }
   if (silence) throw unasked(wanted, silence)
   throw cannotBeHad(
     language,
@@ -189,8 +212,11 @@ async function triedElsewhere(
 }
 
 function instead({ language, wish }: WantedLanguage, { version }: Source): string {
-  const said = `${language} ${printable(wish.value)} is not to be had here; ${version} is taken`
-  return wish.note === undefined ? said : `${wish.note}; ${said}`
+  return `${language} ${printable(wish.value)} is not to be had here; ${version} is taken`
+}
+
+function forbidden(language: Language, { version }: Source, { value, evidence }: Candidate): string {
+  return `${placeOf(evidence)} needs ${language} ${printable(value)}, and ${version} is taken: nothing that fits is available`
 }
 
 function unasked({ language, wish }: WantedLanguage, silence: AgentPodError): AgentPodError {

@@ -1,4 +1,5 @@
 /** What an environment will be: everything that was found and asked for, decided, each thing with its reason. */
+import type { AgentPodError } from '../../core/error.ts'
 import type { Finding, Language, Verb } from '../detect/finding.ts'
 import type { Choice, Evidence, Rank } from '../evidence.ts'
 import type { ClientPreset } from '../presets/catalog.ts'
@@ -68,6 +69,14 @@ export interface VariablePlan {
   readonly evidence: Evidence
 }
 
+/** Something that was asked for and is not available. */
+export interface Refused {
+  /** As `config explain` calls it: `languages.python`. */
+  readonly key: string
+  readonly wish: Choice
+  readonly error: AgentPodError
+}
+
 export interface Plan {
   readonly name: string
   /** Where the project's copy lies inside. */
@@ -78,6 +87,8 @@ export interface Plan {
   readonly base: Choice
   readonly ground: Ground
   readonly languages: readonly LanguagePlan[]
+  /** Of a plan that can be built there are none. */
+  readonly refused: readonly Refused[]
   readonly tools: readonly ToolPlan[]
   readonly packages: readonly PackagePlan[]
   readonly extra: Readonly<Record<'npm' | 'pip' | 'cargo' | 'go', readonly string[]>>

@@ -1,16 +1,17 @@
 /** From what a project has and says to a plan. One order of precedence; everything taken has a reason, and so has everything left. */
 
 import { homeOf } from '../../core/environment.ts'
-import { invalid } from '../../core/error.ts'
+import { invalid, isAgentPodError } from '../../core/error.ts'
 import { inOrder } from '../../util/shell-script.ts'
 import type { Detected } from '../detect/detect.ts'
 import { type Finding, type FoundTool, type Language, VERBS, type Verb } from '../detect/finding.ts'
-import type { Evidence } from '../evidence.ts'
+import type { Choice, Evidence } from '../evidence.ts'
 import { CLIENT_PRESETS, type ClientPreset } from '../presets/catalog.ts'
 import { printable } from '../problem.ts'
 import type { ProjectData } from '../project/data.ts'
 import { within } from '../tree.ts'
-import { DEBIAN_PACKAGE, NAMED_BASES, TOOL_PACKAGES } from './debian.ts'
+import { agentSetup } from './agent-setup.ts'
+import { DEBIAN_PACKAGE, hasTool, NAMED_BASES, TOOL_PACKAGES } from './debian.ts'
 import { chooseBase, hasPackage, isMissing } from './ground.ts'
 import { languageWish, planLanguage, wantedLanguages } from './languages.ts'
 import type {
@@ -19,6 +20,7 @@ import type {
   PackagePlan,
   Plan,
   PortPlan,
+  Refused,
   SetupPlan,
   ToolPlan,
   VariablePlan,
@@ -35,7 +37,19 @@ import {
 import type { Ground, Machine } from './sources.ts'
 import { satisfies } from './version.ts'
 
+/** The plan, unless something that it needs is not available. */
+export function buildable(plan: Plan): Plan {
+  const [first] = plan.refused
+  if (first) throw first.error
+  return plan
+}
+
 export async function resolvePlan(input: ResolveInput): Promise<Plan> {
+  return buildable(await draftPlan(input))
+}
+
+/** What is not available is in `refused`, and all the rest is planned, so that people can look at it. */
+export async function draftPlan(input: ResolveInput): Promise<Plan> {
   const { detected, file, machine } = input
   const data = file?.data
   const findings = detected.findings.filter(({ language }) => languageWish(data, language) !== false)
@@ -44,7 +58,7 @@ export async function resolvePlan(input: ResolveInput): Promise<Plan> {
     ...impliedLanguages(input, findings),
   ])
   const services = wantedServices(detected.services, data?.services ?? [], file?.name ?? '')
-  const { packages, refused } = wantedPackages(input, findings)
+  const { packages, odd } = wantedPackages(input, findings)
   const needed = packages.filter(({ isOptional }) => !isOptional)
   const tools = wantedTools(findings)
   const { ground, choice } = await chooseBase(input, {
@@ -53,14 +67,40 @@ export async function resolvePlan(input: ResolveInput): Promise<Plan> {
     packages: needed,
     tools: tools.wanted,
   })
-  const found = await Promise.all(languages.map((one) => planLanguage(input, one, ground)))
-  const running = services.map((one) => planService(ground, machine, one))
+  const refused: Refused[] = []
+  const kept = <T>(key: string, wish: Choice, work: () => Promise<T> | T): Promise<T[]> =>
+    keptOrRefused(refused, key, wish, work)
+  const found = (
+    await Promise.all(
+      languages.map((one) =>
+        kept(`languages.${one.language}`, one.wish, () => planLanguage(input, one, ground)),
+      ),
+    )
+  ).flat()
+  const running = (
+    await Promise.all(
+      services.map((one) =>
+        kept(`services.${one.name}`, one.choice, () => planService(ground, machine, one)),
+      ),
+    )
+  ).flat()
   const servicePlans = running.filter((one): one is ServicePlan => !('missing' in one))
   checkPorts(servicePlans)
   const user = userOf(data)
   const workspace = `${homeOf(user)}/${input.name}`
   const toolPlans = planTools(tools.wanted, ground, machine)
-  const setups = planSetups(input, findings, detected)
+  const there = toolPlans.filter(({ from }) => ground.base === 'debian' || from !== 'debian')
+  const without = findings.filter((one) => lacksTool(one, there))
+  const agent =
+    data?.lifecycle.setup === undefined ? agentSetup(detected, findings) : { setups: [], notes: [] }
+  const setups = [
+    ...planSetups(
+      input,
+      findings.filter((one) => !without.includes(one)),
+      detected,
+    ),
+    ...agent.setups,
+  ]
   const path = pathOf(found, toolPlans, findings, workspace)
   return {
     name: data?.environment.name ?? input.name,
@@ -70,6 +110,7 @@ export async function resolvePlan(input: ResolveInput): Promise<Plan> {
     base: choice,
     ground,
     languages: found,
+    refused,
     tools: toolPlans,
     packages: packages.map((one) => ({
       ...one,
@@ -83,7 +124,7 @@ export async function resolvePlan(input: ResolveInput): Promise<Plan> {
     ports: planPorts(input, findings),
     variables: [...homes(found), ...planVariables(input, findings, servicePlans, workspace, user)],
     path: path.directories,
-    presets: planPresets(input, findings, ground, { found, tools: toolPlans }),
+    presets: planPresets(input, findings, ground, { found, tools: toolPlans, setups: agent.setups }),
     generated: [...new Set(findings.flatMap(({ generated }) => generated))],
     resources: data?.resources ?? {},
     notes: [
@@ -96,13 +137,31 @@ export async function resolvePlan(input: ResolveInput): Promise<Plan> {
         notes.map((note) => (directory === '' ? note : `${directory}: ${note}`)),
       ),
       ...detected.notes,
-      ...refused,
+      ...agent.notes,
+      ...odd,
       ...tools.refused,
+      ...without.map(lackingNote),
       ...(ground.base === 'host' ? lackingHere(machine, needed, tools.wanted) : []),
       ...path.refused,
       ...missingInputs(input, detected),
       ...kotlinNote(data),
     ],
+  }
+}
+
+/** What is not available is one refusal of several; anything else goes wrong at once. */
+async function keptOrRefused<T>(
+  refused: Refused[],
+  key: string,
+  wish: Choice,
+  work: () => Promise<T> | T,
+): Promise<T[]> {
+  try {
+    return [await work()]
+  } catch (error) {
+    if (!isAgentPodError(error, 'failed_precondition') && !isAgentPodError(error, 'unavailable')) throw error
+    refused.push({ key, wish, error })
+    return []
   }
 }
 
@@ -187,7 +246,7 @@ function impliedLanguages(input: ResolveInput, findings: readonly Finding[]): La
 function wantedPackages(
   input: ResolveInput,
   findings: readonly Finding[],
-): { readonly packages: readonly Omit<PackagePlan, 'isThere'>[]; readonly refused: readonly string[] } {
+): { readonly packages: readonly Omit<PackagePlan, 'isThere'>[]; readonly odd: readonly string[] } {
   const { file, detected } = input
   const asked = (file?.data.environment.packages.apt ?? []).map((name) => ({
     name,
@@ -207,7 +266,7 @@ function wantedPackages(
     packages: distinctOnes
       .filter(({ name }) => DEBIAN_PACKAGE.test(name))
       .map((one) => ({ ...one, isOptional: isOfWorkflow(one.evidence) })),
-    refused: distinctOnes
+    odd: distinctOnes
       .filter(({ name }) => !DEBIAN_PACKAGE.test(name))
       .map(
         ({ name, evidence }) =>
@@ -268,12 +327,28 @@ function planTools(wanted: readonly FoundTool[], ground: Ground, machine: Machin
       (one) => one.name === name && (version === undefined || satisfies('tool', one.version, version)),
     )
     if (ground.base === 'host' && here)
-      return [{ name, version: here.version, evidence, from: 'host', directory: here.directory }]
+      return [{ name, version: known(here.version), evidence, from: 'host', directory: here.directory }]
     if (NPM_TOOLS.includes(name)) return [{ name, version, evidence, from: 'npm' }]
     if (PIP_TOOLS.includes(name)) return [{ name, version, evidence, from: 'pip' }]
-    if (Object.hasOwn(TOOL_PACKAGES, name)) return [{ name, version, evidence, from: 'debian' }]
+    if (ground.base === 'debian' ? hasTool(ground.suite, name) : Object.hasOwn(TOOL_PACKAGES, name))
+      return [{ name, version, evidence, from: 'debian' }]
     return []
   })
+}
+
+/** Of programs that take long to say their version nobody asks for it. */
+function known(version: string): string | undefined {
+  return version === '0' ? undefined : version
+}
+
+/** Whether a language of whatever toolchain there is has none here. */
+function lacksTool({ language, tools }: Finding, there: readonly ToolPlan[]): boolean {
+  return language === 'other' && tools.some(({ name }) => !there.some((one) => one.name === name))
+}
+
+function lackingNote({ label, evidence, tools }: Finding): string {
+  const names = tools.map(({ name }) => name).join(' and ')
+  return `${evidence.file} is a sign of ${label}, and neither this base nor Debian has what it needs: install ${names} on this machine, or by a command in agentpod.toml, [lifecycle] setup`
 }
 
 function planSetups(input: ResolveInput, findings: readonly Finding[], detected: Detected): SetupPlan[] {
@@ -282,8 +357,8 @@ function planSetups(input: ResolveInput, findings: readonly Finding[], detected:
   const found = findings.flatMap((finding): SetupPlan[] => {
     const { setup } = finding.commands
     if (!setup) return []
-    const { directory, inputs, stubs = {}, presets, variables = {} } = finding
-    const name = directory === '' ? finding.language : `${finding.language}/${directory}`
+    const { directory, inputs, stubs = {}, presets, variables = {}, label = finding.language } = finding
+    const name = directory === '' ? label : `${label}/${directory}`
     return [
       {
         name: `dependencies/${name.toLowerCase().replaceAll(/[^a-z0-9._/-]/g, '-')}`.slice(
@@ -291,7 +366,7 @@ function planSetups(input: ResolveInput, findings: readonly Finding[], detected:
           LONGEST_STEP_NAME,
         ),
         directory,
-        manager: finding.manager?.name ?? finding.language,
+        manager: finding.manager?.name ?? label,
         run: setup.run,
         evidence: setup.evidence,
         inputs,
@@ -517,13 +592,15 @@ function planPresets(
   o: {
     readonly found: readonly LanguagePlan[]
     readonly tools: readonly ToolPlan[]
+    readonly setups: readonly SetupPlan[]
   },
 ): Plan['presets'] {
   const wanted = new Map<ClientPreset, Evidence>()
   const add = (name: ClientPreset, evidence: Evidence): void => {
     if (!wanted.has(name)) wanted.set(name, evidence)
   }
-  for (const { presets, evidence } of findings) for (const name of presets) add(name, evidence)
+  for (const { presets, evidence } of [...findings, ...o.setups])
+    for (const name of presets) add(name, evidence)
   for (const { language, source: one } of o.found) {
     if (one.kind === 'npm') add('npm', { file: '', said: `${language} comes from npm` })
     if (one.kind === 'go') add('go', { file: '', said: 'Go comes from its module proxy' })

@@ -1,6 +1,7 @@
 /** Which services run beside the project, and from where. */
 import type { Service } from '../../core/environment.ts'
 import { AgentPodError } from '../../core/error.ts'
+import { SUITES } from '../../core/recipe.ts'
 import type { FoundService } from '../detect/finding.ts'
 import type { Choice, Evidence } from '../evidence.ts'
 import type { ServiceWish } from '../project/data.ts'
@@ -157,7 +158,7 @@ export function planService(
     const missing = server
       ? `${wanted.name} ${wanted.version} is not to be had: ${where} has ${server.version}`
       : `${wanted.name} is not to be had: ${where} does not have it`
-    if (wanted.choice.rank !== 'agentpod.toml') return { missing }
+    if (wanted.choice.rank !== 'agentpod.toml') return { missing: `${missing}${elsewhere(ground, wanted)}` }
     throw new AgentPodError({
       code: 'failed_precondition',
       reason: 'service.unavailable',
@@ -171,6 +172,14 @@ export function planService(
     ? undefined
     : `${wanted.name} ${wanted.version} was asked for by ${wanted.choice.evidence.file}; ${where} has ${server.version}, which is taken`
   return { ...wanted, has: server.version, packages: server.packages, note }
+}
+
+/** Only a base that has everything can be chosen for it. */
+function elsewhere({ base }: Ground, { known }: WantedService): string {
+  const isDebians = known !== undefined && SUITES.some((suite) => DEBIAN_SERVERS[suite][known])
+  return base === 'host' && isDebians
+    ? '; Debian does: install it on this machine, or write [environment] base = "debian" with versions that Debian has'
+    : ''
 }
 
 /** The service as the engine runs it. */

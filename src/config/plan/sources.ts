@@ -40,7 +40,7 @@ const FROM_NPM: Partial<Record<Language, (arch: string) => string>> = {
 }
 
 /** Languages that need no toolchain of their own. */
-const NONE: readonly Language[] = ['static', 'shell']
+const NONE: readonly Language[] = ['static', 'shell', 'other']
 
 export function needsToolchain(language: Language): boolean {
   return !NONE.includes(language)
@@ -76,12 +76,12 @@ export async function seek(
     const there = machine.host.filter(({ name }) => name === toolName(language))
     const found = there.find(({ version }) => wishes.every((wish) => satisfies(language, version, wish)))
     if (found) return { source: { kind: 'host', version: found.version, directory: found.directory }, tried }
-    tried.push({ where: 'this machine', had: there.map(({ version }) => version) })
+    tried.push({ where: 'this machine', had: distinctVersions(there) })
   } else {
     const there = DEBIAN[ground.suite][language] ?? []
     const found = there.find(({ version }) => wishes.every((wish) => mayBe(language, version, wish)))
     if (found) return { source: { kind: 'debian', version: found.version, tool: found }, tried }
-    tried.push({ where: `Debian ${ground.suite}`, had: there.map(({ version }) => version) })
+    tried.push({ where: `Debian ${ground.suite}`, had: distinctVersions(there) })
   }
   try {
     return { source: await fromRegistry(language, wishes, machine, lists, tried), tried }
@@ -89,6 +89,11 @@ export async function seek(
     if (!isAgentPodError(error)) throw error
     return { source: undefined, tried, silence: error }
   }
+}
+
+/** Newest first; one version may lie in several directories. */
+function distinctVersions(there: readonly { readonly version: string }[]): string[] {
+  return [...new Set(there.map(({ version }) => version))].toSorted(byVersion)
 }
 
 /** The tool of the machine that is the language. */
