@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/enter"
 	"agentpod/native/internal/host"
 	"agentpod/native/internal/launch"
@@ -78,7 +79,9 @@ func usage() {
 type options struct {
 	home, podd, runtime, log string
 	rootless                 bool
-	shells                   uint
+	// noCgroup is why an ordinary user's systemd gave no cgroup.
+	noCgroup string
+	shells   uint
 }
 
 func parse(args []string) options {
@@ -90,6 +93,7 @@ func parse(args []string) options {
 	flags.StringVar(&o.runtime, "runtime", "", "")
 	flags.StringVar(&o.log, "log", "", "")
 	flags.BoolVar(&o.rootless, "rootless", false, "")
+	flags.StringVar(&o.noCgroup, "no-cgroup", "", "")
 	flags.UintVar(&o.shells, "shells", 0, "")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || !filepath.IsAbs(o.home) || !filepath.IsAbs(o.podd) ||
 		filepath.Clean(o.home) == "/" || o.shells > host.MostShells {
@@ -106,6 +110,9 @@ func serve(args []string) error {
 		return enter.MountNamespace(append([]string{"serve-inside"}, args...))
 	}
 	args = append(args, "--rootless")
+	if err := cgroup.AskForScope(os.Getuid()); err != nil {
+		args = append(args, "--no-cgroup", err.Error())
+	}
 	if err := enter.Rejoin(host.Living(o.home), append([]string{"serve-joined"}, args...)); err != nil {
 		return err
 	}
@@ -137,7 +144,7 @@ func serveInside(args []string) error {
 	if err := enter.Settle(o.rootless); err != nil {
 		return err
 	}
-	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Runtime: o.runtime, Rootless: o.rootless, Shells: int(o.shells), Version: version}, logger)
+	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Runtime: o.runtime, Rootless: o.rootless, NoCgroup: o.noCgroup, Shells: int(o.shells), Version: version}, logger)
 	if err != nil {
 		return err
 	}

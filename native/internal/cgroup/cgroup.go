@@ -97,15 +97,8 @@ type Manager interface {
 }
 
 // Detect finds what this host offers. scope keeps several state directories on one host apart.
-func Detect(scope string, rootless bool) Manager {
+func Detect(scope string) Manager {
 	mounts := readMounts()
-	if rootless {
-		if m, err := newDelegatedV2(mounts, scope); err == nil {
-			return m
-		} else {
-			return none{reason: err.Error()}
-		}
-	}
 	if m, err := newV1(mounts, scope); err == nil {
 		return m
 	}
@@ -114,6 +107,20 @@ func Detect(scope string, rootless bool) Manager {
 		return m
 	}
 	return none{reason: err.Error()}
+}
+
+// DetectDelegated finds what an ordinary user has. missing is why nothing was given to podhost, if so. The file keeps where the groups are,
+// for the next podhost: it starts in another group.
+func DetectDelegated(scope, file, missing string) Manager {
+	m, err := newDelegatedV2(readMounts(), scope, file)
+	switch {
+	case err == nil:
+		return m
+	case missing != "":
+		return none{reason: missing}
+	default:
+		return none{reason: err.Error()}
+	}
 }
 
 // readMounts maps a v1 controller's name, or "" for v2, to the mount point of its hierarchy.

@@ -12,7 +12,7 @@ func TestGroupsAreMadeLimitedKilledAndRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	m := Detect("test0000", false)
+	m := Detect("test0000")
 	if m.Version() == "none" {
 		t.Skipf("no cgroups here: %+v", m)
 	}

@@ -29,29 +29,48 @@ func newV2(mounts map[string]string, scope string) (*v2, error) {
 	return makeV2(root, []string{"agentpod", scope})
 }
 
-// newDelegatedV2 works below podhost's own group, which a service manager may have given to its user.
-func newDelegatedV2(mounts map[string]string, scope string) (*v2, error) {
+// newDelegatedV2 works below a group that a service manager has given to this user: where an earlier podhost has its sandboxes, or podhost's
+// own. INVARIANT: podhost is in that group, which therefore lives as long as podhost does.
+func newDelegatedV2(mounts map[string]string, scope, file string) (*v2, error) {
 	root, there := mounts[""]
 	if !there {
 		return nil, errors.New("an ordinary user needs cgroup v2")
 	}
-	data, _ := os.ReadFile("/proc/self/cgroup")
-	_, own, found := strings.Cut("\n"+string(data), "\n0::")
-	if !found {
+	levels := []string{"agentpod", scope}
+	if earlier, err := os.ReadFile(file); err == nil {
+		base := string(earlier)
+		if _, err := os.Stat(filepath.Join(append([]string{base}, levels...)...)); err == nil {
+			if m, err := moveInto(base, levels); err == nil {
+				return m, nil
+			}
+		}
+	}
+	own := ownGroup()
+	if own == "" {
 		return nil, errNoV2
 	}
-	own, _, _ = strings.Cut(own, "\n")
 	base := filepath.Join(root, own)
-	// A group with processes of its own cannot hand controllers to its children, so podhost moves into a leaf.
+	m, err := moveInto(base, levels)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not delegated to this user: %w", own, err)
+	}
+	if err := os.WriteFile(file, []byte(base), 0o600); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// moveInto puts podhost into a leaf: a group with processes of its own cannot hand controllers to its children.
+func moveInto(base string, levels []string) (*v2, error) {
 	leaf := filepath.Join(base, "podhost")
 	if err := os.Mkdir(leaf, 0o755); err != nil && !os.IsExist(err) {
-		return nil, fmt.Errorf("%s is not delegated to this user (systemd-run --user --scope -p Delegate=yes does that)", own)
+		return nil, err
 	}
 	if err := write(leaf, "cgroup.procs", "0"); err != nil {
 		os.Remove(leaf)
-		return nil, fmt.Errorf("%s is not delegated to this user: %w", own, err)
+		return nil, err
 	}
-	m, err := makeV2(base, []string{"agentpod", scope})
+	m, err := makeV2(base, levels)
 	if err != nil {
 		write(base, "cgroup.procs", "0")
 		os.Remove(leaf)

@@ -19,6 +19,8 @@ import (
 type Config struct {
 	Home, Podd, Runtime string
 	Rootless            bool
+	// NoCgroup is why systemd gave an ordinary user no cgroup; empty where it did.
+	NoCgroup string
 	// Shells is how many blank shells to keep ready.
 	Shells  int
 	Version string

@@ -72,7 +72,7 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("subreaper: %w", err)
 	}
-	h.cgroups = cgroup.Detect(h.scope(), config.Rootless)
+	h.cgroups = h.findCgroups()
 	h.runtime = findRuntime(config.Runtime)
 	h.spares = newNamespacePool(h.ids)
 	if err := h.setStage(); err != nil {
@@ -124,6 +124,13 @@ func (h *Host) stagePodd() (string, error) {
 		return "", err
 	}
 	return h.stage.File("podd", data, 0o555)
+}
+
+func (h *Host) findCgroups() cgroup.Manager {
+	if !h.config.Rootless {
+		return cgroup.Detect(h.scope())
+	}
+	return cgroup.DetectDelegated(h.scope(), filepath.Join(h.home, "run", "cgroup"), h.config.NoCgroup)
 }
 
 // scope tells the groups of several state directories on one host apart.

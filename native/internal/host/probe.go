@@ -38,7 +38,7 @@ func (h *Host) probe() []check {
 			return "an overlay can be mounted and written in the state directory", mount.ProbeOverlay(scratch, h.config.Rootless)
 		}, "put the state directory on a file system that overlayfs accepts as upper: ext4, xfs, btrfs or tmpfs"),
 		tried("idmap", false, h.checkIdmap, "without idmapped mounts (root, Linux 5.19, ext4 or xfs or btrfs) the host's tools are read-only in a sandbox"),
-		tried("cgroups", false, h.checkCgroups, "as root, mount cgroup v2 or the v1 memory, cpu and pids hierarchies; as a user, start with systemd-run --user --scope -p Delegate=yes"),
+		tried("cgroups", false, h.checkCgroups, h.cgroupHint()),
 		tried("network", false, h.checkNetwork, "nftables in the kernel (modules nf_tables, nft_chain_nat, nft_redir, nft_ct) takes every connection to the egress; without it only programs that use the proxy get out"),
 		tried("seccomp", true, checkSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
 		tried("disk", true, h.checkDisk, "free space on the disk that holds the state directory"),
@@ -91,6 +91,14 @@ func (h *Host) checkIdmap() (string, error) {
 	}
 	defer namespace.Close()
 	return "a directory was shown with shifted ids", mount.ProbeIdmap(filepath.Join(h.home, "tmp"), namespace)
+}
+
+// cgroupHint is for root; an ordinary user finds the command that mends it in the reason.
+func (h *Host) cgroupHint() string {
+	if h.config.Rootless {
+		return ""
+	}
+	return "mount cgroup v2, or the v1 memory, cpu and pids hierarchies"
 }
 
 func (h *Host) checkCgroups() (string, error) {

@@ -1,0 +1,65 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	askTimeout = 5 * time.Second
+	// scopePrefix begins the name of the units that we ask for.
+	scopePrefix = "agentpod-"
+)
+
+// AskForScope has the user's systemd put this process into a scope of its own, whose control groups this user may then make and limit.
+// The error says in words what is missing and which command mends it.
+func AskForScope(uid int) error {
+	root, there := readMounts()[""]
+	if controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")); !there || err != nil || !strings.Contains(string(controllers), "memory") {
+		return errors.New("this machine has cgroup v1, of which an ordinary user gets nothing: boot with systemd.unified_cgroup_hierarchy=1, or run as root")
+	}
+	if strings.HasPrefix(filepath.Base(ownGroup()), scopePrefix) {
+		return nil
+	}
+	runtimeDir := fmt.Sprintf("/run/user/%d", uid)
+	if _, err := os.Stat(filepath.Join(runtimeDir, "bus")); err != nil {
+		return fmt.Errorf("this user has no systemd session: run `sudo loginctl enable-linger %d`, then `agentpod server stop`", uid)
+	}
+	pid := os.Getpid()
+	name := fmt.Sprintf("%s%d-%d.scope", scopePrefix, pid, time.Now().UnixNano())
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	ask := exec.CommandContext(ctx, "busctl", "--user", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
+		"org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))", name, "fail",
+		"4", "Description", "s", "AgentPod's sandboxes", "Delegate", "b", "true", "CollectMode", "s", "inactive-or-failed",
+		"PIDs", "au", "1", strconv.Itoa(pid), "0")
+	ask.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtimeDir, "DBUS_SESSION_BUS_ADDRESS=unix:path="+filepath.Join(runtimeDir, "bus"))
+	if said, err := ask.CombinedOutput(); err != nil {
+		return fmt.Errorf("systemd gave no cgroup of our own: %s (%v): `systemctl --user status` shows how it is", strings.TrimSpace(string(said)), err)
+	}
+	// It answers before it has done so.
+	for wait := time.Millisecond; ; wait *= 2 {
+		if filepath.Base(ownGroup()) == name {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("systemd did not move podhost into %s within %v", name, askTimeout)
+		}
+		time.Sleep(wait)
+	}
+}
+
+// ownGroup is the path of this process's group in the v2 hierarchy, "" where there is none.
+func ownGroup() string {
+	data, _ := os.ReadFile("/proc/self/cgroup")
+	_, own, _ := strings.Cut("\n"+string(data), "\n0::")
+	own, _, _ = strings.Cut(own, "\n")
+	return own
+}
