@@ -1,6 +1,5 @@
 /** The command line: finds the command, reads its words, prints its errors. */
 
-import { enableCompileCache } from 'node:module'
 import { homedir } from 'node:os'
 import { resolve } from 'node:path'
 import { invalid } from '../core/error.ts'
@@ -9,12 +8,15 @@ import { nearest } from '../util/nearest.ts'
 import { parseArgs } from './args/parse.ts'
 import type { Command, CommandContext } from './command.ts'
 import { COMMANDS, PASS_THROUGH } from './commands.ts'
+import { keepCompiled } from './compile-cache.ts'
 import { exitCode, OWN_FAILURE, printError } from './output/error.ts'
 import { commandHelp, overview } from './output/help.ts'
 import { terminal } from './output/terminal.ts'
 import { VERSION } from './version.ts'
 
-enableCompileCache()
+const root = process.env['AGENTPOD_HOME']
+const home = homeAt(root ? resolve(root) : `${homedir()}/.agentpod`)
+keepCompiled(home.root)
 
 async function main(argv: readonly string[]): Promise<number> {
   const screen = terminal(process, process.env)
@@ -48,8 +50,6 @@ function passThroughCode(error: unknown): number {
 }
 
 function context(screen: CommandContext['terminal']): CommandContext {
-  const root = process.env['AGENTPOD_HOME']
-  const home = homeAt(root ? resolve(root) : `${homedir()}/.agentpod`)
   const script = process.argv[1] ?? ''
   const make = async (): Promise<void> => {
     const { startServerInBackground } = await import('./server-start.ts')

@@ -1,7 +1,7 @@
 /** What outside verification found for an ordinary user: somebody without root, with a range in /etc/subuid. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { makeOrdinaryUser, noOrdinaryUser, type OrdinaryUser } from '../support/ordinary-user.ts'
@@ -100,4 +100,18 @@ test('U3: without a cgroup, a sandbox is paused, snapshotted and forked while it
   const { pause } = (await world.client().server()).capabilities
   assert.equal(pause, 'signals')
   await world.ok(['destroy', 'counter', 'copy-1', 'copy-2', 'again'])
+})
+
+test('U4: compiled code is kept for an ordinary user too, in a directory that is theirs alone', {
+  skip,
+}, async () => {
+  const shared = join(user.home, 'tmp')
+  mkdirSync(shared, { mode: 0o777 })
+  chmodSync(shared, 0o777)
+  await world.ok(['ls'], { env: { TMPDIR: shared } })
+  const compiled = join(world.home, 'cache', 'compiled')
+  assert.ok(readdirSync(compiled, { recursive: true }).length > 5, 'it is kept for the next call')
+  assert.equal(statSync(compiled).uid, user.uid)
+  assert.equal(statSync(world.home).mode & 0o777, 0o700)
+  assert.deepEqual(readdirSync(shared), [], 'nothing that is run comes from a directory that others write in')
 })
