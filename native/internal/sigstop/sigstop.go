@@ -37,22 +37,34 @@ func Stop(pid int, file string) error {
 			return fmt.Errorf("process %d is gone", pid)
 		}
 		// Parents first: none of them sees a child stop, as a shell would say aloud.
-		moved := false
-		for _, p := range all {
-			stoppedNow, err := p.stop(deadline)
-			if err != nil {
-				if undo := Continue(pid, file); undo != nil {
-					return fmt.Errorf("%w, and then: %v", err, undo)
-				}
-				return err
-			}
-			moved = moved || stoppedNow
+		moved, err := stopEach(all, deadline)
+		// A process that was stopped late may have made another, or continued one. Processes that continue each other
+		// without end are given up at the deadline.
+		if err == nil && moved && time.Now().After(deadline) {
+			err = fmt.Errorf("the processes did not come to rest in %v", restTimeout)
 		}
-		// A process that was stopped late may have made another, or continued one.
+		if err != nil {
+			if undo := Continue(pid, file); undo != nil {
+				return fmt.Errorf("%w, and then: %v", err, undo)
+			}
+			return err
+		}
 		if !moved {
 			return nil
 		}
 	}
+}
+
+// stopEach stops the processes in turn and reports whether any of them ran.
+func stopEach(all []process, deadline time.Time) (moved bool, err error) {
+	for _, p := range all {
+		stoppedNow, err := p.stop(deadline)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || stoppedNow
+	}
+	return moved, nil
 }
 
 // remember writes down what stands still already.
