@@ -133,4 +133,19 @@ describe('environments: detection', () => {
     const script = await planned({ ...node, ...cursor('./scripts/setup.sh') }, host)
     assert.match(script.notes.join('\n'), /environment\.json installs with `\.\/scripts\/setup\.sh`/)
   })
+
+  /** The whole corpus is src/config/detect/frameworks.test.ts. */
+  const STARTS: readonly (readonly [files: Files, start: string])[] = [
+    [{ 'requirements.txt': 'httpx\n', 'main.py': 'print(1)\n' }, 'python main.py'],
+    [{ 'package.json': '{"main":"lib/app.js"}', 'lib/app.js': 'run()\n' }, 'node lib/app.js'],
+    [{ 'package.json': '{"dependencies":{"nuxt":"4"}}' }, 'node .output/server/index.mjs'],
+    [{ Gemfile: "gem 'sinatra'\n", 'app.rb': '' }, 'bundle exec ruby app.rb'],
+    [{ 'main.ts': 'Deno.serve(() => new Response())\n' }, 'deno run -A main.ts'],
+    [{ Staticfile: 'root: web\n' }, 'python3 -m http.server 8000 --directory web'],
+  ]
+  for (const [files, start] of STARTS)
+    test(`starts: ${Object.keys(files).join(' and ')} is started with ${start}`, () => {
+      const { findings } = detect(memoryTree(files))
+      assert.equal(findings[0]?.commands.start?.run, start)
+    })
 })

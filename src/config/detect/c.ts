@@ -4,12 +4,13 @@ import { shellWord } from '../../util/shell-word.ts'
 import type { Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { isForeign, worthwhile } from './aside.ts'
+import { type BuiltProgram, meantProgram, pathOf } from './built-program.ts'
 import { libraryPackages } from './c-packages.ts'
 import { cmakeProject, presetOf } from './cmake.ts'
 import { distinctPackages, type Named, packagesOf } from './debian.ts'
 import type { Detector, Finding, FoundCommand, FoundTool, Verb } from './finding.ts'
 import { manifestIn } from './manifests.ts'
-import { isWithin, MOST_FINDINGS, MOST_PARTS } from './place.ts'
+import { isWithin, MOST_FINDINGS, MOST_PARTS, relativeTo } from './place.ts'
 import { evidenceAt, linesIn, seek } from './seek.ts'
 import { MAKEFILES, makefileIn, makeTargets } from './tasks.ts'
 
@@ -154,6 +155,7 @@ const PARTS: Readonly<Record<Kind, (tree: FileTree, directory: string, evidence:
           },
         }),
         build: { run: build, evidence: preset ? evidenceAt(preset.file, undefined, preset.name) : evidence },
+        ...(project.program && startOf(build, preset?.binary ?? 'build', project.program)),
       },
       packages: 'build-essential cmake ninja-build pkg-config',
       libraries: project.libraries,
@@ -175,6 +177,15 @@ const PARTS: Readonly<Record<Kind, (tree: FileTree, directory: string, evidence:
       const name = /\bdependency[ \t]*\([ \t]*'([\w.+-]{1,100})'/.exec(text)?.[1]
       return name === undefined ? [] : [{ name, evidence: evidenceAt(file, number, text) }]
     })
+    const build = 'meson setup build && meson compile -C build'
+    const programs = all.flatMap(({ text, number, file }) => {
+      const name = /\bexecutable[ \t]*\([ \t]*'([\w.+-]{1,100})'/.exec(text)?.[1]
+      if (name === undefined) return []
+      const from = relativeTo(directory, directoryOf(file))
+      return [{ name, directory: from, evidence: evidenceAt(file, number, text) }]
+    })
+    const named = all.map(({ text }) => /^[ \t]*project[ \t]*\([ \t]*'([^']{1,100})'/.exec(text)?.[1])
+    const program = meantProgram(programs, named.find(Boolean))
     const wraps = tree
       .ending('.wrap')
       .filter((path) => directoryOf(path) === within(directory, 'subprojects'))
@@ -186,7 +197,8 @@ const PARTS: Readonly<Record<Kind, (tree: FileTree, directory: string, evidence:
             evidence: evidenceAt(test.file, test.number, test.text),
           },
         }),
-        build: { run: 'meson setup build && meson compile -C build', evidence },
+        build: { run: build, evidence },
+        ...(program && startOf(build, 'build', program)),
       },
       packages: 'build-essential meson ninja-build pkg-config',
       libraries,
@@ -250,6 +262,12 @@ const PARTS: Readonly<Record<Kind, (tree: FileTree, directory: string, evidence:
       notes: [],
     }
   },
+}
+
+/** Built first: what is there may be older than the sources. */
+function startOf(build: string, binary: string, program: BuiltProgram): Pick<Part['commands'], 'start'> {
+  const path = shellWord(`./${binary}/${pathOf(program)}`)
+  return { start: { run: `${build} && ${path}`, evidence: program.evidence } }
 }
 
 /** `pkg-config --libs x` in a Makefile. */

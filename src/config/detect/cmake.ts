@@ -1,5 +1,6 @@
 /** CMake's files: what they reach, what they look for, and what they are told by presets. */
 import { type FileTree, within } from '../tree.ts'
+import { type BuiltProgram, meantProgram } from './built-program.ts'
 import type { Named } from './debian.ts'
 import { inside, MOST_PARTS, relativeTo } from './place.ts'
 import { at, isTable, listAt, malformed, readJson, short, textAt } from './reading.ts'
@@ -11,6 +12,8 @@ export interface CmakeProject {
   readonly libraries: readonly Named[]
   readonly minimum: string | undefined
   readonly tests: { readonly file: string; readonly line: number } | undefined
+  /** Where its program lies below the directory that it is built in, where there is one that is meant. */
+  readonly program: BuiltProgram | undefined
   readonly notes: readonly string[]
 }
 
@@ -20,6 +23,7 @@ const FILE = 'CMakeLists.txt'
 export function cmakeProject(tree: FileTree, directory: string): CmakeProject {
   const directories: string[] = []
   const libraries: Named[] = []
+  const programs: BuiltProgram[] = []
   const notes = new Set<string>()
   let tests: CmakeProject['tests']
   const waiting = [directory]
@@ -32,6 +36,7 @@ export function cmakeProject(tree: FileTree, directory: string): CmakeProject {
     if (!tree.has(file)) continue
     directories.push(next)
     libraries.push(...librariesIn(file, lines))
+    programs.push(...programsIn(file, relativeTo(directory, next), lines))
     const test = seek(
       lines,
       /^[ \t]*(?:enable_testing|add_test|gtest_discover_tests|catch_discover_tests|doctest_discover_tests)[ \t]*\(|\binclude\([ \t]*CTest\b/i,
@@ -44,7 +49,24 @@ export function cmakeProject(tree: FileTree, directory: string): CmakeProject {
     codeOf(linesIn(tree, within(directory, FILE))),
     /^[ \t]*cmake_minimum_required[ \t]*\([ \t]*VERSION[ \t]+(\d{1,3}(?:\.\d{1,3}){0,2})/i,
   )
-  return { directories, libraries, minimum: minimum?.match[1], tests, notes: [...notes] }
+  const top = codeOf(linesIn(tree, within(directory, FILE)))
+  const name = seek(top, /^[ \t]*project[ \t]*\([ \t]*"?([\w.+-]{1,100})/i)?.match[1]
+  return {
+    directories,
+    libraries,
+    minimum: minimum?.match[1],
+    tests,
+    program: meantProgram(programs, name),
+    notes: [...notes],
+  }
+}
+
+function programsIn(file: string, directory: string, lines: readonly Line[]): readonly BuiltProgram[] {
+  return lines.flatMap(({ text, number }) => {
+    const name = /^[ \t]*(?:qt_)?add_executable[ \t]*\([ \t]*"?([\w.+${}-]{1,100})/i.exec(text)?.[1]
+    if (name === undefined || /\b(?:IMPORTED|ALIAS)\b/.test(text)) return []
+    return [{ name, directory, evidence: evidenceAt(file, number, text) }]
+  })
 }
 
 /** Comments are left out; the lines stay. */

@@ -4,6 +4,7 @@ import type { ClientPreset } from '../presets/catalog.ts'
 import { directoryOf, type FileTree, within } from '../tree.ts'
 import { worthwhile } from './aside.ts'
 import type { Detector, Finding, FoundCommand, Verb } from './finding.ts'
+import { manifestAnywhere } from './manifests.ts'
 import { directoriesMatching, inside, MOST_FINDINGS, MOST_PARTS, nearestAbove } from './place.ts'
 import {
   at,
@@ -12,6 +13,7 @@ import {
   malformed,
   type Read,
   readJsonc,
+  readPlain,
   short,
   tableAt,
   textAt,
@@ -41,11 +43,44 @@ interface Deno {
 
 export const detectDeno: Detector = (tree) => {
   const all = worthwhile(FILES.flatMap((name) => tree.named(name))).flatMap((file) => denoOf(tree, file))
+  if (all.length === 0) return loneProgram(tree)
   const members = new Set(all.flatMap((one) => one.members))
   return all
     .filter(({ directory }) => !members.has(directory))
     .slice(0, MOST_FINDINGS)
     .map((one) => findingOf(tree, one))
+}
+
+/** What only Deno understands. */
+const DENOS =
+  /\bDeno\.\w|\bfrom\s+["'](?:jsr:|npm:|https:\/\/(?:deno\.land|esm\.sh|jsr\.io))|\bimport\s+["'](?:jsr|npm):/
+
+/** A program without a configuration fetches what it imports when it is run. */
+function loneProgram(tree: FileTree): readonly Finding[] {
+  const file = [...MAINS, 'index.ts', 'app.ts', 'src/index.ts'].find((name) =>
+    DENOS.test(readPlain(tree, name) ?? ''),
+  )
+  if (file === undefined || manifestAnywhere(tree) !== undefined) return []
+  const text = readPlain(tree, file) ?? ''
+  const [said = file] = DENOS.exec(text) ?? []
+  const evidence = evidenceIn(file, text, [said], said)
+  const run = { run: `deno run -A ${file}`, evidence }
+  return [
+    {
+      language: 'deno',
+      directory: '',
+      evidence,
+      versions: versionsOf(tree, ''),
+      manager: { name: 'deno', evidence, beat: [] },
+      tools: [],
+      inputs: [],
+      commands: { dev: run, test: { run: 'deno test -A', evidence }, start: run },
+      packages: [],
+      generated: [],
+      presets: /["']npm:/.test(text) ? ['npm'] : [],
+      notes: ['there is no deno.json: what is imported is fetched when the program runs'],
+    },
+  ]
 }
 
 function denoOf(tree: FileTree, file: string): readonly Deno[] {

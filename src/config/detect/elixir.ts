@@ -129,6 +129,7 @@ function commandsOf(
         evidence: evidenceAt(style, undefined, '.formatter.exs'),
       }
   const served = phoenix && { run: 'mix phx.server', evidence: phoenix }
+  const start = releaseOf(tree, mix) ?? served ?? applicationOf(tree, mix)
   return {
     setup: {
       // Compiling ahead saves time and may fail without the sources.
@@ -139,6 +140,26 @@ function commandsOf(
     test: { run: 'mix test', evidence },
     ...(lint && { lint }),
     build: { run: 'mix compile', evidence },
-    ...(served && { start: served }),
+    ...(start && { start }),
   }
+}
+
+/** A release is named in the manifest, and has a program of its own. */
+function releaseOf(tree: FileTree, { file }: Mix): FoundCommand | undefined {
+  const lines = linesIn(tree, file)
+  const found = seek(lines, /\breleases:[ \t]*(?:\[[ \t]*(\w{1,60}):)?/)
+  if (!found) return undefined
+  const next = lines.slice(found.line, found.line + 3).map(({ text }) => /^[ \t]*(\w{1,60}):/.exec(text)?.[1])
+  const name = found.match[1] ?? next.find(Boolean) ?? seek(lines, /\bapp:[ \t]*:(\w{1,60})/)?.match[1]
+  if (name === undefined) return undefined
+  return {
+    run: `MIX_ENV=prod mix release --overwrite ${name} && _build/prod/rel/${name}/bin/${name} start`,
+    evidence: evidenceAt(file, found.line, 'releases:'),
+  }
+}
+
+/** An application that starts something, and goes on until it is ended. */
+function applicationOf(tree: FileTree, { file }: Mix): FoundCommand | undefined {
+  const found = seek(linesIn(tree, file), /\bmod:[ \t]*\{/)
+  return found && { run: 'mix run --no-halt', evidence: evidenceAt(file, found.line, found.match.input) }
 }

@@ -2,12 +2,12 @@
 
 import { shellWord } from '../../util/shell-word.ts'
 import type { Candidate, Evidence } from '../evidence.ts'
-import { type FileTree, nameOf, within } from '../tree.ts'
+import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { isForeign } from './aside.ts'
 import type { Finding, FoundCommand, Verb } from './finding.ts'
 import { type GradleBuild, gradleBuilds, withoutComments } from './gradle-build.ts'
 import { javaCandidates, javaFiles } from './java-version.ts'
-import { isWithin, MOST_FINDINGS } from './place.ts'
+import { isWithin, MOST_FINDINGS, relativeTo } from './place.ts'
 import { readPlain, readToml, tableAt, textAt } from './reading.ts'
 import { evidenceAt, type Line, linesIn, linesOf, seek, seekAll } from './seek.ts'
 
@@ -67,7 +67,8 @@ function findingOf(tree: FileTree, build: GradleBuild): Finding {
   const isKotlin =
     hasKotlin ||
     says(lines, /kotlin\(["'](?:jvm|multiplatform|android)["']|org\.jetbrains\.kotlin\./) !== undefined
-  const server = says(lines, /org\.springframework\.boot|\bid[ (]+["']io\.quarkus|io\.micronaut\.application/)
+  const program = programOf(lines)
+  const server = program?.isServer ? program : undefined
   const lockfile = [within(directory, 'gradle.lockfile')].find((path) => tree.has(path))
   return {
     language: isKotlin ? 'kotlin' : 'java',
@@ -80,7 +81,7 @@ function findingOf(tree: FileTree, build: GradleBuild): Finding {
       : [{ name: 'gradle', ...(wrapper?.version && { version: wrapper.version }), evidence }],
     ...(lockfile && { lockfile }),
     inputs: inputsOf(tree, build),
-    commands: commandsOf(tree, build, run, server),
+    commands: commandsOf(tree, build, run, program),
     packages: [],
     generated: [...projects.map((one) => within(one.directory, 'build')), within(directory, '.gradle')],
     presets: ['maven'],
@@ -206,23 +207,91 @@ function commandsOf(
   tree: FileTree,
   build: GradleBuild,
   gradle: string,
-  server: { readonly evidence: Evidence } | undefined,
+  program: Program | undefined,
 ): Partial<Record<Verb, FoundCommand>> {
   const { directory, evidence } = build
-  const served = server && { run: `${gradle} ${serverTask(server.evidence.said)}`, evidence: server.evidence }
+  const dev = program?.kind.run && {
+    run: `${gradle} ${program.kind.run}`,
+    evidence: program.evidence,
+  }
+  const start = program && { run: startOf(build, gradle, program), evidence: program.evidence }
   return {
     setup: { run: setupOf(tree, directory, gradle), evidence },
-    ...(served && { dev: served }),
+    ...(dev && { dev }),
     test: { run: `${gradle} test`, evidence },
     lint: { run: `${gradle} check -x test`, evidence },
     build: { run: `${gradle} assemble`, evidence },
-    ...(served && { start: served }),
+    ...(start && { start }),
   }
 }
 
-function serverTask(said: string): string {
-  if (said.includes('quarkus')) return 'quarkusDev'
-  return said.includes('micronaut') ? 'run' : 'bootRun'
+/** What can be made of a build, by the plugin that makes it; the more telling first. */
+interface ProgramKind {
+  readonly plugin: RegExp
+  readonly isServer: boolean
+  /** The task that runs it from its sources. */
+  readonly run?: string
+  /** The task that makes an archive, and which one, below `build`. */
+  readonly archive?: readonly [task: string, file: string]
+}
+
+const PROGRAMS: readonly ProgramKind[] = [
+  {
+    plugin: /org\.springframework\.boot/,
+    isServer: true,
+    run: 'bootRun',
+    archive: ['bootJar', 'libs/*.jar'],
+  },
+  {
+    plugin: /\bid[ (]+["']io\.quarkus/,
+    isServer: true,
+    run: 'quarkusDev',
+    archive: ['quarkusBuild', 'quarkus-app/quarkus-run.jar'],
+  },
+  { plugin: /io\.micronaut\.application/, isServer: true, run: 'run' },
+  {
+    plugin: /io\.ktor\.plugin|ktor\b.*plugin/,
+    isServer: true,
+    run: 'run',
+    archive: ['buildFatJar', 'libs/*-all.jar'],
+  },
+  {
+    plugin: /com\.(?:github\.johnrengelman|gradleup)\.shadow/,
+    isServer: false,
+    archive: ['shadowJar', 'libs/*-all.jar'],
+  },
+  {
+    plugin: /^[ \t]*(?:id[ (]+["'])?application(?:["'])?\)?[ \t]*$|["']application["']|`application`/,
+    isServer: false,
+    run: 'run',
+  },
+  { plugin: /["']?Main-Class["']?/, isServer: false, archive: ['jar', 'libs/*.jar'] },
+]
+
+interface Program {
+  readonly kind: ProgramKind
+  readonly isServer: boolean
+  readonly evidence: Evidence
+}
+
+function programOf(lines: readonly InFile[]): Program | undefined {
+  for (const kind of PROGRAMS) {
+    const found = says(lines, kind.plugin)
+    if (found) return { kind, isServer: kind.isServer, evidence: found.evidence }
+  }
+  return undefined
+}
+
+/** The archive's name has a version in it, and beside it lies one without the dependencies. */
+function startOf({ directory }: GradleBuild, gradle: string, { kind, evidence }: Program): string {
+  if (!kind.archive) return `${gradle} ${kind.run}`
+  const [task, file] = kind.archive
+  const project = relativeTo(directory, directoryOf(evidence.file))
+  const from = `${project === '.' ? '' : `${shellWord(project)}/`}build/${file}`
+  const jar = file.includes('*')
+    ? `"$(ls ${from} | grep -v -e -plain.jar -e -sources.jar | head -n 1)"`
+    : from
+  return `${gradle} ${task} && java -jar ${jar}`
 }
 
 /**

@@ -200,6 +200,9 @@ function commandsOf(
 ): Partial<Record<Verb, FoundCommand>> {
   const { directory, poms, evidence } = reactor
   const plugins = poms.flatMap(pluginsOf)
+  const start = server
+    ? { run: started(tree, reactor, server), evidence: server.evidence }
+    : programOf(tree, reactor)
   const lint = [
     ['spotless-maven-plugin', 'spotless:check'],
     ['maven-checkstyle-plugin', 'checkstyle:check'],
@@ -215,7 +218,7 @@ function commandsOf(
     test: { run: 'mvn -B test', evidence },
     ...(lint && { lint }),
     build: { run: 'mvn -B -DskipTests package', evidence },
-    ...(server && { start: { run: started(tree, reactor, server), evidence: server.evidence } }),
+    ...(start && { start }),
   }
 }
 
@@ -226,14 +229,46 @@ function servedBy({ directory, poms, root }: Reactor, { goal, pom }: Server): st
   return `mvn -B -q -DskipTests install && mvn -B -pl ${module} ${goal}`
 }
 
+/** Plugins whose archive can be run, with what its name ends in. */
+const RUNNABLE: readonly (readonly [plugin: string, ending: string])[] = [
+  ['maven-assembly-plugin', '-jar-with-dependencies'],
+  ['maven-shade-plugin', ''],
+  ['maven-jar-plugin', ''],
+]
+
+/** The only module whose archive names its main class. */
+function programOf(tree: FileTree, reactor: Reactor): FoundCommand | undefined {
+  const found = reactor.poms.flatMap((pom): FoundCommand[] => {
+    const plugins = pluginsOf(pom).filter((plugin) => plugin.pom === pom)
+    const known = RUNNABLE.find(([name]) =>
+      plugins.some((one) => one.name === name && /<mainClass>/i.test(pom.text)),
+    )
+    if (!known) return []
+    const [plugin, ending] = known
+    const run = withArchive(tree, reactor, pom, ending)
+    return run === undefined ? [] : [{ run, evidence: evidenceIn(pom.file, pom.text, [plugin], plugin) }]
+  })
+  return found.length === 1 ? found[0] : undefined
+}
+
 function started(tree: FileTree, reactor: Reactor, server: Server): string {
   const { pom, goal } = server
+  if (goal === 'quarkus:dev') {
+    const module = relativeTo(reactor.directory, pom.directory)
+    const target = module === '.' ? 'target' : `${module}/target`
+    return `mvn -B -DskipTests package && java -jar ${shellWord(`${target}/quarkus-app/quarkus-run.jar`)}`
+  }
+  const archive = goal === 'jetty:run' ? undefined : withArchive(tree, reactor, pom, '')
+  return archive ?? servedBy(reactor, server)
+}
+
+/** Undefined where the archive's name cannot be told. */
+function withArchive(tree: FileTree, reactor: Reactor, pom: Pom, ending: string): string | undefined {
   const chosen = elementText(at(pom.project, 'build', 'finalName'))
   const version = elementText(at(pom.project, 'version') ?? at(pom.project, 'parent', 'version'))
   const name = resolved(tree, pom, chosen ?? `${nameOf(pom)}-${version}`)
-  if (goal !== 'spring-boot:run' || name === undefined || !/^[\w.-]+$/.test(name))
-    return servedBy(reactor, server)
+  if (name === undefined || !/^[\w.-]+$/.test(name)) return undefined
   const module = relativeTo(reactor.directory, pom.directory)
-  const jar = module === '.' ? `target/${name}.jar` : `${module}/target/${name}.jar`
+  const jar = `${module === '.' ? '' : `${module}/`}target/${name}${ending}.jar`
   return `mvn -B -DskipTests package && java -jar ${shellWord(jar)}`
 }

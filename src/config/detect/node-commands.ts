@@ -1,14 +1,13 @@
 /** What people do with a package, as its scripts and its dependencies say. */
 
 import { shellWord } from '../../util/shell-word.ts'
-import type { Evidence } from '../evidence.ts'
 import { directoryOf, type FileTree, nameOf, within } from '../tree.ts'
 import { isAside } from './aside.ts'
 import type { FoundCommand, Verb } from './finding.ts'
 import type { ManagerName } from './node-manager.ts'
 import { dependencyEvidence, type Manifest, scriptEvidence, type Workspace } from './node-manifest.ts'
-import { inside } from './place.ts'
-import { at, evidenceIn, readJson, readPlain, textAt } from './reading.ts'
+import { nodeStart } from './node-start.ts'
+import { at, evidenceIn, readJson, readPlain } from './reading.ts'
 
 type Commands = Partial<Record<Verb, FoundCommand>>
 
@@ -61,7 +60,12 @@ function unscripted(
   if (verb === 'dev') return startForDevelopment(root, manager)
   if (verb === 'test') return unscriptedTest(tree, root, manager)
   if (verb === 'lint') return unscriptedLint(tree, root, manager)
-  return verb === 'start' ? unscriptedStart(tree, root, manager) : undefined
+  if (verb !== 'start') return undefined
+  return nodeStart(tree, root, {
+    program: manager === 'bun' ? 'bun' : 'node',
+    script: (name) => runs(manager, name),
+    executable: (run) => executes(manager, run),
+  })
 }
 
 function startForDevelopment(root: Manifest, manager: ManagerName): FoundCommand | undefined {
@@ -191,26 +195,4 @@ function unscriptedLint(tree: FileTree, root: Manifest, manager: ManagerName): F
     run: executes(manager, 'eslint .'),
     evidence: { file: within(root.directory, eslint), said: eslint },
   }
-}
-
-function unscriptedStart(tree: FileTree, root: Manifest, manager: ManagerName): FoundCommand | undefined {
-  const main = textAt(root.data, 'main')
-  const program = manager === 'bun' ? 'bun' : 'node'
-  const found = (path: string): string | undefined => {
-    const file = inside(root.directory, path)
-    return file !== undefined && tree.has(file) && /\.[cm]?[jt]s$/.test(file) ? file : undefined
-  }
-  // A library has a main file too, and it starts nothing.
-  const isServer = (file: string): boolean =>
-    /\.listen\(|createServer\(|Bun\.serve\(|^#!/.test(readPlain(tree, file) ?? '')
-  const path = [main ?? '', 'server.js', 'index.js', 'app.js', 'index.ts', 'server.ts'].find((one) => {
-    const file = one === '' ? undefined : found(one)
-    return file !== undefined && (one === 'server.js' || isServer(file))
-  })
-  if (path === undefined) return undefined
-  const evidence: Evidence =
-    path === main
-      ? evidenceIn(root.file, root.text, ['"main"'], `"main": "${main}"`)
-      : { file: within(root.directory, path), said: path }
-  return { run: `${program} ${shellWord(path.replace(/^\.\//, ''))}`, evidence }
 }

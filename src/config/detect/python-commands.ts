@@ -8,6 +8,7 @@ import type { PythonManager } from './python-manager.ts'
 import { buildSystem, type PythonProject } from './python-project.ts'
 import type { Requirement } from './python-requirements.ts'
 import { pythonServer } from './python-server.ts'
+import { pythonStart } from './python-start.ts'
 import { evidenceIn, lineAt, readPlain, tableAt } from './reading.ts'
 
 export interface PythonCommands {
@@ -33,8 +34,8 @@ export function pythonCommands(
   const lint = lintCommand(tree, project, needs)
   const build = buildCommand(project, manager, needs)
   const server = pythonServer(tree, project, needs)
-  const start = server?.start ?? programStart(tree, project)
-  const missing = [test?.missing, lint?.missing].filter((one) => one !== undefined)
+  const start = server?.start ?? pythonStart(tree, project) ?? server?.dev
+  const missing = [test?.missing, lint?.missing, server?.missing].filter((one) => one !== undefined)
   return {
     commands: {
       ...(server && { dev: server.dev }),
@@ -178,15 +179,4 @@ function buildCommand(
   return isOwn && buildSystem(project)
     ? { run: `${manager.name} build`, evidence: manager.evidence }
     : undefined
-}
-
-function programStart(tree: FileTree, { directory }: PythonProject): FoundCommand | undefined {
-  for (const name of ['main.py', 'app.py', 'server.py', 'bot.py', 'run.py', 'src/main.py']) {
-    const file = within(directory, name)
-    const text = readPlain(tree, file)
-    const [said] = /^if __name__ == ['"]__main__['"]:/m.exec(text ?? '') ?? []
-    if (text !== undefined && said !== undefined)
-      return { run: `python ${name}`, evidence: evidenceIn(file, text, [said], said) }
-  }
-  return undefined
 }

@@ -13,6 +13,8 @@ export interface PythonServer {
   readonly dev: FoundCommand
   readonly start?: FoundCommand | undefined
   readonly port: number
+  /** A program that it needs and no dependency brings. */
+  readonly missing?: string | undefined
 }
 
 type Needs = ReadonlyMap<string, Requirement>
@@ -73,7 +75,14 @@ function asgi(tree: FileTree, { directory }: PythonProject, needs: Needs): Pytho
     const target = `${name}:${match[1]}${plain ? '' : ' --factory'}${from === '' ? '' : ` --app-dir ${from}`}`
     const evidence = { file, line: lineAt(text, match.index), said: short(match[0]) }
     const run = (flags: string): string => `uvicorn ${target}${flags} --host 0.0.0.0 --port 8000`
-    return { dev: { run: run(' --reload'), evidence }, start: { run: run(''), evidence }, port: 8000 }
+    const hasServer =
+      needs.has('uvicorn') || needs.get('fastapi')?.extras.some((extra) => /^(?:standard|all)$/.test(extra))
+    return {
+      dev: { run: run(' --reload'), evidence },
+      start: { run: run(''), evidence },
+      port: 8000,
+      ...(!hasServer && { missing: 'uvicorn' }),
+    }
   }
   return undefined
 }
@@ -94,7 +103,7 @@ function flask(tree: FileTree, { directory }: PythonProject, needs: Needs): Pyth
             run: `gunicorn ${from === '' ? '' : `--chdir ${from} `}${name}:${variable} --bind 0.0.0.0:5000`,
             evidence,
           }
-        : undefined
+        : { run: `flask --app ${module} run --host 0.0.0.0 --port 5000`, evidence }
     return {
       dev: { run: `flask --app ${module} run --debug --host 0.0.0.0 --port 5000`, evidence },
       start,

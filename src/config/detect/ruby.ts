@@ -4,6 +4,7 @@ import { directoryOf, type FileTree, within } from '../tree.ts'
 import { worthwhile } from './aside.ts'
 import { distinctPackages, type Named, packagesFor, packagesOf, packageTable } from './debian.ts'
 import type { Detector, Finding, FoundCommand, FoundTool, Verb } from './finding.ts'
+import { manifestAnywhere } from './manifests.ts'
 import { filesBelow, inside, MOST_FINDINGS, nearestAbove } from './place.ts'
 import { versionText } from './reading.ts'
 import { evidenceAt, linesIn, seek, seekAll } from './seek.ts'
@@ -56,7 +57,8 @@ export const detectRuby: Detector = (tree) => {
   const directories = new Set(gemfiles.map(directoryOf))
   const gemspecs = worthwhile(tree.ending('.gemspec')).filter((path) => !directories.has(directoryOf(path)))
   const alone = gemspecs.filter((path) => gemfiles.length === 0 && directoryOf(path) === '').slice(0, 1)
-  return [...gemfiles, ...alone].slice(0, MOST_FINDINGS).map((file) => findingOf(tree, rubyOf(tree, file)))
+  const found = [...gemfiles, ...alone].slice(0, MOST_FINDINGS)
+  return found.length > 0 ? found.map((file) => findingOf(tree, rubyOf(tree, file))) : loneProgram(tree)
 }
 
 function rubyOf(tree: FileTree, file: string): Ruby {
@@ -113,7 +115,7 @@ function findingOf(tree: FileTree, ruby: Ruby): Finding {
     ...(tree.has(config) && {
       variables: { BUNDLE_PATH: `$WORKSPACE/${within(directory, 'vendor/bundle')}` },
     }),
-    ...(served && { ports: [{ port: served.port, evidence: served.evidence }] }),
+    ...(served?.port !== undefined && { ports: [{ port: served.port, evidence: served.evidence }] }),
     notes,
   }
 }
@@ -195,9 +197,12 @@ function inputsOf(tree: FileTree, { directory, gemfile, lockfile, gemspecs }: Ru
 
 interface Server {
   readonly run: string
-  readonly port: number
+  /** Undefined where nobody knows whether it listens. */
+  readonly port: number | undefined
   readonly evidence: Evidence
 }
+
+const SINATRA_PORT = 4567
 
 function serverOf(tree: FileTree, { directory, gems }: Ruby): Server | undefined {
   const rails = gems.get('rails') ?? gems.get('railties')
@@ -206,10 +211,45 @@ function serverOf(tree: FileTree, { directory, gems }: Ruby): Server | undefined
   const jekyll = gems.get('jekyll')
   if (jekyll) return { run: 'bundle exec jekyll serve --host 0.0.0.0', port: 4000, evidence: jekyll }
   const rack = within(directory, 'config.ru')
-  if (!tree.has(rack)) return undefined
+  if (!tree.has(rack)) return programOf(tree, directory, gems)
   const evidence = evidenceAt(rack, undefined, 'config.ru')
   if (gems.has('puma')) return { run: 'bundle exec puma -p 9292', port: 9292, evidence }
   return { run: 'bundle exec rackup -o 0.0.0.0', port: 9292, evidence }
+}
+
+const PROGRAMS = ['app.rb', 'main.rb', 'server.rb', 'index.rb']
+
+function programOf(tree: FileTree, directory: string, gems: Ruby['gems']): Server | undefined {
+  const name = PROGRAMS.find((one) => tree.has(within(directory, one)))
+  if (name === undefined) return undefined
+  const port = gems.has('sinatra') ? SINATRA_PORT : undefined
+  return {
+    run: `bundle exec ruby ${name}`,
+    port,
+    evidence: evidenceAt(within(directory, name), undefined, name),
+  }
+}
+
+/** A program without a Gemfile. */
+function loneProgram(tree: FileTree): readonly Finding[] {
+  const name = PROGRAMS.find((one) => tree.has(one))
+  if (name === undefined || manifestAnywhere(tree) !== undefined) return []
+  const evidence = evidenceAt(name, undefined, name)
+  const run = { run: `ruby ${name}`, evidence }
+  return [
+    {
+      language: 'ruby',
+      directory: '',
+      evidence,
+      versions: sharedVersions(tree, '', 'ruby'),
+      tools: [],
+      inputs: [],
+      commands: { dev: run, start: run },
+      packages: [],
+      generated: [],
+      presets: [],
+    },
+  ]
 }
 
 function commandsOf(

@@ -446,7 +446,9 @@ function planCommands(
       const command = finding.commands[verb]
       return command ? [{ directory: finding.directory, ...command, rank: 'manifest' }] : []
     })
-    const fallback = own.length === 0 ? detected.commands[verb] : undefined
+    const said = detected.commands[verb]
+    // A Procfile was written to say how the project is started.
+    const fallback = own.length === 0 || said?.evidence.file === 'Procfile' ? said : undefined
     return fallback ? [{ directory: '', ...fallback, rank: 'agent file' }] : own
   }
   return Object.fromEntries(VERBS.map((verb) => [verb, of(verb)])) as unknown as Plan['commands']
