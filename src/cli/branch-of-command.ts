@@ -2,17 +2,19 @@
 import { existsSync } from 'node:fs'
 import { type Branch, makeBranch } from '../sync/git/branch.ts'
 import { freeBranchName, slugOf } from '../sync/git/branch-name.ts'
+import type { GatedFile } from '../sync/git/gate.ts'
 import { type Received, receive } from '../sync/git/receive.ts'
 import type { Repository } from '../sync/git/repository.ts'
 import type { ResultHeader } from '../sync/git/result-header.ts'
 import { systemClock } from '../util/clock.ts'
 import { shellWord } from '../util/shell-word.ts'
 import { branchTemplate } from './agent-settings.ts'
+import { gateChoice } from './args/gate-choice.ts'
 import type { Parsed } from './args/parse.ts'
-import { isGateOpen } from './bring-back.ts'
+import { leftBehind } from './bring-back.ts'
 import type { CommandContext } from './command.ts'
-import { COMMAND_TRAILER } from './command-branch.ts'
 import type { RepositoryCopy } from './copy-repository.ts'
+import { COMMAND_TRAILER } from './named-branch.ts'
 import { changeLines, gateLines } from './output/run-result-lines.ts'
 import { printable } from './output/terminal.ts'
 import { startObjects } from './project-objects.ts'
@@ -45,11 +47,9 @@ export async function branchOfCommand(
     alsoObjects: existsSync(start) ? [start] : [],
   })
   const isJson = parsed.has('json')
-  const asked = parsed.has('with-executables') ? true : 'ask'
-  const withGated =
-    received.gate.length === 0 || (await isGateOpen(ctx, 'it', received, { withGated: asked, isJson }))
-  const branch = await branchOf(ctx, parsed, repo, received, { withGated, words, isCommitted })
-  show(ctx, received, header, branch, withGated, isJson)
+  const leftOut = await leftBehind(ctx, 'it', received.gate, { withGated: gateChoice(parsed), isJson })
+  const branch = await branchOf(ctx, parsed, repo, received, { leftOut, words, isCommitted })
+  show(ctx, received, header, branch, leftOut, isJson)
 }
 
 async function branchOf(
@@ -57,17 +57,21 @@ async function branchOf(
   parsed: Parsed,
   repo: Repository,
   received: Received,
-  o: { readonly withGated: boolean; readonly words: readonly string[]; readonly isCommitted: boolean },
+  o: {
+    readonly leftOut: readonly GatedFile[]
+    readonly words: readonly string[]
+    readonly isCommitted: boolean
+  },
 ): Promise<Branch | undefined> {
   const command = o.words.map(shellWord).join(' ')
   const template = branchTemplate(ctx, parsed, repo.root)
-  const { name } = await freeBranchName(repo, template, { slug: slugOf(command), agent: 'run', n: 1 })
+  const name = await freeBranchName(repo, template, { slug: slugOf(command), agent: 'run', n: 1 }, 'number')
   return makeBranch(repo, received, {
     name,
     message: messageOf(command, o.isCommitted),
     coAuthor: undefined,
     startMessage: 'Uncommitted files before the command ran',
-    withGated: o.withGated,
+    leftOut: o.leftOut.map(({ path }) => path),
     now: systemClock.now(),
   })
 }
@@ -94,13 +98,13 @@ function show(
   received: Received,
   header: ResultHeader,
   branch: Branch | undefined,
-  withGated: boolean,
+  leftOut: readonly GatedFile[],
   isJson: boolean,
 ): void {
   const { terminal } = ctx
-  const { changes, gate } = received
+  const { changes } = received
   if (isJson) {
-    const left = withGated ? [] : gate.map(({ path }) => path)
+    const left = leftOut.map(({ path }) => path)
     terminal.say(JSON.stringify({ changes, branch: branch?.name ?? null, leftOut: left }))
     return
   }
@@ -110,10 +114,10 @@ function show(
   for (const line of changeLines(terminal, changes)) say(line)
   for (const note of received.notes) say(terminal.dim(`note: ${printable(note)}`))
   showLeft(ctx, header)
-  if (!withGated) {
+  if (leftOut.length > 0) {
     say(terminal.bold('left out, since they run later on this machine:'))
-    for (const line of gateLines(terminal, gate)) say(line)
-    say(terminal.dim('  run it again with --with-executables to take them too'))
+    for (const line of gateLines(terminal, leftOut)) say(line)
+    say(terminal.dim('  run it again with --with-executables, or --take PATH for one of them'))
   }
   if (!branch) return
   say(`branch ${terminal.bold(branch.name)}`)

@@ -34,7 +34,7 @@ function ended(differs: Partial<EndedRun['info']> = {}, said = SAID): EndedRun {
     project: {
       workspace: '/home/user/project',
       name: 'project',
-      key: projectKey(stage.root),
+      key: projectKey({ commonDir: join(stage.root, '.git') }),
       commit: stage.commit,
       tree: stage.tree,
     },
@@ -103,7 +103,10 @@ describe('a run is brought back', () => {
     ])
     stage.git('branch', '-D', back.branch)
     assert.equal(stage.fingerprint(), before)
-    const kept = projectDirectory(homeAt(join(stage.directory, 'agentpod')), projectKey(stage.root))
+    const kept = projectDirectory(
+      homeAt(join(stage.directory, 'agentpod')),
+      projectKey({ commonDir: join(stage.root, '.git') }),
+    )
     assert.deepEqual(readdirSync(kept), [])
   })
 
@@ -118,11 +121,19 @@ describe('a run is brought back', () => {
     assert.equal(third.back.branch, 'agentpod/fix-the-failing-test-claude-1')
     stage.work({ 'a.txt': 'more, after a follow-up' })
     const fourth = await brought(ended({ turn: 2 }))
-    assert.equal(fourth.back.branch, 'agentpod/fix-the-failing-test-claude-2')
+    assert.equal(fourth.back.branch, 'agentpod/fix-the-failing-test-claude-1-turn-2')
+    assert.equal(
+      stage.git('rev-parse', `${fourth.back.branch}~1`),
+      stage.git('rev-parse', 'agentpod/fix-the-failing-test-claude-1'),
+      'a turn is a commit on the one before',
+    )
+    const fifth = await brought(ended({ turn: 2 }), { isAgain: true })
+    assert.equal(fifth.back.branch, 'agentpod/fix-the-failing-test-claude-1-turn-2-v2')
+    stage.git('branch', '-D', fifth.back.branch ?? '')
     const found = await runBranches(await stage.repository(), 'agentpod/')
     assert.deepEqual(
       found.map(({ name, run: id }) => `${name} ${id}`).sort(),
-      ['fix-the-failing-test-claude-1', 'fix-the-failing-test-claude-2', 'renamed'].map(
+      ['fix-the-failing-test-claude-1', 'fix-the-failing-test-claude-1-turn-2', 'renamed'].map(
         (name) => `agentpod/${name} runabcdefghijkl`,
       ),
     )
@@ -191,7 +202,7 @@ describe('GT-14: files that run later on this machine', () => {
       at.type(`${answer}\n`)
       const { back } = await brought(ended(), {}, at)
       assert.equal(stage.git('diff', '--name-only', 'main', back.branch ?? ''), files)
-      assert.ok(at.said().some((line) => line.includes('take them too? [y/N]')))
+      assert.ok(at.said().some((line) => line.includes('take them too? [y]es, [N]o, [e]ach:')))
     })
 
   test('are taken where it was said so, and leave no branch where they are all there is', async () => {

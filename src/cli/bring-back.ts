@@ -8,14 +8,18 @@ import type { GatedFile } from '../sync/git/gate.ts'
 import type { Received } from '../sync/git/receive.ts'
 import type { Repository } from '../sync/git/repository.ts'
 import { systemClock } from '../util/clock.ts'
+import type { GateChoice } from './args/gate-choice.ts'
 import type { CommandContext } from './command.ts'
-import { commitMessage, lastMessage } from './commit-message.ts'
-import { isYes } from './output/ask.ts'
+import { commitMessage } from './commit-message.ts'
+import { startSubject } from './named-branch.ts'
+import { choice, isYes } from './output/ask.ts'
 import { labelOf } from './output/run-log.ts'
 import { changeLines, gateLines, leftLines, nextLines, summaryLine } from './output/run-result-lines.ts'
 import { printable } from './output/terminal.ts'
-import { runBranches } from './run-branches.ts'
+import { newestOf, runBranches } from './run-branches.ts'
 import { openResult } from './run-result.ts'
+import { turnBase } from './run-update.ts'
+import { unsignedNote } from './unsigned.ts'
 
 /** As much of a run as it takes. */
 export type EndedRun = Pick<Run, 'id' | 'info' | 'events' | 'result'>
@@ -25,8 +29,8 @@ export interface BringBackOptions {
   readonly template?: string | undefined
   /** A name of its own. */
   readonly name?: string | undefined
-  /** Whether files that run later on this machine are part of it; `ask` leaves them out where nobody can be asked. */
-  readonly withGated: 'ask' | boolean
+  /** Whether files that run later on this machine are part of it. */
+  readonly withGated: GateChoice
   readonly isJson?: boolean | undefined
   /** Makes a branch also where there is one of the same result. */
   readonly isAgain?: boolean | undefined
@@ -53,8 +57,11 @@ export async function bringBack(
   o: BringBackOptions,
 ): Promise<BroughtBack> {
   const back = await take(ctx, repo, run, o)
-  if (o.isJson) ctx.terminal.out(JSON.stringify({ run: run.id, result: resultView(run.info, back) }))
-  else show(ctx, run.info, back)
+  const isMade = back.branch !== undefined && !back.isOld
+  const unsigned = isMade ? await unsignedNote(repo, signCommand(back.branch)) : undefined
+  if (o.isJson)
+    ctx.terminal.out(JSON.stringify({ run: run.id, result: resultView(run.info, back, unsigned) }))
+  else show(ctx, run.info, back, unsigned)
   return back
 }
 
@@ -64,44 +71,57 @@ async function take(
   run: EndedRun,
   o: BringBackOptions,
 ): Promise<BroughtBack> {
-  const old = o.isAgain ? undefined : await madeBefore(repo, run.info, o.template ?? DEFAULT_BRANCH)
-  if (old !== undefined) return { ...NOTHING, branch: old, isOld: true }
-  using open = await openResult(ctx, repo, run)
+  const branches = await runBranches(repo, prefixOf(o.template ?? DEFAULT_BRANCH))
+  const tree = run.info.result?.tree
+  const newest = newestOf(branches, run.id, tree)
+  // Found by what its commit says, whatever it is called by now.
+  if (!o.isAgain && newest && newest.result === tree) return { ...NOTHING, branch: newest.name, isOld: true }
+  const earlier = newestOf(
+    branches.filter(({ result }) => result !== tree),
+    run.id,
+  )
+  using open = await openResult(ctx, repo, run, await turnBase(repo, run.id, earlier?.commit))
   if (!open) return NOTHING
   const { received } = open
-  const withGated = await isGateOpen(ctx, labelOf(run.info), received, o)
+  const leftOut = await leftBehind(ctx, labelOf(run.info), received.gate, o)
   const branch = await make(repo, run.info, received, {
     ...o,
-    withGated,
-    message: commitMessage(run.info, lastMessage(await allEvents(run))),
+    leftOut,
+    message: commitMessage(run.info, await allEvents(run)),
   })
-  return { branch: branch?.name, isOld: false, leftOut: withGated ? [] : received.gate, received }
+  return { branch: branch?.name, isOld: false, leftOut, received }
 }
 
-/** Found by what its commit says, whatever it is called by now. */
-async function madeBefore(repo: Repository, run: RunInfo, template: string): Promise<string | undefined> {
-  if (!run.result) return undefined
-  const branches = await runBranches(repo, prefixOf(template))
-  return branches.find((one) => one.run === run.id && one.result === run.result?.tree)?.name
-}
-
-/** SECURITY: GT-14. What runs later on this machine is part of a branch only where somebody says so. */
-export async function isGateOpen(
-  { terminal }: CommandContext,
+/**
+ * SECURITY: GT-14. What runs later on this machine is part of a branch only where somebody says so, of all files or of those that they name.
+ * Answers those that are not.
+ */
+export async function leftBehind(
+  { terminal }: Pick<CommandContext, 'terminal'>,
   who: string,
-  { gate }: Received,
+  gate: readonly GatedFile[],
   { withGated, isJson }: Pick<BringBackOptions, 'withGated' | 'isJson'>,
-): Promise<boolean> {
-  if (withGated !== 'ask' || gate.length === 0) return withGated === true
-  if (!terminal.isInteractive || isJson) return false
+): Promise<readonly GatedFile[]> {
+  if (gate.length === 0 || withGated === true) return []
+  if (typeof withGated === 'object') return gate.filter(({ path }) => !fits(withGated, path))
+  if (withGated === false || !terminal.isInteractive || isJson) return gate
   terminal.say('')
   terminal.say(terminal.bold(`${who} changed files that run later on this machine:`))
   for (const line of gateLines(terminal, gate)) terminal.say(line)
-  return isYes(terminal, 'take them too?')
+  const answer = await choice(terminal, 'take them too? [y]es, [N]o, [e]ach: ', ['y', 'n', 'e'])
+  if (answer !== 'e') return answer === 'y' ? [] : gate
+  const left: GatedFile[] = []
+  for (const file of gate) if (!(await isYes(terminal, `take ${printable(file.path)}?`))) left.push(file)
+  return left
+}
+
+/** A path, or a directory with everything below. */
+function fits(wanted: readonly string[], path: string): boolean {
+  return wanted.some((one) => path === one || path.startsWith(`${one.replace(/\/+$/, '')}/`))
 }
 
 interface MakeOptions extends BringBackOptions {
-  readonly withGated: boolean
+  readonly leftOut: readonly GatedFile[]
   readonly message: string
 }
 
@@ -113,16 +133,16 @@ async function make(
 ): Promise<Branch | undefined> {
   const template = o.template ?? DEFAULT_BRANCH
   for (let tries = 1; ; tries++) {
-    const { slug, agent, n } = { slug: slugOf(run.prompt), agent: run.agent, n: run.number }
-    const name = o.name ?? (await freeBranchName(repo, template, { slug, agent, n })).name
+    const words = { slug: slugOf(run.prompt), agent: run.agent, n: run.number, turn: run.turn }
+    const name = o.name ?? (await freeBranchName(repo, template, words, 'version'))
     try {
       return await makeBranch(repo, received, {
         name,
         message: o.message,
         // It stands in the message, beside the other trailers: git knows them as one paragraph.
         coAuthor: undefined,
-        startMessage: `Uncommitted files at the start of ${run.id}`,
-        withGated: o.withGated,
+        startMessage: startSubject(run.id),
+        leftOut: o.leftOut.map(({ path }) => path),
         now: systemClock.now(),
       })
     } catch (error) {
@@ -145,7 +165,16 @@ export async function allEvents(run: Pick<Run, 'events'>): Promise<RunEventInfo[
   return events
 }
 
-function show({ terminal }: CommandContext, run: RunInfo, back: BroughtBack): void {
+function signCommand(branch: string): string {
+  return `git switch ${branch} && git commit --amend --no-edit -S`
+}
+
+function show(
+  { terminal }: CommandContext,
+  run: RunInfo,
+  back: BroughtBack,
+  unsigned: string | undefined,
+): void {
   const { say, bold, dim } = terminal
   const { branch, isOld, leftOut, received } = back
   say('')
@@ -155,10 +184,15 @@ function show({ terminal }: CommandContext, run: RunInfo, back: BroughtBack): vo
   for (const line of leftLines(terminal, run, leftOut)) say(line)
   if (branch !== undefined) say(`branch ${bold(branch)}${isOld ? dim(' (it was there already)') : ''}`)
   else if (received) say('there is no branch: everything that changed was left out')
+  if (unsigned !== undefined) say(dim(`note: ${unsigned}`))
   for (const line of nextLines(terminal, run, branch)) say(line)
 }
 
-function resultView(run: RunInfo, { branch, isOld, leftOut, received }: BroughtBack): object {
+function resultView(
+  run: RunInfo,
+  { branch, isOld, leftOut, received }: BroughtBack,
+  unsigned: string | undefined,
+): object {
   return {
     agent: agentNamed(run.agent).name,
     outcome: run.outcome,
@@ -171,7 +205,7 @@ function resultView(run: RunInfo, { branch, isOld, leftOut, received }: BroughtB
     tooLarge: run.result?.tooLarge ?? [],
     unusable: run.result?.leftOut ?? [],
     submodules: run.result?.submodules ?? [],
-    notes: received?.notes ?? [],
+    notes: [...(received?.notes ?? []), ...(unsigned === undefined ? [] : [unsigned])],
     usage: run.usage,
     denials: run.denials,
   }

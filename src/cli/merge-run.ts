@@ -1,17 +1,22 @@
 /** A run merged into what the user is on, by its branch, which is made where there is none. */
-import type { Run, RunInfo } from '../client/runs.ts'
+import type { Run } from '../client/runs.ts'
 import { AgentPodError } from '../core/error.ts'
+import { appliedTree, recordApplied } from '../sync/git/applied.ts'
 import { gitText } from '../sync/git/git.ts'
-import { type Merged, type MergeOptions, mergeBranch } from '../sync/git/merge.ts'
-import { userGit } from '../sync/git/quarantine.ts'
+import { type Merged, mergeBranch } from '../sync/git/merge.ts'
+import { openQuarantine, userGit } from '../sync/git/quarantine.ts'
 import type { ObjectId, Repository } from '../sync/git/repository.ts'
 import { systemClock } from '../util/clock.ts'
 import { branchTemplate } from './agent-settings.ts'
+import { gateChoice } from './args/gate-choice.ts'
 import type { Parsed } from './args/parse.ts'
 import { bringBack } from './bring-back.ts'
 import type { CommandContext } from './command.ts'
-import type { CommandBranch } from './command-branch.ts'
+import { type NamedBranch, namedBranch } from './named-branch.ts'
+import { isYes } from './output/ask.ts'
+import { printable } from './output/terminal.ts'
 import { projectKey, scratchOf } from './project-objects.ts'
+import { newestOf, RUN_TRAILER } from './run-branches.ts'
 import { noRepository, type RunFinder } from './run-ref.ts'
 
 export async function mergeRun(
@@ -22,41 +27,62 @@ export async function mergeRun(
 ): Promise<{ readonly merged: Merged; readonly branch: string }> {
   const { repo } = finder
   if (!repo) throw noRepository()
-  const branch = await branchFor(ctx, parsed, { ...finder, repo }, run)
-  const tip = await gitText(['rev-parse', '--verify', `refs/heads/${branch}^{commit}`], userGit(repo))
-  const merged = await mergeTip(ctx, parsed, repo, {
-    tip,
-    name: branch,
-    message: `Merge branch '${branch}'\n\nAgentPod-Run: ${run.id}`,
-    start: await uncommittedStart(repo, run.info),
-  })
-  return { merged, branch }
+  const name = await branchFor(ctx, parsed, { ...finder, repo }, run)
+  const branch = await namedBranch(repo, name)
+  if (!branch) throw isOnIt(name)
+  return { merged: await mergeNamed(ctx, parsed, repo, branch), branch: name }
 }
 
-/** The branch of a command. */
-export function mergeCommand(
+/** A branch as it is. */
+export async function mergeNamed(
   ctx: CommandContext,
   parsed: Parsed,
   repo: Repository,
-  { tip, name, start }: CommandBranch,
-): Promise<Merged> {
-  return mergeTip(ctx, parsed, repo, { tip, name, message: `Merge branch '${name}'`, start })
-}
-
-async function mergeTip(
-  ctx: CommandContext,
-  parsed: Parsed,
-  repo: Repository,
-  o: Pick<MergeOptions, 'tip' | 'name' | 'message' | 'start'>,
+  { tip, name, run, from, tree, start, begun, commits }: NamedBranch,
 ): Promise<Merged> {
   const isSquash = parsed.has('squash')
-  using scratch = scratchOf(ctx.home, projectKey(repo.root))
-  return mergeBranch(repo, {
-    ...o,
-    message: isSquash ? await messageOf(repo, o.tip) : o.message,
+  const message = `Merge branch '${name}'${run === undefined ? '' : `\n\n${RUN_TRAILER}: ${run}`}`
+  const applied = run === undefined ? undefined : await appliedTree(repo, run)
+  const earlier = commits.slice(1).find((one) => one.tree === applied)
+  using scratch = scratchOf(ctx.home, projectKey(repo))
+  const merged = await mergeBranch(repo, {
+    tip,
+    name,
+    message: isSquash ? await messageOf(repo, commits[0]?.commit ?? tip) : message,
+    start,
+    begun,
+    takeUncommitted: (paths) => isTaken(ctx, parsed, paths),
+    earlier: earlier && { commit: earlier.commit, from },
     isSquash,
     now: systemClock.now(),
     scratch: scratch.path,
+  })
+  if (run !== undefined)
+    await recordApplied(repo, await openQuarantine(repo, scratch.path), { run, tree, from })
+  return merged
+}
+
+async function isTaken(
+  { terminal }: CommandContext,
+  parsed: Parsed,
+  paths: readonly string[],
+): Promise<boolean> {
+  if (parsed.has('with-uncommitted')) return true
+  if (!terminal.isInteractive || parsed.has('json')) return false
+  terminal.say('these files were not committed when it began, and would be committed with it:')
+  for (const path of paths.slice(0, LISTED)) terminal.say(`  ${printable(path)}`)
+  if (paths.length > LISTED) terminal.say(`  and ${paths.length - LISTED} more`)
+  return isYes(terminal, 'commit them too?')
+}
+
+const LISTED = 20
+
+function isOnIt(name: string): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'merge.same',
+    message: `you are on the branch ${name}, which is what would be merged`,
+    hint: 'go to the branch that it shall be merged into: git switch BRANCH',
   })
 }
 
@@ -67,15 +93,20 @@ async function branchFor(
   { repo, branches }: { readonly repo: Repository; readonly branches: RunFinder['branches'] },
   run: Run,
 ): Promise<string> {
-  const isWhole = parsed.has('with-executables')
-  const found = branches.find((one) => one.run === run.id && one.result === run.info.result?.tree)
-  if (found && (!isWhole || (await treeOf(repo, found.commit)) === found.result)) return found.name
+  const withGated = gateChoice(parsed)
+  const found = newestOf(branches, run.id, run.info.result?.tree)
+  if (
+    found &&
+    found.result === run.info.result?.tree &&
+    (withGated === 'ask' || (await treeOf(repo, found.commit)) === found.result)
+  )
+    return found.name
   const back = await bringBack(ctx, repo, run, {
     template: branchTemplate(ctx, parsed, repo.root),
-    withGated: isWhole ? true : 'ask',
+    withGated,
     // What is printed is what was merged.
     isJson: false,
-    isAgain: isWhole,
+    isAgain: withGated !== 'ask',
   })
   if (back.branch !== undefined) return back.branch
   throw new AgentPodError({
@@ -91,13 +122,6 @@ async function branchFor(
 
 function treeOf(repo: Repository, commit: ObjectId): Promise<ObjectId> {
   return gitText(['rev-parse', '--verify', `${commit}^{tree}`], userGit(repo))
-}
-
-/** What the run began with, where that was not what is committed. */
-async function uncommittedStart(repo: Repository, { project }: RunInfo): Promise<ObjectId | undefined> {
-  if (!project) return undefined
-  const isCommitted = project.commit !== null && (await treeOf(repo, project.commit)) === project.tree
-  return isCommitted ? undefined : project.tree
 }
 
 /** The words of a commit as they are. */

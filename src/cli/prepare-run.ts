@@ -55,7 +55,7 @@ export async function holdState(
   repo: Repository,
   o: Pick<StateOptions, 'isClean' | 'settings'>,
 ): Promise<HeldState> {
-  const scratch = scratchOf(home, projectKey(repo.root))
+  const scratch = scratchOf(home, projectKey(repo))
   try {
     const state = await stateOf(repo, { ...o, exclude: [home.root], scratch: scratch.path })
     return { state, [Symbol.dispose]: () => scratch[Symbol.dispose]() }
@@ -68,7 +68,7 @@ export async function holdState(
 export async function prepareRun(ctx: CommandContext, pod: AgentPod, o: PrepareRun): Promise<PreparedRun> {
   const { repo, user } = o
   const { state } = o.held
-  const key = projectKey(repo.root)
+  const key = projectKey(repo)
   for (const note of state.notes) ctx.terminal.say(ctx.terminal.dim(`note: ${printable(note)}`))
   keepStart(ctx.home, key, state)
   await forgetStarts(ctx.home, pod, key)

@@ -3,12 +3,12 @@ import { createHash } from 'node:crypto'
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Home } from '../core/home.ts'
-import { OBJECT_ID, type ObjectId } from '../sync/git/repository.ts'
+import { OBJECT_ID, type ObjectId, type Repository } from '../sync/git/repository.ts'
 import { systemClock } from '../util/clock.ts'
 
-/** Tells repositories of one user apart, without telling a server where they lie. */
-export function projectKey(root: string): string {
-  return createHash('sha256').update(realpathSync(root)).digest('hex')
+/** Tells repositories of one user apart, without telling a server where they lie. All working trees of a repository have one key. */
+export function projectKey({ commonDir }: Pick<Repository, 'commonDir'>): string {
+  return createHash('sha256').update(realpathSync(commonDir)).digest('hex')
 }
 
 /** SECURITY: a server names the key of a run's project, and a path is made of it. */

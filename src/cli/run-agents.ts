@@ -1,9 +1,11 @@
 /** Agents on copies of this repository, side by side, and what comes back of each. */
 import { randomUUID } from 'node:crypto'
 import type { Agent } from '../agents/agent.ts'
+import { checkUse } from '../agents/check-use.ts'
 import type { AgentPod } from '../client/client.ts'
 import type { Run, RunOptions } from '../client/runs.ts'
 import { invalid } from '../core/error.ts'
+import { checkTemplate, highestNumber } from '../sync/git/branch-name.ts'
 import { openRepository } from '../sync/git/repository.ts'
 import { agentLayer } from './agent-layer.ts'
 import { type AgentSettings, agentSettings } from './agent-settings.ts'
@@ -33,8 +35,13 @@ export async function runAgents(
   const values = agentSettings(ctx, parsed, repo.root)
   const chosen = chosenAgents(named.map((name) => meant(name, values)))
   checkCommand(chosen, values)
-  const pod = await ctx.client()
   const agents = [...new Set(chosen.map(({ agent }) => agent))]
+  // Before anything is built or paid for.
+  for (const agent of agents)
+    checkUse(agent, { permissions: permissionsOf(parsed), mcpServers: values.mcpServers })
+  await checkTemplate(repo, values.branch)
+  const numbers = await eachOf(agents, (agent) => highestNumber(repo, values.branch, agent.name))
+  const pod = await ctx.client()
   // Before anything is built: a key that is missing is said at once.
   const keys = await eachOf(agents, (agent) => modelKey(ctx, pod, agent, { baseUrl: values.baseUrl }))
   const copy = await copyRepository(ctx, parsed, repo)
@@ -48,7 +55,7 @@ export async function runAgents(
     ...ownOptions(copy, keys.get(agent), layers.get(agent)),
     agent: agent.name,
     prompt,
-    number,
+    number: (numbers.get(agent) ?? 0) + number,
   }))
   if (values.isDetached) return told(ctx, parsed, runs)
   const isJson = parsed.has('json')

@@ -5,6 +5,7 @@ import type { ObjectId, Repository } from '../sync/git/repository.ts'
 
 export const RUN_TRAILER = 'AgentPod-Run'
 export const RESULT_TRAILER = 'AgentPod-Result'
+export const TURN_TRAILER = 'AgentPod-Turn'
 
 export interface RunBranch {
   readonly name: string
@@ -13,6 +14,8 @@ export interface RunBranch {
   readonly run: string
   /** The tree that the run came to. */
   readonly result: string
+  /** How many times it had been given something to do. */
+  readonly turn: number
 }
 
 const MOST_COMMITS = 2000
@@ -48,7 +51,7 @@ function history(prefix: string): string[] {
 }
 
 /** One placeholder for both: some versions of git mix up the options of several. */
-const TRAILERS = `trailers:key=${RUN_TRAILER},key=${RESULT_TRAILER},unfold`
+const TRAILERS = `trailers:key=${RUN_TRAILER},key=${RESULT_TRAILER},key=${TURN_TRAILER},unfold`
 
 async function read(repo: Repository, args: readonly string[]): Promise<RunBranch[]> {
   const answer = await git(args, userGit(repo))
@@ -67,8 +70,20 @@ async function read(repo: Repository, args: readonly string[]): Promise<RunBranc
           ?.slice(key.length + 2)
           .trim() ?? ''
       const name = ref.replace(/^refs\/heads\//, '')
-      return { name, commit, run: said(RUN_TRAILER), result: said(RESULT_TRAILER) }
+      const turn = Number(/^[1-9][0-9]{0,5}$/.exec(said(TURN_TRAILER))?.[0] ?? 1)
+      return { name, commit, run: said(RUN_TRAILER), result: said(RESULT_TRAILER), turn }
     })
+}
+
+/** Of these, what a run came to last, and of several of one turn that with this result; undefined where there is none. */
+export function newestOf(
+  branches: readonly RunBranch[],
+  run: string,
+  tree?: string | undefined,
+): RunBranch | undefined {
+  const own = branches.filter((one) => one.run === run)
+  const last = own.filter(({ turn }) => turn === Math.max(...own.map((one) => one.turn)))
+  return last.find(({ result }) => result === tree) ?? last[0]
 }
 
 /** Characters that mean something in a pattern of git stand for themselves. */

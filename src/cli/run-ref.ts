@@ -36,7 +36,7 @@ export interface RunFinder {
 export async function runFinder(ctx: CommandContext): Promise<RunFinder> {
   const repo = await repositoryHere(ctx)
   const pod = await ctx.client()
-  const runs = await pod.runs.list(repo ? { project: projectKey(repo.root) } : {})
+  const runs = await pod.runs.list(repo ? { project: projectKey(repo) } : {})
   const branches = repo ? await runBranches(repo, prefixOf(templateIn(ctx, repo))) : []
   const find = async (word: string | undefined): Promise<Run> => {
     const infos = runs.map(({ info }) => info)

@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import type { Run, RunInfo } from '../client/runs.ts'
 import { AgentPodError } from '../core/error.ts'
 import { type Received, receive } from '../sync/git/receive.ts'
-import type { Repository } from '../sync/git/repository.ts'
+import type { ObjectId, Repository } from '../sync/git/repository.ts'
 import type { CommandContext } from './command.ts'
 import { oneLine } from './output/run-lines.ts'
 import { projectKey, scratchOf, startObjects } from './project-objects.ts'
@@ -20,14 +20,21 @@ export interface OpenResult extends Disposable {
 type Project = NonNullable<RunInfo['project']>
 type Result = NonNullable<RunInfo['result']>
 
-/** Undefined where the run has left nothing that differs from what it began with. */
+/** A commit that a result is compared with, instead of what the run began with. */
+export interface ResultBase {
+  readonly commit: ObjectId
+  readonly tree: ObjectId
+}
+
+/** Undefined where the run has left nothing that differs from what it began with, or from `base`. */
 export async function openResult(
   { home }: Pick<CommandContext, 'home'>,
   repo: Repository,
   run: Pick<Run, 'info' | 'result'>,
+  base?: ResultBase,
 ): Promise<OpenResult | undefined> {
   const { project, result } = run.info
-  if (!project || !result || result.tree === project.tree) return undefined
+  if (!project || !result || result.tree === (base?.tree ?? project.tree)) return undefined
   checkProject(repo, run.info, project)
   const scratch = scratchOf(home, project.key)
   const close = (): void => scratch[Symbol.dispose]()
@@ -36,8 +43,8 @@ export async function openResult(
     const start = startObjects(home, project.key, project.tree)
     const alsoObjects = existsSync(start) ? [start] : []
     const received = await receive(repo, {
-      tree: project.tree,
-      commit: project.commit ?? undefined,
+      tree: base?.tree ?? project.tree,
+      commit: base?.commit ?? project.commit ?? undefined,
       expected: result.tree,
       pack,
       scratch: scratch.path,
@@ -53,7 +60,7 @@ export async function openResult(
 
 /** SECURITY: a server may say anything about where a run belongs; only the repository itself knows. */
 function checkProject(repo: Repository, { id }: RunInfo, project: Project): void {
-  if (projectKey(repo.root) === project.key) return
+  if (projectKey(repo) === project.key) return
   throw new AgentPodError({
     code: 'failed_precondition',
     reason: 'run.elsewhere',

@@ -2,6 +2,7 @@
 import type { Run } from '../client/runs.ts'
 import type { Repository } from '../sync/git/repository.ts'
 import { branchTemplate } from './agent-settings.ts'
+import { gateChoice } from './args/gate-choice.ts'
 import type { Parsed } from './args/parse.ts'
 import { allEvents, bringBack } from './bring-back.ts'
 import type { CommandContext } from './command.ts'
@@ -24,10 +25,10 @@ export async function watchRuns(
   const isJson = parsed.has('json')
   const ended = await followRuns(ctx, runs, { isJson, after: o.after })
   for (const run of ended) {
-    if (repo && run.info.project?.key === projectKey(repo.root))
+    if (repo && run.info.project?.key === projectKey(repo))
       await bringBack(ctx, repo, run, {
         template: branchTemplate(ctx, parsed, repo.root),
-        withGated: parsed.has('with-executables') ? true : 'ask',
+        withGated: gateChoice(parsed),
         isJson,
       })
     else if (run.info.outcome === 'changed')

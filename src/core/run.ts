@@ -85,7 +85,7 @@ export interface Run {
   /** Runs that were started together. */
   readonly group?: string | undefined
   readonly agent: string
-  /** The number among runs of one agent in a group. */
+  /** The number among runs of one agent on a project. */
   readonly number: number
   /** How many times it was given something to do. */
   readonly turn: number

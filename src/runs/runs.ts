@@ -107,7 +107,7 @@ export class Runs {
       owner: who.owner,
       group: request.group,
       agent: agent.name,
-      number: request.number,
+      number: this.#numberOf(request, agent, who),
       turn: 1,
       model: request.model,
       prompt: request.prompt,
@@ -134,6 +134,15 @@ export class Runs {
     failpoint('run.intended')
     this.#employ(new Worker({ parts: this.#parts, agent, plan, run, progress, onNews: this.#tell }))
     return run
+  }
+
+  /** One agent's runs on a project are counted, so that each has a number of its own; what is asked for is the least it may be. */
+  #numberOf({ project, number }: NewRun, agent: Agent, { owner }: Principal): number {
+    if (!project) return number
+    const others = this.#parts.store
+      .list({ owner, project: project.key, limit: Number.MAX_SAFE_INTEGER })
+      .filter((run) => run.agent === agent.name)
+    return Math.max(number, ...others.map((run) => run.number + 1))
   }
 
   get(ref: string, who: Principal = LOCAL): Run {

@@ -47,11 +47,25 @@ async function* entries(directory: string, paths: readonly string[]): AsyncGener
 
 /** Contents as a tar archive that is the same whenever they are: sorted, with fixed times and owners. */
 export function packContents(
-  contents: readonly { readonly path: string; readonly data: Buffer; readonly isExecutable: boolean }[],
+  contents: readonly {
+    readonly path: string
+    /** Of a link: where it leads. */
+    readonly data: Buffer
+    readonly isExecutable: boolean
+    readonly isLink?: boolean
+  }[],
 ): Buffer {
   const parts: Buffer[] = []
-  for (const { path, data, isExecutable } of contents.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
+  for (const { path, data, isExecutable, isLink } of contents.toSorted((a, b) =>
+    a.path < b.path ? -1 : 1,
+  )) {
     const mode = isExecutable ? 0o755 : 0o644
+    if (isLink) {
+      parts.push(
+        ...header({ path, mode, mtime: FIXED_TIME, type: '2', size: 0, link: data.toString('utf8') }),
+      )
+      continue
+    }
     parts.push(...header({ path, mode, mtime: FIXED_TIME, type: '0', size: data.length }), data)
     const over = data.length % BLOCK
     if (over > 0) parts.push(Buffer.alloc(BLOCK - over))

@@ -78,7 +78,12 @@ export const createRun = z.strictObject({
   prompt: plain(LONGEST_PROMPT),
   model: line(200).optional(),
   group: word.optional().describe('Runs that belong together, to be compared.'),
-  number: z.int().min(1).max(1000).default(1),
+  number: z
+    .int()
+    .min(1)
+    .max(1_000_000)
+    .default(1)
+    .describe('The least it may be: with a project it is the next among the runs of the agent there.'),
   snapshot: z
     .string()
     .max(64)

@@ -5,6 +5,15 @@ export const EXECUTABLES_OPTION = {
   'with-executables': {
     help: 'take files too that run later on this machine, such as hooks and package scripts',
   },
+  take: {
+    value: 'PATH',
+    help: 'of those files take this one, or all below this directory, and leave the others out',
+    repeat: true,
+  },
+} as const satisfies Record<string, OptionSpec>
+
+export const UNCOMMITTED_OPTION = {
+  'with-uncommitted': { help: 'commit files too that you had not committed when the run began' },
 } as const satisfies Record<string, OptionSpec>
 
 export const BRANCH_OPTION = {

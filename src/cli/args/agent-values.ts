@@ -4,6 +4,7 @@ import { agentNamed } from '../../agents/agents.ts'
 import type { McpServer } from '../../agents/assignment.ts'
 import { invalid } from '../../core/error.ts'
 import { prefixOf } from '../../sync/git/branch-name.ts'
+import { type GateChoice, gateChoice } from './gate-choice.ts'
 import { readMcpServers } from './mcp-file.ts'
 import type { Parsed } from './parse.ts'
 import { parseDuration, parseNumber } from './values.ts'
@@ -30,7 +31,7 @@ export interface AgentValues {
   /** Of the agent `custom`; empty where nobody gave one. */
   readonly command: readonly string[]
   readonly isAcp: boolean
-  readonly withGated: 'ask' | boolean
+  readonly withGated: GateChoice
 }
 
 /** What may be said of a run that is there already, too. */
@@ -54,7 +55,7 @@ export function agentValues(parsed: Parsed): AgentValues {
     baseUrl: baseUrlOf(parsed.value('base-url')),
     command: command === undefined ? [] : ['/bin/sh', '-c', command],
     isAcp: parsed.has('acp'),
-    withGated: parsed.has('with-executables') ? true : 'ask',
+    withGated: gateChoice(parsed),
   }
 }
 

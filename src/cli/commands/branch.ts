@@ -5,6 +5,7 @@ import { openRepository } from '../../sync/git/repository.ts'
 import { systemClock } from '../../util/clock.ts'
 import { branchTemplate } from '../agent-settings.ts'
 import { BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
+import { gateChoice } from '../args/gate-choice.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { bringBack } from '../bring-back.ts'
@@ -56,7 +57,7 @@ async function make(ctx: CommandContext, parsed: Parsed, ref: string | undefined
   await bringBack(ctx, repo, await find(ref), {
     template: branchTemplate(ctx, parsed, repo.root),
     name,
-    withGated: parsed.has('with-executables') ? true : 'ask',
+    withGated: gateChoice(parsed),
     isJson: parsed.has('json'),
     isAgain: true,
   })
@@ -66,7 +67,7 @@ async function make(ctx: CommandContext, parsed: Parsed, ref: string | undefined
 async function list(ctx: CommandContext, parsed: Parsed): Promise<number> {
   const { terminal, home } = ctx
   const repo = await openRepository(ctx.cwd, ctx.env)
-  using scratch = scratchOf(home, projectKey(repo.root))
+  using scratch = scratchOf(home, projectKey(repo))
   const branches = await listBranches(repo, prefixOf(branchTemplate(ctx, parsed, repo.root)), scratch.path)
   if (parsed.has('json')) terminal.out(JSON.stringify(branches, null, 2))
   else if (branches.length === 0) terminal.say('there are no branches of agents')
@@ -90,7 +91,7 @@ async function clean(ctx: CommandContext, parsed: Parsed): Promise<number> {
   if (parsed.has('all') && parsed.has('merged'))
     throw invalid('option.all', '--all and --merged do not go together')
   const repo = await openRepository(ctx.cwd, ctx.env)
-  using scratch = scratchOf(home, projectKey(repo.root))
+  using scratch = scratchOf(home, projectKey(repo))
   const prefix = prefixOf(branchTemplate(ctx, parsed, repo.root))
   const cleaned = await cleanBranches(repo, {
     prefix,

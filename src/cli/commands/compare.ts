@@ -5,7 +5,7 @@ import { cleanBranches, listBranches } from '../../sync/git/clean.ts'
 import type { Repository } from '../../sync/git/repository.ts'
 import { systemClock } from '../../util/clock.ts'
 import { branchTemplate } from '../agent-settings.ts'
-import { EXECUTABLES_OPTION } from '../args/agent-options.ts'
+import { EXECUTABLES_OPTION, UNCOMMITTED_OPTION } from '../args/agent-options.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseDuration } from '../args/values.ts'
@@ -36,6 +36,7 @@ export const command: Command = {
     pick: { value: 'RUN', help: 'merge this one, and remove the branches of those it was compared with' },
     squash: { help: 'pick: one commit of yours, instead of a merge' },
     ...EXECUTABLES_OPTION,
+    ...UNCOMMITTED_OPTION,
     ...ENVIRONMENT_OPTIONS,
     ...JSON_OPTION,
   },
@@ -135,7 +136,7 @@ async function removeOthers(
   )
   const names = new Set(branches.filter(({ run }) => others.has(run)).map(({ name }) => name))
   if (names.size === 0) return []
-  using scratch = scratchOf(ctx.home, projectKey(repo.root))
+  using scratch = scratchOf(ctx.home, projectKey(repo))
   const prefix = prefixOf(branchTemplate(ctx, parsed, repo.root))
   const all = await listBranches(repo, prefix, scratch.path)
   const keep = all.map(({ name }) => name).filter((name) => !names.has(name))

@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { isAgentPodError } from '../../core/error.ts'
 import { changesOf, diffOf } from '../../sync/git/diff.ts'
 import { JSON_OPTION } from '../args/options.ts'
@@ -57,6 +59,19 @@ async function named(
     return { target: await resultTarget(ctx, first), paths: rest }
   } catch (error) {
     if (!isAgentPodError(error, 'not_found')) throw error
-    return { target: await resultTarget(ctx, undefined), paths: words }
+    const target = await resultTarget(ctx, undefined)
+    // A word that is neither a run nor a file is most likely a run that is not there.
+    if (!(await isPath(ctx, target, first))) throw error
+    return { target, paths: words }
   }
+}
+
+/** Whether there is such a file here or in the result, or a pattern that may fit one. */
+async function isPath(ctx: CommandContext, target: ResultTarget, word: string): Promise<boolean> {
+  if (/[*?[]/.test(word) || existsSync(join(target.repo.root, word))) return true
+  using open = await openTarget(ctx, target)
+  const path = word.replace(/\/+$/, '')
+  return (
+    open?.received.treeChanges.some((one) => one.path === path || one.path.startsWith(`${path}/`)) ?? false
+  )
 }

@@ -88,7 +88,7 @@ function began(differs: Partial<RunView>, files: Files, said: RunEventBodyView[]
       project: {
         workspace: '/home/user/project',
         name: 'project',
-        key: projectKey(stage.root),
+        key: projectKey({ commonDir: join(stage.root, '.git') }),
         commit: stage.commit,
         tree: stage.tree,
       },

@@ -1,8 +1,10 @@
+import type { Run } from '../../client/runs.ts'
 import { AGENT_OPTIONS, BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
 import { limitValues } from '../args/agent-values.ts'
 import { JSON_OPTION } from '../args/options.ts'
-import type { Command } from '../command.ts'
-import { runFinder } from '../run-ref.ts'
+import type { Command, CommandContext } from '../command.ts'
+import { noRepository, type RunFinder, runFinder } from '../run-ref.ts'
+import { updateRun } from '../run-update.ts'
 import { lastEvent, watchRuns } from '../watch-runs.ts'
 
 export const command: Command = {
@@ -11,10 +13,12 @@ export const command: Command = {
     'agentpod send claude "now add a test for the empty list"',
     'agentpod send --detach run4f2k "and update the changelog"',
     'agentpod send --max-cost 5 codex "go on"',
+    'agentpod send --update claude "use the new parser"    with what you committed meanwhile',
   ],
   options: {
     time: AGENT_OPTIONS.time,
     'max-cost': AGENT_OPTIONS['max-cost'],
+    update: { help: 'bring your commits since then into its sandbox first' },
     detach: AGENT_OPTIONS.detach,
     ...BRANCH_OPTION,
     ...EXECUTABLES_OPTION,
@@ -27,11 +31,17 @@ export const command: Command = {
     const finder = await runFinder(ctx)
     const found = await finder.find(ref)
     const after = await lastEvent(found)
-    const run = await found.send(text.join(' '), { limits: { timeMs, costUsd: maxCostUsd } })
+    const news = parsed.has('update') ? await updated(ctx, finder, found) : ''
+    const run = await found.send(`${news}${text.join(' ')}`, { limits: { timeMs, costUsd: maxCostUsd } })
     if (parsed.has('detach')) {
       ctx.terminal.out(parsed.has('json') ? JSON.stringify(run.info) : run.id)
       return 0
     }
     return watchRuns(ctx, parsed, finder.repo, [run], { after: new Map([[run.id, after]]) })
   },
+}
+
+async function updated(ctx: CommandContext, { pod, repo, branches }: RunFinder, run: Run): Promise<string> {
+  if (!repo) throw noRepository()
+  return updateRun(ctx, pod, repo, branches, await run.refresh())
 }

@@ -43,7 +43,7 @@ export interface PlanOptions {
   readonly git: GitOptions
   readonly changes: readonly TreeChange[]
   /** Versions of files that may be replaced as well as those of before. */
-  readonly also?: ReadonlyMap<ByteName, Leaf> | undefined
+  readonly also?: ReadonlyMap<ByteName, Leaf | undefined> | undefined
   /** Without it, a file that is neither as before nor as after is a conflict. */
   readonly merge?: Merge | undefined
 }
@@ -96,7 +96,8 @@ async function decide(o: PlanOptions, change: TreeChange, seen: Seen): Promise<S
   if (seen.kind === 'directory') return 'a directory is in its way'
   if (seen.kind === 'absent') {
     if (after === undefined) return 'already'
-    return before === undefined ? stepFor(change, seen) : 'it was removed here'
+    const isNew = before === undefined || (o.also?.has(change.raw) && !o.also.get(change.raw))
+    return isNew ? stepFor(change, seen) : 'it was removed here'
   }
   const content = seen.kind === 'link' ? seen.target : o.tree.read(path, seen, LARGEST_FILE)
   if (content === undefined) return 'it changes while it is read, or is too large to compare'
@@ -113,7 +114,17 @@ async function decide(o: PlanOptions, change: TreeChange, seen: Seen): Promise<S
     if (after && !isLink && after.mode !== LINK_MODE)
       return mergeStep(o, change, seen, plain ?? content, plain !== undefined)
   }
-  return before === undefined ? 'there is another file of this name here' : 'it was changed here'
+  if (before === undefined && also && after && !isLink && after.mode !== LINK_MODE)
+    return mergeStep(
+      o,
+      change,
+      seen,
+      withoutReturns(content) ?? content,
+      withoutReturns(content) !== undefined,
+    )
+  return before === undefined
+    ? 'you have a file of this name that the run did not see'
+    : 'it was changed here'
 }
 
 function stepFor(
@@ -136,13 +147,21 @@ async function mergeStep(
 ): Promise<Step | string> {
   const { before, after } = change
   const clash = 'it was changed here, and the changes do not go together'
-  if (!o.merge || !before || !after) return 'it was changed here'
+  if (!o.merge || !after) return 'it was changed here'
+  // What is here is most likely on top of what was applied last.
+  for (const base of [o.also?.get(change.raw), before]) {
+    const content = base && (await mergeOn(o, mine, base, after))
+    if (content) return stepFor(change, seen, { hasReturns, content })
+  }
+  return clash
+}
+
+async function mergeOn(o: PlanOptions, mine: Buffer, before: Leaf, after: Leaf): Promise<Buffer | undefined> {
   const limits = { type: 'blob', mostBytes: LARGEST_FILE, mostBytesInAll: 2 * LARGEST_FILE }
   const contents = await readObjects(o.git, [before.id, after.id], limits)
   const [base, theirs] = [contents.get(before.id), contents.get(after.id)]
-  if (!base || !theirs || [mine, base, theirs].some((text) => text.includes(0))) return clash
-  const content = await o.merge(mine, base, theirs)
-  return content === undefined ? clash : stepFor(change, seen, { hasReturns, content })
+  if (!base || !theirs || [mine, base, theirs].some((text) => text.includes(0))) return undefined
+  return o.merge?.(mine, base, theirs)
 }
 
 /** Permissions are the user's; whether it may be run is the change's where it changes that, or where the file is new. */

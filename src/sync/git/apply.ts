@@ -5,10 +5,12 @@ import { AgentPodError, asAgentPodError } from '../../core/error.ts'
 import { type Conflict, inOrder, type Merge, type Plan, planChanges } from './apply-plan.ts'
 import { visible } from './diff.ts'
 import { type GitOptions, git } from './git.ts'
+import type { ByteName } from './names.ts'
+import type { Leaf } from './objects.ts'
 import { userGit } from './quarantine.ts'
 import type { ObjectId, Repository } from './repository.ts'
 import { Staging } from './staging.ts'
-import { compareTrees } from './tree-changes.ts'
+import { compareTrees, type TreeChange } from './tree-changes.ts'
 import { WorkTree } from './work-tree.ts'
 
 const MOST_NAMED = 20
@@ -17,6 +19,8 @@ const MERGE_MS = 60_000
 export interface ApplyOptions {
   readonly from: ObjectId
   readonly to: ObjectId
+  /** What of it is there already: only what is new is changed. */
+  readonly applied?: ObjectId | undefined
   /** Paths that stay as they are. */
   readonly without?: readonly string[] | undefined
   /** Only says what would be done. */
@@ -37,13 +41,31 @@ export interface Applied {
 export async function applyChanges(repo: Repository, o: ApplyOptions): Promise<Applied> {
   const own = userGit(repo, o.alsoObjects)
   const without = new Set(o.without ?? [])
-  const changes = (await compareTrees(own, o.from, o.to)).filter(({ path }) => !without.has(path))
+  const { also, changes: all } = await changesAfter(own, o)
+  const changes = all.filter(({ path }) => !without.has(path))
   using tree = new WorkTree(repo.root)
   using staging = new Staging(repo)
-  const plan = await planChanges({ tree, git: own, changes, merge: mergeIn(staging.directory, own) })
+  const plan = await planChanges({ tree, git: own, changes, also, merge: mergeIn(staging.directory, own) })
   if (plan.conflicts.length > 0) throw inConflict(plan.conflicts)
   if (!o.isCheck) await carryOut(tree, staging, own, plan)
   return summary(plan)
+}
+
+/** What is to change, and how files are that have an earlier part of it. A file that is as it was at the start is changed from there. */
+async function changesAfter(
+  own: GitOptions,
+  { from, to, applied }: ApplyOptions,
+): Promise<{
+  readonly changes: readonly TreeChange[]
+  readonly also: ReadonlyMap<ByteName, Leaf | undefined> | undefined
+}> {
+  const changes = await compareTrees(own, from, to)
+  if (applied === undefined) return { changes, also: undefined }
+  const also = new Map((await compareTrees(own, from, applied)).map(({ raw, after }) => [raw, after]))
+  // What an earlier part changed and this one has as it was.
+  const known = new Set(changes.map(({ raw }) => raw))
+  const back = (await compareTrees(own, applied, to)).filter(({ raw }) => !known.has(raw))
+  return { changes: [...changes, ...back], also }
 }
 
 /**

@@ -109,7 +109,7 @@ describe('a branch’s name', () => {
   test('is the next one that is free', async () => {
     using stage = new ResultStage()
     const free = async (): Promise<string> =>
-      (await freeBranchName(await stage.repository(), DEFAULT_BRANCH, WORDS)).name
+      await freeBranchName(await stage.repository(), DEFAULT_BRANCH, WORDS, 'number')
     assert.equal(await free(), 'agentpod/fix-it-claude-1')
     stage.git('branch', 'agentpod/fix-it-claude-1')
     stage.git('branch', 'agentpod/FIX-it-claude-2')

@@ -10,6 +10,8 @@ export interface BranchWords {
   readonly slug: string
   readonly agent: string
   readonly n: number
+  /** Of a follow-up: how many times the run was given something to do. */
+  readonly turn?: number | undefined
 }
 
 const LONGEST_NAME = 200
@@ -36,7 +38,8 @@ export function slugOf(prompt: string): string {
 /** The name, checked by git's rules; `invalid_argument` says what is wrong with the template. */
 export function branchName(template: string, words: BranchWords): string {
   prefixOf(template)
-  const name = template.replaceAll(/\{(\w*)\}/g, (_, key: keyof BranchWords) => String(words[key]))
+  const begin = template.replaceAll(/\{(\w*)\}/g, (_, key: keyof BranchWords) => String(words[key]))
+  const name = (words.turn ?? 1) > 1 ? `${begin}-turn-${words.turn}` : begin
   const why = badRef(name)
   if (why !== undefined)
     throw badTemplate(template, `${JSON.stringify(name)} is no name for a branch: ${why}`)
@@ -55,17 +58,24 @@ export function prefixOf(template: string): string {
   return prefix
 }
 
-/** The first name from `n` on that nobody has. Who makes the branch finds out if somebody was faster. */
+/**
+ * The first name that nobody has. Who makes the branch finds out if somebody was faster. The number of a run is its own, so a second branch of
+ * it is a version; the number of a command is the branch's.
+ */
 export async function freeBranchName(
   repo: Repository,
   template: string,
   words: BranchWords,
-): Promise<{ readonly name: string; readonly n: number }> {
+  next: 'version' | 'number',
+): Promise<string> {
   const taken = await branchesOf(repo)
-  for (let n = words.n; n < words.n + MOST_TRIES; n++) {
-    const name = branchName(template, { ...words, n })
+  for (let tries = 0; tries < MOST_TRIES; tries++) {
+    const name =
+      next === 'number'
+        ? branchName(template, { ...words, n: words.n + tries })
+        : `${branchName(template, words)}${tries === 0 ? '' : `-v${tries + 1}`}`
     const clash = clashOf(name, taken)
-    if (clash === undefined) return { name, n }
+    if (clash === undefined) return name
     if (prefixOf(template).toLowerCase().startsWith(`${clash.toLowerCase()}/`)) throw inTheWay(clash, name)
   }
   throw invalid(
@@ -73,6 +83,31 @@ export async function freeBranchName(
     `all names like ${branchName(template, words)} are taken`,
     '`agentpod branch clean` removes old ones',
   )
+}
+
+/** The highest number that a branch of an agent has by its name; 0 where there is none. */
+export async function highestNumber(repo: Repository, template: string, agent: string): Promise<number> {
+  const literal = (text: string): string => text.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  const parts = template.split(/(\{\w*\})/).map((part) => {
+    if (part === '{n}') return '(?<n>[0-9]{1,6})'
+    return part === '{slug}' ? '.*' : literal(part === '{agent}' ? agent : part)
+  })
+  // A template may have a number twice; the first one counts.
+  const first = parts.indexOf('(?<n>[0-9]{1,6})')
+  const pattern = parts.map((part, i) => (part.startsWith('(?<n>') && i > first ? '[0-9]+' : part)).join('')
+  const expression = new RegExp(`^${pattern}(?:-turn-[0-9]+)?(?:-v[0-9]+)?$`, 's')
+  return Math.max(
+    0,
+    ...(await branchesOf(repo)).map((name) => Number(expression.exec(name)?.groups?.['n'] ?? 0)),
+  )
+}
+
+/** Whether a branch could be made; `already_exists` names the one that is in the way of all of them. */
+export async function checkTemplate(repo: Repository, template: string): Promise<void> {
+  const name = branchName(template, { slug: 'run', agent: 'agent', n: 1 })
+  const prefix = prefixOf(template).toLowerCase()
+  const clash = (await branchesOf(repo)).find((one) => prefix.startsWith(`${one.toLowerCase()}/`))
+  if (clash !== undefined) throw inTheWay(clash, name)
 }
 
 /**

@@ -20,7 +20,9 @@ export interface BranchOptions {
   /** Of the commit that holds what the user had not committed, where the run began with that. */
   readonly startMessage?: string | undefined
   /** Whether files that run later on the host are part of it. */
-  readonly withGated: boolean
+  readonly withGated?: boolean | undefined
+  /** Instead of that: the files that are not. */
+  readonly leftOut?: readonly string[] | undefined
   readonly now: number
 }
 
@@ -47,7 +49,8 @@ export async function makeBranch(
   o: BranchOptions,
 ): Promise<Branch | undefined> {
   const { quarantine, from } = received
-  const tree = o.withGated ? received.tree : await withoutGated(received)
+  const left = o.leftOut ?? (o.withGated ? [] : received.gate.map(({ path }) => path))
+  const tree = await withoutFiles(received, left)
   if (tree === from) return undefined
   const identity = await identityVariables(repo, o.now)
   const own: GitOptions = { ...quarantine, variables: { ...quarantine.variables, ...identity } }
@@ -67,10 +70,13 @@ export async function makeBranch(
   return { name: o.name, commit, start, from, tree }
 }
 
-/** The tree with every gated file as it was at the start. */
-export function withoutGated({ quarantine, tree, gate, treeChanges }: Received): Promise<ObjectId> {
-  const gated = new Set(gate.map(({ path }) => path))
-  const back = treeChanges.filter(({ path }) => gated.has(path))
+/** The tree with these files as they were at the start. */
+function withoutFiles(
+  { quarantine, tree, treeChanges }: Received,
+  paths: readonly string[],
+): Promise<ObjectId> {
+  const left = new Set(paths)
+  const back = treeChanges.filter(({ path }) => left.has(path))
   return editTree(
     quarantine,
     tree,

@@ -143,7 +143,7 @@ describe('nothing is changed', () => {
       'an untracked file is in the way',
       () => stage.write(stage.root, { new: 'mine' }),
       'apply.conflict',
-      /"new": there is another file/,
+      /"new": you have a file of this name that the run did not see/,
     ],
     [
       'a merge is under way',

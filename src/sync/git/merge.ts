@@ -11,7 +11,7 @@ import { commitTree } from './branch.ts'
 import { diskFull } from './disk-full.ts'
 import { type GitOptions, git, gitFailed, gitText } from './git.ts'
 import { identityVariables } from './identity.ts'
-import { type ByteName, byteNames, shown } from './names.ts'
+import { type ByteName, byteName, byteNames, shown } from './names.ts'
 import type { Leaf } from './objects.ts'
 import { openQuarantine, userGit } from './quarantine.ts'
 import type { ObjectId, Repository } from './repository.ts'
@@ -40,6 +40,12 @@ export interface MergeOptions {
   readonly message: string
   /** What the run began with, where that was not committed: such files are part of the branch, and may still lie there as they were. */
   readonly start?: ObjectId | undefined
+  /** The tree of the commit below it; the empty tree where there is none. */
+  readonly begun?: ObjectId | undefined
+  /** Asked before files that the user has not committed are committed with it. */
+  readonly takeUncommitted?: ((paths: readonly string[]) => Promise<boolean>) | undefined
+  /** A commit below `tip` whose changes the user has already, without its history: squashed, or applied and committed. */
+  readonly earlier?: { readonly commit: ObjectId; readonly from: ObjectId } | undefined
   /** One new commit without the other's history, instead of one that has both for parents. */
   readonly isSquash?: boolean | undefined
   readonly now: number
@@ -69,10 +75,12 @@ export async function mergeBranch(repo: Repository, o: MergeOptions): Promise<Me
     variables: { ...clean.variables, ...(await identityVariables(repo, o.now)) },
   }
   const from = await gitText(['rev-parse', `${head}^{tree}`], quarantine)
-  const to = await mergedTree(quarantine, head, o)
+  const to = await mergedWithEarlier(quarantine, head, o)
   if (to === from)
     return { commit: undefined, hasStart: false, written: [], removed: [], merged: [], already: [] }
   const changes = await compareTrees(quarantine, from, to)
+  const uncommitted = await uncommittedIn(quarantine, o, from, changes)
+  if (uncommitted.length > 0 && !(await o.takeUncommitted?.(uncommitted))) throw notCommitted(uncommitted)
   using tree = new WorkTree(repo.root)
   using staging = new Staging(repo)
   const also = await leavesOf(quarantine, from, o.start)
@@ -84,7 +92,7 @@ export async function mergeBranch(repo: Repository, o: MergeOptions): Promise<Me
   await transfer(repo, quarantine, { commits: [commit], trees: [to], without: from })
   await carryOut(tree, staging, quarantine, plan)
   await record(user, quarantine, { head, commit, name: o.name, changes })
-  return { commit, hasStart: o.start !== undefined, ...summary(plan) }
+  return { commit, hasStart: uncommitted.length > 0, ...summary(plan) }
 }
 
 function checkQuiet({ gitDir }: Repository): void {
@@ -124,7 +132,12 @@ async function headOf(user: GitOptions): Promise<ObjectId> {
   })
 }
 
-async function mergedTree(quarantine: GitOptions, head: ObjectId, o: MergeOptions): Promise<ObjectId> {
+/** `conflict` with reason `merge.conflict` names the files. */
+export async function mergedTree(
+  quarantine: GitOptions,
+  head: ObjectId,
+  o: Pick<MergeOptions, 'tip' | 'name'>,
+): Promise<ObjectId> {
   const args = ['merge-tree', '--write-tree', '-z', '--name-only', '--no-messages', head, o.tip]
   const answer = await git(args, quarantine)
   if (answer.exitCode > 1) throw diskFull(answer.stderr) ?? gitFailed(args, answer)
@@ -141,6 +154,58 @@ async function mergedTree(quarantine: GitOptions, head: ObjectId, o: MergeOption
       .join('\n')}`,
     hint: `git merge ${o.name} leaves both versions in these files, to choose from`,
     details: { paths: paths.slice(0, MOST_NAMED).map(shown) },
+  })
+}
+
+/** What the user has already is not merged again: only what came after it. */
+async function mergedWithEarlier(quarantine: GitOptions, head: ObjectId, o: MergeOptions): Promise<ObjectId> {
+  const tree = await gitText(['rev-parse', `${head}^{tree}`], quarantine)
+  if (o.earlier === undefined || !(await isTaken(quarantine, tree, o.earlier)))
+    return mergedTree(quarantine, head, o)
+  const both = await commitTree(quarantine, tree, [head, o.earlier.commit], 'both')
+  return mergedTree(quarantine, both, o)
+}
+
+/** Whether no file that it changes is as it was before. */
+async function isTaken(
+  quarantine: GitOptions,
+  head: ObjectId,
+  { commit, from }: NonNullable<MergeOptions['earlier']>,
+): Promise<boolean> {
+  const changed = new Set((await compareTrees(quarantine, from, head)).map(({ raw }) => raw))
+  const changes = await compareTrees(
+    quarantine,
+    from,
+    await gitText(['rev-parse', `${commit}^{tree}`], quarantine),
+  )
+  return changes.every(({ raw }) => changed.has(raw))
+}
+
+/** Files of the user's that went in without being committed, are not committed by now, and would be by this merge. */
+async function uncommittedIn(
+  quarantine: GitOptions,
+  o: MergeOptions,
+  head: ObjectId,
+  changes: readonly TreeChange[],
+): Promise<string[]> {
+  if (o.start === undefined || o.begun === undefined) return []
+  const changed = new Set(changes.map(({ raw }) => raw))
+  const went = new Set((await compareTrees(quarantine, o.begun, o.start)).map(({ raw }) => raw))
+  const missing = await compareTrees(quarantine, head, o.start)
+  return missing.filter(({ raw }) => changed.has(raw) && went.has(raw)).map(({ path }) => path)
+}
+
+function notCommitted(paths: readonly string[]): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'merge.uncommitted',
+    message: [
+      'nothing was changed: the run began with files that you have not committed, and merging would commit them too:',
+      ...paths.slice(0, MOST_NAMED).map((path) => `  ${shown(byteName(path))}`),
+      ...(paths.length > MOST_NAMED ? [`  and ${paths.length - MOST_NAMED} more`] : []),
+    ].join('\n'),
+    hint: 'commit them first; or --with-uncommitted commits them with it; or `agentpod apply` commits nothing',
+    details: { paths: paths.slice(0, MOST_NAMED) },
   })
 }
 

@@ -1,0 +1,238 @@
+/** What outside verification found about agents' runs and daily use, one case for each id. */
+import assert from 'node:assert/strict'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, before, describe, test } from 'node:test'
+import { AcpUser, type Worked, worked } from '../support/acp-user.ts'
+import { World } from '../support/world.ts'
+
+const world = new World()
+let user: AcpUser
+before(() => {
+  user = AcpUser.with(world)
+})
+after(() => world[Symbol.asyncDispose]())
+
+const read = (path: string): string => readFileSync(join(user.project.root, path), 'utf8')
+const write = (path: string, text: string): void => writeFileSync(join(user.project.root, path), text)
+
+async function send(id: string, prompt: string, ...options: string[]): Promise<Worked> {
+  return worked(await user.cli(['send', ...options, '--json', id, prompt]))
+}
+
+describe('A1: follow-ups never conflict with themselves', () => {
+  const first = "sh printf 'one\\ntwo\\n' > a.txt; echo first > new.txt"
+  const second = "sh printf 'one\\nsecond\\n' > a.txt; echo second > new.txt"
+  const third = 'sh rm new.txt; echo third > third.txt'
+  const reset = (): void => {
+    user.project.git('checkout', '-q', '-f', 'main')
+    user.project.git('clean', '-qfd')
+    write('a.txt', 'one\n')
+    rmSync(join(user.project.root, 'new.txt'), { force: true })
+    rmSync(join(user.project.root, 'third.txt'), { force: true })
+    user.project.commitAll('as at the beginning')
+  }
+
+  for (const squash of [[], ['--squash']])
+    test(`run, merge, send, merge, send, merge ${squash.join('')}`, async () => {
+      reset()
+      const { id, result } = await user.work(first)
+      await user.ok(['merge', ...squash, id])
+      assert.equal(read('a.txt'), 'one\ntwo\n')
+      const next = await send(id, second)
+      assert.equal(
+        user.project.git('rev-parse', `${next.result.branch}~1`),
+        user.project.git('rev-parse', result.branch ?? ''),
+        'the second turn is a commit on the first',
+      )
+      await user.ok(['merge', ...squash, id])
+      assert.deepEqual([read('a.txt'), read('new.txt')], ['one\nsecond\n', 'second\n'])
+      await send(id, third)
+      await user.ok(['merge', ...squash, id])
+      assert.equal(read('third.txt'), 'third\n')
+      assert.throws(() => read('new.txt'))
+      assert.equal(user.project.git('status', '--porcelain'), '')
+    })
+
+  test('run, apply, send, apply, send, apply; with edits of the user in between', async () => {
+    reset()
+    const { id } = await user.work(`${first}; printf '1\\n2\\n3\\n4\\n5\\n' > numbers.txt`)
+    await user.ok(['apply', id])
+    write('numbers.txt', '1\n2\n3\n4\nfive\n')
+    await send(id, `${second}; printf 'one\\n2\\n3\\n4\\n5\\n' > numbers.txt`)
+    await user.ok(['apply', id])
+    assert.deepEqual(
+      [read('a.txt'), read('new.txt'), read('numbers.txt')],
+      ['one\nsecond\n', 'second\n', 'one\n2\n3\n4\nfive\n'],
+    )
+    await send(id, third)
+    await user.ok(['apply', id])
+    assert.equal(read('third.txt'), 'third\n')
+    assert.throws(() => read('new.txt'))
+    rmSync(join(user.project.root, 'numbers.txt'))
+    // What was thrown away can be had again.
+    reset()
+    await user.ok(['apply', id])
+    assert.deepEqual([read('a.txt'), read('third.txt')], ['one\nsecond\n', 'third\n'])
+  })
+
+  test('run, apply, commit, send, merge; and run, merge, send, apply', async () => {
+    reset()
+    const one = await user.work(first)
+    await user.ok(['apply', one.id])
+    user.project.commitAll('what was applied')
+    await send(one.id, second)
+    await user.ok(['merge', one.id])
+    assert.equal(read('a.txt'), 'one\nsecond\n')
+    reset()
+    const other = await user.work(first)
+    await user.ok(['merge', other.id])
+    await send(other.id, second)
+    await user.ok(['apply', other.id])
+    assert.deepEqual([read('a.txt'), read('new.txt')], ['one\nsecond\n', 'second\n'])
+  })
+
+  test('`send --update` brings the user’s commits in, and names the files where it cannot', async () => {
+    reset()
+    const { id } = await user.work('sh echo theirs > theirs.txt')
+    write('mine.txt', 'mine\n')
+    user.project.commitAll('mine')
+    const next = await send(id, 'sh cat mine.txt > seen.txt', '--update')
+    assert.deepEqual(
+      next.result.changes.map(({ path }) => path),
+      ['seen.txt'],
+      'what the user committed is not the agent’s',
+    )
+    assert.match(await user.ok(['diff', '--stat', id]), /seen\.txt[\s\S]*theirs\.txt/)
+    assert.doesNotMatch(await user.ok(['diff', '--stat', id]), /mine\.txt/)
+    await user.ok(['merge', id])
+    assert.deepEqual([read('seen.txt'), read('theirs.txt')], ['mine\n', 'theirs\n'])
+    write('theirs.txt', 'changed by me\n')
+    user.project.commitAll('mine again')
+    await send(id, 'sh cat theirs.txt > seen.txt', '--update')
+    await user.ok(['merge', id])
+    assert.equal(read('seen.txt'), 'changed by me\n')
+    await send(id, 'sh echo the agent >> theirs.txt')
+    write('theirs.txt', 'changed by me\nand I\n')
+    user.project.commitAll('in the same place')
+    const { code, stderr } = await user.cli(['send', '--update', id, 'say hello'])
+    assert.equal(code, 5)
+    assert.match(
+      stderr,
+      /nothing was sent: your commits and the work of the agent change the same lines of\n {2}theirs\.txt/,
+    )
+  })
+})
+
+test('A2: a branch that is named is the branch that is taken', async () => {
+  const { id, result } = await user.work('sh echo 1 > turn.txt')
+  const next = await send(id, 'sh echo 2 > turn.txt')
+  const [one, two] = [result.branch ?? '', next.result.branch ?? '']
+  assert.match(await user.ok(['diff', one]), /^\+1$/m)
+  assert.match(await user.ok(['diff', two]), /^\+2$/m)
+  await user.ok(['merge', one])
+  assert.equal(read('turn.txt'), '1\n')
+  await user.ok(['apply', two])
+  assert.equal(read('turn.txt'), '2\n')
+  user.project.git('checkout', '-q', '-f', 'HEAD')
+})
+
+test('A5: a run that is not there is not found', async () => {
+  for (const call of [
+    ['diff'],
+    ['diff', '--stat'],
+    ['apply'],
+    ['merge'],
+    ['compare', '--no-tests'],
+    ['follow'],
+    ['send'],
+    ['cancel'],
+    ['runs', 'show'],
+    ['runs', 'rm'],
+    ['branch', 'make'],
+  ])
+    for (const word of ['acp-777', 'nosuchrun', 'runzzzzzzzzzzzz']) {
+      const text = call[0] === 'send' ? ['more'] : []
+      const { code, stdout, stderr } = await user.cli([...call, word, ...text])
+      assert.deepEqual([code, stdout], [4, ''], `${call.join(' ')} ${word}: ${stderr}`)
+      assert.match(stderr, new RegExp(`there is no run "${word}"`))
+    }
+  assert.match(await user.ok(['diff', '--stat', 'turn.txt']), /turn\.txt/, 'a file is none')
+})
+
+test('A8: the number of a run is its own, in its label and in its branches', async () => {
+  const label = async (id: string): Promise<string> => {
+    const info = (await user.runs()).find((one) => one.id === id)
+    return `${info?.agent}-${info?.number}`
+  }
+  const [a, b] = [await user.work('sh echo 1 > same.txt'), await user.work('sh echo 1 > same.txt')]
+  assert.notEqual(await label(a.id), await label(b.id))
+  for (const { id, result } of [a, b])
+    assert.ok(result.branch?.endsWith(`-${await label(id)}`), result.branch ?? '')
+  const next = await send(a.id, 'sh echo 2 > same.txt')
+  assert.equal(next.result.branch, `${a.result.branch}-turn-2`)
+  await user.ok(['branch', 'make', a.id])
+  assert.ok(user.branches().includes(`${a.result.branch}-turn-2-v2`))
+})
+
+test('A14: `merge` does not commit what the user has not committed, unless they say so', async () => {
+  write('draft.txt', 'a draft\n')
+  const { id } = await user.work('sh echo more >> draft.txt')
+  const before = user.project.git('rev-parse', 'HEAD')
+  const { code, stderr } = await user.cli(['merge', id])
+  assert.equal(code, 6)
+  assert.match(stderr, /have not committed[\s\S]*draft\.txt[\s\S]*--with-uncommitted/)
+  assert.equal(user.project.git('rev-parse', 'HEAD'), before)
+  assert.equal(read('draft.txt'), 'a draft\n')
+  await user.ok(['merge', '--with-uncommitted', id])
+  assert.equal(read('draft.txt'), 'a draft\nmore\n')
+  // What was committed meanwhile is no question.
+  write('later.txt', 'later\n')
+  const later = await user.work('sh echo x > x.txt')
+  user.project.commitAll('later')
+  await user.ok(['merge', later.id])
+})
+
+test('A17: two messages of an agent are not one word in the commit', async () => {
+  const { result } = await user.work('say First done.\nsh echo x > said.txt\nsay Second done.')
+  const body = user.project.git('log', '-1', '--format=%b', result.branch ?? '')
+  assert.match(body, /^Second done\.$/m)
+  assert.doesNotMatch(body, /First done\.Second/)
+})
+
+test('A17: `runs` finds the runs of a repository in each of its working trees', async () => {
+  const { id } = await user.work('sh echo x > tree.txt')
+  const other = join(world.directory(), 'other')
+  user.project.git('worktree', 'add', '-q', '--detach', other)
+  assert.match(await user.ok(['runs'], { cwd: other }), new RegExp(id))
+  await user.ok(['apply', id], { cwd: other })
+  assert.equal(readFileSync(join(other, 'tree.txt'), 'utf8'), 'x\n')
+})
+
+test('A17: single files that run later can be taken, and the others left', async () => {
+  const { id, result } = await user.work(
+    'sh echo all: > Makefile; mkdir .husky; echo x > .husky/pre-commit; echo x > plain.txt',
+  )
+  assert.deepEqual(result.leftOut.toSorted(), ['.husky/pre-commit', 'Makefile'])
+  await user.ok(['branch', 'make', id, '--name', 'agentpod/some-of-it', '--take', 'Makefile'])
+  assert.deepEqual(user.changed('agentpod/some-of-it'), ['Makefile', 'plain.txt'])
+  await user.ok(['apply', id, '--take', '.husky/'])
+  assert.equal(read('.husky/pre-commit'), 'x\n')
+  assert.throws(() => read('Makefile'))
+})
+
+test('A13: a user whose git signs commits is told that ours are not signed', async () => {
+  user.project.commitAll('all')
+  user.project.git('config', 'commit.gpgsign', 'true')
+  const { result, id } = await user.work('sh echo x > unsigned.txt')
+  user.project.git('config', 'commit.gpgsign', 'false')
+  assert.match(
+    result.notes.join('\n'),
+    /does not sign commits; to sign it: git switch agentpod\/\S+ && git commit --amend/,
+  )
+  assert.equal((await user.work('sh echo x > unsigned.txt')).result.notes.join(), '', 'the control')
+  user.project.git('config', 'commit.gpgsign', 'true')
+  const { stderr } = await user.cli(['merge', id])
+  user.project.git('config', '--unset', 'commit.gpgsign')
+  assert.match(stderr, /does not sign commits/)
+})
