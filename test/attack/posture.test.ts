@@ -3,6 +3,7 @@
  * drift fails; AGENTPOD_UPDATE_GOLDEN=1 writes the file anew, for a person to read before it is committed.
  */
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -28,6 +29,8 @@ interface Posture {
   readonly limits: Record<string, string>
   readonly descriptors: readonly string[]
   readonly mounts: readonly string[]
+  readonly kernelFiles: { readonly proc: readonly string[]; readonly sys: readonly string[] }
+  readonly buffers: Record<string, string>
   readonly environment: readonly string[]
   readonly oomScoreAdj: string
   readonly terminal: string
@@ -95,6 +98,10 @@ function postureOf(pid: number, o: { base: number; id: string }): Posture {
       .filter((line) => line !== undefined)
       .map(ids)
       .sort(),
+    kernelFiles: kernelFiles(pid),
+    buffers: Object.fromEntries(
+      ['tcp_rmem', 'tcp_wmem'].map((name) => [name, sysctlInside(pid, `net/ipv4/${name}`)]),
+    ),
     environment: read('environ')
       .split('\0')
       .filter(Boolean)
@@ -139,10 +146,35 @@ function mount(line: string, o: { id: string }): string | undefined {
   if (!OWN_MOUNTS.test(point)) return undefined
   const kept = kind === 'tmpfs' || kind === 'devpts' ? options.replace(/,?(inode64|nr_inodes=\d+)/g, '') : ''
   const shown = /\bsize=|gid=/.test(kept) && !point.startsWith('/proc/sys/kernel/random') ? ` ${kept}` : ''
-  // /proc and /sys differ in what kernels have there; a file that is masked where it exists is checked inside.
-  if (/^\/(?:proc|sys)\/(?!sys$|sys\/kernel\/random\/boot_id$|fs$|irq$|bus$|fs\/cgroup$)/.test(point))
-    return undefined
+  // /proc and /sys differ in what kernels have there; kernelFiles has what is shown of them.
+  if (/^\/(?:proc|sys)\/(?!sys$|sys\/kernel\/random\/boot_id$)/.test(point)) return undefined
   return `${point.replace(o.id, 'id')} ${kind} ${flags}${shown}`
+}
+
+/** What of /proc is not covered, beside processes, and what of the kernel's own /sys is shown. */
+function kernelFiles(pid: number): Posture['kernelFiles'] {
+  const mounts = readFileSync(`/proc/${pid}/mountinfo`, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => ({ point: line.split(' ')[4] ?? '', kind: line.split(' - ')[1]?.split(' ')[0] ?? '' }))
+  const covered = new Set(mounts.filter(({ kind }) => kind === 'tmpfs').map(({ point }) => point))
+  return {
+    proc: readdirSync(`/proc/${pid}/root/proc`)
+      .filter((name) => !/^\d+$/.test(name) && !covered.has(`/proc/${name}`))
+      .sort(),
+    sys: mounts
+      .filter(({ kind }) => kind === 'sysfs')
+      .map(({ point }) => point)
+      .sort(),
+  }
+}
+
+/** A setting of the process's network namespace. */
+function sysctlInside(pid: number, name: string): string {
+  const path = `/proc/sys/${name}`
+  return execFileSync('nsenter', [`--net=/proc/${pid}/ns/net`, 'cat', path], { encoding: 'utf8' })
+    .trim()
+    .replaceAll(/\s+/g, ' ')
 }
 
 /** The limits that hold for the process, as the groups have them. */
@@ -153,6 +185,7 @@ function groups(pid: number): Record<string, string> {
   for (const [controller, file] of [
     ['memory', 'memory.limit_in_bytes'],
     ['memory', 'memory.memsw.limit_in_bytes'],
+    ['memory', 'memory.kmem.tcp.limit_in_bytes'],
     ['memory', 'memory.max'],
     ['memory', 'memory.swap.max'],
     ['cpu', 'cpu.cfs_quota_us'],

@@ -14,6 +14,7 @@ import (
 
 	"agentpod/native/internal/guard"
 	"agentpod/native/internal/guest"
+	"agentpod/native/internal/kernelfs"
 	"agentpod/native/internal/process"
 	"agentpod/native/internal/seccomp"
 	"agentpod/native/internal/wayout"
@@ -31,6 +32,7 @@ type options struct {
 	listenerFD, groupFD, oomFD int
 	out                        wayout.Options
 	waitMs                     int64
+	narrow                     bool
 	unguarded                  bool
 }
 
@@ -50,6 +52,7 @@ func main() {
 	flag.IntVar(&o.out.DNSFD, "dns-fd", -1, "UDP socket of the resolver")
 	flag.IntVar(&o.out.DNSOverTCPFD, "dns-tcp-fd", -1, "listening TCP socket of the resolver")
 	flag.Int64Var(&o.waitMs, "wait-ms", 0, "leave when nobody has said within this time what the sandbox is")
+	flag.BoolVar(&o.narrow, "narrow-kernel-files", false, "leave of /sys and /proc what programs need; in a mount namespace of podd's own alone")
 	flag.BoolVar(&o.unguarded, "unguarded", false, "no guards and no peer check, for tests outside a sandbox")
 	flag.Parse()
 	log.SetFlags(0)
@@ -114,6 +117,11 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 	}
 	if err := guard.Undumpable(); err != nil {
 		return launchers, fmt.Errorf("clear the dumpable flag: %w", err)
+	}
+	if o.narrow {
+		if err := kernelfs.Narrow(); err != nil {
+			return launchers, fmt.Errorf("narrow %w", err)
+		}
 	}
 	if err := seccomp.Install(); err != nil {
 		return launchers, fmt.Errorf("install the seccomp filter: %w", err)

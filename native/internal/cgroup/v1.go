@@ -36,6 +36,9 @@ func newV1(mounts map[string]string, scope string) (*v1, error) {
 	if m.dirs["memory"] == "" && m.dirs["pids"] == "" {
 		return nil, errors.New("no cgroup v1 hierarchy can be written")
 	}
+	if dir, there := m.dirs["memory"]; there {
+		limitAllSocketBuffers(filepath.Dir(dir))
+	}
 	if dir, there := m.dirs["devices"]; there {
 		// Every sandbox's group inherits this list. A group with children refuses the change, and then has the list already.
 		if write(dir, "devices.deny", "a") == nil {
@@ -107,6 +110,9 @@ func (m *v1) limitMemory(id string, limits Limits, levels map[string]Level) {
 		levels["memory"] = None("no memory controller")
 	default:
 		levels["memory"] = levelOf(write(dir, "memory.limit_in_bytes", strconv.FormatInt(limits.MemoryBytes, 10)))
+		if err := limitSocketBuffers(dir, limits.MemoryBytes); err != nil && levels["memory"] == Enforced {
+			levels["memory"] = Level{Level: Enforced.Level, Reason: "buffers of TCP and UDP sockets are not counted: " + err.Error()}
+		}
 	}
 	switch {
 	case limits.MemoryBytes == 0:

@@ -146,7 +146,7 @@ func (b *boot) poddArguments() (flags []string, files []*os.File) {
 	pass("--dns-fd", b.spare.network.DNS)
 	pass("--dns-tcp-fd", b.spare.network.DNSOverTCP)
 	pass("--out-fd", b.out)
-	return append(flags, "--wait-ms", poddWait), files
+	return append(flags, "--narrow-kernel-files", "--wait-ms", poddWait), files
 }
 
 func (h *Host) pidFile(handle *Handle) string { return filepath.Join(h.runDir(handle), "pid") }

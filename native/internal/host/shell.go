@@ -49,7 +49,12 @@ func (h *Host) bootShell(shell *Handle) error {
 	if err := h.boot(b, shell, bundle.Spec{Hostname: "sandbox", Root: root}, hostproto.Resources{Files: mostFiles}, clock); err != nil {
 		return err
 	}
-	return h.findPodd(shell)
+	if err := h.findPodd(shell); err != nil {
+		return err
+	}
+	// podd changes its own mounts before it serves. Only then may its root be swapped.
+	_, err = askPodd(h.socket(shell))
+	return err
 }
 
 func (h *Host) discardShell(shell *Handle) {

@@ -61,6 +61,9 @@ func furnish(namespaces mount.Namespaces, redirect func() error) *Network {
 		if err := n.listen(); err != nil {
 			return err
 		}
+		if err := boundBuffers(); err != nil {
+			return err
+		}
 		if err := redirect(); err != nil {
 			n.Level = Level{Level: Proxy, Reason: fmt.Sprintf("nftables: %v", err)}
 			return nil

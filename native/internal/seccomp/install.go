@@ -1,6 +1,7 @@
 package seccomp
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -10,6 +11,8 @@ import (
 const (
 	setModeFilter = 1
 	flagTSync     = 1
+	// notSupported is ENOTSUPP, the kernel's own answer where compiling a filter would go over net.core.bpf_jit_limit.
+	notSupported = unix.Errno(524)
 )
 
 // Install puts the filter on every thread of this process, and so on every process it starts. It does not set
@@ -18,6 +21,9 @@ func Install() error {
 	program := Program()
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, setModeFilter, flagTSync, uintptr(unsafe.Pointer(&prog)))
+	if errno == notSupported {
+		return errors.New("the kernel has no room for another filter: raise the sysctl net.core.bpf_jit_limit, or end the program that has filled it")
+	}
 	if errno != 0 {
 		return errno
 	}

@@ -55,6 +55,8 @@ func probe() {
 		{"bpf", raw(unix.SYS_BPF), unix.EPERM},
 		{"mount", unix.Mount("none", "/", "tmpfs", 0, ""), unix.EPERM},
 		{"io_uring", raw(unix.SYS_IO_URING_SETUP, 1), unix.ENOSYS},
+		{"aio", raw(unix.SYS_IO_SETUP, 1), unix.ENOSYS},
+		{"a filter of its own", raw(unix.SYS_SECCOMP, setModeFilter), unix.EINVAL},
 		{"a call of the future", raw(5000), unix.ENOSYS},
 		{"packet socket", raw(unix.SYS_SOCKET, unix.AF_PACKET, unix.SOCK_RAW), unix.EAFNOSUPPORT},
 		{"typing into a terminal", raw(unix.SYS_IOCTL, 0, unix.TIOCSTI), unix.EPERM},

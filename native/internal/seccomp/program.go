@@ -55,6 +55,17 @@ func when(values []uint32, match unix.SockFilter, rest ...unix.SockFilter) code 
 	return append(out, rest...)
 }
 
+const (
+	prSetSeccomp       = 22
+	seccompSetFilter   = 1
+	seccompModeFilter  = 2
+	setsockoptLevelArg = 1
+	setsockoptNameArg  = 2
+)
+
+// programOptions give a socket a program of the caller's.
+var programOptions = []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}
+
 // special are the calls whose arguments decide.
 func special() map[int]code {
 	allow, refuse := answer(retAllow), fail(unix.EPERM)
@@ -63,7 +74,17 @@ func special() map[int]code {
 	family := append(code{loadArg(0)}, when([]uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}, allow,
 		jump(unix.BPF_JEQ, unix.AF_NETLINK, 1, 0), fail(unix.EAFNOSUPPORT),
 		loadArg(2), jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 0, 1), allow, fail(unix.EAFNOSUPPORT))...)
+	// SECURITY: RS-14. The kernel compiles every filter of a socket or a process, and one limit for the whole machine
+	// (net.core.bpf_jit_limit) counts the result. Once a payload has filled it, no sandbox can start and no program of
+	// an ordinary user can filter. So a payload installs none. To seccomp and prctl the kernel looks like one that was
+	// built without filters (EINVAL), which is what programs that want one are written for.
+	noFilters := fail(unix.EINVAL)
 	return map[int]code{
+		unix.SYS_SETSOCKOPT: append(code{loadArg(setsockoptLevelArg), jump(unix.BPF_JEQ, unix.SOL_SOCKET, 1, 0), allow,
+			loadArg(setsockoptNameArg)}, when(programOptions, refuse, allow)...),
+		unix.SYS_SECCOMP: append(code{loadArg(0)}, when([]uint32{seccompSetFilter}, noFilters, allow)...),
+		unix.SYS_PRCTL: append(code{loadArg(0), jump(unix.BPF_JEQ, prSetSeccomp, 1, 0), allow,
+			loadArg(1)}, when([]uint32{seccompModeFilter}, noFilters, allow)...),
 		// SECURITY: attack case PR-03.
 		unix.SYS_CLONE: {loadArg(0), jump(unix.BPF_JSET, namespaceFlags, 1, 0), allow, refuse},
 		// clone3 hides its flags in memory, where a filter cannot look; libraries fall back to clone.

@@ -75,6 +75,7 @@ func TestTheFilterDecidesAsTheTablesSay(t *testing.T) {
 func TestArgumentsDecideTheSpecialCalls(t *testing.T) {
 	const allow = retAllow
 	eperm, enosys, family := uint32(retErrno|unix.EPERM), uint32(retErrno|unix.ENOSYS), uint32(retErrno|unix.EAFNOSUPPORT)
+	einval := uint32(retErrno | unix.EINVAL)
 	arg := func(i uint32) uint32 { return offsetArgs + 8*i }
 	for _, c := range []struct {
 		name   string
@@ -98,6 +99,17 @@ func TestArgumentsDecideTheSpecialCalls(t *testing.T) {
 		{"typing into a terminal", unix.SYS_IOCTL, map[uint32]uint32{arg(1): unix.TIOCSTI}, eperm},
 		{"the same with high bits set", unix.SYS_IOCTL, map[uint32]uint32{arg(1): unix.TIOCSTI, arg(1) + 4: 1}, eperm},
 		{"console selection", unix.SYS_IOCTL, map[uint32]uint32{arg(1): unix.TIOCLINUX}, eperm},
+		{"a socket's filter", unix.SYS_SETSOCKOPT, map[uint32]uint32{arg(1): unix.SOL_SOCKET, arg(2): unix.SO_ATTACH_FILTER}, eperm},
+		{"a socket's bpf program", unix.SYS_SETSOCKOPT, map[uint32]uint32{arg(1): unix.SOL_SOCKET, arg(2): unix.SO_ATTACH_BPF}, eperm},
+		{"a filter over sockets of one port", unix.SYS_SETSOCKOPT, map[uint32]uint32{arg(1): unix.SOL_SOCKET, arg(2): unix.SO_ATTACH_REUSEPORT_CBPF}, eperm},
+		{"the same with high bits set", unix.SYS_SETSOCKOPT, map[uint32]uint32{arg(1): unix.SOL_SOCKET, arg(1) + 4: 1, arg(2): unix.SO_ATTACH_FILTER, arg(2) + 4: 1}, eperm},
+		{"a socket's buffer", unix.SYS_SETSOCKOPT, map[uint32]uint32{arg(1): unix.SOL_SOCKET, arg(2): unix.SO_RCVBUF}, allow},
+		{"an option of another level", unix.SYS_SETSOCKOPT, map[uint32]uint32{arg(1): unix.IPPROTO_TCP, arg(2): unix.SO_ATTACH_FILTER}, allow},
+		{"a filter by seccomp", unix.SYS_SECCOMP, map[uint32]uint32{arg(0): seccompSetFilter}, einval},
+		{"strict mode by seccomp", unix.SYS_SECCOMP, map[uint32]uint32{arg(0): 0}, allow},
+		{"a filter by prctl", unix.SYS_PRCTL, map[uint32]uint32{arg(0): prSetSeccomp, arg(1): seccompModeFilter}, einval},
+		{"strict mode by prctl", unix.SYS_PRCTL, map[uint32]uint32{arg(0): prSetSeccomp, arg(1): 1}, allow},
+		{"a name by prctl", unix.SYS_PRCTL, map[uint32]uint32{arg(0): unix.PR_SET_NAME, arg(1): 2}, allow},
 		{"personality query", unix.SYS_PERSONALITY, map[uint32]uint32{arg(0): 0xffffffff}, allow},
 		{"no address randomisation", unix.SYS_PERSONALITY, map[uint32]uint32{arg(0): 0x0040000}, eperm},
 	} {

@@ -1,0 +1,161 @@
+/** Group RS, continued: what the kernel has once for the whole machine, and group LK: what it tells about the machine. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { after, before, test } from 'node:test'
+import type { Sandbox } from '../../src/client/sandbox.ts'
+import { AIO, FILTERS, KERNEL_FILES, SOCKET_BUFFERS, TERMINALS } from '../support/kernel-probes.ts'
+import { inside, outside, PRELUDE, shell } from '../support/probe.ts'
+import { World } from '../support/world.ts'
+
+const world = new World()
+const client = world.client()
+let plain: Sandbox
+let sudo: Sandbox
+
+before(async () => {
+  plain = await client.create({})
+  sudo = await client.create({ environment: { sudo: true } })
+})
+
+after(() => world[Symbol.asyncDispose]())
+
+const attackers = (): readonly (readonly [Sandbox, string])[] => [
+  [plain, 'user'],
+  [plain, 'root'],
+  [sudo, 'root'],
+]
+
+test('RS-13 AIO, whose contexts are in one table for the machine, does not exist inside', async () => {
+  assert.equal(await outside(AIO), 'ok', 'the control: the host has it')
+  for (const [sandbox, user] of attackers())
+    assert.equal(await inside(sandbox, AIO, { user }), 'ENOSYS', user)
+})
+
+test('RS-14 nobody inside gives the kernel a filter to compile, of a socket or of a process', async () => {
+  const control = await outside<Record<string, string>>(FILTERS)
+  assert.deepEqual(new Set(Object.values(control)), new Set(['ok']), 'the control: the host takes them all')
+  for (const [sandbox, user] of attackers())
+    assert.deepEqual(
+      await inside(sandbox, FILTERS, { user }),
+      {
+        'socket filter': 'EPERM',
+        'reuseport filter': 'EPERM',
+        // What a kernel without filters answers: Chromium, Firefox, man and sshd go on without one.
+        seccomp: 'EINVAL',
+        prctl: 'EINVAL',
+        'buffer size': 'ok',
+        'thread name': 'ok',
+      },
+      user,
+    )
+})
+
+test('RS-15 a sandbox that opens all the terminals it can leaves some to the host and to others', async () => {
+  await using greedy = await client.create({})
+  const held = 128
+  const holder = greedy.exec('/usr/bin/python3', {
+    args: ['-c', PRELUDE + TERMINALS],
+    env: { HOLD: '1' },
+    stdin: true,
+  })
+  const output = holder.output()
+  const first = await output.next()
+  assert.ok(!first.done && Number(first.value.data.toString()) === held, 'it gets its share and no more')
+  const [host, other] = [await outside<number>(TERMINALS), await inside<number>(plain, TERMINALS)]
+  await holder.closeStdin()
+  for await (const _ of output);
+  assert.ok(host > held, `the control: the host gets ${host}`)
+  assert.equal(other, held)
+})
+
+/** MiB that all sockets of the machine hold. */
+const heldMib = (kind: 'tcp' | 'udp'): number =>
+  Number(
+    new RegExp(`^${kind.toUpperCase()}: .*mem (\\d+)`, 'm').exec(
+      readFileSync('/proc/net/sockstat', 'utf8'),
+    )?.[1],
+  ) / 256
+
+for (const kind of ['tcp', 'udp'] as const) {
+  test(`RS-16 a sandbox of 128 MiB holds less than twice that in ${kind} sockets that nobody reads`, async () => {
+    const memoryMib = 128
+    await using sandbox = await client.create({ resources: { memoryMib } })
+    const earlier = heldMib(kind)
+    const holder = sandbox.exec('/usr/bin/python3', {
+      args: ['-c', PRELUDE + SOCKET_BUFFERS(kind)],
+      stdin: true,
+    })
+    const output = holder.output()
+    const first = await output.next()
+    assert.ok(!first.done, 'the program fills what it can')
+    const held = heldMib(kind) - earlier
+    assert.ok(held >= 1, `the control: buffers are filled and counted: ${held} MiB`)
+    // TCP leaves every connection a few pages at the limit, and each connection is itself counted as memory.
+    assert.ok(held < 2 * memoryMib, `${held} MiB`)
+  })
+}
+
+test('RS-17 no payload lowers its OOM score below that of podd, and podd’s is above the host’s', async () => {
+  const lower = `tell([write('/proc/self/oom_score_adj', n) for n in ('600', '0', '99', '100')])`
+  assert.deepEqual(await outside(lower), ['ok', 'ok', 'ok', 'ok'], 'the control: root outside may')
+  for (const [sandbox, user] of attackers())
+    assert.deepEqual(await inside(sandbox, lower, { user }), ['ok', 'EACCES', 'EACCES', 'ok'], user)
+  assert.equal(await shell(plain, 'cat /proc/1/oom_score_adj'), '100\n')
+})
+
+interface KernelFiles {
+  readonly sys: readonly string[]
+  readonly texts: readonly string[]
+  readonly proc: Readonly<Record<string, number>>
+}
+
+const SYS_SHOWN =
+  /^\/sys(?:$|\/class$|\/class\/net|\/devices$|\/devices\/system$|\/devices\/system\/(?:cpu|node)|\/devices\/virtual$|\/devices\/virtual\/net|\/fs$|\/fs\/cgroup$|\/kernel$|\/kernel\/mm$|\/kernel\/mm\/transparent_hugepage)/
+
+test('LK-17 /sys and /proc show the processors and the network of the sandbox, and nothing of the host', async () => {
+  const control = await outside<KernelFiles>(KERNEL_FILES)
+  assert.ok(
+    control.sys.some(
+      (name) => name.startsWith('/sys/block') || name.startsWith('/sys/devices/virtual/block'),
+    ),
+    'the control: the host shows its disks',
+  )
+  for (const name of ['cmdline', 'diskstats', 'partitions', 'interrupts'])
+    assert.ok((control.proc[name] ?? 0) > 0, `the control: the host has /proc/${name}`)
+  for (const [sandbox, user] of attackers()) {
+    const found = await inside<KernelFiles>(sandbox, KERNEL_FILES, { user })
+    assert.deepEqual(
+      found.sys.filter((name) => !SYS_SHOWN.test(name)),
+      [],
+      user,
+    )
+    assert.deepEqual(
+      Object.entries(found.proc).filter(([, size]) => size > 0),
+      [],
+      user,
+    )
+    assert.ok(!found.texts.join('\n').includes(world.home), `${user} reads where the state directory is`)
+  }
+})
+
+test('LK-17 programs that ask the kernel about the machine still get their answers', async () => {
+  const host = await outside<number>('tell(os.cpu_count())')
+  const questions: Readonly<Record<string, RegExp>> = {
+    nproc: new RegExp(`^${host}\\n`),
+    lscpu: new RegExp(`^CPU\\(s\\):\\s+${host}$`, 'm'),
+    free: /^Mem:\s+\d{4,}/m,
+    'ps -ef': /podd/,
+    'top -bn1': /^%Cpu/m,
+    'cat /sys/class/net/lo/mtu': /^65536\n/,
+    'node -p "os.cpus().length + os.totalmem()"': /^\d{6,}\n/,
+    'node -p "Object.keys(os.networkInterfaces()).join()"': /^lo\n/,
+    '/usr/bin/python3 -c "import os, multiprocessing; print(multiprocessing.cpu_count())"': new RegExp(
+      `^${host}\\n`,
+    ),
+  }
+  for (const [question, answer] of Object.entries(questions)) {
+    const program = question.split(' ')[0] ?? ''
+    if ((await shell(plain, `command -v ${program}`)) === '') continue
+    assert.match(await shell(plain, question), answer, question)
+  }
+})

@@ -1,0 +1,75 @@
+/** What a red team found about the kernel that sandboxes share; test/attack/kernel-limits.test.ts has the details and the controls. */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { after, before, test } from 'node:test'
+import type { Sandbox } from '../../src/client/sandbox.ts'
+import { AIO, FILTERS, KERNEL_FILES, SOCKET_BUFFERS, TERMINALS } from '../support/kernel-probes.ts'
+import { inside, outside, PRELUDE, shell } from '../support/probe.ts'
+import { World } from '../support/world.ts'
+
+const world = new World()
+const client = world.client()
+let sandbox: Sandbox
+
+before(async () => {
+  sandbox = await client.create({ resources: { memoryMib: 128 } })
+})
+
+after(() => world[Symbol.asyncDispose]())
+
+test('S2: no payload fills the kernel’s room for filters, and new sandboxes start', async () => {
+  const { 'socket filter': control } = await outside<Record<string, string>>(FILTERS)
+  assert.equal(control, 'ok', 'the control: the host may')
+  const greedy = `${FILTERS}
+refused = 0
+for _ in range(500):
+  if attempt(lambda: attached(26, 4096)) == 'EPERM': refused += 1
+tell(refused)`
+  assert.equal(await inside(sandbox, greedy), 500)
+  await using next = await client.create({})
+  assert.equal(await shell(next, 'grep -c "^Seccomp:.2" /proc/self/status'), '1\n')
+})
+
+test('S3: the memory limit of a sandbox holds for what its sockets buffer', async () => {
+  const heldMib = (): number =>
+    [...readFileSync('/proc/net/sockstat', 'utf8').matchAll(/^(?:TCP|UDP): .*mem (\d+)/gm)].reduce(
+      (sum, [, pages]) => sum + Number(pages) / 256,
+      0,
+    )
+  for (const kind of ['tcp', 'udp'] as const) {
+    await using greedy = await client.create({ resources: { memoryMib: 128 } })
+    const earlier = heldMib()
+    const holder = greedy.exec('/usr/bin/python3', {
+      args: ['-c', PRELUDE + SOCKET_BUFFERS(kind)],
+      stdin: true,
+    })
+    await holder.output().next()
+    const held = heldMib() - earlier
+    assert.ok(held >= 1 && held < 256, `${kind}: ${held} MiB in a sandbox of 128 MiB`)
+  }
+})
+
+test('S4: a payload uses up neither AIO contexts nor terminals of the machine', async () => {
+  assert.equal(await inside(sandbox, AIO), 'ENOSYS')
+  assert.equal(await inside(sandbox, TERMINALS), 128)
+})
+
+test('S7: /sys and /proc tell nothing about the host’s disks, mounts and command line', async () => {
+  const found = await inside<{ sys: string[]; texts: string[]; proc: Record<string, number> }>(
+    sandbox,
+    KERNEL_FILES,
+  )
+  assert.deepEqual(
+    found.sys.filter((name) =>
+      /^\/sys\/(?:block|dev|fs\/.*\w\/|module|firmware|devices\/pci|class\/block)/.test(name),
+    ),
+    [],
+  )
+  assert.ok(!found.texts.join('\n').includes(world.home))
+  for (const name of ['cmdline', 'diskstats', 'locks', 'partitions']) assert.equal(found.proc[name], 0, name)
+  assert.match(await shell(sandbox, 'nproc; cat /sys/devices/system/cpu/online'), /^\d+\n0/)
+})
+
+test('S12: a payload cannot lower its OOM score to the host’s', async () => {
+  assert.equal(await inside(sandbox, `tell(write('/proc/self/oom_score_adj', '0'))`), 'EACCES')
+})
