@@ -63,7 +63,7 @@ describe('an archive', () => {
   })
 
   test('that is not what its digest says leaves nothing', async () => {
-    await refused(put(DATA, '0'.repeat(64)), 'data_loss', 'build.digest')
+    await refused(put(DATA, '0'.repeat(64)), 'invalid_argument', 'build.digest')
     isEmpty()
   })
 

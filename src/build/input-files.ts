@@ -39,12 +39,12 @@ export class InputFiles {
 
   /** Fails at its end with `data_loss` where the disk has not kept what was written. */
   open(owner: string, digest: string): Readable {
-    const check = checked(digest, Number.POSITIVE_INFINITY)
+    const check = checked(digest, Number.POSITIVE_INFINITY, lost)
     pipeline(createReadStream(this.#path(owner, digest)), check).catch(() => undefined)
     return check
   }
 
-  /** `data_loss` when the content is not what the digest says; nothing is kept of it then. */
+  /** `invalid_argument` when the content is not what the digest says; nothing is kept of it then. */
   async put(owner: string, digest: string, source: Readable): Promise<void> {
     const path = this.#path(owner, digest)
     const { directory, random, mostBytes = MOST_BYTES, largestBytes = LARGEST_INPUT_BYTES } = this.#parts
@@ -56,7 +56,7 @@ export class InputFiles {
     try {
       await pipeline(
         source,
-        checked(digest, Math.min(left, largestBytes)),
+        checked(digest, Math.min(left, largestBytes), mismatch),
         // A name must not outlive what it names when the power goes.
         createWriteStream(draft, { mode: 0o600, flags: 'wx', flush: true }),
       )
@@ -106,7 +106,7 @@ function prefixOf(owner: string): string {
 }
 
 /** Passes on what has this digest and at most so many bytes, and fails at the end of anything else. */
-function checked(digest: string, most: number): Transform {
+function checked(digest: string, most: number, wrong: () => AgentPodError): Transform {
   const sum = createHash('sha256')
   let size = 0
   return new Transform({
@@ -117,17 +117,21 @@ function checked(digest: string, most: number): Transform {
       else done(null, chunk)
     },
     flush(done) {
-      done(sum.digest('hex') === digest ? null : mismatch())
+      done(sum.digest('hex') === digest ? null : wrong())
     },
   })
 }
 
 function mismatch(): AgentPodError {
+  return invalid('build.digest', 'the files do not have the digest that their address names', 'send them again')
+}
+
+function lost(): AgentPodError {
   return new AgentPodError({
     code: 'data_loss',
     reason: 'build.digest',
-    message: 'the files did not arrive as they were sent',
-    hint: 'try again',
+    message: 'the disk has not kept the files as they were sent',
+    hint: 'send them again',
   })
 }
 

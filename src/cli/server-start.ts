@@ -15,6 +15,8 @@ const ASK_EVERY_MS = 10
  * that gives memory back keeps the process small (attack case RS-10).
  */
 const LEAN_FLAGS = ['--max-semi-space-size=1']
+/** SECURITY: S10. SIGUSR1 would open Node's inspector to everybody on this machine. */
+const CLOSED_FLAGS = ['--disable-sigusr1']
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '65536' }
 
 export async function startServerInBackground(home: Home, script: string): Promise<void> {
@@ -34,7 +36,7 @@ export async function startServerInBackground(home: Home, script: string): Promi
   let exited: number | undefined
   const child = spawn(
     process.execPath,
-    [...process.execArgv, ...LEAN_FLAGS, script, 'serve', '--background'],
+    [...process.execArgv, ...CLOSED_FLAGS, ...LEAN_FLAGS, script, 'serve', '--background'],
     {
       detached: true,
       stdio: ['ignore', log, log],

@@ -18,6 +18,8 @@ export interface Home {
   /** What the last bootstrap of the `debian` base said. */
   readonly debianLog: string
   readonly stateDb: string
+  /** The label of this state directory's sandboxes, which has to outlive the database. */
+  readonly owner: string
   /** The key that `agentpod e2b env` hands to shells. */
   readonly e2bKey: string
   /** Certificates the server made for itself. */
@@ -55,6 +57,7 @@ export function homeAt(root: string): Home {
     tls: `${root}/tls`,
     tlsCa: `${root}/tls/ca.pem`,
     stateDb: `${root}/state.db`,
+    owner: `${root}/owner`,
     eventsDb: `${root}/events.db`,
     secretsKey: `${root}/secrets.key`,
     egressSocket: `${run}/egress.sock`,

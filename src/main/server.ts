@@ -16,7 +16,6 @@ import { Builder } from '../build/builder.ts'
 import { InputFiles } from '../build/input-files.ts'
 import { Toolchains } from '../build/toolchains.ts'
 import { homeAt } from '../core/home.ts'
-import { parseOwner } from '../core/id.ts'
 import { parseUpstreamProxy } from '../egress/upstream-proxy.ts'
 import { Engine } from '../engine/engine.ts'
 import { Keys } from '../engine/keys.ts'
@@ -27,12 +26,11 @@ import { Podhost } from '../providers/local/podhost.ts'
 import { Runs } from '../runs/runs.ts'
 import { openBox } from '../secrets/box.ts'
 import { auditStore } from '../store/audit.ts'
-import { openDatabase } from '../store/database.ts'
-import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
+import { eventStore } from '../store/events.ts'
 import { keyStore } from '../store/keys.ts'
 import { runJournal } from '../store/run-journal.ts'
 import { runStore } from '../store/runs.ts'
-import { type SandboxStore, STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
+import { type SandboxStore, sandboxStore } from '../store/sandboxes.ts'
 import { secretStore } from '../store/secrets.ts'
 import { snapshotStore } from '../store/snapshots.ts'
 import { ignore, jsonLog } from '../telemetry/log.ts'
@@ -40,11 +38,12 @@ import { Metrics } from '../telemetry/metrics.ts'
 import { systemClock } from '../util/clock.ts'
 import { armFailpoint } from '../util/failpoint.ts'
 import { makeDirectory } from '../util/make-directory.ts'
-import { randomWord, systemRandom } from '../util/random.ts'
+import { systemRandom } from '../util/random.ts'
 import { EgressProcess } from './egress-process.ts'
 import { hostRoots } from './host-roots.ts'
 import { hostFingerprint } from './host-tools.ts'
 import { closeServer, type TcpAddress, TcpListener, type TcpOptions } from './listeners.ts'
+import { openEvents, openState, ownerOf } from './open-state.ts'
 import { guardProcess } from './process-guard.ts'
 import { lockServer } from './server-lock.ts'
 
@@ -111,9 +110,9 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const lock = lockServer(home, process.pid)
     scope.defer(() => lock.release())
     clearExchange(home.tmp)
-    const state = openDatabase({ path: home.stateDb, synchronous: 'FULL', migrations: STATE_MIGRATIONS })
+    const state = openState(home)
     scope.defer(() => state.close())
-    const events = openDatabase({ path: home.eventsDb, synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
+    const events = openEvents(home)
     scope.defer(() => events.close())
     const sandboxes = sandboxStore(state)
     const secrets = secretStore(state)
@@ -163,7 +162,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       events: eventStore(events),
       provider: crun(podhost),
       roots,
-      owner: ownerOf(sandboxes),
+      owner: ownerOf(home, sandboxes),
       clock,
       random: systemRandom,
       log,
@@ -331,13 +330,4 @@ function secretOf(sandboxes: SandboxStore): string {
   const made = Buffer.from(systemRandom.bytes(32)).toString('hex')
   sandboxes.setMeta('secret', made)
   return made
-}
-
-/** One owner label to a state directory, made once. */
-function ownerOf(sandboxes: SandboxStore): ReturnType<typeof parseOwner> {
-  const known = sandboxes.meta('owner')
-  if (known) return parseOwner(known)
-  const made = `ap-${randomWord(systemRandom, 12)}`
-  sandboxes.setMeta('owner', made)
-  return parseOwner(made)
 }

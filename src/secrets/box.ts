@@ -1,9 +1,9 @@
 /** Values at rest: sealed with a key that lies in a file only its owner reads. */
 import { createCipheriv, createDecipheriv } from 'node:crypto'
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { readFileSync } from 'node:fs'
 import { AgentPodError } from '../core/error.ts'
 import type { Random } from '../util/random.ts'
+import { writeDurably } from '../util/write-durably.ts'
 
 const KEY_BYTES = 32
 const NONCE_BYTES = 12
@@ -87,26 +87,8 @@ function readKey(file: string): Buffer | undefined {
   })
 }
 
-/** Under its name only when it is whole and on the disk, so that a full disk leaves no half of one. */
 function makeKey(file: string, random: Random): Buffer {
   const key = Buffer.from(random.bytes(KEY_BYTES))
-  const draft = `${file}.${process.pid}`
-  const descriptor = openSync(draft, 'w', 0o600)
-  try {
-    writeSync(descriptor, key)
-    fsyncSync(descriptor)
-  } catch (error) {
-    rmSync(draft, { force: true })
-    throw error
-  } finally {
-    closeSync(descriptor)
-  }
-  renameSync(draft, file)
-  const directory = openSync(dirname(file), 'r')
-  try {
-    fsyncSync(directory)
-  } finally {
-    closeSync(directory)
-  }
+  writeDurably(file, key)
   return key
 }

@@ -14,6 +14,8 @@ export interface OpenOptions {
   /** FULL where a lost commit would be a lie to a client, NORMAL where it would only be a missing line. */
   readonly synchronous: 'FULL' | 'NORMAL'
   readonly migrations: readonly Migration[]
+  /** What is lost with it and what to do, for the error that says that it is damaged. */
+  readonly ifLost?: string | undefined
 }
 
 const BUSY_TIMEOUT_MS = 5000
@@ -29,7 +31,7 @@ export function openDatabase(options: OpenOptions): DatabaseSync {
     if (check?.quick_check !== 'ok') throw new Error(`quick_check: ${check?.quick_check}`)
   } catch (error) {
     db?.close()
-    if (isDamage(error)) throw setAside(options.path, error)
+    if (isDamage(error)) throw setAside(options, error)
     throw sqliteError(error, options.path)
   }
   migrate(db, options)
@@ -109,7 +111,7 @@ function isDamage(error: unknown): boolean {
   return number === 11 || number === 26 || (error instanceof Error && error.message.startsWith('quick_check'))
 }
 
-function setAside(path: string, cause: unknown): AgentPodError {
+function setAside({ path, ifLost }: OpenOptions, cause: unknown): AgentPodError {
   let aside = `${path}.damaged`
   for (let n = 2; existsSync(aside); n++) aside = `${path}.damaged-${n}`
   renameSync(path, aside)
@@ -119,7 +121,7 @@ function setAside(path: string, cause: unknown): AgentPodError {
     code: 'data_loss',
     reason: 'store.damaged',
     message: `${path} is damaged; it was kept as ${aside}`,
-    hint: 'start again: sandboxes that still run are found and removed, and a new database is made',
+    hint: ifLost ?? 'start again: a new one is made',
     cause,
   })
 }

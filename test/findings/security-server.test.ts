@@ -1,13 +1,16 @@
 /** What outside verification found in the server: keys, connections, lost state, names and bytes from inside. */
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
+import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { encodeFrame } from '../../src/util/connect-frame.ts'
 import { type TcpAnswer, tcpRequest } from '../support/tcp.ts'
-import { until, World } from '../support/world.ts'
+import { isAlive, until, World } from '../support/world.ts'
 
 describe('on a server with keys', () => {
   const world = new World()
@@ -169,3 +172,97 @@ socketserver.ThreadingTCPServer(('127.0.0.1', 3000), H).serve_forever()`
     })
   }
 })
+
+describe('S8: after the state database is lost', () => {
+  /** A server that is gone, with a sandbox that runs on. */
+  async function orphaned(world: World): Promise<void> {
+    await world.ok(['create', '--name', 'orphan'])
+    await world.ok(['server', 'stop'])
+    assert.equal(listening(world.home).length, 1, 'the control: the sandbox runs without a server')
+  }
+  /** The sockets of sandboxes that run; blank shells have theirs too. */
+  const listening = (home: string): string[] =>
+    readFileSync('/proc/net/unix', 'utf8')
+      .split('\n')
+      .filter((line) => line.includes(`${home}/run/s/`) && line.endsWith('.sock') && !line.includes('/s/sh'))
+
+  const LOSSES: Readonly<Record<string, { lose: (file: string) => void; said: RegExp }>> = {
+    damaged: {
+      lose: (file) => writeFileSync(file, 'no database at all'),
+      said: /is damaged; it was kept as/,
+    },
+    gone: { lose: (file) => rmSync(file), said: /state\.db is gone/ },
+  }
+  for (const [how, { lose, said }] of Object.entries(LOSSES)) {
+    test(`S8: a database that is ${how} is said once, then what ran is removed`, async () => {
+      await using world = new World()
+      await orphaned(world)
+      for (const end of ['-wal', '-shm']) rmSync(join(world.home, `state.db${end}`), { force: true })
+      lose(join(world.home, 'state.db'))
+      const first = await world.cli(['ls'])
+      assert.notEqual(first.code, 0)
+      assert.match(first.stderr, said)
+      assert.match(first.stderr, /every sandbox and snapshot of the lost one is removed/)
+      assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
+      await until('the sandbox is removed', () => listening(world.home).length === 0)
+      await world.ok(['create', '--name', 'orphan'])
+    })
+  }
+
+  test('S8: reset works at once with a damaged database', async () => {
+    const world = new World()
+    await orphaned(world)
+    writeFileSync(join(world.home, 'state.db'), 'no database at all')
+    await world.ok(['reset', '--yes'], { cwd: '/' })
+    assert.equal(existsSync(world.home), false)
+    assert.equal(listening(world.home).length, 0)
+  })
+})
+
+test('S12: reset works with a damaged key of secrets', async () => {
+  const world = new World()
+  await world.ok(['secret', 'set', 'TOKEN', '--host', 'example.com'], { input: 'a value of some length' })
+  await world.ok(['create'])
+  await world.ok(['server', 'stop'])
+  writeFileSync(join(world.home, 'secrets.key'), 'short')
+  assert.match((await world.cli(['ls'])).stderr, /is not a key of AgentPod/, 'the control')
+  await world.ok(['reset', '--yes'], { cwd: '/' })
+  assert.equal(existsSync(world.home), false)
+})
+
+test('S10: SIGUSR1 opens no inspector in the server, the egress process or a command', async () => {
+  await using world = new World()
+  await world.ok(['create', '--name', 'box', '--allow', 'example.com'])
+  const command = world.start(['exec', 'box', '--', 'sleep', '60'])
+  command.on('error', () => undefined)
+  const control = spawn(process.execPath, ['-e', 'setInterval(() => undefined, 1000)'])
+  await until('the command runs', async () =>
+    /sleep 60/.test((await world.cli(['exec', 'box', '--', 'ps', 'ax'])).stdout),
+  )
+  const egress = childrenOf(world.serverPid).filter((pid) => commandOf(pid).includes('egress'))
+  assert.equal(egress.length, 1)
+  const ours = [world.serverPid, ...egress, command.pid ?? 0]
+  for (const pid of [...ours, control.pid ?? 0]) process.kill(pid, 'SIGUSR1')
+  await until('the control: Node without the option opens one', () => hasInspector(control.pid ?? 0))
+  for (const pid of ours) {
+    assert.ok(isAlive(pid), commandOf(pid))
+    assert.ok(!hasInspector(pid), commandOf(pid))
+  }
+  control.kill('SIGKILL')
+  command.kill('SIGKILL')
+})
+
+function commandOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ')
+}
+
+function childrenOf(pid: number): number[] {
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number)
+}
+
+/** The inspector has a thread of its own. */
+function hasInspector(pid: number): boolean {
+  return readdirSync(`/proc/${pid}/task`).some((task) =>
+    /^InspectorIo/.test(readFileSync(`/proc/${pid}/task/${task}/comm`, 'utf8')),
+  )
+}

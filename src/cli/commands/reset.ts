@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
-import { invalid } from '../../core/error.ts'
+import { invalid, isAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import { atRest } from '../at-rest.ts'
 import type { Command, CommandContext } from '../command.ts'
@@ -18,8 +18,7 @@ export const command: Command = {
       return 1
     }
     if (existsSync(home.root)) {
-      const pod = await ctx.client()
-      await pod.clear()
+      await clear(ctx)
       const lock = await atRest(home)
       await rm(home.root, { recursive: true, force: true })
       lock.release()
@@ -27,6 +26,23 @@ export const command: Command = {
     terminal.out(parsed.has('json') ? JSON.stringify({ removed: home.root }) : `removed ${home.root}`)
     return 0
   },
+}
+
+/** The server alone can remove what belongs to the ids of sandboxes. What keeps it from starting is removed first: it would go in any case. */
+async function clear(ctx: CommandContext): Promise<void> {
+  const { stateDb, eventsDb, secretsKey } = ctx.home
+  const kept = [eventsDb, secretsKey, stateDb]
+  for (;;) {
+    try {
+      const pod = await ctx.client()
+      await pod.clear()
+      return
+    } catch (error) {
+      const lost = isAgentPodError(error, 'data_loss') ? kept.pop() : undefined
+      if (lost === undefined) throw error
+      for (const end of ['', '-wal', '-shm']) await rm(`${lost}${end}`, { force: true })
+    }
+  }
 }
 
 async function confirm({ home, terminal }: CommandContext): Promise<boolean> {
