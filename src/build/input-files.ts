@@ -123,7 +123,11 @@ function checked(digest: string, most: number, wrong: () => AgentPodError): Tran
 }
 
 function mismatch(): AgentPodError {
-  return invalid('build.digest', 'the files do not have the digest that their address names', 'send them again')
+  return invalid(
+    'build.digest',
+    'the files do not have the digest that their address names',
+    'send them again',
+  )
 }
 
 function lost(): AgentPodError {

@@ -1,5 +1,6 @@
 /** Joins a process in a sandbox with the person's terminal or pipes. */
 import type { Exit, Process } from '../client/process.ts'
+import { safeOutput } from './output/safe-output.ts'
 import type { Terminal } from './output/terminal.ts'
 
 export interface AttachOptions {
@@ -19,11 +20,14 @@ const REPEAT_WITHIN_MS = 5000
 /** Carries output and input until the process ends; answers its exit code as a shell would. */
 export async function attach(o: AttachOptions): Promise<number> {
   using input = o.isTerminal ? rawInput(o) : pipedInput(o)
+  // A program that has the person's terminal as its own needs all of it.
+  const stdout = safeOutput(o.terminal.stdout, o.isTerminal)
+  const stderr = safeOutput(o.terminal.stderr, o.isTerminal)
   for await (const { stream, data } of o.process.output()) {
     input.sawOutput(data.length)
-    const out = stream === 'stderr' ? o.terminal.stderr : o.terminal.stdout
-    if (!out.write(data)) await new Promise((resolve) => out.once('drain', resolve))
+    await (stream === 'stderr' ? stderr : stdout).write(data)
   }
+  await Promise.all([stdout.end(), stderr.end()])
   return shellCode(o.process.exit)
 }
 

@@ -1,6 +1,7 @@
 /** Two-way sync between the project of a command and its sandbox. */
 import type { Sandbox } from '../client/sandbox.ts'
 import { AgentPodError } from '../core/error.ts'
+import { NOT_TEXT } from '../sync/project.ts'
 import { Host } from '../sync/two-way-host.ts'
 import { type Door, Inside } from '../sync/two-way-inside.ts'
 import { startSync } from '../sync/two-way-loop.ts'
@@ -27,23 +28,39 @@ export interface DevSync {
 
 export async function prepareSync(ctx: CommandContext, project: Project): Promise<PreparedSync> {
   const { directory, aside, files } = project
-  const host = new Host({ directory, aside, exclude: [ctx.home.root], env: ctx.env })
+  const onNotText = sayLeftOut(ctx, 'here')
+  const host = new Host({ directory, aside, exclude: [ctx.home.root], env: ctx.env, onNotText })
   return { host, sent: await host.look(files) }
+}
+
+const MOST_LEFT_OUT = 20
+
+/** A file that is not synced is said once, not at every look. */
+function sayLeftOut({ terminal }: CommandContext, where: 'here' | 'inside'): (path: string) => void {
+  const said = new Set<string>()
+  return (path) => {
+    if (said.has(path) || said.size > MOST_LEFT_OUT) return
+    said.add(path)
+    const line = said.size > MOST_LEFT_OUT ? 'and more files' : printable(path)
+    terminal.say(`${terminal.bold('sync:')} left out ${where}: ${line}: ${NOT_TEXT}`)
+  }
 }
 
 /** For when the project is in the sandbox. */
 export async function beginSync(
-  { terminal }: CommandContext,
+  ctx: CommandContext,
   sandbox: Sandbox,
   project: Project,
   { host, sent }: PreparedSync,
 ): Promise<DevSync> {
+  const { terminal } = ctx
   const say = (line: string): void => terminal.say(`${terminal.bold('sync:')} ${printable(line)}`)
   const inside = new Inside({
     door: doorTo(sandbox, project.user),
     workspace: project.workspace,
     aside: host.outside,
     clock: systemClock,
+    onNotText: sayLeftOut(ctx, 'inside'),
   })
   // Before any command of the person's, so that the newest process is theirs.
   await inside.begin()

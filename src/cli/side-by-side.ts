@@ -1,6 +1,7 @@
 /** Several programs whose output goes to one terminal, each line behind the name of who wrote it. */
 import type { Process } from '../client/process.ts'
 import { shellCode } from './attached.ts'
+import { safeOutput } from './output/safe-output.ts'
 import type { Terminal } from './output/terminal.ts'
 
 /** A line without an end is written out when it is this long. */
@@ -36,10 +37,9 @@ async function show(
   process: Named['process'],
 ): Promise<void> {
   const rest: Record<'stdout' | 'stderr', Buffer> = { stdout: Buffer.alloc(0), stderr: Buffer.alloc(0) }
+  const out = { stdout: safeOutput(terminal.stdout), stderr: safeOutput(terminal.stderr) }
   const write = async (stream: 'stdout' | 'stderr', line: Buffer): Promise<void> => {
-    const out = terminal[stream]
-    if (!out.write(Buffer.concat([Buffer.from(prefix), line, Buffer.from('\n')])))
-      await new Promise((resolve) => out.once('drain', resolve))
+    await out[stream].write(Buffer.concat([Buffer.from(prefix), line, Buffer.from('\n')]))
   }
   for await (const { stream: from, data } of process.output()) {
     const stream = from === 'stderr' ? from : 'stdout'

@@ -2,6 +2,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { parse, TomlError } from 'smol-toml'
 import type { z } from 'zod'
+import { replaceHidden } from '../util/hidden-characters.ts'
 import { remarksOf, wordIssue } from './issue.ts'
 import { dotted, type Problem, printable, type Remark, refusal } from './problem.ts'
 import { DEEPEST, type Path, type Place, type Positions, placeOf, positionsOf } from './toml-positions.ts'
@@ -169,5 +170,5 @@ function offsetFor(positions: Positions, { path, isKey }: Remark): number {
 
 /** SECURITY: CF-02. Whatever a message quotes, a terminal shows it and does not obey. */
 function visible(message: string): string {
-  return message.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
+  return replaceHidden(message)
 }

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream'
 import { AgentPodError, ERROR_CODES, type ErrorCode, isAgentPodError } from '../core/error.ts'
 import type { Guest, GuestRequest, GuestResponse } from '../core/guest.ts'
 import { encodeFrame, FrameError, FrameReader } from '../util/connect-frame.ts'
+import { replaceHidden } from '../util/hidden-characters.ts'
 
 const STREAM = 'application/connect+json'
 export const ANSWER_BYTES = 64 * 1024
@@ -129,9 +130,7 @@ export function saidCode(error: unknown): ErrorCode | undefined {
 /** SECURITY: these are a sandbox's words: bounded, and nothing that a terminal obeys. */
 export function failed(error: unknown): AgentPodError {
   const { code, message } = error as { code?: unknown; message?: unknown }
-  const words = String(message)
-    .slice(0, 300)
-    .replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
+  const words = replaceHidden(String(message).slice(0, 300))
   if (code === 'deadline_exceeded')
     return new AgentPodError({ code, reason: 'inside.late', message: 'its time was over before it ended' })
   return new AgentPodError({

@@ -10,6 +10,7 @@ import { followConversation, startConversation } from '../guest/conversation.ts'
 import { stashIn } from '../sync/git/inside-prepare.ts'
 import { LARGEST_PACK_BYTES, ResultReader } from '../sync/git/result-reader.ts'
 import { LARGEST_RESULT_FILE, resultScript } from '../sync/git/result-script.ts'
+import { replaceHidden } from '../util/hidden-characters.ts'
 
 const RESULT_MS = 10 * 60_000
 
@@ -69,7 +70,7 @@ export async function takeResult({ guest }: Live, o: TakeOptions): Promise<RunRe
 }
 
 function refused(words: string): AgentPodError {
-  const printable = words.slice(0, 300).replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
+  const printable = replaceHidden(words.slice(0, 300))
   return new AgentPodError({
     code: 'data_loss',
     reason: 'result.malformed',

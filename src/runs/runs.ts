@@ -11,6 +11,7 @@ import { Followers } from '../engine/follow.ts'
 import { ignore } from '../telemetry/log.ts'
 import { defined } from '../util/defined.ts'
 import { failpoint } from '../util/failpoint.ts'
+import { replaceHidden } from '../util/hidden-characters.ts'
 import { News } from '../util/news.ts'
 import { randomWord } from '../util/random.ts'
 import { checkRequest, type NewRun } from './check-request.ts'
@@ -513,7 +514,7 @@ function unlessGone(error: unknown): void {
 }
 
 function printable(text: string): string {
-  return text.slice(0, 64).replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
+  return replaceHidden(text.slice(0, 64))
 }
 
 function limitsAfter({ id, limits, usage }: Run, wanted: NewLimits): RunLimits {

@@ -14,15 +14,20 @@ export interface ProjectOptions {
   readonly exclude: readonly string[]
   /** Where git is found and whose configuration it reads. */
   readonly env: Readonly<Record<string, string | undefined>>
+  /** Told each path that is left out because its name is not UTF-8; what cannot be decoded stands in it as U+FFFD. */
+  readonly onNotText?: ((path: string) => void) | undefined
 }
+
+export const NOT_TEXT = 'its name is not UTF-8'
 
 /** Paths relative to the directory, in order, without `.git`. Directories appear only where they are empty and there is no git. */
 export async function listProject(options: ProjectOptions): Promise<string[]> {
   const directory = resolve(options.directory)
   const found: string[] = []
-  await collect(directory, '', found, gitEnv(options.env))
+  await collect(directory, '', found, gitEnv(options.env), options.onNotText)
   const excluded = options.exclude.map((path) => relative(directory, resolve(path)))
   return found
+    .filter((path) => isText(directory, path, options.onNotText))
     .filter((path) => !excluded.some((out) => out !== '' && (path === out || path.startsWith(`${out}/`))))
     .sort()
 }
@@ -36,7 +41,20 @@ export async function listFiles(directory: string): Promise<string[]> {
 
 const isGit = (name: string): boolean => name === '.git'
 
-async function collect(root: string, prefix: string, found: string[], env: NodeJS.ProcessEnv): Promise<void> {
+/** A name that is not UTF-8 is read with U+FFFD in its place, and there is no file of that name. */
+export function isText(root: string, path: string, onNotText?: (path: string) => void): boolean {
+  if (!path.includes('\ufffd') || look(join(root, path))) return true
+  onNotText?.(path)
+  return false
+}
+
+async function collect(
+  root: string,
+  prefix: string,
+  found: string[],
+  env: NodeJS.ProcessEnv,
+  onNotText: ProjectOptions['onNotText'],
+): Promise<void> {
   const listed = await gitFiles(join(root, prefix), env)
   // Inside a submodule that was not fetched, git lists the directory itself.
   if (listed === undefined || listed.includes('./')) return walk(root, prefix, found, isGit)
@@ -48,9 +66,12 @@ async function collect(root: string, prefix: string, found: string[], env: NodeJ
     // Tens of thousands of files: a system call each, and no turn of a thread for it.
     const info = look(join(root, path))
     // Tracked and deleted since: the copy lacks it as the directory does.
-    if (!info) continue
+    if (!info) {
+      isText(root, path, onNotText)
+      continue
+    }
     // A submodule or a repository inside the repository lists its own files.
-    if (info.isDirectory()) await collect(root, path, found, env)
+    if (info.isDirectory()) await collect(root, path, found, env, onNotText)
     else add(found, path)
   }
 }

@@ -38,6 +38,8 @@ export interface InsideOptions {
   /** Directories of it that are not synced. */
   readonly aside: readonly string[]
   readonly clock: Clock
+  /** Told each path that is left out because its name is not UTF-8, whenever it is seen. */
+  readonly onNotText?: ((path: string) => void) | undefined
 }
 
 const MOST_ENTRIES = 500_000
@@ -78,12 +80,26 @@ export class Inside implements InsideSide, AsyncDisposable {
 
   async scan(): Promise<Map<string, Mark>> {
     const patterns = this.#out.flatMap((path) => literalPattern(path) ?? [])
-    return marksOf(await this.#ask('scan', patterns.map((pattern) => `${pattern}\n`).join('')))
+    return this.#marksOf(await this.#ask('scan', patterns.map((pattern) => `${pattern}\n`).join('')))
   }
 
   async look(paths: readonly string[]): Promise<Map<string, Mark>> {
     if (paths.length === 0) return new Map()
-    return marksOf(await this.#ask('look', listed(paths)))
+    return this.#marksOf(await this.#ask('look', listed(paths)))
+  }
+
+  /** Three fields a path: what it is, its name, where it leads. What is not worded so is left out. */
+  #marksOf(fields: readonly string[]): Map<string, Mark> {
+    const marks = new Map<string, Mark>()
+    for (let i = 0; i + 2 < fields.length && marks.size < MOST_ENTRIES; i += 3) {
+      const [stamp = '', name = '', target = ''] = fields.slice(i, i + 3)
+      const mark = markOf(stamp, target)
+      if (!name.startsWith('./')) continue
+      // A name that is not text comes with marks in its place: it is another name.
+      if (name.includes('\ufffd')) this.#options.onNotText?.(name.slice(2))
+      else if (mark) marks.set(name.slice(2), mark)
+    }
+    return marks
   }
 
   async hash(paths: readonly string[]): Promise<Map<string, string>> {
@@ -232,18 +248,6 @@ interface Staged {
 }
 
 const KINDS: Readonly<Record<string, 'file' | 'link'>> = { f: 'file', l: 'link' }
-
-/** Three fields a path: what it is, its name, where it leads. What is not worded so is left out. */
-function marksOf(fields: readonly string[]): Map<string, Mark> {
-  const marks = new Map<string, Mark>()
-  for (let i = 0; i + 2 < fields.length && marks.size < MOST_ENTRIES; i += 3) {
-    const [stamp = '', name = '', target = ''] = fields.slice(i, i + 3)
-    const mark = markOf(stamp, target)
-    // A name that is not text comes with marks in its place: it is another name.
-    if (mark && name.startsWith('./') && !name.includes('\ufffd')) marks.set(name.slice(2), mark)
-  }
-  return marks
-}
 
 function markOf(stamp: string, target: string): Mark | undefined {
   if (stamp === 'absent') return NOTHING

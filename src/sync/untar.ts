@@ -2,14 +2,21 @@
  * Reads a tar stream that came out of a sandbox. Every byte is hostile: names are checked, nothing is written through a link,
  * and only plain files, directories and links that stay inside come out.
  */
+import { isUtf8 } from 'node:buffer'
 import { constants } from 'node:fs'
 import { lstat, mkdir, open, symlink, unlink } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
+import { replaceHidden } from '../util/hidden-characters.ts'
+import { NOT_TEXT } from './project.ts'
 
 const BLOCK = 512
 const LONGEST_NAME_BYTES = 4096
 const LONGEST_PAX_BYTES = 64 * 1024
+const SLASH = Buffer.from('/')
+/** The record of podd's for what is not in the stream. */
+const LEFT_OUT = 'AGENTPOD.leftout'
+const LONGEST_REASON = 200
 
 export interface Extracted {
   files: number
@@ -20,6 +27,8 @@ export interface Extracted {
 
 interface Entry {
   readonly path: string
+  /** Whether its name, or where it leads, has bytes that are not UTF-8: several such names would become one. */
+  readonly isNotText: boolean
   readonly type: string
   readonly size: number
   readonly mode: number
@@ -31,7 +40,7 @@ export async function extract(tar: AsyncIterable<Buffer>, root: string): Promise
   const source = new Source(tar)
   const result: Extracted = { files: 0, bytes: 0, skipped: [] }
   for (;;) {
-    const entry = await nextEntry(source)
+    const entry = await nextEntry(source, (one) => void result.skipped.push(one))
     if (!entry) return result
     await place(entry, source, root, result)
   }
@@ -52,6 +61,7 @@ async function place(entry: Entry, source: Source, root: string, result: Extract
     result.skipped.push({ path: entry.path, why })
     await source.skip(entry.size + padding(entry.size))
   }
+  if (entry.isNotText) return skip(NOT_TEXT)
   if (path === undefined) return skip('its name leads outside')
   if (path === '.') return source.skip(entry.size + padding(entry.size))
   // SECURITY: a link that an earlier entry made is never walked through (FS-06).
@@ -138,8 +148,17 @@ export function staysInside(path: string, link: string): boolean {
   )
 }
 
-async function nextEntry(source: Source): Promise<Entry | undefined> {
-  const pax: Record<string, string> = {}
+/** What the sandbox could not pack: why, and after a line's end its path. */
+function leftOut(said: Buffer): Extracted['skipped'][number] {
+  const [why = '', ...path] = said.toString('utf8').split('\n')
+  return { path: path.join('\n'), why: replaceHidden(why).slice(0, LONGEST_REASON) }
+}
+
+async function nextEntry(
+  source: Source,
+  onLeftOut: (one: Extracted['skipped'][number]) => void = () => undefined,
+): Promise<Entry | undefined> {
+  const pax: Record<string, Buffer> = {}
   for (;;) {
     const block = await source.block()
     if (!block || block.every((byte) => byte === 0)) return undefined
@@ -152,15 +171,20 @@ async function nextEntry(source: Source): Promise<Entry | undefined> {
       continue
     }
     if (type === 'g') {
-      await source.skip(size + padding(size))
+      const { [LEFT_OUT]: said } = parsePax(await source.small(size))
+      await source.skip(padding(size))
+      if (said) onLeftOut(leftOut(said))
       continue
     }
-    const prefix = text(block, 345, 155)
+    const [prefix, name] = [field(block, 345, 155), field(block, 0, 100)]
+    const path = pax['path'] ?? (prefix.length > 0 ? Buffer.concat([prefix, SLASH, name]) : name)
+    const link = pax['linkpath'] ?? field(block, 157, 100)
     return {
-      path: pax['path'] ?? (prefix ? `${prefix}/${text(block, 0, 100)}` : text(block, 0, 100)),
-      link: pax['linkpath'] ?? text(block, 157, 100),
+      path: path.toString('utf8'),
+      link: link.toString('utf8'),
+      isNotText: !isUtf8(path) || !isUtf8(link),
       type: type === '7' ? '0' : type,
-      size: type === '0' || type === '7' ? paxSize(pax['size'] ?? String(size)) : 0,
+      size: type === '0' || type === '7' ? paxSize(pax['size']?.toString('latin1') ?? String(size)) : 0,
       mode: number(block, 100, 8),
     }
   }
@@ -172,18 +196,19 @@ function paxSize(text: string): number {
   return size
 }
 
-function parsePax(body: Buffer): Record<string, string> {
-  const records: Record<string, string> = {}
+function parsePax(body: Buffer): Record<string, Buffer> {
+  const records: Record<string, Buffer> = {}
   let at = 0
   while (at < body.length) {
     const space = body.indexOf(0x20, at)
     const length = Number(body.subarray(at, space).toString('latin1'))
     if (space < 0 || !Number.isInteger(length) || length <= space - at || at + length > body.length)
       throw malformed('a broken pax record')
-    const record = body.subarray(space + 1, at + length - 1).toString('utf8')
+    const record = body.subarray(space + 1, at + length - 1)
     const cut = record.indexOf('=')
-    const key = record.slice(0, cut)
-    if (key === 'path' || key === 'linkpath' || key === 'size') records[key] = record.slice(cut + 1)
+    const key = record.subarray(0, Math.max(cut, 0)).toString('latin1')
+    if (key === 'path' || key === 'linkpath' || key === 'size' || key === LEFT_OUT)
+      records[key] = record.subarray(cut + 1)
     at += length
   }
   return records
@@ -195,15 +220,15 @@ function checkSum(block: Buffer): void {
   if (sum !== number(block, 148, 8)) throw malformed('a header with a wrong sum')
 }
 
-function text(block: Buffer, at: number, length: number): string {
-  const field = block.subarray(at, at + length)
-  const end = field.indexOf(0)
-  return field.subarray(0, end < 0 ? length : end).toString('utf8')
+function field(block: Buffer, at: number, length: number): Buffer {
+  const bytes = block.subarray(at, at + length)
+  const end = bytes.indexOf(0)
+  return bytes.subarray(0, end < 0 ? length : end)
 }
 
 function number(block: Buffer, at: number, length: number): number {
-  const field = text(block, at, length).trim()
-  const value = field === '' ? 0 : /^[0-7]+$/.test(field) ? Number.parseInt(field, 8) : Number.NaN
+  const digits = field(block, at, length).toString('latin1').trim()
+  const value = digits === '' ? 0 : /^[0-7]+$/.test(digits) ? Number.parseInt(digits, 8) : Number.NaN
   if (!Number.isSafeInteger(value)) throw malformed('a header with a broken number')
   return value
 }

@@ -9,8 +9,9 @@ import { after, before, describe, test } from 'node:test'
 import { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { encodeFrame } from '../../src/util/connect-frame.ts'
+import { rawRequest } from '../support/raw-http.ts'
 import { type TcpAnswer, tcpRequest } from '../support/tcp.ts'
-import { isAlive, until, World } from '../support/world.ts'
+import { isAlive, ROOT, until, World } from '../support/world.ts'
 
 describe('on a server with keys', () => {
   const world = new World()
@@ -265,4 +266,95 @@ function hasInspector(pid: number): boolean {
   return readdirSync(`/proc/${pid}/task`).some((task) =>
     /^InspectorIo/.test(readFileSync(`/proc/${pid}/task/${task}/comm`, 'utf8')),
   )
+}
+
+describe('bytes from inside', () => {
+  const world = new World()
+  before(() => world.ok(['create', '--name', 'box']))
+  after(() => world[Symbol.asyncDispose]())
+  const inside = (script: string): Promise<string> =>
+    world.ok(['exec', 'box', '--', '/usr/bin/python3', '-c', `import os\n${script}`])
+
+  test('S9: names that are not UTF-8 are left out and said, both ways, and the count is true', async () => {
+    await inside(`os.makedirs('/tmp/odd')
+for name in (b'a\\xff', b'a\\xfe', b'plain'): open(b'/tmp/odd/' + name, 'w').write('x')`)
+    const target = join(world.directory(), 'out')
+    const out = JSON.parse(await world.ok(['cp', '--json', 'box:/tmp/odd', target])) as Copied
+    assert.deepEqual(readdirSync(target), ['plain'])
+    assert.equal(out.files, 1)
+    assert.deepEqual(
+      out.skipped.map(({ why }) => why),
+      ['its name is not UTF-8', 'its name is not UTF-8'],
+    )
+    const source = world.directory()
+    for (const name of ['a\xff', 'plain'])
+      writeFileSync(Buffer.concat([Buffer.from(`${source}/`), Buffer.from(name, 'latin1')]), 'x')
+    const into = JSON.parse(await world.ok(['cp', '--json', source, 'box:/tmp/in'])) as Copied
+    assert.equal(into.files, 1)
+    assert.equal(into.skipped[0]?.why, 'its name is not UTF-8')
+    assert.equal((await inside(`print(len(os.listdir('/tmp/in')))`)).trim(), '1')
+  })
+
+  test('S12: cp of directories that are nested too deep copies the rest and says what is missing', async () => {
+    await inside(`os.makedirs('/tmp/tree/deep')
+open('/tmp/tree/kept', 'w').write('x')
+os.chdir('/tmp/tree/deep')
+for _ in range(20000):
+  os.mkdir('d'); os.chdir('d')`)
+    const target = join(world.directory(), 'out')
+    const copied = JSON.parse(await world.ok(['cp', '--json', 'box:/tmp/tree', target])) as Copied
+    assert.equal(readFileSync(join(target, 'kept'), 'utf8'), 'x')
+    assert.match(copied.skipped[0]?.why ?? '', /deeper than 256 directories/)
+    await world.ok(['cp', 'box:/etc/shadow', target]).then(assert.fail, () => undefined)
+    const etc = await world.cli(['cp', 'box:/etc', join(world.directory(), 'etc')])
+    assert.equal(etc.code, 0, 'a file that may not be read is left out of a directory')
+    assert.match(etc.stderr, /left out shadow: this user may not read it/)
+  })
+
+  test('S11: what a program inside said is not obeyed by a terminal, and JSON has no hidden character', async () => {
+    const said = '\u001b]52;c;ZXZpbA==\u0007\u009b5n\u001b[31mred\u001b[0m'
+    await inside(`print('\\x1b]52;c;ZXZpbA==\\x07\\u009b5n\\x1b[31mred\\x1b[0m')`)
+    assert.equal(await world.ok(['logs', 'box']), `${said}\n`, 'the control: a pipe gets every byte')
+    const shown = await onTerminal(world, ['logs', 'box'])
+    assert.ok(shown.includes('\\u001b]52;c;ZXZpbA==\\u0007\\u009b5n\u001b[31mred'), JSON.stringify(shown))
+    for (const obeyed of ['\u001b]52', '\u0007', '\u009b']) assert.ok(!shown.includes(obeyed))
+    const asked = await onTerminal(world, ['logs', '--raw', 'box'])
+    assert.ok(asked.includes('\u001b]52;'), 'asked for, it is as it was')
+    assert.match(
+      await onTerminal(world, ['exec', '-T', 'box', '--', 'printf', '\\033]0;title\\007']),
+      /\\u001b\]0/,
+    )
+
+    await inside(`os.makedirs('/tmp/names'); os.symlink('/etc/x', '/tmp/names/a\\u009b\\u202eb')`)
+    const json = await world.ok(['cp', '--json', 'box:/tmp/names', join(world.directory(), 'names')])
+    assert.match(json, /^[\n -~]*$/)
+    assert.equal((JSON.parse(json) as Copied).skipped[0]?.path, 'a\u009b\u202eb')
+  })
+
+  test('S12: a wrong digest of the files of a build is a mistake of the client', async () => {
+    const answer = await rawRequest({
+      socket: join(world.home, 'run', 'api.sock'),
+      method: 'POST',
+      path: `/v1/builds/files/${'0'.repeat(64)}`,
+      body: Buffer.from('something else'),
+    })
+    assert.equal(answer.status, 400, answer.body.toString())
+  })
+})
+
+interface Copied {
+  readonly files: number
+  readonly skipped: readonly { readonly path: string; readonly why: string }[]
+}
+
+/** What a terminal is sent: `script` gives the command one. */
+async function onTerminal(world: World, args: readonly string[]): Promise<string> {
+  const words = [join(ROOT, 'agentpod'), ...args].map((word) => `'${word}'`).join(' ')
+  const child = spawn('script', ['-qec', words, '/dev/null'], {
+    env: { ...process.env, AGENTPOD_HOME: world.home },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let text = ''
+  for await (const chunk of child.stdout) text += String(chunk)
+  return text
 }

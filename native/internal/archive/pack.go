@@ -3,6 +3,7 @@ package archive
 import (
 	"archive/tar"
 	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -13,6 +14,9 @@ import (
 
 	"agentpod/native/internal/connect"
 )
+
+// leftOutRecord is the record of a global header that names a path that was left out, after the reason and a line's end.
+const leftOutRecord = "AGENTPOD.leftout"
 
 // maxDepth bounds the directories open at once while packing.
 const maxDepth = 256
@@ -64,7 +68,7 @@ func (p *packer) directory(fd int, prefix string, depth int) error {
 		return nil
 	}
 	if depth > maxDepth {
-		return connect.Errorf(connect.InvalidArgument, "%.200q is deeper than %d directories", prefix, maxDepth)
+		return p.leaveOut(prefix, fmt.Sprintf("what is in it is deeper than %d directories", maxDepth))
 	}
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -77,6 +81,16 @@ func (p *packer) directory(fd int, prefix string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// leaveOut says in the stream what is not in it: an error would break off all the rest. Readers that do not know the record pass over it.
+func (p *packer) leaveOut(name, why string) error {
+	if len(name) > unix.PathMax {
+		name = name[:unix.PathMax]
+	}
+	return p.tar.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{leftOutRecord: why + "\n" + name},
+	})
 }
 
 // isKernel says that a directory shows the kernel's state, which is no part of a tree of files.
@@ -116,6 +130,9 @@ func (p *packer) entry(parent int, base, name string, depth int) error {
 	fd, err := unix.Openat(parent, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
 		return nil
+	}
+	if err == unix.EACCES || err == unix.EPERM {
+		return p.leaveOut(name, "this user may not read it")
 	}
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}

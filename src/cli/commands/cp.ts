@@ -4,7 +4,7 @@ import { basename, join, resolve } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { bareRepositories } from '../../sync/bare-repository.ts'
-import { listFiles } from '../../sync/project.ts'
+import { isText, listFiles, NOT_TEXT } from '../../sync/project.ts'
 import { packFiles } from '../../sync/tar.ts'
 import { type Extracted, extract, extractFile } from '../../sync/untar.ts'
 import { JSON_OPTION } from '../args/options.ts'
@@ -65,9 +65,11 @@ async function copyIn(
   const isInto = existing?.type === 'directory' || to.path.endsWith('/')
   const target = isInto ? join(to.path, basename(resolve(source))) : to.path
   if (info.isDirectory()) {
-    const files = await listFiles(source)
+    const skipped: Extracted['skipped'] = []
+    const leaveOut = (path: string): void => void skipped.push({ path, why: NOT_TEXT })
+    const files = (await listFiles(source)).filter((path) => isText(source, path, leaveOut))
     await sandbox.unpack(target, packFiles(source, files), { user })
-    return { files: files.length, bytes: 0, skipped: [] }
+    return { files: files.length, bytes: 0, skipped }
   }
   if (!info.isFile() && !info.isSymbolicLink())
     throw invalid('copy.source', `${source} is neither a file nor a directory`)

@@ -5,6 +5,7 @@ import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
+import { safeOutput } from '../output/safe-output.ts'
 import { printable, table } from '../output/terminal.ts'
 import { serviceOf } from '../service-tag.ts'
 
@@ -23,6 +24,7 @@ export const command: Command = {
     service: { value: 'SERVICE', help: 'a service of its environment, like postgres' },
     list: { help: 'list the processes whose output is kept' },
     events: { help: 'what happened to the sandbox itself' },
+    raw: { help: 'every byte as it is, to a terminal too, which then obeys what is in it' },
     ...JSON_OPTION,
   },
   words: { min: 1, max: 1 },
@@ -62,15 +64,18 @@ export const command: Command = {
     const pause = (): NodeJS.Timeout | undefined =>
       isRunning && !parsed.has('follow') ? setTimeout(() => until.abort(), 200) : undefined
     let timer = pause()
+    const stdout = safeOutput(terminal.stdout, parsed.has('raw'))
+    const stderr = safeOutput(terminal.stderr, parsed.has('raw'))
     try {
       for await (const { stream, data } of child.output()) {
         clearTimeout(timer)
-        ;(stream === 'stderr' ? terminal.stderr : terminal.stdout).write(data)
+        await (stream === 'stderr' ? stderr : stdout).write(data)
         timer = pause()
       }
     } catch (error) {
       if (!until.signal.aborted) throw error
     }
+    await Promise.all([stdout.end(), stderr.end()])
     return 0
   },
 }

@@ -1,11 +1,13 @@
 /** What the person sees: colour and progress on a terminal, plain lines in a pipe. */
 import type { ReadStream, WriteStream } from 'node:tty'
+import { showHidden, showUnlikelyHidden } from '../../util/hidden-characters.ts'
 
 export interface Terminal {
   readonly stdin: ReadStream
   readonly stdout: WriteStream
   readonly stderr: WriteStream
   readonly isInteractive: boolean
+  /** A line of the result. What a terminal would obey beyond ASCII is shown as a number, in JSON as its escape. */
   out(line: string): void
   /** To stderr: what is said about the work, never part of its result. */
   say(line: string): void
@@ -35,10 +37,10 @@ export function terminal(
     stdout,
     stderr,
     isInteractive: stdin.isTTY === true && stdout.isTTY === true,
-    out: (line) => void stdout.write(`${line}\n`),
+    out: (line) => void stdout.write(`${showUnlikelyHidden(line)}\n`),
     say(line) {
       clearProgress()
-      stderr.write(`${line}\n`)
+      stderr.write(`${showUnlikelyHidden(line)}\n`)
     },
     progress(line) {
       if (!stderr.isTTY || env['TERM'] === 'dumb') return
@@ -57,11 +59,7 @@ export function terminal(
  * Text that came from a sandbox or a project, fit for a terminal line: control characters are shown, not obeyed.
  */
 export function printable(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to show
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, (character) => {
-    const code = character.charCodeAt(0)
-    return `\\u${code.toString(16).padStart(4, '0')}`
-  })
+  return showHidden(text)
 }
 
 /** Columns of text, padded to line up. */

@@ -1,4 +1,6 @@
 /** Branches of runs that nobody needs any more. */
+
+import { replaceHidden } from '../../util/hidden-characters.ts'
 import { type GitOptions, git, gitFailed, gitText } from './git.ts'
 import { openQuarantine, userGit } from './quarantine.ts'
 import type { ObjectId, Repository } from './repository.ts'
@@ -42,7 +44,7 @@ export async function listBranches(
       name,
       commit,
       at: Number(seconds) * 1000,
-      subject: subject.replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?'),
+      subject: replaceHidden(subject),
       isCheckedOut: worktree !== '' || name === repo.branch,
       isMerged,
     })

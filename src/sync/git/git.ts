@@ -2,6 +2,7 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
 import { AgentPodError } from '../../core/error.ts'
+import { replaceHidden } from '../../util/hidden-characters.ts'
 import { gitEnv, SAFE_GIT } from '../project.ts'
 
 export interface GitOptions {
@@ -112,10 +113,7 @@ export async function gitText(args: readonly string[], o: GitOptions): Promise<s
 }
 
 export function gitFailed(args: readonly string[], { stderr, exitCode }: GitAnswer): AgentPodError {
-  const words = stderr
-    .trim()
-    .slice(0, 500)
-    .replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, ' ')
+  const words = replaceHidden(stderr.trim().slice(0, 500), ' ')
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'git.failed',

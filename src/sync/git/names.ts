@@ -3,6 +3,7 @@
  * be shown.
  */
 import { join } from 'node:path'
+import { replaceHidden } from '../../util/hidden-characters.ts'
 
 export type ByteName = string
 
@@ -33,7 +34,5 @@ export function listed(names: readonly ByteName[]): Buffer {
 
 /** What a person may read; SECURITY: without characters that a terminal obeys. */
 export function shown(name: ByteName): string {
-  return bytesOf(name)
-    .toString('utf8')
-    .replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '\ufffd')
+  return replaceHidden(bytesOf(name).toString('utf8'), '\ufffd')
 }

@@ -5,6 +5,7 @@
 import { createReadStream } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { isAgentPodError } from '../../core/error.ts'
+import { replaceHidden } from '../../util/hidden-characters.ts'
 import { changesOf, type FileChange } from './diff.ts'
 import { diskFull } from './disk-full.ts'
 import type { GatedFile } from './gate.ts'
@@ -134,5 +135,5 @@ function wordsOf(stderr: string): string {
     .trim()
     .split('\n')
     .findLast((text) => /^(?:fatal|error):/.test(text))
-  return `git says ${(line ?? 'nothing').slice(0, 300).replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')}`
+  return `git says ${replaceHidden((line ?? 'nothing').slice(0, 300))}`
 }

@@ -14,6 +14,7 @@
  * holds no control characters.
  */
 import type { RunResult } from '../../core/run.ts'
+import { replaceHidden } from '../../util/hidden-characters.ts'
 
 /** A header that is complete ends before this many bytes. */
 export const LONGEST_HEADER_BYTES = 256 * 1024
@@ -76,5 +77,5 @@ function paths(records: readonly string[]): string[] {
 }
 
 function printable(text: string, longest: number): string {
-  return text.slice(0, longest).replaceAll(/[\p{C}\p{Zl}\p{Zp}]/gu, '?')
+  return replaceHidden(text.slice(0, longest))
 }
