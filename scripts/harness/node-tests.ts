@@ -13,17 +13,21 @@ export type NodeTestOptions = {
   readonly concurrency: number
   readonly limitMs: number
   readonly env: Readonly<Record<string, string>>
+  /** What starts Node, where it is not this one. */
+  readonly node?: readonly string[] | undefined
 }
 
 export async function runNodeTests(options: NodeTestOptions): Promise<Case[]> {
   const collector = createCollector(options.root)
+  const [program = '', ...words] = options.node ?? [process.execPath]
   const { code, timedOut, output } = await runChild(
-    process.execPath,
+    program,
     [
+      ...words,
       '--disable-warning=ExperimentalWarning',
       '--test',
       `--test-concurrency=${options.concurrency}`,
-      `--test-reporter=${join(import.meta.dirname, 'reporter.ts')}`,
+      `--test-reporter=${join(options.node ? join(options.root, 'scripts', 'harness') : import.meta.dirname, 'reporter.ts')}`,
       '--test-reporter-destination=stdout',
       ...options.files,
     ],

@@ -7,6 +7,7 @@ import { runGoChecks } from './go-tests.ts'
 import { checkLeftovers, makeRunDirectory, nameRunDirectory } from './leftovers.ts'
 import { runNodeTests } from './node-tests.ts'
 import { type Case, failed, passed } from './result.ts'
+import { runAsOrdinaryUser } from './user-tests.ts'
 
 const SECOND = 1_000
 const MINUTE = 60 * SECOND
@@ -41,9 +42,17 @@ export function phasesOf(command: Command, selection: Selection): Phase[][] {
           contract: 10,
           docs: 10,
         }),
+        ...asOrdinaryUser(selection, USER_SLICE, 15),
       ]
     case 'long':
-      return onRealParts(selection, { long: 120 })
+      return [
+        ...onRealParts(selection, { long: 120 }),
+        ...asOrdinaryUser(
+          selection,
+          ['test/e2e/**/*.test.ts', 'test/docs/**/*.test.ts', 'test/compat/**/*.test.ts'],
+          60,
+        ),
+      ]
   }
 }
 
@@ -110,6 +119,23 @@ function program(
     return [code === 0 ? passed(name, durationMs) : failed(name, output, durationMs)]
   }
   return { name, run }
+}
+
+/** What an ordinary user does first: commands, branches, runs, pauses and snapshots. */
+const USER_SLICE = ['run', 'runs', 'pause'].map((name) => `test/e2e/${name}.test.ts`)
+
+/** The same tests in a clone that belongs to an ordinary user. `--only user` chooses them, `--only user:PART` some of them. */
+function asOrdinaryUser(selection: Selection, patterns: readonly string[], limitMinutes: number): Phase[][] {
+  const { root, only = 'user' } = selection
+  const [phase, part = ''] = only.split(':')
+  if (phase !== 'user') return []
+  const files = globSync(patterns, { cwd: root })
+    .filter((file) => file.includes(part))
+    .sort()
+  const options = { root, files, concurrency: 1, limitMs: limitMinutes * MINUTE }
+  const user: Phase = { name: 'user', run: () => runAsOrdinaryUser(options) }
+  const build = program(root, 'build', 5 * MINUTE, [join(root, 'scripts/build')])
+  return files.length === 0 ? [] : [[build], [user]]
 }
 
 type TestLimits = { readonly limitMs: number; readonly atOnce: number; readonly tmpDir?: string }

@@ -38,7 +38,8 @@ export function noOrdinaryUser(): string | false {
   return false
 }
 
-export function makeOrdinaryUser(): OrdinaryUser {
+/** `fill` puts AgentPod into a directory that everybody can read. */
+export function makeOrdinaryUser(fill: (target: string) => void = install): OrdinaryUser {
   const name = `agentpod-t${process.pid}`
   const home = mkdtempSync(join(tmpdir(), 'agentpod-user-'))
   const installed = mkdtempSync(join(tmpdir(), 'agentpod-installed-'))
@@ -47,7 +48,8 @@ export function makeOrdinaryUser(): OrdinaryUser {
     const id = (flag: string): number => Number(execFileSync('id', [flag, name], { encoding: 'utf8' }))
     const [uid, gid] = [id('-u'), id('-g')]
     chownSync(home, uid, gid)
-    install(installed)
+    chmodSync(installed, 0o755)
+    fill(installed)
     return {
       name,
       uid,
@@ -68,13 +70,18 @@ export function makeOrdinaryUser(): OrdinaryUser {
 
 /** The layout of a published package: no sources, and a Node that anybody may run. */
 function install(target: string): void {
-  chmodSync(target, 0o755)
-  for (const directory of ['scripts', '.cache']) mkdirSync(join(target, directory))
+  mkdirSync(join(target, 'scripts'))
   cpSync(join(ROOT, 'dist'), join(target, 'dist'), { recursive: true })
   copyFileSync(join(ROOT, 'agentpod'), join(target, 'agentpod'))
   copyFileSync(join(ROOT, 'scripts', 'lib.sh'), join(target, 'scripts', 'lib.sh'))
+  giveNode(target)
+}
+
+/** Node as this one, where anybody may run it. */
+export function giveNode(target: string): void {
   copyFileSync(process.execPath, join(target, 'node'))
   chmodSync(join(target, 'node'), 0o755)
+  mkdirSync(join(target, '.cache'), { recursive: true })
   writeFileSync(join(target, '.cache', 'node-path'), `${join(target, 'node')}\n`)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/proctree"
 	"agentpod/native/internal/safefs"
 )
 
@@ -58,7 +59,16 @@ func (h *Host) stats(id string) (any, error) {
 	return struct {
 		cgroup.Usage
 		DiskBytes int64 `json:"diskBytes"`
-	}{h.cgroups.Usage(handle.group()), h.diskBytes(handle)}, nil
+	}{h.usage(handle), h.diskBytes(handle)}, nil
+}
+
+// usage is what the sandbox's groups count, or what its processes say where there are none.
+func (h *Host) usage(handle *Handle) cgroup.Usage {
+	if h.cgroups.Version() != "none" || !h.isAlive(handle.ID) {
+		return h.cgroups.Usage(handle.group())
+	}
+	sum := proctree.Usage(handle.Pid)
+	return cgroup.Usage{CPUMs: sum.CPUMs, MemBytes: sum.MemBytes, Pids: sum.Processes}
 }
 
 // diskBytes is what the sandbox has written: as its file system counts it, or else as a walk finds it.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"agentpod/native/internal/proctree"
 	"agentpod/native/internal/safefs"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,7 @@ func Stop(pid int, file string) error {
 	}
 	deadline := time.Now().Add(restTimeout)
 	for {
-		all := descendants(pid)
+		all := proctree.Descendants(pid)
 		if len(all) == 0 {
 			return fmt.Errorf("process %d is gone", pid)
 		}
@@ -56,9 +57,9 @@ func Stop(pid int, file string) error {
 }
 
 // stopEach stops the processes in turn and reports whether any of them ran.
-func stopEach(all []process, deadline time.Time) (moved bool, err error) {
+func stopEach(all []proctree.Process, deadline time.Time) (moved bool, err error) {
 	for _, p := range all {
-		stoppedNow, err := p.stop(deadline)
+		stoppedNow, err := stop(p, deadline)
 		if err != nil {
 			return moved, err
 		}
@@ -69,10 +70,10 @@ func stopEach(all []process, deadline time.Time) (moved bool, err error) {
 
 // remember writes down what stands still already.
 func remember(pid int, file string) error {
-	held := []process{}
-	for _, p := range descendants(pid) {
-		if p.state == 'T' {
-			held = append(held, p)
+	held := []proctree.ID{}
+	for _, p := range proctree.Descendants(pid) {
+		if p.State == 'T' {
+			held = append(held, p.ID)
 		}
 	}
 	data, err := json.Marshal(held)
@@ -91,19 +92,19 @@ func Continue(pid int, file string) error {
 		}
 		return err
 	}
-	var held []process
+	var held []proctree.ID
 	if err := json.Unmarshal(data, &held); err != nil {
 		return err
 	}
-	keep := map[process]bool{}
-	for _, p := range held {
-		keep[process{Pid: p.Pid, Start: p.Start}] = true
+	keep := map[proctree.ID]bool{}
+	for _, id := range held {
+		keep[id] = true
 	}
-	all := descendants(pid)
+	all := proctree.Descendants(pid)
 	// Children first: their parents find them running.
 	for i := len(all) - 1; i >= 0; i-- {
-		if p := all[i]; !keep[process{Pid: p.Pid, Start: p.Start}] {
-			if err := p.signal(unix.SIGCONT); err != nil {
+		if p := all[i]; !keep[p.ID] {
+			if err := signal(p, unix.SIGCONT); err != nil {
 				return err
 			}
 		}
@@ -112,16 +113,16 @@ func Continue(pid int, file string) error {
 }
 
 // stop returns when the process is at rest, and whether it was not before.
-func (p process) stop(deadline time.Time) (moved bool, err error) {
-	if stopped, _ := p.atRest(); stopped {
+func stop(p proctree.Process, deadline time.Time) (moved bool, err error) {
+	if stopped, _ := p.AtRest(); stopped {
 		return false, nil
 	}
-	if err := p.signal(unix.SIGSTOP); err != nil {
+	if err := signal(p, unix.SIGSTOP); err != nil {
 		return false, err
 	}
 	patient := time.Now().Add(kernelPatience)
 	for wait := 20 * time.Microsecond; ; wait *= 2 {
-		stopped, waiting := p.atRest()
+		stopped, waiting := p.AtRest()
 		if stopped {
 			return true, nil
 		}
@@ -139,7 +140,7 @@ func (p process) stop(deadline time.Time) (moved bool, err error) {
 }
 
 // signal reaches this process and no later one with its pid. One that is gone needs none.
-func (p process) signal(signal unix.Signal) error {
+func signal(p proctree.Process, number unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err == unix.ESRCH {
 		return nil
@@ -148,10 +149,10 @@ func (p process) signal(signal unix.Signal) error {
 		return fmt.Errorf("pidfd_open: %w", err)
 	}
 	defer unix.Close(fd)
-	if now, ok := readStat(fmt.Sprintf("/proc/%d", p.Pid), p.Pid); !ok || now.Start != p.Start {
+	if now, ok := proctree.Read(p.Pid); !ok || now.ID != p.ID {
 		return nil
 	}
-	if err := unix.PidfdSendSignal(fd, signal, nil, 0); err != nil && err != unix.ESRCH {
+	if err := unix.PidfdSendSignal(fd, number, nil, 0); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("signal %d: %w", p.Pid, err)
 	}
 	return nil

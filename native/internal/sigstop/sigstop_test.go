@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"agentpod/native/internal/proctree"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +25,7 @@ func family(t *testing.T) (cmd *exec.Cmd, count func() int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, p := range descendants(cmd.Process.Pid) {
+		for _, p := range proctree.Descendants(cmd.Process.Pid) {
 			unix.Kill(p.Pid, unix.SIGKILL)
 		}
 		cmd.Wait()
@@ -46,8 +48,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 func stopped(pid int) (n int) {
-	for _, p := range descendants(pid) {
-		if p.state == 'T' {
+	for _, p := range proctree.Descendants(pid) {
+		if p.State == 'T' {
 			n++
 		}
 	}

@@ -1,0 +1,50 @@
+// Runs test files as an ordinary user: an account that is made for it, with a clone of its own. What the tests do is then done by somebody who
+// has no rights on this machine but a range in /etc/subuid.
+
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdtempSync, utimesSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { giveNode, makeOrdinaryUser, noOrdinaryUser } from '../../test/support/ordinary-user.ts'
+import { runNodeTests } from './node-tests.ts'
+import { type Case, skipped } from './result.ts'
+
+export type UserTestOptions = {
+  readonly root: string
+  readonly files: readonly string[]
+  readonly concurrency: number
+  readonly limitMs: number
+}
+
+export async function runAsOrdinaryUser(options: UserTestOptions): Promise<Case[]> {
+  const why = noOrdinaryUser()
+  if (why) return [skipped('as an ordinary user', why)]
+  using user = makeOrdinaryUser((target) => clone(options.root, target))
+  const root = dirname(user.agentpod)
+  execFileSync('chown', ['-R', `${user.uid}:${user.gid}`, root])
+  const tmp = mkdtempSync(join(user.home, 't'))
+  execFileSync('chown', [`${user.uid}:${user.gid}`, tmp])
+  const become = ['setpriv', `--reuid=${user.uid}`, `--regid=${user.gid}`, '--clear-groups', '--']
+  const cases = await runNodeTests({
+    ...options,
+    root,
+    env: { AGENTPOD_TEST: '1', HOME: user.home, USER: user.name, LOGNAME: user.name, TMPDIR: tmp },
+    node: [...become, join(root, 'node')],
+  })
+  return cases.map((one) => ({ ...one, name: `as an ordinary user: ${one.name}` }))
+}
+
+/** What git knows, what was built and the packages: as after a clone and `npm install`. */
+function clone(root: string, target: string): void {
+  const listed = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '-z'], { cwd: root })
+  const files = execFileSync('tar', ['--null', '-T', '-', '--ignore-failed-read', '-cf', '-'], {
+    cwd: root,
+    input: listed,
+    maxBuffer: 1 << 30,
+  })
+  execFileSync('tar', ['-xf', '-', '-C', target], { input: files })
+  for (const directory of ['node_modules', 'dist'])
+    cpSync(join(root, directory), join(target, directory), { recursive: true, verbatimSymlinks: true })
+  giveNode(target)
+  const now = new Date()
+  for (const stamp of ['dist/.stamp', 'dist/bin/.stamp']) utimesSync(join(target, stamp), now, now)
+}
