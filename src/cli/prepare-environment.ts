@@ -20,6 +20,7 @@ import { onlyGranted } from '../config/project/data.ts'
 import { applyProfile } from '../config/project/profiles.ts'
 import { fileTree } from '../config/tree.ts'
 import { homeOf } from '../core/environment.ts'
+import { type AgentPodError, invalid } from '../core/error.ts'
 import type { Recipe, Step } from '../core/recipe.ts'
 import { listProject } from '../sync/project.ts'
 import { packContents } from '../sync/tar.ts'
@@ -94,6 +95,7 @@ export async function planOnly(
 ): Promise<{ readonly plan: Plan; readonly wish: NetworkWish; readonly lock: Lock | undefined } | undefined> {
   const detected = detect(treeOf(project))
   const file = readProjectFile(project.directory)
+  if (!file && o.profile !== undefined) throw noProfile(o.profile)
   const hasNothing =
     detected.findings.length + detected.packages.length + detected.notes.length === 0 &&
     detected.commands.setup === undefined
@@ -120,6 +122,14 @@ export async function planOnly(
     base: o.base,
   })
   return { plan, wish, lock }
+}
+
+function noProfile(name: string): AgentPodError {
+  return invalid(
+    'project.profile',
+    `there is no profile ${JSON.stringify(name)}: this project has no ${PROJECT_FILE}`,
+    `[profiles.${name}] in ${PROJECT_FILE} makes one; \`agentpod init\` writes the file`,
+  )
 }
 
 /** What a directory's files say. */

@@ -164,12 +164,17 @@ async function snapshotOf(place: Place): Promise<string> {
   }
 }
 
-/** SECURITY: nothing but git has run in it when its snapshot is taken: no services, no agent, no way out. */
+/**
+ * SECURITY: nothing but git has run in it when its snapshot is taken: no services, no agent, no way out. And it is asked for nothing but what
+ * `environmentKey` knows, since what it has is what later runs have where they do not say: one that may become root must not be followed by others that may.
+ */
 function preparing({ pod, o }: Place, last: Snapshot | undefined): Promise<Sandbox> {
-  const { services: _, start: __, ...environment } = o.options.environment ?? {}
+  const { base, digest, user } = o.options.environment ?? {}
+  const { diskMib } = o.options.resources ?? {}
+  const environment = { base, digest, user }
   return pod.create({
     labels: { 'agentpod/preparing': 'project' },
-    resources: o.options.resources,
+    resources: { diskMib },
     network: { mode: 'off' },
     lifetime: { ttlMs: PREPARE_TTL_MS, whenOver: 'destroy' },
     ...(last ? { snapshot: last.id } : { environment }),
@@ -228,10 +233,9 @@ async function sendOne(
 /** What the copy lies on. With another environment it is another copy. */
 function environmentKey({ key, o, workspace }: Place): string {
   const { base, digest, user } = o.options.environment ?? {}
-  return sha256(canonical({ key, base, digest, user: user ?? o.user, workspace, aside: o.aside })).slice(
-    0,
-    40,
-  )
+  const { diskMib } = o.options.resources ?? {}
+  const known = { key, base, digest, user: user ?? o.user, workspace, aside: o.aside, diskMib }
+  return sha256(canonical({ ...known, form: 2 })).slice(0, 40)
 }
 
 function stateDigest({ state }: Place): string {

@@ -9,6 +9,7 @@ import type { Repository } from '../sync/git/repository.ts'
 import type { ResultHeader } from '../sync/git/result-header.ts'
 import { ResultReader } from '../sync/git/result-reader.ts'
 import { LARGEST_RESULT_FILE, resultScript } from '../sync/git/result-script.ts'
+import { defined } from '../util/defined.ts'
 import type { Parsed } from './args/parse.ts'
 import type { CommandContext } from './command.ts'
 import { type ExecWords, execIn } from './commands/exec.ts'
@@ -27,9 +28,9 @@ export async function beginInCopy(
   const sandbox = await pod.create({
     ...copy.options,
     labels: { ...labels, 'agentpod/project': printable(copy.project.name).slice(0, 200) },
-    // The snapshot's own is that of whoever prepared it: nothing.
-    network: { mode: 'allowlist', allow: [], ...copy.network },
-    lifetime: { ttlMs: DEFAULT_TTL_MS, whenOver: 'destroy', ...copy.options.lifetime },
+    // What is left out is what the snapshot was prepared with: nothing. So it says what it is.
+    network: { mode: 'allowlist', allow: [], ...defined(copy.network) },
+    lifetime: { ttlMs: DEFAULT_TTL_MS, whenOver: 'destroy', ...defined(copy.options.lifetime) },
     snapshot: copy.snapshot,
   })
   try {

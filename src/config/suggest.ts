@@ -12,8 +12,8 @@ export interface Suggestion {
   readonly never: readonly string[]
 }
 
-/** Refused because no rule spoke of it: these a rule can open. */
-const OPENABLE = ['rule.none', 'open.host', 'open.port']
+/** Refused because no rule spoke of it, or because the network was off: these a rule can open. */
+const OPENABLE = ['rule.none', 'open.host', 'open.port', 'mode.off']
 
 /** Exact hosts with exactly the ports that were asked for: nobody is offered a star for having used three names. */
 export function suggestRules(seen: readonly Seen[]): Suggestion {

@@ -64,6 +64,12 @@ export function resolveNetwork(
   const base = template ? within(template, cap) : defaultOf(cap)
   const mode = asked.mode ?? base.mode
   checkMode(mode, cap)
+  if (template && asked.mode === undefined && mode === 'off' && asked.allow && asked.allow.length > 0)
+    throw invalid(
+      'network.off',
+      'the snapshot was made with no network, so allowing hosts has no effect',
+      'say --net allowlist too',
+    )
   const rules = asked.allow ? asked.allow.map((rule) => grant(rule, 'create')) : base.rules
   checkRules(rules, cap)
   const addresses = asked.addresses ?? base.addresses

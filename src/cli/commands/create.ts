@@ -8,6 +8,7 @@ import {
   SANDBOX_OPTIONS,
   variablesOf,
 } from '../args/options.ts'
+import { checkNetwork } from '../args/refuse.ts'
 import type { Command } from '../command.ts'
 import { networkOf } from '../network.ts'
 import type { Terminal } from '../output/terminal.ts'
@@ -26,6 +27,7 @@ export const command: Command = {
   options: { ...SANDBOX_OPTIONS, ...NETWORK_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },
   words: { min: 0, max: 0 },
   async run(ctx, parsed) {
+    checkNetwork(parsed)
     const { client, env, terminal } = ctx
     const sandbox = await createSandbox(
       await client(),

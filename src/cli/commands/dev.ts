@@ -4,6 +4,7 @@ import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
 import { createOptions, variablesOf } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
+import { checkCombination } from '../args/refuse.ts'
 import { attach } from '../attached.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { beginSync, type DevSync, prepareSync } from '../dev-sync.ts'
@@ -34,6 +35,7 @@ export const command: Command = {
   },
   words: { min: 0, max: 10_000, rest: true },
   async run(ctx, parsed) {
+    checkCombination(parsed)
     const opened = await openProject(ctx, parsed.value('user') ?? 'user')
     const ready = await environmentIn(ctx, parsed, opened)
     const commands = devCommands(ready, parsed.words)

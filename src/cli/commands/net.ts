@@ -85,8 +85,10 @@ async function suggest({ client, terminal }: CommandContext, name: string): Prom
 /** As lines for `agentpod.toml`, and what cannot be allowed at all. */
 export function printSuggestion(terminal: CommandContext['terminal'], seen: readonly Seen[]): void {
   const { rules, never } = suggestRules(seen)
-  if (rules.length === 0) terminal.out('# nothing more is needed')
-  else {
+  const isOff = seen.some(({ reason }) => reason === 'mode.off')
+  if (isOff) terminal.out('# its network was off: leave out --net off, or say --net allowlist')
+  if (rules.length === 0 && never.length === 0) terminal.out('# nothing more is needed')
+  if (rules.length > 0) {
     terminal.out('[network]')
     terminal.out('allow = [')
     for (const { text, count } of rules)

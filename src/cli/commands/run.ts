@@ -13,6 +13,7 @@ import {
   variablesOf,
 } from '../args/options.ts'
 import { type Parsed, parseArgs } from '../args/parse.ts'
+import { checkAgentRun, checkCommandRun, checkNoRepository } from '../args/refuse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { ENVIRONMENT_OPTIONS, environmentIn } from '../environment.ts'
 import { networkOf } from '../network.ts'
@@ -56,9 +57,11 @@ export const command: Command = {
   async run(ctx, parsed) {
     const agents = agentsIn(parsed)
     if (agents) {
+      checkAgentRun(agents.parsed)
       const { runAgents } = await import('../run-agents.ts')
       return runAgents(ctx, agents.parsed, agents.named, agents.parsed.words.join(' '))
     }
+    checkCommandRun(parsed)
     const [program = '', ...args] = parsed.words
     return runHere(ctx, parsed, program, args)
   },
@@ -92,7 +95,9 @@ export async function runHere(
   // Loaded while git looks.
   const loading = isCopied(parsed) ? import('../run-in-copy.ts') : undefined
   const [repo] = await Promise.all([repositoryOf(ctx, parsed), loading])
-  return repo ? runInCopy(ctx, parsed, repo, { program, args, name }) : runInNew(ctx, parsed, program, args)
+  if (repo) return runInCopy(ctx, parsed, repo, { program, args, name })
+  checkNoRepository(parsed)
+  return runInNew(ctx, parsed, program, args)
 }
 
 function isCopied(parsed: Parsed): boolean {

@@ -1,11 +1,13 @@
 import { AgentPodError } from '../../core/error.ts'
 import { shellWord } from '../../util/shell-word.ts'
+import { checkCombination } from '../args/refuse.ts'
 import type { Command } from '../command.ts'
-import { ENVIRONMENT_OPTIONS, environmentIn } from '../environment.ts'
+import { environmentIn } from '../environment.ts'
 import { openProject } from '../project.ts'
 import { RUN_OPTIONS, runInNew } from './run.ts'
 
-const { json: _, keep, 'no-project': __, ...OPTIONS } = RUN_OPTIONS
+// The tests are part of what the environment says, so there is none to leave out.
+const { json: _, keep, 'no-project': __, bare: ___, from: ____, ...OPTIONS } = RUN_OPTIONS
 
 export const command: Command = {
   usage: 'agentpod test [options] [--] [ARG...]',
@@ -14,9 +16,10 @@ export const command: Command = {
     'agentpod test -- --watch=false          with words for the test command',
     'agentpod test --keep --name failing     keep the sandbox to look into',
   ],
-  options: { ...OPTIONS, keep, ...ENVIRONMENT_OPTIONS },
+  options: { ...OPTIONS, keep },
   words: { min: 0, max: 10_000, rest: true },
   async run(ctx, parsed) {
+    checkCombination(parsed)
     const project = await openProject(ctx, parsed.value('user') ?? 'user')
     const ready = await environmentIn(ctx, parsed, project)
     const commands = ready?.commands.test ?? []

@@ -1,0 +1,74 @@
+/** What outside verification found about environments at run time: builds that fail, networks, options, services, ports. */
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { after, test } from 'node:test'
+import { type CliResult, World } from '../support/world.ts'
+
+const world = new World()
+after(() => world[Symbol.asyncDispose]())
+
+/** A directory with these files. */
+function project(files: Readonly<Record<string, string>>): string {
+  const directory = world.directory()
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(directory, path)), { recursive: true })
+    writeFileSync(join(directory, path), text)
+  }
+  return directory
+}
+
+function repository(files: Readonly<Record<string, string>>): string {
+  const directory = project(files)
+  const git = (...args: string[]): Buffer => execFileSync('git', args, { cwd: directory })
+  git('init', '-q', '-b', 'main')
+  git('add', '.')
+  git('-c', 'user.name=u', '-c', 'user.email=u@localhost', 'commit', '-qm', 'begin')
+  return directory
+}
+
+const call = (cwd: string, ...args: string[]): Promise<CliResult> =>
+  world.cli(args, { cwd, timeoutMs: 240_000 })
+
+const toml = (setup: string, more = ''): string =>
+  `[environment]\nbase = "host"\n[lifecycle]\nsetup = ${JSON.stringify(setup)}\ntest = "echo tested"\n${more}`
+
+test('E1: a failing installation fails the build, and nothing of it is kept', async () => {
+  const directory = project({
+    'requirements.txt': 'agentpod-no-such-package==9.9.9\n',
+    'test_a.py': 'def test_a(): pass\n',
+  })
+  const { code, stdout, stderr } = await call(directory, 'test')
+  assert.notEqual(code, 0, stdout)
+  assert.match(stderr, /failed: exit code 1/)
+  assert.doesNotMatch(stdout, /1 passed/)
+  const kept = await call(directory, 'prune', '--keep', '0GB', '--dry-run', '--json')
+  assert.deepEqual(JSON.parse(kept.stdout).removed, [], 'the layer was not kept')
+})
+
+test('E1: a list whose first member fails is a step that fails', async () => {
+  const directory = project({ 'agentpod.toml': toml('false && true') })
+  const { code, stdout, stderr } = await call(directory, 'test')
+  assert.notEqual(code, 0)
+  assert.match(stderr, /the step "dependencies, by your command" failed: exit code 1/)
+  assert.doesNotMatch(stdout, /tested/)
+})
+
+test('E2: in a repository with an environment a command reaches what its preset names', async () => {
+  const directory = repository({ 'package.json': '{"name":"a","version":"1.0.0"}' })
+  const { code, stdout, stderr } = await call(
+    directory,
+    ...['run', '--preset', 'npm', '--', 'npm', 'view', 'is-odd', 'version'],
+  )
+  assert.equal(code, 0, stderr)
+  assert.match(stdout, /^\d+\.\d+\.\d+$/m)
+})
+
+test('E2: what one run may become root for, the next one in the repository may not', async () => {
+  const directory = repository({ 'a.txt': 'a\n' })
+  const privileges = ['--', 'sed', '-n', 's/^NoNewPrivs:[^0-9]*//p', '/proc/self/status']
+  assert.equal((await call(directory, 'run', '--sudo', '-e', 'A=1', ...privileges)).stdout, '0\n')
+  assert.equal((await call(directory, 'run', ...privileges)).stdout, '1\n')
+  assert.equal((await call(directory, 'run', '--', 'sh', '-c', 'echo "A=$A"')).stdout, 'A=\n')
+})
