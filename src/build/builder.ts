@@ -202,8 +202,9 @@ export class Builder {
         hint: 'an admin may have it built again',
       })
     const used = doomed.find((one) => inUse.has(one.id) || this.#isHeld(one, own))
-    if (used) throw inUseBy(used)
-    for (const one of doomed.reverse()) if (!(await engine.removeLayer(one))) throw inUseBy(one)
+    if (used) throw inUseBy(used, engine.standingOn(used))
+    for (const one of doomed.reverse())
+      if (!(await engine.removeLayer(one))) throw inUseBy(one, engine.standingOn(one))
   }
 
   /** Whether another build than the one of these layers has found it, or is making it. */
@@ -285,12 +286,24 @@ function checkRecipe({ steps }: Recipe, again: string | undefined): number {
   )
 }
 
-function inUseBy({ layer }: Layer): AgentPodError {
+function inUseBy(
+  { layer }: Layer,
+  { sandboxes, snapshots }: ReturnType<Engine['standingOn']>,
+): AgentPodError {
+  const users = [
+    ...sandboxes.map((name) => `the sandbox ${name}`),
+    ...snapshots.map((name) => `the snapshot ${name}`),
+  ]
+  const shown = users.slice(0, 5).join(', ')
+  const removed = [
+    ...(sandboxes.length > 0 ? [`\`agentpod destroy ${sandboxes.slice(0, 5).join(' ')}\``] : []),
+    ...(snapshots.length > 0 ? [`\`agentpod snapshot rm ${snapshots.slice(0, 5).join(' ')}\``] : []),
+  ]
   return new AgentPodError({
     code: 'conflict',
     reason: 'layer.used',
-    message: `sandboxes or builds stand on what "${layer.step.title}" built`,
-    hint: '`agentpod ls` shows sandboxes; destroy them first',
+    message: `what "${layer.step.title}" built is in use: ${users.length > 0 ? shown : 'another build is under way'}${users.length > 5 ? ` and ${users.length - 5} more` : ''}`,
+    hint: removed.length > 0 ? `${removed.join(' and ')} first` : 'try again when it has ended',
   })
 }
 

@@ -23,6 +23,12 @@ export interface LayerInfo {
   readonly usedAt: number
 }
 
+/**
+ * On snapshots that hold a project for its next run. They are made again at need: nobody is shown them, and they keep no layer from being removed but go with
+ * it.
+ */
+export const PREPARED_LABEL = 'agentpod/prepared'
+
 /** A sandbox's files at one moment; they never change. */
 export interface Snapshot {
   readonly id: SnapshotId

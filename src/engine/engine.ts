@@ -25,7 +25,7 @@ import { checkTtl, type ExtendOptions, extend } from './extend.ts'
 import { Followers, type FollowOptions, follow } from './follow.ts'
 import { type Forked, type ForkRequest, fork, restore } from './fork.ts'
 import { guardedProvider } from './guarded-provider.ts'
-import { allLayers, keepLayer, layersInUse, removeLayer } from './layers.ts'
+import { allLayers, keepLayer, layersInUse, removeLayer, standingOn } from './layers.ts'
 import { Ledger } from './ledger.ts'
 import type { UsageListener } from './model-usage.ts'
 import { notRunning } from './need.ts'
@@ -164,6 +164,11 @@ export class Engine {
   /** What something else than a layer stands on. */
   layersInUse(): Set<SnapshotId> {
     return layersInUse(this.#ctx)
+  }
+
+  /** The names of what stands on a layer. */
+  standingOn(layer: Layer): ReturnType<typeof standingOn> {
+    return standingOn(this.#ctx, layer)
   }
 
   /** Notes that somebody has it built, too. */

@@ -3,7 +3,7 @@ import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { SandboxId, SnapshotId } from '../core/id.ts'
 import type { Principal } from '../core/principal.ts'
 import type { RootPlan } from '../core/provider.ts'
-import type { LayerInfo } from '../core/snapshot.ts'
+import { type LayerInfo, PREPARED_LABEL, type Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
 import type { Layer } from './album.ts'
 import type { Context } from './context.ts'
@@ -97,14 +97,36 @@ export function allLayers(ctx: Context): Layer[] {
 export function layersInUse(ctx: Context): Set<SnapshotId> {
   const roots = [
     ...ctx.ledger.living().map(({ root }) => root),
-    ...ctx.album.all().flatMap(({ layer, root }) => (layer ? [] : [root])),
+    ...ctx.album.all().flatMap((one) => (one.layer || isPassed(ctx, one) ? [] : [one.root])),
   ]
   const held = ctx.album.all().flatMap(({ id, layer }) => (layer && ctx.album.isUsed(id) ? [id] : []))
   return new Set([...roots.flatMap((root) => root?.over ?? []), ...held])
 }
 
+/** One that is made again at need, and that nothing is made from at this moment. */
+function isPassed(ctx: Context, { id, labels }: Snapshot): boolean {
+  return labels[PREPARED_LABEL] !== undefined && !ctx.album.isUsed(id)
+}
+
+/** What stands on a layer, as its owner calls it. */
+export function standingOn(ctx: Context, { id }: Layer): { sandboxes: string[]; snapshots: string[] } {
+  const stands = ({ root }: { readonly root?: RootPlan | undefined }): boolean =>
+    root?.over?.includes(id) ?? false
+  const called = (one: { readonly id: string; readonly name: string | undefined }): string =>
+    one.name ?? one.id
+  return {
+    sandboxes: ctx.ledger.living().filter(stands).map(called),
+    snapshots: ctx.album
+      .all()
+      .filter((one) => !one.layer && !isPassed(ctx, one) && stands(one))
+      .map(called),
+  }
+}
+
 /** Removes a layer that nothing stands on. False where something does by now. */
 export async function removeLayer(ctx: Context, layer: Layer): Promise<boolean> {
+  const passed = ctx.album.all().filter((one) => isPassed(ctx, one) && one.root?.over?.includes(layer.id))
+  for (const one of passed) await removeSnapshot(ctx, one)
   const isBelow = ctx.album.all().some(({ root }) => root?.over?.includes(layer.id))
   if (isBelow || layersInUse(ctx).has(layer.id)) return false
   try {

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { PREPARED_LABEL } from '../../src/cli/prepared-label.ts'
+import { PREPARED_LABEL } from '../../src/core/snapshot.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import type { RunEventBody } from '../../src/core/run.ts'
 import { GitProject } from '../../src/sync/testing/git-project.ts'

@@ -65,6 +65,21 @@ test('E2: in a repository with an environment a command reaches what its preset 
   assert.match(stdout, /^\d+\.\d+\.\d+$/m)
 })
 
+test('E3: after a run a step can be built again, and the next run stands on the new layer', async () => {
+  const directory = repository({ 'agentpod.toml': toml('date +%s%N > ~/built') })
+  const built = async (): Promise<string> =>
+    (await call(directory, 'run', '--', 'sh', '-c', 'cat ~/built')).stdout
+  const first = await built()
+  assert.match(first, /^\d+\n$/)
+  const again = await call(directory, 'build', '--again', 'setup')
+  assert.equal(again.code, 0, again.stderr)
+  assert.notEqual(await built(), first)
+  await call(directory, 'run', '--keep', '--name', 'stands', '--', 'true')
+  const held = await call(directory, 'build', '--again', 'setup')
+  assert.match(held.stderr, /is in use: the sandbox stands\nhint: `agentpod destroy stands` first/)
+  await call(directory, 'destroy', 'stands')
+})
+
 test('E2: what one run may become root for, the next one in the repository may not', async () => {
   const directory = repository({ 'a.txt': 'a\n' })
   const privileges = ['--', 'sed', '-n', 's/^NoNewPrivs:[^0-9]*//p', '/proc/self/status']

@@ -5,6 +5,7 @@ import { pipeline } from 'node:stream/promises'
 import type { AgentPod } from '../../client/client.ts'
 import type { Snapshot } from '../../client/snapshots.ts'
 import { invalid } from '../../core/error.ts'
+import { PREPARED_LABEL } from '../../core/snapshot.ts'
 import { systemClock } from '../../util/clock.ts'
 import { nearest } from '../../util/nearest.ts'
 import { JSON_OPTION } from '../args/options.ts'
@@ -14,7 +15,6 @@ import type { Command, CommandContext } from '../command.ts'
 import { lineage } from '../output/lineage.ts'
 import { printable, type Terminal, table } from '../output/terminal.ts'
 import { size, span } from '../output/units.ts'
-import { PREPARED_LABEL } from '../prepared-label.ts'
 
 const VERBS = ['create', 'ls', 'rm', 'export', 'import'] as const
 type Verb = (typeof VERBS)[number]
