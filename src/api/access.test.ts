@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { SandboxId } from '../core/id.ts'
-import { access, isSame, isSigned, type SignedFile, signature } from './access.ts'
+import { access, isExpired, isSame, isSigned, type SignedFile, signature } from './access.ts'
 
 const ID = 'abcdefgh12345678' as SandboxId
 
@@ -48,21 +48,23 @@ describe('a signature', () => {
   const NOW = 1_899_999_999_000
   test('holds for one file, operation, user, token and time', () => {
     const given = signature(file, 'token')
-    assert.ok(isSigned(file, given, 'token', NOW))
-    assert.ok(!isSigned(file, given, 'other', NOW))
-    assert.ok(!isSigned({ ...file, path: '/home/user/b.txt' }, given, 'token', NOW))
-    assert.ok(!isSigned({ ...file, operation: 'write' }, given, 'token', NOW))
-    assert.ok(!isSigned({ ...file, user: 'root' }, given, 'token', NOW))
-    assert.ok(!isSigned({ ...file, expiration: '1900000001' }, given, 'token', NOW))
-    assert.ok(!isSigned({ ...file, expiration: undefined }, given, 'token', NOW))
+    assert.ok(isSigned(file, given, 'token'))
+    assert.ok(!isSigned(file, given, 'other'))
+    assert.ok(!isSigned({ ...file, path: '/home/user/b.txt' }, given, 'token'))
+    assert.ok(!isSigned({ ...file, operation: 'write' }, given, 'token'))
+    assert.ok(!isSigned({ ...file, user: 'root' }, given, 'token'))
+    assert.ok(!isSigned({ ...file, expiration: '1900000001' }, given, 'token'))
+    assert.ok(!isSigned({ ...file, expiration: undefined }, given, 'token'))
   })
 
   test('ends when it says', () => {
     const given = signature(file, 'token')
-    assert.ok(!isSigned(file, given, 'token', 1_900_000_001_000))
+    assert.ok(isSigned(file, given, 'token'))
+    assert.ok(!isExpired(file, NOW))
+    assert.ok(!isExpired(file, 1_900_000_000_999), 'good to the end of the second it names')
+    assert.ok(isExpired(file, 1_900_000_001_000))
     for (const expiration of ['', 'x', 'NaN', '-1', '0']) {
-      const odd = { ...file, expiration }
-      assert.ok(!isSigned(odd, signature(odd, 'token'), 'token', NOW), expiration)
+      assert.ok(isExpired({ ...file, expiration }, NOW), expiration)
     }
   })
 
@@ -71,7 +73,7 @@ describe('a signature', () => {
     const given = signature(long, 'token')
     const other: SignedFile = { path: '/x', operation: 'write', user: 'user:read:', expiration: undefined }
     assert.equal(given, signature(other, 'token'), 'the control: the recipe alone does not tell them apart')
-    assert.ok(isSigned(long, given, 'token', NOW))
-    assert.ok(!isSigned(other, given, 'token', NOW))
+    assert.ok(isSigned(long, given, 'token'))
+    assert.ok(!isSigned(other, given, 'token'))
   })
 })

@@ -44,10 +44,14 @@ export function signature(file: SignedFile, token: string): string {
   return `v1_${createHash('sha256').update(parts.join(':')).digest('base64').replace(/=+$/, '')}`
 }
 
-export function isSigned(file: SignedFile, given: string, token: string, nowMs: number): boolean {
-  // Good to the end of the second it names, as at E2B.
-  if (file.expiration !== undefined && !(Number(file.expiration) >= Math.floor(nowMs / 1000))) return false
+/** Whether the token's holder signed it; for how long is another question. */
+export function isSigned(file: SignedFile, given: string, token: string): boolean {
   // SECURITY: parts are joined with colons, and a path may have some; a user may not, or one file's signature would be another's.
   if (file.user.includes(':')) return false
   return isSame(given, signature(file, token))
+}
+
+/** Good to the end of the second it names, as at E2B. */
+export function isExpired({ expiration }: SignedFile, nowMs: number): boolean {
+  return expiration !== undefined && !(Number(expiration) >= Math.floor(nowMs / 1000))
 }

@@ -18,6 +18,7 @@ import { e2bRoutes } from './e2b/routes.ts'
 import { errorBody, retryAfter } from './error-response.ts'
 import type { OneTimeCodes } from './one-time-codes.ts'
 import { adminOnly, principalOf } from './principal-of.ts'
+import { parseQuery } from './query.ts'
 import type { Rate } from './rate-limit.ts'
 import { aboutRoutes } from './routes/about.ts'
 import { type BuildParts, buildRoutes } from './routes/builds.ts'
@@ -29,6 +30,7 @@ import { sandboxRoutes } from './routes/sandboxes.ts'
 import { secretRoutes } from './routes/secrets.ts'
 import { snapshotRoutes } from './routes/snapshots.ts'
 import { parseInput } from './schema/parse.ts'
+import { prepareBase } from './schema/query.ts'
 import { listenRequest, type TcpAddressView } from './schema/server.ts'
 import { traceOfContext } from './trace.ts'
 
@@ -139,11 +141,12 @@ export function createApp(parts: AppParts): Hono {
         reason: 'base.unknown',
         message: `the bases are ${BASES.join(', ')}`,
       })
+    const { kit } = parseQuery(prepareBase, c)
     c.header('content-type', 'application/x-ndjson')
     return stream(c, async (out) => {
       const say = (line: object): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
       try {
-        await engine.prepare({ name: base }, (progress) => void say({ progress }))
+        await engine.prepare({ name: base, kit }, (progress) => void say({ progress }))
         await say({ ready: true })
       } catch (thrown) {
         await say(errorBody(thrown).body)

@@ -19,6 +19,10 @@ import { lookIn, WAKE_HEADER, wake } from './way-in.ts'
 
 export const SANDBOX_HEADER = 'agentpod-sandbox'
 
+/** Tells the guest by whose rules a file call acts: ours, as the user alone, or E2B's, which reach further where the sandbox has sudo. */
+const FILE_RULES_HEADER = 'agentpod-file-rules'
+export type FileRules = 'agentpod' | 'e2b'
+
 /** SECURITY: these set a sandbox's identity and lifetime and are the engine's alone. */
 const ENGINE_ONLY = new Set(['/agentpod/init', '/agentpod/lease'])
 
@@ -35,6 +39,7 @@ const HOP_BY_HOP = new Set([
   'host',
   SANDBOX_HEADER,
   WAKE_HEADER,
+  FILE_RULES_HEADER,
 ])
 
 /** SECURITY: CP-12. What opened the door stays outside: a sandbox must not learn a key or a token from a request. */
@@ -116,6 +121,7 @@ export async function forwardToGuest(
   live: Live,
   request: IncomingMessage,
   response: ServerResponse,
+  fileRules: FileRules = 'agentpod',
 ): Promise<void> {
   const path = request.url ?? '/'
   refuseEngineOnly(path)
@@ -130,7 +136,7 @@ export async function forwardToGuest(
     {
       method: request.method ?? 'GET',
       path,
-      headers: passing(request.headers),
+      headers: { ...passing(request.headers), [FILE_RULES_HEADER]: fileRules },
       body: hasBody(request) ? request : undefined,
     },
     { signal: AbortSignal.any([gone.signal, ended.signal]) },

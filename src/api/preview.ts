@@ -9,9 +9,15 @@ import { DIAL_TIMEOUT_MS, hasBody, join, passing } from './data-plane.ts'
 /** The cookie that opens a private port to a browser. */
 export const PREVIEW_COOKIE = 'agentpod_preview'
 
+/** Where E2B's users want the port in a masked host. */
+// biome-ignore lint/suspicious/noTemplateCurlyInString: the braces are E2B's.
+const PORT = '${PORT}'
+
 export interface PreviewTarget {
   readonly live: Live
   readonly port: number
+  /** What the program inside is told as the Host, where it is not what was sent; `${PORT}` stands for the port. */
+  readonly maskHost?: string | undefined
 }
 
 export async function preview(
@@ -30,7 +36,7 @@ export async function preview(
       createConnection: () => inside as never,
       method: request.method,
       path: request.url,
-      headers: { ...forwarded(request), connection: 'close' },
+      headers: { ...forwarded(request, target), connection: 'close' },
       signal: AbortSignal.any([gone.signal, target.live.ended.signal]),
       setHost: false,
     })
@@ -80,7 +86,11 @@ export async function previewUpgrade(
   head: Buffer,
 ): Promise<void> {
   const inside = await dial(target)
-  const headers = { ...forwarded(request), connection: 'upgrade', upgrade: request.headers.upgrade ?? '' }
+  const headers = {
+    ...forwarded(request, target),
+    connection: 'upgrade',
+    upgrade: request.headers.upgrade ?? '',
+  }
   const lines = Object.entries(headers).flatMap(([name, value]) =>
     [value].flat().map((one) => `${name}: ${one}`),
   )
@@ -93,12 +103,15 @@ function dial({ live, port }: PreviewTarget): Promise<Duplex> {
   return live.guest.dial(port, { signal: live.ended.signal, timeoutMs: DIAL_TIMEOUT_MS })
 }
 
-function forwarded(request: IncomingMessage): Record<string, string | string[]> {
+function forwarded(
+  request: IncomingMessage,
+  { port, maskHost }: PreviewTarget,
+): Record<string, string | string[]> {
   const { cookie, ...rest } = passing(request.headers)
   const kept = withoutOurs(typeof cookie === 'string' ? cookie : undefined)
   return {
     ...rest,
-    host: request.headers.host ?? 'localhost',
+    host: maskHost?.replaceAll(PORT, String(port)) ?? request.headers.host ?? 'localhost',
     'x-forwarded-host': request.headers.host ?? 'localhost',
     'x-forwarded-proto': 'encrypted' in request.socket ? 'https' : 'http',
     ...(kept && { cookie: kept }),

@@ -7,7 +7,14 @@ import type { ErrorCode } from '../core/error.ts'
 import type { Route } from './route.ts'
 import { BUILD_ROUTES } from './route-table-builds.ts'
 import { RUN_ROUTES } from './route-table-runs.ts'
-import { importSnapshot, listAudit, listEvents, listSandboxes, listSnapshots } from './schema/query.ts'
+import {
+  importSnapshot,
+  listAudit,
+  listEvents,
+  listSandboxes,
+  listSnapshots,
+  prepareBase,
+} from './schema/query.ts'
 
 const REF = { ref: 'The id of a sandbox, or the name of a living one.' }
 const SNAPSHOT_REF = { ref: 'The id or the name of a snapshot.' }
@@ -367,6 +374,7 @@ export const ROUTES: readonly Route[] = [
     description: 'The first time may take a minute; lines of JSON tell how far it is.',
     who: 'key',
     parameters: { base: 'The name of a base.' },
+    query: prepareBase,
     answers: [{ status: 200, says: 'Lines of JSON.', schema: 'BaseProgress', media: 'application/x-ndjson' }],
     errors: ['not_found'],
   },

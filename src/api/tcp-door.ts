@@ -13,7 +13,7 @@ import type { Engine } from '../engine/engine.ts'
 import type { Keys } from '../engine/keys.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
-import { type Access, isSame, isSigned, type SignedFile } from './access.ts'
+import { type Access, isExpired, isSame, isSigned, type SignedFile } from './access.ts'
 import { type Address, DATA_PORT, readHost } from './address.ts'
 import { vouchFor } from './connections.ts'
 import {
@@ -30,7 +30,7 @@ import {
 import { answerE2bError, answerEnvdError, isE2bPath } from './e2b/error-response.ts'
 import { answerClosed, answerGone, isGone } from './e2b/gone.ts'
 import type { OneTimeCodes } from './one-time-codes.ts'
-import { PREVIEW_COOKIE, preview, previewCookie, previewUpgrade } from './preview.ts'
+import { PREVIEW_COOKIE, type PreviewTarget, preview, previewCookie, previewUpgrade } from './preview.ts'
 import { setPrincipal } from './principal-of.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { Slots } from './slots.ts'
@@ -106,7 +106,7 @@ class TcpDoor implements Door {
         using _ = this.#enter(this.#ownerOf(target.id))
         const live = look ?? (await this.#wake(target.id, request))
         this.#actFor(owner, socket)
-        return await previewUpgrade({ live, port: target.port }, request, socket, head)
+        return await previewUpgrade({ live, ...this.#preview(target) }, request, socket, head)
       }
       this.#checkOrigin(request)
       const who = this.#who(request)
@@ -145,10 +145,10 @@ class TcpDoor implements Door {
   #signedTarget(request: IncomingMessage): Target | undefined {
     const signed = signedFile(request)
     if (!signed) return undefined
-    const { engine, access, clock } = this.#parts
+    const { engine, access } = this.#parts
     const found = engine
       .list({ labels: {}, all: false })
-      .find(({ id }) => isSigned(signed.file, signed.given, access.dataToken(id), clock.now()))
+      .find(({ id }) => isSigned(signed.file, signed.given, access.dataToken(id)))
     if (!found) throw badSignature()
     return { kind: 'sandbox', id: found.id, port: DATA_PORT }
   }
@@ -232,7 +232,7 @@ class TcpDoor implements Door {
       using _ = this.#enter(this.#ownerOf(target.id))
       const live = look ?? (await this.#wake(target.id, request))
       this.#actFor(owner, response)
-      return await forwardToGuest(live, request, response)
+      return await forwardToGuest(live, request, response, 'e2b')
     }
     if ((request.url ?? '').startsWith(`${OPEN_PREVIEW}?`))
       return this.#openPreview(target, request, response)
@@ -243,7 +243,11 @@ class TcpDoor implements Door {
     const live = look ?? (await this.#wake(target.id, request))
     this.#actFor(owner, response)
     soften(response)
-    return await preview({ live, port: target.port }, request, response)
+    return await preview({ live, ...this.#preview(target) }, request, response)
+  }
+
+  #preview({ id, port }: { id: SandboxId; port: number }): Omit<PreviewTarget, 'live'> {
+    return { port, maskHost: this.#parts.engine.get(id).spec.ports?.maskHost }
   }
 
   /** SECURITY: only looks: nothing is woken for a request before it has shown what opens the door. */
@@ -269,7 +273,8 @@ class TcpDoor implements Door {
       return owner
     }
     const signed = signedFile(request)
-    if (signed && mayAct && isSigned(signed.file, signed.given, token, this.#parts.clock.now())) {
+    if (signed && mayAct && isSigned(signed.file, signed.given, token)) {
+      if (isExpired(signed.file, this.#parts.clock.now())) throw badSignature('signature is already expired')
       // SECURITY: the guest's parser is another one than ours: of `path=/a;b&path=/c` it would take the second. It gets what
       // was checked and nothing else.
       request.url = addressOf(signed.file)
@@ -341,12 +346,9 @@ class TcpDoor implements Door {
   }
 }
 
-function badSignature(): AgentPodError {
-  return new AgentPodError({
-    code: 'unauthenticated',
-    reason: 'signature.invalid',
-    message: 'the signature is invalid or has expired',
-  })
+/** In E2B's words, which its users' programs look for. Who forged one does not learn what was wrong with it. */
+function badSignature(message = 'invalid signature'): AgentPodError {
+  return new AgentPodError({ code: 'unauthenticated', reason: 'signature.invalid', message })
 }
 
 function signedFile(request: IncomingMessage): { file: SignedFile; given: string } | undefined {

@@ -1,9 +1,11 @@
 /** The client of an AgentPod server. */
+
 import type { CreatedKeyView, CreateKey, KeyView } from '../api/schema/key.ts'
 import type { PreviewView, SandboxEventView, SandboxView } from '../api/schema/sandbox.ts'
 import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server.ts'
 import type { AuditEntryView } from '../api/schema/usage.ts'
 import type { Scope } from '../core/key.ts'
+import type { Kit } from '../core/recipe.ts'
 import { Builds } from './builds.ts'
 import { type PlaceOptions, placeOf } from './default-place.ts'
 import { Runs } from './runs.ts'
@@ -46,10 +48,10 @@ export class AgentPod {
   }
 
   /** Makes a base ready; the first time that may take a minute, told line by line. */
-  async prepare(base: string, onProgress: (line: string) => void): Promise<void> {
+  async prepare(base: string, onProgress: (line: string) => void, kit: Kit = 'plain'): Promise<void> {
     const response = await this.#transport.open({
       method: 'POST',
-      path: `/v1/bases/${encodeURIComponent(base)}`,
+      path: `/v1/bases/${encodeURIComponent(base)}?kit=${kit}`,
     })
     let rest = ''
     response.setEncoding('utf8')

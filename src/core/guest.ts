@@ -13,6 +13,8 @@ export interface GuestInit {
   readonly lease: GuestLease
   /** Certificates that programs inside shall trust besides those of the root file system, PEM. */
   readonly trust?: { readonly ca: string; readonly roots: string } | undefined
+  /** Whether a part of envd answers programs inside, at localhost:49983. */
+  readonly envd?: boolean | undefined
 }
 
 /** How long the guest lives on by itself. Zero means no such limit. */

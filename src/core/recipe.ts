@@ -6,12 +6,21 @@ import type { NetworkRule } from './network.ts'
 export const SUITES = ['trixie', 'bookworm', 'bullseye'] as const
 export type Suite = (typeof SUITES)[number]
 
+/** What the debian base has besides the system: nothing, or what people expect on a machine to develop on. */
+export const KITS = ['plain', 'development'] as const
+export type Kit = (typeof KITS)[number]
+
 export interface RecipeBase {
   readonly name: Base
   /** Debian's release; the one of the machine when left out. */
   readonly suite?: string | undefined
   /** Of `host`: the machine's tools that the steps rely on, by name, with version and place. With another tool the layers are other ones. */
   readonly tools?: Readonly<Record<string, string>> | undefined
+}
+
+/** A base as somebody asks for it. */
+export interface BaseWish extends Pick<RecipeBase, 'name' | 'suite'> {
+  readonly kit?: Kit | undefined
 }
 
 /** Files that a step is given, as a tar archive that the caller uploads. */

@@ -30,5 +30,11 @@ export interface Spec {
   readonly lifetime: Lifetime
   readonly network: NetworkSpec
   /** Who may reach the ports of programs inside; private where it is left out. */
-  readonly ports?: { readonly public: boolean } | undefined
+  readonly ports?: Ports | undefined
+}
+
+export interface Ports {
+  readonly public: boolean
+  /** What a program inside is told as the Host of a request; `${PORT}` stands for its port. As it was sent when left out. */
+  readonly maskHost?: string | undefined
 }

@@ -2,7 +2,8 @@ import type { ErrorCode } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { OwnerLabel, SandboxId } from '../core/id.ts'
 import type { Provider, RootPlan } from '../core/provider.ts'
-import type { RecipeBase } from '../core/recipe.ts'
+import type { BaseWish } from '../core/recipe.ts'
+import type { Sandbox } from '../core/sandbox.ts'
 import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
@@ -19,11 +20,13 @@ import type { NetworkParts } from './way-out.ts'
 
 /** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
 export interface Roots {
-  ensure(
-    base: Pick<RecipeBase, 'name' | 'suite'>,
-    provider: Provider,
-    onProgress: (line: string) => void,
-  ): Promise<RootPlan>
+  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<RootPlan>
+}
+
+export interface AddedInside {
+  /** Those that were asked for go before. */
+  readonly variables: Readonly<Record<string, string>>
+  readonly envd: boolean
 }
 
 /** What the engine is given. */
@@ -44,6 +47,8 @@ export interface EngineParts {
   readonly quota?: Quota | undefined
   /** The way out of sandboxes; they have none when it is left out. */
   readonly network?: NetworkParts | undefined
+  /** What front doors add to the inside of a sandbox, at every start. */
+  addedInside?(sandbox: Sandbox): AddedInside
   /** Told how long each create took and how it ended. */
   onCreated?(seconds: number, outcome: 'ok' | ErrorCode): void
 }

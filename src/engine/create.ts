@@ -1,16 +1,23 @@
 import { createHash } from 'node:crypto'
-import { type Base, DEFAULT_ENVIRONMENT, type Environment, MOST_EXTRAS } from '../core/environment.ts'
+import { DEFAULT_ENVIRONMENT, type Environment, MOST_EXTRAS } from '../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../core/network.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import type { Created, CreatePlan, RootPlan } from '../core/provider.ts'
-import type { RecipeBase } from '../core/recipe.ts'
+import type { BaseWish, Kit, RecipeBase } from '../core/recipe.ts'
 import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import type { Some } from '../core/some.ts'
-import { DEFAULT_LIFETIME, type Lifetime, LONGEST_TTL_MS, type Spec, WHEN_OVER } from '../core/spec.ts'
+import {
+  DEFAULT_LIFETIME,
+  type Lifetime,
+  LONGEST_TTL_MS,
+  type Ports,
+  type Spec,
+  WHEN_OVER,
+} from '../core/spec.ts'
 import type { RequestKey } from '../store/sandboxes.ts'
 import { ignore } from '../telemetry/log.ts'
 import { canonical } from '../util/canonical.ts'
@@ -36,9 +43,11 @@ export interface CreateRequest {
   readonly environment?: Some<Environment> | undefined
   /** Debian's release, where the base is Debian's; for builds. */
   readonly suite?: string | undefined
+  /** What the debian base has besides the system. */
+  readonly kit?: Kit | undefined
   readonly resources?: Some<Resources> | undefined
   readonly lifetime?: Some<Lifetime> | undefined
-  readonly ports?: { readonly public: boolean } | undefined
+  readonly ports?: Ports | undefined
   readonly network?: NetworkRequest | undefined
   /** What its owner may ask for at most. */
   readonly cap?: NetworkCap | undefined
@@ -92,7 +101,9 @@ async function createNew(
     checkLiving(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.ledger.livingOf(owner).length)
   checkQuota()
   const below =
-    origin?.snapshot.root ?? built?.root ?? (await baseRoot(ctx, spec.environment.base, request.suite))
+    origin?.snapshot.root ??
+    built?.root ??
+    (await baseRoot(ctx, { name: spec.environment.base, suite: request.suite, kit: request.kit }))
   // Those of a snapshot are in its root already.
   const { layers, root } = withExtras(ctx, below, request.environment?.extras ?? [], who)
   const now = ctx.clock.now()
@@ -148,8 +159,8 @@ function onBase(spec: Spec, { name }: RecipeBase): Spec {
   return { ...spec, environment: { ...spec.environment, base: name } }
 }
 
-function baseRoot(ctx: Context, name: Base, suite: string | undefined): Promise<RootPlan> {
-  return ctx.roots.ensure({ name, suite }, ctx.provider, () => undefined)
+function baseRoot(ctx: Context, wish: BaseWish): Promise<RootPlan> {
+  return ctx.roots.ensure(wish, ctx.provider, () => undefined)
 }
 
 /** What is asked for by name has to be there; of what a snapshot's sandbox had, what is left. */
@@ -198,6 +209,7 @@ export async function enter(
   const guest = ctx.provider.open(created.handle)
   const linked = { ...sandbox, link: withLevel(sandbox.link, created) }
   const trust = trustOf(ctx, linked)
+  const added = ctx.addedInside?.(linked)
   try {
     await guest.configure(
       {
@@ -206,6 +218,7 @@ export async function enter(
           ...created.env,
           ...linkVariables(ctx, linked),
           ...pathOf(environment, created),
+          ...added?.variables,
           ...environment.variables,
         },
         defaultUser: environment.user,
@@ -213,6 +226,7 @@ export async function enter(
         sudo: environment.sudo,
         lease: leaseOf(lifetime, deadlineAt - ctx.clock.now()),
         ...(trust && { trust }),
+        ...(added?.envd && { envd: true }),
       },
       CALL,
     )

@@ -10,7 +10,7 @@ import type { State } from '../core/lifecycle.ts'
 import type { NetCounts } from '../core/network.ts'
 import { LOCAL, maySee, type Principal } from '../core/principal.ts'
 import type { HostStats, RootPlan } from '../core/provider.ts'
-import type { RecipeBase } from '../core/recipe.ts'
+import type { BaseWish } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { LayerInfo, Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
@@ -20,6 +20,7 @@ import { exportSnapshot, type ImportRequest, importSnapshot } from './archive.ts
 import { Authorities } from './authorities.ts'
 import { CALL, type Context, type EngineParts, type Live } from './context.ts'
 import { type CreateRequest, create } from './create.ts'
+import { Deadlines } from './deadlines.ts'
 import { destroy } from './destroy.ts'
 import { checkTtl, type ExtendOptions, extend } from './extend.ts'
 import { Followers, type FollowOptions, follow } from './follow.ts'
@@ -38,7 +39,7 @@ import { Secrets } from './secrets.ts'
 import { beginServices } from './services.ts'
 import { removeSnapshot, takeSnapshot } from './snapshot.ts'
 import { start, stop } from './stop.ts'
-import { exited, reconcile, sweep } from './sweep.ts'
+import { exited, expire, onTime, reconcile, sweep } from './sweep.ts'
 import { type Usage, usage } from './usage.ts'
 
 const SWEEP_EVERY_MS = 3000
@@ -60,15 +61,17 @@ export class Engine {
   #unsubscribe = (): void => undefined
   #cancelSweep = (): void => undefined
   readonly #followers = new Followers()
+  readonly #deadlines: Deadlines
   readonly networks: Networks
   readonly secrets: Secrets
   #isStopped = false
 
   constructor(parts: EngineParts) {
+    this.#deadlines = new Deadlines(parts.clock, (id) => this.#onTime(id))
     this.#ctx = {
       ...parts,
       provider: guardedProvider(parts.provider, parts),
-      ledger: new Ledger(parts),
+      ledger: new Ledger({ ...parts, onWritten: (sandbox) => this.#deadlines.follow(sandbox) }),
       album: new Album(parts.snapshots),
       live: new Map(),
       frozen: new Map(),
@@ -92,6 +95,7 @@ export class Engine {
   /** Adopts or clears what an earlier life left, then keeps watch. */
   async open(): Promise<void> {
     await reconcile(this.#ctx)
+    for (const sandbox of this.#ctx.ledger.living()) this.#deadlines.follow(sandbox)
     this.#unsubscribe = this.#ctx.provider.onExit((exit) => {
       exited(this.#ctx, exit).catch((error) => ignore(this.#ctx.log, error, 'the next sweep sees it'))
     })
@@ -103,7 +107,13 @@ export class Engine {
     this.#isStopped = true
     this.#unsubscribe()
     this.#cancelSweep()
+    this.#deadlines.close()
     for (const { guest } of [...this.#ctx.live.values(), ...this.#ctx.frozen.values()]) guest.close()
+  }
+
+  #onTime(id: SandboxId): void {
+    if (this.#isStopped) return
+    onTime(this.#ctx, id).catch((error) => ignore(this.#ctx.log, error, 'the next sweep tries again'))
   }
 
   #watch(): void {
@@ -148,7 +158,7 @@ export class Engine {
   }
 
   /** Makes a base ready ahead of a create, with progress. */
-  prepare(base: Pick<RecipeBase, 'name' | 'suite'>, onProgress: (line: string) => void): Promise<RootPlan> {
+  prepare(base: BaseWish, onProgress: (line: string) => void): Promise<RootPlan> {
     return this.#ctx.roots.ensure(base, this.#ctx.provider, onProgress)
   }
 
@@ -232,6 +242,13 @@ export class Engine {
     const extended = await extend(this.#ctx, this.get(ref, who).id, ttlMs, o)
     this.#audit(who.owner, 'sandbox.extend', extended.id, { ttlMs })
     return extended
+  }
+
+  /** Ends the time of a running one now: it is destroyed, paused or stopped, as its lifetime says. */
+  async expire(ref: string, who: Principal = LOCAL): Promise<void> {
+    const { id } = this.get(ref, who)
+    await expire(this.#ctx, id)
+    this.#audit(who.owner, 'sandbox.extend', id, { ttlMs: 0 })
   }
 
   async destroy(ref: string, who: Principal = LOCAL): Promise<Sandbox> {

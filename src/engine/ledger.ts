@@ -18,6 +18,8 @@ export interface LedgerParts {
   readonly events: EventStore
   readonly clock: Clock
   readonly log: Log
+  /** Told of every record that was written. */
+  onWritten?(sandbox: Sandbox): void
 }
 
 /** What may change along with a state, or without one. */
@@ -124,6 +126,7 @@ export class Ledger {
       // A failed sandbox ends without an event of its own; followers look again all the same.
       this.news.tell(sandbox.id)
     }
+    this.#parts.onWritten?.(sandbox)
     return sandbox
   }
 

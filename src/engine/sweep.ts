@@ -8,6 +8,7 @@ import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
 import { CALL, type Context, CREATE, type StillWanted } from './context.ts'
 import { cleanUp, destroy, end } from './destroy.ts'
+import { notRunning } from './need.ts'
 import { openLive, pause, thaw } from './pause.ts'
 import { sweepSnapshots } from './snapshot.ts'
 import { halt, stop } from './stop.ts'
@@ -79,12 +80,29 @@ async function repair(ctx: Context, sandbox: Sandbox, observed: Observed): Promi
 /** A sandbox that runs as it should: the way in is open, and its time is watched. */
 async function tend(ctx: Context, sandbox: Sandbox): Promise<void> {
   if (!ctx.live.has(sandbox.id)) ctx.live.set(sandbox.id, openLive(ctx, sandbox))
-  const isOver = (): boolean => {
-    const current = ctx.ledger.get(sandbox.id)
-    return current?.state === 'running' && current.deadlineAt <= ctx.clock.now()
-  }
-  if (isOver()) await over(ctx, sandbox, isOver)
+  if (isExpired(ctx, sandbox.id)) await onTime(ctx, sandbox.id)
   else if (await isIdle(ctx, sandbox)) await over(ctx, sandbox, () => isIdle(ctx, sandbox))
+}
+
+function isExpired(ctx: Context, id: SandboxId): boolean {
+  const sandbox = ctx.ledger.get(id)
+  return sandbox?.state === 'running' && sandbox.deadlineAt <= ctx.clock.now()
+}
+
+/** Does what was asked for at the end of a sandbox's time; nothing where that is not come. */
+export async function onTime(ctx: Context, id: SandboxId): Promise<void> {
+  const sandbox = ctx.ledger.get(id)
+  if (sandbox && isExpired(ctx, id)) await over(ctx, sandbox, () => isExpired(ctx, id))
+}
+
+/** Brings the end of a sandbox's time to now, and does what was asked for at that end. */
+export async function expire(ctx: Context, id: SandboxId): Promise<void> {
+  await ctx.lock.run(id, async () => {
+    const sandbox = ctx.ledger.get(id)
+    if (sandbox?.state !== 'running') throw notRunning(id, sandbox)
+    ctx.ledger.amend(id, { deadlineAt: Math.min(sandbox.deadlineAt, ctx.clock.now()) })
+  })
+  await onTime(ctx, id)
 }
 
 /** The guest ends an idle sandbox by itself, but it cannot freeze itself. */
@@ -170,14 +188,14 @@ function freezeRecord(ctx: Context, { id, state }: Sandbox): void {
 async function lose(ctx: Context, sandbox: Sandbox, observed: Observed): Promise<void> {
   const { id, spec, deadlineAt, state } = sandbox
   const { whenOver } = spec.lifetime
-  const isExpired =
+  const wasExpired =
     state === 'running' &&
     ((observed.state === 'exited' && observed.expired) || deadlineAt <= ctx.clock.now())
   const hasFiles = observed.state === 'exited' || observed.state === 'stopped'
   if (hasFiles && (whenOver !== 'destroy' || state !== 'running')) {
-    ctx.ledger.move(id, 'stop', { ending: isExpired ? EXPIRED : lost(observed) })
+    ctx.ledger.move(id, 'stop', { ending: wasExpired ? EXPIRED : lost(observed) })
     await halt(ctx, id)
-  } else if (isExpired) {
+  } else if (wasExpired) {
     await end(ctx, sandbox, EXPIRED)
   } else {
     ctx.ledger.move(id, 'fail', { ending: lost(observed) })

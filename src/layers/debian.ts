@@ -5,6 +5,7 @@ import { createReadStream, existsSync, readdirSync, readFileSync } from 'node:fs
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
+import type { Kit } from '../core/recipe.ts'
 
 /** Raised whenever the recipe below changes what comes out. */
 export const DEBIAN_RECIPE = 3
@@ -31,6 +32,16 @@ const PACKAGES = [
   'unzip',
   'xz-utils',
 ]
+/** As E2B's base has them: Python with pip and venv, compilers, Node. */
+const DEVELOPMENT_PACKAGES = [
+  'build-essential',
+  'nodejs',
+  'npm',
+  'python-is-python3',
+  'python3-dev',
+  'python3-pip',
+  'python3-venv',
+]
 const SLIM = [
   'path-exclude=/usr/share/man/*',
   'path-exclude=/usr/share/doc/*',
@@ -49,6 +60,9 @@ const CUSTOMIZE = [
   'rm -rf "$1"/var/log/* "$1"/var/cache/ldconfig/aux-cache',
 ]
 
+/** pip then installs for the user who calls it, as it does where Python is not Debian's: a sandbox has no system to keep. */
+const DEVELOPMENT_CUSTOMIZE = ['rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED']
+
 export interface DebianBuild {
   /** Where the tar file goes. It is removed when the build fails. */
   readonly file: string
@@ -57,6 +71,8 @@ export interface DebianBuild {
   readonly isRoot: boolean
   /** Debian's release; the machine's own when left out. */
   readonly suite?: string | undefined
+  /** `plain` when left out. */
+  readonly kit?: Kit | undefined
   readonly etc?: string
   /** Where programs are found, and which proxy leads out. */
   readonly env: Readonly<Record<string, string | undefined>>
@@ -69,20 +85,26 @@ export async function buildDebian(build: DebianBuild): Promise<string> {
   const etc = build.etc ?? '/etc'
   const suite = build.suite ?? hostSuite(etc)
   const sources = aptSources(etc, suite)
+  const isDevelopment = build.kit === 'development'
+  const packages = isDevelopment ? [...PACKAGES, ...DEVELOPMENT_PACKAGES] : PACKAGES
+  const hooks = isDevelopment ? [...CUSTOMIZE, ...DEVELOPMENT_CUSTOMIZE] : CUSTOMIZE
   const args = [
     `--mode=${build.isRoot ? 'root' : 'unshare'}`,
     '--variant=minbase',
     '--format=tar',
     // Sandboxes get a /dev of their own; a layer holds no device.
     '--skip=output/dev,output/mknod',
-    `--include=${PACKAGES.join(',')}`,
+    `--include=${packages.join(',')}`,
     ...SLIM.map((option) => `--dpkgopt=${option}`),
-    ...CUSTOMIZE.map((hook) => `--customize-hook=${hook}`),
+    ...hooks.map((hook) => `--customize-hook=${hook}`),
     suite,
     build.file,
     ...sources,
   ]
-  build.onProgress(`building the debian base (${suite}, once, about a minute)`)
+  const [what, time] = isDevelopment
+    ? ['debian base with Python, compilers and Node', 'two minutes']
+    : ['debian base', 'a minute']
+  build.onProgress(`building the ${what} (${suite}, once, about ${time})`)
   try {
     const { code, said } = await mmdebstrap(args, build)
     await writeFile(build.logFile, said, { mode: 0o600 })

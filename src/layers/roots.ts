@@ -4,7 +4,8 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AgentPodError, invalid } from '../core/error.ts'
 import type { Provider, RootPlan } from '../core/provider.ts'
-import { type RecipeBase, SUITES } from '../core/recipe.ts'
+import type { BaseWish } from '../core/recipe.ts'
+import { type Kit, SUITES } from '../core/recipe.ts'
 import { buildDebian, DEBIAN_RECIPE, hostSuite } from './debian.ts'
 
 export interface RootsParts {
@@ -20,6 +21,12 @@ export interface RootsParts {
 const ASK = { timeoutMs: 20_000 }
 const IMPORT = { timeoutMs: 10 * 60_000 }
 const BUILD_MS = 30 * 60_000
+
+interface Building {
+  readonly key: string
+  readonly suite: string
+  readonly kit: Kit
+}
 
 type Progress = (line: string) => void
 
@@ -37,7 +44,7 @@ export class LayerRoots {
   }
 
   async ensure(
-    { name, suite = this.suite }: Pick<RecipeBase, 'name' | 'suite'>,
+    { name, suite = this.suite, kit = 'plain' }: BaseWish,
     provider: Provider,
     onProgress: Progress,
   ): Promise<RootPlan> {
@@ -57,14 +64,15 @@ export class LayerRoots {
         message: `${provider.name} takes no layers`,
       })
     }
-    const key = `base:${name}:${suite}:${DEBIAN_RECIPE}:${this.#parts.arch}`
+    const variant = kit === 'plain' ? name : `${name}-${kit}`
+    const key = `base:${variant}:${suite}:${DEBIAN_RECIPE}:${this.#parts.arch}`
     const digest = this.#parts.built.get(key)
     if (digest && (await layers.has(digest, ASK))) return { kind: 'layers', layers: [digest] }
-    return { kind: 'layers', layers: [await this.#build({ key, suite }, provider, onProgress)] }
+    return { kind: 'layers', layers: [await this.#build({ key, suite, kit }, provider, onProgress)] }
   }
 
   /** Callers that come while a build runs wait for it and hear its progress from there on. */
-  #build(what: { key: string; suite: string }, provider: Provider, onProgress: Progress): Promise<string> {
+  #build(what: Building, provider: Provider, onProgress: Progress): Promise<string> {
     const under = this.#building.get(what.key)
     if (under) {
       under.listeners.add(onProgress)
@@ -79,17 +87,13 @@ export class LayerRoots {
     return promise
   }
 
-  async #buildNow(
-    { key, suite }: { key: string; suite: string },
-    provider: Provider,
-    onProgress: Progress,
-  ): Promise<string> {
+  async #buildNow({ key, suite, kit }: Building, provider: Provider, onProgress: Progress): Promise<string> {
     mkdirSync(this.#parts.tmpDir, { recursive: true, mode: 0o700 })
-    const name = `debian-${suite}.tar`
+    const name = `debian-${suite}-${kit}.tar`
     const file = join(this.#parts.tmpDir, name)
     try {
       const signal = AbortSignal.timeout(BUILD_MS)
-      const digest = await buildDebian({ ...this.#parts, file, suite, onProgress, signal })
+      const digest = await buildDebian({ ...this.#parts, file, suite, kit, onProgress, signal })
       onProgress('unpacking the layer')
       await provider.layers?.import(digest, name, IMPORT)
       this.#parts.built.set(key, digest)

@@ -6,6 +6,7 @@ import { getRequestListener } from '@hono/node-server'
 import { access } from '../api/access.ts'
 import { createApp } from '../api/app.ts'
 import { localDoor } from '../api/data-plane.ts'
+import { insideOf } from '../api/e2b/inside.ts'
 import { listen } from '../api/listen.ts'
 import { OneTimeCodes } from '../api/one-time-codes.ts'
 import { DEFAULT_RATE, type Rate, RateLimit } from '../api/rate-limit.ts'
@@ -174,6 +175,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
         box: openBox(home.secretsKey, systemRandom, () => secrets.hasAny()),
         ...hostRoots(options.trustFile),
       },
+      addedInside: insideOf,
       onCreated: (seconds, outcome) => createSeconds.observe({ outcome }, seconds),
     })
     await engine.open()
@@ -272,6 +274,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       }),
       onActivity,
       trace,
+      {
+        get: () => Number(sandboxes.meta('tcp-port')) || undefined,
+        set: (port) => sandboxes.setMeta('tcp-port', String(port)),
+      },
     )
     scope.use(tcp)
     const local = await listen({
@@ -282,10 +288,12 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     })
     scope.defer(() => closeServer(local))
     if (options.tcp) await tcp.open(options.tcp)
+    else if (!(await tcp.reopen(LOOPBACK)))
+      log.warn('another program has the port of earlier lives; `agentpod e2b env` tells the new one')
 
     const watchIdle = (): void => {
       // Whoever was given the address of a port cannot start the server again, as the CLI can.
-      const isBusy = engine.busyCount > 0 || runs.busyCount > 0 || tcp.address !== undefined
+      const isBusy = engine.busyCount > 0 || runs.busyCount > 0 || tcp.isInUse
       if (isBusy) lastActivity = clock.now()
       if (options.idleExitMs > 0 && clock.now() - lastActivity >= options.idleExitMs) {
         log.info('leaving: nothing runs and nobody asks')

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,13 +44,36 @@ func TestWhatIsNoPlainFileIsRefusedAtOnce(t *testing.T) {
 	pipe := filepath.Join(dir, "pipe")
 	unix.Mkfifo(pipe, 0o666)
 	os.Symlink("/proc/self/fd/3", filepath.Join(dir, "link"))
-	for _, name := range []string{pipe, dir, "/dev/zero", "/dev/tty", "/proc/self/environ", "/proc/self/mem"} {
+	for _, name := range []string{pipe, dir, "/dev/zero", "/dev/tty"} {
 		p.plain("GET", "/files?path="+name, "", 400)
 		p.plain("POST", "/files?path="+name, "x", 400, "Content-Type", "application/octet-stream")
 	}
+	for _, name := range []string{"environ", "mem", "maps", "task/" + strconv.Itoa(p.command.Process.Pid) + "/environ"} {
+		p.plain("GET", "/files?path=/proc/self/"+name, "", 403)
+		p.plain("POST", "/files?path=/proc/self/"+name, "x", 400, "Content-Type", "application/octet-stream")
+	}
+	p.plain("GET", "/files?path=/proc/thread-self/environ", "", 403)
 	p.plain("GET", "/files?path="+dir+"/link", "", 400)
 	p.plain("GET", "/files?path="+dir+"/none", "", 404)
 	p.plain("GET", "/files?path=a%00b", "", 400)
+}
+
+func TestFilesOfTheKernelAreReadToTheirEnd(t *testing.T) {
+	p := startPodd(t)
+	for _, name := range []string{"/proc/cpuinfo", "/proc/self/net/dev", "/proc/sys/kernel/ostype", "/sys/class/net/lo/mtu", "/proc/1/cmdline"} {
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.plain("GET", "/files?path="+name, "", 200)
+		if name == "/proc/self/net/dev" || name == "/proc/cpuinfo" {
+			got, want = strings.SplitN(got, "\n", 2)[0], []byte(strings.SplitN(string(want), "\n", 2)[0])
+		}
+		if got != string(want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	
 }
 
 func TestTheFilesystemService(t *testing.T) {

@@ -20,6 +20,8 @@ import (
 const (
 	typeFile      = "FILE_TYPE_FILE"
 	typeDirectory = "FILE_TYPE_DIRECTORY"
+	// directorySize is what one block is. Some file systems count a directory's names instead, or say 0.
+	directorySize = 4096
 )
 
 // Entry is envd's EntryInfo.
@@ -75,6 +77,9 @@ func entryOf(name string, info os.FileInfo, n namer) Entry {
 	switch {
 	case info.IsDir():
 		entry.Type = typeDirectory
+		if entry.SymlinkTarget == nil && entry.Size < directorySize {
+			entry.Size = directorySize
+		}
 	case info.Mode().IsRegular():
 		entry.Type = typeFile
 	}

@@ -72,11 +72,8 @@ func requireDirectory(dir string) error {
 
 // MakeDir makes a directory and its parents.
 func MakeDir(dir string) (Entry, error) {
-	if info, err := os.Stat(dir); err == nil {
-		if info.IsDir() {
-			return Entry{}, connect.Errorf(connect.AlreadyExists, "directory %.200q exists", dir)
-		}
-		return Entry{}, connect.Errorf(connect.InvalidArgument, "%.200q exists and is not a directory", dir)
+	if err := requireAbsent(dir); err != nil {
+		return Entry{}, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Entry{}, err

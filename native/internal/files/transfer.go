@@ -1,17 +1,75 @@
 package files
 
 import (
+	"io"
 	"os"
 	"path"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"agentpod/native/internal/connect"
 )
 
+// Source is a file to read. Unsized ones tell their size wrong, or not at all: they are read until they end.
+type Source struct {
+	*os.File
+	Unsized bool
+	fd      int
+}
+
+// Reader reads to the end. A file of the kernel that has nothing more for now has ended, so that none holds a reader.
+func (s Source) Reader() io.Reader {
+	if s.Unsized {
+		return kernelReader{s}
+	}
+	return s.File
+}
+
+// kernelReader keeps to the descriptor: os.File would make it one that waits.
+type kernelReader struct{ source Source }
+
+func (r kernelReader) Read(p []byte) (n int, err error) {
+	for {
+		n, err = unix.Read(r.source.fd, p)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN || err == nil && n == 0:
+			return 0, io.EOF
+		case err != nil:
+			return 0, &os.PathError{Op: "read", Path: r.source.Name(), Err: err}
+		}
+		return n, nil
+	}
+}
+
 // OpenRead opens a regular file. A FIFO or a device would block or never end, so neither is read.
-func OpenRead(name string) (*os.File, error) {
-	return openRegular(name, unix.O_RDONLY, 0)
+func OpenRead(name string) (Source, error) {
+	fd, err := openRegular(name, unix.O_RDONLY, 0)
+	if err != nil {
+		return Source{}, err
+	}
+	kind, err := fileSystem(fd)
+	if err == nil && kind == unix.PROC_SUPER_MAGIC {
+		fd, err = admitProc(fd, name)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return Source{}, err
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		unix.Close(fd)
+		return Source{}, err
+	}
+	// Kernel files mostly say that they are empty, or as long as a page.
+	isUnsized := isKernel(kind) || stat.Size == 0
+	if !isUnsized {
+		unix.SetNonblock(fd, false)
+	}
+	return Source{os.NewFile(uintptr(fd), name), isUnsized, fd}, nil
 }
 
 // OpenWrite makes a file, or empties the one there, with its parents and exactly this metadata.
@@ -19,26 +77,44 @@ func OpenWrite(name string, metadata map[string]string) (*os.File, error) {
 	if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return nil, err
 	}
-	file, err := openRegular(name, unix.O_WRONLY|unix.O_CREAT, 0o644)
+	fd, err := openRegular(name, unix.O_WRONLY|unix.O_CREAT, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err = file.Truncate(0); err == nil {
+	file, err := admitWrite(fd, name)
+	if err == nil {
+		err = empty(file, metadata)
+	}
+	return file, err
+}
+
+// empty leaves a file with nothing but this metadata, or closes it.
+func empty(file *os.File, metadata map[string]string) error {
+	err := file.Truncate(0)
+	if err == nil {
 		err = replaceMetadata(int(file.Fd()), metadata)
 	}
 	if err != nil {
 		file.Close()
-		return nil, err
 	}
-	return file, nil
+	return err
+}
+
+// admitWrite takes a descriptor of a regular file that the kernel has not made up.
+func admitWrite(fd int, name string) (*os.File, error) {
+	var stat unix.Stat_t
+	kind, err := fileSystem(fd)
+	if err != nil || isKernel(kind) || unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		unix.Close(fd)
+		return nil, notRegular(name)
+	}
+	unix.SetNonblock(fd, false)
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // openRegular looks before it trusts: O_NONBLOCK keeps the open itself from waiting, and a file is emptied only after
-// the look.
-//
-// SECURITY: /proc as podd sees it is podd's own: its memory, its environment, its descriptors. None of it is a file to
-// move, and no link of it is followed.
-func openRegular(name string, flags int, mode uint32) (*os.File, error) {
+// the look. It follows no magic link, such as those of /proc/PID/fd.
+func openRegular(name string, flags int, mode uint32) (int, error) {
 	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	how := unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode), Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(unix.AT_FDCWD, name, &how)
@@ -46,20 +122,88 @@ func openRegular(name string, flags int, mode uint32) (*os.File, error) {
 		fd, err = unix.Open(name, flags, mode)
 	}
 	if err == unix.ENXIO || err == unix.EISDIR {
-		return nil, notRegular(name)
+		return -1, notRegular(name)
 	}
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	var stat unix.Stat_t
-	var system unix.Statfs_t
-	if unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG ||
-		unix.Fstatfs(fd, &system) != nil || system.Type == unix.PROC_SUPER_MAGIC {
+	if unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		unix.Close(fd)
-		return nil, notRegular(name)
+		return -1, notRegular(name)
 	}
-	unix.SetNonblock(fd, false)
-	return os.NewFile(uintptr(fd), name), nil
+	return fd, nil
+}
+
+func fileSystem(fd int) (int64, error) {
+	var system unix.Statfs_t
+	err := unix.Fstatfs(fd, &system)
+	return int64(system.Type), err
+}
+
+func isKernel(kind int64) bool {
+	switch kind {
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC,
+		unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.BPF_FS_MAGIC:
+		return true
+	}
+	return false
+}
+
+// admitProc lets a file of /proc through, or opens it anew through the directory of its process, once that is known not to be podd.
+//
+// SECURITY: FS-31. The kernel lets every thread of podd look at podd: its memory, its environment, its descriptors. So nothing below a
+// process is read before it is seen whose it is, and the directory that was looked at is the one that is read from.
+func admitProc(fd int, name string) (int, error) {
+	where, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil || !strings.HasPrefix(where, "/proc/") {
+		return fd, notRegular(name)
+	}
+	process, below := strings.TrimPrefix(where, "/proc/"), ""
+	if cut := strings.IndexByte(process, '/'); cut >= 0 {
+		process, below = process[:cut], process[cut+1:]
+	}
+	if _, err := strconv.Atoi(process); err != nil || strings.HasPrefix(below, "net/") {
+		// The whole system's, or the network's, which podd shares with every process.
+		return fd, nil
+	}
+	unix.Close(fd)
+	dir, err := unix.Open("/proc/"+process, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(dir)
+	if owner, err := groupOf(dir); err != nil || owner == os.Getpid() {
+		return -1, &os.PathError{Op: "open", Path: name, Err: unix.EACCES}
+	}
+	how := unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	}
+	if fd, err = unix.Openat2(dir, below, &how); err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return fd, nil
+}
+
+// groupOf is the process that a thread belongs to, by its directory in /proc.
+func groupOf(dir int) (int, error) {
+	fd, err := unix.Openat(dir, "status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	text := make([]byte, 4096)
+	n, err := unix.Read(fd, text)
+	if err != nil {
+		return 0, err
+	}
+	for _, line := range strings.Split(string(text[:n]), "\n") {
+		if value := strings.TrimPrefix(line, "Tgid:"); value != line {
+			return strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return 0, unix.EIO
 }
 
 func notRegular(name string) error {

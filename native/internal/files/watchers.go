@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"sync"
 
-	"agentpod/native/internal/account"
 	"agentpod/native/internal/connect"
 )
 
@@ -32,13 +31,13 @@ type watcher struct {
 func NewWatchers() *Watchers { return &Watchers{byID: map[string]*watcher{}} }
 
 // Create starts a watch and names it.
-func (ws *Watchers) Create(user *account.User, dir string, options WatchOptions) (string, error) {
+func (ws *Watchers) Create(actor Actor, dir string, options WatchOptions) (string, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.byID) >= maxWatchers {
 		return "", connect.Errorf(connect.ResourceExhausted, "more than %d watchers", maxWatchers)
 	}
-	watch, err := NewWatch(user, dir, options)
+	watch, err := actor.Watch(dir, options)
 	if err != nil {
 		return "", err
 	}

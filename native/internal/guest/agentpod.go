@@ -46,6 +46,9 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	if err == nil && request.Trust != nil {
 		request.Trust.Write()
 	}
+	if err == nil && request.Envd {
+		s.local.Do(s.serveLocal)
+	}
 	s.begun.Do(s.begin)
 	connect.WriteUnary(w, empty{}, err)
 }

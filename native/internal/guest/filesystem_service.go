@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"agentpod/native/internal/account"
 	"agentpod/native/internal/connect"
 	"agentpod/native/internal/files"
 )
@@ -32,34 +31,37 @@ type entryAnswer struct {
 	Entry files.Entry `json:"entry"`
 }
 
-// resolve finds the user of a call and makes a path of theirs absolute.
-func (s *Server) resolve(r *http.Request, name string) (*account.User, string, error) {
-	if name == "" {
-		return nil, "", connect.Errorf(connect.InvalidArgument, "path is missing")
-	}
+// fileRules is set by the server to "e2b" on calls of E2B's SDKs. A client's own is not passed on.
+const fileRules = "Agentpod-File-Rules"
+
+// actorOf is who a file call acts for.
+//
+// SECURITY: FS-30. Only where the environment says sudo does a call reach further than its user: there, the user's programs could do the same.
+func (s *Server) actorOf(r *http.Request) (files.Actor, error) {
 	user, err := s.settings.userOf(r)
-	if err != nil {
-		return nil, "", err
-	}
-	_, _, workdir, _ := s.settings.view()
-	full, err := user.Resolve(name, workdir)
-	return user, full, err
+	_, _, _, sudo := s.settings.view()
+	return files.Actor{User: user, Root: sudo && r.Header.Get(fileRules) == "e2b"}, err
 }
 
-// onPath resolves a path and works on it as the user.
-func (s *Server) onPath(r *http.Request, name string, work func(user *account.User, full string) error) error {
-	user, full, err := s.resolve(r, name)
-	if err != nil {
-		return err
+// resolve finds who a call acts for and makes a path of theirs absolute.
+func (s *Server) resolve(r *http.Request, name string) (files.Actor, string, error) {
+	if name == "" {
+		return files.Actor{}, "", connect.Errorf(connect.InvalidArgument, "path is missing")
 	}
-	return user.As(func() error { return work(user, full) })
+	actor, err := s.actorOf(r)
+	if err != nil {
+		return actor, "", err
+	}
+	_, _, workdir, _ := s.settings.view()
+	full, err := actor.User.Resolve(name, workdir)
+	return actor, full, err
 }
 
 func (s *Server) stat(r *http.Request, in *pathRequest) (answer entryAnswer, err error) {
-	err = s.onPath(r, in.Path, func(_ *account.User, full string) (err error) {
-		answer.Entry, err = files.Stat(full)
-		return err
-	})
+	actor, full, err := s.resolve(r, in.Path)
+	if err == nil {
+		answer.Entry, err = actor.Stat(full)
+	}
 	return answer, err
 }
 
@@ -67,18 +69,18 @@ func (s *Server) listDir(r *http.Request, in *pathRequest) (any, error) {
 	var answer struct {
 		Entries []files.Entry `json:"entries,omitempty"`
 	}
-	err := s.onPath(r, in.Path, func(_ *account.User, full string) (err error) {
-		answer.Entries, err = files.List(full, in.Depth)
-		return err
-	})
+	actor, full, err := s.resolve(r, in.Path)
+	if err == nil {
+		answer.Entries, err = actor.List(full, in.Depth)
+	}
 	return answer, err
 }
 
 func (s *Server) makeDir(r *http.Request, in *pathRequest) (answer entryAnswer, err error) {
-	err = s.onPath(r, in.Path, func(_ *account.User, full string) (err error) {
-		answer.Entry, err = files.MakeDir(full)
-		return err
-	})
+	actor, full, err := s.resolve(r, in.Path)
+	if err == nil {
+		answer.Entry, err = actor.MakeDir(full)
+	}
 	return answer, err
 }
 
@@ -90,15 +92,19 @@ func (s *Server) move(r *http.Request, in *struct {
 	if err != nil {
 		return answer, err
 	}
-	err = s.onPath(r, in.Source, func(_ *account.User, source string) (err error) {
-		answer.Entry, err = files.Move(source, destination)
-		return err
-	})
+	actor, source, err := s.resolve(r, in.Source)
+	if err == nil {
+		answer.Entry, err = actor.Move(source, destination)
+	}
 	return answer, err
 }
 
 func (s *Server) remove(r *http.Request, in *pathRequest) (empty, error) {
-	return empty{}, s.onPath(r, in.Path, func(_ *account.User, full string) error { return files.Remove(full) })
+	actor, full, err := s.resolve(r, in.Path)
+	if err == nil {
+		err = actor.Remove(full)
+	}
+	return empty{}, err
 }
 
 type watchRequest struct {
@@ -123,10 +129,10 @@ func (s *Server) watchDir(w http.ResponseWriter, r *http.Request) {
 	out := connect.NewOutbound(r.Context(), w)
 	var watch *files.Watch
 	if err == nil {
-		var user *account.User
+		var actor files.Actor
 		var full string
-		if user, full, err = s.resolve(r, in.Path); err == nil {
-			watch, err = files.NewWatch(user, full, in.options())
+		if actor, full, err = s.resolve(r, in.Path); err == nil {
+			watch, err = actor.Watch(full, in.options())
 		}
 	}
 	if err != nil {
@@ -191,9 +197,9 @@ func sendEvents(ctx context.Context, out *connect.Outbound, watch *files.Watch, 
 func (s *Server) createWatcher(r *http.Request, in *watchRequest) (answer struct {
 	WatcherID string `json:"watcherId"`
 }, err error) {
-	user, full, err := s.resolve(r, in.Path)
+	actor, full, err := s.resolve(r, in.Path)
 	if err == nil {
-		answer.WatcherID, err = s.watchers.Create(user, full, in.options())
+		answer.WatcherID, err = s.watchers.Create(actor, full, in.options())
 	}
 	return answer, err
 }

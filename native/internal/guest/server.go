@@ -30,6 +30,7 @@ type Server struct {
 	// started is when the sandbox became what it is: podd may have waited in a blank shell before.
 	started atomic.Pointer[time.Time]
 	begun   sync.Once
+	local   sync.Once
 	cpu     cpuMeter
 	routes  map[string]route
 }

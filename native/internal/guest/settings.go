@@ -27,6 +27,7 @@ type initRequest struct {
 	Sudo           *bool              `json:"sudo"`
 	Lease          *Terms             `json:"lease"`
 	Trust          *trust.Anchors     `json:"trust"`
+	Envd           bool               `json:"envd"`
 }
 
 // apply replaces what the request names and leaves the rest.

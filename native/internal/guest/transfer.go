@@ -8,12 +8,10 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"strconv"
 	"strings"
 
-	"agentpod/native/internal/account"
 	"agentpod/native/internal/archive"
 	"agentpod/native/internal/connect"
 	"agentpod/native/internal/files"
@@ -47,12 +45,16 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Accept-Encoding") == "gzip" && r.Header.Get("Range") == "" {
 		header.Set("Content-Encoding", "gzip")
 		zipped, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
-		copyFile(zipped, file, r)
+		copyFile(zipped, file.Reader(), r)
 		zipped.Close()
 		return
 	}
+	if file.Unsized {
+		copyFile(w, file.Reader(), r)
+		return
+	}
 	if r.Header.Get("Range") != "" || r.Header.Get("If-Modified-Since") != "" {
-		http.ServeContent(w, r, "", info.ModTime(), file)
+		http.ServeContent(w, r, "", info.ModTime(), file.File)
 		return
 	}
 	header.Set("Last-Modified", info.ModTime().UTC().Format(http.TimeFormat))
@@ -61,12 +63,12 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	copyFile(w, io.LimitReader(file, info.Size()), r)
 }
 
-func (s *Server) openDownload(r *http.Request) (file *os.File, err error) {
-	err = s.onPath(r, r.URL.Query().Get("path"), func(_ *account.User, full string) (err error) {
-		file, err = files.OpenRead(full)
-		return err
-	})
-	return file, err
+func (s *Server) openDownload(r *http.Request) (files.Source, error) {
+	actor, full, err := s.resolve(r, r.URL.Query().Get("path"))
+	if err != nil {
+		return files.Source{}, err
+	}
+	return actor.OpenRead(full)
 }
 
 // copyFile cuts the connection when the file cannot be read to its end: the client must not take half for all.
@@ -86,12 +88,12 @@ type uploadAnswer struct {
 
 // upload writes one file from a plain body, or the parts of a form.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
-	user, err := s.settings.userOf(r)
+	actor, err := s.actorOf(r)
 	if err != nil {
 		connect.WriteError(w, err)
 		return
 	}
-	u := uploader{server: s, user: user, metadata: metadataOf(r.Header), path: r.URL.Query().Get("path")}
+	u := uploader{server: s, actor: actor, metadata: metadataOf(r.Header), path: r.URL.Query().Get("path")}
 	err = u.run(r)
 	if err != nil {
 		connect.WriteError(w, err)
@@ -102,7 +104,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 
 type uploader struct {
 	server   *Server
-	user     *account.User
+	actor    files.Actor
 	metadata map[string]string
 	path     string
 	done     []uploadAnswer
@@ -174,15 +176,11 @@ func fileName(part *multipart.Part) string {
 
 func (u *uploader) store(name string, body io.Reader) error {
 	_, _, workdir, _ := u.server.settings.view()
-	full, err := u.user.Resolve(name, workdir)
+	full, err := u.actor.User.Resolve(name, workdir)
 	if err != nil {
 		return err
 	}
-	var file *os.File
-	err = u.user.As(func() (err error) {
-		file, err = files.OpenWrite(full, u.metadata)
-		return err
-	})
+	file, err := u.actor.OpenWrite(full, u.metadata)
 	if err != nil {
 		return err
 	}

@@ -131,3 +131,42 @@ func unlink(dir int, name string) (bool, error) {
 func openDir(at int, name string) (int, error) {
 	return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
+
+// maxLive bounds the descriptors of one RemoveLive: one for each level.
+const maxLive = 512
+
+// RemoveLive removes what a directory, held open, has under a name, while processes may still write to the tree; an absent name is
+// success.
+//
+// SECURITY: FS-30. It never goes up by "..", which would lead elsewhere once somebody has moved the directory.
+func RemoveLive(dir int, name string) error { return removeLive(dir, name, 0) }
+
+func removeLive(dir int, name string, depth int) error {
+	if done, err := unlink(dir, name); done || err != nil {
+		return err
+	}
+	if depth >= maxLive {
+		return unix.ENAMETOOLONG
+	}
+	below, err := openDir(dir, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(below)
+	for {
+		child, err := emptyUntilDir(below)
+		if err != nil {
+			return err
+		}
+		if child == "" {
+			break
+		}
+		if err := removeLive(below, child, depth+1); err != nil {
+			return err
+		}
+	}
+	if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}

@@ -74,7 +74,9 @@ describe('filters', () => {
     assert.throws(() => query({ state: 'sleeping' }), /state/)
   })
   test('by time', () => {
-    assert.equal(found({ startedAfter: '1970-01-01T00:00:01.000Z' }), 'bbbb')
+    assert.equal(found({ startedAfter: '1970-01-01T00:00:01.001Z' }), 'bbbb')
+    assert.equal(found({ startedAfter: '1970-01-01T00:00:02.000Z' }), 'bbbb', 'that very moment counts')
+    assert.equal(found({ startedAfter: '1970-01-01T00:00:02.001Z' }), '')
     assert.throws(() => query({ startedAfter: 'yesterday' }), /startedAfter/)
   })
   test('need a page of a size that can be', () => {

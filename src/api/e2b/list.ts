@@ -38,7 +38,8 @@ export function filtered(all: readonly Sandbox[], query: ListQuery): Sandbox[] {
     if (state === undefined || (query.state && !query.state.includes(state))) return false
     const has = metadataOf(sandbox)
     if (!wanted.every(([key, value]) => Object.hasOwn(has, key) && has[key] === value)) return false
-    if (since !== undefined && startedAt(sandbox) <= since) return false
+    // At that very moment counts too, as at E2B.
+    if (since !== undefined && startedAt(sandbox) < since) return false
     return query.template === undefined || templateOf(sandbox) === query.template
   })
 }

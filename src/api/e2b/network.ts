@@ -55,9 +55,7 @@ function headerRules(rules: Network['rules']): Headers {
 
 /** SECURITY: an option that would not be kept is refused, not stored. */
 function refuseLater(network: Network): void {
-  const asked = (['maskRequestHost', 'httpsPorts', 'egressProxy'] as const).find(
-    (name) => !isEmpty(network[name]),
-  )
+  const asked = (['httpsPorts', 'egressProxy'] as const).find((name) => !isEmpty(network[name]))
   if (asked) throw laterOption(`network.${asked}`, 'it comes with a later release')
 }
 

@@ -29,7 +29,11 @@ export function createRequest(
       autoResume: body.autoResume?.enabled ?? false,
     },
     network: networkRequest(body, who),
-    ports: { public: body.network?.allowPublicTraffic ?? true },
+    ports: {
+      public: body.network?.allowPublicTraffic ?? true,
+      ...(body.network?.maskRequestHost && { maskHost: body.network.maskRequestHost }),
+    },
+    ...(template.kit && { kit: template.kit }),
     ...(template.snapshot !== undefined && { snapshot: template.snapshot }),
   }
 }

@@ -1,6 +1,6 @@
 /** E2B's control plane, both generations of its paths: translates into calls of the engine and nothing else. */
 import { type Context, Hono } from 'hono'
-import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Engine } from '../../engine/engine.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -172,6 +172,7 @@ export function e2bRoutes(parts: E2bParts): Hono {
   routes.put('/sandboxes/:id/network', async (c) => {
     const { allow_internet_access, ...network } = parseInput(schema.updateNetwork, await body(c))
     const who = principalOf(c)
+    if (network.maskRequestHost) throw onlyAtCreate('network.maskRequestHost')
     const wish = networkRequest({ allow_internet_access, network }, who)
     await engine.networks.replace(running(engine, c).id, wish, who)
     return c.body(null, 204)
@@ -180,7 +181,7 @@ export function e2bRoutes(parts: E2bParts): Hono {
   routes.post('/sandboxes/:id/timeout', async (c) => {
     const { timeout } = parseInput(schema.sandboxTimeout, await body(c))
     const { id } = running(engine, c)
-    if (timeout === 0) await engine.destroy(id, principalOf(c))
+    if (timeout === 0) await engine.expire(id, principalOf(c))
     else await engine.extend(id, ttlMs(timeout), principalOf(c))
     return c.body(null, 204)
   })
@@ -221,6 +222,10 @@ function living(engine: Engine, c: Context): Sandbox {
 function already({ id }: Sandbox, state: E2bState): AgentPodError {
   const message = `Sandbox ${id} is already ${state}`
   return new AgentPodError({ code: 'conflict', reason: 'sandbox.state', message })
+}
+
+function onlyAtCreate(option: string): AgentPodError {
+  return invalid('e2b.only_at_create', `${option} is set when a sandbox is created, and stays`)
 }
 
 /** SECURITY: nothing is taken for kept that is not: memory that cannot be frozen is not dropped unasked. */

@@ -37,7 +37,15 @@ const network = z.object({
   allowPublicTraffic: z.boolean().nullish(),
   allowOut: strings,
   denyOut: strings,
-  maskRequestHost: z.string().nullish(),
+  // SECURITY: it becomes a header of a request into the sandbox.
+  maskRequestHost: z
+    .string()
+    .max(255)
+    .regex(
+      /^(?:(?:[A-Za-z0-9.-]|\$\{PORT\})+(?::(?:\d{1,5}|\$\{PORT\}))?)?$/,
+      'is not a host, with or without a port',
+    )
+    .nullish(),
   httpsPorts: z.array(z.unknown()).nullish(),
   rules: z
     .record(

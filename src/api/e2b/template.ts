@@ -2,6 +2,7 @@
 import type { Environment } from '../../core/environment.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { SnapshotId } from '../../core/id.ts'
+import type { Kit } from '../../core/recipe.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { Some } from '../../core/some.ts'
 
@@ -18,6 +19,8 @@ export interface Template {
   /** As E2B's clients are told it. */
   readonly id: string
   readonly environment: Some<Environment>
+  /** What its base has besides the system. */
+  readonly kit?: Kit
   readonly snapshot?: SnapshotId
 }
 
@@ -28,7 +31,11 @@ export function findTemplate(
 ): Template {
   const name = withoutTag(asked || BASE_TEMPLATE)
   if (name === BASE_TEMPLATE) {
-    return { id: BASE_TEMPLATE, environment: { base: 'debian', user: 'user', sudo: true, workdir: '' } }
+    return {
+      id: BASE_TEMPLATE,
+      environment: { base: 'debian', user: 'user', sudo: true, workdir: '' },
+      kit: 'development',
+    }
   }
   const snapshot = snapshotOf(name)
   if (snapshot) return { id: snapshot.id, environment: {}, snapshot: snapshot.id }

@@ -52,7 +52,11 @@ export function detailView(sandbox: Sandbox, { access, domain }: SandboxAccess):
     envdAccessToken: access.dataToken(sandbox.id),
     domain,
     allowInternetAccess: network.mode === 'open',
-    network: { ...networkInfo(network), allowPublicTraffic: sandbox.spec.ports?.public ?? false },
+    network: {
+      ...networkInfo(network),
+      allowPublicTraffic: sandbox.spec.ports?.public ?? false,
+      ...(sandbox.spec.ports?.maskHost && { maskRequestHost: sandbox.spec.ports.maskHost }),
+    },
     lifecycle: {
       autoResume: lifetime.autoResume,
       onTimeout: lifetime.whenOver === 'destroy' ? 'kill' : 'pause',

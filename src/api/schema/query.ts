@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { EVENT_TYPES } from '../../core/event.ts'
 import { STATES } from '../../core/lifecycle.ts'
+import { KITS } from '../../core/recipe.ts'
 import { LABEL_FILTER } from './label.ts'
 
 /** A whole number in a query. The description tells what it stands for, not how it is spelled. */
@@ -51,6 +52,13 @@ export const listSnapshots = z.strictObject({
   sandbox: z.string().max(64).optional().describe('Only those taken of the sandbox of this id.'),
   limit,
   after,
+})
+
+export const prepareBase = z.strictObject({
+  kit: z
+    .enum(KITS)
+    .optional()
+    .describe('What the debian base has besides the system: nothing, or Python, compilers and Node.'),
 })
 
 export const importSnapshot = z.strictObject({

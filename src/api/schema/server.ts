@@ -12,7 +12,15 @@ export type CheckView = z.infer<typeof check>
 /** Port 0 takes any free one. */
 export const listenRequest = z.strictObject({ port: z.number().int().min(0).max(65535).default(0) })
 
-export const tcpAddress = z.object({ host: z.string(), port: z.number(), isTls: z.boolean() })
+export const tcpAddress = z.object({
+  host: z.string(),
+  port: z.number(),
+  isTls: z.boolean(),
+  movedFrom: z
+    .number()
+    .optional()
+    .describe('The port that it had before, where another program has that by now.'),
+})
 export type TcpAddressView = z.infer<typeof tcpAddress>
 
 export const server = z.object({

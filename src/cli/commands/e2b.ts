@@ -60,9 +60,13 @@ async function environment(ctx: CommandContext, wish: KeyWish): Promise<Record<s
   const remote = currentContext(ctx.home, ctx.env)
   if (remote) return { E2B_API_KEY: remote.key, ...addresses(remote.url) }
   const pod = await ctx.client()
-  const { port, isTls } = await pod.listen()
+  const { port, isTls, movedFrom } = await pod.listen()
+  if (movedFrom !== undefined)
+    ctx.terminal.say(
+      `another program has port ${movedFrom}, so the server is at ${port} now; programs that hold the old address need these variables`,
+    )
   // An SDK waits a minute for its first sandbox; building what is inside may take longer, so it is done here.
-  await pod.prepare('debian', (line) => ctx.terminal.progress(line))
+  await pod.prepare('debian', (line) => ctx.terminal.progress(line), 'development')
   ctx.terminal.clearProgress()
   const key = await keyOf(pod, ctx.home, wish)
   // The names in a certificate of ours; plain http goes by number, which needs no resolver.

@@ -894,7 +894,7 @@ def _(shared):
 
 @case("error: what comes later says so")
 def _(shared):
-    fails(SandboxException, "network.maskRequestHost", Sandbox.create, network={"mask_request_host": "a.example.com"})
+    fails(SandboxException, "network.httpsPorts", Sandbox.create, network={"https_ports": [8443]})
     assert shared.is_running()
 
 

@@ -20,6 +20,50 @@ export interface Sdk {
   readonly env?: (directory: string) => Record<string, string>
 }
 
+/** As much of the JavaScript SDK as the tests of ours call by themselves. */
+export interface E2bSdk {
+  readonly Sandbox: {
+    create(options: Readonly<Record<string, unknown>>): Promise<E2bSandbox>
+    connect(id: string, options: Readonly<Record<string, unknown>>): Promise<E2bSandbox>
+    getInfo(id: string, options: Readonly<Record<string, unknown>>): Promise<E2bInfo>
+  }
+}
+
+export interface E2bInfo {
+  readonly state: string
+  readonly startedAt: string | Date
+  readonly endAt: string | Date
+  readonly network?: { readonly maskRequestHost?: string }
+}
+
+export interface E2bSandbox {
+  readonly sandboxId: string
+  readonly commands: {
+    run(
+      command: string,
+      options?: Readonly<Record<string, unknown>>,
+    ): Promise<{ readonly stdout: string; readonly exitCode: number }>
+  }
+  readonly files: {
+    read(path: string, options?: Readonly<Record<string, unknown>>): Promise<string>
+    write(path: string, data: string, options?: Readonly<Record<string, unknown>>): Promise<unknown>
+    makeDir(path: string, options?: Readonly<Record<string, unknown>>): Promise<boolean>
+    list(path: string, options?: Readonly<Record<string, unknown>>): Promise<readonly { name: string }[]>
+    rename(from: string, to: string, options?: Readonly<Record<string, unknown>>): Promise<unknown>
+    remove(path: string, options?: Readonly<Record<string, unknown>>): Promise<void>
+    exists(path: string): Promise<boolean>
+    getInfo(path: string): Promise<{ readonly size: number; readonly owner: string }>
+    watchDir(
+      path: string,
+      onEvent: (event: { readonly name: string; readonly type: string }) => void,
+      options?: Readonly<Record<string, unknown>>,
+    ): Promise<{ stop(): Promise<void> }>
+  }
+  setTimeout(ms: number): Promise<void>
+  downloadUrl(path: string, options?: Readonly<Record<string, unknown>>): Promise<string>
+  kill(): Promise<boolean>
+}
+
 /** The newest, the one before it, and two that speak the older paths. */
 const JAVASCRIPT = ['2.51.0', '2.50.0', '2.46.1', '2.45.0'] as const
 const PYTHON = '2.63.0'

@@ -92,9 +92,9 @@ export const cases = [
     'error: what comes later says so',
     async ({ Sandbox, shared, SandboxError }) => {
       await fails(
-        Sandbox.create({ network: { maskRequestHost: 'a.example.com' } }),
+        Sandbox.create({ network: { httpsPorts: [8443] } }),
         SandboxError,
-        /network\.maskRequestHost.*later/,
+        /network\.httpsPorts.*later/,
       )
       await fails(Sandbox.create({ volumeMounts: { '/data': 'volume' } }), SandboxError, /volumes.*later/)
       assert.equal(await shared.isRunning(), true)
