@@ -9,6 +9,10 @@ import { until, World } from '../support/world.ts'
 type Step = BuildRequest['recipe']['steps'][number]
 
 const world = new World()
+/** These steps write below /usr of the host base. */
+const READ_ONLY =
+  process.getuid?.() !== 0 &&
+  'the host base is read-only below /usr for an ordinary user: root can, or a base of `debian`'
 const pod = world.client()
 after(async () => {
   pod.close()
@@ -40,7 +44,9 @@ for (const [what, step] of [
     { run: 'if command -v update-ca-certificates; then update-ca-certificates; fi' },
   ],
 ] as const)
-  test(`SECURITY: SE-09. ${what} leaves nothing of what its sandbox trusted`, async () => {
+  test(`SECURITY: SE-09. ${what} leaves nothing of what its sandbox trusted`, {
+    skip: READ_ONLY,
+  }, async () => {
     let before = ''
     const { digest } = await pod.builds.build(
       recipe({
@@ -56,7 +62,7 @@ for (const [what, step] of [
     await pod.builds.prune(0)
   })
 
-test('SECURITY: what root may do in a build nobody may who stands on it', async () => {
+test('SECURITY: what root may do in a build nobody may who stands on it', { skip: READ_ONLY }, async () => {
   const { digest } = await pod.builds.build(recipe({ run: 'id -u; touch /opt/mine && chown 1000 /opt/mine' }))
   await using sandbox = await pod.create({ environment: { digest } })
   assert.equal(
@@ -65,7 +71,9 @@ test('SECURITY: what root may do in a build nobody may who stands on it', async 
   )
 })
 
-test('extras lie over a built environment, over what a snapshot of it changed, and stay with its copies', async () => {
+test('extras lie over a built environment, over what a snapshot of it changed, and stay with its copies', {
+  skip: READ_ONLY,
+}, async () => {
   const build = async (dir: string): Promise<string> => {
     const run = `mkdir -p /usr/lib/agentpod-${dir}/bin && echo ${dir} > /usr/lib/agentpod-${dir}/bin/said && echo ${dir} >> /usr/lib/shared`
     const { digest } = await pod.builds.build(recipe({ run }))

@@ -1,5 +1,5 @@
 /** A state directory of its own, the CLI as a person calls it, and a client; everything is gone at the end. */
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -117,8 +117,15 @@ export class World implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     const { code, stderr } = await this.cli(['reset', '--yes'], { cwd: '/' })
     if (code !== 0) throw new Error(`reset gave ${code}: ${stderr}`)
-    for (const path of [this.home, ...this.#scratch]) await rm(path, { recursive: true, force: true })
+    for (const path of [this.home, ...this.#scratch]) await removeAll(path)
   }
+}
+
+/** A copy of a state directory has files of the ids in /etc/subuid, which an ordinary user removes as root of a namespace that has them. */
+async function removeAll(path: string): Promise<void> {
+  const inside = ['--user', '--map-root-user', '--map-auto', '--', 'rm', '-rf', '--', path]
+  if (process.getuid?.() !== 0) spawnSync('unshare', inside)
+  await rm(path, { recursive: true, force: true })
 }
 
 async function text(stream: NodeJS.ReadableStream): Promise<string> {

@@ -1,3 +1,4 @@
+import { userInfo } from 'node:os'
 import type { CheckView } from '../../api/schema/server.ts'
 import { asAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
@@ -10,26 +11,55 @@ export const command: Command = {
   words: { min: 0, max: 0 },
   async run(ctx, parsed) {
     const { terminal } = ctx
-    const checks = await collect(ctx)
+    const { checks, isRootless } = await collect(ctx)
     const isWell = checks.every(({ ok, required }) => ok || !required)
     if (parsed.has('json')) {
       terminal.out(JSON.stringify({ ok: isWell, checks }, null, 2))
       return isWell ? 0 : 6
     }
+    if (isRootless) forUser(ctx, checks)
+    else if (isWell) terminal.out('Sandboxes work here.')
+    if (!isWell) terminal.out('Sandboxes do not work here yet: see what is missing below.')
+    terminal.out('')
     for (const check of checks) {
       const mark = check.ok ? terminal.green('ok') : check.required ? terminal.red('missing') : 'limited'
       terminal.out(`${mark.padEnd(8)} ${check.name}: ${check.detail}`)
       if (!check.ok && check.hint) terminal.out(`         ${terminal.dim(check.hint)}`)
     }
-    terminal.out(
-      isWell ? 'Sandboxes work here.' : 'Sandboxes do not work here yet: see what is missing above.',
-    )
     return isWell ? 0 : 6
   },
 }
 
+/** What an ordinary user does without, in words, and what mends it. The detail of a check has the reason. */
+const WITHOUT: Readonly<Record<string, (detail: string) => string>> = {
+  cgroups: (detail) =>
+    `limits on memory and processors do not hold: ${detail.replace(/^\w+: no cgroups: /, '')}`,
+  network: (detail) => `only programs that use the proxy reach the network: ${detail}`,
+  idmap: () => '/usr of the host base is read-only: `--base debian` has one that root inside can write to',
+  pool: () => 'snapshots are copies and disk limits do not hold: only root can mount a pool for them',
+}
+
+/** First what works for the one who asks, then what does not. */
+function forUser({ terminal }: CommandContext, checks: readonly CheckView[]): void {
+  if (checks.every(({ ok, required }) => ok || !required))
+    terminal.out(
+      `Sandboxes work here for ${userInfo().username}, without root: run, create, snapshot, fork, pause, agents.`,
+    )
+  const missing = checks.flatMap(({ name, ok, detail }) => {
+    const words = WITHOUT[name]
+    return ok || !words ? [] : [words(detail)]
+  })
+  if (missing.length > 0) terminal.out('Not here:')
+  for (const words of missing) terminal.out(`  ${words}`)
+}
+
+interface Collected {
+  readonly checks: CheckView[]
+  readonly isRootless: boolean
+}
+
 /** A server that cannot start is the first finding, not the end of the search. */
-async function collect(ctx: CommandContext): Promise<CheckView[]> {
+async function collect(ctx: CommandContext): Promise<Collected> {
   try {
     const pod = await ctx.client()
     const { version, capabilities } = await pod.server()
@@ -42,9 +72,10 @@ async function collect(ctx: CommandContext): Promise<CheckView[]> {
     const notes = capabilities.notes.map(
       (note): CheckView => ({ name: 'note', ok: false, required: false, detail: note }),
     )
-    return [server, ...(await pod.checks()), ...notes]
+    return { checks: [server, ...(await pod.checks()), ...notes], isRootless: capabilities.rootless }
   } catch (thrown) {
     const { message, hint } = asAgentPodError(thrown)
-    return [{ name: 'server', ok: false, required: true, detail: message, ...(hint && { hint }) }]
+    const server: CheckView = { name: 'server', ok: false, required: true, detail: message }
+    return { checks: [{ ...server, ...(hint && { hint }) }], isRootless: false }
   }
 }

@@ -190,7 +190,7 @@ function refuseUnenforced(required: readonly Limited[], host: HostInfo): void {
     reason: 'limits.unenforced',
     message: `this machine cannot enforce a limit on ${missing.join(', ')} for ${host.rootless ? 'an ordinary user' : 'sandboxes'}`,
     hint: host.rootless
-      ? 'leave the option out, run as root, or have cgroup v2 delegated to your user'
+      ? 'leave the option out, or see `agentpod doctor`, which names what mends it'
       : 'leave the option out, or see `agentpod doctor`: cgroup controllers limit memory, cpus and pids, and a btrfs pool limits disk',
     details: { missing },
   })
