@@ -152,6 +152,47 @@ test('FS-30 a file of two names keeps its owner', async () => {
   )
 })
 
+/** The pid of a Python program that runs on. */
+async function inBackground(sandbox: Sandbox, program: string, user: string): Promise<string> {
+  const code = Buffer.from(program).toString('base64')
+  const script = `echo ${code} | base64 -d > /tmp/${user}.py; python3 /tmp/${user}.py > /dev/null 2>&1 & echo $!`
+  return (await shell(sandbox, script, { user })).trim()
+}
+
+/** Swaps a directory and a link for each other, until it is killed. */
+const SWAP = `
+import os
+os.chdir('/srv/theirs')
+os.mkdir('real')
+os.symlink('/etc/kept', 'link')
+while True:
+  try:
+    os.rename('link', 'race'); os.rename('race', 'link')
+    os.rename('real', 'race'); os.rename('race', 'real')
+  except OSError: pass
+`
+
+test('FS-30 a directory that becomes a link at the wrong moment leads root nowhere', async () => {
+  await shell(sudo, SETUP, { user: 'root' })
+  const racer = await inBackground(sudo, SWAP, 'daemon')
+  const statuses = new Map<number, number>()
+  const until = performance.now() + 3_000
+  while (performance.now() < until) {
+    const answers = await Promise.all([
+      write(sudo, '/srv/theirs/race/new', 'bad'),
+      call(sudo, 'MakeDir', { path: '/srv/theirs/race/made' }),
+      call(sudo, 'Remove', { path: '/srv/theirs/race/file' }),
+      call(sudo, 'Remove', { path: '/srv/theirs/race' }),
+    ])
+    for (const { status } of answers) statuses.set(status, (statuses.get(status) ?? 0) + 1)
+  }
+  await shell(sudo, `kill -9 ${racer}`, { user: 'root' })
+  assert.ok((statuses.get(403) ?? 0) > 0, `the control: links were met: ${[...statuses]}`)
+  assert.ok((statuses.get(200) ?? 0) > 0, `the control: directories were met: ${[...statuses]}`)
+  const seen = 'cat /etc/kept/file; stat -c %U /etc/kept /etc/kept/file; ls /etc/kept | grep -c "new\\|made"'
+  assert.match(await shell(sudo, seen, { user: 'root' }), /^safe\nroot\nroot\n/)
+})
+
 test('FS-31 no file of the daemon in /proc is read, by any of its names', async () => {
   const threads = (await shell(sudo, 'ls /proc/1/task', { user: 'root' })).trim().split('\n')
   assert.ok(threads.length > 2, 'it has threads')
@@ -193,4 +234,21 @@ test('FS-32 at localhost:49983 inside, nothing of the daemon’s own can be aske
   )
   const other = await shell(sudo, 'curl -s -m 5 http://127.0.0.1:49983/health; echo $?')
   assert.equal(other, '7\n', 'in a sandbox that is not E2B’s nothing listens')
+})
+
+test('FS-32 programs that hold every connection keep nobody out for long', async () => {
+  const hold = `
+import socket, time
+held = []
+for i in range(200):
+  try: held.append(socket.create_connection(('127.0.0.1', 49983), 2))
+  except OSError: break
+print(len(held)); time.sleep(30)`
+  const holder = await inBackground(plain, hold, 'user')
+  await new Promise((resolve) => setTimeout(resolve, 12_000))
+  const { stdout } = await plain
+    .exec('curl', { args: ['-s', '-m', '5', 'http://127.0.0.1:49983/envs'] })
+    .wait()
+  await shell(plain, `kill -9 ${holder}`)
+  assert.match(stdout, /"MINE":"yes"/)
 })
