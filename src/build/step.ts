@@ -38,7 +38,7 @@ export async function runStep(engine: Engine, log: Log, job: StepJob, o: BuildOp
     await perform(engine, sandbox, job, o)
     return sandbox.id
   } catch (error) {
-    const failure = asAgentPodError(error)
+    const failure = await withRefused(engine, sandbox.id, asAgentPodError(error))
     if (o.keepFailed && failure.reason.startsWith('build.step')) throw await kept(engine, sandbox, failure, o)
     await engine
       .destroy(sandbox.id)
@@ -159,6 +159,25 @@ function stepFailed(step: Step, how: 'late' | InsideExit): AgentPodError {
     details: { step: step.name, command: step.run },
   })
 }
+
+/** Decisions are on their way for a moment. */
+const DECIDED_MS = 600
+const MOST_NAMED = 20
+
+/** With the hosts that the step asked for and no rule allows: package managers seldom name them. */
+async function withRefused(engine: Engine, id: SandboxId, failure: AgentPodError): Promise<AgentPodError> {
+  if (failure.reason !== 'build.step_failed' && failure.reason !== 'build.step_late') return failure
+  await new Promise((resolve) => setTimeout(resolve, DECIDED_MS))
+  const hosts = engine
+    .events(id, 0, BUILDER, 'network.decision')
+    .flatMap(({ data }) => (data['verdict'] === 'denied' ? [`${data['host']}:${data['port']}`] : []))
+  const refused = [...new Set(hosts)].slice(0, MOST_NAMED)
+  if (refused.length === 0) return failure
+  const { code, reason, message, hint, details } = failure
+  return new AgentPodError({ code, reason, message, hint, details: { ...details, refused }, cause: failure })
+}
+
+const BUILDER = { owner: LAYER_OWNER, isAdmin: true }
 
 function endedEarly(step: Step, cause: unknown): AgentPodError {
   return new AgentPodError({

@@ -26,7 +26,7 @@ export async function agentLayer(ctx: CommandContext, agent: Agent, base: Base):
     const asked = recipe as Parameters<typeof pod.builds.build>[0]
     return (await pod.builds.build(asked, { project: `agent ${agent.name}`, ...log.options })).digest
   } catch (error) {
-    log.fail()
+    log.fail(error)
     throw error
   } finally {
     log.end()

@@ -4,6 +4,7 @@ import { parseProjectBase } from '../config/project/environment-table.ts'
 import { defined } from '../util/defined.ts'
 import type { CommandContext } from './command.ts'
 import { BuildLog } from './output/build-log.ts'
+import { StepLogs } from './output/step-logs.ts'
 import { printable } from './output/terminal.ts'
 import {
   buildPlan,
@@ -29,11 +30,11 @@ export async function readyEnvironment(
 
 async function built(ctx: CommandContext, prepared: PreparedPlan): Promise<string | undefined> {
   if (prepared.recipe.steps.length === 0) return undefined
-  const log = new BuildLog(ctx.terminal)
+  const log = new BuildLog(ctx.terminal, { logs: new StepLogs(ctx.home, prepared.plan.name) })
   try {
     return (await buildPlan(await ctx.client(), prepared, log.options)).digest
   } catch (error) {
-    log.fail()
+    log.fail(error)
     throw error
   } finally {
     log.end()

@@ -80,6 +80,37 @@ test('E3: after a run a step can be built again, and the next run stands on the 
   await call(directory, 'destroy', 'stands')
 })
 
+test('E4: a step that fails shows its command and where its log is, in every command that builds', async () => {
+  const directory = repository({ 'agentpod.toml': toml('echo the last words; exit 3', 'dev = "true"\n') })
+  for (const words of [['test'], ['run', '--', 'true'], ['dev'], ['build']]) {
+    const { stderr } = await call(directory, ...words)
+    assert.match(stderr, /the last words\n\s+command: .*exit 3/, words.join(' '))
+    assert.match(stderr, /all it said: \S+setup\.log/, words.join(' '))
+  }
+})
+
+test('E5: a lockfile that does not fit is named, with what to run', async () => {
+  const directory = project({
+    'package.json': '{"name":"a","version":"1.0.0","dependencies":{"ms":"2.1.3"}}',
+    'package-lock.json':
+      '{"name":"a","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"a","version":"1.0.0"}}}',
+  })
+  const { code, stderr } = await call(directory, 'test')
+  assert.notEqual(code, 0)
+  assert.match(stderr, /Missing: ms@2\.1\.3 from lock file/)
+  assert.match(stderr, /run `npm install` here and commit package-lock\.json/)
+})
+
+test('E6: a host that was refused is named with the option that allows it', async () => {
+  const directory = repository({ 'agentpod.toml': toml('true') })
+  const fetched = ['--', 'curl', '-fsS', '-m', '10', 'http://refused.example/']
+  const { stderr } = await call(directory, 'run', ...fetched)
+  assert.match(
+    stderr,
+    /✗ refused: refused\.example \(no rule allows it\)\n\s+to allow it: --allow refused\.example/,
+  )
+})
+
 test('E2: what one run may become root for, the next one in the repository may not', async () => {
   const directory = repository({ 'a.txt': 'a\n' })
   const privileges = ['--', 'sed', '-n', 's/^NoNewPrivs:[^0-9]*//p', '/proc/self/status']

@@ -1,5 +1,3 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { agentNamed } from '../../agents/agents.ts'
 import type { Built } from '../../client/builds.ts'
 import { readLock, wishesOf } from '../../config/plan/lock.ts'
@@ -10,6 +8,7 @@ import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { BuildLog, megabytes } from '../output/build-log.ts'
+import { StepLogs } from '../output/step-logs.ts'
 import { printable } from '../output/terminal.ts'
 import { buildPlan, type PreparedPlan, planProject } from '../prepare-environment.ts'
 import { openProject } from '../project.ts'
@@ -74,10 +73,9 @@ async function buildNow(
   prepared: PreparedPlan,
 ): Promise<Built | number> {
   const isDebug = parsed.has('debug')
-  const logs = new StepLogs(join(ctx.home.logs, 'builds', prepared.plan.name.replaceAll(/[^\w.-]/g, '_')))
   const log = new BuildLog(ctx.terminal, {
     isVerbose: parsed.has('verbose'),
-    onOutput: (step, data) => logs.add(step, data),
+    logs: new StepLogs(ctx.home, prepared.plan.name),
   })
   try {
     return await buildPlan(await ctx.client(), prepared, {
@@ -86,10 +84,9 @@ async function buildNow(
       again: parsed.value('again'),
     })
   } catch (thrown) {
-    log.fail()
+    log.fail(thrown)
     const error = asAgentPodError(thrown)
-    const { step, command: failed, sandbox } = error.details ?? {}
-    if (typeof step === 'string') logs.say(ctx, step, String(failed))
+    const { sandbox } = error.details ?? {}
     if (!isDebug || typeof sandbox !== 'string') throw error
     ctx.terminal.say(`${ctx.terminal.red('failed')} ${printable(error.message)}`)
     return debug(ctx, parsed, sandbox, prepared)
@@ -116,34 +113,6 @@ async function debug(
     return 1
   } finally {
     await sandbox.destroy()
-  }
-}
-
-/** What each step said, a file each, for whoever wants to read it later. */
-class StepLogs {
-  readonly #directory: string
-  readonly #begun = new Set<string>()
-
-  constructor(directory: string) {
-    this.#directory = directory
-  }
-
-  add(step: string, data: Buffer): void {
-    const isNew = !this.#begun.has(step)
-    if (isNew) mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
-    this.#begun.add(step)
-    writeFileSync(this.#file(step), data, { mode: 0o600, flag: isNew ? 'w' : 'a' })
-  }
-
-  say({ terminal }: CommandContext, step: string, failed: string): void {
-    terminal.say(
-      terminal.dim(`      command: ${printable(failed.split('\n').slice(-3).join(' ⏎ ')).slice(0, 300)}`),
-    )
-    if (this.#begun.has(step)) terminal.say(terminal.dim(`      all it said: ${this.#file(step)}`))
-  }
-
-  #file(step: string): string {
-    return join(this.#directory, `${step.replaceAll(/[^\w.-]/g, '_')}.log`)
   }
 }
 

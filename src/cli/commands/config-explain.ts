@@ -89,7 +89,7 @@ export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<n
   const pod = await ctx.client()
   const log = new BuildLog(terminal)
   const { digest, base = '' } = await buildPlan(pod, prepared, log.options).catch((error: unknown) => {
-    log.fail()
+    log.fail(error)
     throw error
   })
   log.end()

@@ -11,6 +11,7 @@ import { beginSync, type DevSync, prepareSync } from '../dev-sync.ts'
 import { environmentIn } from '../environment.ts'
 import { type Forward, forwardNear } from '../forward.ts'
 import { networkOf } from '../network.ts'
+import { showRefused } from '../output/refused-hosts.ts'
 import { printable } from '../output/terminal.ts'
 import { inEnvironment, openProject, type Project, sendProject, showChanges } from '../project.ts'
 import type { ReadyEnvironment } from '../ready.ts'
@@ -123,7 +124,9 @@ class Dev {
     const sync = prepared && (await beginSync(this.#ctx, sandbox, this.#project, prepared))
     started.signal.throwIfAborted()
     try {
-      return await this.#runAll(sandbox, commands)
+      const exitCode = await this.#runAll(sandbox, commands)
+      if (exitCode !== 0) await showRefused(this.#ctx.terminal, sandbox)
+      return exitCode
     } finally {
       this.#interrupt = () => this.#leaveNow()
       await this.#bringOut(sandbox, sync)

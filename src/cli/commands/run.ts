@@ -1,6 +1,5 @@
 import { AGENT_NAMES } from '../../agents/names.ts'
 import type { Sandbox } from '../../client/sandbox.ts'
-import type { Seen } from '../../config/suggest.ts'
 import { isAgentPodError } from '../../core/error.ts'
 import { openRepository, type Repository } from '../../sync/git/repository.ts'
 import { AGENT_OPTIONS } from '../args/agent-options.ts'
@@ -129,7 +128,7 @@ async function runInCopy(
   const { sandbox } = begun
   return whileHeld(ctx, parsed, sandbox, async (onSecondInterrupt) => {
     const exitCode = await execInCopy(ctx, parsed, begun, { program, args, onSecondInterrupt })
-    if (parsed.has('learn')) await showLearned(ctx, sandbox)
+    await showNetwork(ctx, parsed, sandbox, exitCode)
     await bringBackCommand(ctx, parsed, repo, begun, name)
     return exitCode
   })
@@ -196,21 +195,29 @@ export async function runInNew(
     if (ready?.begins) await sandbox.begin()
     const cwd = project?.workspace
     const exitCode = await execIn(ctx, sandbox, parsed, { program, args, cwd, onSecondInterrupt })
-    if (parsed.has('learn')) await showLearned(ctx, sandbox)
+    await showNetwork(ctx, parsed, sandbox, exitCode)
     if (project) await showChanges(ctx, sandbox, project, parsed.has('json'))
     return exitCode
   })
 }
 
-/** The last decisions are on their way for a moment. */
-const LEARN_AFTER_MS = 500
-
-async function showLearned({ terminal }: CommandContext, sandbox: Sandbox): Promise<void> {
-  const { decisions, printSuggestion } = await import('./net.ts')
-  await new Promise((resolve) => setTimeout(resolve, LEARN_AFTER_MS))
-  const seen: Seen[] = []
-  for await (const { data } of decisions(sandbox)) seen.push(data as unknown as Seen)
-  printSuggestion({ ...terminal, out: terminal.say }, seen)
+/** What it asked for on its way out: where that was asked to be learned, and where it failed, which may be why. */
+async function showNetwork(
+  { terminal }: CommandContext,
+  parsed: Parsed,
+  sandbox: Sandbox,
+  exitCode: number,
+): Promise<void> {
+  if (parsed.has('learn')) {
+    const [{ printSuggestion }, { decisionsOf }] = await Promise.all([
+      import('./net.ts'),
+      import('../output/refused-hosts.ts'),
+    ])
+    printSuggestion({ ...terminal, out: terminal.say }, await decisionsOf(sandbox))
+  } else if (exitCode !== 0 && !parsed.has('json')) {
+    const { showRefused } = await import('../output/refused-hosts.ts')
+    await showRefused(terminal, sandbox)
+  }
 }
 
 function label(name: string): string {

@@ -1,24 +1,24 @@
 /** A build as a person follows it: one line for each step that is built, and the last words of one that fails. */
 import type { BuildOptions, BuildStep } from '../../client/builds.ts'
+import { asAgentPodError } from '../../core/error.ts'
+import { adviceOn, firstErrors } from './build-advice.ts'
+import type { StepLogs } from './step-logs.ts'
 import { printable, type Terminal } from './terminal.ts'
 
 const TAIL_LINES = 25
-const KEPT_BYTES = 64 * 1024
+const KEPT_BYTES = 256 * 1024
 
 export class BuildLog {
   readonly #terminal: Terminal
   readonly #isVerbose: boolean
-  readonly #onOutput: ((step: string, data: Buffer) => void) | undefined
+  readonly #logs: StepLogs | undefined
   #step: BuildStep | undefined
   #tail = Buffer.alloc(0)
 
-  constructor(
-    terminal: Terminal,
-    o: { readonly isVerbose?: boolean; readonly onOutput?: (step: string, data: Buffer) => void } = {},
-  ) {
+  constructor(terminal: Terminal, o: { readonly isVerbose?: boolean; readonly logs?: StepLogs } = {}) {
     this.#terminal = terminal
     this.#isVerbose = o.isVerbose ?? false
-    this.#onOutput = o.onOutput
+    this.#logs = o.logs
   }
 
   get options(): Pick<BuildOptions, 'onProgress' | 'onStep' | 'onOutput'> {
@@ -49,17 +49,31 @@ export class BuildLog {
 
   #output(step: string, data: Buffer): void {
     this.#tail = Buffer.concat([this.#tail, data]).subarray(-KEPT_BYTES)
-    this.#onOutput?.(step, data)
+    this.#logs?.add(step, data)
     const line = plain(data).trimEnd().split('\n').at(-1)?.trim()
     if (this.#isVerbose) this.#terminal.stderr.write(plain(data))
     else if (line) this.#terminal.progress(`      ${line}`)
   }
 
-  /** The end of what the step that failed said. */
-  fail(): void {
-    if (!this.#step || this.#isVerbose) return
-    const lines = plain(this.#tail).trimEnd().split('\n').slice(-TAIL_LINES)
-    for (const line of lines) if (line !== '') this.#terminal.say(this.#terminal.dim(`      ${line}`))
+  /** Why a step failed: what it said of errors, its last words, its command, where all of it is, who was refused, and what to do. */
+  fail(thrown: unknown): void {
+    const { say, dim, red } = this.#terminal
+    const { step, command, refused } = asAgentPodError(thrown).details ?? {}
+    const text = plain(this.#tail).trimEnd()
+    if (this.#step && !this.#isVerbose) {
+      const lines = text.split('\n').filter((line) => line !== '')
+      const first = firstErrors(lines, TAIL_LINES)
+      const cut = lines.length > TAIL_LINES ? ['...'] : []
+      for (const line of [...first, ...cut, ...lines.slice(-TAIL_LINES)]) say(dim(`      ${line}`))
+    }
+    if (typeof step === 'string') this.#logs?.say(this.#terminal, step, String(command))
+    for (const host of Array.isArray(refused) ? refused.slice(0, MOST_REFUSED) : []) {
+      const name = printable(String(host))
+      say(red(`✗ refused: ${name} (no rule allows it while the environment is built)`))
+      say(dim('  to have it fetched from there: `agentpod preset set NAME HOST...` for its package manager'))
+    }
+    const advice = this.#step && adviceOn(text)
+    if (advice !== undefined) say(advice)
   }
 
   end(): void {
@@ -68,6 +82,7 @@ export class BuildLog {
 }
 
 const SLOW_MS = 1000
+const MOST_REFUSED = 10
 
 export function megabytes(bytes: number): string {
   if (bytes >= 1024 ** 3) return `${(bytes / 1024 ** 3).toFixed(1)} GB`

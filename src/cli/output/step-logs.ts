@@ -1,0 +1,31 @@
+/** What each step of a build said, a file each, for whoever wants to read it later. */
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Home } from '../../core/home.ts'
+import { ownLines } from '../../util/shell-script.ts'
+import { printable, type Terminal } from './terminal.ts'
+
+export class StepLogs {
+  readonly #directory: string
+  readonly #begun = new Set<string>()
+
+  constructor(home: Home, project: string) {
+    this.#directory = join(home.logs, 'builds', project.replaceAll(/[^\w.-]/g, '_'))
+  }
+
+  add(step: string, data: Buffer): void {
+    const isNew = !this.#begun.has(step)
+    if (isNew) mkdirSync(this.#directory, { recursive: true, mode: 0o700 })
+    this.#begun.add(step)
+    writeFileSync(this.#file(step), data, { mode: 0o600, flag: isNew ? 'w' : 'a' })
+  }
+
+  say({ say, dim }: Terminal, step: string, failed: string): void {
+    say(dim(`      command: ${printable(ownLines(failed).slice(-3).join(' ⏎ ')).slice(0, 300)}`))
+    if (this.#begun.has(step)) say(dim(`      all it said: ${this.#file(step)}`))
+  }
+
+  #file(step: string): string {
+    return join(this.#directory, `${step.replaceAll(/[^\w.-]/g, '_')}.log`)
+  }
+}
