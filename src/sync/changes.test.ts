@@ -33,6 +33,15 @@ function changed(aside: readonly string[], before: readonly string[], after: rea
   return parseChanges(run(changesScript(scratch, workspace, aside))).changes.map(({ path }) => path)
 }
 
+test('what programs leave beside the sources is no change, unless the project has it', () => {
+  const seen = changed(
+    [],
+    ['main.py', 'kept/__pycache__/a.pyc'],
+    ['main.py', 'api/__pycache__/b.pyc', '.pytest_cache/v', 'kept/__pycache__/a.pyc', 'pycache'],
+  )
+  assert.deepEqual(seen.sort(), ['kept/__pycache__/a.pyc', 'main.py', 'pycache'])
+})
+
 describe('directories that are set aside', () => {
   test('are not looked at, whatever is in them, and all else is', () => {
     const seen = changed(

@@ -3,6 +3,7 @@
  * hostile bytes to the host: it is stored and shown, never run.
  */
 import { AgentPodError } from '../core/error.ts'
+import { CACHES } from './caches.ts'
 
 /** Beside the workspace, so that the project's own `.git`, if it has one inside, is left alone. */
 const REPOSITORY = '.agentpod-base'
@@ -26,6 +27,7 @@ git config core.fileMode true
 git config core.symlinks true
 git config core.quotePath false
 for out; do printf '/%s\\n' "\${out#*)}" | sed 's/[][*?\\\\ ]/\\\\&/g'; done > "$GIT_DIR/info/exclude"
+printf '%s\\n' ${CACHES} >> "$GIT_DIR/info/exclude"
 git add -A -f -- . "$@"
 git write-tree > "$GIT_DIR/base"`
 

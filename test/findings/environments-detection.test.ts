@@ -4,6 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { detect } from '../../src/config/detect/detect.ts'
+import { initText } from '../../src/config/plan/init.ts'
 import type { Plan } from '../../src/config/plan/plan.ts'
 import { resolvePlan } from '../../src/config/plan/resolve.ts'
 import { memoryTree } from '../../src/config/testing/memory-tree.ts'
@@ -132,6 +133,24 @@ describe('environments: detection', () => {
     assert.match(more.notes.join('\n'), /environment\.json runs `npm ci && \.\/prepare\.sh`, which is not/)
     const script = await planned({ ...node, ...cursor('./scripts/setup.sh') }, host)
     assert.match(script.notes.join('\n'), /environment\.json installs with `\.\/scripts\/setup\.sh`/)
+  })
+
+  test('E15: what installs dependencies is explained by that name, with its command', async () => {
+    const { code, stdout } = await explained({ 'requirements.txt': 'six\n' }, 'dependencies')
+    assert.equal(code, 0)
+    assert.match(stdout, /^dependencies\/python +by pip/)
+    assert.match(stdout, /pip install -r requirements\.txt/)
+  })
+
+  test('E15: init asks for nothing that only this machine was the reason for', async () => {
+    const plan = await planned({ 'package.json': '{}', '.nvmrc': '22\n', 'a.py': '' }, [
+      'node 22.1.0 /usr/bin',
+      'python 3.11.2 /usr/bin',
+    ])
+    const text = initText('shop', plan)
+    assert.match(text, /^# base = "host"/m)
+    assert.match(text, /^# python = "3\.11"/m)
+    assert.match(text, /^node = "22"/m)
   })
 
   /** The whole corpus is src/config/detect/frameworks.test.ts. */

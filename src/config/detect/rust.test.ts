@@ -13,6 +13,16 @@ const locked = (...names: string[]): string =>
 
 describe('Rust', () => {
   testDetector(detectRust, [
+    {
+      name: 'a package that a dependency is called like is cleaned by its version',
+      files: { 'Cargo.toml': PACKAGE, 'Cargo.lock': locked('shop', 'shop'), 'src/main.rs': '' },
+      finds: [
+        {
+          setup:
+            'cargo fetch --locked && { cargo test --no-run --locked --offline; cargo build --locked --offline; cargo clean --locked --offline -p shop:0.1.0 || rm -rf target; }',
+        },
+      ],
+    },
     { name: 'nothing is found where there is no Rust', files: { 'README.md': '' }, finds: [] },
     {
       name: 'a package with a lockfile is fetched strictly, compiled with stubs, and its own builds go again',

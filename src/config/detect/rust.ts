@@ -226,17 +226,23 @@ function setupOf(tree: FileTree, unit: CargoUnit, { lockfile, settings }: About,
   ].join(' ')
 }
 
-/** One that Cargo does not know would make it refuse all of them. */
+/** One that Cargo does not know would make it refuse all of them; one that others are called like is told by its version. */
 function cleanedNames(
   tree: FileTree,
   { crates, beside }: CargoUnit,
   lockfile: string | undefined,
 ): readonly string[] {
-  const locked = lockfile
-    ? new Set(seekAll(linesIn(tree, lockfile), /^name = "([^"]*)"/).map(({ match }) => match[1]))
-    : undefined
-  const known = beside.filter(({ name }) => locked?.has(name ?? '') ?? true)
-  return [...new Set([...crates, ...known].flatMap(({ name }) => (name === undefined ? [] : [name])))]
+  const locked = seekAll(lockfile ? linesIn(tree, lockfile) : [], /^name = "([^"]*)"/).map(
+    ({ match }) => match[1],
+  )
+  const known = beside.filter(({ name }) => lockfile === undefined || locked.includes(name))
+  const names = [...crates, ...known].flatMap(({ name, data }) => {
+    if (name === undefined) return []
+    const version = textAt(data, 'package', 'version')
+    const isShared = locked.filter((one) => one === name).length > 1
+    return [isShared && /^[\w.+-]+$/.test(version ?? '') ? `${name}:${version}` : name]
+  })
+  return [...new Set(names)]
 }
 
 function runOf({ root, isWorkspace }: CargoUnit, binaries: readonly Binary[]): FoundCommand | undefined {

@@ -271,7 +271,7 @@ describe('every choice', () => {
         ['commands.test', 'npm test ...', 'manifest', 'package.json', []],
         ['ports.3000', 'private', 'manifest', 'package.json', []],
         ['ports.8025', 'Mail, public', 'agentpod.toml', 'agentpod.toml', []],
-        ['variables.npm_config_nodedir', '/opt/agentpod/node-22.21.1', 'default', '', []],
+        ['variables.npm_package_config_node_gyp_nodedir', '/opt/agentpod/node-22.21.1', 'default', '', []],
         ['variables.A', 'b', 'manifest', 'node.manifest', []],
         ['variables.REDIS_URL', 'redis://127.0.0.1:6379', 'default', '', []],
         ['network.npm', 'may be reached by builds', 'manifest', 'node.manifest', []],

@@ -2,7 +2,7 @@
 
 import { ownLines } from '../../util/shell-script.ts'
 import { VERBS } from '../detect/finding.ts'
-import type { Evidence } from '../evidence.ts'
+import type { Choice, Evidence } from '../evidence.ts'
 import { printable } from '../problem.ts'
 import { PROJECT_LANGUAGES, type ProjectLanguage } from '../project/environment-table.ts'
 import { place } from './explain.ts'
@@ -21,12 +21,12 @@ const MOST_PORTS = 64
 export function initText(name: string, plan: Plan | undefined): string {
   const lines = [INTRO, '[environment]', `name = ${text(nameOf(name))}`]
   if (!plan) return `${lines.join('\n')}\n`
-  lines.push(`base = ${text(plan.base.value)}${why(plan.base.evidence)}`)
+  lines.push(chosen(plan.base, `base = ${text(plan.base.value)}${why(plan.base.evidence)}`))
   const languages = plan.languages.filter(({ language }) => isKey(language))
   if (languages.length > 0) {
     lines.push('', '[environment.languages]')
     for (const one of languages)
-      lines.push(`${one.language} = ${text(versionOf(one))}${why(one.wish.evidence)}`)
+      lines.push(chosen(one.wish, `${one.language} = ${text(versionOf(one))}${why(one.wish.evidence)}`))
   }
   const packages = plan.packages
     .filter(({ isThere, isOptional }) => !isThere && !isOptional)
@@ -39,8 +39,10 @@ export function initText(name: string, plan: Plan | undefined): string {
   const services = plan.services.filter(({ known }) => known !== undefined)
   if (services.length > 0) {
     lines.push('', '[services]')
-    for (const { name: one, has, choice } of services)
-      lines.push(`${one} = ${has ? `{ version = ${text(majorOf(has))} }` : '{}'}${why(choice.evidence)}`)
+    for (const { name: one, has, version, choice } of services)
+      lines.push(
+        `${one} = ${has && version !== undefined ? `{ version = ${text(majorOf(has))} }` : '{}'}${why(choice.evidence)}`,
+      )
   }
   if (plan.ports.length > 0) {
     lines.push('', '[ports]')
@@ -74,6 +76,11 @@ export function initText(name: string, plan: Plan | undefined): string {
     )
   }
   return `${lines.join('\n')}\n`
+}
+
+/** The file is for everybody: what only this machine was the reason for is said and not asked for. */
+function chosen({ rank }: Pick<Choice, 'rank'>, line: string): string {
+  return rank === 'default' ? `# ${line}` : line
 }
 
 function isKey(language: string): boolean {

@@ -787,7 +787,7 @@ describe('what programs find', () => {
       toml: '[environment.variables]\nMODE = "file"',
     })
     assert.deepEqual(Object.fromEntries(variables.map(({ name, value }) => [name, value])), {
-      npm_config_nodedir: '/opt/agentpod/node-24.1.0',
+      npm_package_config_node_gyp_nodedir: '/opt/agentpod/node-24.1.0',
       VIRTUAL_ENV: '/home/user/shop/.venv',
       MODE: 'file',
       PGHOST: '127.0.0.1',

@@ -14,6 +14,7 @@ import { agentSetup } from './agent-setup.ts'
 import { DEBIAN_PACKAGE, hasTool, NAMED_BASES, TOOL_PACKAGES } from './debian.ts'
 import { chooseBase, hasPackage, isMissing } from './ground.ts'
 import { languageWish, planLanguage, wantedLanguages } from './languages.ts'
+import type { Listed } from './listings.ts'
 import type {
   CommandPlan,
   LanguagePlan,
@@ -122,7 +123,7 @@ export async function draftPlan(input: ResolveInput): Promise<Plan> {
     setups,
     commands: planCommands(input, findings, detected),
     ports: planPorts(input, findings),
-    variables: [...homes(found), ...planVariables(input, findings, servicePlans, workspace, user)],
+    variables: [...homes(found, toolPlans), ...planVariables(input, findings, servicePlans, workspace, user)],
     path: path.directories,
     presets: planPresets(input, findings, ground, { found, tools: toolPlans, setups: agent.setups }),
     generated: [...new Set(findings.flatMap(({ generated }) => generated))],
@@ -482,14 +483,26 @@ function planPorts(input: ResolveInput, findings: readonly Finding[]): PortPlan[
  * Where toolchains are, for programs that ask: what is compiled for Node wants its headers, which would otherwise be fetched from a host of
  * its own, and Maven believes the machine's JAVA_HOME before the PATH.
  */
-function homes(languages: readonly LanguagePlan[]): VariablePlan[] {
+function homes(languages: readonly LanguagePlan[], tools: readonly ToolPlan[]): VariablePlan[] {
   return languages.flatMap(({ language, source }): VariablePlan[] => {
-    const name = language === 'node' && source.kind === 'npm' ? 'npm_config_nodedir' : 'JAVA_HOME'
-    const isTold = name !== 'JAVA_HOME' || (language === 'java' && source.kind === 'host')
+    const isNode = language === 'node' && source.kind === 'npm'
+    const isTold = isNode || (language === 'java' && source.kind === 'host')
     const [bin = ''] = directoryOf(language, source)
     if (!isTold || !bin.endsWith('/bin') || SYSTEM.includes(bin)) return []
-    return [{ name, value: bin.slice(0, -4), evidence: { file: '', said: `where ${language} is` } }]
+    const names = isNode ? headersVariables(source.npm, tools) : ['JAVA_HOME']
+    const evidence = { file: '', said: `where ${language} is` }
+    return names.map((name) => ({ name, value: bin.slice(0, -4), evidence }))
   })
+}
+
+/**
+ * From its eleventh version on, npm warns of settings that are not its own at every call, and has a node-gyp that reads this one elsewhere.
+ * Other package managers may have an older node-gyp, and do not warn.
+ */
+function headersVariables(npm: Listed | undefined, tools: readonly ToolPlan[]): readonly string[] {
+  if (npm === undefined || !satisfies('tool', npm.version, '>=11')) return ['npm_config_nodedir']
+  const hasOther = tools.some(({ name }) => NPM_TOOLS.includes(name))
+  return ['npm_package_config_node_gyp_nodedir', ...(hasOther ? ['npm_config_nodedir'] : [])]
 }
 
 function planVariables(
