@@ -12,6 +12,7 @@ import { keepCompiled } from './compile-cache.ts'
 import { exitCode, OWN_FAILURE, printError } from './output/error.ts'
 import { commandHelp, overview } from './output/help.ts'
 import { terminal } from './output/terminal.ts'
+import { otherVersion } from './server-version.ts'
 import { VERSION } from './version.ts'
 
 const root = process.env['AGENTPOD_HOME']
@@ -51,6 +52,7 @@ function passThroughCode(error: unknown): number {
 
 function context(screen: CommandContext['terminal']): CommandContext {
   const script = process.argv[1] ?? ''
+  let hasSaidVersion = false
   const make = async (): Promise<void> => {
     const { startServerInBackground } = await import('./server-start.ts')
     await startServerInBackground(home, script)
@@ -68,6 +70,9 @@ function context(screen: CommandContext['terminal']): CommandContext {
       ])
       const remote = currentContext(home, process.env)
       if (remote) return new AgentPod(remote)
+      const note = o.start === false ? undefined : otherVersion(home, VERSION)
+      if (note && !hasSaidVersion) screen.say(note)
+      hasSaidVersion = true
       return new AgentPod({ socket: home.socket, revive: o.start === false ? undefined : make })
     },
   }
@@ -79,8 +84,19 @@ async function load(name: string): Promise<Command> {
   return (await entry.load()).command
 }
 
+/** What other tools call our commands. */
+const OTHER_NAMES: ReadonlyMap<string, string> = new Map([
+  ['rm', 'destroy'],
+  ['kill', 'destroy'],
+  ['delete', 'destroy'],
+  ['ps', 'ls'],
+  ['list', 'ls'],
+  ['copy', 'cp'],
+  ['ssh', 'shell'],
+])
+
 function unknownCommand(name: string): Error {
-  const near = nearest(name, Object.keys(COMMANDS))
+  const near = OTHER_NAMES.get(name) ?? nearest(name, Object.keys(COMMANDS))
   return invalid(
     'command.unknown',
     `unknown command ${JSON.stringify(name)}`,

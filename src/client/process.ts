@@ -49,6 +49,11 @@ const RECONNECT_EVERY_MS = 100
 const STREAM = 'application/connect+json'
 const WAKE_NEVER = { 'agentpod-wake': 'never' } as const
 
+interface Opened {
+  readonly first: IteratorResult<Record<string, unknown>>
+  readonly rest: AsyncGenerator<Record<string, unknown>>
+}
+
 interface Selector {
   readonly tag?: string
   readonly pid?: number
@@ -68,6 +73,9 @@ export class Process {
   #isAttaching = false
   #wasConnected = false
   #exit: Exit | undefined
+  #failingSince: number | undefined
+  /** The stream that the start opened, until somebody reads it. */
+  #opened: Promise<Opened> | undefined
 
   /** Use `Sandbox.exec` or `Sandbox.attach`. */
   constructor(o: {
@@ -84,6 +92,10 @@ export class Process {
     this.#begin = o.begin
     this.#isTerminal = o.options.terminal !== undefined
     this.#started.promise.catch(() => undefined)
+    if (o.begin) {
+      this.#opened = this.#open()
+      this.#opened.catch(() => undefined)
+    }
   }
 
   /** The process id inside, once it runs. */
@@ -96,28 +108,56 @@ export class Process {
    * the command is gone, and this throws `conflict` with reason `sandbox.state`.
    */
   async *output(): AsyncGenerator<Output> {
-    let failingSince: number | undefined
     for (;;) {
+      const opened = this.#opened ?? this.#open()
+      this.#opened = undefined
+      const { first, rest } = await opened
       try {
-        const response = await this.#connect()
-        this.#wasConnected = true
-        failingSince = undefined
-        for await (const event of events(response, this.#options.signal)) {
-          const output = this.#take(event)
+        for (let next = first; !next.done; next = await rest.next()) {
+          const output = this.#take(next.value)
           if (output) yield output
           if (this.#exit) return
         }
         throw new AgentPodError({ code: 'unavailable', reason: 'stream.cut', message: 'the stream was cut' })
       } catch (error) {
-        failingSince ??= systemClock.now()
-        const verdict = this.#judge(error, systemClock.now() - failingSince)
-        if (verdict !== 'retry') {
-          this.#started.reject(verdict)
-          throw verdict
-        }
-        await pause(RECONNECT_EVERY_MS, undefined, { signal: this.#options.signal })
+        await this.#endOrWait(error)
+      } finally {
+        await rest.return(undefined)
       }
     }
+  }
+
+  /** Lets go of the output, which the sandbox keeps: `output` and `wait` find it again from its beginning. */
+  async release(): Promise<void> {
+    const opened = this.#opened
+    this.#opened = undefined
+    await (await opened)?.rest.return(undefined)
+  }
+
+  /** Connects, for as long as that makes sense, and takes the first event, which says that the command runs. */
+  async #open(): Promise<Opened> {
+    for (;;) {
+      try {
+        const rest = events(await this.#connect(), this.#options.signal)
+        this.#wasConnected = true
+        const first = await rest.next()
+        this.#failingSince = undefined
+        if (!first.done && first.value['start']) this.#take(first.value)
+        return { first, rest }
+      } catch (error) {
+        await this.#endOrWait(error)
+      }
+    }
+  }
+
+  async #endOrWait(error: unknown): Promise<void> {
+    this.#failingSince ??= systemClock.now()
+    const verdict = this.#judge(error, systemClock.now() - this.#failingSince)
+    if (verdict !== 'retry') {
+      this.#started.reject(verdict)
+      throw verdict
+    }
+    await pause(RECONNECT_EVERY_MS, undefined, { signal: this.#options.signal })
   }
 
   /** Reads everything and answers how it ended; the callbacks hear each piece as it comes. */
@@ -154,9 +194,14 @@ export class Process {
     await this.#call('CloseStdin', {})
   }
 
-  /** SIGKILL ends the command and everything it started; other signals go to its process group. */
+  /** `SIGTERM` or `TERM`. SIGKILL ends the command and everything it started; other signals go to its process group. */
   async signal(name: string): Promise<void> {
-    await this.#call('SendSignal', { signal: `SIGNAL_${name}` })
+    await this.#call('SendSignal', { signal: `SIGNAL_${name.startsWith('SIG') ? name : `SIG${name}`}` })
+  }
+
+  /** Ends the command and everything it started. */
+  kill(): Promise<void> {
+    return this.signal('SIGKILL')
   }
 
   async resize(size: { cols: number; rows: number }): Promise<void> {
@@ -242,7 +287,7 @@ export interface StartOptions extends ExecOptions {
   readonly command: string
 }
 
-/** A process that starts when its output is first read. */
+/** A process that starts at once. */
 export function startProcess(
   transport: Transport,
   sandbox: Readonly<Record<string, string>>,

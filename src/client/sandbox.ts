@@ -7,6 +7,7 @@ import type {
   EventView,
   ForkedView,
   ForkSandbox,
+  PreviewView,
   SandboxView,
   StatsView,
 } from '../api/schema/sandbox.ts'
@@ -92,9 +93,17 @@ export class Sandbox {
     return this.info.id
   }
 
-  /** A command with its arguments; nothing passes through a shell. It starts when its output is read or waited for. */
+  /** A command with its arguments; nothing passes through a shell. It starts at once. */
   exec(command: string, o: ExecOptions = {}): Process {
     return startProcess(this.#transport, this.#headers, { ...o, command })
+  }
+
+  /** Starts a command that runs on by itself, and resolves when it runs. Its output is kept inside: `wait` and `output` read it later. */
+  async spawn(command: string, o: ExecOptions = {}): Promise<Process> {
+    const process = this.exec(command, o)
+    await process.pid
+    await process.release()
+    return process
   }
 
   /** Follows a process from its first kept byte. */
@@ -225,6 +234,11 @@ export class Sandbox {
       headers: this.#headers,
       signal: o.signal,
     })
+  }
+
+  /** The address of a port for a browser or a client of HTTP; `openUrl` lets one in, once, where the port is private. */
+  async port(port: number): Promise<PreviewView> {
+    return (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/ports/${port}`)) as PreviewView
   }
 
   /** A byte stream to a port inside. */

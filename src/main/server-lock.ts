@@ -4,14 +4,15 @@ import { AgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
 import { type ExclusiveLock, lockExclusively } from '../util/exclusive-lock.ts'
 
-export function lockServer(home: Home, pid: number): ExclusiveLock {
+/** Clients read the version there: a request for it would cost every command. */
+export function lockServer(home: Home, pid: number, version: string): ExclusiveLock {
   let lock: ExclusiveLock
   try {
     lock = lockExclusively(home.lockFile)
   } catch (error) {
     throw heldBy(home, error)
   }
-  writeFileSync(home.serverFile, JSON.stringify({ pid }), { mode: 0o600 })
+  writeFileSync(home.serverFile, JSON.stringify({ pid, version }), { mode: 0o600 })
   return lock
 }
 

@@ -108,7 +108,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const log = jsonLog(clock, options.writeLog)
   const scope = new AsyncDisposableStack()
   try {
-    const lock = lockServer(home, process.pid)
+    const lock = lockServer(home, process.pid, options.version)
     scope.defer(() => lock.release())
     clearExchange(home.tmp)
     const state = openState(home)

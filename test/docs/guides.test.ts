@@ -11,7 +11,12 @@ const GUIDES = join(ROOT, 'docs', 'guides')
 /** Whose reader is in an empty directory, where a repository is made: branches have no business in this one. */
 const IN_ITS_OWN = 'agents.md'
 
-for (const guide of readdirSync(GUIDES).filter((name) => name.endsWith('.md') && name !== IN_ITS_OWN)) {
+/** Its code is run by test/findings/daily.test.ts. */
+const CODE = 'sdk.md'
+
+for (const guide of readdirSync(GUIDES).filter(
+  (name) => name.endsWith('.md') && name !== IN_ITS_OWN && name !== CODE,
+)) {
   test(`${guide} works as written`, { timeout: 120_000 }, async () => {
     await using world = new World()
     const lines = commandsIn(readFileSync(join(GUIDES, guide), 'utf8'))

@@ -200,7 +200,7 @@ const MISTAKES: [string[], number, RegExp][] = [
   [['creat'], 2, /did you mean `agentpod create`/],
   [['create', '--memmory', '1g'], 2, /did you mean --memory/],
   [['create', '--memory', 'lots'], 2, /512m or 2g/],
-  [['create', '--memory', '1'], 2, /memoryMib must be .* from 32/],
+  [['create', '--memory', '1m'], 2, /memoryMib must be .* from 32/],
   [['create', '--memory', '99999t'], 2, /memoryMib/],
   [['create', '--cpus', '-1'], 2, /cpus/],
   [['create', '--cpus', 'NaN'], 2, /--cpus is a number/],

@@ -27,7 +27,6 @@ table(
   'a size in MiB',
   parseMib,
   [
-    ['512', 512],
     ['512m', 512],
     ['2g', 2048],
     ['1.5G', 1536],
@@ -40,7 +39,6 @@ table(
   'a time in milliseconds',
   parseDuration,
   [
-    ['90', 90_000],
     ['90s', 90_000],
     ['15m', 900_000],
     ['1.5h', 5_400_000],

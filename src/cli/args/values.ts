@@ -3,17 +3,25 @@ import { readFileSync } from 'node:fs'
 import { invalid } from '../../core/error.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 
-/** `512m`, `2g`; a bare number is MiB. */
+/** `512m`, `2g`. A number without a unit is refused: 2 may mean gigabytes to one person and megabytes to another. */
 export function parseMib(text: string, option: string): number {
   const mib = readMib(text)
+  if (mib !== undefined && isBare(text))
+    throw invalid(`option.${option}`, `--${option} ${text} has no unit`, `say ${text}m or ${text}g`)
   if (mib === undefined)
     throw invalid(`option.${option}`, `--${option} is a size like 512m or 2g, not ${JSON.stringify(text)}`)
   return mib
 }
 
-/** `90s`, `15m`, `1h`; a bare number is seconds. */
+function isBare(text: string): boolean {
+  return /^[\d.]+$/.test(text) && Number(text) !== 0
+}
+
+/** `90s`, `15m`, `1h`. A number without a unit is refused. */
 export function parseDuration(text: string, option: string): number {
   const ms = readMs(text)
+  if (ms !== undefined && isBare(text))
+    throw invalid(`option.${option}`, `--${option} ${text} has no unit`, `say ${text}s or ${text}m`)
   if (ms === undefined)
     throw invalid(
       `option.${option}`,

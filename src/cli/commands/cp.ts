@@ -9,13 +9,15 @@ import { packFiles } from '../../sync/tar.ts'
 import { type Extracted, extract, extractFile } from '../../sync/untar.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { safeOutput } from '../output/safe-output.ts'
 import { printable } from '../output/terminal.ts'
 
 export const command: Command = {
-  usage: 'agentpod cp SOURCE TARGET, one of them NAME:PATH',
+  usage: 'agentpod cp SOURCE TARGET, one of them NAME:PATH, the other a path here or - for stdin and stdout',
   examples: [
     'agentpod cp ./src box:/home/user/src',
     'agentpod cp box:/home/user/out.txt .',
+    'agentpod cp box:/home/user/out.txt - | wc -l',
     'agentpod cp --user root conf box:/etc/conf',
   ],
   options: { user: { value: 'USER', help: 'act as this user inside' }, ...JSON_OPTION },
@@ -28,6 +30,8 @@ export const command: Command = {
     }
     const pod = await ctx.client()
     const user = parsed.value('user')
+    if (from.sandbox === undefined && from.path === '-') return fromStdin(ctx, pod, to, user)
+    if (to.sandbox === undefined && to.path === '-') return toStdout(ctx, pod, from, user)
     const result =
       to.sandbox === undefined
         ? await copyOut(pod, from, to.path, user)
@@ -35,6 +39,20 @@ export const command: Command = {
     report(ctx, result, parsed.has('json'))
     return 0
   },
+}
+
+async function fromStdin(ctx: CommandContext, pod: AgentPod, to: Place, user?: string): Promise<number> {
+  if (to.path.endsWith('/')) throw invalid('copy.target', 'what comes from stdin needs the name of a file')
+  await (await pod.get(to.sandbox ?? '')).writeFile(to.path, ctx.terminal.stdin, { user })
+  return 0
+}
+
+async function toStdout(ctx: CommandContext, pod: AgentPod, from: Place, user?: string): Promise<number> {
+  const out = safeOutput(ctx.terminal.stdout)
+  const content = await (await pod.get(from.sandbox ?? '')).readFile(from.path, { user })
+  for await (const chunk of content as AsyncIterable<Buffer>) await out.write(chunk)
+  await out.end()
+  return 0
 }
 
 interface Place {

@@ -10,6 +10,7 @@ export const command: Command = {
   examples: [
     'agentpod exec box -- python3 -c "print(1)"',
     'echo hello | agentpod exec box cat',
+    "agentpod exec box 'ls | wc -l'",
     'agentpod exec -w /tmp -e A=1 box -- env',
   ],
   options: {
@@ -21,7 +22,7 @@ export const command: Command = {
   words: { min: 2, max: 100_000, rest: true },
   async run(ctx, parsed) {
     const sandbox = await (await ctx.client()).get(parsed.word(0))
-    const [program = '', ...args] = parsed.words.slice(1)
+    const [program = '', ...args] = commandOf(parsed.words.slice(1))
     const timeout = parsed.value('timeout')
     return execIn(ctx, sandbox, parsed, {
       program,
@@ -30,6 +31,12 @@ export const command: Command = {
       onSecondInterrupt: () => process.exit(130),
     })
   },
+}
+
+/** One word with a space in it is a line for a shell, as with ssh; no program has such a name. */
+function commandOf(words: readonly string[]): readonly string[] {
+  const [only = ''] = words
+  return words.length === 1 && /\s/.test(only) ? ['/bin/sh', '-c', only] : words
 }
 
 export interface ExecWords {
