@@ -88,6 +88,9 @@ function surroundings({ directory, baseUrl, credential, model, asks }: Assignmen
       CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
       DISABLE_AUTOUPDATER: '1',
       DISABLE_TELEMETRY: '1',
+      // Calls that are paid for and that nobody sees: a title for the terminal, and what one might say next.
+      CLAUDE_CODE_DISABLE_TERMINAL_TITLE: '1',
+      CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION: 'false',
       DISABLE_ERROR_REPORTING: '1',
       // It tries ten times otherwise, for minutes and without a word, even when the key is refused.
       CLAUDE_CODE_MAX_RETRIES: '6',

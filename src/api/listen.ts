@@ -113,7 +113,7 @@ function busy(error: NodeJS.ErrnoException, place: Place): unknown {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'port.taken',
-    message: `port ${place.port} on ${place.host} cannot be had: ${error.code}`,
+    message: `port ${place.port} on ${place.host} cannot be opened: ${error.code}`,
     hint: 'choose another with --port; 0 takes any free one',
     cause: error,
   })

@@ -6,6 +6,7 @@ import { readProjectFile, readUser, readUserAgents } from '../config/files.ts'
 import { narrowPermissions, onDefaults } from '../config/permissions.ts'
 import { onlyGranted, type ProjectData, projectWish } from '../config/project/data.ts'
 import { applyProfile } from '../config/project/profiles.ts'
+import { invalid } from '../core/error.ts'
 import type { PermissionRules } from '../core/permission.ts'
 import { DEFAULT_BRANCH, prefixOf } from '../sync/git/branch-name.ts'
 import { type AgentValues, agentValues } from './args/agent-values.ts'
@@ -50,7 +51,13 @@ function checked(template: string): string {
 
 function projectIn(directory: string, profile: string | undefined): ProjectData | undefined {
   const data = readProjectFile(directory)?.data
-  return data === undefined || profile === undefined ? data : applyProfile(data, profile)
+  if (profile === undefined) return data
+  if (data !== undefined) return applyProfile(data, profile)
+  throw invalid(
+    'option.profile',
+    `there is no profile ${JSON.stringify(profile)}: this project has no agentpod.toml`,
+    '`agentpod init` writes one; or leave --profile out',
+  )
 }
 
 /** SECURITY: CF-02. What was put to the user is had as far as it was granted. */

@@ -267,6 +267,36 @@ describe('an interrupt', () => {
     assert.equal(process.listenerCount('SIGINT'), 0)
   })
 
+  test('in `follow` leaves them working, and says so', async () => {
+    const at = screen()
+    const run = new LedRun()
+    const left = assert.rejects(
+      followRuns(contextOf(at), [run], { whenInterrupted: 'leave' }),
+      (error) => isAgentPodError(error, 'canceled') && /agentpod cancel/.test(error.hint ?? ''),
+    )
+    process.emit('SIGINT')
+    await left
+    assert.equal(run.cancels, 0)
+    assert.ok(at.said().some((line) => line.startsWith('left working:')))
+  })
+
+  for (const [answer, cancels] of [
+    ['d', 0],
+    ['c', 1],
+  ] as const)
+    test(`at a terminal asks what it means: ${answer}`, async () => {
+      const at = screen({ isTerminal: true })
+      const run = new LedRun()
+      const followed = followRuns(contextOf(at), [run]).catch((error: unknown) => error)
+      process.emit('SIGINT')
+      at.type(`${answer}\n`)
+      if (answer === 'd') assert.ok(isAgentPodError(await followed, 'canceled'))
+      for (let tries = 0; tries < 100 && run.cancels < cancels; tries++) await pause(10)
+      assert.equal(run.cancels, cancels)
+      if (answer === 'c') run.end()
+      await followed
+    })
+
   test('that is obeyed ends in the outcome', async () => {
     const run = new LedRun()
     const followed = followRuns(contextOf(screen()), [run])

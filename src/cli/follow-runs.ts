@@ -6,6 +6,7 @@ import { AgentPodError, asAgentPodError, isAgentPodError } from '../core/error.t
 import type { PermissionAbout } from '../core/run.ts'
 import { sleep, systemClock } from '../util/clock.ts'
 import type { CommandContext } from './command.ts'
+import { choice } from './output/ask.ts'
 import { questionLines } from './output/run-lines.ts'
 import { BREATH_MS, labelOf, RunLog } from './output/run-log.ts'
 
@@ -16,6 +17,8 @@ export interface FollowRunsOptions {
   readonly isJson?: boolean | undefined
   /** The last event of each that was seen already, by its id. */
   readonly after?: ReadonlyMap<string, number> | undefined
+  /** What an interrupt means: the end of the runs, after a question where somebody can be asked; or of watching them. */
+  readonly whenInterrupted?: 'cancel' | 'leave' | undefined
 }
 
 const FIRST_PAUSE_MS = 250
@@ -23,7 +26,7 @@ const LONGEST_PAUSE_MS = 5000
 /** How long a server may be away before nobody waits any more. */
 const PATIENCE_MS = 120_000
 
-/** How each is when it has ended, in the order they were given. The first interrupt cancels all of them, the second leaves them to themselves. */
+/** How each is when it has ended, in the order they were given. An interrupt cancels all of them or leaves them working. */
 export async function followRuns(
   ctx: CommandContext,
   runs: readonly FollowedRun[],
@@ -37,7 +40,8 @@ export async function followRuns(
     { isJson: o.isJson, isAsking },
   )
   const left = new AbortController()
-  using interrupts = onInterrupt(ctx, runs, left)
+  const whenInterrupted = o.whenInterrupted ?? 'cancel'
+  using interrupts = onInterrupt(ctx, runs, left, { whenInterrupted, isAsking, log })
   const questions = isAsking ? new Questions(ctx, log, interrupts.again) : undefined
   try {
     return await Promise.all(
@@ -102,31 +106,63 @@ function wasLeft(run: FollowedRun): AgentPodError {
   return new AgentPodError({
     code: 'canceled',
     reason: 'run.left',
-    message: 'they were left to themselves',
-    hint: `\`agentpod follow ${run.id}\` watches it again; \`agentpod runs\` lists them`,
+    message: `${run.id} was not waited for`,
+    hint: `\`agentpod follow ${run.id}\` shows how it goes; \`agentpod cancel ${run.id}\` ends it`,
   })
 }
 
+/** What an interrupt means is said before it is done, and what is said is what was done. */
 function onInterrupt(
   { terminal }: CommandContext,
   runs: readonly FollowedRun[],
   left: AbortController,
+  { whenInterrupted: meaning, isAsking, log }: Interrupts,
 ): Disposable & { again(): void } {
-  let count = 0
-  const again = (): void => {
-    if (++count > 1) {
-      left.abort()
-      return
-    }
-    terminal.say('canceling; once more leaves without waiting')
+  let [isAsked, isCanceled] = [false, false]
+  const detach = (): void => {
+    terminal.say(`left working: \`agentpod follow\` shows how it goes, \`agentpod cancel\` ends it`)
+    left.abort()
+  }
+  const cancel = (): void => {
+    isCanceled = true
+    terminal.say('canceling; press Ctrl-C again to leave without waiting for the end')
     for (const run of runs)
       run.cancel().catch((error) => {
         if (!left.signal.aborted)
           terminal.say(`${run.id} was not canceled: ${asAgentPodError(error).message}`)
       })
   }
+  const ask = async (): Promise<void> => {
+    isAsked = true
+    log.hold()
+    const answer = await choice(terminal, '[c]ancel it, [d]etach and leave it working, or go [o]n? ', [
+      'c',
+      'd',
+      'o',
+    ])
+    log.release()
+    isAsked = false
+    // Whoever presses Ctrl-C at the question means the end.
+    if (answer === 'd') detach()
+    else if (answer !== 'o') cancel()
+  }
+  const again = (): void => {
+    if (isCanceled) {
+      terminal.say('the cancel was sent; not waiting for the end')
+      left.abort()
+    } else if (meaning === 'leave') detach()
+    else if (isAsking && !isAsked) void ask()
+    else if (!isAsked) cancel()
+  }
   process.on('SIGINT', again)
   return { again, [Symbol.dispose]: () => void process.off('SIGINT', again) }
+}
+
+interface Interrupts {
+  readonly whenInterrupted: 'cancel' | 'leave'
+  /** Whether somebody can be asked. */
+  readonly isAsking: boolean
+  readonly log: RunLog
 }
 
 interface OpenQuestion {

@@ -131,7 +131,7 @@ function missing(agent: Agent): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'model.no_key',
-    message: `${agent.title} has nothing to pay for its model with: ${ways.join(', ')}`,
+    message: `there is no key for the model of ${agent.title}: ${ways.join(', ')}`,
     hint: `export ${first?.variable}, or keep it: \`agentpod secret set ${first?.variable} --host ${first && new URL(first.baseUrl).hostname} --header ${first?.header}\`; either way it stays outside of the sandbox`,
   })
 }

@@ -12,6 +12,7 @@ import { projectKey } from './project-objects.ts'
 
 export interface WatchOptions {
   readonly after?: ReadonlyMap<string, number> | undefined
+  readonly whenInterrupted?: 'cancel' | 'leave' | undefined
 }
 
 /** Answers the exit code. What belongs to another repository is watched, and no branch is made of it here. */
@@ -23,7 +24,7 @@ export async function watchRuns(
   o: WatchOptions = {},
 ): Promise<number> {
   const isJson = parsed.has('json')
-  const ended = await followRuns(ctx, runs, { isJson, after: o.after })
+  const ended = await followRuns(ctx, runs, { isJson, ...o })
   for (const run of ended) {
     if (repo && run.info.project?.key === projectKey(repo))
       await bringBack(ctx, repo, run, {

@@ -79,7 +79,11 @@ export interface ServerLimits {
   readonly connections?: number | undefined
   /** Agents at work at one time, of all keys together; the others wait. */
   readonly runs?: number | undefined
+  /** Stopped sandboxes of ended runs, kept for follow-ups. */
+  readonly keptRuns?: number | undefined
 }
+
+const DEFAULT_KEPT_RUNS = 100
 
 const DEFAULT_SHELLS = 4
 
@@ -193,6 +197,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       journal: runJournal(events),
       directory: home.runs,
       atOnce: options.limits?.runs ?? runsAtOnce(),
+      mostKept: options.limits?.keptRuns ?? DEFAULT_KEPT_RUNS,
       clock,
       random: systemRandom,
       log,

@@ -70,7 +70,7 @@ export class Accounts {
       const names = Object.keys(models).join(', ') || 'its model'
       this.#stop({
         outcome: 'over_budget',
-        reason: `the price of ${names} is not known, so no limit of money can be held`,
+        reason: `the price of ${names} is not known, so --max-cost cannot be kept`,
       })
     } else if (costUsd >= most)
       this.#stop({

@@ -14,6 +14,8 @@ export interface RunsParts {
   readonly directory: string
   /** How many may be at work at one time; the others wait. */
   readonly atOnce: number
+  /** Sandboxes of ended runs that one owner keeps for follow-ups; beyond it the oldest go before their time. */
+  readonly mostKept: number
   readonly clock: Clock
   readonly random: Random
   readonly log: Log

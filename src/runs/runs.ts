@@ -30,8 +30,6 @@ export interface NewLimits {
 }
 
 const SWEEP_EVERY_MS = 60_000
-/** Sandboxes of ended runs that one owner keeps; beyond it the oldest go before their time. */
-const MOST_KEPT = 20
 /** Runs of one owner, and what their results take together. */
 const MOST_REMEMBERED = 500
 const MOST_RESULT_BYTES = 8 * 1024 ** 3
@@ -196,7 +194,7 @@ export class Runs {
   cancel(ref: string, who: Principal = LOCAL): Run {
     const { id } = this.get(ref, who)
     const worker = this.#workers.get(id)
-    worker?.stop({ outcome: 'canceled', reason: 'somebody asked for it' })
+    worker?.stop({ outcome: 'canceled', reason: 'it was asked to stop' })
     // One that has not begun has nothing to wait for.
     if (worker && this.#takeOut(worker)) this.#put(worker)
     return this.get(id, who)
@@ -384,8 +382,8 @@ export class Runs {
     throw new AgentPodError({
       code: 'failed_precondition',
       reason: 'run.sandbox_gone',
-      message: 'its sandbox is gone, so it cannot be gone on with',
-      hint: 'start a new run; `--keep-for` keeps sandboxes longer',
+      message: `the sandbox of run ${run.id} was removed, so it takes no follow-up`,
+      hint: `start a new run; a sandbox is kept for a week (--keep-for), and at most ${this.#parts.mostKept} of them (AGENTPOD_KEPT_RUNS, for the server)`,
     })
   }
 
@@ -467,7 +465,7 @@ export class Runs {
     for (const run of kept.reverse()) {
       const count = (counts.get(run.owner) ?? 0) + 1
       counts.set(run.owner, count)
-      if ((run.keptUntil ?? 0) > clock.now() && count <= MOST_KEPT) continue
+      if ((run.keptUntil ?? 0) > clock.now() && count <= this.#parts.mostKept) continue
       // One that cannot be destroyed keeps no other.
       await this.#letGo(run.id).catch((error) => ignore(this.#parts.log, error, `${run.id} is kept for now`))
     }

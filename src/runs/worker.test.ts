@@ -84,6 +84,7 @@ function desk(change: (journal: RunJournal) => RunJournal = (journal) => journal
     journal: change(runJournal(events)),
     directory: '/nonexistent',
     atOnce: 1,
+    mostKept: 100,
     clock,
     random: new SeededRandom(1),
     log: jsonLog(clock, () => undefined),

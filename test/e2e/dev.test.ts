@@ -142,7 +142,7 @@ test('with --sync changes pass both ways, conflicts keep both, and what is hosti
     await listening(running)
     const local = Number(/http:\/\/127\.0\.0\.1:(\d+)/.exec(running.text())?.[1])
     assert.notEqual(local, PORT)
-    assert.match(running.text(), new RegExp(`port ${PORT} inside; ${PORT} cannot be had here`))
+    assert.match(running.text(), new RegExp(`port ${PORT} inside; ${PORT} is in use here`))
 
     writeFileSync(at('page.txt'), 'edited here\n')
     const page = async (): Promise<string> => (await fetch(`http://127.0.0.1:${local}/`)).text()

@@ -697,7 +697,7 @@ describe('what is said wrong', { concurrency: 3 }, () => {
     'an agent that there is not': [['run', '--agent', 'cluade', 'hello'], /no agent "cluade"[\s\S]*claude/],
     'no key': [
       ['run', 'claude', 'hello'],
-      /nothing to pay[\s\S]*ANTHROPIC_API_KEY[\s\S]*agentpod secret set/,
+      /no key for the model[\s\S]*ANTHROPIC_API_KEY[\s\S]*agentpod secret set/,
     ],
     'an empty prompt': [['run', ...AGENT, ' '], /nothing to do/],
     'no prompt': [['run', 'claude'], /nothing to do/],

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { AcpUser, type Worked, worked } from '../support/acp-user.ts'
-import { World } from '../support/world.ts'
+import { AcpUser, AGENT, type Worked, worked } from '../support/acp-user.ts'
+import { until, World } from '../support/world.ts'
 
 const world = new World()
 let user: AcpUser
@@ -235,4 +235,72 @@ test('A13: a user whose git signs commits is told that ours are not signed', asy
   const { stderr } = await user.cli(['merge', id])
   user.project.git('config', '--unset', 'commit.gpgsign')
   assert.match(stderr, /does not sign commits/)
+})
+
+test('A3: Ctrl-C in `follow` leaves the run working', async () => {
+  const [id = ''] = (
+    await user.ok(['run', ...AGENT, '--detach', '--', 'sleep 4000\nsh echo x > left.txt'])
+  ).split('\n')
+  const child = user.start(['follow', id])
+  let said = ''
+  child.stderr.on('data', (data: Buffer) => {
+    said += data.toString('utf8')
+  })
+  const closed = new Promise((resolve) => child.once('close', resolve))
+  await until('it is followed', async () =>
+    (await user.runs()).some((one) => one.id === id && one.state === 'working'),
+  )
+  await new Promise((resolve) => setTimeout(resolve, 1000))
+  child.kill('SIGINT')
+  await closed
+  assert.match(said, /left working/)
+  const done = worked(await user.cli(['follow', '--json', id]))
+  assert.equal(done.result.outcome, 'changed')
+  assert.deepEqual(user.changed(done.result.branch ?? ''), ['left.txt'])
+})
+
+test('A9: a run whose sandbox is gone says why, and how many are kept can be set', async () => {
+  const { id } = await user.work('sh echo x > gone.txt')
+  const info = (await user.runs()).find((one) => one.id === id)
+  await user.ok(['destroy', info?.sandboxId ?? ''])
+  const { code, stderr } = await user.cli(['send', id, 'more'])
+  assert.equal(code, 6)
+  assert.match(stderr, /was removed, so it takes no follow-up[\s\S]*at most 100 of them \(AGENTPOD_KEPT_RUNS/)
+})
+
+test('A10: the misspelt name of an agent is said before anything is made', async () => {
+  const before = await user.ok(['ls', '--all', '--json'])
+  const { code, stderr } = await user.cli(['run', 'cluade', 'fix it'])
+  assert.equal(code, 2)
+  assert.match(stderr, /there is no agent "cluade"[\s\S]*did you mean claude\?/)
+  assert.equal(await user.ok(['ls', '--all', '--json']), before)
+})
+
+test('A11: what cannot be asked of an agent, and a branch in the way, are found before anything is built', async () => {
+  const env = { OPENAI_API_KEY: 'made-up' }
+  const asked = await user.cli(['run', 'aider', '--ask', 'fix it'], { env, timeoutMs: 20_000 })
+  assert.equal(asked.code, 2)
+  assert.match(asked.stderr, /cannot be made to ask/)
+  user.project.git('branch', 'taken')
+  const before = (await user.runs()).length
+  const { code, stderr } = await user.cli([
+    'run',
+    ...AGENT,
+    '--branch',
+    'taken/{slug}-{agent}-{n}',
+    '--',
+    'sh echo x > x',
+  ])
+  assert.notEqual(code, 0)
+  assert.match(stderr, /the branch taken is in the way/)
+  assert.equal((await user.runs()).length, before)
+})
+
+test('A17: --time needs a unit, and --profile a file with profiles', async () => {
+  const time = await user.cli(['run', ...AGENT, '--time', '5', '--', 'say x'])
+  assert.equal(time.code, 2)
+  assert.match(time.stderr, /--time 5 has no unit[\s\S]*5m/)
+  const profile = await user.cli(['run', ...AGENT, '--profile', 'ci', '--', 'say x'])
+  assert.equal(profile.code, 2)
+  assert.match(profile.stderr, /no profile "ci"/)
 })

@@ -113,6 +113,7 @@ export class Front implements AsyncDisposable {
       journal: runJournal(this.#events),
       directory: join(tmpDir, 'agentpod-runs'),
       atOnce: 4,
+      mostKept: 100,
       clock,
       random,
       log,

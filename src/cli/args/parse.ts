@@ -116,7 +116,14 @@ function unknownOption(word: string, grammar: Grammar): Error {
 
 function checkWords(words: readonly string[], grammar: Grammar): void {
   const { min, max } = grammar.words
-  if (words.length < min) throw invalid('words.missing', 'something is missing', grammar.usage)
+  if (words.length < min)
+    throw invalid(
+      'words.missing',
+      words.length === 0
+        ? 'nothing was given to work on'
+        : `more is needed after ${JSON.stringify(words.at(-1))}`,
+      grammar.usage,
+    )
   if (words.length > max)
     throw invalid('words.extra', `unexpected ${JSON.stringify(words[max])}`, grammar.usage)
 }

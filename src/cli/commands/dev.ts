@@ -176,7 +176,7 @@ class Dev {
       const forward = await forwardNear(sandbox, port)
       forwards.push(forward)
       const address = terminal.bold(`http://127.0.0.1:${forward.port}`)
-      const other = `(port ${port} inside; ${port} cannot be had here)`
+      const other = `(port ${port} inside; ${port} is in use here)`
       const notes = [label === undefined ? '' : printable(label), forward.port === port ? '' : other]
       terminal.say([address, ...notes.filter((note) => note !== '')].join('  '))
     }

@@ -17,7 +17,8 @@ export const command: Command = {
   async run(ctx, parsed) {
     const finder = await runFinder(ctx)
     const runs = await chosen(finder, parsed.words)
-    return watchRuns(ctx, parsed, finder.repo, runs)
+    // Who watches did not necessarily start it.
+    return watchRuns(ctx, parsed, finder.repo, runs, { whenInterrupted: 'leave' })
   },
 }
 

@@ -1,7 +1,10 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { AGENT_NAMES } from '../../agents/names.ts'
 import type { Sandbox } from '../../client/sandbox.ts'
-import { isAgentPodError } from '../../core/error.ts'
+import { invalid, isAgentPodError } from '../../core/error.ts'
 import { openRepository, type Repository } from '../../sync/git/repository.ts'
+import { nearest } from '../../util/nearest.ts'
 import { AGENT_OPTIONS } from '../args/agent-options.ts'
 import {
   createOptions,
@@ -62,8 +65,25 @@ export const command: Command = {
     }
     checkCommandRun(parsed)
     const [program = '', ...args] = parsed.words
+    if (!parsed.isLiteral) checkAgentName(program, args, ctx.env)
     return runHere(ctx, parsed, program, args)
   },
+}
+
+/** Shorter words are near to too many programs. */
+const SHORTEST_GUESS = 4
+
+/** A word that is nearly an agent's name, with a prompt behind it, and no program here: said before anything is made. */
+function checkAgentName(word: string, args: readonly string[], env: CommandContext['env']): void {
+  const meant = word.length < SHORTEST_GUESS ? undefined : nearest(word.toLowerCase(), AGENT_NAMES)
+  if (meant === undefined || args.length === 0 || word.includes('/')) return
+  const isProgram = (env['PATH'] ?? '').split(':').some((at) => at !== '' && existsSync(join(at, word)))
+  if (isProgram) return
+  throw invalid(
+    'agent.unknown',
+    `there is no agent ${JSON.stringify(word)}`,
+    `did you mean ${meant}? To run a program of this name: agentpod run -- ${word}`,
+  )
 }
 
 /** Whether agents are asked for: by option, or by the name of one as the first word. Their options may stand behind the prompt. */

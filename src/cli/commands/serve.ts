@@ -34,6 +34,10 @@ export const command: Command = {
     },
     'key-sandboxes': { value: 'N', help: 'living sandboxes that one key may have (default 100)' },
     'key-rate': { value: 'N', help: 'requests a second that one key may send (default 200)' },
+    'kept-runs': {
+      value: 'N',
+      help: 'sandboxes of ended runs that one owner keeps for follow-ups (default 100; also AGENTPOD_KEPT_RUNS)',
+    },
     'upstream-proxy': {
       value: 'URL',
       help: 'what sandboxes reach goes through this HTTP proxy, which then resolves names and checks addresses',
@@ -58,7 +62,7 @@ export const command: Command = {
         upstreamProxy: parsed.value('upstream-proxy') ?? env['AGENTPOD_UPSTREAM_PROXY'],
         trustFile: env['SSL_CERT_FILE'],
         tcp: e2b ? e2bOptions(e2b, home, parsed) : tcpOptions(parsed),
-        limits: limits(parsed),
+        limits: limits(parsed, env),
         names: parsed.values('host'),
         domains: [...(e2b ? [e2b.domain] : []), ...parsed.values('domain')],
         writeLog: (line) => void terminal.stderr.write(line),
@@ -111,9 +115,8 @@ function e2bVariables(e2b: E2bDomain | undefined, home: Home, tcp: TcpAddress | 
 /** A key may send four seconds' worth at once. */
 const BURST_SECONDS = 4
 
-function limits(parsed: Parsed): ServerLimits {
-  const count = (option: string): number | undefined => {
-    const text = parsed.value(option)
+function limits(parsed: Parsed, env: Readonly<Record<string, string | undefined>>): ServerLimits {
+  const count = (option: string, text = parsed.value(option)): number | undefined => {
     if (text === undefined) return undefined
     const number = parseNumber(text, option)
     if (Number.isInteger(number) && number >= 1 && number <= 1_000_000) return number
@@ -122,6 +125,7 @@ function limits(parsed: Parsed): ServerLimits {
   const perSecond = count('key-rate')
   return {
     living: count('key-sandboxes'),
+    keptRuns: count('kept-runs', parsed.value('kept-runs') ?? env['AGENTPOD_KEPT_RUNS']),
     rate: perSecond === undefined ? undefined : { perSecond, burst: perSecond * BURST_SECONDS },
   }
 }

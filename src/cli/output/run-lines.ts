@@ -189,13 +189,24 @@ export class RunLines {
     if (this.#hosts.has(place) || this.#hosts.size >= MOST_HOSTS) return []
     this.#hosts.add(place)
     const { dim, red } = this.#o.style
-    const allow = `--allow ${shellWord(clean(port === 443 || port === 80 ? host : place))}`
-    return [red(this.#fit(`✗ refused: ${place} (${reason})`)), dim(this.#fit(`  to allow it: ${allow}`))]
+    const allow = adviceFor(clean(port === 443 || port === 80 ? host : place), reason)
+    return [red(this.#fit(`✗ refused: ${place} (${reason})`)), dim(this.#fit(`  ${allow}`))]
   }
 
   #fit(text: string, less = 0): string {
     return cut(oneLine(text), Math.max(20, (this.#o.width ?? LONGEST_LINE) - less))
   }
+}
+
+/** What helps depends on why it was refused; where no option does, none is named. */
+function adviceFor(place: string, reason: string): string {
+  if (reason.startsWith('secret'))
+    return 'no option allows it: a key was about to go where it does not belong'
+  if (reason === 'host.never' || reason === 'address.denied')
+    return 'no option allows it: no sandbox reaches it'
+  if (reason === 'rule.deny') return 'a rule denies it: leave that rule out'
+  if (reason.includes('private')) return `to allow it: --allow-private ${shellWord(place)}`
+  return `to allow it: --allow ${shellWord(place)}`
 }
 
 type Asked = Extract<RunEventBodyView, { type: 'permission.asked' }>
