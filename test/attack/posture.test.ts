@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import type { Process } from '../../src/client/process.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
-import { cgroupDirectory, hostPid, poddPid, podhostOf, quietly } from '../support/host-view.ts'
+import { cgroupDirectory, hostPid, idsOf, poddPid, podhostOf, quietly } from '../support/host-view.ts'
 import { until, World } from '../support/world.ts'
 
 const world = new World()
@@ -214,7 +214,6 @@ describe('the posture of a sandbox', () => {
     const hello = (await podhost.call('hello', {}, { timeoutMs: 10_000 })) as {
       rootless: boolean
       cgroup: string
-      uidBase: number
     }
     kind = `${hello.rootless ? 'rootless' : 'root'}-${hello.cgroup}`
     const look = async (of: Sandbox, user: string): Promise<Posture> => {
@@ -226,13 +225,16 @@ describe('the posture of a sandbox', () => {
       await until('the payload has stopped', () =>
         /^State:\tT/m.test(readFileSync(`/proc/${pid}/status`, 'utf8')),
       )
-      const posture = postureOf(pid, { base: hello.uidBase, id: of.id })
+      const posture = postureOf(pid, { base: (await idsOf(podhost, of.id)).base, id: of.id })
       await sleeper.signal('SIGKILL')
       await ended
       return posture
     }
     seen = {
-      podd: postureOf(await poddPid(podhost, sandbox.id), { base: hello.uidBase, id: sandbox.id }),
+      podd: postureOf(await poddPid(podhost, sandbox.id), {
+        base: (await idsOf(podhost, sandbox.id)).base,
+        id: sandbox.id,
+      }),
       payload: await look(sandbox, 'user'),
       'root payload': await look(sandbox, 'root'),
       'payload with sudo': await look(sudo, 'user'),

@@ -20,6 +20,14 @@ export async function poddPid(podhost: Podhost, id: string): Promise<number> {
   return pid as number
 }
 
+/** What a sandbox runs as: its first id on the host, and whether nobody else runs as any of the 65,536. */
+export async function idsOf(podhost: Podhost, id: string): Promise<{ base: number; own: boolean }> {
+  const { ids } = (await podhost.call('sandbox.inspect', { id }, ASK)) as {
+    ids: { base: number; own: boolean }
+  }
+  return ids
+}
+
 /** A sandbox's own files as the host sees them: in the pool, which only podhost's namespace has, or in the state directory. */
 export async function upperOf(podhost: Podhost, world: World, id: string): Promise<string> {
   const { pid, pool } = (await podhost.call('hello', {}, ASK)) as { pid: number; pool: { kind: string } }

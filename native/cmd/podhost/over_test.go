@@ -87,7 +87,7 @@ func treeBelow(t *testing.T, made map[string]any, dir string) map[string]string 
 			return err
 		}
 		stat := info.Sys().(*syscall.Stat_t)
-		text := fmt.Sprintf("%v %d:%d", info.Mode(), stat.Uid, stat.Gid)
+		text := fmt.Sprintf("%v %d:%d", info.Mode(), int(stat.Uid)-firstID(made), int(stat.Gid)-firstID(made))
 		switch {
 		case info.Mode().IsRegular():
 			data, err := os.ReadFile(path)
@@ -119,10 +119,13 @@ func sameTree(t *testing.T, want, got map[string]string) {
 	}
 }
 
+// firstID is what root inside is outside.
+func firstID(made map[string]any) int { return int(made["ids"].(map[string]any)["base"].(float64)) }
+
 // give makes what the test wrote from outside root's inside.
-func give(t *testing.T, c *client, made map[string]any, dir string) {
+func give(t *testing.T, made map[string]any, dir string) {
 	t.Helper()
-	base := int(c.must("hello", map[string]any{})["uidBase"].(float64))
+	base := firstID(made)
 	must(t, filepath.WalkDir(inside(made, dir), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -188,9 +191,9 @@ func many(t *testing.T, dir string) {
 }
 
 // firstStep deletes, replaces, renames and links.
-func firstStep(t *testing.T, c *client, made map[string]any) {
+func firstStep(t *testing.T, made map[string]any) {
 	t.Helper()
-	defer give(t, c, made, "/base")
+	defer give(t, made, "/base")
 	at := func(name string) string { return inside(made, "/base/"+name) }
 	must(t, os.Remove(at("gone")), os.Remove(at("back")))
 	// A directory that is made anew hides what is below it.
@@ -211,9 +214,9 @@ func firstStep(t *testing.T, c *client, made map[string]any) {
 }
 
 // secondStep undoes some of it and does more.
-func secondStep(t *testing.T, c *client, made map[string]any) {
+func secondStep(t *testing.T, made map[string]any) {
 	t.Helper()
-	defer give(t, c, made, "/base")
+	defer give(t, made, "/base")
 	at := func(name string) string { return inside(made, "/base/"+name) }
 	if _, err := os.Lstat(at("gone")); !os.IsNotExist(err) {
 		t.Errorf("a removed file came back: %v", err)
@@ -232,12 +235,12 @@ func TestASnapshotMeansTheSameBelowAsItDidAbove(t *testing.T) {
 		base := baseLayer(t, d, c)
 		var first, second map[string]string
 		c.step("shot1", over(base), func(made map[string]any) {
-			firstStep(t, c, made)
+			firstStep(t, made)
 			first = treeBelow(t, made, "/base")
 		})
 		c.step("shot2", over(base, "shot1"), func(made map[string]any) {
 			sameTree(t, first, treeBelow(t, made, "/base"))
-			secondStep(t, c, made)
+			secondStep(t, made)
 			second = treeBelow(t, made, "/base")
 			eachIsItsOwn(t, made, "/base")
 		})
@@ -274,7 +277,7 @@ func TestSnapshotsLieOverEachDirectoryOfTheHost(t *testing.T) {
 		c.step("shot1", over(hostRoot), func(made map[string]any) {
 			machine = text(t, inside(made, "/etc/machine-id"))
 			initialize(t, made, fmt.Sprintf(`{"trust":{"ca":%q,"roots":""}}`, before))
-			user := int(c.must("hello", map[string]any{})["uidBase"].(float64)) + 1000
+			user := firstID(made) + 1000
 			must(t, os.Chown(inside(made, "/opt"), user, user))
 			script := "rm " + aProgram + " /etc/profile && echo one > /usr/local/one && echo one > /root/one && echo 1.2.3.4 old >> /etc/hosts"
 			if output, code := sh(t, made, script); code != 0 {
@@ -377,7 +380,7 @@ func TestSnapshotsOfOtherRootsLieOverARoot(t *testing.T) {
 			dir := func(made map[string]any, path string) {
 				must(t, os.MkdirAll(at(made, path), 0o755))
 				many(t, at(made, path+"/files"))
-				give(t, c, made, "/usr/lib/"+path)
+				give(t, made, "/usr/lib/"+path)
 			}
 			project, extra, other, shot := name+"1", name+"2", name+"3", name+"4"
 			c.step(project, over(base), func(made map[string]any) { dir(made, "project"); dir(made, "more") })
@@ -504,10 +507,10 @@ func TestRemovingAndUsingASnapshotAtOnceEndsInOneOrTheOther(t *testing.T) {
 func TestAnImportedSnapshotStandsOnThoseThatAreHere(t *testing.T) {
 	onEachPool(t, func(t *testing.T, d *daemon, c *client) {
 		base := baseLayer(t, d, c)
-		c.step("shot1", over(base), func(made map[string]any) { firstStep(t, c, made) })
+		c.step("shot1", over(base), func(made map[string]any) { firstStep(t, made) })
 		var tree map[string]string
 		c.step("shot2", over(base, "shot1"), func(made map[string]any) {
-			secondStep(t, c, made)
+			secondStep(t, made)
 			tree = treeBelow(t, made, "/base")
 		})
 		written := c.must("snapshot.export", map[string]any{"id": "shot2", "file": "shot.tar.gz"})

@@ -11,7 +11,7 @@ import (
 
 // uppers is how the files of sandboxes and snapshots lie on the disk.
 func (h *Host) uppers() layer.Form {
-	return layer.Form{Shift: h.ids.Base, IsUpper: true, UserXattr: h.config.Rootless}
+	return layer.Form{Shift: h.stored.Base, IsUpper: true, UserXattr: h.config.Rootless}
 }
 
 // exportSnapshot writes a snapshot's files to <home>/tmp. It holds no lock, since it may take minutes; instead it looks again at the end,

@@ -56,6 +56,7 @@ func (b *boot) close() {
 }
 
 // prepareBoot does what needs no root. The caller closes what it returns; what it made in the file system is remove's and end's to take away.
+// With a range of ids in the handle it makes namespaces of those.
 func (h *Host) prepareBoot(handle *Handle, limits cgroup.Limits, clock *stopwatch) (b *boot, err error) {
 	b = &boot{}
 	defer func() {
@@ -67,9 +68,15 @@ func (h *Host) prepareBoot(handle *Handle, limits cgroup.Limits, clock *stopwatc
 		return nil, fmt.Errorf("cgroup: %w", err)
 	}
 	clock.lap("cgroups")
-	if b.spare, err = h.spares.take(); err != nil {
+	if handle.ids != nil {
+		b.spare, err = makeSpare(handle.ids)
+	} else {
+		b.spare, err = h.spares.take()
+	}
+	if err != nil {
 		return nil, err
 	}
+	handle.setIDs(b.spare.ids)
 	handle.Network = b.spare.network.Level
 	if b.listener, err = listenUnix(h.socket(handle), 4096); err != nil {
 		return nil, err

@@ -2,15 +2,14 @@
 package host
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 
+	"agentpod/native/internal/ids"
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/safefs"
 )
@@ -49,16 +48,13 @@ func findRuntime(path string) Runtime {
 	return Runtime{Name: name, Path: path, Version: version}
 }
 
-const (
-	idCount     = 65536
-	defaultBase = 0x7F000000
-)
+const defaultBase = 0x7F000000
 
-// idRange returns the range of ids that sandboxes of this home run as. It is chosen once and kept: files in uppers carry it.
-func idRange(home string, rootless bool) (mount.Range, error) {
+// storedRange returns the range of ids that the files of this home's sandboxes are stored with. It is chosen once and kept.
+func storedRange(home string, rootless bool) (mount.Range, error) {
 	if rootless {
 		// In podhost's user namespace 0 is the user and 1 begins the user's subordinate range.
-		return mount.Range{Base: 1, Count: idCount}, nil
+		return mount.Range{Base: 1, Count: ids.Count}, nil
 	}
 	var kept struct {
 		UIDBase  int `json:"uidBase"`
@@ -66,55 +62,23 @@ func idRange(home string, rootless bool) (mount.Range, error) {
 	}
 	path := filepath.Join(home, "host.json")
 	if data, err := os.ReadFile(path); err == nil {
-		if err := json.Unmarshal(data, &kept); err != nil || kept.UIDBase <= 0 || kept.UIDCount != idCount {
+		if err := json.Unmarshal(data, &kept); err != nil || kept.UIDBase <= 0 || kept.UIDCount != ids.Count {
 			return mount.Range{}, fmt.Errorf("%s is damaged", path)
 		}
 		return mount.Range{Base: kept.UIDBase, Count: kept.UIDCount}, nil
 	}
-	taken := subordinateRanges("/etc/subuid", "/etc/subgid")
+	occupied := ids.Occupied()
 	base := defaultBase
-	for overlaps(taken, base) {
+	for ids.Overlaps(occupied, base) {
 		// Ids from 2^31 on are negative to careless programs, so the search goes down.
-		if base -= idCount; base < idCount {
-			return mount.Range{}, fmt.Errorf("/etc/subuid and /etc/subgid leave no range of %d ids", idCount)
+		if base -= ids.Count; base < ids.Count {
+			return mount.Range{}, fmt.Errorf("/etc/subuid, /etc/subgid, /etc/passwd and /etc/group leave no range of %d ids", ids.Count)
 		}
 	}
-	kept.UIDBase, kept.UIDCount = base, idCount
+	kept.UIDBase, kept.UIDCount = base, ids.Count
 	data, err := json.Marshal(kept)
 	if err != nil {
 		return mount.Range{}, err
 	}
-	return mount.Range{Base: base, Count: idCount}, safefs.WriteFileSynced(path, data, 0o600)
-}
-
-func subordinateRanges(files ...string) []mount.Range {
-	var ranges []mount.Range
-	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			continue
-		}
-		for lines := bufio.NewScanner(f); lines.Scan(); {
-			fields := strings.Split(lines.Text(), ":")
-			if len(fields) != 3 {
-				continue
-			}
-			base, err1 := strconv.Atoi(fields[1])
-			count, err2 := strconv.Atoi(fields[2])
-			if err1 == nil && err2 == nil {
-				ranges = append(ranges, mount.Range{Base: base, Count: count})
-			}
-		}
-		f.Close()
-	}
-	return ranges
-}
-
-func overlaps(taken []mount.Range, base int) bool {
-	for _, r := range taken {
-		if base < r.Base+r.Count && r.Base < base+idCount {
-			return true
-		}
-	}
-	return false
+	return mount.Range{Base: base, Count: ids.Count}, safefs.WriteFileSynced(path, data, 0o600)
 }

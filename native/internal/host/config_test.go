@@ -5,33 +5,26 @@ import (
 	"path/filepath"
 	"testing"
 
+	"agentpod/native/internal/ids"
 	"agentpod/native/internal/mount"
 )
 
-func TestTheIDRangeAvoidsSubordinateRangesAndStays(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "subuid")
-	if err := os.WriteFile(file, []byte("a:100000:65536\nbroken line\nb:2130706400:100\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	taken := subordinateRanges(file)
-	if len(taken) != 2 || !overlaps(taken, defaultBase) || overlaps(taken, defaultBase-2*idCount) || !overlaps(taken, 65536) {
-		t.Fatalf("ranges %v", taken)
-	}
+func TestTheStoredRangeStays(t *testing.T) {
 	home := t.TempDir()
-	first, err := idRange(home, false)
+	first, err := storedRange(home, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := idRange(home, false); err != nil || second != first || first.Base%idCount != 0 {
+	if second, err := storedRange(home, false); err != nil || second != first || first.Base%ids.Count != 0 {
 		t.Fatalf("%v then %v, %v", first, second, err)
 	}
-	if rootless, _ := idRange(home, true); rootless != (mount.Range{Base: 1, Count: idCount}) {
+	if rootless, _ := storedRange(home, true); rootless != (mount.Range{Base: 1, Count: ids.Count}) {
 		t.Fatalf("rootless %v", rootless)
 	}
-	if err := os.WriteFile(filepath.Join(home, "host.json"), []byte(`{"uidBase":0,"uidCount":65536}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "host.json"), []byte(`{"uidBase":0,"uids.Count":65536}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := idRange(home, false); err == nil {
+	if r, err := storedRange(home, false); err == nil {
 		t.Fatalf("a range that begins at root was accepted: %v", r)
 	}
 }
@@ -42,5 +35,23 @@ func TestAProcessIsKnownByItsStartTime(t *testing.T) {
 	}
 	if startTime(1<<30) != 0 {
 		t.Fatal("a process that is not there has one")
+	}
+}
+
+func TestAHomeIsServedAsLongAsItsLockIsHeld(t *testing.T) {
+	home := t.TempDir()
+	if IsServed(home) {
+		t.Fatal("a home without a lock file is served")
+	}
+	lock, err := Lock(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !IsServed(home) || !IsServed(home) {
+		t.Fatal("a home whose lock is held is not served")
+	}
+	lock.Close()
+	if IsServed(home) {
+		t.Fatal("a home whose lock was let go is served")
 	}
 }

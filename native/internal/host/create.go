@@ -89,7 +89,7 @@ func (h *Host) createdView(handle *Handle) any {
 	}
 	out, level := h.wayOut(handle)
 	return map[string]any{"pid": handle.Pid, "startTime": handle.StartTime, "socket": h.socket(handle), "limits": handle.Limits, "env": env,
-		"out": out, "network": level}
+		"out": out, "network": level, "ids": h.idsOf(handle)}
 }
 
 // start runs podd in a root of the sandbox's files. The order lets slow things wait for the kernel side by side: the runtime's helper
@@ -99,11 +99,15 @@ func (h *Host) start(handle *Handle, args hostproto.CreateSandbox, files rootfs.
 	if shell := h.shells.take(); shell != nil {
 		return h.startInShell(shell, handle, args, files, clock)
 	}
+	return h.startWithoutShell(handle, args, files, clock)
+}
+
+func (h *Host) startWithoutShell(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch) error {
 	b, err := h.prepareBoot(handle, limitsOf(args.Resources), clock)
 	if err != nil {
 		return err
 	}
-	root, err := h.mountRoot(handle, args, files)
+	root, err := h.mountRoot(handle, args, files, h.rootIDs(b.spare.ids, b.spare.User))
 	if err != nil {
 		b.close()
 		return err
@@ -130,12 +134,12 @@ func (h *Host) startCold(b *boot, handle *Handle, args hostproto.CreateSandbox, 
 }
 
 // mountRoot assembles the root on the stage. The caller releases it, also after an error.
-func (h *Host) mountRoot(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files) (rootfs.Mounted, error) {
+func (h *Host) mountRoot(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, as rootfs.IDs) (rootfs.Mounted, error) {
 	over, err := h.overUppers(args.Root)
 	if err != nil {
 		return rootfs.Mounted{}, err
 	}
-	root, err := h.builder.Mount(rootfs.Plan{ID: handle.ID, Data: h.pool.Path(handle.files()), Root: args.Root, Over: over, Hostname: args.Hostname,
+	root, err := h.builder.Mount(rootfs.Plan{ID: handle.ID, IDs: as, Data: h.pool.Path(handle.files()), Root: args.Root, Over: over, Hostname: args.Hostname,
 		Files: files})
 	if err == nil {
 		handle.Base, handle.Env = root.Base, root.Env

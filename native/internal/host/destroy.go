@@ -74,6 +74,9 @@ func (h *Host) end(handle *Handle, clock *stopwatch) error {
 	if err := safefs.RemoveTree(filepath.Join(h.home, "run/runtime"), handle.group()); err != nil {
 		return err
 	}
+	// Nothing of it is left that the kernel could charge to anybody.
+	h.ids.Release(handle.UIDBase)
+	handle.setIDs(nil)
 	for _, socket := range []string{h.socket(handle), h.out(handle)} {
 		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

@@ -10,8 +10,10 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/ids"
 	"agentpod/native/internal/netns"
 	"agentpod/native/internal/pool"
+	"agentpod/native/internal/rootfs"
 	"agentpod/native/internal/safefs"
 )
 
@@ -44,6 +46,10 @@ type Handle struct {
 	Env        map[string]string       `json:"env,omitempty"`
 	// Shell is the blank shell that the sandbox runs in, if it does.
 	Shell string `json:"shell,omitempty"`
+	// UIDBase is the first of the ids that it runs as. Sandboxes of an earlier version have none written down.
+	UIDBase int `json:"uidBase,omitempty"`
+	// SharedIDs is why other sandboxes run as the same ids, if they do.
+	SharedIDs string `json:"sharedIds,omitempty"`
 	// Network says how what runs inside gets out. Sandboxes of an earlier version have none.
 	Network netns.Level `json:"network"`
 	// Volume says that the files are a subvolume of the pool, and FromBytes how much of them came from a snapshot.
@@ -54,6 +60,8 @@ type Handle struct {
 	// Unknown: the handle was damaged, and owner and root are as the next start says.
 	Unknown bool `json:"unknown,omitempty"`
 
+	// ids is the range that begins there, while it is being started.
+	ids *ids.Range
 	// noDiskLimit is why the disk limit of this start does not hold.
 	noDiskLimit string
 }
@@ -69,6 +77,38 @@ func (handle *Handle) group() string {
 		return handle.Shell
 	}
 	return handle.ID
+}
+
+// setIDs says what the sandbox runs as; nil for nothing.
+func (handle *Handle) setIDs(r *ids.Range) {
+	handle.ids, handle.UIDBase, handle.SharedIDs = r, 0, ""
+	if r != nil {
+		handle.UIDBase, handle.SharedIDs = r.Base, r.Shared
+	}
+}
+
+// idView is what a sandbox runs as, for those who ask.
+type idView struct {
+	Base int `json:"base"`
+	// Own: nobody else runs as any of them. Reason says why not.
+	Own    bool   `json:"own"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func (h *Host) idsOf(handle *Handle) idView {
+	if handle.UIDBase == 0 {
+		return idView{Base: h.stored.Base, Reason: "the sandbox does not run, or was started by an earlier version"}
+	}
+	return idView{Base: handle.UIDBase, Own: handle.SharedIDs == "", Reason: handle.SharedIDs}
+}
+
+// rootIDs is how a root is mounted for what runs as r, in the user namespace user.
+func (h *Host) rootIDs(r *ids.Range, user *os.File) rootfs.IDs {
+	as := rootfs.IDs{Range: r.Range, Stored: r.Stored}
+	if h.stage.Shifted() {
+		as.Plain = user
+	}
+	return as
 }
 
 // runDir holds what belongs to one run of the sandbox: its bundle, podd's pid and log.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/ids"
 	"agentpod/native/internal/layer"
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/pool"
@@ -23,10 +24,12 @@ import (
 
 // Host owns the sandboxes of one state directory.
 type Host struct {
-	config  Config
-	home    string
-	log     *log.Logger
-	ids     mount.Range
+	config Config
+	home   string
+	log    *log.Logger
+	// stored is what the ids of sandboxes' files are on the disk, and ids gives out those that they run as.
+	stored  mount.Range
+	ids     *ids.Allocator
 	cgroups cgroup.Manager
 	runtime Runtime
 	program sealedProgram
@@ -66,7 +69,7 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 		}
 	}
 	var err error
-	if h.ids, err = idRange(h.home, config.Rootless); err != nil {
+	if h.stored, err = storedRange(h.home, config.Rootless); err != nil {
 		return nil, err
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -74,10 +77,10 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	}
 	h.cgroups = h.findCgroups()
 	h.runtime = findRuntime(config.Runtime)
-	h.spares = newNamespacePool(h.ids)
 	if err := h.setStage(); err != nil {
 		return nil, err
 	}
+	h.spares = newNamespacePool(h.ids)
 	if err := h.recover(); err != nil {
 		return nil, err
 	}
@@ -87,33 +90,34 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 
 // setStage mounts the stage and puts podd on it.
 func (h *Host) setStage() error {
-	var idmap *os.File
-	if !h.config.Rootless {
-		namespace, err := mount.NewUserNamespace(h.ids, false, 0)
-		if err != nil {
-			return err
-		}
-		if err := mount.ProbeIdmap(filepath.Join(h.home, "tmp"), namespace); err != nil {
-			h.log.Printf("idmapped mounts do not work here: %v", err)
-			namespace.Close()
-		} else {
-			idmap = namespace
-		}
-	}
+	shared := h.whyShared()
+	h.ids = ids.New(ids.Options{Home: h.home, Stored: h.stored, Shared: shared, IsServed: IsServed, Log: h.log})
 	keep := []string{h.home, h.config.Podd, h.runtime.Path}
 	view := rootfs.FindView(os.Getenv)
 	var err error
-	if h.stage, err = mount.NewStage(idmap, append(keep, view.Dirs...)); err != nil {
+	if h.stage, err = mount.NewStage(shared == "", append(keep, view.Dirs...)); err != nil {
 		return err
 	}
 	podd, err := h.stagePodd()
 	if err != nil {
 		return fmt.Errorf("podd: %w", err)
 	}
-	h.builder = &rootfs.Builder{Home: h.home, Podd: podd, Stage: h.stage, Range: h.ids, Rootless: h.config.Rootless, View: view}
+	h.builder = &rootfs.Builder{Home: h.home, Podd: podd, Stage: h.stage, Stored: h.stored, Rootless: h.config.Rootless, View: view}
 	h.pool = pool.New(pool.Options{Home: h.home, Point: h.stage.Pool(), Rootless: h.config.Rootless, Log: h.log})
 	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget, Room: h.pool.Room}
 	return nil
+}
+
+// whyShared says why sandboxes here cannot run as ids of their own; "" where they can.
+func (h *Host) whyShared() string {
+	if h.config.Rootless {
+		return "an ordinary user cannot mount files with shifted ids, so all sandboxes run as the one range that their files belong to"
+	}
+	if err := mount.ProbeShift(filepath.Join(h.home, "tmp"), h.stored); err != nil {
+		h.log.Printf("idmapped mounts do not work here: %v", err)
+		return fmt.Sprintf("idmapped mounts do not work here: %v", err)
+	}
+	return ""
 }
 
 // stagePodd puts a copy of podd on the stage: a sandbox must not see its program change when the product is upgraded under
@@ -187,6 +191,7 @@ func (h *Host) close() {
 	h.tasks.Wait()
 	h.shells.close()
 	h.spares.close()
+	h.ids.Close()
 	h.pool.Close()
 	h.cgroups.Close()
 }

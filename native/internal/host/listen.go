@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -61,5 +62,23 @@ func Lock(home string) (*os.File, error) {
 		file.Close()
 		return nil, fmt.Errorf("another podhost serves %s", home)
 	}
+	// Whether this one is held can be asked without taking it.
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, wholeFile()); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
+	}
 	return file, nil
+}
+
+func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart} }
+
+// IsServed reports whether a podhost has the home, or whether that is not to be known.
+func IsServed(home string) bool {
+	file, err := os.OpenFile(filepath.Join(home, "run/podhost.lock"), os.O_RDWR, 0)
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	defer file.Close()
+	lock := wholeFile()
+	return unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, lock) != nil || lock.Type != unix.F_UNLCK
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentpod/native/internal/ids"
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/netns"
 )
@@ -15,6 +16,7 @@ import (
 type spare struct {
 	mount.Namespaces
 	network *netns.Network
+	ids     *ids.Range
 }
 
 func (s *spare) close() {
@@ -31,8 +33,8 @@ func pathOf(namespace *os.File) string {
 }
 
 // makeSpare fails only without a user namespace. Without a network namespace of podhost's making the sandbox has no way out.
-func makeSpare(ids mount.Range, owner int) (*spare, error) {
-	namespaces, err := mount.NewNamespaces(ids, owner)
+func makeSpare(r *ids.Range) (*spare, error) {
+	namespaces, err := mount.NewNamespaces(r.Range, r.Owner)
 	if err == nil {
 		network := netns.Furnish(namespaces)
 		if network.Level.Level == netns.None {
@@ -40,19 +42,18 @@ func makeSpare(ids mount.Range, owner int) (*spare, error) {
 			namespaces.Network.Close()
 			namespaces.Network = nil
 		}
-		return &spare{namespaces, network}, nil
+		return &spare{namespaces, network, r}, nil
 	}
-	user, second := mount.NewUserNamespace(ids, true, owner)
+	user, second := mount.NewUserNamespace(r.Range, r.Owner)
 	if second != nil {
 		return nil, second
 	}
-	return &spare{mount.Namespaces{User: user}, &netns.Network{Level: netns.NoWay("network namespace: %v", err)}}, nil
+	return &spare{mount.Namespaces{User: user}, &netns.Network{Level: netns.NoWay("network namespace: %v", err)}, r}, nil
 }
 
 // namespacePool keeps spares ready: making one costs three milliseconds, more than any mount of a sandbox.
 type namespacePool struct {
-	ids  mount.Range
-	turn uint32
+	ids *ids.Allocator
 	// taken is when the last one was, in nanoseconds.
 	taken int64
 	ready chan *spare
@@ -74,16 +75,8 @@ const (
 	spareQuiet = 50 * time.Millisecond
 )
 
-// Owners are ids in the middle of the range, one after the other from a random start: none of them is anybody's on the host, and two
-// sandboxes that live at the same time do not share one.
-const (
-	firstOwner = 10000
-	owners     = 50000
-)
-
 func (p *namespacePool) make() (*spare, error) {
-	owner := firstOwner + int(atomic.AddUint32(&p.turn, 1))%owners
-	made, err := makeSpare(p.ids, p.ids.Base+owner)
+	made, err := p.tryMake()
 	p.once.Do(func() {
 		if err != nil {
 			p.level = netns.NoWay("%v", err)
@@ -95,8 +88,20 @@ func (p *namespacePool) make() (*spare, error) {
 	return made, err
 }
 
-func newNamespacePool(ids mount.Range) *namespacePool {
-	p := &namespacePool{ids: ids, turn: uint32(time.Now().UnixNano()), ready: make(chan *spare, spareNamespaces), want: make(chan struct{}, 1),
+func (p *namespacePool) tryMake() (*spare, error) {
+	r, err := p.ids.Take()
+	if err != nil {
+		return nil, err
+	}
+	made, err := makeSpare(r)
+	if err != nil {
+		p.ids.Release(r.Base)
+	}
+	return made, err
+}
+
+func newNamespacePool(from *ids.Allocator) *namespacePool {
+	p := &namespacePool{ids: from, ready: make(chan *spare, spareNamespaces), want: make(chan struct{}, 1),
 		done: make(chan struct{}), known: make(chan struct{})}
 	p.wait.Add(1)
 	go p.fill()
@@ -147,6 +152,12 @@ func (p *namespacePool) waitForQuiet() (closing bool) {
 	return false
 }
 
+// discard closes a spare that nothing has lived in.
+func (p *namespacePool) discard(s *spare) {
+	s.close()
+	p.ids.Release(s.ids.Base)
+}
+
 // take returns a spare nobody else has or will have.
 func (p *namespacePool) take() (*spare, error) {
 	atomic.StoreInt64(&p.taken, time.Now().UnixNano())
@@ -170,6 +181,6 @@ func (p *namespacePool) close() {
 	close(p.done)
 	p.wait.Wait()
 	for len(p.ready) > 0 {
-		(<-p.ready).close()
+		p.discard(<-p.ready)
 	}
 }

@@ -156,9 +156,9 @@ func (h *Host) performOn(op, id string) (any, error) {
 func (h *Host) hello() any {
 	return map[string]any{
 		"version": h.config.Version, "protocol": hostproto.Version, "pid": os.Getpid(), "rootless": h.config.Rootless,
-		"uidBase": h.ids.Base, "uidCount": h.ids.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
+		"uidBase": h.stored.Base, "uidCount": h.stored.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
 		"idmap": h.stage.Shifted(), "freezer": h.freezer(), "pool": h.pool.Info(), "runtime": h.runtime,
-		"network": h.spares.network(),
+		"network": h.spares.network(), "ids": idView{Base: h.stored.Base, Own: h.ids.Shared() == "", Reason: h.ids.Shared()},
 	}
 }
 
@@ -176,6 +176,7 @@ type view struct {
 	OOMKilled  bool                    `json:"oomKilled"`
 	Expired    bool                    `json:"expired"`
 	Limits     map[string]cgroup.Level `json:"limits"`
+	IDs        idView                  `json:"ids"`
 }
 
 // unknownView is of a sandbox of which nothing else is known.
@@ -194,7 +195,7 @@ func (h *Host) inspect(id string) (view, error) {
 		return unknownView("absent"), nil
 	}
 	v := view{State: handle.State, Owner: handle.Owner, Pid: handle.Pid, StartTime: handle.StartTime, Socket: h.socket(handle),
-		DeadlineMs: handle.DeadlineMs, Limits: handle.Limits}
+		DeadlineMs: handle.DeadlineMs, Limits: handle.Limits, IDs: h.idsOf(handle)}
 	v.Out, v.Network = h.wayOut(handle)
 	switch {
 	case handle.State == stateStopped || handle.State == stateStarting:

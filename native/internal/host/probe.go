@@ -38,6 +38,7 @@ func (h *Host) probe() []check {
 			return "an overlay can be mounted and written in the state directory", mount.ProbeOverlay(scratch, h.config.Rootless)
 		}, "put the state directory on a file system that overlayfs accepts as upper: ext4, xfs, btrfs or tmpfs"),
 		tried("idmap", false, h.checkIdmap, "without idmapped mounts (root, Linux 5.19, ext4 or xfs or btrfs) the host's tools are read-only in a sandbox"),
+		tried("ids", false, h.checkIDs, sharedHint),
 		tried("cgroups", false, h.checkCgroups, h.cgroupHint()),
 		tried("network", false, h.checkNetwork, "nftables in the kernel (modules nf_tables, nft_chain_nat, nft_redir, nft_ct) takes every connection to the egress; without it only programs that use the proxy get out"),
 		tried("seccomp", true, checkSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
@@ -73,24 +74,43 @@ func checkKernel() (string, error) {
 }
 
 func (h *Host) checkUserNamespace() (string, error) {
-	namespace, err := mount.NewUserNamespace(h.ids, true, 0)
+	namespace, err := mount.NewUserNamespace(h.stored, 0)
 	if err != nil {
 		return "", err
 	}
 	namespace.Close()
-	return fmt.Sprintf("one with ids %d to %d was made and closed to nesting", h.ids.Base, h.ids.Base+h.ids.Count-1), nil
+	return fmt.Sprintf("one with ids %d to %d was made and closed to nesting", h.stored.Base, h.stored.Base+h.stored.Count-1), nil
+}
+
+// sharedHint says what follows from shared ids, and what to do about it.
+const sharedHint = "sandboxes share what the kernel counts by user: epoll watches, pages of pipes, descriptors on their way through sockets; " +
+	"where that matters, run the server as root on a file system with idmapped mounts (ext4, xfs or btrfs)"
+
+// checkIDs looks at two ranges as two sandboxes would have them.
+func (h *Host) checkIDs() (string, error) {
+	if why := h.ids.Shared(); why != "" {
+		return "", errors.New(why)
+	}
+	var bases [2]int
+	for i := range bases {
+		r, err := h.ids.Take()
+		if err != nil {
+			return "", err
+		}
+		defer h.ids.Release(r.Base)
+		if r.Shared != "" {
+			return "", errors.New(r.Shared)
+		}
+		bases[i] = r.Base
+	}
+	return fmt.Sprintf("each sandbox has %d user ids of its own, such as from %d and from %d on", h.stored.Count, bases[0], bases[1]), nil
 }
 
 func (h *Host) checkIdmap() (string, error) {
 	if h.config.Rootless {
 		return "", errors.New("not for an ordinary user")
 	}
-	namespace, err := mount.NewUserNamespace(h.ids, false, 0)
-	if err != nil {
-		return "", err
-	}
-	defer namespace.Close()
-	return "a directory was shown with shifted ids", mount.ProbeIdmap(filepath.Join(h.home, "tmp"), namespace)
+	return "an overlay was mounted with shifted ids", mount.ProbeShift(filepath.Join(h.home, "tmp"), h.stored)
 }
 
 // cgroupHint is for root; an ordinary user finds the command that mends it in the reason.
@@ -119,11 +139,11 @@ func (h *Host) checkCgroups() (string, error) {
 
 // checkNetwork sees a connection that is redirected, in namespaces as a sandbox has them.
 func (h *Host) checkNetwork() (string, error) {
-	made, err := makeSpare(h.ids, h.ids.Base+firstOwner)
+	made, err := h.spares.make()
 	if err != nil {
 		return "", err
 	}
-	defer made.close()
+	defer h.spares.discard(made)
 	return "a connection to an address outside arrived at the door of its sandbox", made.network.Try(made.Namespaces)
 }
 

@@ -32,6 +32,7 @@ func (h *Host) recover() error {
 		if handle == nil {
 			handle = &Handle{ID: id, State: stateCreating, Volume: h.pool.Found(pool.Sandboxes, id).IsVolume}
 		}
+		h.ids.Keep(handle.UIDBase)
 		if isHalfDone, err := h.recoverOne(handle); err != nil {
 			return err
 		} else if isHalfDone {
@@ -40,6 +41,7 @@ func (h *Host) recover() error {
 		bases[handle.Base], groups[handle.group()] = true, true
 	}
 	h.settleAll(half, h.orphanGroups(groups))
+	h.ids.Recover()
 	if err := h.layers.Sweep(); err != nil {
 		return err
 	}

@@ -65,7 +65,14 @@ func (h *Host) discardShell(shell *Handle) {
 
 // startInShell gives the sandbox the shell to live in. A shell that turns out to be of no use costs time and nothing else.
 func (h *Host) startInShell(shell, handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch) error {
-	root, err := h.mountRoot(handle, args, files)
+	user, err := shell.userNamespace()
+	if err != nil {
+		h.log.Printf("%s: shell %s: %v", handle.ID, shell.Shell, err)
+		h.discardShell(shell)
+		return h.startWithoutShell(handle, args, files, clock)
+	}
+	defer user.Close()
+	root, err := h.mountRoot(handle, args, files, h.rootIDs(shell.ids, user))
 	if err != nil {
 		h.discardShell(shell)
 		return err
@@ -73,16 +80,37 @@ func (h *Host) startInShell(shell, handle *Handle, args hostproto.CreateSandbox,
 	clock.lap("mounts")
 	if err := h.occupy(shell, handle, args, root); err != nil {
 		h.log.Printf("%s: shell %s: %v", handle.ID, shell.Shell, err)
-		h.discardShell(shell)
-		b, err := h.prepareBoot(handle, limitsOf(args.Resources), clock)
-		if err != nil {
-			return err
-		}
-		return h.startCold(b, handle, args, root, clock)
+		return h.startAfterShell(shell, handle, args, root, clock)
 	}
 	clock.lap("swap")
+	handle.setIDs(shell.ids)
 	handle.Shell, handle.Pid, handle.StartTime, handle.Network = shell.Shell, shell.Pid, shell.StartTime, shell.Network
 	return h.watched(handle)
+}
+
+// startAfterShell starts the sandbox on a root that was mounted with the ids of a shell: they become the sandbox's when the shell has ended.
+func (h *Host) startAfterShell(shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted, clock *stopwatch) error {
+	left := shell.ids
+	shell.UIDBase = 0
+	if err := h.end(shell, newStopwatch()); err != nil {
+		return err
+	}
+	handle.setIDs(left)
+	b, err := h.prepareBoot(handle, limitsOf(args.Resources), clock)
+	if err != nil {
+		return err
+	}
+	return h.startCold(b, handle, args, root, clock)
+}
+
+// userNamespace opens the shell's, as long as its podd lives.
+func (handle *Handle) userNamespace() (*os.File, error) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", handle.Pid))
+	if err == nil && startTime(handle.Pid) != handle.StartTime {
+		file.Close()
+		err = fmt.Errorf("its podd has ended")
+	}
+	return file, err
 }
 
 // occupy puts the sandbox's limits, name and root on a shell, in this order: nothing of the sandbox is there before its limits are.

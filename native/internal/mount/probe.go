@@ -1,30 +1,68 @@
 package mount
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// ProbeIdmap shifts a directory of the file system that dir is on, and looks whether the ids have moved.
-func ProbeIdmap(dir string, namespace *os.File) error {
-	point, err := os.MkdirTemp(dir, "idmap-")
+// ProbeShift mounts an overlay with shifted ids above and below, on the file system that dir is on, and looks who owns what inside and
+// on the disk.
+func ProbeShift(dir string, stored Range) error {
+	shown := Range{Base: stored.Base - stored.Count, Count: stored.Count}
+	plain, err := idmapNamespace(shown.mapping())
 	if err != nil {
 		return err
 	}
-	defer os.Remove(point)
-	if err := Clone(dir, point, namespace, unix.MOUNT_ATTR_NODEV); err != nil {
-		return err
-	}
-	defer Detach(point)
-	info, err := os.Stat(point)
+	defer plain.Close()
+	idmap, err := NewIdmap(stored, shown)
 	if err != nil {
 		return err
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid == uint32(os.Geteuid()) {
-		return unix.EOPNOTSUPP
+	defer idmap.Close()
+	top, err := os.MkdirTemp(dir, "idmap-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(top)
+	for _, name := range []string{"low", "low/shown", "high", "high/upper", "high/work", "lower", "data", "merged"} {
+		if err := os.Mkdir(filepath.Join(top, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, namespace := range map[string]*os.File{"low": plain, "high": idmap} {
+		point := filepath.Join(top, map[string]string{"low": "lower", "high": "data"}[name])
+		if err := Clone(filepath.Join(top, name), point, namespace, unix.MOUNT_ATTR_NODEV); err != nil {
+			return err
+		}
+		defer Detach(point)
+	}
+	return probeOwners(top, stored, shown)
+}
+
+func probeOwners(top string, stored, shown Range) error {
+	merged, upper := filepath.Join(top, "merged"), filepath.Join(top, "high/upper")
+	overlay := Overlay{Lower: []string{filepath.Join(top, "lower")}, Upper: filepath.Join(top, "data/upper"), Work: filepath.Join(top, "data/work")}
+	if err := overlay.Mount(merged); err != nil {
+		return err
+	}
+	defer Detach(merged)
+	if err := os.Mkdir(filepath.Join(merged, "made"), 0o755); err != nil {
+		return err
+	}
+	if err := os.Chown(filepath.Join(merged, "made"), shown.Base+1, shown.Base+1); err != nil {
+		return err
+	}
+	for path, owner := range map[string]int{filepath.Join(merged, "shown"): shown.Base, filepath.Join(upper, "made"): stored.Base + 1} {
+		var stat unix.Stat_t
+		if err := unix.Lstat(path, &stat); err != nil {
+			return err
+		}
+		if int(stat.Uid) != owner || int(stat.Gid) != owner {
+			return fmt.Errorf("a shifted owner is %d, not %d", stat.Uid, owner)
+		}
 	}
 	return nil
 }

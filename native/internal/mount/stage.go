@@ -1,7 +1,6 @@
 package mount
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,22 +15,15 @@ import (
 // ids, which cannot enter the state directory. Nothing of it exists in the host's namespace, so nothing of it outlives
 // podhost and the sandboxes.
 type Stage struct {
-	dir    string
-	mu     sync.Mutex
-	lowers map[string]lower
-	next   int
-	idmap  *os.File
-}
-
-// lower is a mounted lower directory; shifted says whether its ids are the sandboxes'.
-type lower struct {
-	path    string
+	dir     string
+	mu      sync.Mutex
+	lowers  map[string]string
+	next    int
 	shifted bool
 }
 
-// NewStage mounts the stage. idmap (nil where idmapped mounts do not work) shifts lower directories into the sandboxes' range.
-// keep names directories that must stay visible.
-func NewStage(idmap *os.File, keep []string) (*Stage, error) {
+// NewStage mounts the stage. shifted says whether mounts can shift ids here. keep names directories that must stay visible.
+func NewStage(shifted bool, keep []string) (*Stage, error) {
 	dir, err := stagePoint(keep)
 	if err != nil {
 		return nil, err
@@ -39,12 +31,12 @@ func NewStage(idmap *os.File, keep []string) (*Stage, error) {
 	if err := unix.Mount("agentpod", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=48m"); err != nil {
 		return nil, fmt.Errorf("stage %s: %w", dir, err)
 	}
-	for _, name := range []string{"lower", "root", "file", "empty", "pool"} {
+	for _, name := range []string{"lower", "root", "file", "empty", "pool", "points", "points/root"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			return nil, err
 		}
 	}
-	return &Stage{dir: dir, lowers: map[string]lower{}, idmap: idmap}, nil
+	return &Stage{dir: dir, lowers: map[string]string{}, shifted: shifted}, nil
 }
 
 // stagePoint finds a directory that every host has and podhost does not need. Directories of /proc and /sys are no choice:
@@ -66,39 +58,33 @@ func stagePoint(keep []string) (string, error) {
 	return "", fmt.Errorf("none of /mnt, /media, /srv and /dev/shm is a directory that can be mounted over")
 }
 
-// Lower returns a path under which source can be an overlay's lower directory, mounted once per source, and whether its ids are
-// shifted into the sandboxes' range. A file system that cannot do that is shown as it is.
-func (s *Stage) Lower(source string) (path string, shifted bool, err error) {
+// Lower returns a path under which source can be an overlay's lower directory with the ids it has, mounted once per source.
+func (s *Stage) Lower(source string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l, there := s.lowers[source]; there {
-		return l.path, l.shifted, nil
+	if path, there := s.lowers[source]; there {
+		return path, nil
 	}
 	s.next++
-	l := lower{path: filepath.Join(s.dir, "lower", fmt.Sprint(s.next)), shifted: s.idmap != nil}
-	if err := os.Mkdir(l.path, 0o755); err != nil {
-		return "", false, err
+	path := filepath.Join(s.dir, "lower", fmt.Sprint(s.next))
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return "", err
 	}
-	err = Clone(source, l.path, s.idmap, unix.MOUNT_ATTR_NODEV)
-	if l.shifted && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EOPNOTSUPP)) {
-		l.shifted = false
-		err = Clone(source, l.path, nil, unix.MOUNT_ATTR_NODEV)
+	if err := Clone(source, path, nil, unix.MOUNT_ATTR_NODEV); err != nil {
+		os.Remove(path)
+		return "", err
 	}
-	if err != nil {
-		os.Remove(l.path)
-		return "", false, err
-	}
-	s.lowers[source] = l
-	return l.path, l.shifted, nil
+	s.lowers[source] = path
+	return path, nil
 }
 
 // Forget drops source's lower mount, so that its directory can be removed or replaced.
 func (s *Stage) Forget(source string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l, there := s.lowers[source]; there {
-		Detach(l.path)
-		os.Remove(l.path)
+	if path, there := s.lowers[source]; there {
+		Detach(path)
+		os.Remove(path)
 		delete(s.lowers, source)
 	}
 }
@@ -109,16 +95,20 @@ func (s *Stage) Empty() string { return filepath.Join(s.dir, "empty") }
 // Pool is where the pool may be mounted.
 func (s *Stage) Pool() string { return filepath.Join(s.dir, "pool") }
 
-// Shifted reports whether the state directory's trees appear with the sandboxes' ids when mounted.
-func (s *Stage) Shifted() bool { return s.idmap != nil }
+// Shifted reports whether the state directory's trees appear with a sandbox's ids when mounted.
+func (s *Stage) Shifted() bool { return s.shifted }
 
-// Root makes the mount point of one sandbox's root.
-func (s *Stage) Root(id string) (string, error) {
+// Root makes the mount point of one sandbox's root, and what the root is put together from. All of it lies below one mount, so that
+// ReleaseRoot takes it away in one step, which takes as long as each.
+func (s *Stage) Root(id string) (string, *Shifts, error) {
 	path := filepath.Join(s.dir, "root", id)
 	if err := os.Mkdir(path, 0o755); err != nil && !os.IsExist(err) {
-		return "", err
+		return "", nil, err
 	}
-	return path, nil
+	if err := Clone(filepath.Join(s.dir, "points"), path, nil, 0); err != nil {
+		return "", nil, err
+	}
+	return filepath.Join(path, "root"), &Shifts{dir: path, mounts: map[shiftKey]*shift{}}, nil
 }
 
 // ReleaseRoot takes a sandbox's tree out of podhost's namespace. The sandbox, if it runs, keeps its own.

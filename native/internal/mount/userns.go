@@ -21,16 +21,42 @@ type Range struct {
 // UserNamespaceHelper is podhost's subcommand that NewUserNamespace runs.
 const UserNamespaceHelper = "userns-helper"
 
-// NewUserNamespace makes a user namespace that maps ids to r and returns a descriptor that keeps it alive. With sealed,
-// nothing in it can make another one inside: a namespace of one's own is the way to capabilities, and from there to the
+// NewUserNamespace makes a user namespace that maps ids to r and returns a descriptor that keeps it alive. It is sealed:
+// nothing in it can make another one inside. For a namespace of one's own is the way to capabilities, and from there to the
 // kernel code that only they reach (case PR-03). The switch is per namespace and needs CAP_SYS_RESOURCE in it, which
 // only a process born inside holds; crun refuses to write it, so it joins a namespace made here.
 //
 // owner, an id of podhost's namespace, is who the kernel charges for what the namespace uses of limits per user. With an owner of its
 // own, a sandbox uses up its own watches and queues and nobody else's (case RS-08); 0 charges podhost's user.
-func NewUserNamespace(r Range, sealed bool, owner int) (*os.File, error) {
-	made, err := newNamespaces(r, sealed, owner, 0)
+func NewUserNamespace(r Range, owner int) (*os.File, error) {
+	made, err := newNamespaces(r, owner, 0)
 	return made.User, err
+}
+
+// NewIdmap makes a user namespace for mounts that show what is stored with the ids of one range with those of another. Root stays root in
+// it: podhost makes directories through such mounts, and overlay its whiteouts.
+func NewIdmap(stored, shown Range) (*os.File, error) {
+	return idmapNamespace([]syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: stored.Base, HostID: shown.Base, Size: shown.Count}})
+}
+
+// idmapNamespace makes a namespace in which nothing runs: its one process ends before it has begun.
+func idmapNamespace(ids []syscall.SysProcIDMap) (*os.File, error) {
+	cmd := helper("idle", ids, 0)
+	// As long as nobody writes to it, the process waits, should it get that far.
+	if _, err := cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("user namespace: %w", err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	made, err := openNamespaces(cmd.Process.Pid, false)
+	return made.User, err
+}
+
+func (r Range) mapping() []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.Base, Size: r.Count}}
 }
 
 // Namespaces are a sealed user namespace and a network namespace that belongs to it. Each descriptor keeps its namespace alive.
@@ -38,7 +64,7 @@ type Namespaces struct{ User, Network *os.File }
 
 // NewNamespaces makes both with one process, since that is what they cost.
 func NewNamespaces(r Range, owner int) (Namespaces, error) {
-	return newNamespaces(r, true, owner, syscall.CLONE_NEWNET)
+	return newNamespaces(r, owner, syscall.CLONE_NEWNET)
 }
 
 // Close lets go of both.
@@ -68,14 +94,10 @@ func (n Namespaces) Inside(work func() error) error {
 	})
 }
 
-func newNamespaces(r Range, sealed bool, owner int, more uintptr) (made Namespaces, err error) {
-	mode := "open"
-	if sealed {
-		mode = "sealed"
-	}
+// helper is a process in a new user namespace with these ids.
+func helper(mode string, ids []syscall.SysProcIDMap, more uintptr) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", UserNamespaceHelper, mode)
 	cmd.Env = []string{}
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.Base, Size: r.Count}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:                 syscall.CLONE_NEWUSER | more,
 		UidMappings:                ids,
@@ -84,6 +106,11 @@ func newNamespaces(r Range, sealed bool, owner int, more uintptr) (made Namespac
 		// Without an identity inside the map, the exec would drop the capabilities the seal needs.
 		Credential: &syscall.Credential{Uid: 0, Gid: 0},
 	}
+	return cmd
+}
+
+func newNamespaces(r Range, owner int, more uintptr) (made Namespaces, err error) {
+	cmd := helper("sealed", r.mapping(), more)
 	release, err := cmd.StdinPipe()
 	if err != nil {
 		return made, err

@@ -22,9 +22,10 @@ type Builder struct {
 	// Home is the state directory; Podd a read-only copy of podd in it.
 	Home, Podd string
 	Stage      *mount.Stage
-	Range      mount.Range
-	Rootless   bool
-	View       View
+	// Stored is the range that the ids of files in uppers have on the disk.
+	Stored   mount.Range
+	Rootless bool
+	View     View
 
 	mu        sync.Mutex
 	checked   time.Time
@@ -46,7 +47,7 @@ func (b *Builder) Shift() int {
 	if b.Stage.Shifted() {
 		return 0
 	}
-	return b.Range.Base
+	return b.Stored.Base
 }
 
 // Files says what a sandbox's data directory holds when its root is mounted.
@@ -61,9 +62,20 @@ const (
 	TakenFiles
 )
 
+// IDs say how the ids that a sandbox runs as go together with those on the disk.
+type IDs struct {
+	// Range is what it runs as.
+	Range mount.Range
+	// Plain shows the host's directories, base trees and layers with them; nil where mounts cannot shift ids.
+	Plain *os.File
+	// Stored shows uppers with them; nil where they are stored that way.
+	Stored *os.File
+}
+
 // A Plan is a root to mount.
 type Plan struct {
-	ID string
+	ID  string
+	IDs IDs
 	// Data holds, or will hold, the uppers and work directories. They must share one file system, and one subvolume.
 	Data string
 	Root hostproto.Root
@@ -71,6 +83,8 @@ type Plan struct {
 	Over     []string
 	Hostname string
 	Files    Files
+
+	shifts *mount.Shifts
 }
 
 // isOurs reports whether nobody but podhost can have written anything that the root is made of.
@@ -80,12 +94,14 @@ func (plan Plan) isOurs() bool {
 
 // Mount assembles a root. The caller releases it with Stage.ReleaseRoot, also after an error.
 func (b *Builder) Mount(plan Plan) (Mounted, error) {
-	path, err := b.Stage.Root(plan.ID)
+	path, shifts, err := b.Stage.Root(plan.ID)
 	if err != nil {
 		return Mounted{}, err
 	}
+	plan.shifts = shifts
+	defer shifts.Close()
 	// The data is reached through a descriptor, so that no length of the state directory's path can overrun the mount options.
-	at, err := os.Open(plan.Data)
+	at, err := plan.openUpper(plan.Data)
 	if err != nil {
 		return Mounted{}, err
 	}
@@ -108,11 +124,23 @@ func (b *Builder) Mount(plan Plan) (Mounted, error) {
 	return m, b.Stage.Bind(b.Podd, filepath.Join(path, ".agentpod/podd"))
 }
 
-func (b *Builder) mkdir(path string, uid, gid int) error {
+// openUpper opens a directory of uppers, or one above them, with the sandbox's ids.
+func (plan Plan) openUpper(path string) (*os.File, error) {
+	if plan.IDs.Stored == nil {
+		return os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	}
+	fd, err := plan.shifts.Open(path, plan.IDs.Stored)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func (plan Plan) mkdir(path string, uid, gid int) error {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return err
 	}
-	return os.Chown(path, b.Range.Base+uid, b.Range.Base+gid)
+	return os.Chown(path, plan.IDs.Range.Base+uid, plan.IDs.Range.Base+gid)
 }
 
 func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[string]string, error) {
@@ -120,37 +148,35 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 	if err != nil {
 		return "", nil, fmt.Errorf("base tree: %w", err)
 	}
-	lower, err := b.ownLower(filepath.Join(b.Home, "base", base, rootTree))
-	if err != nil {
-		return "", nil, err
-	}
 	below, err := plan.over("/")
 	if err != nil {
 		return "", nil, err
 	}
 	defer below.close()
-	upper, work, err := b.upper(at, "/", 0, 0, &below)
+	upper, work, err := plan.upper(at, "/", 0, 0, &below)
 	if err != nil {
 		return "", nil, err
 	}
 	if plan.isOurs() {
 		// Before anybody could write there, the upper is the short way.
-		if err := b.mkdir(upper+"/etc", 0, 0); err != nil {
+		if err := plan.mkdir(upper+"/etc", 0, 0); err != nil {
 			return "", nil, err
 		}
 		for name, text := range identity(plan.Hostname) {
-			if err := b.writeOwned(upper+"/etc/"+name, text); err != nil {
+			if err := plan.writeOwned(upper+"/etc/"+name, text); err != nil {
 				return "", nil, err
 			}
 		}
 	}
-	below.add(lower)
+	if err := b.addOwn(&below, filepath.Join(b.Home, "base", base, rootTree), plan); err != nil {
+		return "", nil, err
+	}
 	overlay := mount.Overlay{Lower: below.paths, Upper: upper, Work: work, UserXattr: b.Rootless}
 	if err := overlay.Mount(path); err != nil {
 		return "", nil, err
 	}
 	if !plan.isOurs() {
-		if err := b.furnish(path, plan); err != nil {
+		if err := plan.furnish(path); err != nil {
 			return "", nil, err
 		}
 	}
@@ -167,13 +193,31 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 	return base, b.View.Env, nil
 }
 
-// ownLower mounts a tree of the state directory, whose ids were stored for what this file system can do.
-func (b *Builder) ownLower(tree string) (string, error) {
-	lower, shifted, err := b.Stage.Lower(tree)
+// addLower puts a directory below the others, with the sandbox's ids where mounts can shift them.
+func (b *Builder) addLower(below *lowers, source string, plan Plan) (shifted bool, err error) {
+	if plan.IDs.Plain != nil {
+		fd, err := plan.shifts.Open(source, plan.IDs.Plain)
+		if err == nil {
+			below.addDescriptor(fd)
+		}
+		if !errors.Is(err, mount.ErrPlain) {
+			return true, err
+		}
+	}
+	path, err := b.Stage.Lower(source)
+	if err == nil {
+		below.add(path)
+	}
+	return false, err
+}
+
+// addOwn is addLower for a tree of the state directory, whose ids were stored for what this file system can do.
+func (b *Builder) addOwn(below *lowers, tree string, plan Plan) error {
+	shifted, err := b.addLower(below, tree, plan)
 	if err == nil && shifted != b.Stage.Shifted() {
 		err = fmt.Errorf("%s cannot be mounted with shifted ids", tree)
 	}
-	return lower, err
+	return err
 }
 
 // mountDir shows one of the host's directories: under a private upper where its ids can be shifted, else read-only, and in either case under
@@ -184,7 +228,7 @@ func (b *Builder) ownLower(tree string) (string, error) {
 // point is looked up without following any.
 func (b *Builder) mountDir(root int, at *os.File, n int, base string, plan Plan) error {
 	dir := b.View.Dirs[n]
-	point, err := b.mountPoint(root, dir, plan)
+	point, err := plan.mountPoint(root, dir)
 	if err != nil {
 		return err
 	}
@@ -194,46 +238,44 @@ func (b *Builder) mountDir(root int, at *os.File, n int, base string, plan Plan)
 	if err != nil {
 		return err
 	}
-	lower, shifted, err := b.Stage.Lower(source)
-	if err != nil {
-		return err
-	}
 	below, err := plan.over(dir)
 	if err != nil {
 		return err
 	}
 	defer below.close()
+	mask := filepath.Join(b.Home, "base", base, maskTree(n))
+	if exists(mask) {
+		if err := b.addOwn(&below, mask, plan); err != nil {
+			return err
+		}
+	}
+	shifted, err := b.addLower(&below, source, plan)
+	if err != nil {
+		return err
+	}
 	if !shifted {
-		below.add(lower)
 		below.add(b.Stage.Empty())
 		return mount.Overlay{Lower: below.paths, UserXattr: b.Rootless}.Mount(target)
 	}
 	uid, gid := 0, 0
 	if info, err := os.Stat(source); err == nil {
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) < b.Range.Count && int(stat.Gid) < b.Range.Count {
+		count := plan.IDs.Range.Count
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) < count && int(stat.Gid) < count {
 			uid, gid = int(stat.Uid), int(stat.Gid)
 		}
 	}
-	upper, work, err := b.upper(at, dir, uid, gid, &below)
+	upper, work, err := plan.upper(at, dir, uid, gid, &below)
 	if err != nil {
 		return err
 	}
-	if mask := filepath.Join(b.Home, "base", base, maskTree(n)); exists(mask) {
-		masked, err := b.ownLower(mask)
-		if err != nil {
-			return err
-		}
-		below.add(masked)
-	}
-	below.add(lower)
 	return mount.Overlay{Lower: below.paths, Upper: upper, Work: work}.Mount(target)
 }
 
-func (b *Builder) writeOwned(path, text string) error {
+func (plan Plan) writeOwned(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
 	}
-	return os.Chown(path, b.Range.Base, b.Range.Base)
+	return os.Chown(path, plan.IDs.Range.Base, plan.IDs.Range.Base)
 }
 
 // identity is what makes one sandbox's /etc differ from another's.
@@ -261,25 +303,23 @@ func (b *Builder) mountLayers(path string, at *os.File, plan Plan) error {
 		return err
 	}
 	defer below.close()
-	upper, work, err := b.upper(at, "/", 0, 0, &below)
+	upper, work, err := plan.upper(at, "/", 0, 0, &below)
 	if err != nil {
 		return err
 	}
 	layers := plan.Root.Layers
 	for i := len(layers) - 1; i >= 0; i-- {
-		lower, err := b.ownLower(filepath.Join(b.Home, "layers", layers[i], "tree"))
-		if err != nil {
+		if err := b.addOwn(&below, filepath.Join(b.Home, "layers", layers[i], "tree"), plan); err != nil {
 			if errors.Is(err, unix.ENOENT) {
 				return hostproto.Errorf(hostproto.NotFound, "layer.absent", "layer %s is not here", layers[i])
 			}
 			return err
 		}
-		below.add(lower)
 	}
 	if err := (mount.Overlay{Lower: below.paths, Upper: upper, Work: work, UserXattr: b.Rootless}).Mount(path); err != nil {
 		return err
 	}
-	return b.furnish(path, plan)
+	return plan.furnish(path)
 }
 
 func exists(path string) bool {

@@ -20,28 +20,28 @@ var mountPoints = []string{"dev", "proc", "sys", "run", "tmp", "etc", ".agentpod
 // SECURITY: FS-13, FS-14. The runtime mounts on these paths with the host's authority. A layer that ships one as a symlink, or a
 // sandbox that leaves one, would redirect that, so anything but a plain directory is refused. The merged tree is checked, since
 // any layer may add the link.
-func (b *Builder) furnish(path string, plan Plan) error {
+func (plan Plan) furnish(path string) error {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
 	for _, name := range mountPoints {
-		if err := b.plainDir(root, name); err != nil {
+		if err := plan.plainDir(root, name); err != nil {
 			return unsafeAs(plan, err)
 		}
 	}
-	if err := b.keepFile(root, ".agentpod", "podd", ""); err != nil {
+	if err := plan.keepFile(root, ".agentpod", "podd", ""); err != nil {
 		return unsafeAs(plan, err)
 	}
-	if err := b.keepFile(root, "etc", resolvConf, resolver); err != nil && !isOwnDirectory(plan.Files, err) {
+	if err := plan.keepFile(root, "etc", resolvConf, resolver); err != nil && !isOwnDirectory(plan.Files, err) {
 		return unsafeAs(plan, err)
 	}
 	if plan.Files == OwnFiles {
 		return nil
 	}
 	for name, text := range identity(plan.Hostname) {
-		if err := b.replaceFile(root, "etc", name, text); err != nil {
+		if err := plan.replaceFile(root, "etc", name, text); err != nil {
 			return unsafeAs(plan, err)
 		}
 	}
@@ -76,8 +76,8 @@ func unsafeAs(plan Plan, err error) error {
 		WithHint("take an earlier snapshot, or create the sandbox anew")
 }
 
-func (b *Builder) plainDir(root int, name string) error {
-	fd, err := b.openPlain(root, name)
+func (plan Plan) plainDir(root int, name string) error {
+	fd, err := plan.openPlain(root, name)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (b *Builder) plainDir(root int, name string) error {
 }
 
 // openPlain opens a directory of a root, made where there is none.
-func (b *Builder) openPlain(root int, name string) (int, error) {
+func (plan Plan) openPlain(root int, name string) (int, error) {
 	fd, err := safefs.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == nil {
 		return fd, nil
@@ -96,14 +96,14 @@ func (b *Builder) openPlain(root int, name string) (int, error) {
 	if err := unix.Mkdirat(root, name, 0o755); err != nil {
 		return -1, err
 	}
-	if err := unix.Fchownat(root, name, b.Range.Base, b.Range.Base, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fchownat(root, name, plan.IDs.Range.Base, plan.IDs.Range.Base, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return -1, err
 	}
 	return safefs.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
 // mountPoint opens the directory to mount on, for the caller to close.
-func (b *Builder) mountPoint(root int, dir string, plan Plan) (int, error) {
+func (plan Plan) mountPoint(root int, dir string) (int, error) {
 	name := strings.TrimPrefix(dir, "/")
 	fd, err := safefs.OpenBeneath(root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == nil || !errors.Is(err, unix.ENOENT) {
@@ -117,7 +117,7 @@ func (b *Builder) mountPoint(root int, dir string, plan Plan) (int, error) {
 		return -1, err
 	}
 	for _, part := range strings.Split(name, "/") {
-		next, err := b.openPlain(at, part)
+		next, err := plan.openPlain(at, part)
 		unix.Close(at)
 		if err != nil {
 			return -1, unsafeAs(plan, err)
@@ -128,28 +128,28 @@ func (b *Builder) mountPoint(root int, dir string, plan Plan) (int, error) {
 }
 
 // keepFile is replaceFile for what is the same in every root: where that is there already, nothing has to be written, which takes longer than to look.
-func (b *Builder) keepFile(root int, dir, name, text string) error {
+func (plan Plan) keepFile(root int, dir, name, text string) error {
 	fd, err := safefs.OpenBeneath(root, dir+"/"+name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return b.replaceFile(root, dir, name, text)
+		return plan.replaceFile(root, dir, name, text)
 	}
 	defer unix.Close(fd)
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
 		return err
 	}
-	isOurs := int(stat.Uid) == b.Range.Base && int(stat.Gid) == b.Range.Base
+	isOurs := int(stat.Uid) == plan.IDs.Range.Base && int(stat.Gid) == plan.IDs.Range.Base
 	if isOurs && stat.Mode&^0o200 == unix.S_IFREG|0o444 && stat.Size == int64(len(text)) {
 		found := make([]byte, len(text))
 		if n, err := unix.Pread(fd, found, 0); err == nil && n == len(text) && string(found) == text {
 			return nil
 		}
 	}
-	return b.replaceFile(root, dir, name, text)
+	return plan.replaceFile(root, dir, name, text)
 }
 
 // replaceFile puts a file there whatever the layers have under the name, a symlink included.
-func (b *Builder) replaceFile(root int, dir, name, text string) error {
+func (plan Plan) replaceFile(root int, dir, name, text string) error {
 	at, err := safefs.OpenBeneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
@@ -170,5 +170,5 @@ func (b *Builder) replaceFile(root int, dir, name, text string) error {
 	if _, err := file.WriteString(text); err != nil {
 		return err
 	}
-	return file.Chown(b.Range.Base, b.Range.Base)
+	return file.Chown(plan.IDs.Range.Base, plan.IDs.Range.Base)
 }

@@ -20,11 +20,11 @@ type lowers struct {
 }
 
 // over opens what a plan's snapshots hold of the directory covered; the caller closes it when the overlay is mounted. Each is reached through a
-// descriptor, because the names of 64 would not fit a mount's options. Their ids are the sandboxes' already, as those of every upper are.
+// descriptor, because the names of 64 would not fit a mount's options. They show the sandbox's ids, as every upper does.
 func (plan Plan) over(covered string) (found lowers, err error) {
 	for i := len(plan.Over) - 1; i >= 0; i-- {
 		path := filepath.Join(plan.Over[i], upperName(covered))
-		if err := found.open(path); err != nil {
+		if err := found.open(plan, path); err != nil {
 			found.close()
 			return lowers{}, &os.PathError{Op: "open", Path: path, Err: err}
 		}
@@ -33,14 +33,16 @@ func (plan Plan) over(covered string) (found lowers, err error) {
 }
 
 // open adds a snapshot's upper, if it has that one and there is anything in it: each directory more is one more for the kernel to look into.
-func (l *lowers) open(path string) error {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+func (l *lowers) open(plan Plan, path string) error {
+	file, err := plan.openUpper(path)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	defer file.Close()
+	fd := int(file.Fd())
 	if l.top == nil {
 		l.top = &unix.Stat_t{}
 		err = unix.Fstat(fd, l.top)
@@ -50,12 +52,13 @@ func (l *lowers) open(path string) error {
 		isEmpty, err = safefs.IsEmpty(fd)
 	}
 	if err != nil || isEmpty {
-		unix.Close(fd)
 		return err
 	}
-	l.fds = append(l.fds, fd)
-	l.add(fmt.Sprintf("/proc/self/fd/%d", fd))
-	return nil
+	kept, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err == nil {
+		l.addDescriptor(kept)
+	}
+	return err
 }
 
 func (l *lowers) close() {
@@ -63,6 +66,12 @@ func (l *lowers) close() {
 		unix.Close(fd)
 	}
 	l.fds = nil
+}
+
+// addDescriptor is add for a directory that is reached through a descriptor, which close closes.
+func (l *lowers) addDescriptor(fd int) {
+	l.fds = append(l.fds, fd)
+	l.add(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
 // add puts a directory below the others.

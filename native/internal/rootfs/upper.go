@@ -12,13 +12,13 @@ import (
 // upper makes the upper and work directory of what is mounted at covered, unless they are there. The upper is owned as its merged root is to be: by
 // the sandbox's uid and gid, or as the topmost snapshot has it. They are named for the path, not counted: when the sandbox is started again,
 // or its files are another one's, the host may show other directories than it did.
-func (b *Builder) upper(at *os.File, covered string, uid, gid int, below *lowers) (upper, work string, err error) {
+func (plan Plan) upper(at *os.File, covered string, uid, gid int, below *lowers) (upper, work string, err error) {
 	dir, name := fmt.Sprintf("/proc/self/fd/%d", at.Fd()), upperName(covered)
 	upper, work = filepath.Join(dir, "upper", name), filepath.Join(dir, "work", name)
 	if err := os.Mkdir(work, 0o700); err != nil && !os.IsExist(err) {
 		return "", "", err
 	}
-	if err := b.mkdir(upper, uid, gid); err != nil {
+	if err := plan.mkdir(upper, uid, gid); err != nil {
 		if os.IsExist(err) {
 			return upper, work, nil
 		}

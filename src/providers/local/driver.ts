@@ -214,6 +214,8 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
   const notes: string[] = []
   if (!all) notes.push(`limits: cgroup controllers at hand are ${host.controllers.join(', ') || 'none'}`)
   if (!host.idmap) notes.push('the host base is read-only: idmapped mounts are not available')
+  if (!host.ids.own)
+    notes.push(`sandboxes share their user ids, and kernel limits counted by user: ${host.ids.reason ?? ''}`)
   if (host.freezer === 'signals') notes.push('pause, snapshot, fork: processes are stopped by signals')
   if (host.pool.kind === 'copy') notes.push(`snapshots are copies: ${host.pool.reason ?? 'no pool'}`)
   if (host.network.level !== 'transparent')

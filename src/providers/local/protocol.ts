@@ -23,6 +23,7 @@ const hello = z.object({
   network: z
     .object({ level: z.enum(['transparent', 'proxy', 'none']), reason: z.string().optional() })
     .default({ level: 'none' }),
+  ids: z.object({ own: z.boolean(), reason: z.string().optional() }),
   pool: z.object({
     available: z.boolean().default(true),
     kind: z.enum(['btrfs', 'loop', 'copy']),
