@@ -45,12 +45,10 @@ async function run(
   args: readonly string[],
   more: Record<string, string> = {},
 ): Promise<string> {
-  const { stdout } = await execute(program, args, {
-    env: { ...env, ...more },
-    timeout: FLOW_MS,
-    cwd: world.home,
-  })
-  return stdout
+  const running = execute(program, args, { env: { ...env, ...more }, timeout: FLOW_MS, cwd: world.home })
+  // E2B's command line passes its input on, to the end.
+  running.child.stdin?.end()
+  return (await running).stdout
 }
 
 test('the OpenAI Agents SDK: manifest, commands, files, ports, persistence, resume', async () => {
