@@ -352,7 +352,7 @@ describe('files for a step', () => {
   test('that are not what they say are refused, and nothing is kept', async () => {
     const wrong = '0'.repeat(64)
     const { error } = await ask('POST', `/files/${wrong}`, data)
-    assert.deepEqual([error['code'], error['reason']], ['data_loss', 'build.digest'])
+    assert.deepEqual([error['code'], error['reason']], ['invalid_argument', 'build.digest'])
     assert.deepEqual(await build([step('one', { files: { digest: wrong, to: '/x' } })]), [{ needs: [wrong] }])
   })
 

@@ -31,6 +31,7 @@ function podWith(snapshots: Taken[], made: (string | undefined)[]): AgentPod {
           for await (const __ of data);
         },
         exec: () => child,
+        stop: async () => undefined,
         async snapshot({ labels }: { labels: Record<string, string> }) {
           const taken: Taken = { id: `snapshot-${snapshots.length}`, labels, state: 'ready' }
           snapshots.unshift(taken)
