@@ -10,7 +10,7 @@ export function refuse(parsed: Parsed, options: readonly string[], why: string, 
 }
 
 /** Of the options of agents those that a command in a repository has too: what it begins with, and what comes back. */
-const OF_REPOSITORIES = ['clean', 'with-executables']
+const OF_REPOSITORIES = ['clean', 'with-executables', 'take']
 const OF_AGENTS = Object.keys(AGENT_OPTIONS).filter((option) => !OF_REPOSITORIES.includes(option))
 
 /** Of the options of sandboxes those that the sandbox of an agent's run has no use for. */
