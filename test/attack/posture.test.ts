@@ -10,6 +10,7 @@ import { after, before, describe, test } from 'node:test'
 import type { Process } from '../../src/client/process.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { cgroupDirectory, hostPid, idsOf, poddPid, podhostOf, quietly } from '../support/host-view.ts'
+import { CANNOT_SET_OOM_FLOOR } from '../support/kernel-probes.ts'
 import { until, World } from '../support/world.ts'
 
 const world = new World()
@@ -110,7 +111,9 @@ function postureOf(pid: number, o: { base: number; id: string }): Posture {
         (name) => !/^(JAVA_HOME|GOROOT|DOTNET_ROOT|RUSTUP_HOME|PYENV_ROOT|RBENV_ROOT|VOLTA_HOME)$/.test(name),
       )
       .sort(),
-    oomScoreAdj: read('oom_score_adj').trim(),
+    oomScoreAdj: read('oom_score_adj')
+      .trim()
+      .replace(CANNOT_SET_OOM_FLOOR === false ? /^100$/ : /^0$/, 'least'),
     terminal:
       read('stat')
         .replace(/^.*\) /s, '')

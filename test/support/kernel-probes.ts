@@ -1,4 +1,11 @@
 /** Programs for `inside` and `outside` (see probe.ts) that take what the kernel has once for the whole machine. */
+import { readFileSync } from 'node:fs'
+
+/** Whether root here may set a floor for OOM scores: containers may have taken CAP_SYS_RESOURCE away. */
+export const CANNOT_SET_OOM_FLOOR =
+  ((BigInt(`0x${/^CapEff:\s*(\w+)/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? '0'}`) >> 24n) &
+    1n) ===
+    0n && 'root lacks CAP_SYS_RESOURCE here, so no floor can be set'
 
 /** Tells, for each way to give the kernel a filter, what came of it. */
 export const FILTERS = `

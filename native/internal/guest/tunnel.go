@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"agentpod/native/internal/connect"
@@ -14,6 +15,8 @@ import (
 const (
 	tunnelProtocol = "agentpod-tunnel"
 	dialTimeout    = 5 * time.Second
+	// doorPort is netns.DoorPort.
+	doorPort = 61080
 )
 
 // tunnel joins the client to a port inside. It dials before it says 101, so that a closed port has a status.
@@ -55,6 +58,10 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 }
 
 func dialInside(port int) (net.Conn, error) {
+	// SECURITY: CP-09. The door is for what leaves the sandbox; a visitor from outside finds it closed.
+	if port == doorPort {
+		return nil, syscall.ECONNREFUSED
+	}
 	conn, err := net.DialTimeout("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dialTimeout)
 	if err != nil {
 		conn, err = net.DialTimeout("tcp6", net.JoinHostPort("::1", strconv.Itoa(port)), dialTimeout)

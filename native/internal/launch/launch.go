@@ -97,22 +97,16 @@ func Become(args []string) error {
 // leastOOMScore is what every process of a sandbox has at least. When the whole machine runs out of memory, the kernel takes sandboxes first.
 const leastOOMScore = 100
 
-// raiseOOMScore sets it on this process, and so on all that it becomes and starts. What a process with CAP_SYS_RESOURCE has set, none without
-// it can lower again: not a payload, and neither podd. An ordinary user's podhost lacks it; there a payload can go back to 0.
+// raiseOOMScore sets it on this process, and so on all that it becomes and starts, where it holds: what a process with CAP_SYS_RESOURCE has set,
+// none without it can lower again. Without that capability (an ordinary user's podhost, some containers) a payload could lower its score below
+// podd's, so there the score stays.
 //
 // SECURITY: RS-17.
 func raiseOOMScore() error {
 	const file = "/proc/self/oom_score_adj"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return err
+	// Going below the score that one was given takes the capability.
+	if err := os.WriteFile(file, []byte("-1"), 0); err != nil {
+		return nil
 	}
-	score, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		return err
-	}
-	if score < leastOOMScore {
-		score = leastOOMScore
-	}
-	return os.WriteFile(file, []byte(strconv.Itoa(score)), 0)
+	return os.WriteFile(file, []byte(strconv.Itoa(leastOOMScore)), 0)
 }

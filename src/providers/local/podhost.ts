@@ -27,12 +27,17 @@ const START_TIMEOUT_MS = 15_000
 const GONE: ReadonlySet<string> = new Set(['podhost.gone', 'host.leaving'])
 const LEAVES_WITHIN_MS = 20_000
 const ASK_AGAIN_MS = 25
+/** A call that takes longer is no sign of trouble by itself: then podhost is asked something that costs nothing. */
+const PATIENCE_MS = 5000
+const ANSWER_MS = 8000
 
 export class Podhost {
   readonly #options: PodhostOptions
   readonly #listeners = new Set<(event: Record<string, unknown>) => void>()
   #connection: Promise<LineClient> | undefined
   #hasLeft = false
+  #isSilent = false
+  #answers = 0
   /** Goes up with every podhost that is met: what one has said need not be true of the next. */
   generation = 0
 
@@ -45,7 +50,7 @@ export class Podhost {
       // One that is leaving takes connections and answers none of them; then a new one has to be started.
       for (const end = performance.now() + LEAVES_WITHIN_MS; ; await delay(ASK_AGAIN_MS)) {
         try {
-          return await (await this.#connected()).call(op, args)
+          return await this.#ask(await this.#connected(), op, args)
         } catch (error) {
           const isGone = isAgentPodError(error, 'unavailable') && GONE.has(error.reason)
           if (!isGone || this.#hasLeft || performance.now() > end) throw error
@@ -54,6 +59,37 @@ export class Podhost {
     }
     const timeout = AbortSignal.timeout(o.timeoutMs)
     return raceAbort(work(), o.signal ? AbortSignal.any([o.signal, timeout]) : timeout)
+  }
+
+  /** Asks, and gives up soon where podhost is stopped or hangs. */
+  async #ask(
+    connection: LineClient,
+    op: string,
+    args: Record<string, unknown>,
+  ): Promise<Record<string, unknown>> {
+    const answered = new AbortController()
+    try {
+      return await Promise.race([connection.call(op, args), this.#silence(connection, answered.signal)])
+    } finally {
+      answered.abort()
+      this.#answers++
+    }
+  }
+
+  /** Rejects when podhost answers nothing at all. */
+  async #silence(connection: LineClient, signal: AbortSignal): Promise<never> {
+    for (;;) {
+      await delay(this.#isSilent ? 0 : PATIENCE_MS, undefined, { signal })
+      const anything = connection.call('hello', {}).catch(() => undefined)
+      const earlier = this.#answers
+      const isLate = await Promise.race([
+        anything.then(() => false),
+        delay(this.#isSilent ? ANSWER_MS / 4 : ANSWER_MS, true, { signal }),
+      ])
+      // Behind many calls under way the question has to wait, but then some of them end.
+      this.#isSilent = isLate && this.#answers === earlier
+      if (this.#isSilent) throw silent()
+    }
   }
 
   onEvent(listener: (event: Record<string, unknown>) => void): () => void {
@@ -162,6 +198,15 @@ function gone(): AgentPodError {
     code: 'unavailable',
     reason: 'podhost.gone',
     message: 'the connection to podhost broke',
+  })
+}
+
+function silent(): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'podhost.silent',
+    message: 'podhost does not answer: its process is stopped or hangs',
+    hint: '`ps -C podhost -o pid,stat,args` shows it; `kill -CONT PID` lets one with state T go on',
   })
 }
 
