@@ -111,6 +111,34 @@ test('E6: a host that was refused is named with the option that allows it', asyn
   )
 })
 
+test('E7: the user, the password and the database that compose names are there', async () => {
+  const directory = repository({
+    'agentpod.toml': '[environment]\nbase = "host"\n',
+    'compose.yaml': `services:
+  db:
+    image: postgres:15
+    environment:
+      POSTGRES_USER: shop
+      POSTGRES_PASSWORD: \${DB_PASSWORD:-s3cret}
+      POSTGRES_DB: shop_dev
+`,
+    '.env.example': 'ORDERS_URL=postgresql://shop:s3cret@db:5432/shop_dev\n',
+  })
+  const asked = 'select current_user, current_database()'
+  const own = ['psql', 'postgres://shop:s3cret@127.0.0.1:5432/shop_dev', '-Atc', asked]
+  const first = await call(directory, 'run', '--', ...own)
+  assert.equal(first.stdout, 'shop|shop_dev\n', first.stderr)
+  const told = await call(
+    directory,
+    'run',
+    '--',
+    'sh',
+    '-c',
+    `psql "$ORDERS_URL" -Atc '${asked}'; psql "$DATABASE_URL" -Atc '${asked}'; psql -Atc '${asked}'`,
+  )
+  assert.equal(told.stdout, 'shop|shop_dev\n'.repeat(3), told.stderr)
+})
+
 test('E2: what one run may become root for, the next one in the repository may not', async () => {
   const directory = repository({ 'a.txt': 'a\n' })
   const privileges = ['--', 'sed', '-n', 's/^NoNewPrivs:[^0-9]*//p', '/proc/self/status']

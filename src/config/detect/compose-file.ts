@@ -1,7 +1,8 @@
 /** Compose files: which services a project starts beside itself. */
 import { directoryOf, type FileTree, nameOf } from '../tree.ts'
 import { isAside } from './aside.ts'
-import { isTable, tableAt, textAt } from './reading.ts'
+import { isTable, type Table, tableAt, textAt } from './reading.ts'
+import { commandOf, environmentOf } from './service-accounts.ts'
 import { readYaml } from './yaml-file.ts'
 
 export interface ComposeService {
@@ -9,6 +10,8 @@ export interface ComposeService {
   readonly name: string
   /** Empty where it is built from the project. */
   readonly image: string
+  readonly variables: Table
+  readonly command: string
   readonly line: number | undefined
 }
 
@@ -32,6 +35,8 @@ export function composeServices(tree: FileTree): readonly ComposeService[] {
                   file,
                   name,
                   image: textAt(service, 'image') ?? '',
+                  variables: environmentOf(service),
+                  command: commandOf(service),
                   line: yaml?.lineAt(['services', name, 'image']),
                 },
               ]

@@ -97,7 +97,17 @@ export interface FoundService {
   readonly name: string
   /** A major version, where somebody says one. */
   readonly version?: string | undefined
+  readonly account?: ServiceAccount | undefined
   readonly evidence: Evidence
+}
+
+/** What a project expects to log in to a service with. */
+export interface ServiceAccount {
+  readonly user: string | undefined
+  readonly password: string | undefined
+  /** RabbitMQ: the virtual host. */
+  readonly database: string | undefined
+  readonly rootPassword: string | undefined
 }
 
 export type Detector = (tree: FileTree) => readonly Finding[]

@@ -11,6 +11,58 @@ const found = (files: Files): string[] =>
       `${name}${version === undefined ? '' : ` ${version}`} ${placeOf(evidence)}`,
   )
 
+const accounts = (files: Files): unknown[] =>
+  detectServices(memoryTree(files)).flatMap(({ name, account }) =>
+    account ? [[name, account.user, account.password, account.database, account.rootPassword]] : [],
+  )
+
+describe('what a project logs in to its services with', () => {
+  const rows: readonly (readonly [what: string, files: Files, accounts: readonly unknown[]])[] = [
+    [
+      'compose: tables, lists, defaults and values of an example',
+      {
+        'compose.yaml': `services:
+  a: { image: postgres, environment: { POSTGRES_USER: shop, POSTGRES_PASSWORD: "\${PW:-s3cret}", POSTGRES_DB: "\${DB}" } }
+  b: { image: "mysql:8", environment: ["MYSQL_ROOT_PASSWORD=root", "MYSQL_DATABASE=shop"] }
+  c: { image: redis, command: redis-server --requirepass hunter2 }
+  d: { image: "valkey/valkey:8", command: [valkey-server, --requirepass, "$PW"] }
+  e: { image: rabbitmq, environment: { RABBITMQ_DEFAULT_USER: shop, RABBITMQ_DEFAULT_PASS: pw, RABBITMQ_DEFAULT_VHOST: orders } }
+`,
+        '.env.example': 'DB=shop_dev\nPW=\n',
+      },
+      [
+        ['postgres', 'shop', 's3cret', 'shop_dev', undefined],
+        ['mysql', undefined, undefined, 'shop', 'root'],
+        ['redis', undefined, 'hunter2', undefined, undefined],
+        ['rabbitmq', 'shop', 'pw', 'orders', undefined],
+      ],
+    ],
+    [
+      'CI',
+      {
+        '.github/workflows/ci.yml': `jobs:\n  test:\n    services:\n      db:\n        image: postgres:15\n        env: { POSTGRES_USER: ci, POSTGRES_PASSWORD: "\${{ secrets.PW }}" }\n`,
+        '.gitlab-ci.yml':
+          'variables: { POSTGRES_DB: all }\ntest:\n  services: ["postgres:15"]\n  variables: { POSTGRES_USER: one }\n',
+      },
+      [
+        ['postgres', 'ci', undefined, undefined, undefined],
+        ['postgres', 'one', undefined, 'all', undefined],
+      ],
+    ],
+    [
+      'what would mean something in a script, in SQL or in an address is not taken',
+      {
+        'compose.yaml': `services:
+  a: { image: postgres, environment: { POSTGRES_USER: "a b", POSTGRES_PASSWORD: "a'b", POSTGRES_DB: 'a"b' } }
+  b: { image: redis, command: "redis-server --requirepass $(x)" }
+`,
+      },
+      [],
+    ],
+  ]
+  for (const [what, files, expected] of rows) test(what, () => assert.deepEqual(accounts(files), expected))
+})
+
 const ROWS: readonly (readonly [what: string, files: Files, services: readonly string[]])[] = [
   ['a project without any', { 'package.json': '{"dependencies":{"better-sqlite3":"1","express":"4"}}' }, []],
   [

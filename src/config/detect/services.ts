@@ -10,8 +10,19 @@ import { dependencyEvidence, nodeManifests } from './node-manifest.ts'
 import { allDeclared, declared } from './python-dependencies.ts'
 import { pythonProjects } from './python-project.ts'
 import { readRequirements } from './python-requirements.ts'
-import { isTable, lineOf, readPlain, readToml, short, tableAt, textAt, textsAt } from './reading.ts'
+import {
+  isTable,
+  lineOf,
+  readPlain,
+  readToml,
+  short,
+  type Table,
+  tableAt,
+  textAt,
+  textsAt,
+} from './reading.ts'
 import { evidenceAt, linesIn } from './seek.ts'
+import { serviceAccount } from './service-accounts.ts'
 import {
   DRIVER_LINES,
   NODE_DRIVERS,
@@ -92,15 +103,24 @@ function fromVariable({ file, line, name, value }: EnvEntry): FoundService[] {
     : []
 }
 
-function fromImage(written: string, place: Omit<Evidence, 'said'>): FoundService[] {
+interface Given {
+  readonly variables: Table
+  readonly command?: string
+  lookUp?(name: string): string | undefined
+}
+
+function fromImage(written: string, place: Omit<Evidence, 'said'>, given: Given): FoundService[] {
   const image = imageName(written)
   const known = image && SERVICE_IMAGES.find(([pattern]) => pattern.test(image.name))
   if (!image || !known) return []
   const version = known[2]?.exec(image.tag)?.[1] ?? tagVersion(image.tag)
+  const { variables, command = '', lookUp = () => undefined } = given
+  const account = serviceAccount(known[1], variables, command, lookUp)
   return [
     {
       name: known[1],
       ...(version !== undefined && { version: majorOf(known[1], version) }),
+      ...(account && { account }),
       evidence: { ...place, said: short(`image: ${written}`) },
     },
   ]
@@ -114,13 +134,20 @@ function majorOf(service: string, version: string): string {
 }
 
 function composed(tree: FileTree): FoundService[] {
-  return composeServices(tree).flatMap(({ file, image, line }) => fromImage(image, { file, line }))
+  const examples = envExamples(tree)
+  const lookUp = (name: string): string | undefined =>
+    examples.find((one) => one.name === name && one.value !== '')?.value
+  return composeServices(tree).flatMap(({ file, image, line, variables, command }) =>
+    fromImage(image, { file, line }, { variables, command, lookUp }),
+  )
 }
 
 function inWorkflows(tree: FileTree): FoundService[] {
   const agent = agentWorkflow(tree)
   return [...(agent ? [agent] : []), ...workflows(tree)].flatMap(({ file, jobs }) =>
-    jobs.flatMap(({ services }) => services.flatMap(({ image, line }) => fromImage(image, { file, line }))),
+    jobs.flatMap(({ services }) =>
+      services.flatMap(({ image, line, variables }) => fromImage(image, { file, line }, { variables })),
+    ),
   )
 }
 
@@ -131,12 +158,13 @@ function inGitlab(tree: FileTree): FoundService[] {
   const jobs = Object.keys(yaml.data).filter((key) => isTable(yaml.data[key]))
   return [[], ...jobs.slice(0, 200).map((job) => [job])].flatMap((path) => {
     const from = path[0] === undefined ? yaml.data : yaml.data[path[0]]
+    const variables = { ...tableAt(yaml.data, 'variables'), ...tableAt(from, 'variables') }
     const list = isTable(from) && Array.isArray(from['services']) ? from['services'] : []
     return list.slice(0, 20).flatMap((one, at) => {
       const image = typeof one === 'string' ? one : textAt(one, 'name')
       return image === undefined
         ? []
-        : fromImage(image, { file, line: yaml.lineAt([...path, 'services', at]) })
+        : fromImage(image, { file, line: yaml.lineAt([...path, 'services', at]) }, { variables })
     })
   })
 }

@@ -21,6 +21,8 @@ export interface WorkflowStep {
 export interface WorkflowImage {
   readonly name: string
   readonly image: string
+  /** `env` of a service: what its container is given. */
+  readonly variables: Table
   readonly line: number | undefined
 }
 
@@ -86,7 +88,12 @@ function jobOf(yaml: YamlRead, id: string, job: Table): WorkflowJob {
   const imageAt = (name: string, key: string, value: unknown): WorkflowImage[] => {
     const written = typeof value === 'string' ? value : textAt(value, 'image')
     const images = written === undefined ? [] : expand(written, scopes)
-    return images.map((image) => ({ name, image, line: yaml.lineAt([...path, ...key.split('/')]) }))
+    return images.map((image) => ({
+      name,
+      image,
+      variables: tableAt(value, 'env'),
+      line: yaml.lineAt([...path, ...key.split('/')]),
+    }))
   }
   const [container] = imageAt('container', 'container', job['container'])
   return {

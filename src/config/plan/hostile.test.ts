@@ -369,7 +369,7 @@ describe('from files to the shell, by every detector', () => {
     Makefile: 'test: WORD\n\t@echo WORD\nsetup:\n\techo\nWORD:\n\techo\n',
     'x.csproj':
       '<Project><PropertyGroup><TargetFramework>net8.0</TargetFramework></PropertyGroup><ItemGroup><ProjectReference Include="WORD"/></ItemGroup></Project>',
-    'compose.yaml': 'services:\n  db:\n    image: "postgres:15WORD"\n  "WORD":\n    image: redis\n',
+    'compose.yaml': `services:\n  db:\n    image: "postgres:15WORD"\n    environment: { POSTGRES_USER: "aWORD", POSTGRES_PASSWORD: "WORD", POSTGRES_DB: "\${X:-aWORD}" }\n  sql:\n    image: mysql\n    environment: ["MYSQL_USER=WORD", "MYSQL_ROOT_PASSWORD=xWORD", "MYSQL_DATABASE=WORD"]\n  rabbit: { image: rabbitmq, environment: { RABBITMQ_DEFAULT_USER: "xWORD" } }\n  "WORD":\n    image: redis\n    command: "redis-server --requirepass xWORD"\n`,
     '.env.example':
       'DATABASE_URL=postgres://u:p@localhost:5432/xWORD\nREDIS_URL=redis://localhost:6379/0WORD\n',
     '.tool-versions': 'nodejs 22.1.0WORD\npython 3.11WORD\n',

@@ -1,5 +1,7 @@
 /** Services that AgentPod knows how to run: their data directory, their start, their readiness, and what a program needs to find them. */
 import type { Service } from '../../core/environment.ts'
+import { shellWord } from '../../util/shell-word.ts'
+import type { ServiceAccount } from '../detect/finding.ts'
 
 export interface KnownService {
   /** Other names that compose files and people use. */
@@ -22,6 +24,44 @@ export interface ServiceParts {
   readonly user: string
   /** Who runs it. */
   readonly daemon: string
+  /** What the project's own files log in with. */
+  readonly account: ServiceAccount | undefined
+}
+
+/** What programs log in with: the project's own account, or one of the user's name. */
+export function loginOf(
+  { account, user }: Pick<ServiceParts, 'account' | 'user'>,
+  by: 'postgres' | 'mariadb' | 'redis' | 'rabbitmq',
+): { readonly user: string; readonly password: string; readonly database: string } {
+  const { password = '' } = account ?? {}
+  switch (by) {
+    case 'postgres': {
+      const name = account ? (account.user ?? 'postgres') : user
+      return { user: name, password, database: account?.database ?? name }
+    }
+    case 'mariadb': {
+      const isRoot = account !== undefined && account.user === undefined && account.rootPassword !== undefined
+      return {
+        user: isRoot ? 'root' : (account?.user ?? user),
+        password: isRoot ? (account.rootPassword ?? '') : account?.user === undefined ? '' : password,
+        database: account?.database ?? 'app',
+      }
+    }
+    case 'redis':
+      return { user: '', password, database: '' }
+    case 'rabbitmq':
+      return {
+        user: account?.user ?? 'guest',
+        password: password || 'guest',
+        database: account?.database ?? '',
+      }
+  }
+}
+
+/** `user:password@` of an address, empty for nobody. */
+export function loginText({ user, password }: { readonly user: string; readonly password: string }): string {
+  const secret = password === '' ? '' : `:${encodeURIComponent(password)}`
+  return user === '' && secret === '' ? '' : `${user}${secret}@`
 }
 
 /** Where services keep their data: below it each has a directory of its own, which lives in snapshots as any file does. */
@@ -49,28 +89,36 @@ CONF`,
     run: ({ data, port }) => `${POSTGRES_PATH}; export PATH
 rm -f ${data}/postmaster.pid /tmp/.s.PGSQL.${port}.lock
 exec postgres -D ${data} -p ${port}`,
-    ready: ({ port, user }) => `${POSTGRES_PATH}; export PATH
-pg_isready -q -h 127.0.0.1 -p ${port} -U postgres || exit 1
-psql -qAt -h 127.0.0.1 -p ${port} -U postgres -c "select 1 from pg_database where datname = '${user}'" | grep -q 1 && exit 0
-psql -q -h 127.0.0.1 -p ${port} -U postgres -c "create role \\"${user}\\" superuser login" -c "create database \\"${user}\\" owner \\"${user}\\""`,
+    ready: (parts) => `${POSTGRES_PATH}; export PATH
+pg_isready -q -h 127.0.0.1 -p ${parts.port} -U postgres -d postgres || exit 1
+ask() { psql -qAt -h 127.0.0.1 -p ${parts.port} -U postgres -d postgres "$@"; }
+${postgresAccount(parts.user, parts.user, '')}${parts.account ? postgresProject(parts) : ''}`,
     stopSignal: 'SIGINT',
-    variables: ({ port, user }) => ({
-      PGHOST: '127.0.0.1',
-      PGPORT: String(port),
-      PGUSER: user,
-      DATABASE_URL: `postgres://${user}@127.0.0.1:${port}/${user}`,
-    }),
+    variables: (parts) => {
+      const login = loginOf(parts, 'postgres')
+      return {
+        PGHOST: '127.0.0.1',
+        PGPORT: String(parts.port),
+        PGUSER: login.user,
+        ...(parts.account && { PGDATABASE: login.database }),
+        ...(login.password !== '' && { PGPASSWORD: login.password }),
+        DATABASE_URL: `postgres://${loginText(login)}127.0.0.1:${parts.port}/${login.database}`,
+      }
+    },
   },
   redis: {
     also: ['valkey', 'keydb', 'redis-stack'],
     port: 6379,
     tool: 'redis-server',
     prepare: () => ':',
-    run: ({ data, port }) =>
-      `exec redis-server --bind 127.0.0.1 --port ${port} --dir ${data} --appendonly yes --daemonize no --save 60 1`,
-    ready: ({ port }) => `redis-cli -h 127.0.0.1 -p ${port} ping | grep -q PONG`,
+    run: ({ data, port, account }) =>
+      `exec redis-server --bind 127.0.0.1 --port ${port} --dir ${data} --appendonly yes --daemonize no --save 60 1${account?.password ? ` --requirepass ${shellWord(account.password)}` : ''}`,
+    ready: ({ port, account }) =>
+      `${account?.password ? `export REDISCLI_AUTH=${shellWord(account.password)}; ` : ''}redis-cli -h 127.0.0.1 -p ${port} ping | grep -q PONG`,
     stopSignal: 'SIGTERM',
-    variables: ({ port }) => ({ REDIS_URL: `redis://127.0.0.1:${port}` }),
+    variables: (parts) => ({
+      REDIS_URL: `redis://${loginText(loginOf(parts, 'redis'))}127.0.0.1:${parts.port}`,
+    }),
   },
   mariadb: {
     also: ['mysql', 'percona'],
@@ -79,11 +127,14 @@ psql -q -h 127.0.0.1 -p ${port} -U postgres -c "create role \\"${user}\\" superu
     prepare: ({ data, daemon }) =>
       `mariadb-install-db --no-defaults --user=${daemon} --datadir=${data} --auth-root-authentication-method=normal --skip-test-db >/dev/null`,
     run: ({ data, port }) =>
-      `PATH="$PATH:/usr/sbin" exec mariadbd --no-defaults --datadir=${data} --bind-address=127.0.0.1 --port=${port} --socket=/tmp/mysql.sock --pid-file=/tmp/mysql.pid`,
-    ready: ({ user }) =>
-      `mariadb-admin --no-defaults --socket=/tmp/mysql.sock -u root ping >/dev/null && mariadb --no-defaults --socket=/tmp/mysql.sock -u root -e "create database if not exists app; create user if not exists '${user}'@'%'; grant all on *.* to '${user}'@'%'"`,
+      `PATH="$PATH:/usr/sbin" exec mariadbd --no-defaults --datadir=${data} --bind-address=127.0.0.1 --port=${port} --socket=/tmp/mysql.sock --pid-file=/tmp/mysql.pid --skip-name-resolve`,
+    ready: (parts) =>
+      `mariadb-admin --no-defaults --socket=/tmp/mysql.sock -u root ping >/dev/null && mariadb --no-defaults --socket=/tmp/mysql.sock -u root -e ${shellWord(mariadbAccounts(parts))}`,
     stopSignal: 'SIGTERM',
-    variables: ({ port, user }) => ({ DATABASE_URL: `mysql://${user}@127.0.0.1:${port}/app` }),
+    variables: (parts) => {
+      const login = loginOf(parts, 'mariadb')
+      return { DATABASE_URL: `mysql://${loginText(login)}127.0.0.1:${parts.port}/${login.database}` }
+    },
   },
   memcached: {
     also: [],
@@ -99,13 +150,62 @@ psql -q -h 127.0.0.1 -p ${port} -U postgres -c "create role \\"${user}\\" superu
     also: [],
     port: 5672,
     tool: 'rabbitmq',
-    prepare: () => ':',
-    run: ({ data, port }) =>
-      `export RABBITMQ_MNESIA_BASE=${data}/data RABBITMQ_LOG_BASE=${data}/log RABBITMQ_NODE_PORT=${port} RABBITMQ_NODENAME=rabbit@localhost HOME=${data}; exec /usr/lib/rabbitmq/bin/rabbitmq-server`,
+    prepare: ({ data, account }) => (account ? rabbitmqDefaults(data, account) : ':'),
+    run: ({ data, port, account }) =>
+      `${account ? `export RABBITMQ_CONFIG_FILE=${data}/rabbitmq.conf; ` : ''}export RABBITMQ_MNESIA_BASE=${data}/data RABBITMQ_LOG_BASE=${data}/log RABBITMQ_NODE_PORT=${port} RABBITMQ_NODENAME=rabbit@localhost HOME=${data}; exec /usr/lib/rabbitmq/bin/rabbitmq-server`,
     ready: ({ port }) => `bash -c 'exec 3<>/dev/tcp/127.0.0.1/${port}'`,
     stopSignal: 'SIGTERM',
-    variables: ({ port }) => ({ AMQP_URL: `amqp://guest:guest@127.0.0.1:${port}` }),
+    variables: (parts) => {
+      const login = loginOf(parts, 'rabbitmq')
+      const host = login.database === '' ? '' : `/${login.database}`
+      return { AMQP_URL: `amqp://${loginText(login)}127.0.0.1:${parts.port}${host}` }
+    },
   },
+}
+
+/** Makes a role and a database of its own, unless they are there. */
+function postgresAccount(role: string, database: string, password: string): string {
+  const secret = password === '' ? '' : ` password '${password}'`
+  const missing = (sql: string): string => `ask -c ${shellWord(sql)} | grep -q 1 || `
+  return `${missing(`select 1 from pg_roles where rolname = '${role}'`)}ask -c ${shellWord(`create role "${role}" superuser login${secret}`)} || exit 1
+${missing(`select 1 from pg_database where datname = '${database}'`)}ask -c ${shellWord(`create database "${database}" owner "${role}"`)} || exit 1
+`
+}
+
+function postgresProject(parts: ServiceParts): string {
+  const { user, password, database } = loginOf(parts, 'postgres')
+  return postgresAccount(user, database, password)
+}
+
+function mariadbAccounts({ user, account }: ServiceParts): string {
+  const quoted = (text: string | undefined): string => `identified by '${text ?? ''}'`
+  return [
+    `create database if not exists \`${account?.database ?? 'app'}\``,
+    `create user if not exists '${user}'@'%'`,
+    `grant all on *.* to '${user}'@'%'`,
+    ...(account?.user
+      ? [
+          `create or replace user '${account.user}'@'%' ${quoted(account.password)}`,
+          `grant all on *.* to '${account.user}'@'%'`,
+        ]
+      : []),
+    // Over TCP alone: by the socket it stays without, so that this here can log in.
+    ...(account?.rootPassword
+      ? [
+          `create or replace user 'root'@'127.0.0.1' ${quoted(account.rootPassword)}`,
+          `grant all on *.* to 'root'@'127.0.0.1' with grant option`,
+        ]
+      : []),
+  ].join('; ')
+}
+
+function rabbitmqDefaults(data: string, { user, password, database }: ServiceAccount): string {
+  const lines = [
+    ...(user ? [`default_user = ${user}`] : []),
+    ...(password ? [`default_pass = ${password}`] : []),
+    ...(database ? [`default_vhost = ${database}`] : []),
+  ]
+  return `printf '%s\\n' ${lines.map(shellWord).join(' ')} > ${data}/rabbitmq.conf\nchmod 644 ${data}/rabbitmq.conf`
 }
 
 /** The service that a name means, under any of its names. */

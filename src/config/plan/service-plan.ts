@@ -2,7 +2,7 @@
 import type { Service } from '../../core/environment.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { SUITES } from '../../core/recipe.ts'
-import type { FoundService } from '../detect/finding.ts'
+import type { FoundService, ServiceAccount } from '../detect/finding.ts'
 import type { Choice, Evidence } from '../evidence.ts'
 import type { ServiceWish } from '../project/data.ts'
 import { DEBIAN_SERVERS, type DebianTool } from './debian.ts'
@@ -10,6 +10,8 @@ import {
   KNOWN_SERVICES,
   type KnownService,
   knownService,
+  loginOf,
+  loginText,
   SERVICE_DATA,
   type ServiceParts,
 } from './service-catalog.ts'
@@ -22,6 +24,7 @@ export interface WantedService {
   readonly known: string | undefined
   readonly version: string | undefined
   readonly port: number
+  readonly account: ServiceAccount | undefined
   readonly choice: Choice
   readonly command: Extract<ServiceWish, { kind: 'command' }> | undefined
 }
@@ -61,6 +64,7 @@ export function wantedServices(
       wanted.set(known, {
         ...before,
         version: before.version ?? one.version,
+        account: before.account ?? one.account,
         choice: isBetter
           ? { ...choice, beat: [...choice.beat, ...before.choice.beat] }
           : { ...choice, beat: [...choice.beat, rejected] },
@@ -72,6 +76,7 @@ export function wantedServices(
         known,
         version: one.version,
         port,
+        account: one.account,
         choice: choiceOf(one, []),
         command: undefined,
       })
@@ -98,6 +103,7 @@ function applyWish(wanted: Map<string, WantedService>, wish: ServiceWish, file: 
       known: undefined,
       version: undefined,
       port,
+      account: undefined,
       choice: choice('command'),
       command: wish,
     })
@@ -108,6 +114,7 @@ function applyWish(wanted: Map<string, WantedService>, wish: ServiceWish, file: 
     known,
     version: wish.version ?? before?.version,
     port: wish.port ?? KNOWN_SERVICES[key]?.port ?? 0,
+    account: before?.account,
     choice: choice(wish.version ?? 'any'),
     command: undefined,
   })
@@ -223,6 +230,7 @@ export function partsOf(plan: WantedService, user: string): ServiceParts {
     port: plan.port,
     user,
     daemon: user === 'root' ? INSTEAD_OF_ROOT : user,
+    account: plan.account,
   }
 }
 
@@ -255,14 +263,16 @@ export function addressHere(
   const [, scheme = '', driver = '', path = '', query = ''] = ADDRESS.exec(value) ?? []
   const service = services.find(({ known }) => known !== undefined && SCHEMES[known]?.includes(scheme))
   if (!service) return undefined
-  const { port } = service
-  switch (service.known) {
+  const { port, known, account } = service
+  switch (known) {
     case 'postgres':
-      return `${scheme}${driver}://${user}@127.0.0.1:${port}/${user}${query}`
-    case 'mariadb':
-      return `${scheme}${driver}://${user}@127.0.0.1:${port}/app${query}`
+    case 'mariadb': {
+      const login = loginOf({ account, user }, known)
+      return `${scheme}${driver}://${loginText(login)}127.0.0.1:${port}/${login.database}${query}`
+    }
     case 'rabbitmq':
-      return `${scheme}${driver}://guest:guest@127.0.0.1:${port}${path}${query}`
+    case 'redis':
+      return `${scheme}${driver}://${loginText(loginOf({ account, user }, known))}127.0.0.1:${port}${path}${query}`
     default:
       return `${scheme}${driver}://127.0.0.1:${port}${path}${query}`
   }
