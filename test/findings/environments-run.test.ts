@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
-import { type CliResult, World } from '../support/world.ts'
+import { type CliResult, until, World } from '../support/world.ts'
 
 const world = new World()
 after(() => world[Symbol.asyncDispose]())
@@ -137,6 +137,37 @@ test('E7: the user, the password and the database that compose names are there',
     `psql "$ORDERS_URL" -Atc '${asked}'; psql "$DATABASE_URL" -Atc '${asked}'; psql -Atc '${asked}'`,
   )
   assert.equal(told.stdout, 'shop|shop_dev\n'.repeat(3), told.stderr)
+})
+
+test('E8: dev brings out a port that no file names, and says so', async () => {
+  const directory = repository({
+    'go.mod': 'module example.com/served\n\ngo 1.21\n',
+    'main.go': `package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+)
+
+func main() {
+	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "from inside") })
+	http.ListenAndServe(fmt.Sprint(":", 18000+80+len(os.Args)), nil)
+}
+`,
+  })
+  const child = world.start(['dev', '--name', 'served'], { cwd: directory })
+  let text = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => (text += data))
+  const ended = new Promise((resolve) => child.once('close', resolve))
+  try {
+    await until('the port is said', () => /port 18081 listens inside/.test(text), 120_000)
+    const [, address = ''] = /(http:\/\/127\.0\.0\.1:\d+) {2}port 18081/.exec(text) ?? []
+    assert.equal(await (await fetch(address)).text(), 'from inside')
+  } finally {
+    child.kill('SIGINT')
+    await ended
+  }
 })
 
 test('E2: what one run may become root for, the next one in the repository may not', async () => {

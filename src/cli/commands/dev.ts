@@ -1,6 +1,7 @@
 import { posix } from 'node:path'
 import type { Process } from '../../client/process.ts'
 import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
+import { KNOWN_SERVICES } from '../../config/project/services-table.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
 import { createOptions, variablesOf } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
@@ -10,6 +11,7 @@ import type { Command, CommandContext } from '../command.ts'
 import { beginSync, type DevSync, prepareSync } from '../dev-sync.ts'
 import { environmentIn } from '../environment.ts'
 import { type Forward, forwardNear } from '../forward.ts'
+import { watchPorts } from '../listening-ports.ts'
 import { networkOf } from '../network.ts'
 import { showRefused } from '../output/refused-hosts.ts'
 import { printable } from '../output/terminal.ts'
@@ -79,6 +81,9 @@ const EXTEND_EVERY_MS = 10 * 60_000
 const EXTEND_MS = 60 * 60_000
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
+/** SECURITY: a program inside that listens where a database of this machine would does not take its place here. */
+const SERVICE_PORTS: readonly number[] = Object.values(KNOWN_SERVICES)
+
 /** One run: a sandbox, what is joined with it, and the end of it all. */
 class Dev {
   readonly #ctx: CommandContext
@@ -119,8 +124,10 @@ class Dev {
     const prepared = this.#parsed.has('sync') ? await prepareSync(this.#ctx, this.#project) : undefined
     const sandbox = await this.#start(started.signal)
     using stack = new DisposableStack()
-    if (!this.#parsed.has('no-forward'))
-      for (const forward of await this.#forward(sandbox)) stack.use(forward)
+    if (!this.#parsed.has('no-forward')) {
+      for (const { port, label } of this.#ready.ports) stack.use(await this.#forward(sandbox, port, label))
+      this.#forwardOthers(sandbox, stack)
+    }
     const sync = prepared && (await beginSync(this.#ctx, sandbox, this.#project, prepared))
     started.signal.throwIfAborted()
     try {
@@ -169,18 +176,32 @@ class Dev {
     if (names.size > 0) this.#ctx.terminal.say(`ready: ${[...names].join(', ')}`)
   }
 
-  async #forward(sandbox: Sandbox): Promise<Forward[]> {
+  async #forward(sandbox: Sandbox, port: number, label: string | undefined): Promise<Forward> {
     const { terminal } = this.#ctx
-    const forwards: Forward[] = []
-    for (const { port, label } of this.#ready.ports) {
-      const forward = await forwardNear(sandbox, port)
-      forwards.push(forward)
-      const address = terminal.bold(`http://127.0.0.1:${forward.port}`)
-      const other = `(port ${port} inside; ${port} is in use here)`
-      const notes = [label === undefined ? '' : printable(label), forward.port === port ? '' : other]
-      terminal.say([address, ...notes.filter((note) => note !== '')].join('  '))
-    }
-    return forwards
+    const forward = await forwardNear(sandbox, port)
+    const address = terminal.bold(`http://127.0.0.1:${forward.port}`)
+    const other = `(port ${port} inside; ${port} is in use here)`
+    const notes = [label === undefined ? '' : printable(label), forward.port === port ? '' : other]
+    terminal.say([address, ...notes.filter((note) => note !== '')].join('  '))
+    return forward
+  }
+
+  /** Ports that no file names, once something listens on them. */
+  #forwardOthers(sandbox: Sandbox, stack: DisposableStack): void {
+    const ended = new AbortController()
+    stack.defer(() => ended.abort())
+    const known = new Set([...this.#ready.ports.map(({ port }) => port), ...SERVICE_PORTS])
+    const watched = watchPorts(sandbox, {
+      signal: ended.signal,
+      isKnown: (port) => known.has(port),
+      found: async (port) => {
+        const forward = await this.#forward(sandbox, port, `port ${port} listens inside`)
+        if (ended.signal.aborted) forward[Symbol.dispose]()
+        else stack.use(forward)
+      },
+    })
+    // It ends with the sandbox, which may be before us.
+    void watched.catch(() => undefined)
   }
 
   /** One command has the terminal for itself; of several each line says whose it is. */

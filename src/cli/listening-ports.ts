@@ -1,0 +1,75 @@
+/** Ports that programs in a sandbox listen on, as its kernel tells them. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Sandbox } from '../client/sandbox.ts'
+
+export interface Listening {
+  readonly port: number
+  /** Whether it listens on every address, and not on loopback alone. */
+  readonly isOpen: boolean
+}
+
+const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
+const LONGEST_TABLE = 1024 * 1024
+const EVERY_MS = 1000
+/** A program that opens port after port does not fill this machine's. */
+const MOST_PORTS = 8
+const FIRST_UNPRIVILEGED = 1024
+/** From here on the kernel hands out ports to those who ask for any. */
+const FIRST_EPHEMERAL = 32_768
+
+const LINE = /^\s{0,10}\d{1,10}: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} 0A /
+const LOOPBACK = /^(?:[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F)$/
+const EVERYWHERE = /^0+$/
+
+/** SECURITY: whoever is inside may write this table as they like: what is no line of it is left out. */
+export function listeningIn(table: string): readonly Listening[] {
+  return table.split('\n').flatMap((line) => {
+    const [, address = '', port = ''] = LINE.exec(line) ?? []
+    const isOpen = EVERYWHERE.test(address)
+    return isOpen || LOOPBACK.test(address) ? [{ port: Number.parseInt(port, 16), isOpen }] : []
+  })
+}
+
+async function listening(sandbox: Pick<Sandbox, 'readFile'>): Promise<readonly Listening[]> {
+  const tables = await Promise.all(TABLES.map((path) => readTable(sandbox, path)))
+  return tables.flatMap(listeningIn)
+}
+
+/** A table that is not there (no IPv6) says nothing. */
+async function readTable(sandbox: Pick<Sandbox, 'readFile'>, path: string): Promise<string> {
+  const parts: Buffer[] = []
+  let length = 0
+  try {
+    for await (const part of await sandbox.readFile(path)) {
+      parts.push(part as Buffer)
+      length += (part as Buffer).length
+      if (length > LONGEST_TABLE) break
+    }
+  } catch {
+    return ''
+  }
+  return Buffer.concat(parts).toString('latin1')
+}
+
+/**
+ * Tells each port that begins to listen once this has begun, until the signal. Not those that `isKnown` has, nor ports that a program was given by chance
+ * and keeps to itself.
+ */
+export async function watchPorts(
+  sandbox: Pick<Sandbox, 'readFile'>,
+  o: { readonly signal: AbortSignal; isKnown(port: number): boolean; found(port: number): Promise<void> },
+): Promise<void> {
+  const told = new Set((await listening(sandbox)).map(({ port }) => port))
+  let count = 0
+  while (!o.signal.aborted && count < MOST_PORTS) {
+    await sleep(EVERY_MS, undefined, { signal: o.signal }).catch(() => undefined)
+    if (o.signal.aborted) return
+    for (const { port, isOpen } of await listening(sandbox)) {
+      if (told.has(port) || o.isKnown(port) || port < FIRST_UNPRIVILEGED) continue
+      if (port >= FIRST_EPHEMERAL && !isOpen) continue
+      told.add(port)
+      if (++count > MOST_PORTS || o.signal.aborted) return
+      await o.found(port)
+    }
+  }
+}
