@@ -23,7 +23,9 @@ const hello = z.object({
   network: z
     .object({ level: z.enum(['transparent', 'proxy', 'none']), reason: z.string().optional() })
     .default({ level: 'none' }),
-  ids: z.object({ own: z.boolean(), reason: z.string().optional() }),
+  ids: z
+    .object({ own: z.boolean(), reason: z.string().optional() })
+    .default({ own: false, reason: 'an earlier podhost serves' }),
   pool: z.object({
     available: z.boolean().default(true),
     kind: z.enum(['btrfs', 'loop', 'copy']),
