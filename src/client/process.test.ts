@@ -281,10 +281,12 @@ test('how a process ended is told: by a signal, or for want of memory', async ()
 })
 
 test('the exit cannot be asked before it is known', () => {
+  const giveUp = new AbortController()
   assert.throws(
-    () => exec().exit,
+    () => exec({ signal: giveUp.signal }).exit,
     (error) => isAgentPodError(error, 'conflict'),
   )
+  giveUp.abort()
 })
 
 test('input, signals and sizes go to the process by its tag', async () => {

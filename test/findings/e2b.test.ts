@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { type E2bSandbox, type E2bSdk, installJavascript, NEWEST } from '../compat/e2b/sdk.ts'
+import { sharedBootstrap } from '../support/shared-bootstrap.ts'
 import { until, World } from '../support/world.ts'
 
 let world: World
@@ -14,7 +15,7 @@ let sdk: E2bSdk
 let options: { apiKey: string; apiUrl: string; sandboxUrl: string }
 before(
   async () => {
-    world = new World()
+    world = new World({ env: sharedBootstrap() })
     const directory = await installJavascript(NEWEST)
     sdk = (await import(
       pathToFileURL(join(directory, 'node_modules', 'e2b', 'dist', 'index.mjs')).href

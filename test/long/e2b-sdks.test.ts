@@ -8,6 +8,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
+import { sharedBootstrap } from '../support/shared-bootstrap.ts'
 import { ROOT, World } from '../support/world.ts'
 
 const execute = promisify(execFile)
@@ -20,7 +21,7 @@ let world: World
 let env: NodeJS.ProcessEnv
 before(
   async () => {
-    world = new World()
+    world = new World({ env: sharedBootstrap() })
     const json = await world.ok(['e2b', 'env', '--json'], { timeoutMs: 600_000 })
     env = { ...process.env, ...(JSON.parse(json) as Record<string, string>), HOME: world.directory() }
   },

@@ -73,7 +73,7 @@ func TestFilesOfTheKernelAreReadToTheirEnd(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	
+
 }
 
 func TestTheFilesystemService(t *testing.T) {

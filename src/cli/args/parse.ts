@@ -119,9 +119,7 @@ function checkWords(words: readonly string[], grammar: Grammar): void {
   if (words.length < min)
     throw invalid(
       'words.missing',
-      words.length === 0
-        ? 'nothing was given to work on'
-        : `more is needed after ${JSON.stringify(words.at(-1))}`,
+      words.length === 0 ? 'missing arguments' : `missing arguments after ${JSON.stringify(words.at(-1))}`,
       grammar.usage,
     )
   if (words.length > max)

@@ -148,7 +148,7 @@ const CALLS: Readonly<Record<Verb, Call>> = {
 
 function exactly(words: readonly string[], count: number): readonly string[] {
   if (words.length < count)
-    throw invalid('words.missing', `more is needed after snapshot ${words.join(' ')}`, command.usage)
+    throw invalid('words.missing', `missing arguments after snapshot ${words.join(' ')}`, command.usage)
   if (words.length > count)
     throw invalid('words.extra', `unexpected ${JSON.stringify(words[count])}`, command.usage)
   return words

@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import { cpSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { sharedBootstrap } from '../../support/shared-bootstrap.ts'
 import { ROOT, World } from '../../support/world.ts'
 import { PAGE, pageWith, parseResults, type Result } from './results.ts'
 import { installJavascript, NEWEST, SDKS, type Sdk } from './sdk.ts'
@@ -18,7 +19,7 @@ let world: World
 let env: Record<string, string>
 before(
   async () => {
-    world = new World()
+    world = new World({ env: sharedBootstrap() })
     const json = await world.ok(['e2b', 'env', '--json'], { timeoutMs: 240_000 })
     const otherKey = (await world.ok(['key', 'create', '--quiet'])).trim()
     env = { ...(JSON.parse(json) as Record<string, string>), OTHER_API_KEY: otherKey }
