@@ -36,7 +36,8 @@ async function main(argv: readonly string[]): Promise<number> {
     const command = await load(name)
     if (ownWords.includes('--help') || ownWords[0] === '-h')
       return print(screen.out, commandHelp(name, COMMANDS, command))
-    return await command.run(context(screen), parseArgs(rest, command))
+    const makesSandboxes = MAKES_SANDBOXES.has(name) && !ownWords.includes('--json')
+    return await command.run(context(screen, makesSandboxes), parseArgs(rest, command))
   } catch (error) {
     screen.clearProgress()
     printError(screen, error, ownWords.includes('--json'))
@@ -50,7 +51,10 @@ function passThroughCode(error: unknown): number {
   return code === 2 || code === 130 ? code : OWN_FAILURE
 }
 
-function context(screen: CommandContext['terminal']): CommandContext {
+/** With these, an ordinary user is told once what does not hold. */
+const MAKES_SANDBOXES: ReadonlySet<string> = new Set(['create', 'dev', 'restore', 'run', 'test'])
+
+function context(screen: CommandContext['terminal'], makesSandboxes: boolean): CommandContext {
   const script = process.argv[1] ?? ''
   let hasSaidVersion = false
   const make = async (): Promise<void> => {
@@ -73,7 +77,10 @@ function context(screen: CommandContext['terminal']): CommandContext {
       const note = o.start === false ? undefined : otherVersion(home, VERSION)
       if (note && !hasSaidVersion) screen.say(note)
       hasSaidVersion = true
-      return new AgentPod({ socket: home.socket, revive: o.start === false ? undefined : make })
+      const pod = new AgentPod({ socket: home.socket, revive: o.start === false ? undefined : make })
+      if (makesSandboxes && process.getuid?.() !== 0)
+        await (await import('./without-root.ts')).noteMissingLimits(home, screen, pod)
+      return pod
     },
   }
 }

@@ -34,6 +34,8 @@ export interface Home {
   readonly egressLog: string
   /** The servers a person has named, with their keys. */
   readonly contexts: string
+  /** Exists when an ordinary user was told which limits do not hold. */
+  readonly limitsNoted: string
 }
 
 export function homeAt(root: string): Home {
@@ -63,5 +65,6 @@ export function homeAt(root: string): Home {
     egressSocket: `${run}/egress.sock`,
     egressLog: `${logs}/egress.log`,
     contexts: `${root}/contexts.json`,
+    limitsNoted: `${root}/limits-noted`,
   }
 }

@@ -102,6 +102,26 @@ test('U3: without a cgroup, a sandbox is paused, snapshotted and forked while it
   await world.ok(['destroy', 'counter', 'copy-1', 'copy-2', 'again'])
 })
 
+test('U3: the first sandbox of an ordinary user says once which limits do not hold', {
+  skip,
+}, async () => {
+  await using fresh = new World({ home: join(user.home, 'fresh'), as: user })
+  const created = async (...more: string[]): Promise<string> => {
+    const { code, stdout, stderr } = await fresh.cli(['create', ...more])
+    assert.equal(code, 0, stderr)
+    assert.doesNotMatch(stdout, /note:/)
+    return stderr
+  }
+  assert.equal(await created('--json'), '')
+  const told = await created()
+  assert.match(told, /^note: .*disk limits do not hold: only root can mount a pool/m)
+  const { limits } = (await fresh.client().server()).capabilities
+  if (limits === 'enforced') assert.doesNotMatch(told, /memory/)
+  else assert.match(told, /^note: limits on memory and processors do not hold: .*(run|install|boot|shows) /m)
+  assert.equal(await created(), '')
+  assert.equal((await fresh.cli(['run', '--no-project', '--', 'true'])).stderr, '')
+})
+
 test('U4: compiled code is kept for an ordinary user too, in a directory that is theirs alone', {
   skip,
 }, async () => {

@@ -54,18 +54,10 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-func needsFreezer(t *testing.T, c *client) {
-	t.Helper()
-	if c.must("hello", map[string]any{})["freezer"] != true {
-		t.Skip("needs a freezer")
-	}
-}
-
 func TestAPausedSandboxStandsStillAndCanBeDestroyed(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
-	needsFreezer(t, c)
 	past := time.Now().Add(-time.Minute).UnixMilli()
 	made := c.create("calm1", nil)
 	health(t, made["socket"].(string))
@@ -164,7 +156,6 @@ func TestASnapshotIsOneMomentAndItsForksAreTheirOwn(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
-	needsFreezer(t, c)
 	made := c.create("tree1", nil)
 	put(t, inside(made, "/root/file"), "before")
 	put(t, inside(made, "/opt/file"), "before")
@@ -275,7 +266,6 @@ func TestTimeThatIsUpPausesOrStops(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
-	needsFreezer(t, c)
 	soon := time.Now().Add(-1500 * time.Millisecond).UnixMilli()
 	c.create("over1", map[string]any{"deadlineMs": soon, "whenOver": "pause"})
 	c.create("over2", map[string]any{"deadlineMs": soon, "whenOver": "stop"})

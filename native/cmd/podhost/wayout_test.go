@@ -200,7 +200,6 @@ func TestAPauseDoesNotBreakTheWayOut(t *testing.T) {
 	c := d.dial()
 	defer c.close()
 	needsTransparency(t, c)
-	needsFreezer(t, c)
 	made := c.create("calm1", nil)
 	egress(t, made, 2)
 	health(t, made["socket"].(string))

@@ -25,24 +25,21 @@ func AskForScope(uid int) error {
 	if controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")); !there || err != nil || !strings.Contains(string(controllers), "memory") {
 		return errors.New("this machine has cgroup v1, of which an ordinary user gets nothing: boot with systemd.unified_cgroup_hierarchy=1, or run as root")
 	}
+	return askForScope(fmt.Sprintf("/run/user/%d", uid), uid, askTimeout)
+}
+
+func askForScope(runtimeDir string, uid int, timeout time.Duration) error {
 	if strings.HasPrefix(filepath.Base(ownGroup()), scopePrefix) {
 		return nil
 	}
-	runtimeDir := fmt.Sprintf("/run/user/%d", uid)
 	if _, err := os.Stat(filepath.Join(runtimeDir, "bus")); err != nil {
 		return fmt.Errorf("this user has no systemd session: run `sudo loginctl enable-linger %d`, then `agentpod server stop`", uid)
 	}
-	pid := os.Getpid()
-	name := fmt.Sprintf("%s%d-%d.scope", scopePrefix, pid, time.Now().UnixNano())
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	ask := exec.CommandContext(ctx, "busctl", "--user", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
-		"org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))", name, "fail",
-		"4", "Description", "s", "AgentPod's sandboxes", "Delegate", "b", "true", "CollectMode", "s", "inactive-or-failed",
-		"PIDs", "au", "1", strconv.Itoa(pid), "0")
-	ask.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtimeDir, "DBUS_SESSION_BUS_ADDRESS=unix:path="+filepath.Join(runtimeDir, "bus"))
-	if said, err := ask.CombinedOutput(); err != nil {
-		return fmt.Errorf("systemd gave no cgroup of our own: %s (%v): `systemctl --user status` shows how it is", strings.TrimSpace(string(said)), err)
+	name := fmt.Sprintf("%s%d-%d.scope", scopePrefix, os.Getpid(), time.Now().UnixNano())
+	if err := startScope(ctx, runtimeDir, name); err != nil {
+		return err
 	}
 	// It answers before it has done so.
 	for wait := time.Millisecond; ; wait *= 2 {
@@ -50,9 +47,31 @@ func AskForScope(uid int) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("systemd did not move podhost into %s within %v", name, askTimeout)
+			return fmt.Errorf("systemd did not move podhost into %s within %v: `systemctl --user status` shows why", name, timeout)
 		}
 		time.Sleep(wait)
+	}
+}
+
+// startScope asks for a scope of that name with this process in it.
+func startScope(ctx context.Context, runtimeDir, name string) error {
+	ask := exec.CommandContext(ctx, "busctl", "--user", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
+		"org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))", name, "fail",
+		"4", "Description", "s", "AgentPod's sandboxes", "Delegate", "b", "true", "CollectMode", "s", "inactive-or-failed",
+		"PIDs", "au", "1", strconv.Itoa(os.Getpid()), "0")
+	ask.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtimeDir, "DBUS_SESSION_BUS_ADDRESS=unix:path="+filepath.Join(runtimeDir, "bus"))
+	// A child that busctl leaves behind must not hold us up.
+	ask.WaitDelay = 100 * time.Millisecond
+	said, err := ask.CombinedOutput()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, exec.ErrNotFound):
+		return errors.New("busctl, which asks systemd for a cgroup, is missing: install the systemd package")
+	case ctx.Err() != nil:
+		return errors.New("systemd did not answer when asked for a cgroup: `systemctl --user status` shows why")
+	default:
+		return fmt.Errorf("systemd gave no cgroup: %s (%v): `systemctl --user status` shows why", strings.TrimSpace(string(said)), err)
 	}
 }
 

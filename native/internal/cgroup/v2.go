@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // v2 keeps one directory per sandbox: <root>/agentpod/<scope>/<id>. podd lives in it, and its payload's launcher threads in
@@ -70,13 +71,39 @@ func moveInto(base string, levels []string) (*v2, error) {
 		os.Remove(leaf)
 		return nil, err
 	}
+	if isBoundary(base) {
+		moveAll(base, leaf)
+	}
 	m, err := makeV2(base, levels)
 	if err != nil {
-		write(base, "cgroup.procs", "0")
+		moveAll(leaf, base)
 		os.Remove(leaf)
 		return nil, err
 	}
 	return m, nil
+}
+
+// isBoundary says whether a group was given to this user as it is: a scope that we asked for, or a group below one of somebody else's. The other
+// processes in it, such as the one that started podhost, may be moved within it. A group that merely is the user's, such as a terminal's,
+// stays as it is.
+func isBoundary(group string) bool {
+	if strings.HasPrefix(filepath.Base(group), scopePrefix) {
+		return true
+	}
+	above, err := os.Stat(filepath.Dir(group))
+	if err != nil {
+		return false
+	}
+	stat, known := above.Sys().(*syscall.Stat_t)
+	return known && int(stat.Uid) != os.Geteuid()
+}
+
+// moveAll moves the processes of one group to another. One that ends meanwhile is no loss; one that stays is seen when controllers are handed on.
+func moveAll(from, to string) {
+	data, _ := os.ReadFile(filepath.Join(from, "cgroup.procs"))
+	for _, pid := range strings.Fields(string(data)) {
+		write(to, "cgroup.procs", pid)
+	}
 }
 
 // makeV2 hands the controllers down from root through each of the levels.

@@ -3,6 +3,7 @@ import type { CheckView } from '../../api/schema/server.ts'
 import { asAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { missingWithoutRoot } from '../without-root.ts'
 
 export const command: Command = {
   usage: 'agentpod doctor [--json]',
@@ -30,25 +31,13 @@ export const command: Command = {
   },
 }
 
-/** What an ordinary user does without, in words, and what mends it. The detail of a check has the reason. */
-const WITHOUT: Readonly<Record<string, (detail: string) => string>> = {
-  cgroups: (detail) =>
-    `limits on memory and processors do not hold: ${detail.replace(/^\w+: no cgroups: /, '')}`,
-  network: (detail) => `only programs that use the proxy reach the network: ${detail}`,
-  idmap: () => '/usr of the host base is read-only: `--base debian` has one that root inside can write to',
-  pool: () => 'snapshots are copies and disk limits do not hold: only root can mount a pool for them',
-}
-
 /** First what works for the one who asks, then what does not. */
 function forUser({ terminal }: CommandContext, checks: readonly CheckView[]): void {
   if (checks.every(({ ok, required }) => ok || !required))
     terminal.out(
       `Sandboxes work here for ${userInfo().username}, without root: run, create, snapshot, fork, pause, agents.`,
     )
-  const missing = checks.flatMap(({ name, ok, detail }) => {
-    const words = WITHOUT[name]
-    return ok || !words ? [] : [words(detail)]
-  })
+  const missing = missingWithoutRoot(checks)
   if (missing.length > 0) terminal.out('Not here:')
   for (const words of missing) terminal.out(`  ${words}`)
 }
