@@ -70,7 +70,8 @@ test('U2: an ordinary user has the debian base and E2B’s door, and apt on this
   assert.match(stdout, /^ID=debian\n\/tmp:\n/)
   assert.doesNotMatch(stdout, /InRelease/, 'the layer holds no package lists')
   assert.equal(lists(), before)
-  assert.match(await world.ok(['e2b', 'env']), /E2B_API_KEY=/)
+  // It builds E2B's template, which has compilers and Node.
+  assert.match(await world.ok(['e2b', 'env'], { timeoutMs: 300_000 }), /E2B_API_KEY=/)
 })
 
 test('U3: without a cgroup, a sandbox is paused, snapshotted and forked while it runs', {

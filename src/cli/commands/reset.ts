@@ -20,7 +20,8 @@ export const command: Command = {
     if (existsSync(home.root)) {
       await clear(ctx)
       const lock = await atRest(home)
-      await rm(home.root, { recursive: true, force: true })
+      // A process that is about to end still writes compiled code there.
+      await rm(home.root, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 })
       lock.release()
     }
     terminal.out(parsed.has('json') ? JSON.stringify({ removed: home.root }) : `removed ${home.root}`)
