@@ -155,7 +155,10 @@ function stepFailed(step: Step, how: 'late' | InsideExit): AgentPodError {
     code: how === 'late' ? 'deadline_exceeded' : 'failed_precondition',
     reason: how === 'late' ? 'build.step_late' : 'build.step_failed',
     message: `the step "${step.title}" failed: ${why}`,
-    hint: '`agentpod build --debug` opens a shell where it failed',
+    hint:
+      how === 'late'
+        ? '[resources] step_timeout = "2h" in agentpod.toml gives each step longer; `agentpod build --debug` opens a shell where it hangs'
+        : '`agentpod build --debug` opens a shell where it failed',
     details: { step: step.name, command: step.run },
   })
 }

@@ -170,6 +170,19 @@ func main() {
   }
 })
 
+test('E14: a step that hangs is told while it does, and ends at its own time', async () => {
+  const directory = project({
+    'agentpod.toml': toml('echo waiting for nobody; sleep 600', '[resources]\nstep_timeout = "33s"\n'),
+  })
+  const { code, stderr } = await call(directory, 'test')
+  assert.notEqual(code, 0)
+  assert.match(stderr, /still running after 3\d seconds; it said last: waiting for nobody/)
+  assert.match(stderr, /command: .*sleep 600/)
+  assert.match(stderr, /all it said: \S+setup\.log/)
+  assert.match(stderr, /the step "dependencies, by your command" failed: it did not end within 33 seconds/)
+  assert.match(stderr, /step_timeout = "2h" in agentpod\.toml/)
+})
+
 test('E2: what one run may become root for, the next one in the repository may not', async () => {
   const directory = repository({ 'a.txt': 'a\n' })
   const privileges = ['--', 'sed', '-n', 's/^NoNewPrivs:[^0-9]*//p', '/proc/self/status']

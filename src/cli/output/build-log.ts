@@ -1,6 +1,7 @@
 /** A build as a person follows it: one line for each step that is built, and the last words of one that fails. */
 import type { BuildOptions, BuildStep } from '../../client/builds.ts'
 import { asAgentPodError } from '../../core/error.ts'
+import { spoken } from '../../util/spoken.ts'
 import { adviceOn, firstErrors } from './build-advice.ts'
 import type { StepLogs } from './step-logs.ts'
 import { printable, type Terminal } from './terminal.ts'
@@ -13,6 +14,11 @@ export class BuildLog {
   readonly #isVerbose: boolean
   readonly #logs: StepLogs | undefined
   #step: BuildStep | undefined
+  #clock: NodeJS.Timeout | undefined
+  #startedAt = 0
+  /** What the step said last, and when it or we last said something. */
+  #line = ''
+  #saidAt = 0
   #tail = Buffer.alloc(0)
 
   constructor(terminal: Terminal, o: { readonly isVerbose?: boolean; readonly logs?: StepLogs } = {}) {
@@ -37,22 +43,54 @@ export class BuildLog {
       return
     }
     if (step.state === 'started') {
-      this.#step = step
-      this.#tail = Buffer.alloc(0)
+      this.#begin(step)
       say(`${place} ${printable(step.title)} ${dim(`(${printable(step.why ?? '')})`)}`)
       return
     }
     this.#step = undefined
+    clearInterval(this.#clock)
     if (this.#isVerbose || (step.ms ?? 0) >= SLOW_MS)
       say(dim(`      ${((step.ms ?? 0) / 1000).toFixed(1)} s, ${megabytes(step.sizeBytes ?? 0)}`))
+  }
+
+  #begin(step: BuildStep): void {
+    this.#step = step
+    this.#tail = Buffer.alloc(0)
+    this.#line = ''
+    this.#startedAt = this.#saidAt = performance.now()
+    clearInterval(this.#clock)
+    this.#clock = setInterval(() => this.#tick(), CLOCK_MS).unref()
+  }
+
+  /** A step that hangs is seen to: a clock on a terminal, and a line now and then where there is none. */
+  #tick(): void {
+    const { stderr } = this.#terminal
+    const now = performance.now()
+    if (stderr.isTTY && !this.#isVerbose) this.#show()
+    else if (now - this.#saidAt >= QUIET_MS) this.#sayQuiet(now)
+  }
+
+  #sayQuiet(now: number): void {
+    const { dim, say } = this.#terminal
+    this.#saidAt = now
+    const last = this.#line === '' ? 'it has said nothing' : `it said last: ${this.#line}`
+    say(dim(`      still running after ${spoken(now - this.#startedAt)}; ${last}`))
+  }
+
+  #show(): void {
+    const seconds = Math.floor((performance.now() - this.#startedAt) / 1000)
+    const clock = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`
+    this.#terminal.progress(`      ${clock}  ${this.#line}`)
   }
 
   #output(step: string, data: Buffer): void {
     this.#tail = Buffer.concat([this.#tail, data]).subarray(-KEPT_BYTES)
     this.#logs?.add(step, data)
     const line = plain(data).trimEnd().split('\n').at(-1)?.trim()
+    if (line) this.#line = line
     if (this.#isVerbose) this.#terminal.stderr.write(plain(data))
-    else if (line) this.#terminal.progress(`      ${line}`)
+    else if (line) this.#show()
+    if (this.#isVerbose) this.#saidAt = performance.now()
   }
 
   /** Why a step failed: what it said of errors, its last words, its command, where all of it is, who was refused, and what to do. */
@@ -77,11 +115,14 @@ export class BuildLog {
   }
 
   end(): void {
+    clearInterval(this.#clock)
     this.#terminal.clearProgress()
   }
 }
 
 const SLOW_MS = 1000
+const CLOCK_MS = 1000
+const QUIET_MS = 30_000
 const MOST_REFUSED = 10
 
 export function megabytes(bytes: number): string {

@@ -22,7 +22,8 @@ export class StepLogs {
 
   say({ say, dim }: Terminal, step: string, failed: string): void {
     say(dim(`      command: ${printable(ownLines(failed).slice(-3).join(' ⏎ ')).slice(0, 300)}`))
-    if (this.#begun.has(step)) say(dim(`      all it said: ${this.#file(step)}`))
+    const said = this.#begun.has(step) ? `all it said: ${this.#file(step)}` : 'it said nothing'
+    say(dim(`      ${said}`))
   }
 
   #file(step: string): string {

@@ -46,7 +46,8 @@ export function recipeOf(plan: Plan, presets: Presets, pinned: Pinned = NOTHING_
     ...profileStep(plan),
     ...plan.setups.map((setup) => setupStep(plan, setup, presets)),
   ]
-  return { base: recipeBase(plan), steps }
+  const { stepMs: timeoutMs = DEFAULT_STEP_MS } = plan.resources
+  return { base: recipeBase(plan), steps: steps.map((step) => ({ ...step, timeoutMs })) }
 }
 
 /** Of this machine's tools, those that the layers rely on. */

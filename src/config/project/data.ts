@@ -84,6 +84,7 @@ export interface ResourcesWish {
   readonly pids?: number | undefined
   readonly timeoutMs?: number | undefined
   readonly idleMs?: number | undefined
+  readonly stepMs?: number | undefined
 }
 
 const READY_MS = 30_000
@@ -154,7 +155,7 @@ export function agentsWish(table: ProjectTables['agents']): AgentsWish {
 }
 
 export function resourcesWish(table: ProjectTables['resources']): ResourcesWish {
-  const { cpus, memory, disk, pids, timeout, idle } = table ?? {}
+  const { cpus, memory, disk, pids, timeout, idle, step_timeout } = table ?? {}
   return {
     cpus,
     memoryMib: memory === undefined ? undefined : readMib(memory),
@@ -162,6 +163,7 @@ export function resourcesWish(table: ProjectTables['resources']): ResourcesWish 
     pids,
     timeoutMs: milliseconds(timeout),
     idleMs: milliseconds(idle),
+    stepMs: milliseconds(step_timeout),
   }
 }
 

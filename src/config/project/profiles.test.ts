@@ -41,6 +41,7 @@ describe('a profile', () => {
       pids: undefined,
       timeoutMs: 7_200_000,
       idleMs: undefined,
+      stepMs: undefined,
     })
   })
 

@@ -117,6 +117,7 @@ describe('a file that says everything', () => {
       pids: 2048,
       timeoutMs: 3_600_000,
       idleMs: 900_000,
+      stepMs: 600_000,
     })
     assert.deepEqual(network.presets, ['npm', 'pip'])
     assert.deepEqual(network.allow.map(describeRule), [
@@ -594,6 +595,7 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ['[resources]\ntimeout = 60', `2:11 resources.timeout: ${time}`],
   ['[resources]\ntimeout = "5 minutes"', `2:11 resources.timeout: ${time}`],
   ['[resources]\ntimeout = "999ms"', '2:11 resources.timeout: must be from 1s to 30d'],
+  ['[resources]\nstep_timeout = "3h"', '2:16 resources.step_timeout: must be from 1s to 2h'],
   ['[resources]\nidle = "31d"', '2:8 resources.idle: must be from 0s to 30d'],
 
   // Network and secrets.

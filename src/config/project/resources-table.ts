@@ -23,4 +23,7 @@ export const resourcesTable = z.strictObject({
   idle: time('0s', '30d')
     .optional()
     .meta(about('Its time is up too when nobody has used it for this long; `"0s"` means never.', '`"0s"`')),
+  step_timeout: time('1s', '2h')
+    .optional()
+    .meta(about('How long one step of building the environment may take.', '`"30m"`')),
 })

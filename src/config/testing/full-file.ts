@@ -48,6 +48,7 @@ disk = "20GB"
 pids = 2048
 timeout = "1h"
 idle = "15m"
+step_timeout = "10m"
 
 [network]
 mode = "allowlist"
