@@ -152,7 +152,8 @@ describe('what else is said of a run', () => {
   const WRONG: readonly (readonly [words: string, message: RegExp])[] = [
     ['--max-cost 0', /amount of dollars/],
     ['--max-cost much', /is a number/],
-    ['--time 5', /^$/],
+    ['--time 5', /has no unit/],
+    ['--time 5m', /^$/],
     ['--time 0.5s', /a second or more/],
     ['--branch {slug}', /no \{n\}/],
     ['--base-url ftp://example.com', /an address/],

@@ -259,6 +259,22 @@ test('A3: Ctrl-C in `follow` leaves the run working', async () => {
   assert.deepEqual(user.changed(done.result.branch ?? ''), ['left.txt'])
 })
 
+test('A6: a host given by --base-url is allowed as it is, also in a private network', async () => {
+  const ruleOf = async (options: readonly string[]): Promise<string> => {
+    const { id } = await user.work('say hello', [...AGENT, ...options])
+    const info = (await user.runs()).find((one) => one.id === id)
+    const shown = await user.ok(['policy', 'show', '--json', info?.sandboxId ?? ''])
+    return JSON.stringify(JSON.parse(shown))
+  }
+  const gateway = 'gateway.internal'
+  assert.ok(!(await ruleOf([])).includes(gateway), 'the control: nothing opens it by itself')
+  const shown = await ruleOf(['--base-url', `https://${gateway}:8443/v1`])
+  assert.match(shown, /"host":"gateway\.internal","ports":\[8443\][^{}]*"private":true/)
+  const number = await user.cli(['run', ...AGENT, '--base-url', 'https://10.0.0.5', '--', 'say x'])
+  assert.equal(number.code, 2)
+  assert.match(number.stderr, /is a number[\s\S]*--base-url https:\/\/gateway\.internal/)
+})
+
 test('A9: a run whose sandbox is gone says why, and how many are kept can be set', async () => {
   const { id } = await user.work('sh echo x > gone.txt')
   const info = (await user.runs()).find((one) => one.id === id)

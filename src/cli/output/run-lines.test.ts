@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { RunEventBodyView } from '../../api/schema/run.ts'
 import { runEvents, screen } from '../testing/screen.ts'
-import { PLAIN, RunLines, type Style, wrap } from './run-lines.ts'
+import { adviceFor, PLAIN, RunLines, type Style, wrap } from './run-lines.ts'
 import { RunLog } from './run-log.ts'
 
 const MARKED: Style = {
@@ -193,6 +193,37 @@ describe('a run is told by', () => {
       `note: ${'x'.repeat(23)}…`,
     ])
   })
+})
+
+test('the advice about a refusal names an option only where that option helps', () => {
+  for (const [place, reason, advice] of [
+    ['example.com', 'rule.none', 'to allow it: --allow example.com'],
+    ['example.com:22', 'open.port', 'to allow it: --allow example.com:22'],
+    ['gateway.internal', 'address.private', 'to allow it: --allow-private gateway.internal'],
+    ['gateway', 'open.host', 'to allow it: --allow-private gateway'],
+    ['10.0.0.5', 'address.private', /^no option allows a bare address/],
+    ['203.0.113.7:8080', 'address.none', /^no option allows a bare address/],
+    ['[fd00::5]:8443', 'address.private', /^no option allows a bare address/],
+    ['fd00::5', 'address.private', /^no option allows a bare address/],
+    ['example.com', 'secret.misplaced', /^no option allows it: a key/],
+    ['example.com', 'secret.scope', /^no option allows it: a key/],
+    ['example.com', 'credential.foreign', /^no option allows it: a key/],
+    ['localhost', 'host.never', /^no option allows it: no sandbox/],
+    ['10.0.0.5', 'address.denied', /^no option allows it: no sandbox/],
+    ['example.com', 'rule.deny', /^a rule denies it/],
+    ['example.com', 'mode.off', /--net allowlist/],
+    ['example.com', 'cap.connections', /^a limit was reached/],
+    ['example.com', 'dns.flood', /^a limit was reached/],
+    ['example.com', 'request.method', /method is never passed on/],
+    ['example.com', 'policy.changed', /it may try again/],
+  ] as const) {
+    const said = adviceFor(place, reason)
+    if (typeof advice === 'string') assert.equal(said, advice, reason)
+    else {
+      assert.match(said, advice, `${place} ${reason}`)
+      assert.doesNotMatch(said, /--allow(?:-private)? /, `${place} ${reason}`)
+    }
+  }
 })
 
 describe('SECURITY: text of an agent', () => {

@@ -1,4 +1,5 @@
 /** What an agent does, as lines for a person: one line each where possible. SECURITY: all of it is hostile text; no line obeys it or runs away. */
+import { isIP } from 'node:net'
 import { stripVTControlCharacters } from 'node:util'
 import type { RunEventBodyView, UsageOfRunView } from '../../api/schema/run.ts'
 import type { PermissionAbout } from '../../core/run.ts'
@@ -199,14 +200,25 @@ export class RunLines {
 }
 
 /** What helps depends on why it was refused; where no option does, none is named. */
-function adviceFor(place: string, reason: string): string {
-  if (reason.startsWith('secret'))
+export function adviceFor(place: string, reason: string): string {
+  if (reason.startsWith('secret') || reason === 'credential.foreign')
     return 'no option allows it: a key was about to go where it does not belong'
   if (reason === 'host.never' || reason === 'address.denied')
     return 'no option allows it: no sandbox reaches it'
   if (reason === 'rule.deny') return 'a rule denies it: leave that rule out'
-  if (reason.includes('private')) return `to allow it: --allow-private ${shellWord(place)}`
+  if (reason === 'mode.off') return 'the sandbox has no network: --net allowlist gives it one'
+  if (/^(?:budget|cap|dns\.flood)/.test(reason)) return 'a limit was reached: no option allows it'
+  if (reason === 'request.method') return 'no option allows it: the method is never passed on'
+  if (reason === 'policy.changed') return 'the rules changed while it was open: it may try again'
+  if (isBareAddress(place)) return 'no option allows a bare address: it should use the name of the server'
+  if (reason === 'address.private' || reason === 'open.host')
+    return `to allow it: --allow-private ${shellWord(place)}`
   return `to allow it: --allow ${shellWord(place)}`
+}
+
+/** With a port or without. */
+function isBareAddress(place: string): boolean {
+  return isIP(place) !== 0 || isIP(place.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1')) !== 0
 }
 
 type Asked = Extract<RunEventBodyView, { type: 'permission.asked' }>
