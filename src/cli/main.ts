@@ -52,7 +52,7 @@ function passThroughCode(error: unknown): number {
 }
 
 /** With these, an ordinary user is told once what does not hold. */
-const MAKES_SANDBOXES: ReadonlySet<string> = new Set(['create', 'dev', 'restore', 'run', 'test'])
+const MAKES_SANDBOXES: ReadonlySet<string> = new Set(['create', 'dev', 'restore', 'run', 'shell', 'test'])
 
 function context(screen: CommandContext['terminal'], makesSandboxes: boolean): CommandContext {
   const script = process.argv[1] ?? ''

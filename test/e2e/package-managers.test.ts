@@ -12,7 +12,12 @@ describeManagers(world, ['npm', 'pip', 'cargo', 'go'])
 const skip = isHere('npm') ? false : 'npm is not on this machine'
 test('curl that knows nothing of a proxy fetches a file of the registry', { skip }, async () => {
   await world.ok(['create', '--name', 'plain', '--preset', 'npm'])
-  const { text: url } = await sh(world, 'plain', 'npm view is-number@7.0.0 dist.tarball', {})
+  const { text: url } = await sh(
+    world,
+    'plain',
+    'npm view --no-update-notifier is-number@7.0.0 dist.tarball',
+    {},
+  )
   const fetched = await sh(
     world,
     'plain',

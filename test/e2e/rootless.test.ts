@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { chownSync, mkdirSync, writeFileSync } from 'node:fs'
+import { chownSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -54,6 +54,26 @@ test('the host base is read-only below /usr and the home is writable', { skip },
   const script = 'touch /usr/x 2>/dev/null && echo written; touch ~/x && echo home'
   assert.equal(await world.ok(['exec', '--user', 'root', 'box', '--', 'sh', '-c', script]), 'home\n')
   await world.ok(['destroy', 'box'])
+})
+
+test('root inside adds to /opt, where builds install toolchains, and the host’s own stays as it is', {
+  skip,
+}, async () => {
+  const before = readdirSync('/opt')
+  await world.ok(['create', '--name', 'tools'])
+  const asRoot = (name: string, script: string): Promise<string> =>
+    world.ok(['exec', '--user', 'root', name, '--', 'sh', '-c', script])
+  await asRoot('tools', 'mkdir -p /opt/agentpod/x && echo one > /opt/agentpod/x/file')
+  for (const name of before)
+    assert.equal(await asRoot('tools', `touch '/opt/${name}/new' 2>/dev/null && echo written; true`), '')
+  const { code } = await world.cli(['exec', 'tools', '--', 'touch', '/opt/agentpod/x/mine'])
+  assert.equal(code, 1, 'the user inside may not')
+  await world.ok(['snapshot', 'create', 'tools', '--name', 'with-tools'])
+  await world.ok(['restore', 'with-tools', '--name', 'again'])
+  const said = await asRoot('again', 'cat /opt/agentpod/x/file; rm -r /opt/agentpod; LC_ALL=C ls -A /opt')
+  assert.deepEqual(said.split('\n').slice(0, -1), ['one', ...before.toSorted()])
+  assert.deepEqual(readdirSync('/opt'), before)
+  await world.ok(['destroy', 'tools', 'again'])
 })
 
 test('a limit that cannot hold is refused, and a default that cannot hold is in the record', {

@@ -38,6 +38,7 @@ func startAsUser(t *testing.T) *daemon {
 func TestAGivenGroupHoldsForAnOrdinaryUser(t *testing.T) {
 	d := startAsUser(t)
 	c := d.dial()
+	c.conn.SetDeadline(time.Now().Add(5 * time.Minute))
 	hello := c.must("hello", map[string]any{})
 	if hello["rootless"] != true || hello["cgroup"] != "v2" || hello["freezer"] != "cgroup" {
 		t.Fatalf("hello: %v, probe: %v", hello, c.must("probe", map[string]any{}))

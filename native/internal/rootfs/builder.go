@@ -220,7 +220,7 @@ func (b *Builder) addOwn(below *lowers, tree string, plan Plan) error {
 	return err
 }
 
-// mountDir shows one of the host's directories: under a private upper where its ids can be shifted, else read-only, and in either case under
+// mountDir shows one of the host's directories: under a private upper where its ids can be shifted, or at addOns, else read-only, and in each case under
 // what the plan's snapshots have of it. An overlay without upper is not a detour: through a plain bind mount, the host's unix sockets could
 // be connected to.
 //
@@ -253,12 +253,12 @@ func (b *Builder) mountDir(root int, at *os.File, n int, base string, plan Plan)
 	if err != nil {
 		return err
 	}
-	if !shifted {
+	if !shifted && dir != addOns {
 		below.add(b.Stage.Empty())
 		return mount.Overlay{Lower: below.paths, UserXattr: b.Rootless}.Mount(target)
 	}
 	uid, gid := 0, 0
-	if info, err := os.Stat(source); err == nil {
+	if info, err := os.Stat(source); err == nil && shifted {
 		count := plan.IDs.Range.Count
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) < count && int(stat.Gid) < count {
 			uid, gid = int(stat.Uid), int(stat.Gid)
@@ -268,8 +268,12 @@ func (b *Builder) mountDir(root int, at *os.File, n int, base string, plan Plan)
 	if err != nil {
 		return err
 	}
-	return mount.Overlay{Lower: below.paths, Upper: upper, Work: work}.Mount(target)
+	return mount.Overlay{Lower: below.paths, Upper: upper, Work: work, UserXattr: b.Rootless}.Mount(target)
 }
+
+// addOns is where builds install toolchains beside the host's. Whatever this file system can do, root inside can add to it; what the host has there
+// belongs to nobody inside where ids are not shifted, and cannot be changed.
+const addOns = "/opt"
 
 func (plan Plan) writeOwned(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
