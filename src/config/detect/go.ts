@@ -244,18 +244,12 @@ function commandsOf(
   }
 }
 
-/** What tests stand on too: `go test` makes a program around each. */
-const COMMON = [
-  ...['net/http', 'net/http/httptest', 'testing', 'testing/internal/testdeps', 'encoding/json'],
-  ...['database/sql', 'os/exec', 'html/template'],
-].join(' ')
-
 /**
  * What is required is compiled ahead, and so is what nearly every program and test of Go stands on: that takes longer than a project's own
  * code, and would be done again in every sandbox. Where something of it does not compile, that is for the project's own build to say.
  */
 export const SETUP = `go mod download
-{ go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}/...{{end}}' all | xargs -r go build; go build ${COMMON}; } >/dev/null 2>&1 || true`
+{ go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}/...{{end}}' all | xargs -r go build; go build net/http testing; } >/dev/null 2>&1 || true`
 
 function packages(directory: string, module: string): string {
   const path = dotted(relativeTo(directory, module))
