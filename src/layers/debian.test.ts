@@ -83,6 +83,29 @@ describe('the bootstrap', () => {
     assert.equal(readFileSync(join(scratch, 'time'), 'utf8'), '1700000000', 'the same time on every file')
   })
 
+  test('of an ordinary user works where its subordinate ids get to', async () => {
+    const mine = join(scratch, 'mine')
+    mkdirSync(join(mine, 'tmp'), { recursive: true })
+    const temporary = async (isRoot: boolean, mode: number): Promise<string> => {
+      chmodSync(scratch, 0o755)
+      chmodSync(mine, mode)
+      const env = { ...bootstrap(`printf %s "$TMPDIR" > ${scratch}/tmpdir`), TMPDIR: join(mine, 'tmp') }
+      const file = join(scratch, 'out.tar')
+      await buildDebian({
+        file,
+        logFile: join(scratch, 'log'),
+        isRoot,
+        etc,
+        env,
+        onProgress: () => undefined,
+      })
+      return readFileSync(join(scratch, 'tmpdir'), 'utf8')
+    }
+    assert.equal(await temporary(false, 0o700), '/tmp')
+    assert.equal(await temporary(false, 0o711), join(mine, 'tmp'))
+    assert.equal(await temporary(true, 0o700), join(mine, 'tmp'))
+  })
+
   test('of another release uses the same mirrors, with the pockets that every release has', async () => {
     source('debian.sources', DEB822)
     const { args } = await build('trixie')

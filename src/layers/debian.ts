@@ -1,9 +1,9 @@
 /** The `debian` base: bootstrapped once from packages, with the mirrors this machine's own apt uses. */
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { createReadStream, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 import type { Kit } from '../core/recipe.ts'
 
@@ -122,12 +122,25 @@ interface Bootstrapped {
   readonly said: string
 }
 
+/** Without root it works with subordinate ids, which get into no directory of this user's alone, such as pam_tmpdir's. */
+function temporary({ env, isRoot }: DebianBuild): Record<string, string> {
+  const { TMPDIR } = env
+  return isRoot || TMPDIR === undefined || isOpen(resolve(TMPDIR)) ? {} : { TMPDIR: '/tmp' }
+}
+
+/** Whether others may pass through it and all above it. */
+function isOpen(directory: string): boolean {
+  const found = statSync(directory, { throwIfNoEntry: false })
+  if (!found || (found.mode & 0o001) === 0) return false
+  return directory === '/' || isOpen(dirname(directory))
+}
+
 function mmdebstrap(args: readonly string[], build: DebianBuild): Promise<Bootstrapped> {
   return new Promise((resolve, reject) => {
     const child = spawn('mmdebstrap', args, {
       stdio: ['ignore', 'ignore', 'pipe'],
       signal: build.signal,
-      env: { ...build.env, SOURCE_DATE_EPOCH: TIME_OF_FILES },
+      env: { ...build.env, ...temporary(build), SOURCE_DATE_EPOCH: TIME_OF_FILES },
     })
     let said = ''
     child.stderr.setEncoding('utf8')
