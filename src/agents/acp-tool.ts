@@ -26,6 +26,8 @@ export interface ToolState {
   readonly edits: readonly Edit[]
   /** What came piece by piece. */
   readonly output?: string | undefined
+  /** The last that was shown of a command that runs, where its agent tells all of it again. */
+  readonly shown?: string | undefined
   /** Whether what it is about was too long to be kept: it cannot be judged then. */
   readonly isCut?: boolean | undefined
 }
@@ -51,6 +53,8 @@ const MOST_FILES = 100
 /** Whole commands decide about permissions: what is longer than this is not cut but refused. */
 export const LONGEST_COMMAND = 64 * 1024
 const LONGEST_KEPT = 4096
+/** Of one message about a command that runs: enough for a screen's last line. */
+const LONGEST_LIVE = 500
 const MOST_KEPT = 128 * 1024
 const LONGEST_URL = 8192
 
@@ -103,6 +107,7 @@ export function mergeTool(
     paths: paths.slice(0, MOST_FILES),
     edits: edits.length > 0 ? edits : (before?.edits ?? []),
     output: delta === '' ? before?.output : clipOutput(`${before?.output ?? ''}${delta}`),
+    shown: before?.shown,
     isCut:
       before?.isCut ||
       (command ?? '').length > LONGEST_COMMAND ||
@@ -241,7 +246,11 @@ export function toolEvents(
   const said = { type: 'tool', tool: tool.name, kind: tool.kind, title: headline(tool) } as const
   const begins = !tool.isStarted && (isOver || isTold(tool, status))
   const events: RunEventBody[] = begins ? [{ ...said, status: 'started' }] : []
-  if (!isOver) return { tool: kept({ ...tool, isStarted: tool.isStarted || begins }), events }
+  if (!isOver) {
+    const { printed, all } = printedBy(tool, call)
+    if (printed !== '') events.push({ ...said, status: 'running', output: printed })
+    return { tool: kept({ ...tool, isStarted: tool.isStarted || begins, ...all }), events }
+  }
   const isDone = status === 'completed'
   const { exitCode, output } = endingOf(tool, call, words)
   const hasRun = tool.command !== undefined && (isDone || !tool.isRefused)
@@ -252,6 +261,22 @@ export function toolEvents(
   const hasMore = !hasRun && !(isDone && tool.edits.length > 0)
   events.push({ ...said, status: isDone ? 'done' : 'failed', ...(hasMore && output) })
   return { tool: forgotten(tool), events }
+}
+
+/** The last of what a command has printed since the message before, by a piece or by all of it again. */
+function printedBy(
+  { command, isStarted, shown }: ToolState,
+  call: Json,
+): { readonly printed: string; readonly all?: { readonly shown: string } } {
+  if (command === undefined || !isStarted) return { printed: '' }
+  const piece = textAt(call, '_meta', 'terminal_output_delta', 'data')
+  if (piece !== undefined) return { printed: lastOf(piece) }
+  const all = lastOf(outputIn(call, true) ?? '')
+  return all === '' || all === shown ? { printed: '' } : { printed: all, all: { shown: all } }
+}
+
+function lastOf(text: string): string {
+  return text.slice(-LONGEST_LIVE).toWellFormed()
 }
 
 function endingOf(
@@ -313,7 +338,7 @@ export function withTool(tools: readonly ToolState[], tool: ToolState): readonly
 
 function sizeOf(tool: ToolState | undefined): number {
   if (!tool) return 0
-  const { title, command = '', output = '', url = '', paths, edits } = tool
+  const { title, command = '', output = '', shown = '', url = '', paths, edits } = tool
   const named = [...paths, ...edits.map(({ path }) => path)].reduce((sum, path) => sum + path.length, 0)
-  return 200 + title.length + command.length + output.length + url.length + named
+  return 200 + title.length + command.length + output.length + shown.length + url.length + named
 }

@@ -301,6 +301,38 @@ test('updates become events', () => {
   assert.equal(tokens?.costUsd, 0.5)
 })
 
+test('what a command prints is told while it runs, by pieces or as a whole, and nothing twice', () => {
+  const talk = working()
+  const about = (id: string, more: Readonly<Record<string, unknown>>): void =>
+    void talk.update({ sessionUpdate: 'tool_call_update', toolCallId: id, ...more })
+  const whole = (text: string): unknown => [{ type: 'content', content: { type: 'text', text } }]
+  for (const id of ['a', 'b'])
+    talk.update({
+      sessionUpdate: 'tool_call',
+      toolCallId: id,
+      kind: 'execute',
+      rawInput: { command: 'make' },
+    })
+  about('a', { _meta: { terminal_output_delta: { data: 'one\n' } } })
+  about('a', { _meta: { terminal_output_delta: { data: `${'x'.repeat(5000)}two\n` } } })
+  about('b', { status: 'in_progress', content: whole('one\n') })
+  about('b', { status: 'in_progress', content: whole('one\n') })
+  about('b', { status: 'in_progress', content: whole('one\ntwo\n') })
+  about('a', { status: 'completed' })
+  const running = talk.events.flatMap((event) =>
+    event.type === 'tool' && event.status === 'running' ? [[event.tool, event.output?.slice(-8)]] : [],
+  )
+  assert.deepEqual(running, [
+    ['t1', 'one\n'],
+    ['t1', 'xxxxtwo\n'],
+    ['t2', 'one\n'],
+    ['t2', 'one\ntwo\n'],
+  ])
+  for (const event of talk.events) if (event.type === 'tool') assert.ok((event.output ?? '').length <= 500)
+  const [command] = talk.events.filter(({ type }) => type === 'command')
+  assert.ok(command?.type === 'command' && command.output?.startsWith('one\n'), 'its end tells all of it')
+})
+
 test('what a question is about, in words that rules are written in', () => {
   const diff = (path: string): unknown => ({ type: 'diff', path, oldText: '', newText: 'x' })
   const cases: readonly (readonly [Readonly<Record<string, unknown>>, string, string])[] = [

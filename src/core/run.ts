@@ -145,7 +145,8 @@ export type RunEventBody =
       readonly tool: string
       readonly kind: ToolKind
       readonly title: string
-      readonly status: 'started' | 'done' | 'failed'
+      /** `running`: `output` is what it has printed since the last event about it. */
+      readonly status: 'started' | 'running' | 'done' | 'failed'
       readonly output?: string
     }
   /** A file that a tool changed, as the agent tells it. The branch tells the truth. */

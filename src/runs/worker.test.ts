@@ -332,6 +332,28 @@ test('a full disk that a timer finds does not end the server', async () => {
   worker.use({ model: 'm', input: 0, cached: 0, output: 0, refusal: 500 } as never)
 })
 
+test('each request that the model refuses for now leaves a line, within a bound', () => {
+  using at = desk()
+  const worker = at.worker('working', { ...firstProgress('do it') })
+  const refused = (refusal: number): void =>
+    worker.use({ model: '', input: 0, cached: 0, output: 0, refusal } as never)
+  const notes = (): string[] =>
+    at.parts.journal
+      .events(RUN.id, { after: 0, limit: 1000 })
+      .flatMap(({ body }) => (body.type === 'note' ? [body.text] : []))
+  for (const status of [529, 529, 404]) refused(status)
+  worker.use({ model: 'm', input: 1, cached: 0, output: 1 } as never)
+  refused(429)
+  assert.deepEqual(notes(), [
+    'The model answered 529, overloaded; the agent may try again.',
+    'The model answered 529, overloaded (2 times in a row); the agent may try again.',
+    'The model answered 429, too many requests; the agent may try again.',
+  ])
+  for (let times = 0; times < 500; times++) refused(503)
+  assert.equal(notes().length, 201)
+  assert.match(notes().at(-1) ?? '', /not told any more/)
+})
+
 describe('floods', () => {
   test('of names that are refused become few questions', async () => {
     using at = desk()

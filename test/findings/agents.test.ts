@@ -275,6 +275,23 @@ test('A6: a host given by --base-url is allowed as it is, also in a private netw
   assert.match(number.stderr, /is a number[\s\S]*--base-url https:\/\/gateway\.internal/)
 })
 
+test('A7: what a command prints is told while it runs, before its end', async () => {
+  const { events } = await user.work('tool echo one; sleep 1; echo two')
+  const told = events.flatMap(({ at, body }) =>
+    body.type === 'tool' ? [{ at: Date.parse(at), status: body.status, output: body.output }] : [],
+  )
+  assert.deepEqual(
+    told.map(({ status, output }) => [status, output]),
+    [
+      ['started', undefined],
+      ['running', 'one\n'],
+      ['running', 'one\ntwo\n'],
+      ['done', undefined],
+    ],
+  )
+  assert.ok((told[3]?.at ?? 0) - (told[1]?.at ?? 0) >= 500, 'the first line was told at once')
+})
+
 test('A9: a run whose sandbox is gone says why, and how many are kept can be set', async () => {
   const { id } = await user.work('sh echo x > gone.txt')
   const info = (await user.runs()).find((one) => one.id === id)

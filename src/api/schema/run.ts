@@ -230,7 +230,7 @@ const body = z.discriminatedUnion('type', [
     tool: z.string(),
     kind: z.enum(TOOL_KINDS),
     title: z.string(),
-    status: z.enum(['started', 'done', 'failed']),
+    status: z.enum(['started', 'running', 'done', 'failed']),
     output: z.string().optional(),
   }),
   z.object({ type: z.literal('edit'), path: z.string(), added: z.number(), removed: z.number() }),

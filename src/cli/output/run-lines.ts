@@ -18,8 +18,6 @@ export const PLAIN: Style = {
 
 export interface Rendered {
   readonly lines: readonly string[]
-  /** What it is doing now, until something else is known. */
-  readonly doing?: string | undefined
 }
 
 export interface LineOptions {
@@ -54,9 +52,9 @@ export class RunLines {
     if (body.type === 'message' || body.type === 'thought') return this.#say(body)
     if (this.#question && isSettledBy(this.#question, body)) this.#question = undefined
     const before = this.rest()
-    const { lines, doing } = this.#render(body)
+    const { lines } = this.#render(body)
     this.#last = body.type
-    return { lines: [...before, ...lines], doing }
+    return { lines: [...before, ...lines] }
   }
 
   /** Whether a question waits to be shown: the next event says whether anybody has to answer it. */
@@ -108,7 +106,7 @@ export class RunLines {
       case 'network.denied':
         return { lines: this.#refused(body) }
       case 'usage':
-        return { lines: [], doing: usageText(body.usage) }
+        return NOTHING
       case 'note':
         return { lines: [dim(this.#fit(`note: ${body.text}`))] }
       case 'error':
@@ -117,7 +115,7 @@ export class RunLines {
   }
 
   #state({ state, outcome, reason }: Extract<RunEventBodyView, { type: 'state' }>): Rendered {
-    if (state !== 'ended') return { lines: [], doing: STATES[state] }
+    if (state !== 'ended') return NOTHING
     const { red, green, bold } = this.#o.style
     const why = reason === undefined ? '' : `: ${reason}`
     const line = this.#fit(`${SIGNS[outcome ?? 'failed']} ${words(outcome ?? 'failed')}${why}`)
@@ -132,7 +130,7 @@ export class RunLines {
 
   #tool({ title, status, output }: Extract<RunEventBodyView, { type: 'tool' }>): Rendered {
     const { dim, red } = this.#o.style
-    if (status === 'started') return { lines: [], doing: this.#fit(`→ ${title}`) }
+    if (status === 'started' || status === 'running') return NOTHING
     const isTold = this.#last === 'command' || this.#last === 'edit'
     if (status === 'done') return isTold ? NOTHING : { lines: [dim(this.#fit(`· ${title}`))] }
     if (this.#last === 'command') return NOTHING
@@ -226,14 +224,6 @@ type Asked = Extract<RunEventBodyView, { type: 'permission.asked' }>
 function isSettledBy({ permission }: Asked, body: RunEventBodyView): boolean {
   return body.type === 'permission.answered' && body.by === 'rule' && body.permission === permission
 }
-
-const STATES = {
-  queued: 'waiting for room',
-  starting: 'starting',
-  working: 'working',
-  waiting: 'waiting for an answer',
-  finishing: 'taking the result',
-} as const
 
 const SIGNS = {
   changed: '✓',

@@ -1,6 +1,7 @@
 /** The live log of runs: on a terminal, in a pipe, or as JSON for programs. */
 import type { RunEventView } from '../../api/schema/run.ts'
-import { systemClock } from '../../util/clock.ts'
+import { type Clock, systemClock } from '../../util/clock.ts'
+import { Doing } from './doing.ts'
 import { PLAIN, RunLines, type Style } from './run-lines.ts'
 import type { Terminal } from './terminal.ts'
 
@@ -14,8 +15,10 @@ export interface RunLogOptions {
   readonly isJson?: boolean | undefined
   /** Whether somebody is asked the agents' questions. */
   readonly isAsking?: boolean | undefined
+  readonly clock?: Clock | undefined
 }
 
+const TICK_MS = 1000
 /** Cyan, magenta, yellow, blue, green. */
 const COLOURS = [36, 35, 33, 34, 32] as const
 const FALLBACK_COLUMNS = 80
@@ -33,12 +36,18 @@ export class RunLog {
   readonly #terminal: Terminal
   readonly #isJson: boolean
   readonly #channels = new Map<string, Channel>()
+  readonly #clock: Clock
+  /** Of one run; of several, what each is doing now would be a line that never rests. */
+  readonly #doing: Doing | undefined
+  #cancelTick: (() => void) | undefined
   #held: string[] | undefined
   #leftOut = 0
 
   constructor(terminal: Terminal, runs: readonly LoggedRun[], o: RunLogOptions = {}) {
     this.#terminal = terminal
     this.#isJson = o.isJson ?? false
+    this.#clock = o.clock ?? systemClock
+    this.#doing = runs.length === 1 ? new Doing() : undefined
     const isTerminal = terminal.stdout.isTTY === true
     const style: Style = isTerminal ? terminal : PLAIN
     const names = runs.map(labelOf)
@@ -67,18 +76,30 @@ export class RunLog {
     }
     const channel = this.#channels.get(run)
     if (!channel) return
-    const { lines, doing } = channel.lines.take(event.body)
+    const { lines } = channel.lines.take(event.body)
     for (const line of lines) this.#write(`${channel.prefix}${line}`)
-    if (channel.lines.isHolding) systemClock.after(BREATH_MS, () => this.#settle(channel))
-    // Of several, what each is doing now would be a line that never rests.
-    if (doing !== undefined && this.#channels.size === 1 && !this.#held) this.#terminal.progress(doing)
+    if (channel.lines.isHolding) this.#clock.after(BREATH_MS, () => this.#settle(channel))
+    this.#doing?.take(event)
+    this.#draw()
   }
 
   /** Nothing more comes of it. */
   end(run: string): void {
     const channel = this.#channels.get(run)
     if (channel) this.#flush(channel)
+    this.#cancelTick?.()
+    this.#cancelTick = undefined
     this.#terminal.clearProgress()
+  }
+
+  /** Again every second, for the clock. */
+  #draw(): void {
+    this.#cancelTick?.()
+    this.#cancelTick = undefined
+    const line = this.#doing?.line(this.#clock.now(), (this.#terminal.stderr.columns || FALLBACK_COLUMNS) - 1)
+    if (line === undefined || this.#held) return
+    this.#terminal.progress(line)
+    this.#cancelTick = this.#clock.after(TICK_MS, () => this.#draw())
   }
 
   #settle(channel: Channel): void {
@@ -101,6 +122,7 @@ export class RunLog {
     for (const line of held) this.#write(line)
     if (this.#leftOut > 0) this.#write(this.#terminal.dim(`… ${this.#leftOut} lines were left out`))
     this.#leftOut = 0
+    this.#draw()
   }
 
   #write(line: string): void {
