@@ -141,20 +141,12 @@ test('E7: the user, the password and the database that compose names are there',
 
 test('E8: dev brings out a port that no file names, and says so', async () => {
   const directory = repository({
-    'go.mod': 'module example.com/served\n\ngo 1.21\n',
-    'main.go': `package main
-
-import (
-	"fmt"
-	"net/http"
-	"os"
-)
-
-func main() {
-	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "from inside") })
-	http.ListenAndServe(fmt.Sprint(":", 18000+80+len(os.Args)), nil)
-}
+    'agentpod.toml': `[environment]
+base = "host"
+[lifecycle]
+dev = "python3 -m http.server $((18080 + 1))"
 `,
+    'inside.txt': 'from inside',
   })
   const child = world.start(['dev', '--name', 'served'], { cwd: directory })
   let text = ''
@@ -163,7 +155,7 @@ func main() {
   try {
     await until('the port is said', () => /port 18081 listens inside/.test(text), 120_000)
     const [, address = ''] = /(http:\/\/127\.0\.0\.1:\d+) {2}port 18081/.exec(text) ?? []
-    assert.equal(await (await fetch(address)).text(), 'from inside')
+    assert.equal(await (await fetch(`${address}/inside.txt`)).text(), 'from inside')
   } finally {
     child.kill('SIGINT')
     await ended
