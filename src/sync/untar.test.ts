@@ -271,7 +271,7 @@ test('no bit of a mode gives more than permissions', async () => {
 })
 
 test('a global header changes nothing', async () => {
-  const { skipped } = await skips({ name: 'g', type: 'g', body: '17 path=../victim\n' })
+  const { skipped } = await skips({ name: 'g', type: 'g', body: '18 path=../victim\n' })
   assert.deepEqual(skipped, [])
 })
 

@@ -20,6 +20,7 @@ test('nothing asked is a base sandbox for five minutes with public ports', () =>
   const expected = {
     owner: 'key',
     labels: { 'agentpod/template': 'base' },
+    kit: 'development',
     environment: { base: 'debian', user: 'user', sudo: true, workdir: '', variables: {} },
     lifetime: { ttlMs: 300_000, whenOver: 'destroy', autoResume: false },
     network: { mode: 'open', allow: [], deny: [] },
