@@ -311,3 +311,29 @@ describe('a monorepo in three languages with PostgreSQL and Redis', () => {
     assert.match((await passes(directory, 'test')).stdout, /1 passed/)
   })
 })
+
+test('Poetry, without a lockfile and with one, also where PyPI is a mirror', async () => {
+  const directory = written({
+    ...PYTHON,
+    'pyproject.toml': `[tool.poetry]
+name = "loud"
+version = "0.1.0"
+description = ""
+authors = []
+package-mode = false
+
+[tool.poetry.dependencies]
+python = ">=3.9"
+six = "1.16.0"
+
+[tool.poetry.group.dev.dependencies]
+pytest = "^8"
+`,
+  })
+  await twice(directory, /1 passed/)
+  const lock = 'poetry lock >&2 && cat poetry.lock'
+  const { stdout } = await passes(directory, 'run', '--preset', 'pip', '--', 'sh', '-c', lock)
+  assert.match(stdout, /^name = "six"\nversion = "1\.16\.0"$/m)
+  writeFileSync(join(directory, 'poetry.lock'), stdout)
+  await twice(directory, /1 passed/)
+})

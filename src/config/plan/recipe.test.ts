@@ -249,6 +249,7 @@ describe('tools', () => {
       UV_DEFAULT_INDEX: 'https://pip.example.com/simple',
       PDM_PYPI_URL: 'https://pip.example.com/simple',
       PIPENV_PYPI_MIRROR: 'https://pip.example.com/simple',
+      POETRY_PYPI_MIRROR_URL: 'https://pip.example.com/simple',
     })
     assert.equal(Object.hasOwn(await of('1.22.0'), 'yarn_registry'), true)
   })

@@ -109,7 +109,12 @@ export function mirrorVariables(
     ...(npm &&
       yarn &&
       (isNew ? { YARN_NPM_REGISTRY_SERVER: npm.replace(/\/$/, '') } : { yarn_registry: npm })),
-    ...(pip && { UV_DEFAULT_INDEX: pip, PDM_PYPI_URL: pip, PIPENV_PYPI_MIRROR: pip }),
+    ...(pip && {
+      UV_DEFAULT_INDEX: pip,
+      PDM_PYPI_URL: pip,
+      PIPENV_PYPI_MIRROR: pip,
+      POETRY_PYPI_MIRROR_URL: pip,
+    }),
   }
 }
 
@@ -282,7 +287,7 @@ function toolSteps(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
       root(
         'tools/pip',
         `${pip.map(({ name, version }) => [name, version].filter(Boolean).join(' ')).join(', ')} from pip`,
-        pipInstall(wanted),
+        pipInstall(wanted) + (pip.some(({ name }) => name === 'poetry') ? poetryMirror(wanted) : ''),
         of(presets, 'pip'),
         plan.path,
       ),
@@ -315,8 +320,34 @@ function pipInstall(requirements: readonly string[]): string {
 ${TOOLS}/python/bin/pip install -q --disable-pip-version-check ${requirements.map(shellWord).join(' ')}
 mkdir -p ${TOOLS_BIN}
 for program in ${TOOLS}/python/bin/*; do
-  case \${program##*/} in python*|pip|pip[0-9]*|activate*|Activate*) ;; *) ln -sf "$program" ${TOOLS_BIN}/ ;; esac
+  case \${program##*/} in python*|pip|pip[0-9]*|activate*|Activate*) continue ;; esac
+  link=${TOOLS_BIN}/\${program##*/}
+  if [ -L "$link" ] || [ ! -e "$link" ]; then ln -sf "$program" "$link"; fi
 done
+`
+}
+
+/**
+ * Poetry asks PyPI itself, in JSON, whatever index pip is told to use, and fails where a mirror answers in HTML alone. Where there is such a mirror it is given
+ * a plugin that asks as pip does; elsewhere it stays as it is.
+ */
+function poetryMirror(requirements: readonly string[]): string {
+  return `if [ -n "\${PIP_INDEX_URL:-}" ] || ! ${TOOLS}/python/bin/python - <<'ASK'
+import urllib.request
+asked = urllib.request.Request('https://pypi.org/simple/poetry/', headers={'Accept': 'application/vnd.pypi.simple.v1+json'})
+answer = urllib.request.urlopen(asked, timeout=60).headers.get('Content-Type', '')
+raise SystemExit(0 if 'json' in answer else 'PyPI is a mirror that does not answer as Poetry asks: it gets a plugin for mirrors')
+ASK
+then
+  ${TOOLS}/python/bin/pip install -q --disable-pip-version-check ${[...requirements, 'poetry-plugin-pypi-mirror'].map(shellWord).join(' ')}
+  rm -f ${TOOLS_BIN}/poetry
+  cat > ${TOOLS_BIN}/poetry <<'PROGRAM'
+#!/bin/sh
+export POETRY_PYPI_MIRROR_URL="\${POETRY_PYPI_MIRROR_URL:-\${PIP_INDEX_URL:-https://pypi.org/simple/}}"
+exec ${TOOLS}/python/bin/poetry "$@"
+PROGRAM
+  chmod 755 ${TOOLS_BIN}/poetry
+fi
 `
 }
 
