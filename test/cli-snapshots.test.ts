@@ -185,10 +185,10 @@ describe('snapshot', () => {
     for (const [line, code, says] of [
       ['snapshot export nothing out.pod', 4, /there is no snapshot nothing/],
       ['snapshot export golden archives', 2, /is a directory[\s\S]*archives\/golden\.pod/],
-      ['snapshot export golden none/out.pod', 2, /cannot write none\/out\.pod: ENOENT/],
+      ['snapshot export golden none/out.pod', 2, /cannot write none\/out\.pod: no such file or directory/],
       ['snapshot export golden - --json', 2, /--json/],
       ['snapshot export golden', 2, /missing/],
-      ['snapshot import none.pod', 2, /cannot read none\.pod: ENOENT/],
+      ['snapshot import none.pod', 2, /cannot read none\.pod: no such file or directory/],
       ['snapshot import golden.pod extra', 2, /unexpected "extra"/],
       ['snapshot exprot golden out.pod', 2, /did you mean `agentpod snapshot export`/],
       ['snapshot', 2, /missing/],

@@ -3,6 +3,7 @@ import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { AgentPodError, invalid } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
 import { makeDirectory } from '../util/make-directory.ts'
+import { homeUnusable } from './output/file-error.ts'
 
 export interface RemoteContext {
   readonly url: string
@@ -23,7 +24,7 @@ export function readContexts(home: Home): Contexts {
     text = readFileSync(home.contexts, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return NONE
-    throw error
+    throw homeUnusable(home.root, error)
   }
   try {
     const parsed = JSON.parse(text) as { current?: string; named: Record<string, RemoteContext> }
@@ -40,9 +41,13 @@ export function readContexts(home: Home): Contexts {
 }
 
 export function writeContexts(home: Home, contexts: Contexts): void {
-  makeDirectory(home.root, 0o700)
-  writeFileSync(home.contexts, JSON.stringify(contexts, null, 2), { mode: 0o600 })
-  chmodSync(home.contexts, 0o600)
+  try {
+    makeDirectory(home.root, 0o700)
+    writeFileSync(home.contexts, JSON.stringify(contexts, null, 2), { mode: 0o600 })
+    chmodSync(home.contexts, 0o600)
+  } catch (error) {
+    throw homeUnusable(home.root, error)
+  }
 }
 
 /** The server that commands talk to now; the environment goes before what was chosen. */

@@ -30,7 +30,7 @@ export async function runAgents(
     throw invalid(
       'run.prompt',
       'there is nothing to do: the prompt is empty',
-      'agentpod run claude "fix the failing test"',
+      'agentpod run claude "fix the failing test"; or --prompt-file FILE, - for standard input, or set EDITOR',
     )
   const repo = await openRepository(ctx.cwd, ctx.env)
   const values = agentSettings(ctx, parsed, repo.root)

@@ -6,6 +6,7 @@ import type { Home } from '../core/home.ts'
 import { systemClock } from '../util/clock.ts'
 import { makeDirectory } from '../util/make-directory.ts'
 import { isListening } from './is-listening.ts'
+import { homeUnusable } from './output/file-error.ts'
 
 const READY_WITHIN_MS = 30_000
 const ASK_EVERY_MS = 10
@@ -20,18 +21,13 @@ const CLOSED_FLAGS = ['--disable-sigusr1']
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '65536' }
 
 export async function startServerInBackground(home: Home, script: string): Promise<void> {
+  let log: number
   try {
     for (const directory of [home.root, home.run, home.logs]) makeDirectory(directory, 0o700)
+    log = openSync(home.serverLog, 'a', 0o600)
   } catch (error) {
-    throw new AgentPodError({
-      code: 'failed_precondition',
-      reason: 'home.unusable',
-      message: `the state directory ${home.root} cannot be used: ${(error as Error).message}`,
-      hint: 'set AGENTPOD_HOME to a directory you own',
-      cause: error,
-    })
+    throw homeUnusable(home.root, error)
   }
-  const log = openSync(home.serverLog, 'a', 0o600)
   const logStart = statSync(home.serverLog).size
   let exited: number | undefined
   const child = spawn(

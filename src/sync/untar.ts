@@ -100,12 +100,14 @@ async function writeFile(entry: Entry, source: Source, target: string): Promise<
 /** An older file or link makes room; a directory does not. */
 async function clear(target: string): Promise<void> {
   await unlink(target).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT')
-      throw new AgentPodError({
-        code: 'conflict',
-        reason: 'copy.in_the_way',
-        message: `${target} is in the way: ${error.code}`,
-      })
+    if (error.code === 'ENOENT') return
+    if (error.code !== 'EISDIR') throw error
+    throw new AgentPodError({
+      code: 'conflict',
+      reason: 'copy.in_the_way',
+      message: `a directory is in the way: ${target}`,
+      hint: 'move it away, or copy to another path',
+    })
   })
 }
 

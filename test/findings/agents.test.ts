@@ -337,3 +337,19 @@ test('A17: --time needs a unit, and --profile a file with profiles', async () =>
   assert.equal(profile.code, 2)
   assert.match(profile.stderr, /no profile "ci"/)
 })
+
+test('A17: the prompt comes by standard input or from a file, and `ls` names the run of a kept sandbox', async () => {
+  const options = ['--acp', '--agent-command', 'exec node tools/agent.mjs', '--json']
+  const piped = worked(
+    await user.cli(['run', 'custom', ...options, '-'], { input: 'sh echo x > piped.txt\n' }),
+  )
+  assert.deepEqual(
+    piped.result.changes.map(({ path }) => path),
+    ['piped.txt'],
+  )
+  write('task.md', 'sh echo x > filed.txt\n')
+  const filed = worked(await user.cli(['run', 'custom', ...options, '--prompt-file', 'task.md']))
+  rmSync(join(user.project.root, 'task.md'))
+  assert.ok(filed.result.changes.some(({ path }) => path === 'filed.txt'))
+  assert.match(await user.ok(['ls', '--all']), new RegExp(`\\(run ${piped.id}\\)`))
+})

@@ -1,7 +1,7 @@
 /** What outside verification found in daily use: the SDK, the command line, an older server. */
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
@@ -86,4 +86,88 @@ test('A17: amounts without a unit are refused, and rm leads to destroy', async (
     assert.match(stderr, new RegExp(`${option} 100 has no unit\nhint: say 100`))
   }
   assert.match((await world.cli(['rm', 'box'])).stderr, /did you mean `agentpod destroy`/)
+})
+
+/** A file where a path needs a directory. */
+function blockedPath(): string {
+  const file = join(world.directory(), 'file')
+  writeFileSync(file, '')
+  return join(file, 'below')
+}
+
+test('A17: a path that cannot be used is said in plain words, with a hint', async () => {
+  const [below, directory] = [blockedPath(), world.directory()]
+  await world.ok(['snapshot', 'box', '--name', 'paths'])
+  const calls: readonly (readonly [readonly string[], RegExp])[] = [
+    [['cp', below, 'box:/tmp/'], /a part of this path is a file, not a directory/],
+    [['cp', 'box:/etc/passwd', below], /a part of this path is a file, not a directory/],
+    [['cp', 'box:/etc', below], /a part of this path is a file, not a directory/],
+    [['create', '--env-file', below], /a part of this path is a file, not a directory/],
+    [['create', '--env-file', directory], /it is a directory/],
+    [['snapshot', 'export', 'paths', below], /a part of this path is a file, not a directory/],
+    [['snapshot', 'import', below], /a part of this path is a file, not a directory/],
+    [['snapshot', 'import', directory], /it is a directory/],
+  ]
+  for (const [words, says] of calls) {
+    const { code, stderr } = await world.cli(words)
+    assert.equal(code, 2, words.join(' '))
+    assert.match(stderr, says, words.join(' '))
+    assert.match(stderr, /^hint: /m, words.join(' '))
+    assert.doesNotMatch(stderr, /ENOTDIR|EISDIR|errno|syscall/, words.join(' '))
+  }
+})
+
+test('A17: a state directory that cannot be used is named, with what to do', async () => {
+  const below = blockedPath()
+  const closed = world.directory()
+  chmodSync(closed, 0o755)
+  const nobody = ['--reuid', '65534', '--regid', '65534', '--clear-groups', join(ROOT, 'agentpod')]
+  const env = { ...process.env, NO_COLOR: '1' }
+  const tries = [
+    await world.cli(['ls'], { env: { AGENTPOD_HOME: below } }),
+    await world.cli(['context', 'add', 'a', 'http://localhost:1'], { env: { AGENTPOD_HOME: below } }),
+    ...['ls', 'context'].map((word) => {
+      const home = word === 'ls' ? join(closed, 'home') : world.home
+      const o = { encoding: 'utf8', cwd: '/', env: { ...env, AGENTPOD_HOME: home } } as const
+      const { status, stderr } = spawnSync('setpriv', [...nobody, word], o)
+      return { code: status, stderr }
+    }),
+  ]
+  for (const { code, stderr } of tries) {
+    assert.equal(code, 6, stderr)
+    assert.match(stderr, /the state directory .* cannot be used: (permission denied|a part of this path)/)
+    assert.match(stderr, /hint: set AGENTPOD_HOME to a directory you own/)
+    assert.doesNotMatch(stderr, /EACCES|ENOTDIR/)
+  }
+})
+
+test('A17: net log shows a refusal and its repetition at once', async () => {
+  const refused = async (): Promise<number> => {
+    await world.cli(['exec', 'box', '--', 'curl', '-s', 'http://refused.test/'])
+    const lines = (await world.ok(['net', 'log', '--json', 'box'])).trim().split('\n')
+    const counts = lines.map((line) => (JSON.parse(line || '{"data":{}}') as { data: Decision }).data)
+    return counts.reduce((sum, { host, count = 0 }) => sum + (host === 'refused.test' ? count : 0), 0)
+  }
+  assert.deepEqual([await refused(), await refused(), await refused()], [1, 2, 3])
+})
+
+interface Decision {
+  readonly host?: string
+  readonly count?: number
+}
+
+test('A17: completion offers agents and sandboxes, and starts no server', async () => {
+  const complete = (home: string, ...words: string[]): string[] => {
+    const script = `source <(agentpod completion bash); COMP_WORDS=(agentpod "$@"); COMP_CWORD=$#; _agentpod; printf '%s\\n' "\${COMPREPLY[@]}"`
+    const path = `${ROOT}:${process.env['PATH']}`
+    const env = { ...process.env, PATH: path, AGENTPOD_HOME: home }
+    return execFileSync('bash', ['-c', script, 'bash', ...words], { encoding: 'utf8', env, cwd: '/' }).split(
+      '\n',
+    )
+  }
+  assert.ok(complete(world.home, 'run', 'cl').includes('claude'))
+  assert.ok(complete(world.home, 'destroy', '').includes('box'))
+  const fresh = world.directory()
+  assert.ok(!complete(fresh, 'destroy', '').includes('box'))
+  assert.deepEqual(existsSync(join(fresh, 'run', 'server.json')), false, 'no server was started')
 })

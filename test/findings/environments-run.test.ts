@@ -175,6 +175,27 @@ test('E14: a step that hangs is told while it does, and ends at its own time', a
   assert.match(stderr, /step_timeout = "2h" in agentpod\.toml/)
 })
 
+test('E6: a host that a build step was refused is named with what allows it', async () => {
+  const directory = project({ 'agentpod.toml': toml('curl -fsS -m 10 http://refused.example/') })
+  const { code, stderr } = await call(directory, 'test')
+  assert.notEqual(code, 0)
+  assert.match(stderr, /✗ refused: refused\.example:80 \(no rule allows it while the environment is built\)/)
+  assert.match(stderr, /agentpod preset set NAME HOST/)
+})
+
+test('E6: words for a test command of several lines are refused, and one command takes them', async () => {
+  const lines = project({
+    'agentpod.toml': '[environment]\nbase = "host"\n[lifecycle]\ntest = ["echo one", "echo two"]\n',
+  })
+  const refused = await call(lines, 'test', '--', 'word')
+  assert.equal(refused.code, 2, refused.stderr)
+  assert.match(refused.stderr, /several lines; which one the words are for is not known/)
+  const one = project({
+    'agentpod.toml': '[environment]\nbase = "host"\n[lifecycle]\ntest = "echo got"\n',
+  })
+  assert.equal((await call(one, 'test', '--', 'word')).stdout, 'got word\n')
+})
+
 test('E2: what one run may become root for, the next one in the repository may not', async () => {
   const directory = repository({ 'a.txt': 'a\n' })
   const privileges = ['--', 'sed', '-n', 's/^NoNewPrivs:[^0-9]*//p', '/proc/self/status']

@@ -103,9 +103,11 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
 
   routes.get('/:ref/stats', async (c) => c.json(await engine.stats(c.req.param('ref'), principalOf(c))))
 
-  routes.get('/:ref/events', (c) => {
+  routes.get('/:ref/events', async (c) => {
     const { after = 0, follow, type } = parseQuery(listEvents, c)
     if (follow) return followEvents(c, engine, { after, type })
+    // The way out tells everything that it has decided before it answers with its counts.
+    if (type === 'network.decision') await engine.networks.counts(c.req.param('ref'), principalOf(c))
     return c.json(engine.events(c.req.param('ref'), after, principalOf(c), type).map(eventView))
   })
 

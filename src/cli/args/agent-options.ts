@@ -48,6 +48,7 @@ export const AGENT_OPTIONS = {
   ...BRANCH_OPTION,
   detach: { short: 'd', help: 'print the runs and leave them working; `agentpod follow` watches them' },
   'keep-for': { value: 'TIME', help: 'how long its sandbox is kept for follow-ups (default 7d)' },
+  'prompt-file': { value: 'FILE', help: 'the prompt is in this file; - is standard input' },
   'base-url': { value: 'URL', help: 'where the model is asked, such as a gateway' },
   'agent-command': { value: 'COMMAND', help: 'of the agent custom: what is run, by a shell' },
   acp: { help: 'of the agent custom: the command speaks the Agent Client Protocol' },

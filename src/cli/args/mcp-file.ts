@@ -3,6 +3,7 @@ import { closeSync, openSync, readSync } from 'node:fs'
 import { z } from 'zod'
 import type { McpServer } from '../../agents/assignment.ts'
 import { invalid } from '../../core/error.ts'
+import { fileError } from '../output/file-error.ts'
 
 const LARGEST_BYTES = 1024 * 1024
 
@@ -41,7 +42,7 @@ function parse(file: string): z.infer<typeof schema>['mcpServers'] {
   try {
     content = JSON.parse(readSmall(file))
   } catch (error) {
-    throw invalid('option.mcp', `cannot read ${file}: ${(error as Error).message}`)
+    throw fileError(error, { reason: 'option.mcp', what: 'cannot read', path: file })
   }
   const parsed = schema.safeParse(content)
   if (parsed.success) return parsed.data.mcpServers

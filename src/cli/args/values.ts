@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { invalid } from '../../core/error.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
+import { fileError } from '../output/file-error.ts'
 
 /** `512m`, `2g`. A number without a unit is refused: 2 may mean gigabytes to one person and megabytes to another. */
 export function parseMib(text: string, option: string): number {
@@ -74,7 +75,7 @@ function readEnvFile(file: string): Record<string, string> {
   try {
     text = readFileSync(file, 'utf8')
   } catch (error) {
-    throw invalid('option.env-file', `cannot read ${file}: ${(error as Error).message}`)
+    throw fileError(error, { reason: 'option.env-file', what: 'cannot read', path: file })
   }
   const variables: Record<string, string> = {}
   text.split('\n').forEach((line, index) => {

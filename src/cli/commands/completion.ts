@@ -1,5 +1,6 @@
 import { invalid } from '../../core/error.ts'
 import type { Command } from '../command.ts'
+import { completionWords, kindOf } from '../completion-words.ts'
 
 export const command: Command = {
   usage: 'agentpod completion bash | zsh | fish',
@@ -8,8 +9,14 @@ export const command: Command = {
     'agentpod completion fish > ~/.config/fish/completions/agentpod.fish',
   ],
   options: {},
-  words: { min: 1, max: 1 },
-  async run({ terminal, commands }, parsed) {
+  words: { min: 1, max: 2 },
+  async run(ctx, parsed) {
+    const { terminal, commands } = ctx
+    if (parsed.word(0) === 'words') {
+      for (const word of await completionWords(ctx, parsed.words[1] ?? '')) terminal.out(word)
+      return 0
+    }
+    if (parsed.words.length > 1) throw invalid('words.extra', 'one shell, please', command.usage)
     const write = Object.hasOwn(SHELLS, parsed.word(0)) ? SHELLS[parsed.word(0)] : undefined
     if (!write) throw invalid('words.unknown', `shells are ${Object.keys(SHELLS).join(', ')}`, command.usage)
     const table = await Promise.all(
@@ -35,8 +42,8 @@ type Table = readonly {
   readonly verbs: readonly string[]
 }[]
 
-/** Words that follow a sandbox's verbs are its names, asked of the running server. */
-const NAMES = 'agentpod ls --json 2>/dev/null | sed -n \'s/^ *"name": "\\(.*\\)",$/\\1/p\''
+/** Agents, runs and sandboxes: asked when the key is pressed, with the command's name behind it. */
+const WORDS = 'agentpod completion words'
 
 const SHELLS: Readonly<Record<string, (table: Table) => string>> = {
   bash: (table) => `_agentpod() {
@@ -51,7 +58,7 @@ ${table.map(({ name, options, verbs }) => `    ${name}) options="${options.join(
   [ "$COMP_CWORD" -eq 2 ] || verbs=
   case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
-    *) COMPREPLY=($(compgen -W "$verbs $(${NAMES})" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -W "$verbs $(${WORDS} \${COMP_WORDS[1]} 2>/dev/null)" -- "$word")) ;;
   esac
 }
 complete -o default -F _agentpod agentpod`,
@@ -62,6 +69,7 @@ _agentpod() {
 ${table.map(({ name, summary }) => `    '${name}:${summary.replaceAll("'", '’')}'`).join('\n')}
   )
   if (( CURRENT == 2 )); then _describe command commands; return; fi
+  compadd -- \${(f)"$(${WORDS} $words[2] 2>/dev/null)"}
   if (( CURRENT == 3 )); then
     case $words[2] in
 ${table
@@ -82,6 +90,11 @@ compdef _agentpod agentpod`,
         ...(verbs.length > 0
           ? [`complete -c agentpod -n '__fish_seen_subcommand_from ${name}' -a '${verbs.join(' ')}'`]
           : []),
+        ...(kindOf(name) === undefined
+          ? []
+          : [
+              `complete -c agentpod -n '__fish_seen_subcommand_from ${name}' -a '(${WORDS} ${name} 2>/dev/null)'`,
+            ]),
         ...options.map(
           (option) => `complete -c agentpod -n '__fish_seen_subcommand_from ${name}' -l ${option.slice(2)}`,
         ),

@@ -1,4 +1,3 @@
-import { createReadStream } from 'node:fs'
 import { lstat, mkdir, stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
@@ -9,6 +8,8 @@ import { packFiles } from '../../sync/tar.ts'
 import { type Extracted, extract, extractFile } from '../../sync/untar.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { openFile } from '../open-file.ts'
+import { fileError } from '../output/file-error.ts'
 import { safeOutput } from '../output/safe-output.ts'
 import { printable } from '../output/terminal.ts'
 
@@ -73,8 +74,8 @@ async function copyIn(
   user: string | undefined,
 ): Promise<Extracted> {
   const sandbox = await pod.get(to.sandbox ?? '')
-  const info = await lstat(source).catch((error: NodeJS.ErrnoException) => {
-    throw invalid('copy.source', `cannot read ${source}: ${error.code}`)
+  const info = await lstat(source).catch((error: unknown) => {
+    throw fileError(error, { reason: 'copy.source', what: 'cannot read', path: source })
   })
   const existing = await sandbox.stat(to.path, user).catch((error) => {
     if (isAgentPodError(error, 'not_found')) return undefined
@@ -91,8 +92,9 @@ async function copyIn(
   }
   if (!info.isFile() && !info.isSymbolicLink())
     throw invalid('copy.source', `${source} is neither a file nor a directory`)
+  const content = await openFile(source, 'copy.source')
   const { size, mode } = await stat(source)
-  await sandbox.writeFile(target, createReadStream(source), { user })
+  await sandbox.writeFile(target, content, { user })
   if (mode & 0o111) await sandbox.exec('chmod', { args: ['+x', '--', target], user }).wait()
   return { files: 1, bytes: size, skipped: [] }
 }

@@ -6,6 +6,8 @@ import type { Command } from '../command.ts'
 import { printable, table } from '../output/terminal.ts'
 import { span } from '../output/units.ts'
 
+const RUN_LABEL = 'agentpod/run'
+
 export const command: Command = {
   usage: 'agentpod ls [--all] [--label key=value] [--json]',
   examples: ['agentpod ls', 'agentpod ls --label team=web --json'],
@@ -37,7 +39,7 @@ function row(s: SandboxView): string[] {
   const now = systemClock.now()
   return [
     s.id,
-    s.name ?? '-',
+    s.name ?? runOf(s),
     s.ending && s.state !== 'running' ? `${s.state} (${printable(s.ending.message)})` : s.state,
     s.base,
     span(now - Date.parse(s.createdAt)),
@@ -46,6 +48,12 @@ function row(s: SandboxView): string[] {
       .map(([key, value]) => `${key}=${value}`)
       .join(',') || '-',
   ]
+}
+
+/** A sandbox that is kept for an agent's run goes by that run, which `send` and `attach` take. */
+function runOf({ labels }: SandboxView): string {
+  const run = labels[RUN_LABEL]
+  return run === undefined ? '-' : `(run ${printable(run)})`
 }
 
 const THEN = { destroy: '', pause: ', then paused', stop: ', then stopped' } as const

@@ -46,6 +46,7 @@ export const command: Command = {
   examples: [
     'agentpod run claude "fix the failing test"',
     'agentpod run --agent claude --agent codex:2 "make the parser faster" --time 30m --max-cost 5',
+    'agentpod run claude --prompt-file task.md  or: ... | agentpod run claude -',
     'agentpod run -- npm test',
     'agentpod run --base debian -- python3 -V',
     'agentpod run --bare -- ls                 nothing detected, nothing built',
@@ -60,8 +61,11 @@ export const command: Command = {
     const agents = agentsIn(parsed)
     if (agents) {
       checkAgentRun(agents.parsed)
-      const { runAgents } = await import('../run-agents.ts')
-      return runAgents(ctx, agents.parsed, agents.named, agents.parsed.words.join(' '))
+      const [{ runAgents }, { promptOf }] = await Promise.all([
+        import('../run-agents.ts'),
+        import('../prompt.ts'),
+      ])
+      return runAgents(ctx, agents.parsed, agents.named, await promptOf(ctx, agents.parsed))
     }
     checkCommandRun(parsed)
     const [program = '', ...args] = parsed.words

@@ -10,6 +10,7 @@ import type { Parsed } from '../args/parse.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { type E2bDomain, parseE2bDomain } from '../e2b-domain.ts'
+import { fileError } from '../output/file-error.ts'
 import { VERSION } from '../version.ts'
 
 const IDLE_EXIT_MS = 10 * 60_000
@@ -134,7 +135,7 @@ function readPem(file: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
-    throw invalid('option.tls', `cannot read ${file}: ${(error as Error).message}`)
+    throw fileError(error, { reason: 'option.tls', what: 'cannot read', path: file })
   }
 }
 

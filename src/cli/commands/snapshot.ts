@@ -1,4 +1,3 @@
-import { createReadStream } from 'node:fs'
 import { open, rename, rm, stat } from 'node:fs/promises'
 import { type Readable, Transform, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -12,6 +11,8 @@ import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parsePairs } from '../args/values.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { openFile } from '../open-file.ts'
+import { fileError } from '../output/file-error.ts'
 import { lineage } from '../output/lineage.ts'
 import { printable, type Terminal, table } from '../output/terminal.ts'
 import { size, span } from '../output/units.ts'
@@ -134,7 +135,7 @@ const CALLS: Readonly<Record<Verb, Call>> = {
     const [file = ''] = exactly(words, 1)
     if (file === '-' && terminal.stdin.isTTY)
       throw invalid('import.terminal', 'the archive comes by stdin', 'agentpod snapshot import - < FILE')
-    const archive: Readable = file === '-' ? terminal.stdin : await opened(file)
+    const archive: Readable = file === '-' ? terminal.stdin : await openFile(file, 'import.file')
     const counted = archive.pipe(progress(terminal, 'sent'))
     archive.once('error', (error) => counted.destroy(error))
     const snapshot = await (await client({ start: true })).snapshots.import(counted, {
@@ -179,8 +180,8 @@ function row(snapshot: Snapshot, prefix = '', note?: string): string[] {
 /** A file of that name is there when all of it is, and not before. */
 async function exportToFile(ctx: CommandContext, pod: AgentPod, ref: string, file: string): Promise<number> {
   const part = `${file}.${process.pid}.part`
-  const cannotWrite = (error: NodeJS.ErrnoException): never => {
-    throw invalid('export.file', `cannot write ${file}: ${error.code}`)
+  const cannotWrite = (error: unknown): never => {
+    throw fileError(error, { reason: 'export.file', what: 'cannot write', path: file })
   }
   const handle = await open(part, 'wx', 0o600).catch(cannotWrite)
   try {
@@ -222,15 +223,4 @@ function progress(terminal: Terminal, what: string): Transform & { readonly byte
     },
   })
   return Object.defineProperty(counter, 'bytes', { get: () => bytes }) as Transform & { bytes: number }
-}
-
-async function opened(file: string): Promise<Readable> {
-  const stream = createReadStream(file)
-  await new Promise((resolve, reject) => {
-    stream.once('open', resolve)
-    stream.once('error', (error: NodeJS.ErrnoException) =>
-      reject(invalid('import.file', `cannot read ${file}: ${error.code}`)),
-    )
-  })
-  return stream
 }

@@ -1,4 +1,4 @@
-import { AgentPodError } from '../../core/error.ts'
+import { AgentPodError, invalid } from '../../core/error.ts'
 import { shellWord } from '../../util/shell-word.ts'
 import { checkCombination } from '../args/refuse.ts'
 import type { Command } from '../command.ts'
@@ -30,6 +30,12 @@ export const command: Command = {
         message: 'what the tests of this project are is not known',
         hint: 'say it in agentpod.toml: [lifecycle] test = "..."',
       })
+    if (parsed.words.length > 0 && commands.some(({ run }) => run.includes('\n')))
+      throw invalid(
+        'test.words',
+        'the test command of this project has several lines; which one the words are for is not known',
+        'leave the words out, or say one command in agentpod.toml: [lifecycle] test = "..."',
+      )
     const script = commands.map(({ directory, run }) => inDirectory(directory, run)).join('\n')
     // The last word is the shell's name; what follows is for the test command.
     return runInNew(ctx, parsed, '/bin/sh', ['-c', `set -e\n${script}`, 'test', ...parsed.words], {

@@ -1,5 +1,6 @@
 /** Our errors as a person reads them, and as an exit code. */
 import { type AgentPodError, asAgentPodError, type ErrorCode } from '../../core/error.ts'
+import { fromSystem } from './file-error.ts'
 import { printable, type Terminal } from './terminal.ts'
 
 const EXIT: Record<ErrorCode, number> = {
@@ -24,11 +25,11 @@ const EXIT: Record<ErrorCode, number> = {
 export const OWN_FAILURE = 125
 
 export function exitCode(thrown: unknown): number {
-  return EXIT[asAgentPodError(thrown).code]
+  return EXIT[plain(thrown).code]
 }
 
 export function printError(terminal: Terminal, thrown: unknown, isJson: boolean): void {
-  const error = asAgentPodError(thrown)
+  const error = plain(thrown)
   if (isJson) {
     const { code, reason, message, hint, details } = error
     terminal.say(JSON.stringify({ error: { code, reason, message, hint, details } }))
@@ -37,6 +38,10 @@ export function printError(terminal: Terminal, thrown: unknown, isJson: boolean)
   terminal.say(`${terminal.red('error:')} ${lines(error.message)}`)
   if (error.hint) terminal.say(`${terminal.dim('hint:')} ${lines(error.hint)}`)
   if (error.code === 'internal' && isOurs(error)) terminal.say(terminal.dim(`(${error.reason})`))
+}
+
+function plain(thrown: unknown): AgentPodError {
+  return fromSystem(thrown) ?? asAgentPodError(thrown)
 }
 
 function isOurs(error: AgentPodError): boolean {
