@@ -14,21 +14,31 @@ const LOOK_EVERY_MS = 20
  */
 export async function atRest(home: Home): Promise<ExclusiveLock> {
   const deadline = systemClock.now() + LEAVES_WITHIN_MS
-  const again = async (): Promise<void> => {
-    if (systemClock.now() > deadline) {
-      throw new AgentPodError({
-        code: 'deadline_exceeded',
-        reason: 'server.lingers',
-        message: 'the server does not leave',
-        hint: 'end a server that runs in the foreground, then try again',
-      })
-    }
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS))
-  }
-  let lock = tryLock(home)
-  for (; lock === undefined; lock = tryLock(home)) await again()
-  while (await isListening(join(home.run, 'podhost.sock'))) await again()
+  const lock = await serverLeft(home, deadline)
+  while (await isListening(join(home.run, 'podhost.sock'))) await lookAgain(deadline)
   return lock
+}
+
+/** Resolves when the server has ended and closed its files. No server can start before the lock is released. */
+export async function serverLeft(
+  home: Home,
+  deadline = systemClock.now() + LEAVES_WITHIN_MS,
+): Promise<ExclusiveLock> {
+  let lock = tryLock(home)
+  for (; lock === undefined; lock = tryLock(home)) await lookAgain(deadline)
+  return lock
+}
+
+async function lookAgain(deadline: number): Promise<void> {
+  if (systemClock.now() > deadline) {
+    throw new AgentPodError({
+      code: 'deadline_exceeded',
+      reason: 'server.lingers',
+      message: 'the server does not leave',
+      hint: 'end a server that runs in the foreground, then try again',
+    })
+  }
+  await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS))
 }
 
 function tryLock(home: Home): ExclusiveLock | undefined {

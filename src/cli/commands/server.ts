@@ -1,13 +1,15 @@
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
+import { serverLeft } from '../at-rest.ts'
 import type { Command } from '../command.ts'
+import { currentContext } from '../contexts.ts'
 
 export const command: Command = {
   usage: 'agentpod server [status | stop]',
   examples: ['agentpod server', 'agentpod server stop'],
   options: JSON_OPTION,
   words: { min: 0, max: 1 },
-  async run({ client, terminal }, parsed) {
+  async run({ client, terminal, home, env }, parsed) {
     const verb = parsed.words[0] ?? 'status'
     if (verb !== 'status' && verb !== 'stop')
       throw invalid('words.extra', `unknown: server ${verb}`, command.usage)
@@ -25,6 +27,8 @@ export const command: Command = {
         )
       }
       await pod.stopServer()
+      // It answers before it has closed its files, which whoever stopped it may want to move.
+      if (!currentContext(home, env)) (await serverLeft(home)).release()
       const left = info.living > 0 ? `; ${info.living} sandboxes live on until their time is up` : ''
       return say({ running: false, living: info.living }, `stopped${left}`)
     } catch (error) {
