@@ -91,11 +91,6 @@ export const cases = [
   [
     'error: what comes later says so',
     async ({ Sandbox, shared, SandboxError }) => {
-      await fails(
-        Sandbox.create({ network: { httpsPorts: [8443] } }),
-        SandboxError,
-        /network\.httpsPorts.*later/,
-      )
       await fails(Sandbox.create({ volumeMounts: { '/data': 'volume' } }), SandboxError, /volumes.*later/)
       assert.equal(await shared.isRunning(), true)
     },
