@@ -57,7 +57,7 @@ async function withoutShell(resources: Some<Resources>): Promise<Sandbox> {
 
 const LOOK = `
 cat /proc/self/limits | grep -E 'open files|processes|core'; id; umask; pwd; env | sort; ls -la / | awk '{print $1, $3, $4, $9}'
-grep -E 'Cap|NoNewPrivs|Seccomp' /proc/self/status; mount | sed -E 's#/proc/self/fd/[0-9]+#FD#g; s#lower/[0-9]+#LOWER#g' | sort
+grep -E 'Cap|NoNewPrivs|Seccomp' /proc/self/status; mount | sed -E 's#/proc/self/fd/[0-9]+#FD#g; s#lower/[0-9]+#LOWER#g; s#([ug]id)=[0-9]+#\\1=ITS#g' | sort
 df -k /tmp /dev/shm | awk '{print $2, $6}'; ps -e -o pid,args --no-headers | head -1; readlink /proc/self/cwd; ls /dev /sys /run
 cat /proc/self/cgroup | sort; cat /etc/hosts | wc -l; stat -c '%a %U' /tmp /dev/shm /run /proc /home/user`
 

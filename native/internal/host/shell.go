@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"agentpod/native/internal/bundle"
 	"agentpod/native/internal/cgroup"
@@ -53,8 +54,26 @@ func (h *Host) bootShell(shell *Handle) error {
 		return err
 	}
 	// podd changes its own mounts before it serves. Only then may its root be swapped.
-	_, err = askPodd(h.socket(shell))
-	return err
+	return h.awaitPodd(shell)
+}
+
+// awaitPodd returns when podd serves, or at once when it has ended: its socket would only run into a timeout.
+func (h *Host) awaitPodd(shell *Handle) error {
+	answered := make(chan error, 1)
+	go func() {
+		_, err := askPodd(h.socket(shell))
+		answered <- err
+	}()
+	for {
+		select {
+		case err := <-answered:
+			return err
+		case <-time.After(20 * time.Millisecond):
+			if startTime(shell.Pid) != shell.StartTime {
+				return fmt.Errorf("its podd has ended")
+			}
+		}
+	}
 }
 
 func (h *Host) discardShell(shell *Handle) {

@@ -20,11 +20,11 @@ let env: Record<string, string>
 before(
   async () => {
     world = new World({ env: sharedBootstrap() })
-    const json = await world.ok(['e2b', 'env', '--json'], { timeoutMs: 240_000 })
+    const json = await world.ok(['e2b', 'env', '--json'], { timeoutMs: 400_000 })
     const otherKey = (await world.ok(['key', 'create', '--quiet'])).trim()
     env = { ...(JSON.parse(json) as Record<string, string>), OTHER_API_KEY: otherKey }
   },
-  { timeout: 300_000 },
+  { timeout: 600_000 },
 )
 after(async () => world?.[Symbol.asyncDispose]())
 
