@@ -90,6 +90,7 @@ func (s *shells) fill() {
 	defer s.wait.Done()
 	renew := time.NewTicker(time.Minute)
 	defer renew.Stop()
+	hadFailed, hasFailed := false, false
 	for {
 		select {
 		case <-s.done:
@@ -102,6 +103,11 @@ func (s *shells) fill() {
 			pause := s.tooSoon()
 			if pause == 0 {
 				pause = s.add()
+				// One failure may be a shell that was killed; the next try says more.
+				hadFailed, hasFailed = hasFailed, pause == shellRetry
+				if hasFailed && !hadFailed {
+					pause = shellQuiet
+				}
 			}
 			select {
 			case <-s.done:
