@@ -9,6 +9,7 @@ import { type Case, count, failed, skipsByReason, slowest } from './harness/resu
 const USAGE = `usage: scripts/with-node scripts/test.ts ${COMMANDS.join('|')} [--only <part of a phase or file name>] [--verbose]`
 const SLOW_MS = 500
 const SLOW_LISTED = 5
+const SLOW_LISTED_VERBOSE = 100
 
 const { command, only, isVerbose } = readArguments()
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -40,7 +41,7 @@ async function runPhase({ name, run }: Phase): Promise<Case[]> {
 }
 
 function summarise(all: readonly Case[]): void {
-  const slow = slowest(all, SLOW_LISTED, SLOW_MS)
+  const slow = slowest(all, isVerbose ? SLOW_LISTED_VERBOSE : SLOW_LISTED, SLOW_MS)
   if (slow.length > 0) console.log('\nslowest')
   for (const one of slow) console.log(`  ${seconds(one.durationMs).padStart(8)}  ${one.name}`)
 

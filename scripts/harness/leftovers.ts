@@ -25,10 +25,10 @@ export function makeRunDirectory(path: string): void {
 }
 
 /** Removes the run's directory when nothing of the run is left, and says what is left otherwise. */
-export async function checkLeftovers(runDirectory: string): Promise<Case> {
+export async function checkLeftovers(runDirectory: string, earlier: ReadonlySet<string>): Promise<Case> {
   const deadline = performance.now() + SETTLE_MS
   for (;;) {
-    const left = await findTraces(runDirectory)
+    const left = await findTraces(runDirectory, earlier)
     if (left.length === 0) {
       await rm(runDirectory, { recursive: true, force: true })
       return passed('nothing is left behind')
@@ -39,8 +39,13 @@ export async function checkLeftovers(runDirectory: string): Promise<Case> {
   }
 }
 
+/** The groups that are there before a run: a killed AgentPod of another run may have left some. */
+export async function findGroups(): Promise<ReadonlySet<string>> {
+  return new Set((await findCgroups('/sys/fs/cgroup', CGROUP_DEPTH)).map(({ path }) => path))
+}
+
 /** Names every trace of the AgentPods whose state directories are below this one, one line each. */
-export async function findTraces(runDirectory: string): Promise<string[]> {
+export async function findTraces(runDirectory: string, earlier: ReadonlySet<string>): Promise<string[]> {
   const isInside = (text: string): boolean => text.includes(`${runDirectory}/`)
   // Groups first: a podhost is there before its group is, so each group that is found has its podhost in the list of processes.
   const groups = await findCgroups('/sys/fs/cgroup', CGROUP_DEPTH)
@@ -49,7 +54,9 @@ export async function findTraces(runDirectory: string): Promise<string[]> {
   const found = await Promise.all([findMounts(isInside), findSockets(isInside), findLoops(isInside)])
   return [
     ...processes.filter((one) => one.isOfRun).map(({ pid, words }) => `process ${pid}: ${words}`),
-    ...groups.filter(({ scope }) => !others.has(scope)).map(({ path }) => `cgroup ${path}`),
+    ...groups
+      .filter(({ path, scope }) => !others.has(scope) && !earlier.has(path))
+      .map(({ path }) => `cgroup ${path}`),
     ...found.flat(),
   ]
 }

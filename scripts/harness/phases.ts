@@ -4,7 +4,7 @@ import { existsSync, globSync } from 'node:fs'
 import { join } from 'node:path'
 import { runChild } from './child.ts'
 import { runGoChecks } from './go-tests.ts'
-import { checkLeftovers, makeRunDirectory, nameRunDirectory } from './leftovers.ts'
+import { checkLeftovers, findGroups, makeRunDirectory, nameRunDirectory } from './leftovers.ts'
 import { runNodeTests } from './node-tests.ts'
 import { type Case, failed, passed } from './result.ts'
 import { runAsOrdinaryUser } from './user-tests.ts'
@@ -93,14 +93,19 @@ function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string,
     return tests(selection, name, limits, [`test/${name}/**/*.test.ts`])
   })
   if (phases.length === 0) return []
+  let earlier: ReadonlySet<string> = new Set()
   const build: Phase = {
     name: 'build',
     run: async () => {
+      earlier = await findGroups()
       makeRunDirectory(runDirectory)
       return program(selection.root, 'build', 5 * MINUTE, [join(selection.root, 'scripts/build')]).run()
     },
   }
-  const leftovers: Phase = { name: 'leftovers', run: async () => [await checkLeftovers(runDirectory)] }
+  const leftovers: Phase = {
+    name: 'leftovers',
+    run: async () => [await checkLeftovers(runDirectory, earlier)],
+  }
   const isAlone = ({ name }: Phase): boolean => !TOGETHER.some((group) => group.includes(name))
   const alone = phases.filter(isAlone).map((phase) => [phase])
   const together = TOGETHER.map((group) => phases.filter(({ name }) => group.includes(name)))

@@ -159,17 +159,17 @@ async function inBackground(sandbox: Sandbox, program: string, user: string): Pr
   return (await shell(sandbox, script, { user })).trim()
 }
 
-/** Swaps a directory and a link for each other, until it is killed. */
+/** Swaps a directory and a link for each other, until it is killed, and makes anew what the calls removed. */
 const SWAP = `
-import os
+import itertools, os
 os.chdir('/srv/theirs')
-os.mkdir('real')
-os.symlink('/etc/kept', 'link')
-while True:
-  try:
-    os.rename('link', 'race'); os.rename('race', 'link')
-    os.rename('real', 'race'); os.rename('race', 'real')
-  except OSError: pass
+for number in itertools.count():
+  for name in ['link', 'real']:
+    try:
+      if os.path.lexists('race'): os.rename('race', f'old-{number}-{name}')
+      if not os.path.lexists(name): os.symlink('/etc/kept', name) if name == 'link' else os.mkdir(name)
+      os.rename(name, 'race'); os.rename('race', name)
+    except OSError: pass
 `
 
 test('FS-30 a directory that becomes a link at the wrong moment leads root nowhere', async () => {

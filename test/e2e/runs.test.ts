@@ -127,15 +127,16 @@ const ENDINGS: Readonly<Record<string, Case>> = {
   'the model refuses': { prompt: 'refuse', outcome: 'denied', code: 21, reason: /refused/ },
   'it never ends, and is told to when its time is over': {
     prompt: 'sh echo half > half.txt\nforever',
-    options: [...AGENT, '--time', '1s'],
+    // The time includes the start of the agent, which takes longer on a busy machine.
+    options: [...AGENT, '--time', '3s'],
     outcome: 'timed_out',
     code: 23,
-    reason: /1 second/,
+    reason: /3 seconds/,
     files: ['half.txt'],
   },
   'it never ends and does not listen': {
     prompt: 'sh echo half > half.txt\nstubborn',
-    options: [...AGENT, '--time', '1s'],
+    options: [...AGENT, '--time', '3s'],
     outcome: 'timed_out',
     code: 23,
     files: ['half.txt'],
@@ -499,9 +500,10 @@ describe('by other means', () => {
 
   test('`cancel` ends it, and what it did until then is a branch', async () => {
     const [id = ''] = (
-      await user.ok(['run', ...AGENT, '--detach', '--', 'sh echo x > until-then.txt\nforever'])
+      await user.ok(['run', ...AGENT, '--detach', '--', 'sh echo x > until-then.txt\nsay written\nforever'])
     ).split('\n')
-    await until('it works', async () => (await infoOf(id)).state === 'working')
+    const run = await pod.runs.get(id)
+    await until('the file is there', async () => saidIn(await run.events()).includes('written'))
     await user.ok(['cancel', id])
     const done = worked(await user.cli(['follow', '--json', id]))
     assert.deepEqual([done.code, done.result.outcome], [130, 'canceled'])

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { findTraces } from '../../scripts/harness/leftovers.ts'
+import { findGroups, findTraces } from '../../scripts/harness/leftovers.ts'
 import { skipped, skipsByReason } from '../../scripts/harness/result.ts'
 import { filesBelow } from '../support/files-below.ts'
 import { ROOT, until, World } from '../support/world.ts'
@@ -41,7 +41,9 @@ test('T2: skipped tests are counted by reason', () => {
 test('T3: the check for leftovers sees what the run left, and no other AgentPod of the machine', async () => {
   const runDirectory = mkdtempSync(join(tmpdir(), 'agentpod-run-'))
   // Others may come and go on this machine while it is looked at.
-  const seesNothing = async (): Promise<boolean> => (await findTraces(runDirectory)).length === 0
+  const earlier = await findGroups()
+  const look = (): Promise<string[]> => findTraces(runDirectory, earlier)
+  const seesNothing = async (): Promise<boolean> => (await look()).length === 0
   await using stranger = new World()
   {
     await using own = new World({ home: mkdtempSync(join(runDirectory, 'agentpod-')) })
@@ -49,7 +51,7 @@ test('T3: the check for leftovers sees what the run left, and no other AgentPod 
     await until('no trace of another AgentPod at work', seesNothing)
 
     await own.ok(['create', '--name', 'ours'])
-    const left = await findTraces(runDirectory)
+    const left = await look()
     const kinds = [...new Set(left.map((line) => line.split(' ')[0]))]
     for (const kind of ['process', 'socket']) assert.ok(kinds.includes(kind), `${kind}: ${left.join('\n')}`)
     if (execFileSync('id', ['-u'], { encoding: 'utf8' }).trim() === '0')
@@ -60,7 +62,7 @@ test('T3: the check for leftovers sees what the run left, and no other AgentPod 
         program,
       )
     process.kill(own.serverPid, 'SIGKILL')
-    assert.ok((await findTraces(runDirectory)).some((line) => line.includes('podd')))
+    assert.ok((await look()).some((line) => line.includes('podd')))
   }
   await until('no trace after the reset', seesNothing)
   rmSync(runDirectory, { recursive: true })

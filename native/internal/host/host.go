@@ -22,6 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// walksDir is where the podhosts of this machine record which files of it they hide; the next boot begins without.
+const walksDir = "/run/agentpod/private-files"
+
 // Host owns the sandboxes of one state directory.
 type Host struct {
 	config Config
@@ -102,7 +105,9 @@ func (h *Host) setStage() error {
 	if err != nil {
 		return fmt.Errorf("podd: %w", err)
 	}
-	h.builder = &rootfs.Builder{Home: h.home, Podd: podd, Stage: h.stage, Stored: h.stored, Rootless: h.config.Rootless, View: view}
+	h.builder = &rootfs.Builder{
+		Home: h.home, Podd: podd, Stage: h.stage, Stored: h.stored, Rootless: h.config.Rootless, View: view, Walks: walksDir,
+	}
 	h.pool = pool.New(pool.Options{Home: h.home, Point: h.stage.Pool(), Rootless: h.config.Rootless, Log: h.log})
 	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget, Room: h.pool.Room}
 	return nil

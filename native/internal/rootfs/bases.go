@@ -1,10 +1,14 @@
 package rootfs
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"agentpod/native/internal/safefs"
@@ -32,22 +36,26 @@ func (b *Builder) base() (string, error) {
 	return name, nil
 }
 
-// findHidden uses what an earlier walk found, if any: a walk takes a second, and Refresh follows. Where ids are not shifted nothing need be
-// hidden, since nobody inside owns a file of the host.
+// findHidden uses what an earlier walk found, if any: a walk takes a second, and Refresh follows unless the walk is recent. Where ids are
+// not shifted nothing need be hidden, since nobody inside owns a file of the host.
 func (b *Builder) findHidden() error {
 	if b.hidden != nil || !b.Stage.Shifted() {
 		return nil
+	}
+	if recent, found := b.recentWalk(); found {
+		b.hidden, b.walked = recent.Hidden, recent.Began
+		return b.hidden.save(b.hiddenFile())
 	}
 	if hidden, found := loadHidden(b.hiddenFile()); found {
 		b.hidden = hidden
 		return nil
 	}
-	hidden, err := FindHidden(b.View.Dirs, nil)
+	walked, err := b.walk(nil)
 	if err != nil {
 		return err
 	}
-	b.hidden, b.walked = hidden, time.Now()
-	return hidden.save(b.hiddenFile())
+	b.hidden, b.walked = walked.Hidden, walked.Began
+	return b.hidden.save(b.hiddenFile())
 }
 
 func (b *Builder) hiddenFile() string { return filepath.Join(b.Home, "base", "hidden.json") }
@@ -62,19 +70,62 @@ func (b *Builder) IsStale() bool {
 	return b.Stage.Shifted() && b.hidden != nil && (b.walked.IsZero() || b.used && time.Since(b.walked) > refreshEvery)
 }
 
-// Refresh walks the host's directories; sandboxes from then on hide what it finds.
+// Refresh walks the host's directories, unless another podhost has just done so; sandboxes from then on hide what was found.
 func (b *Builder) Refresh(stop <-chan struct{}) error {
-	hidden, err := FindHidden(b.View.Dirs, stop)
-	if errors.Is(err, errStopped) {
-		return nil
-	}
-	if err != nil {
-		return err
+	walked, found := b.recentWalk()
+	if !found {
+		var err error
+		if walked, err = b.walk(stop); errors.Is(err, errStopped) {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hidden, b.checkedAs, b.walked, b.used = hidden, "", time.Now(), false
-	return hidden.save(b.hiddenFile())
+	b.hidden, b.checkedAs, b.walked, b.used = walked.Hidden, "", walked.Began, false
+	return b.hidden.save(b.hiddenFile())
+}
+
+// A walkRecord is what a podhost found in the directories of the machine. Every podhost would find the same, so they share it.
+type walkRecord struct {
+	Began  time.Time
+	Hidden Hidden
+}
+
+func (b *Builder) walk(stop <-chan struct{}) (walkRecord, error) {
+	record := walkRecord{Began: time.Now()}
+	var err error
+	if record.Hidden, err = FindHidden(b.View.Dirs, stop); err != nil {
+		return record, err
+	}
+	if b.Walks != "" {
+		// Without the record the next podhost walks by itself.
+		if data, err := json.Marshal(record); err == nil && os.MkdirAll(b.Walks, 0o700) == nil {
+			_ = safefs.WriteFile(b.walkFile(), data, 0o600)
+		}
+	}
+	return record, nil
+}
+
+// recentWalk returns a walk that is no older than sandboxes of a podhost that runs on may have.
+func (b *Builder) recentWalk() (walkRecord, bool) {
+	var record walkRecord
+	if b.Walks == "" {
+		return record, false
+	}
+	data, err := os.ReadFile(b.walkFile())
+	if err != nil || json.Unmarshal(data, &record) != nil || record.Hidden == nil {
+		return record, false
+	}
+	age := time.Since(record.Began)
+	return record, age >= 0 && age < refreshEvery
+}
+
+// walkFile is named after the directories, since podhosts may show different ones.
+func (b *Builder) walkFile() string {
+	sum := sha256.Sum256([]byte(strings.Join(b.View.Dirs, "\x00")))
+	return filepath.Join(b.Walks, hex.EncodeToString(sum[:8])+".json")
 }
 
 // Prepare builds the base tree ahead of the first sandbox and removes those that no sandbox stands on.

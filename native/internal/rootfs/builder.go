@@ -26,6 +26,8 @@ type Builder struct {
 	Stored   mount.Range
 	Rootless bool
 	View     View
+	// Walks is where all podhosts of the machine record what they find in it, root's alone; "" for nowhere.
+	Walks string
 
 	mu        sync.Mutex
 	checked   time.Time

@@ -1,11 +1,13 @@
 package rootfs
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"sort"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTheViewShowsProgramsAndNotWhatLiesBesideThem(t *testing.T) {
@@ -118,5 +120,37 @@ func TestWhatIsNotForEverybodyIsHidden(t *testing.T) {
 	}
 	if _, err := os.Lstat(mask + "/tool"); err == nil {
 		t.Error("what everybody may read is covered")
+	}
+}
+
+func TestAWalkServesEveryPodhostForAMinute(t *testing.T) {
+	shown, walks := t.TempDir(), filepath.Join(t.TempDir(), "walks")
+	if err := os.WriteFile(filepath.Join(shown, "private"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := &Builder{View: View{Dirs: []string{shown}}, Walks: walks}
+	if _, found := first.recentWalk(); found {
+		t.Fatal("a walk was found before there was one")
+	}
+	walked, err := first.walk(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := &Builder{View: View{Dirs: []string{shown}}, Walks: walks}
+	if recent, found := second.recentWalk(); !found || recent.Hidden.digest() != walked.Hidden.digest() || len(recent.Hidden[shown]) != 1 {
+		t.Errorf("the second podhost found %v of %v", recent, walked)
+	}
+	other := &Builder{View: View{Dirs: []string{shown, walks}}, Walks: walks}
+	if _, found := other.recentWalk(); found {
+		t.Error("a podhost that shows other directories took it")
+	}
+	for name, began := range map[string]time.Time{"old": time.Now().Add(-refreshEvery), "future": time.Now().Add(time.Hour)} {
+		data, _ := json.Marshal(walkRecord{Began: began, Hidden: walked.Hidden})
+		if err := os.WriteFile(second.walkFile(), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, found := second.recentWalk(); found {
+			t.Errorf("%s: it counts as recent", name)
+		}
 	}
 }
