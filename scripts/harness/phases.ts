@@ -81,6 +81,7 @@ function checks(selection: Selection, { short }: { short: boolean }): Phase[][] 
  * processor that they are given, so nothing runs beside them.
  */
 const TOGETHER: readonly (readonly string[])[] = [
+  ['findings', 'e2e'],
   ['crash', 'contract'],
   ['compat', 'docs'],
 ]
@@ -109,7 +110,7 @@ function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string,
   const isAlone = ({ name }: Phase): boolean => !TOGETHER.some((group) => group.includes(name))
   const alone = phases.filter(isAlone).map((phase) => [phase])
   const together = TOGETHER.map((group) => phases.filter(({ name }) => group.includes(name)))
-  return [[build], ...alone, ...together, [leftovers]].filter((group) => group.length > 0)
+  return [[build], ...together, ...alone, [leftovers]].filter((group) => group.length > 0)
 }
 
 function program(
