@@ -133,6 +133,21 @@ test('a turn: initialize, a new session, the mode, the prompt, the end', () => {
   )
 })
 
+test('what an agent is told beside the protocol goes with every way to open a session', () => {
+  const ways: Partial<AcpWays> = { sessionMeta: (prompt) => ({ its: { title: prompt } }) }
+  const met = (assignment: Partial<Assignment>, agentCapabilities: unknown): unknown[] => {
+    const talk = new Talk(assignment, ways)
+    talk.replies({ protocolVersion: 1, agentCapabilities })
+    const { method, params } = talk.sent[1] as { method: string; params: Record<string, unknown> }
+    return [method, params['_meta']]
+  }
+  const meta = { its: { title: 'do it' } }
+  assert.deepEqual(met({}, {}), ['session/new', meta])
+  assert.deepEqual(met({ session: 's1' }, { loadSession: true }), ['session/load', meta])
+  const resumes = { sessionCapabilities: { resume: {} } }
+  assert.deepEqual(met({ session: 's1' }, resumes), ['session/resume', meta])
+})
+
 test('reasons to stop become ends', () => {
   for (const [stopReason, how] of [
     ['end_turn', 'done'],

@@ -28,6 +28,8 @@ export interface AcpWays extends ToolWords {
   readonly authMethod?: string | undefined
   /** How it counts tokens, where it is not as the protocol means it. */
   readonly counting?: Counting | undefined
+  /** What it is told beside the protocol's own words when a session is opened, by the prompt of the turn. */
+  sessionMeta?(prompt: string): Readonly<Record<string, unknown>>
   /** Whether it goes on telling an old conversation after it has said that it is loaded. */
   readonly replaysLate?: boolean | undefined
   /** Fits its last message where it calls a turn done that has failed; the group in it is what is worth telling. */
@@ -178,9 +180,9 @@ function onResponse(state: AcpState, message: Json, ways: AcpWays): AcpStep {
   if (error !== undefined) return onRefusal(next, job, awaited.what, error, ways)
   switch (awaited.what) {
     case 'initialize':
-      return opened(initialized(next, job, result))
+      return opened(initialized(next, job, result), ways)
     case 'authenticate':
-      return opened({ ...next, job: { ...job, hasAuthenticated: true } })
+      return opened({ ...next, job: { ...job, hasAuthenticated: true } }, ways)
     case 'setting':
       return settle({ ...next, job: { ...job, settings: job.settings.slice(1) } }, ways)
     default:
@@ -195,7 +197,7 @@ function initialized(state: AcpState, job: Job, result: unknown): AcpState {
 }
 
 /** Asks for a session: the one that goes on, or a new one. */
-function opened(state: AcpState): AcpStep {
+function opened(state: AcpState, ways: AcpWays): AcpStep {
   const { job, workspace } = state
   if (!job) return still(state)
   const mcpServers = job.mcpServers.map(({ name, command, args, env }) => ({
@@ -204,7 +206,11 @@ function opened(state: AcpState): AcpStep {
     args,
     env: Object.entries(env).map(([key, value]) => ({ name: key, value })),
   }))
-  const common = { cwd: workspace, mcpServers }
+  const common = {
+    cwd: workspace,
+    mcpServers,
+    ...(ways.sessionMeta && { _meta: ways.sessionMeta(job.prompt) }),
+  }
   if (job.session === undefined) return request(state, 'new', 'session/new', common)
   const params = { ...common, sessionId: job.session }
   if (job.canResume) return request(state, 'resume', 'session/resume', params)
@@ -220,7 +226,7 @@ function onRefusal(state: AcpState, job: Job, what: Awaited, error: unknown, way
     const asked = { ...state, job: { ...job, hasAuthenticated: true } }
     return request(asked, 'authenticate', 'authenticate', { methodId: authMethod })
   }
-  if (what === 'resume' && job.canLoad) return opened({ ...state, job: { ...job, canResume: false } })
+  if (what === 'resume' && job.canLoad) return opened({ ...state, job: { ...job, canResume: false } }, ways)
   const [setting, ...settings] = job.settings
   if (what === 'setting' && setting && !setting.must) {
     const step = settle({ ...state, job: { ...job, settings } }, ways)

@@ -2,6 +2,7 @@
 import { acpDriver } from './acp.ts'
 import type { Agent } from './agent.ts'
 import type { AgentFile, Assignment, Credential, Launch } from './assignment.ts'
+import { clip } from './clip.ts'
 import { ANTHROPIC } from './credentials.ts'
 import { BUILD_NODE } from './install.ts'
 import { type Json, textAt } from './json.ts'
@@ -25,6 +26,8 @@ const SUBSCRIPTION: Credential = {
 }
 
 const ADAPTER = 'node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js'
+/** What its list of sessions has room for. */
+const LONGEST_SESSION_TITLE = 80
 const ASKING_FILE = '.claude/agentpod-asks.mjs'
 
 export const claude: Agent = {
@@ -41,6 +44,8 @@ export const claude: Agent = {
   driver: acpDriver({
     modes: { bypass: ['bypassPermissions'], asking: ['default'] },
     mcpTool,
+    // Its adapter has a model write a title for a session that has none: a call that is paid for and that nobody sees.
+    sessionMeta: (prompt) => ({ claudeCode: { options: { title: titleOf(prompt) } } }),
     ended(output) {
       const [all, code] = /^Exit code (\d{1,3})(?:\n|$)/.exec(output) ?? []
       return all === undefined ? { output } : { output: output.slice(all.length), exitCode: Number(code) }
@@ -148,6 +153,12 @@ function greeting({ workspace }: Assignment): AgentFile {
       projects: { [workspace]: project },
     }),
   }
+}
+
+/** The first line with words in it. */
+function titleOf(prompt: string): string {
+  const [line = ''] = prompt.trim().split('\n', 1)
+  return clip(line.trim(), LONGEST_SESSION_TITLE) || 'AgentPod'
 }
 
 function json(value: unknown): string {

@@ -98,6 +98,15 @@ describe('Claude Code and Gemini CLI repair a project side by side', { skip }, (
     }
   })
 
+  test('A16: Claude Code makes no call that nobody sees, such as for a title', () => {
+    const asked = stage.model.conversations.filter(({ protocol }) => protocol === 'anthropic')
+    assert.ok(asked.length >= 6, 'the control: it was asked')
+    assert.deepEqual(
+      asked.filter(({ tools }) => tools.length === 0).map(({ body }) => body),
+      [],
+    )
+  })
+
   test('what they used is what the model says it answered', () => {
     for (const { agent, usage } of runs) {
       const asked = stage.model.conversations.filter(({ protocol }) => protocol === PROTOCOLS[agent]).length

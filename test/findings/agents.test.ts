@@ -193,6 +193,8 @@ test('A14: `merge` does not commit what the user has not committed, unless they 
   await user.ok(['merge', later.id])
 })
 
+// A16, calls to the model that nobody sees: `test/e2e/agents.test.ts` asks a real Claude Code.
+
 test('A17: two messages of an agent are not one word in the commit', async () => {
   const { result } = await user.work('say First done.\nsh echo x > said.txt\nsay Second done.')
   const body = user.project.git('log', '-1', '--format=%b', result.branch ?? '')
