@@ -37,6 +37,7 @@ import { traceOfContext } from './trace.ts'
 export interface AppParts {
   readonly engine: Engine
   readonly version: string
+  readonly build?: string | undefined
   readonly pid: number
   readonly startedAt: number
   readonly log: Log
@@ -108,6 +109,7 @@ export function createApp(parts: AppParts): Hono {
   app.get('/v1/server', async (c) =>
     c.json({
       version: parts.version,
+      build: parts.build ?? null,
       pid: parts.pid,
       startedAt: new Date(parts.startedAt).toISOString(),
       living: engine.livingCount,

@@ -12,8 +12,8 @@ import { keepCompiled } from './compile-cache.ts'
 import { exitCode, OWN_FAILURE, printError } from './output/error.ts'
 import { commandHelp, overview } from './output/help.ts'
 import { terminal } from './output/terminal.ts'
-import { otherVersion } from './server-version.ts'
-import { VERSION } from './version.ts'
+import { otherServer } from './server-version.ts'
+import { BUILD, VERSION } from './version.ts'
 
 const root = process.env['AGENTPOD_HOME']
 const home = homeAt(root ? resolve(root) : `${homedir()}/.agentpod`)
@@ -36,8 +36,9 @@ async function main(argv: readonly string[]): Promise<number> {
     const command = await load(name)
     if (ownWords.includes('--help') || ownWords[0] === '-h')
       return print(screen.out, commandHelp(name, COMMANDS, command))
-    const makesSandboxes = MAKES_SANDBOXES.has(name) && !ownWords.includes('--json')
-    return await command.run(context(screen, makesSandboxes), parseArgs(rest, command))
+    const isJson = ownWords.includes('--json')
+    const ctx = context(screen, { makesSandboxes: MAKES_SANDBOXES.has(name) && !isJson, isJson })
+    return await command.run(ctx, parseArgs(rest, command))
   } catch (error) {
     screen.clearProgress()
     printError(screen, error, ownWords.includes('--json'))
@@ -54,9 +55,12 @@ function passThroughCode(error: unknown): number {
 /** With these, an ordinary user is told once what does not hold. */
 const MAKES_SANDBOXES: ReadonlySet<string> = new Set(['create', 'dev', 'restore', 'run', 'shell', 'test'])
 
-function context(screen: CommandContext['terminal'], makesSandboxes: boolean): CommandContext {
+function context(
+  screen: CommandContext['terminal'],
+  { makesSandboxes, isJson }: { readonly makesSandboxes: boolean; readonly isJson: boolean },
+): CommandContext {
   const script = process.argv[1] ?? ''
-  let hasSaidVersion = false
+  let hasLooked = false
   const make = async (): Promise<void> => {
     const { startServerInBackground } = await import('./server-start.ts')
     await startServerInBackground(home, script)
@@ -74,10 +78,15 @@ function context(screen: CommandContext['terminal'], makesSandboxes: boolean): C
       ])
       const remote = currentContext(home, process.env)
       if (remote) return new AgentPod(remote)
-      const note = o.start === false ? undefined : otherVersion(home, VERSION)
-      if (note && !hasSaidVersion) screen.say(note)
-      hasSaidVersion = true
       const pod = new AgentPod({ socket: home.socket, revive: o.start === false ? undefined : make })
+      const other =
+        o.start === false || hasLooked ? undefined : otherServer(home, { version: VERSION, build: BUILD })
+      hasLooked = true
+      if (other) {
+        const { settleOtherServer } = await import('./settle-other-server.ts')
+        const asked = isJson ? { ...screen, isInteractive: false } : screen
+        await settleOtherServer(home, asked, other, { pod, start: make })
+      }
       if (makesSandboxes && process.getuid?.() !== 0)
         await (await import('./without-root.ts')).noteMissingLimits(home, screen, pod)
       return pod

@@ -13,6 +13,8 @@ export interface Home {
   readonly buildFiles: string
   readonly socket: string
   readonly serverFile: string
+  /** Says for which server and command somebody did not want a restart. */
+  readonly restartDeclined: string
   readonly lockFile: string
   readonly serverLog: string
   /** What the last bootstrap of the `debian` base said. */
@@ -52,6 +54,7 @@ export function homeAt(root: string): Home {
     buildFiles: `${root}/build-files`,
     socket: `${run}/api.sock`,
     serverFile: `${run}/server.json`,
+    restartDeclined: `${run}/restart-declined`,
     lockFile: `${run}/server.lock`,
     serverLog: `${logs}/server.log`,
     debianLog: `${logs}/debian-base.log`,

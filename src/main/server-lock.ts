@@ -4,15 +4,21 @@ import { AgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
 import { type ExclusiveLock, lockExclusively } from '../util/exclusive-lock.ts'
 
-/** Clients read the version there: a request for it would cost every command. */
-export function lockServer(home: Home, pid: number, version: string): ExclusiveLock {
+export interface ServerName {
+  readonly pid: number
+  readonly version: string
+  readonly build: string | undefined
+}
+
+/** Clients read the version and the build there: a request for it would cost every command. */
+export function lockServer(home: Home, { pid, version, build }: ServerName): ExclusiveLock {
   let lock: ExclusiveLock
   try {
     lock = lockExclusively(home.lockFile)
   } catch (error) {
     throw heldBy(home, error)
   }
-  writeFileSync(home.serverFile, JSON.stringify({ pid, version }), { mode: 0o600 })
+  writeFileSync(home.serverFile, JSON.stringify({ pid, version, build }), { mode: 0o600 })
   return lock
 }
 

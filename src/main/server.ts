@@ -51,6 +51,8 @@ import { lockServer } from './server-lock.ts'
 export interface ServerOptions {
   readonly home: string
   readonly version: string
+  /** Undefined where the sources themselves are run. */
+  readonly build?: string | undefined
   readonly programs: { readonly podhost: string; readonly podd: string; readonly egress: string }
   /** Leave after this long with no living sandbox and no request; 0 stays. */
   readonly idleExitMs: number
@@ -112,7 +114,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const log = jsonLog(clock, options.writeLog)
   const scope = new AsyncDisposableStack()
   try {
-    const lock = lockServer(home, process.pid, options.version)
+    const lock = lockServer(home, { pid: process.pid, version: options.version, build: options.build })
     scope.defer(() => lock.release())
     clearExchange(home.tmp)
     const state = openState(home)
@@ -254,6 +256,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       metrics,
       rate,
       version: options.version,
+      build: options.build,
       pid: process.pid,
       startedAt: clock.now(),
       log,

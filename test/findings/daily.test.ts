@@ -1,12 +1,15 @@
 /** What outside verification found in daily use: the SDK, the command line, an older server. */
 import assert from 'node:assert/strict'
-import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { ROOT, until, World } from '../support/world.ts'
 
+const AGENTPOD = join(ROOT, 'agentpod')
+const DRIVE = join(ROOT, 'test', 'support', 'drive-terminal.py')
 const world = new World()
 let box: Sandbox
 
@@ -63,6 +66,103 @@ test('A15: a command says that the background server is of another version', asy
   assert.match(stderr, note)
   assert.match(stderr, /agentpod server stop/)
 })
+
+describe('A15: a server of another build of the same version', () => {
+  const others = new World()
+  const directory = others.directory()
+  const build = (): string =>
+    buildIn(
+      JSON.parse(spawnSync(AGENTPOD, ['server', '--json'], { encoding: 'utf8', env: environment() }).stdout),
+    )
+  const environment = (): NodeJS.ProcessEnv => ({ ...process.env, NO_COLOR: '1', AGENTPOD_HOME: others.home })
+  const note = /another build of version \S+ \(0123456789ab\) than this command \([0-9a-f]{12}\)/
+
+  /** Starts a server of a build that differs from ours in nothing but its id. */
+  before(async () => {
+    const id = buildIn(JSON.parse(await world.ok(['server', '--json'])))
+    for (const name of readdirSync(join(ROOT, 'dist')))
+      if (name.endsWith('.js'))
+        writeFileSync(
+          join(directory, name),
+          readFileSync(join(ROOT, 'dist', name), 'utf8').replaceAll(id, '0123456789ab'),
+        )
+    symlinkSync(join(ROOT, 'dist', 'bin'), join(directory, 'bin'))
+    const said = spawnSync(process.execPath, [join(directory, 'cli.js'), 'create', '--name', 'old'], {
+      encoding: 'utf8',
+      env: environment(),
+    })
+    assert.equal(said.status, 0, said.stderr)
+    assert.doesNotMatch(said.stderr, note, 'the control: its own command has nothing to say')
+  })
+  after(() => others[Symbol.asyncDispose]())
+
+  const atTerminal = (answer: string | undefined): { code: number; screen: string } => {
+    const steps = answer === undefined ? [] : [{ expect: '\\[y/N\\]' }, { send: `${answer}\r` }]
+    const driven = spawnSync('/usr/bin/python3', [DRIVE, AGENTPOD, 'ls'], {
+      input: JSON.stringify(steps),
+      encoding: 'utf8',
+      env: environment(),
+    })
+    return JSON.parse(driven.stdout) as { code: number; screen: string }
+  }
+
+  test('is named, with the command that ends it, where nobody can be asked', async () => {
+    const { stderr, code } = await others.cli(['ls'])
+    assert.equal(code, 0)
+    assert.match(stderr, note)
+    assert.match(stderr, /agentpod server stop.*sandboxes and runs go on/)
+    assert.equal(build(), '0123456789ab')
+  })
+
+  test('stays after a no, which is asked for once', () => {
+    const pid = others.serverPid
+    const no = atTerminal('n')
+    assert.match(no.screen, /restart it now\? 1 sandbox and what runs in it go on/)
+    const again = atTerminal(undefined)
+    assert.match(again.screen, note)
+    assert.doesNotMatch(again.screen, /restart it now/)
+    assert.deepEqual([no.code, again.code, others.serverPid], [0, 0, pid])
+  })
+
+  test('is replaced after a yes, and its sandboxes go on', async () => {
+    rmSync(join(others.home, 'run', 'restart-declined'))
+    await others.ok(['exec', 'old', '--', 'sh', '-c', 'echo kept > /tmp/kept'])
+    const pid = others.serverPid
+    const yes = atTerminal('y')
+    assert.equal(yes.code, 0, yes.screen)
+    assert.match(yes.screen, /the server was restarted[\s\S]*old/)
+    assert.notEqual(others.serverPid, pid)
+    assert.notEqual(build(), '0123456789ab')
+    const { stdout, stderr } = await others.cli(['exec', 'old', '--', 'cat', '/tmp/kept'])
+    assert.deepEqual([stdout, stderr], ['kept\n', ''])
+  })
+
+  test('that somebody started themselves is theirs to restart', async () => {
+    await others.ok(['server', 'stop'])
+    const own = spawn(process.execPath, [join(directory, 'cli.js'), 'serve'], {
+      env: environment(),
+      stdio: 'ignore',
+    })
+    const ended = once(own, 'exit')
+    await until('it serves', () => {
+      const { stdout } = spawnSync(AGENTPOD, ['server', '--json'], { encoding: 'utf8', env: environment() })
+      return (JSON.parse(stdout) as { pid?: number }).pid === own.pid
+    })
+    const shown = atTerminal(undefined)
+    own.kill('SIGTERM')
+    await ended
+    assert.match(shown.screen, note)
+    assert.match(shown.screen, /restart it where it was started/)
+    assert.doesNotMatch(shown.screen, /restart it now/)
+  })
+})
+
+function buildIn(server: unknown): string {
+  const { build } = server as { build?: unknown }
+  assert.ok(typeof build === 'string')
+  assert.match(build, /^[0-9a-f]{12}$/)
+  return build
+}
 
 test('A17: one word with spaces is a line for a shell', async () => {
   assert.equal(await world.ok(['exec', 'box', 'echo hi | tr h H']), 'Hi\n')

@@ -25,6 +25,7 @@ export type TcpAddressView = z.infer<typeof tcpAddress>
 
 export const server = z.object({
   version: z.string(),
+  build: z.string().nullable().describe('Tells builds of one version apart. Null where the sources are run.'),
   pid: z.number(),
   startedAt: z.string(),
   living: z.number(),

@@ -11,7 +11,7 @@ import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { type E2bDomain, parseE2bDomain } from '../e2b-domain.ts'
 import { fileError } from '../output/file-error.ts'
-import { VERSION } from '../version.ts'
+import { BUILD, VERSION } from '../version.ts'
 
 const IDLE_EXIT_MS = 10 * 60_000
 
@@ -57,6 +57,7 @@ export const command: Command = {
       const server = await startServer({
         home: home.root,
         version: VERSION,
+        build: BUILD,
         programs: programs(),
         idleExitMs: isBackground ? idleExitMs(env) : 0,
         shells: shells(env),

@@ -23,7 +23,7 @@ export const command: Command = {
       if (verb === 'status') {
         return say(
           { running: true, ...info },
-          `server ${info.version}, pid ${info.pid}, ${info.living} living sandboxes`,
+          `server ${info.version}${info.build ? ` (build ${info.build})` : ''}, pid ${info.pid}, ${info.living} living sandboxes`,
         )
       }
       await pod.stopServer()
