@@ -8,6 +8,7 @@ import type { CreateOptions } from '../client/sandbox.ts'
 import { type Detected, detect } from '../config/detect/detect.ts'
 import { PROJECT_FILE, readProjectFile } from '../config/files.ts'
 import type { NetworkWish } from '../config/network-table.ts'
+import { languageWish } from '../config/plan/languages.ts'
 import { listings } from '../config/plan/listings.ts'
 import { type Lock, readLock } from '../config/plan/lock.ts'
 import type { Plan } from '../config/plan/plan.ts'
@@ -16,7 +17,7 @@ import { buildable, draftPlan } from '../config/plan/resolve.ts'
 import { serviceOf } from '../config/plan/service-plan.ts'
 import type { ClientPreset } from '../config/presets/catalog.ts'
 import type { Preset } from '../config/presets/presets.ts'
-import { onlyGranted } from '../config/project/data.ts'
+import { onlyGranted, type ProjectData } from '../config/project/data.ts'
 import { applyProfile } from '../config/project/profiles.ts'
 import { fileTree } from '../config/tree.ts'
 import { homeOf } from '../core/environment.ts'
@@ -102,9 +103,9 @@ export async function planOnly(
   if (!file && hasNothing && o.base === undefined && detected.services.length === 0) return undefined
   const pod = await ctx.client()
   const machine = await pod.builds.toolchains()
-  const { wish } = await combined(ctx, project.directory, derivedOf(detected))
-  const data =
-    file && onlyGranted(o.profile === undefined ? file.data : applyProfile(file.data, o.profile), wish)
+  const asked = file && (o.profile === undefined ? file.data : applyProfile(file.data, o.profile))
+  const { wish } = await combined(ctx, project.directory, derivedOf(detected, asked))
+  const data = asked && onlyGranted(asked, wish)
   const lock = o.isUnlocked ? undefined : readLock(project.directory)
   const presets = presetsOf(ctx)
   const plan = await draftPlan({
@@ -138,9 +139,13 @@ export async function detectIn(ctx: CommandContext, directory: string): Promise<
   return detect(treeOf({ directory, files }))
 }
 
-/** Package managers that the project uses: their hosts are part of having an environment, and need no other grant. */
-export function derivedOf({ findings }: Detected): string[] {
-  return [...new Set(findings.flatMap(({ presets }) => presets))]
+/**
+ * Package managers of the languages that the project uses: their hosts are part of having an environment, and need no other grant. A
+ * language that its file turns off has none.
+ */
+export function derivedOf({ findings }: Detected, data: ProjectData | undefined): string[] {
+  const used = findings.filter(({ language }) => languageWish(data, language) !== false)
+  return [...new Set(used.flatMap(({ presets }) => presets))]
 }
 
 async function registryOf(

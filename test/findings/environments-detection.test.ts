@@ -142,6 +142,28 @@ describe('environments: detection', () => {
     assert.match(stdout, /pip install -r requirements\.txt/)
   })
 
+  test('E15: a language that agentpod.toml turns off opens no hosts and asks no package manager', async () => {
+    const directory = world.directory()
+    const files: Files = {
+      'Cargo.toml': '[package]\nname = "shop"\nversion = "0.1.0"\n',
+      'package.json': '{"name":"shop"}',
+      'requirements.txt': 'six\n',
+      'go.mod': 'module shop\n\ngo 1.19\n',
+      'pom.xml': '<project><artifactId>shop</artifactId></project>',
+    }
+    for (const [path, text] of Object.entries(files)) writeFileSync(join(directory, path), text)
+    const opened = async (name: string, off: readonly string[]): Promise<(string | undefined)[]> => {
+      const languages = off.map((language) => `${language} = false\n`).join('')
+      writeFileSync(join(directory, 'agentpod.toml'), `[environment.languages]\n${languages}`)
+      await world.ok(['run', '--keep', '--name', name, '--', 'true'], { cwd: directory })
+      const shown = await world.ok(['policy', 'show', '--json', name])
+      await world.ok(['destroy', name])
+      return [...new Set([...shown.matchAll(/"preset (\w+)"/g)].map(([, preset]) => preset))]
+    }
+    assert.deepEqual(await opened('none', ['rust', 'node', 'python', 'go', 'java']), [])
+    assert.deepEqual(await opened('control', ['rust', 'python', 'go', 'java']), ['npm'])
+  })
+
   test('E15: init asks for nothing that only this machine was the reason for', async () => {
     const plan = await planned({ 'package.json': '{}', '.nvmrc': '22\n', 'a.py': '' }, [
       'node 22.1.0 /usr/bin',

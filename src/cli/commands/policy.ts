@@ -1,4 +1,5 @@
 import { describeAsked } from '../../config/combine.ts'
+import { readProjectFile } from '../../config/files.ts'
 import { invalid } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
@@ -81,7 +82,8 @@ async function explain(
 
 async function grant(ctx: CommandContext, directory: string): Promise<number> {
   const { derivedOf, detectIn } = await import('../prepare-environment.ts')
-  const asked = approve(ctx, directory, derivedOf(await detectIn(ctx, directory)))
+  const derived = derivedOf(await detectIn(ctx, directory), readProjectFile(directory)?.data)
+  const asked = approve(ctx, directory, derived)
   if (!asked) ctx.terminal.say('there is nothing to grant')
   else for (const line of describeAsked(asked)) ctx.terminal.say(`granted: ${printable(line)}`)
   return 0
