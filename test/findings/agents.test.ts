@@ -351,7 +351,22 @@ test('A17: the prompt comes by standard input or from a file, and `ls` names the
   )
   write('task.md', 'sh echo x > filed.txt\n')
   const filed = worked(await user.cli(['run', 'custom', ...options, '--prompt-file', 'task.md']))
-  rmSync(join(user.project.root, 'task.md'))
   assert.ok(filed.result.changes.some(({ path }) => path === 'filed.txt'))
+  const optioned = worked(await user.cli(['run', ...AGENT, '--json', '--prompt-file', 'task.md']))
+  assert.ok(optioned.result.changes.some(({ path }) => path === 'filed.txt'))
+  const nothing = await user.cli(['run', '--memory', '1g'])
+  assert.deepEqual([nothing.code, /missing arguments/.test(nothing.stderr)], [2, true])
   assert.match(await user.ok(['ls', '--all']), new RegExp(`\\(run ${piped.id}\\)`))
+
+  write('task.md', 'sh echo x > sent-from-file.txt\n')
+  const fromFile = worked(await user.cli(['send', '--json', '--prompt-file', 'task.md', piped.id]))
+  assert.ok(fromFile.result.changes.some(({ path }) => path === 'sent-from-file.txt'))
+  rmSync(join(user.project.root, 'task.md'))
+  const input = 'sh echo x > sent-by-pipe.txt\n'
+  for (const words of [[piped.id, '-'], [piped.id]]) {
+    const sent = worked(await user.cli(['send', '--json', ...words], { input }))
+    assert.equal(sent.id, piped.id)
+  }
+  const empty = await user.cli(['send', piped.id], { input: '' })
+  assert.deepEqual([empty.code, /nothing to send/.test(empty.stderr)], [2, true])
 })

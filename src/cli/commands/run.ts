@@ -56,7 +56,8 @@ export const command: Command = {
     'agentpod run --keep --name fix -- bash -c "sed -i s/a/b/ README.md"',
   ],
   options: { ...RUN_OPTIONS, ...AGENT_OPTIONS },
-  words: { min: 1, max: 100_000, rest: true },
+  // An agent's prompt may come from a file, from standard input or from an editor.
+  words: { min: 0, max: 100_000, rest: true },
   async run(ctx, parsed) {
     const agents = agentsIn(parsed)
     if (agents) {
@@ -67,8 +68,9 @@ export const command: Command = {
       ])
       return runAgents(ctx, agents.parsed, agents.named, await promptOf(ctx, agents.parsed))
     }
+    const [program, ...args] = parsed.words
+    if (program === undefined) throw invalid('words.missing', 'missing arguments', command.usage)
     checkCommandRun(parsed)
-    const [program = '', ...args] = parsed.words
     if (!parsed.isLiteral) checkAgentName(program, args, ctx.env)
     return runHere(ctx, parsed, program, args)
   },

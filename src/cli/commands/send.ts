@@ -1,38 +1,50 @@
 import type { Run } from '../../client/runs.ts'
+import { invalid } from '../../core/error.ts'
 import { AGENT_OPTIONS, BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
 import { limitValues } from '../args/agent-values.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { promptOf } from '../prompt.ts'
 import { noRepository, type RunFinder, runFinder } from '../run-ref.ts'
 import { updateRun } from '../run-update.ts'
 import { lastEvent, watchRuns } from '../watch-runs.ts'
 
 export const command: Command = {
-  usage: 'agentpod send RUN TEXT',
+  usage: 'agentpod send RUN [TEXT]',
   examples: [
     'agentpod send claude "now add a test for the empty list"',
     'agentpod send --detach run4f2k "and update the changelog"',
     'agentpod send --max-cost 5 codex "go on"',
+    'agentpod send claude --prompt-file task.md  or: ... | agentpod send claude -',
     'agentpod send --update claude "use the new parser"    with what you committed meanwhile',
   ],
   options: {
     time: AGENT_OPTIONS.time,
     'max-cost': AGENT_OPTIONS['max-cost'],
+    'prompt-file': AGENT_OPTIONS['prompt-file'],
     update: { help: 'bring your commits since then into its sandbox first' },
     detach: AGENT_OPTIONS.detach,
     ...BRANCH_OPTION,
     ...EXECUTABLES_OPTION,
     ...JSON_OPTION,
   },
-  words: { min: 2, max: 10_000 },
+  words: { min: 1, max: 10_000 },
   async run(ctx, parsed) {
-    const [ref, ...text] = parsed.words
+    const [ref, ...words] = parsed.words
     const { timeMs, maxCostUsd } = limitValues(parsed)
     const finder = await runFinder(ctx)
     const found = await finder.find(ref)
+    const file = parsed.value('prompt-file')
+    const text = await promptOf(ctx, { words, value: () => file })
+    if (text === '')
+      throw invalid(
+        'words.missing',
+        'there is nothing to send',
+        `agentpod send ${ref} TEXT; or --prompt-file FILE, - for standard input, or set EDITOR`,
+      )
     const after = await lastEvent(found)
     const news = parsed.has('update') ? await updated(ctx, finder, found) : ''
-    const run = await found.send(`${news}${text.join(' ')}`, { limits: { timeMs, costUsd: maxCostUsd } })
+    const run = await found.send(`${news}${text}`, { limits: { timeMs, costUsd: maxCostUsd } })
     if (parsed.has('detach')) {
       ctx.terminal.out(parsed.has('json') ? JSON.stringify(run.info) : run.id)
       return 0
