@@ -9,6 +9,7 @@ import type { AgentPod } from '../client/client.ts'
 import type { Secret } from '../client/secrets.ts'
 import { AgentPodError, invalid } from '../core/error.ts'
 import type { CommandContext } from './command.ts'
+import { hostOf } from './model-host.ts'
 
 export interface ModelKey {
   readonly credential: string
@@ -80,7 +81,7 @@ function placeOf(
   if (url.username || url.password)
     throw invalid('model.url', 'the model’s address has a key in it', `put it into ${credential.variable}`)
   return {
-    hosts: [...new Set([url.hostname, ...(own === undefined ? hosts : [])])],
+    hosts: [...new Set([hostOf(text), ...(own === undefined ? hosts : [])])],
     port: Number(url.port || 443),
     own,
   }

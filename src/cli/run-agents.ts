@@ -16,7 +16,7 @@ import type { CommandContext } from './command.ts'
 import { copyRepository, type RepositoryCopy } from './copy-repository.ts'
 import { exitCodeOfAll } from './exit-code.ts'
 import { followRuns } from './follow-runs.ts'
-import { modelRule, withRule } from './model-host.ts'
+import { modelGrant, withGrant } from './model-host.ts'
 import { type ModelKey, modelKey } from './model-key.ts'
 import { permissionsOf } from './run-permissions.ts'
 
@@ -45,9 +45,9 @@ export async function runAgents(
   const pod = await ctx.client()
   // Before anything is built: a key that is missing is said at once.
   const keys = await eachOf(agents, (agent) => modelKey(ctx, pod, agent, { baseUrl: values.baseUrl }))
-  const rules = await eachOf(agents, async (agent) => {
+  const grants = await eachOf(agents, async (agent) => {
     const place = keys.get(agent)?.baseUrl ?? values.baseUrl
-    return place === undefined ? undefined : modelRule(place)
+    return place === undefined ? undefined : modelGrant(place)
   })
   const copy = await copyRepository(ctx, parsed, repo)
   const base = copy.options.environment?.base ?? 'host'
@@ -58,7 +58,7 @@ export async function runAgents(
     ...shared,
     ...group,
     ...ownOptions(copy, keys.get(agent), layers.get(agent)),
-    network: withRule(copy.network, rules.get(agent)),
+    network: withGrant(copy.network, grants.get(agent)),
     agent: agent.name,
     prompt,
     number: (numbers.get(agent) ?? 0) + number,

@@ -29,6 +29,8 @@ export interface NetworkRule {
 export interface AddressLists {
   readonly allowed: readonly string[]
   readonly denied: readonly string[]
+  /** Single servers that a person named, each an address with a port; they may be private. */
+  readonly named?: readonly string[] | undefined
 }
 
 /** Which TLS is opened: where rules on requests or secrets need it, or all of it. */

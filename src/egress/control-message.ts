@@ -21,7 +21,7 @@ const policy = z.strictObject({
   mode: z.enum(NETWORK_MODES),
   rules: z.array(rule).readonly(),
   denied: z.array(rule).readonly(),
-  addresses: z.strictObject({ allowed: words, denied: words }).optional(),
+  addresses: z.strictObject({ allowed: words, denied: words, named: words.optional() }).optional(),
 })
 const scheme = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('bare') }),

@@ -3,6 +3,7 @@ import type { AddressLists, NetworkMode } from '../core/network.ts'
 import { formatAddress, isDialable } from '../policy/address.ts'
 import { type Block, isInBlocks, parseBlock } from '../policy/cidr.ts'
 import { decide, type NetworkPolicy } from '../policy/decide.ts'
+import { isNamed, type NamedAddress, parseNamedAddress } from '../policy/named-address.ts'
 import { DEFAULT_PORTS, isSendableMethod, type Rule } from '../policy/rule.ts'
 import type { Target } from './target.ts'
 
@@ -19,6 +20,7 @@ export interface Judgement {
 export interface Blocks {
   readonly allowed: readonly Block[]
   readonly denied: readonly Block[]
+  readonly named: readonly NamedAddress[]
 }
 
 export interface AskedRequest {
@@ -31,6 +33,7 @@ export function parseBlocks(lists: AddressLists | undefined): Blocks {
   return {
     allowed: (lists?.allowed ?? []).map(parseBlock),
     denied: (lists?.denied ?? []).map(parseBlock),
+    named: (lists?.named ?? []).map(parseNamedAddress),
   }
 }
 
@@ -47,14 +50,20 @@ export function judge(
 
 function judgeAddress(
   mode: NetworkMode,
-  { allowed, denied }: Blocks,
+  { allowed, denied, named }: Blocks,
   { address, port }: Target & { kind: 'address' },
 ): Judgement {
   const text = formatAddress(address)
   if (mode === 'off') return no('mode.off', 'this sandbox has no network', 'create one with --net allowlist')
   if (isInBlocks(denied, address))
     return no('address.denied', `the address ${text} is denied`, 'ask the user to lift it')
-  // SECURITY: NW-03, NW-04. No list opens what is not on the public internet.
+  if (isNamed(named, address, port) && isDialable(address, { allowPrivate: true }))
+    return {
+      ...yes('address.allow', `the user named the server ${text} on port ${port}`),
+      hint: 'it may be on a private address',
+      allowPrivate: true,
+    }
+  // SECURITY: NW-03, NW-04. No other list opens what is not on the public internet.
   if (!isDialable(address, { allowPrivate: false }))
     return no('address.private', `the address ${text} is not on the public internet`, 'no rule opens it')
   if (isInBlocks(allowed, address)) return yes('address.allow', `the address ${text} is allowed`)

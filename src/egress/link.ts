@@ -116,12 +116,12 @@ export class Link {
   /** Whether requests to a target have to be seen: a rule, a secret or a header of the way out is about them. */
   needsLook(target: Target, judgement: Judgement): boolean {
     if (judgement.reason === 'request.unseen' || this.#spec.intercept === 'all') return true
+    const { port } = target
+    const text = hostText(target)
+    if (this.#spec.secrets.some(({ slot }) => slot.port === port && slot.hosts.includes(text))) return true
     if (target.kind === 'address') return false
-    const { host, port } = target
-    return (
-      this.#spec.secrets.some(({ slot }) => slot.port === port && slot.hosts.includes(host)) ||
-      (this.#spec.headers ?? []).some((rule) => matchesHost(rule.host as HostPattern, host))
-    )
+    const { host } = target
+    return (this.#spec.headers ?? []).some((rule) => matchesHost(rule.host as HostPattern, host))
   }
 
   /** Counts one connection or request against the budgets of the rule that allows it. Throws where there is nothing left. */

@@ -7,6 +7,7 @@ import type { Watch } from '../secrets/watch.ts'
 import type { Header, RequestHead } from './http-head.ts'
 import type { Site } from './http-target.ts'
 import { type Refusal, refusal } from './refusal.ts'
+import { hostText } from './target.ts'
 
 /** Where a site's own credentials may stand, besides the slots. */
 const CREDENTIALS: readonly string[] = [
@@ -37,8 +38,9 @@ const NEVER_ASKED = 'sec-websocket-extensions'
 /** Those whose value may go to the site. SECURITY: over TLS alone, whose certificate is checked. */
 export function boundTo(site: Site, secrets: readonly BoundSecret[]): BoundSecret[] {
   const { scheme, target } = site
-  if (scheme !== 'https' || target.kind === 'address') return []
-  return secrets.filter(({ slot }) => slot.port === target.port && slot.hosts.includes(target.host))
+  if (scheme !== 'https') return []
+  const host = hostText(target)
+  return secrets.filter(({ slot }) => slot.port === target.port && slot.hosts.includes(host))
 }
 
 export interface Filled {

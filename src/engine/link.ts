@@ -5,6 +5,7 @@ import type { NetworkLevel, NetworkSpec, SandboxLink } from '../core/network.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { BoundSecret, Secret } from '../core/secret.ts'
 import type { LinkSpec } from '../egress/control.ts'
+import { readAddress } from '../policy/address.ts'
 import type { NetworkPolicy } from '../policy/decide.ts'
 import { parseRule, type Rule } from '../policy/rule.ts'
 import { newPlaceholder } from '../secrets/placeholder.ts'
@@ -185,10 +186,11 @@ export function policyOf(
   return { mode: spec.mode, rules: [...rules, ...opened], denied, ...(addresses && { addresses }) }
 }
 
-/** The rules that a secret brings with it. */
+/** The rules that a secret brings with it. An address is opened by the person who names it, and by no secret. */
 export function openedBy({ name, slot }: Pick<BoundSecret, 'name' | 'slot'>): Rule[] {
   const { port, methods, paths, budget } = slot
-  return slot.hosts.map((host) =>
+  const names = slot.hosts.filter((host) => readAddress(host) === undefined)
+  return names.map((host) =>
     parseRule({ host, ports: [port], ...pick({ methods, paths, budget }) }, `secret ${name}`),
   )
 }

@@ -14,6 +14,7 @@ import {
 } from '../core/network.ts'
 import { parseBlock, readBlock } from '../policy/cidr.ts'
 import { parseHostName } from '../policy/host-name.ts'
+import { parseNamedAddress } from '../policy/named-address.ts'
 import { narrow } from '../policy/narrow.ts'
 import {
   describeRule,
@@ -74,7 +75,8 @@ export function resolveNetwork(
   checkRules(rules, cap)
   const addresses = asked.addresses ?? base.addresses
   if (addresses) for (const block of [...addresses.allowed, ...addresses.denied]) parseBlock(block)
-  if (addresses && addresses.allowed.length > 0 && cap?.rules)
+  for (const one of addresses?.named ?? []) parseNamedAddress(one)
+  if (addresses && addresses.allowed.length + (addresses.named?.length ?? 0) > 0 && cap?.rules)
     throw beyond('addresses are not among what this key may reach')
   const headers = (asked.headers ?? base.headers)?.map(checkedHeaders)
   return bounded({

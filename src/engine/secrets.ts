@@ -2,6 +2,7 @@
 import { AgentPodError, invalid } from '../core/error.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import type { Secret, SecretScheme, SecretSlot } from '../core/secret.ts'
+import { formatAddress, isDialable, readAddress } from '../policy/address.ts'
 import { parseHostName } from '../policy/host-name.ts'
 import { parseRule } from '../policy/rule.ts'
 import type { StoredSecret } from '../store/secrets.ts'
@@ -166,13 +167,21 @@ function slotOf(request: SecretRequest): SecretSlot {
   const port = request.port ?? 443
   const { methods, paths, budget } = request
   // The rule that the secret will open says whether all of it makes sense.
-  const rules = request.hosts.map((host) => {
+  const hosts = request.hosts.map(slotHost)
+  const names = hosts.filter((host) => readAddress(host) === undefined)
+  if (names.length < hosts.length && (methods ?? paths ?? budget) !== undefined)
+    throw invalid(
+      'secret.host',
+      'methods, paths and budgets of a secret need a host with a name',
+      'give the server a name in your DNS or in /etc/hosts',
+    )
+  const rules = names.map((host) => {
     const present = Object.entries({ methods, paths, budget }).filter(([, value]) => value !== undefined)
     return parseRule({ host, ports: [port], ...Object.fromEntries(present) }, `secret ${request.name}`)
   })
   const [first] = rules
   return {
-    hosts: request.hosts.map((host) => parseHostName(host)),
+    hosts,
     port,
     header,
     scheme: schemeOf(header, request.scheme),
@@ -180,6 +189,19 @@ function slotOf(request: SecretRequest): SecretSlot {
     ...(first?.paths && { paths: first.paths }),
     ...(budget && { budget }),
   }
+}
+
+/** A name; or an address in its one form, as the certificate of a server in a private network may have it. */
+function slotHost(text: string): string {
+  const address = readAddress(text)
+  if (!address) return parseHostName(text)
+  if (!isDialable(address, { allowPrivate: true }))
+    throw invalid(
+      'secret.host',
+      `no sandbox reaches ${formatAddress(address)}`,
+      'name a host that one reaches',
+    )
+  return formatAddress(address)
 }
 
 function schemeOf(header: string, asked: SecretScheme | undefined): SecretScheme {

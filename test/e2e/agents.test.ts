@@ -10,7 +10,7 @@ import { bareRun, bodiesOf, saidIn } from '../support/acp-user.ts'
 import { brokenProject, noPackages, payingWith, User } from '../support/agent-runs.ts'
 import { AgentStage } from '../support/agent-stage.ts'
 import { assertNoToken, newToken } from '../support/canary.ts'
-import { noInternet } from '../support/internet.ts'
+import { MACHINE, noInternet, PRIVATE_SITE } from '../support/internet.ts'
 import type { CliResult } from '../support/world.ts'
 
 const NAMES = ['claude', 'gemini']
@@ -203,6 +203,36 @@ describe('an agent without a model of its own', { skip: noInternet() }, () => {
       [...new Set(bodiesOf(events, 'network.denied').map(({ host }) => host))],
       ['site.example', 'other.example'],
     )
+  })
+
+  test('A6: reaches a gateway at a private address on the port that was named, with a key, and nothing else', async () => {
+    const bound = { name: 'GATEWAY_KEY', value: newToken(), header: 'x-api-key' }
+    await pod.secrets.set({ ...bound, variable: 'GATEWAY_KEY', hosts: [PRIVATE_SITE] })
+    const curl = 'curl -sS -m 5 -i -H "x-api-key: $GATEWAY_KEY"'
+    const tries = [`https://${PRIVATE_SITE}/`, `http://${PRIVATE_SITE}/`, `https://${MACHINE.private}/`]
+    const prompt = tries.map((url) => `sh ${curl} ${url} 2>&1`).join('\n')
+    const said = async (named: string[] | undefined): Promise<string> => {
+      const network = { secrets: ['GATEWAY_KEY'], ...(named && { addresses: { named } }) }
+      const run = await (await pod.runs.start(bareRun(prompt, { network }))).ended()
+      return saidIn(await run.events())
+    }
+    const before_ = stage.internet.network.at(PRIVATE_SITE).length
+    assert.doesNotMatch(await said(undefined), /hello from/, 'the control: nothing opens it by itself')
+    assert.equal(stage.internet.network.at(PRIVATE_SITE).length, before_)
+    const words = await said([`${PRIVATE_SITE}:443`, `${MACHINE.private}:443`])
+    assert.equal(words.match(/hello from/g)?.length, 1, words)
+    const arrived = stage.internet.network.of('request').filter(({ to }) => to === PRIVATE_SITE)
+    assert.deepEqual(
+      arrived.map(({ port, headers }) => [port, headers[headers.indexOf('x-api-key') + 1]]),
+      [[443, bound.value]],
+    )
+    assertNoToken(words, bound.value, 'what the agent was told')
+    for (const named of ['127.0.0.1:443', '169.254.169.254:80', 'gateway.internal:443'])
+      await assert.rejects(
+        pod.create({ network: { addresses: { named: [named] } } }),
+        { code: 'invalid_argument' },
+        named,
+      )
   })
 
   test('reaches what a rule allows from its second try on', async () => {

@@ -261,6 +261,7 @@ test('A3: Ctrl-C in `follow` leaves the run working', async () => {
   assert.deepEqual(user.changed(done.result.branch ?? ''), ['left.txt'])
 })
 
+// `test/e2e/agents.test.ts` has the connections.
 test('A6: a host given by --base-url is allowed as it is, also in a private network', async () => {
   const ruleOf = async (options: readonly string[]): Promise<string> => {
     const { id } = await user.work('say hello', [...AGENT, ...options])
@@ -272,9 +273,10 @@ test('A6: a host given by --base-url is allowed as it is, also in a private netw
   assert.ok(!(await ruleOf([])).includes(gateway), 'the control: nothing opens it by itself')
   const shown = await ruleOf(['--base-url', `https://${gateway}:8443/v1`])
   assert.match(shown, /"host":"gateway\.internal","ports":\[8443\][^{}]*"private":true/)
-  const number = await user.cli(['run', ...AGENT, '--base-url', 'https://10.0.0.5', '--', 'say x'])
-  assert.equal(number.code, 2)
-  assert.match(number.stderr, /is a number[\s\S]*--base-url https:\/\/gateway\.internal/)
+  assert.match(await ruleOf(['--base-url', 'http://10.0.0.5:11434/v1']), /"named":\["10\.0\.0\.5:11434"\]/)
+  const own = await user.cli(['run', ...AGENT, '--base-url', 'http://127.0.0.1:11434', '--', 'say x'])
+  assert.equal(own.code, 2)
+  assert.match(own.stderr, /this machine itself[\s\S]*on another machine/)
 })
 
 test('A7: what a command prints is told while it runs, before its end', async () => {

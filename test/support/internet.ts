@@ -237,7 +237,7 @@ export class Internet implements AsyncDisposable {
     inside(machine, '-6', 'route', 'add', 'default', 'via', '2001:db8::2')
     const made = (host: string): [string, Authority] => [
       host,
-      makeCertificate(this.authority, [host === '*' ? 'unnamed.example' : host], this.#parts),
+      makeCertificate(this.authority, host === '*' ? ['unnamed.example', PRIVATE_SITE] : [host], this.#parts),
     ]
     const certificates = Object.fromEntries(['*', ...this.#hosts].map(made))
     for (const one of [this.machine, this.network]) {

@@ -17,6 +17,7 @@ export function networkRoutes(engine: Engine): Hono {
       intercept: network.intercept,
       rules: network.rules as NetworkView['rules'],
       denied: network.denied as NetworkView['denied'],
+      named: [...(network.addresses?.named ?? [])],
       counts: await counts,
     }
   }

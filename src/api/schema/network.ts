@@ -71,10 +71,14 @@ export const networkRequest = z.strictObject({
     .optional()
     .describe('Which TLS is opened on the way: where rules on requests or secrets need it, or all of it.'),
   addresses: z
-    .strictObject({ allowed: addresses.default([]), denied: addresses.default([]) })
+    .strictObject({
+      allowed: addresses.default([]),
+      denied: addresses.default([]),
+      named: addresses.optional().describe('Single servers, like `10.0.0.5:8443`; they may be private.'),
+    })
     .optional()
     .describe(
-      'CIDR blocks or addresses, checked after names are resolved. Private ones are never opened by them.',
+      'CIDR blocks or addresses, checked after names are resolved. Private ones are opened by `named` alone.',
     ),
 })
 
@@ -119,6 +123,7 @@ export const network = sandboxNetwork.extend({
   intercept: z.enum(INTERCEPTIONS),
   rules: z.array(rule),
   denied: z.array(rule),
+  named: z.array(z.string()).describe('Single servers that may be reached by their address.'),
   counts: netCounts,
 })
 export type NetworkView = z.infer<typeof network>

@@ -41,7 +41,7 @@ async function show({ client, terminal }: CommandContext, parsed: Parsed, name: 
     terminal.out(JSON.stringify(network))
     return 0
   }
-  const { mode, level, reason, rules, denied, secrets, counts } = network
+  const { mode, level, reason, rules, denied, named, secrets, counts } = network
   terminal.out(`mode ${mode}, ${level}${reason ? ` (${reason})` : ''}`)
   const line = (verb: string, rule: (typeof rules)[number]): string[] => [
     verb,
@@ -59,7 +59,12 @@ async function show({ client, terminal }: CommandContext, parsed: Parsed, name: 
     ),
     rule.source,
   ]
-  for (const row of table([...denied.map((r) => line('deny', r)), ...rules.map((r) => line('allow', r))]))
+  const servers = named.map((server) => ['allow', printable(server), 'address', 'create'])
+  for (const row of table([
+    ...denied.map((r) => line('deny', r)),
+    ...rules.map((r) => line('allow', r)),
+    ...servers,
+  ]))
     terminal.out(`  ${row}`)
   if (secrets.length > 0) terminal.out(`  placeholders for ${secrets.map(printable).join(', ')}`)
   terminal.out(
