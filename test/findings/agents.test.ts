@@ -1,5 +1,6 @@
 /** What outside verification found about agents' runs and daily use, one case for each id. */
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -138,6 +139,7 @@ test('A2: a branch that is named is the branch that is taken', async () => {
 })
 
 test('A5: a run that is not there is not found', async () => {
+  await user.work('sh echo x > turn.txt')
   for (const call of [
     ['diff'],
     ['diff', '--stat'],
@@ -221,6 +223,55 @@ test('A17: single files that run later can be taken, and the others left', async
   await user.ok(['apply', id, '--take', '.husky/'])
   assert.equal(read('.husky/pre-commit'), 'x\n')
   assert.throws(() => read('Makefile'))
+})
+
+test('A17: files for Git LFS that come as plain content are named', async () => {
+  write('.gitattributes', '*.bin filter=lfs diff=lfs merge=lfs -text\n')
+  user.project.commitAll('large files')
+  const pointer = `version https://git-lfs.github.com/spec/v1\\noid sha256:${'a'.repeat(64)}\\nsize 12\\n`
+  const { result } = await user.work(
+    `sh echo raw > one.bin; mkdir -p deep; echo raw > deep/two.bin; printf '${pointer}' > pointed.bin; echo x > lfs.txt`,
+  )
+  const notes = result.notes.join('\n')
+  assert.match(
+    notes,
+    /^deep\/two\.bin, one\.bin are for Git LFS by \.gitattributes and came as plain content/m,
+  )
+  assert.match(notes, /git add --renormalize/)
+  const without = await user.work('sh echo x > lfs.txt')
+  assert.doesNotMatch(without.result.notes.join('\n'), /LFS/, 'the control')
+  rmSync(join(user.project.root, '.gitattributes'))
+  user.project.commitAll('no large files')
+})
+
+test('A17: `branch clean` removes what is remembered of runs that are gone, in every working tree', async () => {
+  user.project.commitAll('all')
+  const refs = (cwd: string): string =>
+    execFileSync(
+      'git',
+      ['for-each-ref', '--format=%(refname)', 'refs/agentpod/', 'refs/worktree/agentpod/'],
+      { cwd, encoding: 'utf8' },
+    )
+  const other = join(world.directory(), 'tree')
+  user.project.git('worktree', 'add', '-q', '-b', 'elsewhere', other)
+  const gone = await user.work('sh echo x > of-gone.txt')
+  const stays = await user.work('sh echo x > of-stays.txt')
+  for (const cwd of [user.project.root, other]) await user.ok(['apply', gone.id], { cwd })
+  await user.ok(['apply', stays.id])
+  user.project.commitAll('applied')
+  await send(gone.id, 'sh echo more >> of-gone.txt', '--update')
+  const remembered = new RegExp(
+    `refs/agentpod/updated/${gone.id}\\n[^]*refs/worktree/agentpod/applied/${gone.id}\\n`,
+  )
+  assert.match(refs(user.project.root), remembered, 'the control')
+  await user.ok(['branch', 'clean', '--all'])
+  assert.match(refs(user.project.root), remembered, 'the run is there')
+  await user.ok(['runs', 'rm', gone.id])
+  const { stderr } = await user.cli(['branch', 'clean', '--all'])
+  assert.match(stderr, /removed 3 refs of runs that are gone/)
+  for (const cwd of [user.project.root, other]) assert.doesNotMatch(refs(cwd), new RegExp(gone.id))
+  assert.match(refs(user.project.root), new RegExp(`refs/worktree/agentpod/applied/${stays.id}`))
+  user.project.git('worktree', 'remove', '--force', other)
 })
 
 test('A13: a user whose git signs commits is told that ours are not signed', async () => {

@@ -1,7 +1,7 @@
 import { invalid } from '../../core/error.ts'
 import { badRef, prefixOf } from '../../sync/git/branch-name.ts'
-import { cleanBranches, listBranches } from '../../sync/git/clean.ts'
-import { openRepository } from '../../sync/git/repository.ts'
+import { cleanBranches, cleanRunRefs, listBranches } from '../../sync/git/clean.ts'
+import { openRepository, type Repository } from '../../sync/git/repository.ts'
 import { systemClock } from '../../util/clock.ts'
 import { branchTemplate } from '../agent-settings.ts'
 import { BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
@@ -13,6 +13,7 @@ import type { Command, CommandContext } from '../command.ts'
 import { printable, table } from '../output/terminal.ts'
 import { span } from '../output/units.ts'
 import { projectKey, scratchOf } from '../project-objects.ts'
+import { runBranches } from '../run-branches.ts'
 import { noRepository, runFinder } from '../run-ref.ts'
 
 export const command: Command = {
@@ -98,8 +99,9 @@ async function clean(ctx: CommandContext, parsed: Parsed): Promise<number> {
     isMergedOnly: !parsed.has('all'),
     scratch: scratch.path,
   })
+  const refs = await cleanRunRefs(repo, await goneRuns(ctx, repo, prefix))
   if (parsed.has('json')) {
-    terminal.out(JSON.stringify(cleaned))
+    terminal.out(JSON.stringify({ ...cleaned, refs }))
     return 0
   }
   for (const { name, commit } of cleaned.removed)
@@ -107,6 +109,18 @@ async function clean(ctx: CommandContext, parsed: Parsed): Promise<number> {
       `removed ${printable(name)} ${terminal.dim(`(git branch ${printable(name)} ${commit.slice(0, 12)} brings it back)`)}`,
     )
   for (const { name, why } of cleaned.kept) terminal.say(`kept ${printable(name)}: ${why}`)
-  if (cleaned.removed.length + cleaned.kept.length === 0) terminal.say('there are no branches of agents')
+  if (refs > 0) terminal.say(`removed ${refs} ${refs === 1 ? 'ref' : 'refs'} of runs that are gone`)
+  else if (cleaned.removed.length + cleaned.kept.length === 0) terminal.say('there are no branches of agents')
   return 0
+}
+
+/** A run is gone when the server has forgotten it and no branch of it is left. */
+async function goneRuns(
+  { client }: CommandContext,
+  repo: Repository,
+  prefix: string,
+): Promise<(run: string) => boolean> {
+  const known = new Set((await (await client()).runs.list()).map(({ id }) => id))
+  for (const { run } of await runBranches(repo, prefix)) known.add(run)
+  return (run) => !known.has(run)
 }

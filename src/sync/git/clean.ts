@@ -1,4 +1,5 @@
-/** Branches of runs that nobody needs any more. */
+/** Branches of runs that nobody needs any more, and what is remembered of runs that are gone. */
+import { existsSync } from 'node:fs'
 
 import { replaceHidden } from '../../util/hidden-characters.ts'
 import { type GitOptions, git, gitFailed, gitText } from './git.ts'
@@ -93,6 +94,33 @@ export async function cleanBranches(repo: Repository, o: CleanOptions): Promise<
     else kept.push({ name: branch.name, why })
   }
   return { removed, kept }
+}
+
+const RUN_REFS = 'refs/agentpod/updated/'
+/** Git keeps these for each working tree apart. */
+const RUN_REFS_OF_TREES = 'refs/worktree/agentpod/applied/'
+
+/** Removes what is remembered of runs that are gone, in every working tree; answers how many refs that were. */
+export async function cleanRunRefs(repo: Repository, isGone: (run: string) => boolean): Promise<number> {
+  const user = userGit(repo)
+  const list = await gitText(['worktree', 'list', '--porcelain', '-z'], user)
+  const trees = list.split('\0').flatMap((line) => (line.startsWith('worktree ') ? [line.slice(9)] : []))
+  const places = [
+    { o: user, below: RUN_REFS },
+    ...trees
+      .filter((path) => existsSync(path))
+      .map((cwd) => ({ o: { ...user, cwd }, below: RUN_REFS_OF_TREES })),
+  ]
+  let count = 0
+  for (const { o, below } of places) {
+    const refs = await gitText(['for-each-ref', '--format=%(refname) %(objectname)', below], o)
+    for (const line of refs.split('\n').filter(Boolean)) {
+      const [ref = '', id = ''] = line.split(' ')
+      if (!isGone(ref.slice(below.length))) continue
+      if ((await git(['update-ref', '-d', ref, id], o)).exitCode === 0) count++
+    }
+  }
+  return count
 }
 
 function reasonToKeep({ name, isCheckedOut, isMerged }: ListedBranch, o: CleanOptions): string | undefined {

@@ -9,9 +9,9 @@ import { type ByteName, byteNames, listed, pathOf, shown } from './names.ts'
 import type { UserSettings } from './user-settings.ts'
 import type { Differences } from './working-copy.ts'
 
-const LFS = 'lfs'
-const POINTER_BYTES = 1024
-const POINTER =
+export const LFS = 'lfs'
+export const POINTER_BYTES = 1024
+export const POINTER =
   /^version https:\/\/git-lfs\.github\.com\/spec\/v1\n(?:ext-[^\n]*\n)*oid sha256:([0-9a-f]{64})\nsize (\d{1,16})\n/
 
 /**
@@ -45,7 +45,7 @@ function leftOut(name: ByteName, filter: string, { untracked }: Differences): st
   return `${what}: it passes through the filter ${shown(filter)}, which agentpod does not run`
 }
 
-async function filtersOf(o: GitOptions, names: readonly ByteName[]): Promise<Map<ByteName, string>> {
+export async function filtersOf(o: GitOptions, names: readonly ByteName[]): Promise<Map<ByteName, string>> {
   const args = ['check-attr', '-z', '--stdin', 'filter']
   const answer = await git(args, { ...o, input: listed(names) })
   if (answer.exitCode !== 0) throw gitFailed(args, answer)

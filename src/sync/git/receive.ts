@@ -12,6 +12,7 @@ import type { GatedFile } from './gate.ts'
 import { gateResult } from './gate-result.ts'
 import { type GitOptions, git } from './git.ts'
 import { inspectResult, refused } from './inspect.ts'
+import { lfsNotes } from './lfs-note.ts'
 import { shown } from './names.ts'
 import { objectInfo } from './objects.ts'
 import { openQuarantine } from './quarantine.ts'
@@ -112,7 +113,11 @@ async function look(
     changes,
     treeChanges,
     gate,
-    notes: [...unreadable.map(({ raw }) => `${shown(raw)} was left out: its name is not UTF-8`), ...notes],
+    notes: [
+      ...unreadable.map(({ raw }) => `${shown(raw)} was left out: its name is not UTF-8`),
+      ...notes,
+      ...(await lfsNotes(repo, quarantine, treeChanges)),
+    ],
     quarantine,
   }
 }
