@@ -1,9 +1,16 @@
-/** Options against what they do inside: every option of the commands that make sandboxes, in a repository and outside, with an environment and without. */
+/**
+ * Options against what they do: every option of the commands that make sandboxes, in a repository and outside, with an environment and
+ * without; and every option of `send` and `merge`.
+ */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { command as mergeCommand } from '../../src/cli/commands/merge.ts'
+import { command as sendCommand } from '../../src/cli/commands/send.ts'
+import type { RunInfo } from '../../src/client/runs.ts'
+import { AcpUser, worked } from '../support/acp-user.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
 import type { CliResult, World } from '../support/world.ts'
 
@@ -294,5 +301,150 @@ describe('what would have no effect is refused, before anything is made', { skip
     assert.match(stderr, /made with no network, so allowing hosts has no effect\n.*--net allowlist/)
     assert.equal(code, 2)
     await world.ok(['destroy', 'closed'])
+  })
+})
+
+/** What a call left behind, as a person or a program sees it. */
+type Effects = Readonly<Record<string, unknown>>
+
+/** By option: which effect shows it, with the option and without. */
+type Shown = Readonly<Record<string, readonly [key: string, with_: unknown, without: unknown]>>
+
+function assertEffects(
+  shown: Shown,
+  which: 'with' | 'without',
+  options: readonly string[],
+  seen: Effects,
+): void {
+  for (const option of options) {
+    const [key, with_, without] = shown[option] ?? assert.fail(option)
+    assert.deepEqual(seen[key], which === 'with' ? with_ : without, `--${option}, ${which} it`)
+  }
+}
+
+describe('follow-ups and merges', { skip }, () => {
+  let user: AcpUser
+  before(() => {
+    user = AcpUser.with(world)
+  })
+
+  const isJson = ({ stdout }: CliResult): boolean =>
+    stdout !== '' &&
+    stdout
+      .trim()
+      .split('\n')
+      .every((line) => line.startsWith('{'))
+  const files = (...refs: string[]): string[] =>
+    user.project.git('ls-tree', '-r', '--name-only', ...refs).split('\n')
+  const infoOf = async (id: string): Promise<RunInfo> =>
+    (await user.runs()).find((one) => one.id === id) ?? assert.fail(`there is no run ${id}`)
+
+  const SEND: Shown = {
+    time: ['timeMs', 30_000, 3_600_000],
+    'max-cost': ['costUsd', 3, null],
+    'prompt-file': ['prompt', 'from the file', 'from the words'],
+    update: ['later', 'with my commit', 'without it'],
+    branch: ['branch', 'mine', 'agentpod'],
+    'with-executables': ['executables', ['.husky/hook', 'Makefile'], []],
+    take: ['executables', ['Makefile'], []],
+    json: ['isJson', true, false],
+    detach: ['state', 'working', 'ended'],
+  }
+  let run = ''
+
+  /** A follow-up, before which the user committed something. */
+  async function sent(turn: string, options: readonly string[]): Promise<Effects> {
+    writeFileSync(join(user.project.root, `later-${turn}.txt`), 'x\n')
+    user.project.commitAll(`before ${turn}`)
+    const text = (by: string): string =>
+      [
+        `sh mkdir -p ${turn}/.husky; cd ${turn}; echo x > .husky/hook; echo all: > Makefile; echo "${by}" > by.txt`,
+        `if [ -e ../later-${turn}.txt ]; then echo 'with my commit'; else echo 'without it'; fi > later.txt`,
+      ].join('; ')
+    const file = join(world.directory(), 'prompt.md')
+    writeFileSync(file, text('from the file'))
+    const isFile = options.includes('--prompt-file')
+    const words = options.map((word) => (word === 'FILE' ? file : word))
+    const answer = await user.cli(['send', ...words, run, ...(isFile ? [] : [text('from the words')])])
+    assert.equal(answer.code, 0, answer.stderr)
+    const branches = user.project.git('for-each-ref', '--format=%(refname:short)', 'refs/heads/').split('\n')
+    const branch = branches.find((one) => files(one).includes(`${turn}/by.txt`))
+    assert.ok(branch, answer.stderr)
+    const show = (path: string): string => user.project.git('show', `${branch}:${turn}/${path}`)
+    const { limits, state } = await infoOf(run)
+    return {
+      timeMs: limits.timeMs,
+      costUsd: limits.costUsd,
+      prompt: show('by.txt'),
+      later: show('later.txt'),
+      branch: branch.split('/')[0],
+      executables: files(branch, `${turn}/`)
+        .map((path) => path.slice(turn.length + 1))
+        .filter((path) => path.endsWith('hook') || path === 'Makefile'),
+      isJson: isJson(answer),
+      state,
+    }
+  }
+
+  test('`agentpod send` does what its options say, and not without them', async () => {
+    run = (await user.work('sh echo first > first.txt')).id
+    const all = Object.keys(SEND)
+    assertEffects(SEND, 'without', all, await sent('plain', []))
+    assertEffects(SEND, 'with', ['take'], await sent('taking', ['--take', 'taking/Makefile']))
+    const options = ['--time', '30s', '--max-cost', '3', '--prompt-file', 'FILE', '--update', '--json']
+    const branch = ['--branch', 'mine/{slug}-{agent}-{n}', '--with-executables']
+    const together = all.filter((option) => option !== 'take' && option !== 'detach')
+    assertEffects(SEND, 'with', together, await sent('optioned', [...options, ...branch]))
+  })
+
+  test('`agentpod send --time` ends the follow-up in time, and `--detach` does not wait for it', async () => {
+    const late = worked(await user.cli(['send', '--json', '--time', '1s', run, 'forever']))
+    assert.equal(late.result.outcome, 'timed_out')
+    const left = await user.cli(['send', '--detach', '--time', '1h', run, 'sleep 1500'])
+    assert.equal(left.stdout, `${run}\n`)
+    assert.notEqual((await infoOf(run)).state, 'ended')
+    await user.cli(['follow', run])
+  })
+
+  const MERGE: Shown = {
+    squash: ['parents', 1, 2],
+    'with-executables': ['executables', ['.husky/pre-commit', 'Makefile'], []],
+    take: ['executables', ['Makefile'], []],
+    'with-uncommitted': ['code', 0, 6],
+    json: ['isJson', true, false],
+  }
+
+  test('`agentpod merge` does what its options say, and not without them', async () => {
+    const draft = (): void => writeFileSync(join(user.project.root, 'draft.txt'), 'not committed\n')
+    draft()
+    const { id } = await user.work(
+      'sh mkdir .husky; echo x > .husky/pre-commit; echo all: > Makefile; echo x > plain.txt',
+    )
+    const from = user.project.git('rev-parse', 'HEAD')
+    const merged = async (...options: string[]): Promise<Effects> => {
+      const answer = await user.cli(['merge', ...options, id])
+      const seen = {
+        code: answer.code,
+        parents: user.project.git('log', '-1', '--format=%P').split(' ').length,
+        executables: files('HEAD').filter((path) => path === 'Makefile' || path.startsWith('.husky')),
+        isJson: isJson(answer),
+      }
+      user.project.git('reset', '-q', '--hard', from)
+      user.project.git('clean', '-qfd')
+      draft()
+      return seen
+    }
+    const committing = '--with-uncommitted'
+    assertEffects(MERGE, 'without', ['with-uncommitted'], await merged())
+    const plain = ['squash', 'with-executables', 'take', 'json']
+    assertEffects(MERGE, 'without', plain, await merged(committing))
+    assertEffects(MERGE, 'with', ['take'], await merged(committing, '--take', 'Makefile'))
+    const together = ['with-uncommitted', 'squash', 'with-executables', 'json']
+    assertEffects(MERGE, 'with', together, await merged(...together.map((option) => `--${option}`)))
+  })
+
+  test('no option of theirs is left out here', () => {
+    assert.deepEqual(Object.keys(SEND).sort(), Object.keys(sendCommand.options).sort())
+    assert.deepEqual(Object.keys(MERGE).sort(), Object.keys(mergeCommand.options).sort())
   })
 })
