@@ -12,7 +12,7 @@ export interface Forward extends Disposable {
   readonly port: number
 }
 
-/** `local` 0 means any. `failed_precondition` where it cannot be had. */
+/** `local` 0 means any. `failed_precondition` where it is taken. */
 export async function forwardPort(
   sandbox: Pick<Sandbox, 'dial'>,
   port: number,

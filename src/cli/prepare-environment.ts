@@ -88,7 +88,7 @@ export async function planProject(
   }
 }
 
-/** What cannot be had is in the plan's `refused`: such a plan is for looking at. */
+/** What is not available is in the plan's `refused`: such a plan is for looking at. */
 export async function planOnly(
   ctx: CommandContext,
   project: ProjectFiles,

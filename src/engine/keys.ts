@@ -47,7 +47,7 @@ export class Keys {
     this.#hashOfId = new Map(all.map((key) => [key.id, key.hash]))
   }
 
-  /** The key and its secret, which is not kept and cannot be had again. */
+  /** The key and its secret, which is not kept and never shown again. */
   create(wanted: NewKey, who: Principal = LOCAL): { key: Key; secret: string } {
     const { clock, random, store } = this.#parts
     if (wanted.ttlMs !== undefined && !(wanted.ttlMs >= 1000 && wanted.ttlMs <= LONGEST_TTL_MS)) {

@@ -56,7 +56,7 @@ export interface NetworkChange {
 
 const MOST_RULES = 512
 
-/** Where a snapshot gives the defaults, what its owner may not have any more is left out; what is asked for now and may not be had is refused. */
+/** Where a snapshot gives the defaults, what its owner may not have any more is left out; what is asked for now and is not allowed is refused. */
 export function resolveNetwork(
   asked: NetworkRequest = {},
   template: NetworkSpec | undefined,

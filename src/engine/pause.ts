@@ -49,7 +49,7 @@ function reopened(ctx: Context, sandbox: Sandbox): Sandbox {
   return sandbox
 }
 
-/** A pause that failed leaves a running sandbox; where not even that can be had, the sweep looks again. */
+/** A pause that failed leaves a running sandbox; where not even that works, the sweep looks again. */
 async function undo(ctx: Context, id: SandboxId): Promise<void> {
   try {
     const sandbox = needSandbox(ctx, id)

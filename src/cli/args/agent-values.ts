@@ -88,12 +88,6 @@ function countOf(word: string, text: string): number {
 function timeOf(parsed: Parsed, option: string, leastMs: number): number | undefined {
   const text = parsed.value(option)
   if (text === undefined) return undefined
-  if (/^[0-9.]*[1-9][0-9.]*$/.test(text))
-    throw invalid(
-      `option.${option}`,
-      `--${option} ${text} has no unit`,
-      `--${option} ${text}s, ${text}m or ${text}h`,
-    )
   const ms = parseDuration(text, option)
   if (ms >= leastMs) return ms
   throw invalid(`option.${option}`, `--${option} is a second or more, not ${JSON.stringify(text)}`)

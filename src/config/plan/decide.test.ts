@@ -174,7 +174,7 @@ const ROWS: readonly Row[] = [
     said: ['nightly-2024-01-01 [version file] rust-toolchain.toml', '>=1.70 [range] Cargo.toml'],
     value: '>=1.70',
     rank: 'range',
-    beat: [/^it names no version that can be had$/],
+    beat: [/^it names no version that is available$/],
   },
 ]
 

@@ -26,7 +26,7 @@ export function decideVersion(language: Language, candidates: readonly Candidate
 export function unreadable(language: Language, candidates: readonly Candidate[]): Rejected[] {
   return candidates
     .filter(({ value }) => toRange(language, value) === undefined)
-    .map(({ value, evidence }) => ({ value, evidence, why: 'it names no version that can be had' }))
+    .map(({ value, evidence }) => ({ value, evidence, why: 'it names no version that is available' }))
 }
 
 /**

@@ -139,7 +139,7 @@ interface Lacking {
   /** Languages, and services that agentpod.toml asks for: without them there is no environment. */
   readonly needed: readonly string[]
   readonly missing: readonly string[]
-  /** Of these it has another one, which will do where nothing else is to be had. */
+  /** Of these it has another one, which will do where nothing else is available. */
   readonly other: readonly string[]
 }
 

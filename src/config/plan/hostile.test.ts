@@ -403,7 +403,7 @@ describe('from files to the shell, by every detector', () => {
         ...inputOf({ base: 'debian', toml: '[environment.languages]\ndotnet = false' }),
         detected: {
           ...found,
-          // What versions are asked for is looked at elsewhere; here each is to be had.
+          // What versions are asked for is looked at elsewhere; here each is available.
           findings: found.findings.map((one) => ({ ...one, versions: [] })),
         },
       })

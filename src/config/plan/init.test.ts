@@ -56,7 +56,7 @@ const PROJECTS: Readonly<Record<string, Given>> = {
   'a version that nobody says': {
     detected: { findings: [finding('node'), finding('go'), finding('python')] },
   },
-  'a version of CI that is not to be had': {
+  'a version of CI that is not available': {
     machine: HOST,
     detected: {
       findings: [finding('python', { versions: ['3.12 [ci] ci.yml', '>=3.10 [range] pyproject.toml'] })],

@@ -107,7 +107,7 @@ function defaultWish(language: Language, candidates: readonly Candidate[]): Choi
     beat,
     note:
       beat[0] &&
-      `${printable(beat[0].evidence.file, 200)} wants ${language} ${printable(beat[0].value)}, which is not to be had here; another one is taken`,
+      `${printable(beat[0].evidence.file, 200)} wants ${language} ${printable(beat[0].value)}, which is not available here; another one is taken`,
   }
 }
 
@@ -212,7 +212,7 @@ async function triedElsewhere(
 }
 
 function instead({ language, wish }: WantedLanguage, { version }: Source): string {
-  return `${language} ${printable(wish.value)} is not to be had here; ${version} is taken`
+  return `${language} ${printable(wish.value)} is not available here; ${version} is taken`
 }
 
 function forbidden(language: Language, { version }: Source, { value, evidence }: Candidate): string {

@@ -6,7 +6,7 @@ import { AgentPodError } from '../../core/error.ts'
 import { makeDirectory } from '../../util/make-directory.ts'
 import { printable } from '../problem.ts'
 
-/** A version that can be had, with the digest of its archive where the registry says it. */
+/** A version that is available, with the digest of its archive where the registry says it. */
 export interface Listed {
   readonly version: string
   /** sha512, hexadecimal. */

@@ -30,7 +30,7 @@ export interface PackagePlan {
   readonly evidence: Evidence
   /** Whether the machine has what it would bring. */
   readonly isThere: boolean
-  /** Only CI installs it, with names of another distribution maybe: it is put in where it is to be had, and decides nothing. */
+  /** Only CI installs it, with names of another distribution maybe: it is put in where it is available, and decides nothing. */
   readonly isOptional: boolean
 }
 

@@ -99,7 +99,7 @@ const ROWS: readonly Row[] = [
     },
     base: 'host',
     languages: ['python 3.11.2 host'],
-    notes: [/^python 3\.12 is not to be had here; 3\.11\.2 is taken$/],
+    notes: [/^python 3\.12 is not available here; 3\.11\.2 is taken$/],
   },
   {
     name: 'what a classifier lists gives way as well',
@@ -113,7 +113,7 @@ const ROWS: readonly Row[] = [
     },
     base: 'host',
     languages: ['python 3.11.2 host'],
-    notes: [/^python 3\.12 is not to be had here/],
+    notes: [/^python 3\.12 is not available here/],
   },
   {
     name: 'ranges of two packages hold together',
@@ -148,7 +148,7 @@ const ROWS: readonly Row[] = [
     },
     base: 'host',
     languages: ['java 21.0.1 host'],
-    notes: [/^java 1\.8 is not to be had here; 21\.0\.1 is taken$/],
+    notes: [/^java 1\.8 is not available here; 21\.0\.1 is taken$/],
   },
   {
     name: 'Kotlin needs a Java',
@@ -335,7 +335,7 @@ const ROWS: readonly Row[] = [
     },
     base: 'host',
     languages: ['python 3.11.2 host'],
-    notes: [/^\.python-version wants python pypy3\.9, which is not to be had here; another one is taken$/],
+    notes: [/^\.python-version wants python pypy3\.9, which is not available here; another one is taken$/],
   },
   {
     name: 'names that every object has are no packages and no tools',
@@ -463,7 +463,7 @@ describe('agentpod.lock', () => {
       'failed_precondition',
       'language.unavailable',
     )
-    assert.match(error.message, /^agentpod\.lock: node 22\.99\.0 cannot be had/)
+    assert.match(error.message, /^agentpod\.lock: node 22\.99\.0 is not available/)
     assert.match(error.hint ?? '', /agentpod config lock/)
   })
 
@@ -482,7 +482,7 @@ describe('agentpod.lock', () => {
   })
 })
 
-describe('what cannot be had', () => {
+describe('what is not available', () => {
   test('names what was tried and what is near', async () => {
     const error = await fails(
       { machine: HOST, detected: { findings: [python('3.12 [version file] .python-version')] } },
@@ -491,7 +491,7 @@ describe('what cannot be had', () => {
     )
     assert.equal(
       error.message,
-      '.python-version: python 3.12 cannot be had: Debian bookworm has 3.11; this machine has 3.11.2; Debian trixie has 3.13; Debian bullseye has 3.9',
+      '.python-version: python 3.12 is not available: Debian bookworm has 3.11; this machine has 3.11.2; Debian trixie has 3.13; Debian bullseye has 3.9',
     )
     assert.match(error.hint ?? '', /\[environment\.languages\] python = "3\.13"$/)
   })
@@ -512,7 +512,7 @@ describe('what cannot be had', () => {
       'failed_precondition',
       'language.unavailable',
     )
-    assert.match(error.message, /^agentpod\.toml:5: python 3\.13 cannot be had: Debian bookworm has 3\.11/)
+    assert.match(error.message, /^agentpod\.toml:5: python 3\.13 is not available: Debian bookworm has 3\.11/)
     assert.match(error.hint ?? '', /suite = "trixie"$/)
   })
 
@@ -531,7 +531,7 @@ describe('what cannot be had', () => {
       'failed_precondition',
       'service.unavailable',
     )
-    assert.match(error.message, /^agentpod\.toml: postgres 99 is not to be had: .* has 1[357]$/)
+    assert.match(error.message, /^agentpod\.toml: postgres 99 is not available: .* has 1[357]$/)
     assert.match(
       (await fails({ toml: '[services]\nmongodb = {}' }, 'failed_precondition', 'service.unavailable'))
         .hint ?? '',

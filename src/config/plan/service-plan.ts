@@ -163,8 +163,8 @@ export function planService(
   const where = ground.base === 'host' ? 'this machine' : `Debian ${ground.suite}`
   if (!server || (isStrict(wanted) && !isMet(server, wanted))) {
     const missing = server
-      ? `${wanted.name} ${wanted.version} is not to be had: ${where} has ${server.version}`
-      : `${wanted.name} is not to be had: ${where} does not have it`
+      ? `${wanted.name} ${wanted.version} is not available: ${where} has ${server.version}`
+      : `${wanted.name} is not available: ${where} does not have it`
     if (wanted.choice.rank !== 'agentpod.toml') return { missing: `${missing}${elsewhere(ground, wanted)}` }
     throw new AgentPodError({
       code: 'failed_precondition',

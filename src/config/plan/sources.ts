@@ -1,4 +1,4 @@
-/** Where a language can really be had: from this machine, from Debian, from npm, from Go's module proxy. What was tried is told. */
+/** Where a language comes from: from this machine, from Debian, from npm, from Go's module proxy. What was tried is told. */
 
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { SUITES, type Suite } from '../../core/recipe.ts'
@@ -196,7 +196,7 @@ export function cannotBeHad(
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'language.unavailable',
-    message: `${printable(wish.where, 200)}: ${language} ${printable(wish.value)} cannot be had: ${said.join('; ')}`,
+    message: `${printable(wish.where, 200)}: ${language} ${printable(wish.value)} is not available: ${said.join('; ')}`,
     hint: wish.isLocked
       ? 'make the lock anew: `agentpod config lock`'
       : hintFor(language, wish.value, nearest(language, wish.value, all)),

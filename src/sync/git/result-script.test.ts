@@ -219,7 +219,7 @@ describe('the result of a workspace', () => {
   })
 })
 
-describe('a result that cannot be had', () => {
+describe('a result that cannot be made', () => {
   for (const [name, wreck, words] of [
     [
       'the repository of the start is gone',

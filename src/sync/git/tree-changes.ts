@@ -23,7 +23,7 @@ export interface TreeChange {
   readonly after: Leaf | undefined
 }
 
-/** Looks at a directory of the second tree that is not as in the first, before anything of it is used; throws where it is not to be had. */
+/** Looks at a directory of the second tree that is not as in the first, before anything of it is used; throws where it is not there. */
 export type Inspect = (
   directory: string,
   entries: readonly Entry[],
