@@ -11,6 +11,8 @@ export interface Listening {
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
 const LONGEST_TABLE = 1024 * 1024
 const EVERY_MS = 1000
+/** While somebody waits for a port. */
+const OFTEN_MS = 250
 /** A program that opens port after port does not fill this machine's. */
 const MOST_PORTS = 8
 const FIRST_UNPRIVILEGED = 1024
@@ -52,23 +54,39 @@ async function readTable(sandbox: Pick<Sandbox, 'readFile'>, path: string): Prom
 }
 
 /**
- * Tells each port that begins to listen once this has begun, until the signal. Not those that `isKnown` has, nor ports that a program was given by chance
- * and keeps to itself.
+ * Tells each port that begins to listen once this has begun, until the signal: those that are awaited, and others. Not those that `isKnown` has, nor ports
+ * that a program was given by chance and keeps to itself.
  */
 export async function watchPorts(
   sandbox: Pick<Sandbox, 'readFile'>,
-  o: { readonly signal: AbortSignal; isKnown(port: number): boolean; found(port: number): Promise<void> },
+  o: {
+    readonly signal: AbortSignal
+    /** Also those that listen already. */
+    readonly awaited: readonly number[]
+    isKnown(port: number): boolean
+    listens(port: number): void
+    found(port: number): Promise<void>
+  },
 ): Promise<void> {
-  const told = new Set((await listening(sandbox)).map(({ port }) => port))
+  const awaited = new Set(o.awaited)
+  const look = async (): Promise<readonly Listening[]> => {
+    const all = await listening(sandbox)
+    if (!o.signal.aborted) for (const { port } of all) if (awaited.delete(port)) o.listens(port)
+    return all
+  }
+  const told = new Set((await look()).map(({ port }) => port))
   let count = 0
-  while (!o.signal.aborted && count < MOST_PORTS) {
-    await sleep(EVERY_MS, undefined, { signal: o.signal }).catch(() => undefined)
+  while (!o.signal.aborted && (count < MOST_PORTS || awaited.size > 0)) {
+    await sleep(awaited.size > 0 ? OFTEN_MS : EVERY_MS, undefined, { signal: o.signal }).catch(
+      () => undefined,
+    )
     if (o.signal.aborted) return
-    for (const { port, isOpen } of await listening(sandbox)) {
+    for (const { port, isOpen } of await look()) {
       if (told.has(port) || o.isKnown(port) || port < FIRST_UNPRIVILEGED) continue
       if (port >= FIRST_EPHEMERAL && !isOpen) continue
       told.add(port)
-      if (++count > MOST_PORTS || o.signal.aborted) return
+      if (o.signal.aborted) return
+      if (++count > MOST_PORTS) continue
       await o.found(port)
     }
   }

@@ -125,8 +125,12 @@ class Dev {
     const sandbox = await this.#start(started.signal)
     using stack = new DisposableStack()
     if (!this.#parsed.has('no-forward')) {
-      for (const { port, label } of this.#ready.ports) stack.use(await this.#forward(sandbox, port, label))
-      this.#forwardOthers(sandbox, stack)
+      const forwards = new Map<number, () => void>()
+      for (const { port, label } of this.#ready.ports) {
+        const forward = stack.use(await forwardNear(sandbox, port))
+        forwards.set(port, () => this.#sayForward(forward, port, label))
+      }
+      this.#watchPorts(sandbox, stack, forwards)
     }
     const sync = prepared && (await beginSync(this.#ctx, sandbox, this.#project, prepared))
     started.signal.throwIfAborted()
@@ -176,28 +180,29 @@ class Dev {
     if (names.size > 0) this.#ctx.terminal.say(`ready: ${[...names].join(', ')}`)
   }
 
-  async #forward(sandbox: Sandbox, port: number, label: string | undefined): Promise<Forward> {
+  #sayForward(forward: Forward, port: number, label: string | undefined): void {
     const { terminal } = this.#ctx
-    const forward = await forwardNear(sandbox, port)
     const address = terminal.bold(`http://127.0.0.1:${forward.port}`)
     const other = `(port ${port} inside; ${port} is in use here)`
     const notes = [label === undefined ? '' : printable(label), forward.port === port ? '' : other]
     terminal.say([address, ...notes.filter((note) => note !== '')].join('  '))
-    return forward
   }
 
-  /** Ports that no file names, once something listens on them. */
-  #forwardOthers(sandbox: Sandbox, stack: DisposableStack): void {
+  /** Says where a port is once something listens on it, and brings out those that no file names. */
+  #watchPorts(sandbox: Sandbox, stack: DisposableStack, forwards: ReadonlyMap<number, () => void>): void {
     const ended = new AbortController()
     stack.defer(() => ended.abort())
     const known = new Set([...this.#ready.ports.map(({ port }) => port), ...SERVICE_PORTS])
     const watched = watchPorts(sandbox, {
       signal: ended.signal,
+      awaited: [...forwards.keys()],
       isKnown: (port) => known.has(port),
+      listens: (port) => forwards.get(port)?.(),
       found: async (port) => {
-        const forward = await this.#forward(sandbox, port, `port ${port} listens inside`)
-        if (ended.signal.aborted) forward[Symbol.dispose]()
-        else stack.use(forward)
+        const forward = await forwardNear(sandbox, port)
+        if (ended.signal.aborted) return forward[Symbol.dispose]()
+        stack.use(forward)
+        this.#sayForward(forward, port, `port ${port} listens inside`)
       },
     })
     // It ends with the sandbox, which may be before us.
