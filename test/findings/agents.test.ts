@@ -1,7 +1,7 @@
 /** What outside verification found about agents' runs and daily use, one case for each id. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { AcpUser, AGENT, type Worked, worked } from '../support/acp-user.ts'
@@ -272,6 +272,21 @@ test('A17: `branch clean` removes what is remembered of runs that are gone, in e
   for (const cwd of [user.project.root, other]) assert.doesNotMatch(refs(cwd), new RegExp(gone.id))
   assert.match(refs(user.project.root), new RegExp(`refs/worktree/agentpod/applied/${stays.id}`))
   user.project.git('worktree', 'remove', '--force', other)
+})
+
+test('E15: caches that programs leave beside the sources are no change, unless the project has them', async () => {
+  const leaves =
+    'sh mkdir -p api/__pycache__ .pytest_cache; echo x > api/__pycache__/b.pyc; echo x > .pytest_cache/v'
+  assert.equal((await user.work(leaves)).result.outcome, 'unchanged')
+  mkdirSync(join(user.project.root, 'kept', '__pycache__'), { recursive: true })
+  write('kept/__pycache__/a.pyc', 'old\n')
+  user.project.commitAll('a cache of the project')
+  const { result } = await user.work(`${leaves}; echo new > kept/__pycache__/a.pyc`)
+  assert.deepEqual(
+    result.changes.map(({ path }) => path),
+    ['kept/__pycache__/a.pyc'],
+    'the control',
+  )
 })
 
 test('A13: a user whose git signs commits is told that ours are not signed', async () => {

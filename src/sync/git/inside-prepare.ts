@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { invalid } from '../../core/error.ts'
+import { CACHES } from '../caches.ts'
 import type { Script } from '../changes.ts'
 import { OBJECT_ID, type ObjectId } from './repository.ts'
 
@@ -141,6 +142,7 @@ done < "$stash/hidden"
 rm -f "$stash/aim"
 
 printf '%s' "$aside" | sed 's/[][*?\\\\ ]/\\\\&/g; s|^|/|' > "$base/info/exclude"
+printf '%s\\n' ${CACHES} >> "$base/info/exclude"
 ours ls-files --others --exclude-standard -z > "$stash/extra"
 tr '\\n\\0' '\\001\\n' < "$stash/extra" > "$stash/lines"
 sed -n "/$(printf '\\001')/d"'; s/[][*?\\\\ ]/\\\\&/g; s|^|/|p' "$stash/lines" >> "$base/info/exclude"
