@@ -1,13 +1,17 @@
 /** Group RS, continued: what the kernel has once for the whole machine, and group LK: what it tells about the machine. */
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
+import { cgroupDirectory, poddPid, podhostOf } from '../support/host-view.ts'
 import {
   AIO,
   CANNOT_SET_OOM_FLOOR,
   FILTERS,
   KERNEL_FILES,
+  OPEN_FILES,
+  PROCESSES,
   SOCKET_BUFFERS,
   TERMINALS,
 } from '../support/kernel-probes.ts'
@@ -110,6 +114,51 @@ test('RS-17 no payload lowers its OOM score below that of podd, and podd’s is 
   for (const [sandbox, user] of attackers())
     assert.deepEqual(await inside(sandbox, lower, { user }), ['ok', 'EACCES', 'EACCES', 'ok'], user)
   assert.equal(await shell(plain, 'cat /proc/1/oom_score_adj'), '100\n')
+})
+
+test('RS-18 all sandboxes together leave the host some of its processes', async () => {
+  const podhost = podhostOf(world)
+  const own = cgroupDirectory(await poddPid(podhost, plain.id), 'pids')
+  await podhost.close()
+  const [scope, all] = [dirname(own), dirname(dirname(own))]
+  const read = (file: string): number => Number(readFileSync(file, 'utf8'))
+  const machine = Math.min(read('/proc/sys/kernel/pid_max'), read('/proc/sys/kernel/threads-max'))
+  const limit = read(join(all, 'pids.max'))
+  assert.ok(limit > 0 && limit <= machine * 0.75, `${limit} of ${machine} in ${all}`)
+  // The same limit, made small, on the group that holds this test's sandboxes alone.
+  const room = 60
+  writeFileSync(join(scope, 'pids.max'), String(read(join(scope, 'pids.current')) + room))
+  try {
+    const found = await inside<[number, string]>(plain, PROCESSES)
+    assert.ok(found[0] <= room && found[1] === 'EAGAIN', `a sandbox starts ${found} of ${room}`)
+    assert.deepEqual(await outside(PROCESSES), [200, 'ok'], 'the control: the host starts more')
+  } finally {
+    writeFileSync(join(scope, 'pids.max'), 'max')
+  }
+  assert.deepEqual(
+    await inside(plain, PROCESSES),
+    [200, 'ok'],
+    'the control: so does the sandbox, without the limit',
+  )
+})
+
+test('RS-18 every open file counts as memory of its sandbox', async () => {
+  await using sandbox = await client.create({})
+  const holder = sandbox.exec('/usr/bin/python3', { args: ['-c', PRELUDE + OPEN_FILES], stdin: true })
+  const output = holder.output()
+  const told = async (): Promise<string> => {
+    const { value, done } = await output.next()
+    return done ? 'nothing' : value.data.toString()
+  }
+  assert.equal(await told(), '0\n')
+  const earlier = (await sandbox.stats()).memBytes
+  await holder.write(Buffer.from('go on\n'))
+  assert.equal(await told(), '10000\n')
+  const grown = (await sandbox.stats()).memBytes - earlier
+  await holder.closeStdin()
+  for await (const _ of output);
+  // What checkOpenFiles in native/internal/host counts on.
+  assert.ok(grown >= 10_000 * 128, `${grown} bytes for 10,000 open files`)
 })
 
 interface KernelFiles {

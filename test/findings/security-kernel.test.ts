@@ -1,8 +1,10 @@
 /** What a red team found about the kernel that sandboxes share; test/attack/kernel-limits.test.ts has the details and the controls. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
+import { totalmem } from 'node:os'
 import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
+import type { Check } from '../../src/core/capability.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
 import { podhostOf } from '../support/host-view.ts'
 import {
@@ -61,6 +63,17 @@ test('S3: the memory limit of a sandbox holds for what its sockets buffer', asyn
 test('S4: a payload uses up neither AIO contexts nor terminals of the machine', async () => {
   assert.equal(await inside(sandbox, AIO), 'ENOSYS')
   assert.equal(await inside(sandbox, TERMINALS), 128)
+})
+
+test('S4: doctor says whether sandboxes can use up the machine’s open files, and what to do', async () => {
+  const { stdout } = await world.cli(['doctor', '--json'])
+  const { checks } = JSON.parse(stdout) as { checks: Check[] }
+  const check = checks.find(({ name }) => name === 'open-files')
+  const most = readFileSync('/proc/sys/fs/file-max', 'utf8').trim()
+  assert.match(check?.detail ?? '', new RegExp(`fs.file-max is ${most}:`))
+  assert.equal(check?.required, false)
+  assert.equal(check?.ok, Number(most) >= totalmem() / 128)
+  if (!check.ok) assert.match(check.hint ?? '', /sysctl -w fs\.file-max=/)
 })
 
 test('S7: /sys and /proc tell nothing about the host’s disks, mounts and command line', async () => {

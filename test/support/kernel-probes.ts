@@ -52,6 +52,30 @@ tell(len(held))
 sys.stdout.flush()
 if os.environ.get('HOLD'): sys.stdin.read()`
 
+/** Starts processes that wait, until one is refused or there are 200; tells how many it got, and ends them. */
+export const PROCESSES = `
+import signal
+made, why = [], 'ok'
+while len(made) < 200 and why == 'ok':
+  try: child = os.fork()
+  except OSError as e: why = errno.errorcode[e.errno]; break
+  if child == 0: signal.pause()
+  made.append(child)
+for child in made: os.kill(child, 9)
+for child in made: os.waitpid(child, 0)
+tell([len(made), why])`
+
+/** Opens 10,000 files when it gets a line, and holds them until its standard input closes; tells before and after. */
+export const OPEN_FILES = `
+def say(count):
+  tell(count)
+  sys.stdout.flush()
+say(0)
+sys.stdin.readline()
+held = [os.open('/dev/null', os.O_RDONLY) for _ in range(10000)]
+say(len(held))
+sys.stdin.read()`
+
 /** What a probe reads of the kernel's own files: names below /sys, and files of /proc. */
 export const KERNEL_FILES = `
 PROC = ['buddyinfo', 'cgroups', 'cmdline', 'config.gz', 'devices', 'diskstats', 'interrupts', 'iomem', 'ioports', 'kallsyms', 'key-users', 'keys',

@@ -39,6 +39,9 @@ func newV1(mounts map[string]string, scope string) (*v1, error) {
 	if dir, there := m.dirs["memory"]; there {
 		limitAllSocketBuffers(filepath.Dir(dir))
 	}
+	if dir, there := m.dirs["pids"]; there {
+		limitAllProcesses(filepath.Dir(dir))
+	}
 	if dir, there := m.dirs["devices"]; there {
 		// Every sandbox's group inherits this list. A group with children refuses the change, and then has the list already.
 		if write(dir, "devices.deny", "a") == nil {

@@ -140,6 +140,9 @@ func makeV2(root string, levels []string) (*v2, error) {
 			return nil, err
 		}
 	}
+	if m.has("pids") {
+		limitAllProcesses(filepath.Join(root, levels[0]))
+	}
 	_, err = os.Stat(filepath.Join(m.dir, "cgroup.freeze"))
 	m.freezes = err == nil
 	return m, nil

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ func (h *Host) probe() []check {
 		tried("idmap", false, h.checkIdmap, "without idmapped mounts (root, Linux 5.19, ext4 or xfs or btrfs) the host's tools are read-only in a sandbox"),
 		tried("ids", false, h.checkIDs, sharedHint),
 		tried("cgroups", false, h.checkCgroups, h.cgroupHint()),
+		tried("open-files", false, checkOpenFiles, openFilesHint),
 		tried("network", false, h.checkNetwork, "nftables in the kernel (modules nf_tables, nft_chain_nat, nft_redir, nft_ct) takes every connection to the egress; without it only programs that use the proxy get out"),
 		tried("seccomp", true, checkSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
 		tried("disk", true, h.checkDisk, "free space on the disk that holds the state directory"),
@@ -135,6 +137,38 @@ func (h *Host) checkCgroups() (string, error) {
 		}
 	}
 	return fmt.Sprintf("%s: limits on memory, cpus and pids can be set", h.cgroups.Version()), err
+}
+
+// openFileBytes is the least that an open file takes in any kernel, which charges it to the sandbox's memory.
+const openFileBytes = 128
+
+const openFilesHint = "run `sudo sysctl -w fs.file-max=9223372036854775807`, as systemd does at boot: every open file " +
+	"counts as memory of its sandbox, so the limits on memory are then the ones that hold"
+
+func checkOpenFiles() (string, error) {
+	data, err := os.ReadFile("/proc/sys/fs/file-max")
+	if err != nil {
+		return "", err
+	}
+	most, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	if err != nil {
+		return "", err
+	}
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		return "", err
+	}
+	return openFiles(most, uint64(machine.Totalram)*uint64(machine.Unit))
+}
+
+// openFiles says whether sandboxes within their limits can use up the open files of the whole machine.
+//
+// SECURITY: RS-18. At fs.file-max the kernel refuses to open any more for everyone but root.
+func openFiles(most, memory uint64) (string, error) {
+	if most < memory/openFileBytes {
+		return "", fmt.Errorf("fs.file-max is %d: sandboxes within their limits on memory can open more, and then only root opens a file", most)
+	}
+	return fmt.Sprintf("fs.file-max is %d: sandboxes reach their limits on memory before it", most), nil
 }
 
 // checkNetwork sees a connection that is redirected, in namespaces as a sandbox has them.
