@@ -131,3 +131,37 @@ test('S12: a preview does not reach podd’s own port', async () => {
   await ended
   await assert.rejects(sandbox.dial(61_080), { reason: 'port.closed' })
 })
+
+test('S12: what a sandbox deletes makes room in it, also when a snapshot still has it', async (t) => {
+  await using filled = await client.create({ resources: { diskMib: 48 } })
+  if (filled.info.limits?.disk.level !== 'enforced') return t.skip('there is no pool with quotas here')
+  const write = async (name: string): Promise<string> =>
+    shell(filled, `head -c ${30 << 20} /dev/urandom > ~/${name} && sync ~/${name} && echo ok`)
+  assert.equal(await write('first'), 'ok\n')
+  assert.match(await write('second'), /quota|space/i, 'the control: the limit holds')
+  await shell(filled, 'rm ~/second; sync ~')
+  const snapshot = await filled.snapshot({})
+  await shell(filled, 'rm ~/first; sync ~')
+  assert.equal(await write('second'), 'ok\n', 'there is room again')
+  assert.match(await write('third'), /quota|space/i, 'and no more than before')
+  await shell(filled, 'rm ~/third')
+  await client.snapshots.remove(snapshot.id)
+  await until('without the snapshot the limit is as it was', async () => {
+    const found = await write('third')
+    await shell(filled, 'rm -f ~/third')
+    return /quota|space/i.test(found)
+  })
+})
+
+test('S12: a key learns of the host’s tools only what its own sandboxes show', async () => {
+  const { host } = await client.builds.toolchains()
+  assert.ok(host.length > 0, 'the control: there are tools')
+  const directories = [...new Set(host.map(({ directory }) => directory))]
+  await using own = await client.create({})
+  const { stdout } = await own
+    .exec('/bin/sh', {
+      args: ['-c', 'for d; do [ -d "$d" ] || echo "$d"; done', 'look', ...directories, world.home],
+    })
+    .wait()
+  assert.equal(stdout, `${world.home}\n`, 'the control: a directory of the host alone is not there')
+})

@@ -56,6 +56,7 @@ func (h *Host) canStart() error {
 // begin gives a new sandbox its files, and starts it on them.
 func (h *Host) begin(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch) error {
 	files := rootfs.NewFiles
+	handle.DiskBytes = args.Resources.DiskBytes
 	var err error
 	if args.Snapshot != "" {
 		files, err = rootfs.TakenFiles, h.takeSnapshot(handle, args)

@@ -55,6 +55,9 @@ type Handle struct {
 	// Volume says that the files are a subvolume of the pool, and FromBytes how much of them came from a snapshot.
 	Volume    bool  `json:"volume,omitempty"`
 	FromBytes int64 `json:"fromBytes,omitempty"`
+	// DiskBytes is the limit on what is written, and Held what each snapshot keeps of it.
+	DiskBytes int64            `json:"diskBytes,omitempty"`
+	Held      map[string]int64 `json:"held,omitempty"`
 	// Expired belongs to a sandbox that was stopped because its time was up.
 	Expired bool `json:"expired,omitempty"`
 	// Unknown: the handle was damaged, and owner and root are as the next start says.

@@ -114,8 +114,11 @@ func (h *Host) performSnapshot(arguments any) (result any, known bool, err error
 		defer h.layerUse.RUnlock()
 		result, err = h.createSnapshot(args)
 	case hostproto.SnapshotID:
-		defer h.locks.lock("snapshot " + args.ID)()
+		origin := h.originOf(args.ID)
 		result, err = h.removeSnapshot(args.ID)
+		if origin != "" && err == nil {
+			h.letGo(origin)
+		}
 	case hostproto.ExportSnapshot:
 		result, err = h.exportSnapshot(args)
 	case hostproto.ImportSnapshot:

@@ -84,6 +84,8 @@ func (h *Host) createSnapshot(args hostproto.CreateSnapshot) (any, error) {
 		return nil, h.undoSnapshot(s, err)
 	}
 	clock.lap("write")
+	h.hold(handle, s)
+	clock.lap("hold")
 	return s.view(), nil
 }
 
@@ -170,6 +172,7 @@ func (h *Host) takeSnapshot(handle *Handle, args hostproto.CreateSandbox) error 
 
 // removeSnapshot refuses while a sandbox or another snapshot stands on it.
 func (h *Host) removeSnapshot(id string) (any, error) {
+	defer h.locks.lock("snapshot " + id)()
 	s, err := h.loadSnapshot(id)
 	if err != nil {
 		h.log.Printf("%s: %v", id, err)
@@ -186,4 +189,13 @@ func (h *Host) removeSnapshot(id string) (any, error) {
 		return nil, err
 	}
 	return map[string]any{}, h.dropSnapshot(files)
+}
+
+// originOf is the sandbox that a snapshot was taken of; "" if that is not known.
+func (h *Host) originOf(snapshot string) string {
+	s, err := h.loadSnapshot(snapshot)
+	if err != nil || s == nil {
+		return ""
+	}
+	return s.Sandbox
 }

@@ -98,10 +98,12 @@ func (h *Host) startAgain(args hostproto.CreateSandbox) (any, error) {
 	defer func() { h.log.Printf("%s: start: %s", args.ID, clock) }()
 	handle.State, handle.Expired, handle.Unknown = stateStarting, false, false
 	handle.DeadlineMs, handle.WhenOver = args.DeadlineMs, args.WhenOver
+	handle.DiskBytes = args.Resources.DiskBytes
+	h.forgetHeld(handle)
 	if err := h.save(handle); err != nil {
 		return nil, err
 	}
-	if err := h.pool.SetLimit(handle.files(), args.Resources.DiskBytes); err != nil {
+	if err := h.limitDisk(handle); err != nil {
 		h.log.Printf("%s: %v", args.ID, err)
 		handle.noDiskLimit = err.Error()
 	}
