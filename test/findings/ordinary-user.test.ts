@@ -1,9 +1,10 @@
 /** What outside verification found for an ordinary user: somebody without root, with a range in /etc/subuid. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { chmodSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { quietly } from '../support/host-view.ts'
 import { makeOrdinaryUser, noOrdinaryUser, type OrdinaryUser } from '../support/ordinary-user.ts'
 import { until, World } from '../support/world.ts'
 
@@ -133,4 +134,50 @@ test('U4: compiled code is kept for an ordinary user too, in a directory that is
   assert.equal(statSync(compiled).uid, user.uid)
   assert.equal(statSync(world.home).mode & 0o777, 0o700)
   assert.deepEqual(readdirSync(shared), [], 'nothing that is run comes from a directory that others write in')
+})
+
+test('U4: an ordinary user has sandboxes started ahead, and a podhost that is killed leaves none of them', {
+  skip,
+}, async () => {
+  await world.ok(['create', '--name', 'kept'])
+  const below = (directory: string): string[] => readdirSync(join(world.home, directory))
+  const read = (...path: string[]): string =>
+    quietly(() => readFileSync(join(world.home, ...path), 'utf8')) ?? ''
+  const isAlive = (pid: number): boolean =>
+    quietly(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8'))?.includes('podd') ?? false
+  const startedAhead = async (): Promise<number[]> => {
+    let pids: number[] = []
+    await until('sandboxes are started ahead', () => {
+      const handles = below('sandboxes').map((id) => read('sandboxes', id, 'handle.json'))
+      pids = below('shells')
+        .filter((name) => !handles.some((handle) => handle.includes(name)))
+        .map((name) => Number(read('shells', name, 'pid')))
+        .filter((pid) => pid > 0 && isAlive(pid))
+      return pids.length > 0
+    })
+    return pids
+  }
+  await startedAhead()
+  await world.ok(['create', '--name', 'quick'])
+  const quick = below('sandboxes').map((id) => read('sandboxes', id, 'handle.json'))
+  assert.ok(
+    quick.some((handle) => /"shell":"sh/.test(handle)),
+    'the control: one was taken',
+  )
+  assert.equal(
+    await world.ok(['exec', 'quick', '--', 'bash', '-c', 'ulimit -u']),
+    '1024\n',
+    'its limits hold',
+  )
+  await world.ok(['destroy', 'quick'])
+  const blank = await startedAhead()
+  const podhost = execFileSync('pgrep', ['-u', user.name, '-f', 'podhost serve'], { encoding: 'utf8' })
+  for (const pid of podhost.trim().split('\n')) process.kill(Number(pid), 'SIGKILL')
+  await until('none of them is left', () => !blank.some(isAlive))
+  assert.equal(
+    await world.ok(['exec', 'kept', '--', 'echo', 'fine']),
+    'fine\n',
+    'the control: a sandbox goes on',
+  )
+  await world.ok(['destroy', 'kept'])
 })

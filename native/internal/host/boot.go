@@ -29,7 +29,9 @@ type boot struct {
 	spare    *spare
 	listener *os.File
 	// out is where the egress process dials in; nil where there is no way out.
-	out     *os.File
+	out *os.File
+	// leash is podd's end of what it is held by until it is written down that there is a sandbox.
+	leash   *os.File
 	flags   []string
 	runtime *launch.Launch
 	cancel  context.CancelFunc
@@ -42,7 +44,7 @@ func (b *boot) close() {
 	if b.cancel != nil {
 		b.cancel()
 	}
-	for _, file := range []*os.File{b.listener, b.out} {
+	for _, file := range []*os.File{b.listener, b.out, b.leash} {
 		if file != nil {
 			file.Close()
 		}
@@ -85,6 +87,9 @@ func (h *Host) prepareBoot(handle *Handle, limits cgroup.Limits, clock *stopwatc
 		if b.out, err = listenUnix(h.out(handle), outBacklog); err != nil {
 			return nil, err
 		}
+	}
+	if b.leash, handle.leash, err = os.Pipe(); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	b.cancel = cancel
@@ -132,7 +137,7 @@ func limitsOf(r hostproto.Resources) cgroup.Limits {
 	return cgroup.Limits{MemoryBytes: r.MemoryBytes, SwapBytes: r.SwapBytes, CPUs: r.CPUs, Pids: r.Pids}
 }
 
-// poddWait is how long podd stays when nobody says what it is: should podhost be killed and never come back, no shell stays.
+// poddWait is how long podd stays when nobody says what it is.
 const poddWait = "3600000"
 
 // outBacklog is how many connections of the egress process may wait for podd to accept them; podd parks as many.
@@ -153,6 +158,7 @@ func (b *boot) poddArguments() (flags []string, files []*os.File) {
 	pass("--dns-fd", b.spare.network.DNS)
 	pass("--dns-tcp-fd", b.spare.network.DNSOverTCP)
 	pass("--out-fd", b.out)
+	pass("--leash-fd", b.leash)
 	return append(flags, "--narrow-kernel-files", "--wait-ms", poddWait), files
 }
 

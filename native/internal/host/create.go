@@ -177,5 +177,9 @@ func (h *Host) watched(handle *Handle) error {
 		return h.startFailure(handle, errors.New("podd ended at once"))
 	}
 	handle.State = stateRunning
-	return h.save(handle)
+	if err := h.save(handle); err != nil {
+		return err
+	}
+	handle.unleash()
+	return nil
 }

@@ -65,6 +65,8 @@ type Handle struct {
 
 	// ids is the range that begins there, while it is being started.
 	ids *ids.Range
+	// leash is what podhost holds podd by until the handle names it: podd ends when podhost does, however it ends.
+	leash *os.File
 	// noDiskLimit is why the disk limit of this start does not hold.
 	noDiskLimit string
 }

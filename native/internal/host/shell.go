@@ -104,7 +104,22 @@ func (h *Host) startInShell(shell, handle *Handle, args hostproto.CreateSandbox,
 	clock.lap("swap")
 	handle.setIDs(shell.ids)
 	handle.Shell, handle.Pid, handle.StartTime, handle.Network = shell.Shell, shell.Pid, shell.StartTime, shell.Network
+	handle.leash = shell.leash
 	return h.watched(handle)
+}
+
+// unleash lets podd live on without podhost. INVARIANT: the next podhost would find the sandbox. A podd that has ended
+// is for those who watch it.
+func (handle *Handle) unleash() {
+	handle.leash.Write([]byte{1})
+	handle.dropLeash()
+}
+
+// dropLeash ends podd, unless it was unleashed.
+func (handle *Handle) dropLeash() {
+	if handle.leash != nil {
+		handle.leash.Close()
+	}
 }
 
 // startAfterShell starts the sandbox on a root that was mounted with the ids of a shell: they become the sandbox's when the shell has ended.
@@ -177,7 +192,7 @@ func lower(pid, what int, to uint64) error {
 	return nil
 }
 
-// sweepShells removes what an earlier podhost left of shells that no sandbox lives in; their processes went with their groups.
+// sweepShells removes what an earlier podhost left of shells that no sandbox lives in; their processes ended with it.
 func (h *Host) sweepShells(used map[string]bool) {
 	dir := filepath.Join(h.home, "shells")
 	for _, name := range idsIn(dir) {

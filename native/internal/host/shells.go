@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"agentpod/native/internal/cgroup"
 )
 
 // MostShells bounds what can be asked for: each takes some three megabytes.
@@ -44,25 +42,12 @@ type readyShell struct {
 	made   time.Time
 }
 
-// newShells begins; most 0 keeps none. Without groups of its own to be limited by later, a shell cannot become a sandbox; nor without a count of
-// processes, whose stand-in can only be set before podd starts.
+// newShells begins; most 0 keeps none.
 func newShells(h *Host, most int) *shells {
-	if h.config.Rootless || !hasController(h.cgroups, "pids") {
-		most = 0
-	}
 	s := &shells{host: h, most: most, want: make(chan struct{}, 1), done: make(chan struct{})}
 	s.wait.Add(1)
 	go s.fill()
 	return s
-}
-
-func hasController(m cgroup.Manager, wanted string) bool {
-	for _, controller := range m.Controllers() {
-		if controller == wanted {
-			return true
-		}
-	}
-	return false
 }
 
 // take returns a shell whose podd lived a moment ago, or nil.
@@ -90,7 +75,7 @@ func (s *shells) fill() {
 	defer s.wait.Done()
 	renew := time.NewTicker(time.Minute)
 	defer renew.Stop()
-	hadFailed, hasFailed := false, false
+	hadFailed := false
 	for {
 		select {
 		case <-s.done:
@@ -104,10 +89,11 @@ func (s *shells) fill() {
 			if pause == 0 {
 				pause = s.add()
 				// One failure may be a shell that was killed; the next try says more.
-				hadFailed, hasFailed = hasFailed, pause == shellRetry
+				hasFailed := pause == shellRetry
 				if hasFailed && !hadFailed {
 					pause = shellQuiet
 				}
+				hadFailed = hasFailed
 			}
 			select {
 			case <-s.done:

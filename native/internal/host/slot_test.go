@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/hostproto"
 )
 
@@ -58,25 +57,5 @@ func TestLongRequestsLeaveThePlacesOfOthersFree(t *testing.T) {
 		if err := <-waiting; err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-type groupsWith struct {
-	cgroup.Manager
-	controllers []string
-}
-
-func (g groupsWith) Controllers() []string { return g.controllers }
-
-func TestShellsAreKeptOnlyWhereAGroupCountsProcesses(t *testing.T) {
-	for _, c := range []struct {
-		controllers []string
-		want        int
-	}{{nil, 0}, {[]string{"memory", "cpu"}, 0}, {[]string{"memory", "pids"}, 3}} {
-		s := newShells(&Host{cgroups: groupsWith{controllers: c.controllers}}, 3)
-		if s.most != c.want {
-			t.Errorf("with %v: %d", c.controllers, s.most)
-		}
-		s.close()
 	}
 }
