@@ -186,7 +186,7 @@ class TcpDoor implements Door {
     return who
   }
 
-  /** SECURITY: S5. An exchange lasts no longer than the key in whose name it is. Nobody's name: a port that is open to all. */
+  /** SECURITY: CP-21. An exchange lasts no longer than its owner's key. A port that is open to all has no owner. */
   #actFor(owner: string | undefined, exchange: ServerResponse | Duplex): void {
     if (owner === undefined) return
     const end = this.#parts.keys.begin(owner, () => exchange.destroy())
@@ -261,7 +261,7 @@ class TcpDoor implements Door {
     return wake(this.#parts.engine, id, LOCAL, request)
   }
 
-  /** In whose name it may go on; nobody's where no token is needed. SECURITY: S5. A token is as good as the key that got it. */
+  /** The owner for whom it goes on, or none where no token is needed. SECURITY: CP-21. A token is worth what its key is. */
   #checkData(id: SandboxId, request: IncomingMessage): string | undefined {
     if (pathOf(request) === '/health' && !hasBody(request)) return undefined
     const token = this.#parts.access.dataToken(id)

@@ -16,7 +16,7 @@ const ASK_EVERY_MS = 10
  * that gives memory back keeps the process small (attack case RS-10).
  */
 const LEAN_FLAGS = ['--max-semi-space-size=1']
-/** SECURITY: S10. SIGUSR1 would open Node's inspector to everybody on this machine. */
+/** SECURITY: CP-22. SIGUSR1 would open Node's inspector to everybody on this machine. */
 const CLOSED_FLAGS = ['--disable-sigusr1']
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '65536' }
 

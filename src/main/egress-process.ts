@@ -147,7 +147,7 @@ export class EgressProcess implements WayOut {
   async #start(): Promise<NonNullable<Awaited<ReturnType<typeof dialSocket>>>> {
     const { script, socket, logFile, clock } = this.#options
     const log = openSync(logFile, 'a', 0o600)
-    // SECURITY: S10. SIGUSR1 would open Node's inspector to everybody on this machine.
+    // SECURITY: CP-22. SIGUSR1 would open Node's inspector to everybody on this machine.
     const child = spawn(process.execPath, ['--disable-sigusr1', script, socket, ...flags(this.#options)], {
       detached: true,
       stdio: ['ignore', log, log],

@@ -5,16 +5,7 @@ import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { cgroupDirectory, poddPid, podhostOf } from '../support/host-view.ts'
-import {
-  AIO,
-  CANNOT_SET_OOM_FLOOR,
-  FILTERS,
-  KERNEL_FILES,
-  OPEN_FILES,
-  PROCESSES,
-  SOCKET_BUFFERS,
-  TERMINALS,
-} from '../support/kernel-probes.ts'
+import * as probes from '../support/kernel-probes.ts'
 import { inside, outside, PRELUDE, shell } from '../support/probe.ts'
 import { World } from '../support/world.ts'
 
@@ -37,17 +28,17 @@ const attackers = (): readonly (readonly [Sandbox, string])[] => [
 ]
 
 test('RS-13 AIO, whose contexts are in one table for the machine, does not exist inside', async () => {
-  assert.equal(await outside(AIO), 'ok', 'the control: the host has it')
+  assert.equal(await outside(probes.AIO), 'ok', 'the control: the host has it')
   for (const [sandbox, user] of attackers())
-    assert.equal(await inside(sandbox, AIO, { user }), 'ENOSYS', user)
+    assert.equal(await inside(sandbox, probes.AIO, { user }), 'ENOSYS', user)
 })
 
 test('RS-14 nobody inside gives the kernel a filter to compile, of a socket or of a process', async () => {
-  const control = await outside<Record<string, string>>(FILTERS)
+  const control = await outside<Record<string, string>>(probes.FILTERS)
   assert.deepEqual(new Set(Object.values(control)), new Set(['ok']), 'the control: the host takes them all')
   for (const [sandbox, user] of attackers())
     assert.deepEqual(
-      await inside(sandbox, FILTERS, { user }),
+      await inside(sandbox, probes.FILTERS, { user }),
       {
         'socket filter': 'EPERM',
         'reuseport filter': 'EPERM',
@@ -65,41 +56,36 @@ test('RS-15 a sandbox that opens all the terminals it can leaves some to the hos
   await using greedy = await client.create({})
   const held = 128
   const holder = greedy.exec('/usr/bin/python3', {
-    args: ['-c', PRELUDE + TERMINALS],
+    args: ['-c', PRELUDE + probes.TERMINALS],
     env: { HOLD: '1' },
     stdin: true,
   })
   const output = holder.output()
   const first = await output.next()
   assert.ok(!first.done && Number(first.value.data.toString()) === held, 'it gets its share and no more')
-  const [host, other] = [await outside<number>(TERMINALS), await inside<number>(plain, TERMINALS)]
+  const [host, other] = [
+    await outside<number>(probes.TERMINALS),
+    await inside<number>(plain, probes.TERMINALS),
+  ]
   await holder.closeStdin()
   for await (const _ of output);
   assert.ok(host > held, `the control: the host gets ${host}`)
   assert.equal(other, held)
 })
 
-/** MiB that all sockets of the machine hold. */
-const heldMib = (kind: 'tcp' | 'udp'): number =>
-  Number(
-    new RegExp(`^${kind.toUpperCase()}: .*mem (\\d+)`, 'm').exec(
-      readFileSync('/proc/net/sockstat', 'utf8'),
-    )?.[1],
-  ) / 256
-
 for (const kind of ['tcp', 'udp'] as const) {
   test(`RS-16 a sandbox of 128 MiB holds less than twice that in ${kind} sockets that nobody reads`, async () => {
     const memoryMib = 128
     await using sandbox = await client.create({ resources: { memoryMib } })
-    const earlier = heldMib(kind)
+    const earlier = probes.heldBySocketsMib(kind)
     const holder = sandbox.exec('/usr/bin/python3', {
-      args: ['-c', PRELUDE + SOCKET_BUFFERS(kind)],
+      args: ['-c', PRELUDE + probes.SOCKET_BUFFERS(kind)],
       stdin: true,
     })
     const output = holder.output()
     const first = await output.next()
     assert.ok(!first.done, 'the program fills what it can')
-    const held = heldMib(kind) - earlier
+    const held = probes.heldBySocketsMib(kind) - earlier
     assert.ok(held >= 1, `the control: buffers are filled and counted: ${held} MiB`)
     // TCP leaves every connection a few pages at the limit, and each connection is itself counted as memory.
     assert.ok(held < 2 * memoryMib, `${held} MiB`)
@@ -107,7 +93,7 @@ for (const kind of ['tcp', 'udp'] as const) {
 }
 
 test('RS-17 no payload lowers its OOM score below that of podd, and podd’s is above the host’s', {
-  skip: CANNOT_SET_OOM_FLOOR,
+  skip: probes.CANNOT_SET_OOM_FLOOR,
 }, async () => {
   const lower = `tell([write('/proc/self/oom_score_adj', n) for n in ('600', '0', '99', '100')])`
   assert.deepEqual(await outside(lower), ['ok', 'ok', 'ok', 'ok'], 'the control: root outside may')
@@ -129,14 +115,14 @@ test('RS-18 all sandboxes together leave the host some of its processes', async 
   const room = 60
   writeFileSync(join(scope, 'pids.max'), String(read(join(scope, 'pids.current')) + room))
   try {
-    const found = await inside<[number, string]>(plain, PROCESSES)
+    const found = await inside<[number, string]>(plain, probes.PROCESSES)
     assert.ok(found[0] <= room && found[1] === 'EAGAIN', `a sandbox starts ${found} of ${room}`)
-    assert.deepEqual(await outside(PROCESSES), [200, 'ok'], 'the control: the host starts more')
+    assert.deepEqual(await outside(probes.PROCESSES), [200, 'ok'], 'the control: the host starts more')
   } finally {
     writeFileSync(join(scope, 'pids.max'), 'max')
   }
   assert.deepEqual(
-    await inside(plain, PROCESSES),
+    await inside(plain, probes.PROCESSES),
     [200, 'ok'],
     'the control: so does the sandbox, without the limit',
   )
@@ -144,7 +130,7 @@ test('RS-18 all sandboxes together leave the host some of its processes', async 
 
 test('RS-18 every open file counts as memory of its sandbox', async () => {
   await using sandbox = await client.create({})
-  const holder = sandbox.exec('/usr/bin/python3', { args: ['-c', PRELUDE + OPEN_FILES], stdin: true })
+  const holder = sandbox.exec('/usr/bin/python3', { args: ['-c', PRELUDE + probes.OPEN_FILES], stdin: true })
   const output = holder.output()
   const told = async (): Promise<string> => {
     const { value, done } = await output.next()
@@ -171,7 +157,7 @@ const SYS_SHOWN =
   /^\/sys(?:$|\/class$|\/class\/net|\/devices$|\/devices\/system$|\/devices\/system\/(?:cpu|node)|\/devices\/virtual$|\/devices\/virtual\/net|\/fs$|\/fs\/cgroup$|\/kernel$|\/kernel\/mm$|\/kernel\/mm\/transparent_hugepage)/
 
 test('LK-17 /sys and /proc show the processors and the network of the sandbox, and nothing of the host', async () => {
-  const control = await outside<KernelFiles>(KERNEL_FILES)
+  const control = await outside<KernelFiles>(probes.KERNEL_FILES)
   assert.ok(
     control.sys.some(
       (name) => name.startsWith('/sys/block') || name.startsWith('/sys/devices/virtual/block'),
@@ -181,7 +167,7 @@ test('LK-17 /sys and /proc show the processors and the network of the sandbox, a
   for (const name of ['cmdline', 'diskstats', 'partitions', 'interrupts'])
     assert.ok((control.proc[name] ?? 0) > 0, `the control: the host has /proc/${name}`)
   for (const [sandbox, user] of attackers()) {
-    const found = await inside<KernelFiles>(sandbox, KERNEL_FILES, { user })
+    const found = await inside<KernelFiles>(sandbox, probes.KERNEL_FILES, { user })
     assert.deepEqual(
       found.sys.filter((name) => !SYS_SHOWN.test(name)),
       [],

@@ -11,6 +11,7 @@ import {
   AIO,
   CANNOT_SET_OOM_FLOOR,
   FILTERS,
+  heldBySocketsMib,
   KERNEL_FILES,
   SOCKET_BUFFERS,
   TERMINALS,
@@ -42,20 +43,15 @@ tell(refused)`
 })
 
 test('S3: the memory limit of a sandbox holds for what its sockets buffer', async () => {
-  const heldMib = (): number =>
-    [...readFileSync('/proc/net/sockstat', 'utf8').matchAll(/^(?:TCP|UDP): .*mem (\d+)/gm)].reduce(
-      (sum, [, pages]) => sum + Number(pages) / 256,
-      0,
-    )
   for (const kind of ['tcp', 'udp'] as const) {
     await using greedy = await client.create({ resources: { memoryMib: 128 } })
-    const earlier = heldMib()
+    const earlier = heldBySocketsMib(kind)
     const holder = greedy.exec('/usr/bin/python3', {
       args: ['-c', PRELUDE + SOCKET_BUFFERS(kind)],
       stdin: true,
     })
     await holder.output().next()
-    const held = heldMib() - earlier
+    const held = heldBySocketsMib(kind) - earlier
     assert.ok(held >= 1 && held < 256, `${kind}: ${held} MiB in a sandbox of 128 MiB`)
   }
 })

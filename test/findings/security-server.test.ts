@@ -62,7 +62,7 @@ describe('on a server with keys', () => {
   const ask = (path: string, headers: Readonly<Record<string, string>>): Promise<TcpAnswer> =>
     tcpRequest({ port, path, headers })
 
-  test('S5: after a key is revoked its tokens open nothing, and what is open is cut', async () => {
+  test('S5: CP-21 after a key is revoked its tokens open nothing, and what is open is cut', async () => {
     const [alice, bob] = [await tenant(), await tenant()]
     const server = `import socketserver
 class H(socketserver.BaseRequestHandler):
@@ -231,7 +231,7 @@ test('S12: reset works with a damaged key of secrets', async () => {
   assert.equal(existsSync(world.home), false)
 })
 
-test('S10: SIGUSR1 opens no inspector in the server, the egress process or a command', async () => {
+test('S10: CP-22 SIGUSR1 opens no inspector in the server, the egress process or a command', async () => {
   await using world = new World()
   await world.ok(['create', '--name', 'box', '--allow', 'example.com'])
   const command = world.start(['exec', 'box', '--', 'sleep', '60'])

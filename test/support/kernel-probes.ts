@@ -7,6 +7,14 @@ export const CANNOT_SET_OOM_FLOOR =
     1n) ===
     0n && 'root lacks CAP_SYS_RESOURCE here, so no floor can be set'
 
+/** MiB that all sockets of the machine hold. */
+export const heldBySocketsMib = (kind: 'tcp' | 'udp'): number =>
+  Number(
+    new RegExp(`^${kind.toUpperCase()}: .*mem (\\d+)`, 'm').exec(
+      readFileSync('/proc/net/sockstat', 'utf8'),
+    )?.[1],
+  ) / 256
+
 /** Tells, for each way to give the kernel a filter, what came of it. */
 export const FILTERS = `
 import socket, struct

@@ -33,8 +33,8 @@ func startAsUser(t *testing.T) *daemon {
 	return d
 }
 
-// TestAGivenGroupHoldsForAnOrdinaryUser needs a machine with cgroup v2 and either systemd or a group that root gave to this user;
-// test/long/cgroup-v2.test.ts makes one of each.
+// TestAGivenGroupHoldsForAnOrdinaryUser needs a machine with cgroup v2 and either systemd or a group that
+// root gave to this user; test/long/cgroup-v2.test.ts makes one of each.
 func TestAGivenGroupHoldsForAnOrdinaryUser(t *testing.T) {
 	d := startAsUser(t)
 	c := d.dial()

@@ -15,14 +15,15 @@ import (
 	"agentpod/native/internal/connect"
 )
 
-// leftOutRecord is the record of a global header that names a path that was left out, after the reason and a line's end.
+// leftOutRecord is the record of a global header that names a path that was left out, after the reason and a
+// line's end.
 const leftOutRecord = "AGENTPOD.leftout"
 
 // maxDepth bounds the directories open at once while packing.
 const maxDepth = 256
 
-// Pack writes a directory's contents, or one file, as a tar stream, with the identity of the calling thread. begin
-// is called before the first byte; an error after it leaves the stream without its end.
+// Pack writes a directory's contents, or one file, as a tar stream, with the identity of the calling thread.
+// begin is called before the first byte; an error after it leaves the stream without its end.
 func Pack(name string, begin func() io.Writer) error {
 	// Only the name itself may be a link: it is what the caller asked for.
 	fd, err := openPlain(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
@@ -83,7 +84,8 @@ func (p *packer) directory(fd int, prefix string, depth int) error {
 	return nil
 }
 
-// leaveOut says in the stream what is not in it: an error would break off all the rest. Readers that do not know the record pass over it.
+// leaveOut says in the stream what is not in it: an error would break off all the rest. Readers that do not
+// know the record pass over it.
 func (p *packer) leaveOut(name, why string) error {
 	if len(name) > unix.PathMax {
 		name = name[:unix.PathMax]
@@ -106,7 +108,8 @@ func isKernel(fd int) bool {
 	return false
 }
 
-// entry packs one name. What is neither file, directory nor link is left out, and so is what went away meanwhile.
+// entry packs one name. What is neither file, directory nor link is left out, and so is what went away
+// meanwhile.
 func (p *packer) entry(parent int, base, name string, depth int) error {
 	var stat unix.Stat_t
 	err := unix.Fstatat(parent, base, &stat, unix.AT_SYMLINK_NOFOLLOW)
@@ -154,7 +157,8 @@ func (p *packer) entry(parent int, base, name string, depth int) error {
 	return unix.Close(fd)
 }
 
-// file packs an open file and closes it. A file that grows is cut at the size it had; one that shrinks is an error.
+// file packs an open file and closes it. A file that grows is cut at the size it had; one that shrinks is an
+// error.
 func (p *packer) file(fd int, name string, stat *unix.Stat_t) error {
 	file := os.NewFile(uintptr(fd), name)
 	defer file.Close()

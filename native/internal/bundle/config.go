@@ -10,7 +10,8 @@ type Spec struct {
 	Root string
 	// UserNamespace is the path of the sealed namespace to join.
 	UserNamespace string
-	// NetworkNamespace is the path of one that belongs to it, or "" for one of the runtime's making, in which nothing leads out.
+	// NetworkNamespace is the path of one that belongs to it, or "" for one of the runtime's making, in which
+	// nothing leads out.
 	NetworkNamespace string
 	// BootID is the file shown as the kernel's boot id.
 	BootID             string
@@ -19,7 +20,8 @@ type Spec struct {
 	TmpBytes, ShmBytes int64
 }
 
-// terminals is how many pseudo-terminals a sandbox may have: the kernel has 4096 for the whole machine (kernel.pty.max).
+// terminals is how many pseudo-terminals a sandbox may have: the kernel has 4096 for the whole machine
+// (kernel.pty.max).
 //
 // SECURITY: RS-15.
 const terminals = 128
@@ -27,8 +29,8 @@ const terminals = 128
 // PoddPath is where podd lies inside every sandbox.
 const PoddPath = "/.agentpod/podd"
 
-// podd begins with what it needs to install its seccomp filter and to set up payloads, and drops the rest before it
-// serves; a payload gets none of it.
+// podd begins with what it needs to install its seccomp filter and to set up payloads, and drops the rest
+// before it serves; a payload gets none of it.
 var capabilities = []string{
 	"CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 	"CAP_FSETID", "CAP_SETFCAP", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE",
@@ -39,8 +41,8 @@ var readonlyPaths = []string{"/proc/sys"}
 
 type object = map[string]any
 
-// Config returns the configuration, ready to be encoded. It has no seccomp section (podd installs the filter itself, as it
-// does where there is no OCI runtime) and no resources (podhost writes the cgroups).
+// Config returns the configuration, ready to be encoded. It has no seccomp section (podd installs the filter
+// itself, as it does where there is no OCI runtime) and no resources (podhost writes the cgroups).
 func Config(s Spec) object {
 	rlimits := []object{
 		{"type": "RLIMIT_CORE", "soft": 0, "hard": 0},

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Headroom is what a sandbox's own group allows beyond its payload's limit on processes, so that podd keeps working
-// while the payload is at its limit (case RS-01).
+// Headroom is what a sandbox's own group allows beyond its payload's limit on processes, so that podd keeps
+// working while the payload is at its limit (case RS-01).
 const Headroom = 64
 
 // Limits are what to enforce; zero leaves one out.
@@ -56,7 +56,8 @@ type Usage struct {
 type Group struct {
 	// Procs are the cgroup.procs files that the sandbox's first process writes itself into.
 	Procs []string
-	// Payload, for podd to move its payload's launcher threads with, and OOM, to watch, are nil where there is none.
+	// Payload, for podd to move its payload's launcher threads with, and OOM, to watch, are nil where there
+	// is none.
 	Payload, OOM *os.File
 	Levels       map[string]Level
 }
@@ -109,8 +110,8 @@ func Detect(scope string) Manager {
 	return none{reason: err.Error()}
 }
 
-// DetectDelegated finds what an ordinary user has. missing is why nothing was given to podhost, if so. The file keeps where the groups are,
-// for the next podhost: it starts in another group.
+// DetectDelegated finds what an ordinary user has. missing is why nothing was given to podhost, if so. The
+// file keeps where the groups are, for the next podhost: it starts in another group.
 func DetectDelegated(scope, file, missing string) Manager {
 	m, err := newDelegatedV2(readMounts(), scope, file)
 	switch {
@@ -130,7 +131,8 @@ func readMounts() map[string]string {
 	for _, line := range strings.Split(string(data), "\n") {
 		before, after, found := strings.Cut(line, " - ")
 		fields, tail := strings.Fields(before), strings.Fields(after)
-		// Only a mount of the hierarchy's root will do: below a bind of one group the names mean something else.
+		// Only a mount of the hierarchy's root will do: below a bind of one group the names mean something
+		// else.
 		if !found || len(fields) < 5 || len(tail) < 3 || fields[3] != "/" {
 			continue
 		}
@@ -184,7 +186,8 @@ func killAll(dir string) {
 	}
 }
 
-// removeDir removes one empty group. A process that has ended leaves its group a moment later, hence the patience.
+// removeDir removes one empty group. A process that has ended leaves its group a moment later, hence the
+// patience.
 func removeDir(dir string) error {
 	deadline := time.Now().Add(5 * time.Second)
 	for wait := 200 * time.Microsecond; ; wait *= 2 {

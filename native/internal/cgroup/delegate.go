@@ -18,8 +18,8 @@ const (
 	scopePrefix = "agentpod-"
 )
 
-// AskForScope has the user's systemd put this process into a scope of its own, whose control groups this user may then make and limit.
-// The error says in words what is missing and which command mends it.
+// AskForScope has the user's systemd put this process into a scope of its own, whose control groups this user
+// may then make and limit. The error says in words what is missing and which command mends it.
 func AskForScope(uid int) error {
 	root, there := readMounts()[""]
 	if controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")); !there || err != nil || !strings.Contains(string(controllers), "memory") {

@@ -39,7 +39,8 @@ func unified(t *testing.T) string {
 
 func TestAskingForAScopeEndsInIt(t *testing.T) {
 	root, before := unified(t), ownGroup()
-	// What busctl is called with, by systemd's documentation of StartTransientUnit: the signature, then a value for each letter of it.
+	// What busctl is called with, by systemd's documentation of StartTransientUnit: the signature, then a
+	// value for each letter of it.
 	runtimeDir := withBusctl(t, fmt.Sprintf(`
 want="--user --quiet call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit"
 want="$want ssa(sv)a(sa(sv)) $9 fail 4 Description s AgentPod's sandboxes Delegate b true CollectMode s inactive-or-failed PIDs au 1 $PPID 0"

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// freezeTimeout is how long the processes of a group may take to come to rest. It takes a millisecond; one that waits in the kernel
-// for a disk takes as long as the disk.
+// freezeTimeout is how long the processes of a group may take to come to rest. It takes a millisecond; one
+// that waits in the kernel for a disk takes as long as the disk.
 const freezeTimeout = 3 * time.Second
 
 func (m *v1) Freezes() bool { return m.dirs["freezer"] != "" }

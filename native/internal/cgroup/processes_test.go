@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// RS-18: many sandboxes must not use up the machine.
 func TestAllSandboxesTogetherLeaveTheHostAQuarterOfItsProcesses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

@@ -14,7 +14,8 @@ type v1 struct {
 	dirs map[string]string
 }
 
-// v1Controllers in the order they are written. cpuacct counts, freezer is for pausing, devices closes what mknod could not open anyway.
+// v1Controllers in the order they are written. cpuacct counts, freezer is for pausing, devices closes what
+// mknod could not open anyway.
 var v1Controllers = []string{"memory", "cpu", "pids", "cpuacct", "freezer", "devices"}
 
 // v1Devices are null, zero, full, random, urandom, tty and the pseudo-terminals.
@@ -43,7 +44,8 @@ func newV1(mounts map[string]string, scope string) (*v1, error) {
 		limitAllProcesses(filepath.Dir(dir))
 	}
 	if dir, there := m.dirs["devices"]; there {
-		// Every sandbox's group inherits this list. A group with children refuses the change, and then has the list already.
+		// Every sandbox's group inherits this list. A group with children refuses the change, and then has
+		// the list already.
 		if write(dir, "devices.deny", "a") == nil {
 			for _, device := range v1Devices {
 				write(dir, "devices.allow", device)
@@ -245,7 +247,8 @@ func levelOf(err error) Level {
 	return None("%v", errors.Unwrap(err))
 }
 
-// cpuQuota turns a number of processors into the scheduler's period and quota; a quota under a millisecond is refused by the kernel.
+// cpuQuota turns a number of processors into the scheduler's period and quota; a quota under a millisecond is
+// refused by the kernel.
 func cpuQuota(cpus float64) (period, quota int) {
 	period = 100000
 	quota = int(cpus * float64(period))

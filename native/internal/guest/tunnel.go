@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"agentpod/native/internal/connect"
+	"agentpod/native/internal/peer"
 )
 
 const (
 	tunnelProtocol = "agentpod-tunnel"
 	dialTimeout    = 5 * time.Second
-	// doorPort is netns.DoorPort.
-	doorPort = 61080
 )
 
 // tunnel joins the client to a port inside. It dials before it says 101, so that a closed port has a status.
@@ -59,7 +58,7 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 
 func dialInside(port int) (net.Conn, error) {
 	// SECURITY: CP-09. The door is for what leaves the sandbox; a visitor from outside finds it closed.
-	if port == doorPort {
+	if port == peer.DoorPort {
 		return nil, syscall.ECONNREFUSED
 	}
 	conn, err := net.DialTimeout("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dialTimeout)
@@ -69,8 +68,8 @@ func dialInside(port int) (net.Conn, error) {
 	return conn, err
 }
 
-// join copies both ways. The end of one direction is passed on, and the other goes on until its own. The concrete
-// types let the runtime splice, so the bytes stay in the kernel.
+// join copies both ways. The end of one direction is passed on, and the other goes on until its own. The
+// concrete types let the runtime splice, so the bytes stay in the kernel.
 func join(outside *net.UnixConn, inside *net.TCPConn) {
 	done := make(chan struct{})
 	go func() {

@@ -20,10 +20,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTimeout bounds the runtime. It takes about ten milliseconds; a machine in deep trouble may take a while.
+// startTimeout bounds the runtime. It takes about ten milliseconds; a machine in deep trouble may take a
+// while.
 const startTimeout = 30 * time.Second
 
-// A boot is podd about to be started: its groups, namespaces and sockets are there, and the runtime waits at its gate for a root.
+// A boot is podd about to be started: its groups, namespaces and sockets are there, and the runtime waits at
+// its gate for a root.
 type boot struct {
 	group    *cgroup.Group
 	spare    *spare
@@ -57,8 +59,8 @@ func (b *boot) close() {
 	}
 }
 
-// prepareBoot does what needs no root. The caller closes what it returns; what it made in the file system is remove's and end's to take away.
-// With a range of ids in the handle it makes namespaces of those.
+// prepareBoot does what needs no root. The caller closes what it returns; what it made in the file system is
+// remove's and end's to take away. With a range of ids in the handle it makes namespaces of those.
 func (h *Host) prepareBoot(handle *Handle, limits cgroup.Limits, clock *stopwatch) (b *boot, err error) {
 	b = &boot{}
 	defer func() {
@@ -140,7 +142,8 @@ func limitsOf(r hostproto.Resources) cgroup.Limits {
 // poddWait is how long podd stays when nobody says what it is.
 const poddWait = "3600000"
 
-// outBacklog is how many connections of the egress process may wait for podd to accept them; podd parks as many.
+// outBacklog is how many connections of the egress process may wait for podd to accept them; podd parks as
+// many.
 const outBacklog = 128
 
 // poddArguments lists the descriptors podd gets, from 3 on, and the flags that say which is which.
@@ -211,7 +214,8 @@ func (h *Host) startFailure(handle *Handle, err error) error {
 	return hostproto.Errorf(hostproto.Internal, "runtime.failed", "start of %s: %v: %s", id, err, said)
 }
 
-// fileLimit never asks for more than podhost's own limit: raising one takes a capability that podhost may lack.
+// fileLimit never asks for more than podhost's own limit: raising one takes a capability that podhost may
+// lack.
 func fileLimit(asked int64) (uint64, cgroup.Level) {
 	if asked == 0 {
 		return 0, cgroup.NotAsked

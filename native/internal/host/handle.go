@@ -17,9 +17,9 @@ import (
 	"agentpod/native/internal/safefs"
 )
 
-// States of a handle. Each is written before it is acted on, and the next podhost makes it true: a start or removal that was cut off is
-// undone or finished, and what is "paused" is frozen. A sandbox that has ended is still "running" in its handle; exit.json beside
-// it says how it ended.
+// States of a handle. Each is written before it is acted on, and the next podhost makes it true: a start or
+// removal that was cut off is undone or finished, and what is "paused" is frozen. A sandbox that has ended is
+// still "running" in its handle; exit.json beside it says how it ended.
 const (
 	stateCreating   = "creating"
 	stateRunning    = "running"
@@ -30,7 +30,8 @@ const (
 	stateDestroying = "destroying"
 )
 
-// A Handle is what podhost writes down about a sandbox, before it acts: enough for the next podhost to find, watch and end it.
+// A Handle is what podhost writes down about a sandbox, before it acts: enough for the next podhost to find,
+// watch and end it.
 type Handle struct {
 	ID         string                  `json:"id"`
 	State      string                  `json:"state"`
@@ -46,13 +47,15 @@ type Handle struct {
 	Env        map[string]string       `json:"env,omitempty"`
 	// Shell is the blank shell that the sandbox runs in, if it does.
 	Shell string `json:"shell,omitempty"`
-	// UIDBase is the first of the ids that it runs as. Sandboxes of an earlier version have none written down.
+	// UIDBase is the first of the ids that it runs as. Sandboxes of an earlier version have none written
+	// down.
 	UIDBase int `json:"uidBase,omitempty"`
 	// SharedIDs is why other sandboxes run as the same ids, if they do.
 	SharedIDs string `json:"sharedIds,omitempty"`
 	// Network says how what runs inside gets out. Sandboxes of an earlier version have none.
 	Network netns.Level `json:"network"`
-	// Volume says that the files are a subvolume of the pool, and FromBytes how much of them came from a snapshot.
+	// Volume says that the files are a subvolume of the pool, and FromBytes how much of them came from a
+	// snapshot.
 	Volume    bool  `json:"volume,omitempty"`
 	FromBytes int64 `json:"fromBytes,omitempty"`
 	// DiskBytes is the limit on what is written, and Held what each snapshot keeps of it.
@@ -65,7 +68,8 @@ type Handle struct {
 
 	// ids is the range that begins there, while it is being started.
 	ids *ids.Range
-	// leash is what podhost holds podd by until the handle names it: podd ends when podhost does, however it ends.
+	// leash is what podhost holds podd by until the handle names it: podd ends when podhost does, however it
+	// ends.
 	leash *os.File
 	// noDiskLimit is why the disk limit of this start does not hold.
 	noDiskLimit string
@@ -171,7 +175,8 @@ func (h *Host) dir(id string) string { return filepath.Join(h.home, "sandboxes",
 
 func (h *Host) save(handle *Handle) error { return h.saveWith(handle, safefs.WriteFile) }
 
-// saveSynced is save for a state that has to be there after a power cut: "stopped", which is what survives one.
+// saveSynced is save for a state that has to be there after a power cut: "stopped", which is what survives
+// one.
 func (h *Host) saveSynced(handle *Handle) error { return h.saveWith(handle, safefs.WriteFileSynced) }
 
 func (h *Host) saveWith(handle *Handle, write func(string, []byte, os.FileMode) error) error {

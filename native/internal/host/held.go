@@ -1,11 +1,12 @@
 package host
 
-// A file system with simple quotas charges a block to the sandbox that wrote it until nobody has the block any more.
-// What a snapshot keeps would count against its sandbox even after the sandbox has deleted it. The limit is therefore
-// higher by what snapshots keep, as if the sandbox had been made from the last one.
+// A file system with simple quotas charges a block to the sandbox that wrote it until nobody has the block
+// any more. What a snapshot keeps would count against its sandbox even after the sandbox has deleted it. The
+// limit is therefore higher by what snapshots keep, as if the sandbox had been made from the last one.
 //
-// INVARIANT: a snapshot raises the limit by no more than what it keeps alone, and as long as it exists. All that a
-// sandbox and its snapshots take is thereby at most the limit times one more than the number of snapshots.
+// INVARIANT: a snapshot raises the limit by no more than what it keeps alone, and as long as it exists. All
+// that a sandbox and its snapshots take is thereby at most the limit times one more than the number of
+// snapshots.
 
 // limitDisk sets how much the sandbox may write.
 func (h *Host) limitDisk(handle *Handle) error {

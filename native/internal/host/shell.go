@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A shell is a sandbox without files, limits or a name: namespaces, groups and filter are made, podd runs in a root with nothing in
-// it. A sandbox that starts takes one and has its own root swapped in. A shell has run nothing before, and is never used again.
+// A shell is a sandbox without files, limits or a name: namespaces, groups and filter are made, podd runs in
+// a root with nothing in it. A sandbox that starts takes one and has its own root swapped in. A shell has run
+// nothing before, and is never used again.
 
 // shellPoints are what the runtime mounts in a shell and what moves to the sandbox's root.
 var shellPoints = []string{"/proc", "/dev", "/sys", "/tmp", "/run"}
@@ -82,7 +83,8 @@ func (h *Host) discardShell(shell *Handle) {
 	}
 }
 
-// startInShell gives the sandbox the shell to live in. A shell that turns out to be of no use costs time and nothing else.
+// startInShell gives the sandbox the shell to live in. A shell that turns out to be of no use costs time and
+// nothing else.
 func (h *Host) startInShell(shell, handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch) error {
 	user, err := shell.userNamespace()
 	if err != nil {
@@ -108,8 +110,8 @@ func (h *Host) startInShell(shell, handle *Handle, args hostproto.CreateSandbox,
 	return h.watched(handle)
 }
 
-// unleash lets podd live on without podhost. INVARIANT: the next podhost would find the sandbox. A podd that has ended
-// is for those who watch it.
+// unleash lets podd live on without podhost. INVARIANT: the next podhost would find the sandbox. A podd that
+// has ended is for those who watch it.
 func (handle *Handle) unleash() {
 	handle.leash.Write([]byte{1})
 	handle.dropLeash()
@@ -122,7 +124,8 @@ func (handle *Handle) dropLeash() {
 	}
 }
 
-// startAfterShell starts the sandbox on a root that was mounted with the ids of a shell: they become the sandbox's when the shell has ended.
+// startAfterShell starts the sandbox on a root that was mounted with the ids of a shell: they become the
+// sandbox's when the shell has ended.
 func (h *Host) startAfterShell(shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted, clock *stopwatch) error {
 	left := shell.ids
 	shell.UIDBase = 0
@@ -147,7 +150,8 @@ func (handle *Handle) userNamespace() (*os.File, error) {
 	return file, err
 }
 
-// occupy puts the sandbox's limits, name and root on a shell, in this order: nothing of the sandbox is there before its limits are.
+// occupy puts the sandbox's limits, name and root on a shell, in this order: nothing of the sandbox is there
+// before its limits are.
 func (h *Host) occupy(shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted) error {
 	if startTime(shell.Pid) != shell.StartTime {
 		return fmt.Errorf("its podd has ended")
@@ -175,8 +179,9 @@ func limitFiles(pid int, asked int64) error {
 	return lower(pid, unix.RLIMIT_NOFILE, files)
 }
 
-// limitProcesses is the stand-in where no cgroup counts: the sandbox's user namespace does, for each user in it. The runtime cannot be asked
-// for this limit. It would set it on itself, outside, where podhost and all the sandboxes count as one user's.
+// limitProcesses is the stand-in where no cgroup counts: the sandbox's user namespace does, for each user in
+// it. The runtime cannot be asked for this limit. It would set it on itself, outside, where podhost and all
+// the sandboxes count as one user's.
 func limitProcesses(handle *Handle, podd int, asked int64) error {
 	if handle.Limits["pids"].Level != "soft" {
 		return nil
@@ -192,7 +197,8 @@ func lower(pid, what int, to uint64) error {
 	return nil
 }
 
-// sweepShells removes what an earlier podhost left of shells that no sandbox lives in; their processes ended with it.
+// sweepShells removes what an earlier podhost left of shells that no sandbox lives in; their processes ended
+// with it.
 func (h *Host) sweepShells(used map[string]bool) {
 	dir := filepath.Join(h.home, "shells")
 	for _, name := range idsIn(dir) {

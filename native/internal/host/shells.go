@@ -13,13 +13,15 @@ import (
 const MostShells = 64
 
 const (
-	// shellQuiet is how long no start may have come before shells are made: they are not to compete with sandboxes.
+	// shellQuiet is how long no start may have come before shells are made: they are not to compete with
+	// sandboxes.
 	shellQuiet = 50 * time.Millisecond
 	// shellAge is when a shell is replaced, well before its podd gives up waiting.
 	shellAge = 40 * time.Minute
 	// shellRetry is how long a failure to make one is taken as a hint that this machine is in trouble.
 	shellRetry = 10 * time.Second
-	// shellMemory is what must be available, in KiB, for shells to be kept: they must never be what a sandbox lacks.
+	// shellMemory is what must be available, in KiB, for shells to be kept: they must never be what a sandbox
+	// lacks.
 	shellMemory = 1 << 20
 )
 

@@ -2,8 +2,9 @@ package netns
 
 import "os"
 
-// buffers are the least, usual and most bytes that the kernel gives one TCP connection by itself. By default one takes tens of megabytes; all
-// that a sandbox connects to is on this machine, where a megabyte is as fast.
+// buffers are the least, usual and most bytes that the kernel gives one TCP connection by itself. By default
+// one takes tens of megabytes; all that a sandbox connects to is on this machine, where a megabyte is as
+// fast.
 //
 // SECURITY: RS-16.
 var buffers = map[string]string{

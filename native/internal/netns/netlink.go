@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A message is one netlink request under construction. Netlink is in the order of bytes of the machine, and both machines that podhost is built
-// for have the low one first; what nftables keeps in the order of the network says so.
+// A message is one netlink request under construction. Netlink is in the order of bytes of the machine, and
+// both machines that podhost is built for have the low one first; what nftables keeps in the order of the
+// network says so.
 type message struct{ data []byte }
 
 var native = binary.LittleEndian
@@ -68,7 +69,8 @@ func (m *message) finish(sequence uint32) []byte {
 // answerTimeout bounds the wait for the kernel, which answers while it is asked.
 const answerTimeout = 5
 
-// send asks for all of the messages at once and returns the first failure. It waits for an answer to each message that wants one.
+// send asks for all of the messages at once and returns the first failure. It waits for an answer to each
+// message that wants one.
 func send(protocol int, messages ...*message) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package netns furnishes the network namespace of a sandbox from outside: loopback, the sockets that podd gets, and the redirection of what
-// would leave. It speaks netlink itself, so that no tool has to be installed.
+// Package netns furnishes the network namespace of a sandbox from outside: loopback, the sockets that podd
+// gets, and the redirection of what would leave. It speaks netlink itself, so that no tool has to be
+// installed.
 package netns
 
 import (
@@ -7,12 +8,10 @@ import (
 	"os"
 
 	"agentpod/native/internal/mount"
+	"agentpod/native/internal/peer"
 
 	"golang.org/x/sys/unix"
 )
-
-// DoorPort is where podd takes what wants to leave.
-const DoorPort = 61080
 
 const (
 	doorBacklog = 512
@@ -43,7 +42,8 @@ func NoWay(format string, args ...any) Level {
 	return Level{Level: None, Reason: fmt.Sprintf(format, args...)}
 }
 
-// A Network is a furnished namespace. The files are the sockets inside it that podd gets; none is there at level "none".
+// A Network is a furnished namespace. The files are the sockets inside it that podd gets; none is there at
+// level "none".
 type Network struct {
 	Level                 Level
 	Door, DNS, DNSOverTCP *os.File
@@ -91,7 +91,7 @@ func (n *Network) Close() {
 }
 
 func (n *Network) listen() (err error) {
-	if n.Door, err = bind(unix.SOCK_STREAM, doorAddress, DoorPort, doorBacklog); err != nil {
+	if n.Door, err = bind(unix.SOCK_STREAM, doorAddress, peer.DoorPort, doorBacklog); err != nil {
 		return err
 	}
 	if n.DNS, err = bind(unix.SOCK_DGRAM, dnsAddress, dnsPort, 0); err != nil {

@@ -73,7 +73,7 @@ func TestAConnectionToAnyAddressArrivesAtTheDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, to := range []unix.SockaddrInet4{
-		{Addr: [4]byte{1, 2, 3, 4}, Port: 9999}, {Addr: [4]byte{198, 18, 0, 1}, Port: 443}, {Addr: [4]byte{10, 0, 0, 1}, Port: DoorPort},
+		{Addr: [4]byte{1, 2, 3, 4}, Port: 9999}, {Addr: [4]byte{198, 18, 0, 1}, Port: 443}, {Addr: [4]byte{10, 0, 0, 1}, Port: peer.DoorPort},
 		{Addr: [4]byte{169, 254, 169, 254}, Port: 80}, {Addr: [4]byte{255, 1, 1, 1}, Port: 1},
 	} {
 		to := to
@@ -113,7 +113,7 @@ func exchange(t *testing.T, a, b int) {
 
 func TestADirectConnectionToTheDoorIsNotARedirectedOne(t *testing.T) {
 	inside, n := furnished(t)
-	client, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: doorAddress, Port: DoorPort})
+	client, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: doorAddress, Port: peer.DoorPort})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestADirectConnectionToTheDoorIsNotARedirectedOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(conn)
-	if address, port, err := peer.OriginalDestination(conn); err == nil && (address != doorAddress || port != DoorPort) {
+	if address, port, err := peer.OriginalDestination(conn); err == nil && (address != doorAddress || port != peer.DoorPort) {
 		t.Errorf("it arrived as %v:%d", address, port)
 	}
 	exchange(t, client, conn)
@@ -285,7 +285,7 @@ func TestWithoutNftablesTheDoorIsAProxyAndNothingElseLeads(t *testing.T) {
 	if _, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: [4]byte{1, 2, 3, 4}, Port: 443}); err != unix.ENETUNREACH {
 		t.Errorf("1.2.3.4: %v", err)
 	}
-	if _, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: doorAddress, Port: DoorPort}); err != nil {
+	if _, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: doorAddress, Port: peer.DoorPort}); err != nil {
 		t.Errorf("the door: %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 
+	"agentpod/native/internal/peer"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +29,8 @@ const (
 	priorityDstNAT = -100
 )
 
-// A sandbox can begin as many connections out in a second, and once as many more; what is beyond is tried again by the kernel a second later.
+// A sandbox can begin as many connections out in a second, and once as many more; what is beyond is tried
+// again by the kernel a second later.
 const (
 	newEachSecond = 500
 	newAtOnce     = 2000
@@ -50,16 +53,18 @@ const (
 //
 // Nothing inside can change it: that takes CAP_NET_ADMIN, which is not in any bounding set of a sandbox.
 //
-// SECURITY: RS-08. Connections are tracked in one table for the whole host, whose memory no group is charged for. So what stays inside is not
-// tracked, and the rest cannot come faster than it is forgotten: each entry stays some ten seconds after its connection. Counting them would be
-// no bound, since the kernel leaves out those that ended.
+// SECURITY: RS-08. Connections are tracked in one table for the whole host, whose memory no group is charged
+// for. So what stays inside is not tracked, and the rest cannot come faster than it is forgotten: each entry
+// stays some ten seconds after its connection. Counting them would be no bound, since the kernel leaves out
+// those that ended.
 func redirect() error {
 	err := install(true)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		err = install(false)
 	}
 	if err == nil {
-		// Two minutes is the default; here both ends are in one kernel. Not every kernel lets a namespace say so.
+		// Two minutes is the default; here both ends are in one kernel. Not every kernel lets a namespace say
+		// so.
 		os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", []byte("10"), 0)
 	}
 	return err
@@ -82,7 +87,7 @@ func install(limited bool) error {
 			m.compare(unix.NFT_CMP_EQ, loopbackNet)
 			for _, at := range []uint32{0, 2} {
 				m.load(unix.NFT_PAYLOAD_TRANSPORT_HEADER, at, 2)
-				m.compare(unix.NFT_CMP_NEQ, port(DoorPort)...)
+				m.compare(unix.NFT_CMP_NEQ, port(peer.DoorPort)...)
 			}
 			m.express("notrack", func() {})
 		}),
@@ -105,7 +110,7 @@ func install(limited bool) error {
 			m.compare(unix.NFT_CMP_EQ, unix.IPPROTO_TCP)
 			m.header(destinationAt, 1)
 			m.compare(unix.NFT_CMP_NEQ, loopbackNet)
-			m.redirect(DoorPort)
+			m.redirect(peer.DoorPort)
 		}),
 		batch(unix.NFNL_MSG_BATCH_END))
 	return send(unix.NETLINK_NETFILTER, messages...)

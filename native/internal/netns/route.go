@@ -14,9 +14,10 @@ func raiseLoopback() error {
 	return send(unix.NETLINK_ROUTE, request(unix.RTM_NEWLINK, unix.NLM_F_ACK, head))
 }
 
-// claimEveryAddress makes every IPv4 address one of this namespace's own: `ip route add local 0.0.0.0/0 dev lo src 127.0.0.1`. A connection to
-// any address then gets as far as the redirection. With a source that is named, it does not come from where it goes to. IPv6 is left without
-// a route, so that nothing gets anywhere by it.
+// claimEveryAddress makes every IPv4 address one of this namespace's own: `ip route add local 0.0.0.0/0 dev
+// lo src 127.0.0.1`. A connection to any address then gets as far as the redirection. With a source that is
+// named, it does not come from where it goes to. IPv6 is left without a route, so that nothing gets anywhere
+// by it.
 func claimEveryAddress() error {
 	head := make([]byte, unix.SizeofRtMsg)
 	head[0] = unix.AF_INET

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// DoorPort is where podd takes the connections that want to leave the sandbox.
+const DoorPort = 61080
+
 // IsOutside says that the peer has no pid in the caller's pid namespace.
 //
 // SECURITY: attack case CP-20; whatever gets hold of podd's sockets inside the sandbox is refused.
@@ -27,8 +30,8 @@ func IsOutside(conn net.Conn) bool {
 	return outside
 }
 
-// OriginalDestination is where the peer of a redirected connection wanted to go. It fails for one that came by itself, where the kernel does
-// not track it.
+// OriginalDestination is where the peer of a redirected connection wanted to go. It fails for one that came
+// by itself, where the kernel does not track it.
 func OriginalDestination(fd int) (address [4]byte, port uint16, err error) {
 	// The kernel fills a sockaddr_in, for which any option that is as large will do.
 	const soOriginalDst = 80

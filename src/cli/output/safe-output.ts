@@ -1,5 +1,5 @@
 /**
- * SECURITY: S11. The bytes of a program inside, on their way to the person's terminal. A terminal obeys what it is sent: it would set the clipboard, its title,
+ * SECURITY: CP-10. The bytes of a program inside, on their way to the person's terminal. A terminal obeys what it is sent: it would set the clipboard, its title,
  * or answer as if the person had typed. Colours pass; everything else of that kind is shown as text. A pipe gets every byte as it is.
  */
 import type { WriteStream } from 'node:tty'
