@@ -42,7 +42,7 @@ test('RS-14 nobody inside gives the kernel a filter to compile, of a socket or o
       {
         'socket filter': 'EPERM',
         'reuseport filter': 'EPERM',
-        // What a kernel without filters answers: Chromium, Firefox, man and sshd go on without one.
+        // What a kernel without filters answers: programs to which filters are optional, like man, go on.
         seccomp: 'EINVAL',
         prctl: 'EINVAL',
         'buffer size': 'ok',
