@@ -20,14 +20,16 @@ export type NodeTestOptions = {
 export async function runNodeTests(options: NodeTestOptions): Promise<Case[]> {
   const collector = createCollector(options.root)
   const [program = '', ...words] = options.node ?? [process.execPath]
+  const harness = options.node ? join(options.root, 'scripts', 'harness') : import.meta.dirname
   const { code, timedOut, output } = await runChild(
     program,
     [
       ...words,
       '--disable-warning=ExperimentalWarning',
+      `--import=${join(harness, 'compile-cache.ts')}`,
       '--test',
       `--test-concurrency=${options.concurrency}`,
-      `--test-reporter=${join(options.node ? join(options.root, 'scripts', 'harness') : import.meta.dirname, 'reporter.ts')}`,
+      `--test-reporter=${join(harness, 'reporter.ts')}`,
       '--test-reporter-destination=stdout',
       ...options.files,
     ],

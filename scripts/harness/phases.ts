@@ -2,6 +2,7 @@
 
 import { existsSync, globSync } from 'node:fs'
 import { join } from 'node:path'
+import { noOrdinaryUser } from '../../test/support/ordinary-user.ts'
 import { runChild } from './child.ts'
 import { runGoChecks } from './go-tests.ts'
 import { checkLeftovers, findGroups, makeRunDirectory, nameRunDirectory } from './leftovers.ts'
@@ -34,19 +35,19 @@ export function phasesOf(command: Command, selection: Selection): Phase[][] {
       return [
         ...checks(selection, { short: false }),
         ...onRealParts(selection, {
-          findings: 15,
-          e2e: 15,
-          attack: 15,
-          compat: 15,
-          crash: 10,
-          contract: 10,
-          docs: 10,
+          findings: { minutes: 15 },
+          e2e: { minutes: 15, without: noOrdinaryUser() ? [] : USER_SLICE },
+          attack: { minutes: 15 },
+          compat: { minutes: 15 },
+          crash: { minutes: 10 },
+          contract: { minutes: 10 },
+          docs: { minutes: 10 },
         }),
         ...asOrdinaryUser(selection, USER_SLICE, 15),
       ]
     case 'long':
       return [
-        ...onRealParts(selection, { long: 120 }),
+        ...onRealParts(selection, { long: { minutes: 120 }, e2e: { minutes: 15, only: USER_SLICE } }),
         ...asOrdinaryUser(
           selection,
           ['test/e2e/**/*.test.ts', 'test/docs/**/*.test.ts', 'test/compat/**/*.test.ts'],
@@ -76,22 +77,26 @@ function checks(selection: Selection, { short }: { short: boolean }): Phase[][] 
   )
 }
 
-/**
- * In each group most of them mostly wait, for times to be over and for other people's programs; no figure of theirs is a time. Attacks take all the
- * processor that they are given, so nothing runs beside them.
- */
+/** In each group they wait often, for times to be over and for other people's programs; no figure of theirs is a time. */
 const TOGETHER: readonly (readonly string[])[] = [
   ['findings', 'e2e'],
-  ['crash', 'contract'],
-  ['compat', 'docs'],
+  ['attack', 'compat'],
+  ['crash', 'contract', 'docs'],
 ]
 
+/** The files of a folder below test/, or some of them. */
+type Part = {
+  readonly minutes: number
+  readonly without?: readonly string[]
+  readonly only?: readonly string[]
+}
+
 // These tests start ./agentpod, so the build comes first, and they touch the machine, so what they leave is a failure.
-function onRealParts(selection: Selection, limitMinutes: Readonly<Record<string, number>>): Phase[][] {
+function onRealParts(selection: Selection, parts: Readonly<Record<string, Part>>): Phase[][] {
   const runDirectory = nameRunDirectory()
-  const phases = Object.entries(limitMinutes).flatMap(([name, minutes]) => {
-    const limits = { limitMs: minutes * MINUTE, atOnce: 1, tmpDir: runDirectory }
-    return tests(selection, name, limits, [`test/${name}/**/*.test.ts`])
+  const phases = Object.entries(parts).flatMap(([name, { minutes, without, only }]) => {
+    const limits = { limitMs: minutes * MINUTE, atOnce: 1, tmpDir: runDirectory, without }
+    return tests(selection, name, limits, only ?? [`test/${name}/**/*.test.ts`])
   })
   if (phases.length === 0) return []
   let earlier: ReadonlySet<string> = new Set()
@@ -127,7 +132,10 @@ function program(
   return { name, run }
 }
 
-/** What an ordinary user does first: commands, branches, runs, pauses and snapshots. */
+/**
+ * What an ordinary user does first: commands, branches, runs, pauses and snapshots. `npm test` runs these files as that user alone, where it
+ * can make one; `npm run test:long` runs them as root, and all the others as an ordinary user.
+ */
 const USER_SLICE = ['run', 'runs', 'pause'].map((name) => `test/e2e/${name}.test.ts`)
 
 /** The same tests in a clone that belongs to an ordinary user. `--only user` chooses them, `--only user:PART` some of them. */
@@ -144,12 +152,18 @@ function asOrdinaryUser(selection: Selection, patterns: readonly string[], limit
   return files.length === 0 ? [] : [[build], [user]]
 }
 
-type TestLimits = { readonly limitMs: number; readonly atOnce: number; readonly tmpDir?: string }
+type TestLimits = {
+  readonly limitMs: number
+  readonly atOnce: number
+  readonly tmpDir?: string
+  readonly without?: readonly string[] | undefined
+}
 
 function tests(selection: Selection, name: string, limits: TestLimits, patterns: readonly string[]): Phase[] {
   const { root, only = '' } = selection
+  const isWhole = only === '' || only === name
   const files = globSync(patterns, { cwd: root })
-    .filter((file) => name === only || file.includes(only))
+    .filter((file) => (isWhole ? !limits.without?.includes(file) : file.includes(only)))
     .sort()
   if (files.length === 0) return []
   const concurrency = selection.concurrency ?? limits.atOnce

@@ -177,7 +177,7 @@ describe('what goes wrong', () => {
     assert.match(stderr, /curl: \(\d+\)/)
   })
 
-  test('a version that cannot be had says what was tried and what is near', async () => {
+  test('a version that is not available says what was tried and what is near', async () => {
     const directory = project('node')
     writeFileSync(
       join(directory, 'agentpod.toml'),
@@ -185,7 +185,7 @@ describe('what goes wrong', () => {
     )
     const { code, stderr } = await run(directory, 'test')
     assert.notEqual(code, 0)
-    assert.match(stderr, /agentpod\.toml:4: ruby 1\.2 cannot be had: this machine has/)
+    assert.match(stderr, /agentpod\.toml:4: ruby 1\.2 is not available: this machine has/)
     assert.match(stderr, /Debian/)
     assert.match(stderr, /hint: .*ruby/)
   })

@@ -105,7 +105,7 @@ const ENDINGS: Readonly<Record<string, Case>> = {
     code: 22,
     reason: /exit code 0/,
   },
-  'it ends with 0 in the middle, and what it did until then can be had': {
+  'it ends with 0 in the middle, and what it did until then is a branch': {
     prompt: 'sh echo half > half.txt\nexit 0',
     outcome: 'failed',
     code: 22,

@@ -40,7 +40,7 @@ export function payingWith(key: string): Readonly<Record<string, string>> {
   return Object.fromEntries(ways.map(({ variable }) => [variable, key]))
 }
 
-/** Why the packages of these agents cannot be had here, or undefined. Asked of the clients of this machine, so that a failure of ours is none of it. */
+/** Why the packages of these agents are not available here, or undefined. Asked of the clients of this machine, so that a failure of ours is none of it. */
 export async function noPackages(agents: readonly string[]): Promise<string | undefined> {
   for (const name of agents) {
     const { install } = agentNamed(name)
@@ -60,7 +60,7 @@ export async function noPackages(agents: readonly string[]): Promise<string | un
   return undefined
 }
 
-/** Why each of these agents that cannot be had here cannot be. */
+/** Why each of these agents is not available here, where one is not. */
 export async function withoutPackages(agents: readonly string[]): Promise<ReadonlyMap<string, string>> {
   const missing = new Map<string, string>()
   for (const name of agents) {

@@ -30,11 +30,11 @@ const (
 )
 
 type options struct {
-	listenerFD, groupFD, oomFD, leashFD int
-	out                                 wayout.Options
-	waitMs                              int64
-	narrow                              bool
-	unguarded                           bool
+	listenerFD, groupFD, oomFD, parentFD int
+	out                                  wayout.Options
+	waitMs                               int64
+	narrow                               bool
+	unguarded                            bool
 }
 
 func init() {
@@ -52,7 +52,7 @@ func main() {
 	flag.IntVar(&o.out.OutFD, "out-fd", -1, "listening unix socket where the egress process dials in")
 	flag.IntVar(&o.out.DNSFD, "dns-fd", -1, "UDP socket of the resolver")
 	flag.IntVar(&o.out.DNSOverTCPFD, "dns-tcp-fd", -1, "listening TCP socket of the resolver")
-	flag.IntVar(&o.leashFD, "leash-fd", -1, "pipe whose end means to leave, and a byte of which means to stay")
+	flag.IntVar(&o.parentFD, "parent-fd", -1, "pipe from podhost: its end means to leave, a byte on it means to stay")
 	flag.Int64Var(&o.waitMs, "wait-ms", 0, "leave when nobody has said within this time what the sandbox is")
 	flag.BoolVar(&o.narrow, "narrow-kernel-files", false, "leave of /sys and /proc what programs need; in a mount namespace of podd's own alone")
 	flag.BoolVar(&o.unguarded, "unguarded", false, "no guards and no peer check, for tests outside a sandbox")
@@ -101,11 +101,11 @@ func run(o options) error {
 		close(expired)
 	}()
 	abandoned := make(chan struct{})
-	if o.leashFD >= 0 {
+	if o.parentFD >= 0 {
 		go func() {
-			leash := os.NewFile(uintptr(o.leashFD), "leash")
-			defer leash.Close()
-			if n, _ := leash.Read(make([]byte, 1)); n == 0 {
+			parent := os.NewFile(uintptr(o.parentFD), "parent")
+			defer parent.Close()
+			if n, _ := parent.Read(make([]byte, 1)); n == 0 {
 				close(abandoned)
 			}
 		}()

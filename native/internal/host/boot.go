@@ -32,8 +32,8 @@ type boot struct {
 	listener *os.File
 	// out is where the egress process dials in; nil where there is no way out.
 	out *os.File
-	// leash is podd's end of what it is held by until it is written down that there is a sandbox.
-	leash   *os.File
+	// parent is podd's end of the pipe in handle.parent.
+	parent  *os.File
 	flags   []string
 	runtime *launch.Launch
 	cancel  context.CancelFunc
@@ -46,7 +46,7 @@ func (b *boot) close() {
 	if b.cancel != nil {
 		b.cancel()
 	}
-	for _, file := range []*os.File{b.listener, b.out, b.leash} {
+	for _, file := range []*os.File{b.listener, b.out, b.parent} {
 		if file != nil {
 			file.Close()
 		}
@@ -90,7 +90,7 @@ func (h *Host) prepareBoot(handle *Handle, limits cgroup.Limits, clock *stopwatc
 			return nil, err
 		}
 	}
-	if b.leash, handle.leash, err = os.Pipe(); err != nil {
+	if b.parent, handle.parent, err = os.Pipe(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -161,7 +161,7 @@ func (b *boot) poddArguments() (flags []string, files []*os.File) {
 	pass("--dns-fd", b.spare.network.DNS)
 	pass("--dns-tcp-fd", b.spare.network.DNSOverTCP)
 	pass("--out-fd", b.out)
-	pass("--leash-fd", b.leash)
+	pass("--parent-fd", b.parent)
 	return append(flags, "--narrow-kernel-files", "--wait-ms", poddWait), files
 }
 

@@ -180,6 +180,6 @@ func (h *Host) watched(handle *Handle) error {
 	if err := h.save(handle); err != nil {
 		return err
 	}
-	handle.unleash()
+	handle.detach()
 	return nil
 }

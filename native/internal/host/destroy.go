@@ -61,7 +61,7 @@ func (h *Host) remove(handle *Handle, clock *stopwatch) error {
 
 // end takes everything away that lives: processes, mounts, groups, the sockets. The files stay.
 func (h *Host) end(handle *Handle, clock *stopwatch) error {
-	handle.dropLeash()
+	handle.closeParent()
 	if err := h.killAll(handle); err != nil {
 		return err
 	}

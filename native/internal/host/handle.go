@@ -68,9 +68,9 @@ type Handle struct {
 
 	// ids is the range that begins there, while it is being started.
 	ids *ids.Range
-	// leash is what podhost holds podd by until the handle names it: podd ends when podhost does, however it
-	// ends.
-	leash *os.File
+	// parent is the pipe by which podd knows that podhost runs. Until the handle is saved, podd ends when
+	// podhost does, however podhost ends.
+	parent *os.File
 	// noDiskLimit is why the disk limit of this start does not hold.
 	noDiskLimit string
 }

@@ -106,21 +106,21 @@ func (h *Host) startInShell(shell, handle *Handle, args hostproto.CreateSandbox,
 	clock.lap("swap")
 	handle.setIDs(shell.ids)
 	handle.Shell, handle.Pid, handle.StartTime, handle.Network = shell.Shell, shell.Pid, shell.StartTime, shell.Network
-	handle.leash = shell.leash
+	handle.parent = shell.parent
 	return h.watched(handle)
 }
 
-// unleash lets podd live on without podhost. INVARIANT: the next podhost would find the sandbox. A podd that
+// detach lets podd live on without podhost. INVARIANT: the next podhost would find the sandbox. A podd that
 // has ended is for those who watch it.
-func (handle *Handle) unleash() {
-	handle.leash.Write([]byte{1})
-	handle.dropLeash()
+func (handle *Handle) detach() {
+	handle.parent.Write([]byte{1})
+	handle.closeParent()
 }
 
-// dropLeash ends podd, unless it was unleashed.
-func (handle *Handle) dropLeash() {
-	if handle.leash != nil {
-		handle.leash.Close()
+// closeParent ends podd, unless it was detached.
+func (handle *Handle) closeParent() {
+	if handle.parent != nil {
+		handle.parent.Close()
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	firstSize = gib
+	firstSize = 2 * gib
 	// smallestSize is what a loop pool must have to be worth its own overhead.
 	smallestSize = 512 * mib
 	mkfsTimeout  = 60 * time.Second

@@ -295,6 +295,19 @@ func TestFilesOverOthersGoOnCountingWhereThoseStopped(t *testing.T) {
 	noDevice(t, home)
 }
 
+// A sandbox must not find the pool full while podhost makes it larger.
+func TestAPoolGrowsWhileHalfASecondOfWritingFits(t *testing.T) {
+	for size, want := range map[int64]int64{firstSize: gib, 6 * gib: 2 * gib, 100 * gib: 2 * gib, smallestSize: 256 * mib} {
+		roomy := allocation{size: size, free: want, unallocated: gib, metadataFree: gib}
+		if roomy.isLow() {
+			t.Errorf("%d MiB of %d free: it grows", roomy.free/mib, size/mib)
+		}
+		if roomy.free--; !roomy.isLow() {
+			t.Errorf("less than %d MiB of %d free: it does not grow", want/mib, size/mib)
+		}
+	}
+}
+
 func TestTheReserveIsOfUseOnAnyDisk(t *testing.T) {
 	for size, want := range map[int64]int64{64 * mib: 64 * mib / 10, 10 * gib: 512 * mib, 40 * gib: 2 * gib, 1000 * gib: 5 * gib} {
 		if got := (space{size: size}).reserve(); got != want {

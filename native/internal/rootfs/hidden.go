@@ -158,7 +158,10 @@ func buildMask(target, dir string, private []string) error {
 			// The whole directory is private: an opaque one shows nothing of it.
 			return unix.Setxattr(target, "trusted.overlay.opaque", []byte("y"), 0)
 		}
-		if err := maskParents(source, target, filepath.Dir(path)); err != nil {
+		if err := maskParents(source, target, filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
+			// Its directory has gone since the walk, and the file with it.
+			continue
+		} else if err != nil {
 			return err
 		}
 		if err := unix.Mknod(target+path, unix.S_IFCHR, 0); err != nil && err != unix.EEXIST {

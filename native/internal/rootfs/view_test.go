@@ -107,7 +107,7 @@ func TestWhatIsNotForEverybodyIsHidden(t *testing.T) {
 		t.Fatalf("hidden: %s", got)
 	}
 	mask := filepath.Join(top, "mask")
-	if err := buildMask(mask, shown, hidden[shown]); err != nil {
+	if err := buildMask(mask, shown, append(hidden[shown], "/gone/since/file")); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/a/private", "/a/group", "/closed"} {

@@ -1,4 +1,4 @@
-/** Node, Bun and Deno, where they can be had. */
+/** Node, Bun and Deno, where they are available. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -6,7 +6,7 @@ import { ROOT } from '../../support/world.ts'
 
 const VERSIONS = { bun: '1', deno: '2' }
 
-/** The runtime's program from its npm package, kept outside our own dependencies; or why it cannot be had. */
+/** The runtime's program from its npm package, kept outside our own dependencies; or why it is not available. */
 function install(name: keyof typeof VERSIONS): { program: string } | { missing: string } {
   const directory = join(ROOT, '.cache', 'compat', name)
   const program = join(directory, 'node_modules', '.bin', name)
@@ -21,7 +21,7 @@ function install(name: keyof typeof VERSIONS): { program: string } | { missing: 
     return { program }
   } catch (error) {
     return {
-      missing: `${name} cannot be had from npm here: ${String((error as Error).message).split('\n')[0]}`,
+      missing: `${name} is not available from npm here: ${String((error as Error).message).split('\n')[0]}`,
     }
   }
 }
