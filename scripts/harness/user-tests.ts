@@ -1,12 +1,17 @@
 // Runs test files as an ordinary user: an account that is made for it, with a clone of its own. What the tests do is then done by somebody who
 // has no rights on this machine but a range in /etc/subuid.
 
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, utimesSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { giveNode, makeOrdinaryUser, noOrdinaryUser } from '../../test/support/ordinary-user.ts'
+import {
+  giveNode,
+  makeOrdinaryUser,
+  noOrdinaryUser,
+  type OrdinaryUser,
+} from '../../test/support/ordinary-user.ts'
 import { runNodeTests } from './node-tests.ts'
-import { type Case, skipped } from './result.ts'
+import { type Case, failed, skipped } from './result.ts'
 
 export type UserTestOptions = {
   readonly root: string
@@ -18,7 +23,18 @@ export type UserTestOptions = {
 export async function runAsOrdinaryUser(options: UserTestOptions): Promise<Case[]> {
   const why = noOrdinaryUser()
   if (why) return [skipped('as an ordinary user', why)]
-  using user = makeOrdinaryUser((target) => clone(options.root, target))
+  const user = makeOrdinaryUser((target) => clone(options.root, target))
+  const cases = await runAs(user, options)
+  try {
+    user[Symbol.dispose]()
+    return cases
+  } catch (error) {
+    const left = spawnSync('ps', ['-u', user.name, '-o', 'pid=,args='], { encoding: 'utf8' }).stdout
+    return [...cases, failed('as an ordinary user: nothing is left behind', `${String(error)}\n${left}`)]
+  }
+}
+
+async function runAs(user: OrdinaryUser, options: UserTestOptions): Promise<Case[]> {
   const root = dirname(user.agentpod)
   execFileSync('chown', ['-R', `${user.uid}:${user.gid}`, root])
   const tmp = mkdtempSync(join(user.home, 't'))
