@@ -39,7 +39,13 @@ async function runAs(user: OrdinaryUser, options: UserTestOptions): Promise<Case
   execFileSync('chown', ['-R', `${user.uid}:${user.gid}`, root])
   const tmp = mkdtempSync(join(user.home, 't'))
   execFileSync('chown', [`${user.uid}:${user.gid}`, tmp])
-  const become = ['setpriv', `--reuid=${user.uid}`, `--regid=${user.gid}`, '--clear-groups', '--']
+  // What npm says to this script about the cache and settings of the person who runs it.
+  const npms = Object.keys(process.env).filter((name) => /^npm_/i.test(name))
+  const become = [
+    'env',
+    ...npms.flatMap((name) => ['-u', name]),
+    ...['setpriv', `--reuid=${user.uid}`, `--regid=${user.gid}`, '--clear-groups', '--'],
+  ]
   const cases = await runNodeTests({
     ...options,
     root,
