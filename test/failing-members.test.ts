@@ -315,7 +315,7 @@ describe('the scripts that git runs in', () => {
   test('the project made ready for runs', () => {
     const { pack, ...known } = sent()
     const { args } = prepareScript({
-      workspace: '{place}/work',
+      workspace: '{place}/project',
       stash: '{place}/stash',
       ...known,
       branch: 'main',
@@ -332,7 +332,7 @@ describe('the scripts that git runs in', () => {
         prepare(place) {
           mkdirSync(join(place, 'stash'))
           writeFileSync(join(place, 'stash', 'arriving.pack'), pack)
-          write(join(place, 'work'), { 'node_modules/x': 'x', 'generated.txt': 'g' })
+          write(join(place, 'project'), { 'node_modules/x': 'x', 'generated.txt': 'g' })
         },
       },
       // Copied where it cannot be linked; what is not in the tree is not hidden.
@@ -342,10 +342,10 @@ describe('the scripts that git runs in', () => {
   })
 
   test('the project as it was, and what became of it', () => {
-    const baseline = baselineScript('{place}/base', '{place}/work', ['node_modules'])
-    const changes = changesScript('{place}/base', '{place}/work', ['node_modules'])
+    const baseline = baselineScript('{place}/base', '{place}/project', ['node_modules'])
+    const changes = changesScript('{place}/base', '{place}/project', ['node_modules'])
     const prepare = (place: string): void => {
-      write(join(place, 'work'), { 'a.txt': 'a', 'node_modules/x': 'x' })
+      write(join(place, 'project'), { 'a.txt': 'a', 'node_modules/x': 'x' })
       mkdirSync(join(place, 'base'))
     }
     holds({ run: baseline.args[1] ?? '', args: baseline.args.slice(3), played: [], prepare })
@@ -357,7 +357,7 @@ describe('the scripts that git runs in', () => {
         prepare(place)
         const words = baseline.args.map((word) => word.replaceAll('{place}', place))
         execFileSync('/bin/sh', words)
-        write(join(place, 'work'), { 'a.txt': 'b' })
+        write(join(place, 'project'), { 'a.txt': 'b' })
       },
     })
   })
