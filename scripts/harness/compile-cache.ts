@@ -1,4 +1,5 @@
-// Loaded before each test file: what was compiled for one serves the others. Not by NODE_COMPILE_CACHE, which the programs under test would inherit.
+// Loaded before each test file, so that test files share what Node compiles. NODE_COMPILE_CACHE would do the same,
+// but the programs under test would inherit it.
 
 import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'

@@ -24,7 +24,9 @@ export async function runAsOrdinaryUser(options: UserTestOptions): Promise<Case[
   const why = noOrdinaryUser()
   if (why) return [skipped('as an ordinary user', why)]
   const user = makeOrdinaryUser((target) => clone(options.root, target))
-  const cases = await runAs(user, options)
+  const cases = await runAs(user, options).catch((error: unknown) => [
+    failed('as an ordinary user', String(error)),
+  ])
   try {
     user[Symbol.dispose]()
     return cases
@@ -39,7 +41,7 @@ async function runAs(user: OrdinaryUser, options: UserTestOptions): Promise<Case
   execFileSync('chown', ['-R', `${user.uid}:${user.gid}`, root])
   const tmp = mkdtempSync(join(user.home, 't'))
   execFileSync('chown', [`${user.uid}:${user.gid}`, tmp])
-  // What npm says to this script about the cache and settings of the person who runs it.
+  // npm gives its scripts the cache and settings of the person who runs them.
   const npms = Object.keys(process.env).filter((name) => /^npm_/i.test(name))
   const become = [
     'env',

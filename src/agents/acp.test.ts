@@ -133,7 +133,7 @@ test('a turn: initialize, a new session, the mode, the prompt, the end', () => {
   )
 })
 
-test('what an agent is told beside the protocol goes with every way to open a session', () => {
+test('the _meta of an agent is in every request that opens a session', () => {
   const ways: Partial<AcpWays> = { sessionMeta: (prompt) => ({ its: { title: prompt } }) }
   const met = (assignment: Partial<Assignment>, agentCapabilities: unknown): unknown[] => {
     const talk = new Talk(assignment, ways)

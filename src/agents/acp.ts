@@ -28,7 +28,7 @@ export interface AcpWays extends ToolWords {
   readonly authMethod?: string | undefined
   /** How it counts tokens, where it is not as the protocol means it. */
   readonly counting?: Counting | undefined
-  /** What it is told beside the protocol's own words when a session is opened, by the prompt of the turn. */
+  /** The `_meta` of requests that open a session, made from the prompt of the turn. */
   sessionMeta?(prompt: string): Readonly<Record<string, unknown>>
   /** Whether it goes on telling an old conversation after it has said that it is loaded. */
   readonly replaysLate?: boolean | undefined

@@ -44,7 +44,7 @@ export const claude: Agent = {
   driver: acpDriver({
     modes: { bypass: ['bypassPermissions'], asking: ['default'] },
     mcpTool,
-    // Its adapter has a model write a title for a session that has none: a call that is paid for and that nobody sees.
+    // Without a title the adapter asks the model for one, and that request costs money.
     sessionMeta: (prompt) => ({ claudeCode: { options: { title: titleOf(prompt) } } }),
     ended(output) {
       const [all, code] = /^Exit code (\d{1,3})(?:\n|$)/.exec(output) ?? []

@@ -11,7 +11,7 @@ export interface Listening {
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
 const LONGEST_TABLE = 1024 * 1024
 const EVERY_MS = 1000
-/** While somebody waits for a port. */
+/** How often ports are looked at while one is awaited. */
 const OFTEN_MS = 250
 /** A program that opens port after port does not fill this machine's. */
 const MOST_PORTS = 8

@@ -44,7 +44,7 @@ export function otherServer(home: Home, mine: Program): OtherServer | undefined 
   }
 }
 
-/** One that somebody started with options of their own is theirs to restart. */
+/** A server that a person started in the foreground is for that person to restart. */
 function isInBackground(pid: number): boolean {
   try {
     const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')

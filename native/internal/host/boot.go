@@ -139,7 +139,7 @@ func limitsOf(r hostproto.Resources) cgroup.Limits {
 	return cgroup.Limits{MemoryBytes: r.MemoryBytes, SwapBytes: r.SwapBytes, CPUs: r.CPUs, Pids: r.Pids}
 }
 
-// poddWait is how long podd stays when nobody says what it is.
+// poddWait is how long podd waits to be told which sandbox it is.
 const poddWait = "3600000"
 
 // outBacklog is how many connections of the egress process may wait for podd to accept them; podd parks as

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walksDir is where the podhosts of this machine record which files of it they hide; the next boot begins without.
+// walksDir is where the podhosts of this machine record which of its files they hide. A reboot empties it.
 const walksDir = "/run/agentpod/private-files"
 
 // Host owns the sandboxes of one state directory.

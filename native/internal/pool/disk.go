@@ -82,8 +82,9 @@ func (p *Pool) inside() allocation {
 	return a
 }
 
-// isLow says that the pool has to grow now: looked at ten times a second, it is then still far from full, whatever a sandbox writes. A
-// sandbox can write some two gigabytes a second, and growing takes up to half a second on a busy disk.
+// isLow says that the pool has to grow now. The pool is checked ten times a second. A sandbox can write some
+// two gigabytes a second, and growing takes up to half a second on a busy disk: at this level there is still
+// room for that.
 func (a allocation) isLow() bool {
 	return a.free < least(2*gib, most(256*mib, a.size/2)) || (a.unallocated < 256*mib && a.metadataFree < 256*mib)
 }

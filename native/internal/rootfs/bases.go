@@ -36,8 +36,8 @@ func (b *Builder) base() (string, error) {
 	return name, nil
 }
 
-// findHidden uses what an earlier walk found, if any: a walk takes a second, and Refresh follows unless the walk is recent. Where ids are
-// not shifted nothing need be hidden, since nobody inside owns a file of the host.
+// findHidden uses the result of an earlier walk, if any: a walk takes a second, and Refresh follows unless the
+// walk is recent. Without shifted ids nothing has to be hidden, since no user inside owns a file of the host.
 func (b *Builder) findHidden() error {
 	if b.hidden != nil || !b.Stage.Shifted() {
 		return nil
@@ -70,7 +70,8 @@ func (b *Builder) IsStale() bool {
 	return b.Stage.Shifted() && b.hidden != nil && (b.walked.IsZero() || b.used && time.Since(b.walked) > refreshEvery)
 }
 
-// Refresh walks the host's directories, unless another podhost has just done so; sandboxes from then on hide what was found.
+// Refresh walks the host's directories, unless another podhost has just done so. Later sandboxes hide what the
+// walk found.
 func (b *Builder) Refresh(stop <-chan struct{}) error {
 	walked, found := b.recentWalk()
 	if !found {
@@ -87,7 +88,8 @@ func (b *Builder) Refresh(stop <-chan struct{}) error {
 	return b.hidden.save(b.hiddenFile())
 }
 
-// A walkRecord is what a podhost found in the directories of the machine. Every podhost would find the same, so they share it.
+// A walkRecord is what a podhost found in the directories of the machine. Every podhost would find the same, so
+// podhosts share it.
 type walkRecord struct {
 	Began  time.Time
 	Hidden Hidden

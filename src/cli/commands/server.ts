@@ -27,7 +27,7 @@ export const command: Command = {
         )
       }
       await pod.stopServer()
-      // It answers before it has closed its files, which whoever stopped it may want to move.
+      // The server answers before it has closed its files, and the caller may want to move them.
       if (!currentContext(home, env)) (await serverLeft(home)).release()
       const left = info.living > 0 ? `; ${info.living} sandboxes live on until their time is up` : ''
       return say({ running: false, living: info.living }, `stopped${left}`)

@@ -1,4 +1,4 @@
-/** Where a language comes from: from this machine, from Debian, from npm, from Go's module proxy. What was tried is told. */
+/** Where a language comes from: this machine, Debian, npm or Go's module proxy. Errors name each source tried. */
 
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { SUITES, type Suite } from '../../core/recipe.ts'
