@@ -1,4 +1,5 @@
 /** How an agent's own layer is made: one directory on top of any environment, which takes nothing from the project and leaves nothing elsewhere. */
+import { kindOf } from '../bases/bases.ts'
 import { invalid } from '../core/error.ts'
 import type { NetworkRule } from '../core/network.ts'
 import { DEFAULT_STEP_MS, type Recipe, type RecipeBase, type Step } from '../core/recipe.ts'
@@ -43,7 +44,7 @@ export function agentRecipe(agent: Agent, o: AgentRecipeOptions): Recipe | undef
   if (!o.pip)
     throw invalid('agent.pip', `${agent.title} comes from PyPI, and where pip fetches from is not known`)
   const own = step(name, titleOf(agent, install.packages), pipScript(install.packages, to), [o.pip])
-  return { base: o.base, steps: o.base.name === 'debian' ? [pythonStep(o.apt), own] : [own] }
+  return { base: o.base, steps: kindOf(o.base.name).packageManager ? [pythonStep(o.apt), own] : [own] }
 }
 
 function titleOf({ title }: Agent, packages: readonly string[]): string {

@@ -15,6 +15,7 @@ export function sandboxView(s: Sandbox): SandboxView {
     provider: s.provider,
     labels: { ...s.labels },
     base: environment.base,
+    ...(environment.image && { image: environment.image }),
     ...(environment.digest && { environment: environment.digest }),
     ...(environment.services && { services: environment.services.map(({ name }) => name) }),
     user: environment.user,

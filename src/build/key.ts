@@ -1,5 +1,6 @@
 /** What a layer is known by: everything that could make it another one. */
 import { createHash } from 'node:crypto'
+import { kindOf } from '../bases/bases.ts'
 import type { RootPlan } from '../core/provider.ts'
 import type { Recipe, RecipeBase, Step } from '../core/recipe.ts'
 import { canonical } from '../util/canonical.ts'
@@ -7,10 +8,9 @@ import { canonical } from '../util/canonical.ts'
 /** Raised when what a step does with its inputs changes. */
 const BUILDER = 1
 
-/** The base as it lies here: the digest of its layer, or of `host` the tools that are relied on. */
+/** The base as it lies here; its kind says what it is known by. */
 export function baseKey(base: RecipeBase, root: RootPlan, arch: string): string {
-  const identity = root.kind === 'layers' ? root.layers : (base.tools ?? {})
-  return digest(['base', BUILDER, arch, base.name, identity])
+  return digest(['base', BUILDER, arch, base.name, kindOf(base.name).identity(base, root)])
 }
 
 /** SECURITY: what a step may reach and its variables are in it too: whoever leads a build elsewhere gets a layer of their own. */

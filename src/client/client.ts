@@ -14,6 +14,13 @@ import { Secrets } from './secrets.ts'
 import { Snapshots } from './snapshots.ts'
 import { connectError, Transport, type TransportOptions } from './transport.ts'
 
+export interface PrepareOptions {
+  /** What the debian base has besides the system; `plain` when left out. */
+  readonly kit?: Kit | undefined
+  /** Of the base `image`: its reference. */
+  readonly image?: string | undefined
+}
+
 export class AgentPod {
   readonly #transport: Transport
   readonly snapshots: Snapshots
@@ -48,10 +55,11 @@ export class AgentPod {
   }
 
   /** Makes a base ready; the first time that may take a minute, told line by line. */
-  async prepare(base: string, onProgress: (line: string) => void, kit: Kit = 'plain'): Promise<void> {
+  async prepare(base: string, onProgress: (line: string) => void, o: PrepareOptions = {}): Promise<void> {
+    const query = new URLSearchParams({ kit: o.kit ?? 'plain', ...(o.image && { image: o.image }) })
     const response = await this.#transport.open({
       method: 'POST',
-      path: `/v1/bases/${encodeURIComponent(base)}?kit=${kit}`,
+      path: `/v1/bases/${encodeURIComponent(base)}?${query}`,
     })
     let rest = ''
     response.setEncoding('utf8')

@@ -120,6 +120,7 @@ export interface Provider {
   onExit(listener: (exit: Exit) => void): () => void
   /** Present exactly when `capabilities().layers`. */
   readonly layers?: Layers
+  readonly images?: Images
   /** Present exactly when `capabilities().snapshot` is not `none`. */
   readonly snapshots?: Snapshots
 }
@@ -161,6 +162,23 @@ export interface Snapshots {
 export interface Packed {
   readonly digest: string
   readonly sizeBytes: number
+}
+
+/** Container images that the provider fetches by itself. */
+export interface Images {
+  /** Pulls it where it is not there. `not_found` with reason `image.unknown`. */
+  ensure(ref: string, onProgress: (line: string) => void, o: CallOptions): Promise<Image>
+}
+
+export interface Image {
+  readonly ref: string
+  /** What the reference stands for: `sha256:...`. */
+  readonly digest: string
+  readonly root: RootPlan
+  /** What the image's own settings say. */
+  readonly env: Readonly<Record<string, string>>
+  readonly user?: string | undefined
+  readonly workdir?: string | undefined
 }
 
 /** A store of immutable file-system layers on the provider's side. */

@@ -14,8 +14,10 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { z } from 'zod'
+import { BASES } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import { newSnapshotId, parseName } from '../core/id.ts'
+import { LONGEST_IMAGE_REF } from '../core/image-ref.ts'
 import type { Packed, RootPlan } from '../core/provider.ts'
 import { DEFAULT_RESOURCES, type Resources } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
@@ -224,7 +226,8 @@ const RESOURCES = Object.keys(DEFAULT_RESOURCES) as (keyof Resources)[]
 
 const specShape = z.object({
   environment: z.strictObject({
-    base: z.enum(['host', 'debian']),
+    base: z.enum(BASES),
+    image: z.string().max(LONGEST_IMAGE_REF).optional(),
     variables: z.strictObject({}),
     user: z.string().max(64),
     workdir: z.string().max(4096),

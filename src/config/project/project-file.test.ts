@@ -254,7 +254,7 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     'environment.base.x = 1',
-    '1:13 environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not a table',
+    '1:13 environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not a table',
   ],
   ['environment.lang.node = "1"', '1:13 there is no key environment.lang'],
   [
@@ -311,11 +311,11 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[environment]\nbase = "debain"',
-    '2:8 environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "debain" (did you mean debian?)',
+    '2:8 environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "debain" (did you mean debian?)',
   ],
   [
     '[environment]\nbase = "fulstack" # x',
-    '2:8 environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "fulstack" (did you mean fullstack?)',
+    '2:8 environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "fulstack" (did you mean fullstack?)',
   ],
   ['[environment]\nbase = debian', '2:8 invalid value (text stands in quotes: "debian")'],
   [
@@ -710,7 +710,7 @@ describe('what is wrong is told with its place', () => {
         assert.deepEqual(error.message.split('\n'), [
           'agentpod.toml:2:8: resources.cpus: must be a number, not a string',
           'agentpod.toml:3:1: there is no key resources.mem',
-          'agentpod.toml:6:8: environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "x"',
+          'agentpod.toml:6:8: environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "x"',
         ])
         assert.equal(error.hint, '`agentpod config check` shows each place')
         assert.deepEqual(error.details?.problems[1], {

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, test } from 'node:test'
 import { type ErrorCode, isAgentPodError } from '../core/error.ts'
 import { FakeClock } from '../testing/fake-clock.ts'
 import { FakeProvider } from '../testing/fake-provider.ts'
-import { buildDebian, hostSuite } from './debian.ts'
+import { buildDebian, hostSuite } from './debian-bootstrap.ts'
 import { LayerRoots } from './roots.ts'
 
 let scratch: string
