@@ -156,6 +156,12 @@ describe('a request that is wrong', () => {
       says: /environment\.base/,
     },
     {
+      name: 'an image that is an address',
+      body: '{"environment":{"base":"image","image":"https://a.example.com/x"}}',
+      reason: 'request.malformed',
+      says: /environment\.image/,
+    },
+    {
       name: 'a variable that is no name',
       body: '{"environment":{"variables":{"A=B":"x"}}}',
       reason: 'request.malformed',

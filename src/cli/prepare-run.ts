@@ -225,7 +225,7 @@ async function sendOne(
     reason: /git: not found/.test(words) ? 'prepare.no_git' : 'prepare.failed',
     message: `the project could not be put into the sandbox: ${printable(words.trim().split('\n').at(-1) ?? '')}`,
     hint: /git: not found/.test(words)
-      ? 'the base has no git: add it to `packages` of [environment] in agentpod.toml'
+      ? 'the base has no git: add it to `packages` of [environment] in agentpod.toml, or take an image that has it'
       : undefined,
   })
 }

@@ -17,7 +17,7 @@ import { z } from 'zod'
 import { BASES } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import { newSnapshotId, parseName } from '../core/id.ts'
-import { LONGEST_IMAGE_REF } from '../core/image-ref.ts'
+import { isImageRef } from '../core/image-ref.ts'
 import type { Packed, RootPlan } from '../core/provider.ts'
 import { DEFAULT_RESOURCES, type Resources } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
@@ -227,7 +227,7 @@ const RESOURCES = Object.keys(DEFAULT_RESOURCES) as (keyof Resources)[]
 const specShape = z.object({
   environment: z.strictObject({
     base: z.enum(BASES),
-    image: z.string().max(LONGEST_IMAGE_REF).optional(),
+    image: z.string().refine(isImageRef).optional(),
     variables: z.strictObject({}),
     user: z.string().max(64),
     workdir: z.string().max(4096),

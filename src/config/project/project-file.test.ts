@@ -323,6 +323,23 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
     '2:9 environment.suite: must be a release of Debian by its name, like "trixie"',
   ],
   [
+    '[environment]\nimage = "Debian 12"',
+    '2:9 environment.image: "Debian 12" does not name an image (write one like debian:12, ghcr.io/owner/name:tag or name@sha256:..., in lower case)',
+  ],
+  [
+    '[environment]\nimage = "node:22"\nbase = "debian"',
+    '2:9 environment.image: the base debian is no image (leave one of them out, or set base = "image")',
+  ],
+  ['[environment]\nbase = "image"', '2:8 environment.base: needs the name of an image (image = "debian:12")'],
+  [
+    '[environment]\nimage = "node:22"\nsuite = "trixie"',
+    '3:9 environment.suite: the base image has no release of Debian to choose (leave it out, or set base = "debian")',
+  ],
+  [
+    '[environment]\nimage = "node:22"\n[environment.packages]\napt = ["curl"]',
+    '4:7 environment.packages.apt: nothing is installed from packages of Debian into an image (take an image that has them, or install them by [lifecycle] setup, or set base = "debian")',
+  ],
+  [
     '[environment]\nbase = "host"\nsuite = "trixie"',
     '3:9 environment.suite: the base host has no release of Debian to choose (leave it out, or set base = "debian")',
   ],
