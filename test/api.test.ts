@@ -48,7 +48,7 @@ before(async () => {
     tmpDir: tmpdir(),
     events: eventStore(events),
     providers: [provider],
-    roots: { ensure: async () => ({ kind: 'host' }) },
+    roots: { ensure: async () => ({ root: { kind: 'host' } }) },
     owner: parseOwner('api-test'),
     clock,
     random: new SeededRandom(8),
@@ -154,6 +154,12 @@ describe('a request that is wrong', () => {
       body: '{"environment":{"base":"windows"}}',
       reason: 'request.malformed',
       says: /environment\.base/,
+    },
+    {
+      name: 'an image that is an address',
+      body: '{"environment":{"base":"image","image":"https://a.example.com/x"}}',
+      reason: 'request.malformed',
+      says: /environment\.image/,
     },
     {
       name: 'a variable that is no name',

@@ -147,12 +147,12 @@ export function createApp(parts: AppParts): Hono {
         reason: 'base.unknown',
         message: `the bases are ${BASES.join(', ')}`,
       })
-    const { kit, provider } = parseQuery(prepareBase, c)
+    const { kit, image, provider } = parseQuery(prepareBase, c)
     c.header('content-type', 'application/x-ndjson')
     return stream(c, async (out) => {
       const say = (line: object): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
       try {
-        await engine.prepare({ name: base, kit }, (progress) => void say({ progress }), provider)
+        await engine.prepare({ name: base, kit, image }, (progress) => void say({ progress }), provider)
         await say({ ready: true })
       } catch (thrown) {
         await say(errorBody(thrown).body)

@@ -55,6 +55,7 @@ function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildOp
       labels: { [BUILD_LABEL]: 'step', [PROJECT_LABEL]: o.project, [ASKER_LABEL]: o.who.owner },
       environment: {
         base: base.name,
+        ...(base.image !== undefined && { image: base.image }),
         digest: parent,
         user: step.user,
         path: step.path,

@@ -41,6 +41,8 @@ export interface ProjectFiles {
 
 export interface PlanOptions {
   readonly base?: string | undefined
+  /** The image that the command line names. */
+  readonly image?: string | undefined
   readonly profile?: string | undefined
   /** Whether agentpod.lock is passed over. */
   readonly isUnlocked?: boolean | undefined
@@ -100,7 +102,8 @@ export async function planOnly(
   const hasNothing =
     detected.findings.length + detected.packages.length + detected.notes.length === 0 &&
     detected.commands.setup === undefined
-  if (!file && hasNothing && o.base === undefined && detected.services.length === 0) return undefined
+  if (!file && hasNothing && o.base === undefined && o.image === undefined && detected.services.length === 0)
+    return undefined
   const pod = await ctx.client()
   const machine = await pod.builds.toolchains()
   const asked = file && (o.profile === undefined ? file.data : applyProfile(file.data, o.profile))
@@ -121,6 +124,7 @@ export async function planOnly(
     pinned: lock?.languages,
     locked: lock?.base,
     base: o.base,
+    image: o.image,
   })
   return { plan, wish, lock }
 }
@@ -215,6 +219,7 @@ export function environmentOf(
 ): NonNullable<CreateOptions['environment']> {
   return {
     base: plan.ground.base,
+    ...(plan.ground.image !== undefined && { image: plan.ground.image }),
     digest,
     path: [...plan.path],
     variables: Object.fromEntries(plan.variables.map(({ name, value }) => [name, value])),

@@ -19,9 +19,16 @@ import type { Providers } from './providers.ts'
 import type { Quota } from './quota.ts'
 import type { NetworkParts } from './way-out.ts'
 
+/** A base that sandboxes can begin with, and what it says about itself. */
+export interface ReadyBase {
+  readonly root: RootRef
+  readonly user?: string | undefined
+  readonly workdir?: string | undefined
+}
+
 /** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
 export interface Roots {
-  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<RootRef>
+  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<ReadyBase>
 }
 
 export interface AddedInside {

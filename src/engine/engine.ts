@@ -206,7 +206,8 @@ export class Engine {
   ): Promise<{ root: RootRef; provider: Provider }> {
     const { providers, roots } = this.#ctx
     const provider = providers.use(name === undefined ? providers.default : providers.named(name))
-    return { root: await roots.ensure(base, provider, onProgress), provider }
+    const { root } = await roots.ensure(base, provider, onProgress)
+    return { root, provider }
   }
 
   /** A finished layer of a built environment. */

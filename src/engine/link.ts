@@ -1,5 +1,6 @@
 /** The way out of one sandbox: what is made for it, what its programs are told, and what the egress process is told. */
 import { Readable } from 'node:stream'
+import { kindOf } from '../bases/bases.ts'
 import type { Guest } from '../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../core/network.ts'
 import type { Sandbox } from '../core/sandbox.ts'
@@ -109,10 +110,10 @@ export async function writeJavaTrust(ctx: Context, sandbox: Sandbox, guest: Gues
   answer.body.resume()
 }
 
-/** The host base has the certificates of the system already. */
+/** A base with the machine's own certificates has those of the system already. */
 export function trustOf(ctx: Context, { link, spec }: Sandbox): { ca: string; roots: string } | undefined {
   if (!link?.authority || !ctx.network || link.level === 'none') return undefined
-  const isThere = spec.environment.base === 'host' && ctx.network.isSystemBundle
+  const isThere = kindOf(spec.environment.base).trust === 'machine' && ctx.network.isSystemBundle
   const roots = isThere ? '' : ctx.network.hostRoots()
   return { ca: link.authority.cert, roots }
 }

@@ -35,7 +35,7 @@ beforeEach(async () => {
     tmpDir: tmpdir(),
     events: eventStore(events),
     providers: [provider],
-    roots: { ensure: async () => ({ kind: 'host' }) },
+    roots: { ensure: async () => ({ root: { kind: 'host' } }) },
     owner: parseOwner('services-test'),
     clock,
     random: new SeededRandom(5),

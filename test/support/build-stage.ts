@@ -103,7 +103,9 @@ export class BuildStage {
       providers: [provider],
       roots: {
         ensure: async ({ name, suite }) =>
-          name === 'host' ? { kind: 'host' } : { kind: 'layers', layers: [sha256(Buffer.from(suite ?? ''))] },
+          name === 'host'
+            ? { root: { kind: 'host' } }
+            : { root: { kind: 'layers', layers: [sha256(Buffer.from(suite ?? ''))] } },
       },
       owner: parseOwner('build-test'),
       clock,

@@ -1,3 +1,4 @@
+import { kindOf } from '../../bases/bases.ts'
 import type { AgentPod } from '../../client/client.ts'
 import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
 import {
@@ -19,6 +20,7 @@ export const command: Command = {
   examples: [
     'agentpod create --name box',
     'agentpod create --base debian --memory 1g --timeout 15m',
+    'agentpod create --image debian:12',
     'agentpod create --label team=web -e NODE_ENV=test',
     'agentpod create --timeout 30m --when-over pause',
     'agentpod create --from golden',
@@ -47,8 +49,9 @@ export async function createSandbox(
   terminal: Terminal,
   prepared?: PreparedNetwork | undefined,
 ): Promise<Sandbox> {
-  const base = options.environment?.base
-  if (base !== undefined && base !== 'host') await pod.prepare(base, (line) => terminal.progress(line))
+  const { base, image } = options.environment ?? {}
+  if (base !== undefined && !kindOf(base).isReadyAtOnce)
+    await pod.prepare(base, (line) => terminal.progress(line), { image })
   const sandbox = await pod.create(prepared ? withNetwork(options, prepared) : options)
   for (const { path, text } of prepared?.files ?? []) await sandbox.writeFile(path, Buffer.from(text))
   terminal.clearProgress()

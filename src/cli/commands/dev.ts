@@ -3,7 +3,7 @@ import type { Process } from '../../client/process.ts'
 import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
 import { KNOWN_SERVICES } from '../../config/project/services-table.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
-import { createOptions, variablesOf } from '../args/options.ts'
+import { createOptions, usualUser, variablesOf } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { checkCombination } from '../args/refuse.ts'
 import { attach } from '../attached.ts'
@@ -39,7 +39,7 @@ export const command: Command = {
   words: { min: 0, max: 10_000, rest: true },
   async run(ctx, parsed) {
     checkCombination(parsed)
-    const opened = await openProject(ctx, parsed.value('user') ?? 'user')
+    const opened = await openProject(ctx, usualUser(parsed))
     const ready = await environmentIn(ctx, parsed, opened)
     const commands = devCommands(ready, parsed.words)
     if (!ready) throw unknownCommand()
