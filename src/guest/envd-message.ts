@@ -35,11 +35,14 @@ type EnvdCode = keyof typeof STATUS
 export class EnvdRefusal extends Error {
   readonly code: EnvdCode
   readonly status: number
+  /** Has a status that says more than its code; a stream tells it by that status and not in a frame. */
+  readonly isByStatus: boolean
 
-  constructor(code: EnvdCode, message: string, status: number = STATUS[code]) {
+  constructor(code: EnvdCode, message: string, status?: number) {
     super(message)
     this.code = code
-    this.status = status
+    this.status = status ?? STATUS[code]
+    this.isByStatus = status !== undefined
   }
 }
 
@@ -204,16 +207,44 @@ export function json(status: number, value: unknown): GuestResponse {
   return { status, headers, body: Readable.from([text], { objectMode: false }) }
 }
 
-export function refusedWith({ code, message, status }: EnvdRefusal): GuestResponse {
-  return json(status, { code, message })
+/** A stream is refused in its last frame, where no status says more. */
+export function refusedWith(refusal: EnvdRefusal, isStream: boolean): GuestResponse {
+  const { code, message, status } = refusal
+  return isStream && !refusal.isByStatus ? streamed(failing(refusal)) : json(status, { code, message })
+}
+
+// biome-ignore lint/correctness/useYield: it has nothing to say before it fails
+async function* failing(error: Error): AsyncGenerator<object> {
+  throw error
 }
 
 /** Frames as a body. A failure that the client can be told ends them; any other cuts them. */
-export function streamed(messages: AsyncIterable<object>): GuestResponse {
-  return {
-    status: 200,
-    headers: { 'content-type': STREAM },
-    body: Readable.from(frames(messages), { objectMode: false, highWaterMark: 64 * 1024 }),
+export function streamed(messages: AsyncIterable<object>, onLeft?: () => void): GuestResponse {
+  return { status: 200, headers: { 'content-type': STREAM }, body: new FrameBody(frames(messages), onLeft) }
+}
+
+/** Unlike Readable.from, it does not wait for the next message when it is destroyed: that may never come. */
+class FrameBody extends Readable {
+  readonly #frames: AsyncIterator<Buffer>
+  readonly #onLeft: (() => void) | undefined
+
+  constructor(frames: AsyncIterable<Buffer>, onLeft: (() => void) | undefined) {
+    super()
+    this.#frames = frames[Symbol.asyncIterator]()
+    this.#onLeft = onLeft
+  }
+
+  override _read(): void {
+    this.#frames.next().then(
+      ({ done, value }) => void this.push(done ? null : value),
+      (error: Error) => this.destroy(error),
+    )
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#onLeft?.()
+    this.#frames.return?.().catch(() => undefined)
+    done(error)
   }
 }
 

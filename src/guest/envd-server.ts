@@ -15,6 +15,13 @@ import { TRANSFER_CALLS } from './envd-transfer.ts'
 import { EnvdWatchers } from './envd-watchers.ts'
 
 const ASK_MS = 20_000
+const STREAMS: ReadonlySet<string> = new Set([
+  '/process.Process/Start',
+  '/process.Process/Connect',
+  '/process.Process/StreamInput',
+  '/filesystem.Filesystem/WatchDir',
+  '/agentpod/attach',
+])
 
 const PLAIN_CALLS: Readonly<Record<string, EnvdHandler>> = {
   'GET /health': async ({ guest, signal }) => {
@@ -51,7 +58,7 @@ export class EnvdServer {
     } catch (error) {
       const refusal = refusalOf(error)
       if (!refusal) throw error
-      return refusedWith(refusal)
+      return refusedWith(refusal, STREAMS.has(pathname))
     }
   }
 

@@ -33,10 +33,8 @@ export async function answerStream(
     return refusal
   })
   const rest = keptAlive(source, first, { message: plan.keepalive, everyMs: keepaliveOf(request) })
-  const response = streamed(rest)
   // Whoever waits for the guest's next word hears of the end by the signal alone.
-  response.body.once('close', () => left.abort())
-  return response
+  return streamed(rest, () => left.abort())
 }
 
 function keepaliveOf(request: GuestRequest): number {

@@ -67,7 +67,12 @@ async function upload(call: EnvdCall): Promise<GuestResponse> {
   const o = { ...fileCall(call), ...metadataOf(request) }
   const path = query.get('path') ?? ''
   const store = async (name: string, content: Readable): Promise<object> => {
-    const full = await call.guest.files.write(name, content, o)
+    const full = await call.guest.files.write(name, content, o).catch((error: unknown) => {
+      // What is wrong with the body itself is told as it is: the guest only saw it break off.
+      throw content.errored instanceof EnvdRefusal || content.errored instanceof MultipartError
+        ? content.errored
+        : error
+    })
     return {
       name: posix.basename(full),
       path: full,
