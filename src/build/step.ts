@@ -1,12 +1,12 @@
 /** One step of a build, in a sandbox that is made for it. */
 import type { Readable } from 'node:stream'
 import { AgentPodError, asAgentPodError, isAgentPodError } from '../core/error.ts'
+import type { ProcessExit } from '../core/guest-process.ts'
 import type { SandboxId } from '../core/id.ts'
 import type { RecipeBase, Step } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LAYER_OWNER } from '../engine/layers.ts'
-import type { InsideExit } from '../guest/exchange.ts'
 import { runInside, unpackInside } from '../guest/process.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import { spoken } from '../util/spoken.ts'
@@ -102,7 +102,7 @@ async function command(guest: Guest, step: Step, gone: AbortSignal, o: BuildOpti
   const startedAt = performance.now()
   const { name, run, user, workdir, variables, timeoutMs } = step
   const isOver = (): boolean => performance.now() - startedAt >= timeoutMs
-  let exit: InsideExit
+  let exit: ProcessExit
   try {
     exit = await runInside(
       guest,
@@ -144,7 +144,7 @@ async function forgetTrust(guest: Guest, gone: AbortSignal): Promise<void> {
   })
 }
 
-function stepFailed(step: Step, how: 'late' | InsideExit): AgentPodError {
+function stepFailed(step: Step, how: 'late' | ProcessExit): AgentPodError {
   const why =
     how === 'late'
       ? `it did not end within ${spoken(step.timeoutMs)}`

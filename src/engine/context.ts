@@ -4,6 +4,7 @@ import type { OwnerLabel, SandboxId } from '../core/id.ts'
 import type { Provider, RootRef } from '../core/provider.ts'
 import type { BaseWish } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
+import type { EnvdServer } from '../guest/envd-server.ts'
 import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
@@ -68,6 +69,8 @@ export interface EngineParts {
 export interface Live {
   readonly guest: Guest
   readonly ended: AbortController
+  /** Speaks envd's protocol where the guest itself does not. */
+  readonly envd: EnvdServer
 }
 
 /** What the engine's verbs share. */

@@ -32,6 +32,7 @@ import { cleanUp } from './destroy.ts'
 import { environmentRoot, needLayer, withExtras } from './layers.ts'
 import { leaseOf } from './lease.ts'
 import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from './link.ts'
+import { liveOf } from './live.ts'
 import { type NetworkRequest, resolveNetwork } from './network.ts'
 import { place, type Wish } from './place.ts'
 import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
@@ -304,7 +305,7 @@ export async function enter(
     startedAt: ctx.clock.now(),
   })
   failpoint('create.recorded')
-  ctx.live.set(sandbox.id, { guest, ended: new AbortController() })
+  ctx.live.set(sandbox.id, liveOf(guest))
   openLink(ctx, running)
   return running
 }

@@ -5,6 +5,7 @@ import type { Guest } from '../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../core/network.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { BoundSecret, Secret } from '../core/secret.ts'
+import { insideError } from '../guest/guest-error.ts'
 import { readAddress } from '../policy/address.ts'
 import type { NetworkPolicy } from '../policy/decide.ts'
 import { parseRule, type Rule } from '../policy/rule.ts'
@@ -97,17 +98,18 @@ export async function writeJavaTrust(ctx: Context, sandbox: Sandbox, guest: Gues
   const ca = sandbox.link?.authority?.cert
   if (!ctx.network || ca === undefined || !opensTls(sandbox)) return
   const store = trustStore(`${ctx.network.hostRoots()}\n${ca}`, ctx.clock.now())
-  const query = new URLSearchParams({ path: JAVA_STORE, username: 'root' })
-  const answer = await guest.forward(
-    {
-      method: 'POST',
-      path: `/files?${query}`,
-      headers: { 'content-type': 'application/octet-stream', 'content-length': String(store.length) },
-      body: Readable.from([store]),
-    },
-    { signal: AbortSignal.timeout(CALL.timeoutMs) },
-  )
-  answer.body.resume()
+  const signal = AbortSignal.timeout(CALL.timeoutMs)
+  try {
+    await guest.files.write(JAVA_STORE, Readable.from([store], { objectMode: false }), {
+      user: 'root',
+      signal,
+    })
+  } catch (error) {
+    const failure = insideError(error, signal)
+    // A full disk must not keep a sandbox from starting: Java says itself that the store is missing.
+    if (failure.reason !== 'inside.failed') throw failure
+    ignore(ctx.log, failure, `${sandbox.id} has no trust store for Java`)
+  }
 }
 
 /** A base with the machine's own certificates has those of the system already. */
