@@ -11,6 +11,8 @@ export interface Machine {
   readonly arch: string
   /** Debian's release where none is named. */
   readonly suite: string
+  /** Whether its own tools can be the base; they can where it is not said. */
+  readonly hasHost?: boolean | undefined
   readonly host: readonly { readonly name: string; readonly version: string; readonly directory: string }[]
 }
 

@@ -13,6 +13,7 @@ export async function agentLayer(
   ctx: CommandContext,
   agent: Agent,
   base: Pick<RecipeBase, 'name' | 'image'>,
+  provider?: string | undefined,
 ): Promise<string | undefined> {
   const { kind } = agent.install
   if (kind === 'none') return undefined
@@ -30,7 +31,8 @@ export async function agentLayer(
   const log = new BuildLog(ctx.terminal)
   try {
     const asked = recipe as Parameters<typeof pod.builds.build>[0]
-    return (await pod.builds.build(asked, { project: `agent ${agent.name}`, ...log.options })).digest
+    const project = `agent ${agent.name}`
+    return (await pod.builds.build(asked, { project, provider, ...log.options })).digest
   } catch (error) {
     log.fail(error)
     throw error

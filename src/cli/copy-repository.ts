@@ -9,6 +9,7 @@ import type { Parsed } from './args/parse.ts'
 import type { CommandContext } from './command.ts'
 import { environmentIn } from './environment.ts'
 import { networkOf } from './network.ts'
+import { placementOf } from './placement.ts'
 import type { PreparedNetwork } from './prepare-network.ts'
 import { type HeldState, holdState, type PreparedRun, prepareRun } from './prepare-run.ts'
 import { inEnvironment, openProject, type Project } from './project.ts'
@@ -66,7 +67,12 @@ async function copyIn(
     parsed.value('user') ?? ready?.user ?? usualUser(parsed),
     ready?.aside ?? [],
   )
-  const asked = createOptions(parsed, variablesOf(parsed, ctx.env), ready ? { isAnyBase: true } : {})
+  const placement = await placementOf(ctx, parsed, repo.root)
+  const asked = createOptions(
+    parsed,
+    variablesOf(parsed, ctx.env),
+    ready ? { isAnyBase: true, placement } : { placement },
+  )
   const { environment, ...options } = ready ? ready.apply(asked) : asked
   const wanted = await networkOf(ctx, parsed, repo.root, ready?.wish)
   const whole = {

@@ -2,6 +2,7 @@
 import { imageOption } from './args/options.ts'
 import type { OptionSpec, Parsed } from './args/parse.ts'
 import type { CommandContext } from './command.ts'
+import { placementOf } from './placement.ts'
 import type { Project } from './project.ts'
 import type { ReadyEnvironment } from './ready.ts'
 
@@ -22,5 +23,6 @@ export async function environmentIn(
     base: parsed.value('base'),
     image: imageOption(parsed),
     profile: parsed.value('profile'),
+    ...(await placementOf(ctx, parsed)),
   })
 }

@@ -173,6 +173,8 @@ function preparing({ pod, o }: Place, last: Snapshot | undefined): Promise<Sandb
   const { diskMib } = o.options.resources ?? {}
   const environment = { base, image, digest, user }
   return pod.create({
+    ...(o.options.provider !== undefined && !last && { provider: o.options.provider }),
+    ...(o.options.isolation !== undefined && { isolation: o.options.isolation }),
     labels: { 'agentpod/preparing': 'project' },
     resources: { diskMib },
     network: { mode: 'off' },
@@ -234,10 +236,13 @@ async function sendOne(
 function environmentKey({ key, o, workspace }: Place): string {
   const { base, image, digest, user } = o.options.environment ?? {}
   const { diskMib } = o.options.resources ?? {}
+  const { provider, isolation } = o.options
   const known = {
     key,
     base,
     ...(image !== undefined && { image }),
+    ...(provider !== undefined && { provider }),
+    ...(isolation !== undefined && { isolation }),
     digest,
     user: user ?? o.user,
     workspace,

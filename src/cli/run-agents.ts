@@ -53,7 +53,7 @@ export async function runAgents(
   const copy = await copyRepository(ctx, parsed, repo)
   const { base: name = DEFAULT_ENVIRONMENT.base, image } = copy.options.environment ?? {}
   const base = { name, ...(image !== undefined && { image }) }
-  const layers = await eachOf(agents, (agent) => agentLayer(ctx, agent, base))
+  const layers = await eachOf(agents, (agent) => agentLayer(ctx, agent, base, copy.options.provider))
   const shared = sharedOptions(parsed, values, copy)
   const group = chosen.length > 1 ? { group: `group-${randomUUID().slice(0, 8)}` } : {}
   const runs = await startAll(pod, chosen, ({ agent, number }) => ({

@@ -2,6 +2,9 @@
 export const BASES = ['host', 'debian', 'image'] as const
 export type Base = (typeof BASES)[number]
 
+/** The base that a provider begins with where nobody names one. */
+export const DEFAULT_BASE = 'default'
+
 /** A long-running program of the environment. It is started before anybody's command, and is ready by then. */
 export interface Service {
   readonly name: string

@@ -1,7 +1,9 @@
 /** The sandbox lifecycle, executed. Front doors translate into these calls and nothing else. */
 import type { Readable } from 'node:stream'
+import { baseFor } from '../bases/bases.ts'
 import type { AuditAction, AuditEntry } from '../core/audit.ts'
 import type { Capabilities, Check, Isolation } from '../core/capability.ts'
+import type { Base } from '../core/environment.ts'
 import { asAgentPodError, type ErrorCode } from '../core/error.ts'
 import type { EventType, SandboxEvent } from '../core/event.ts'
 import type { GuestStats } from '../core/guest.ts'
@@ -200,13 +202,14 @@ export class Engine {
 
   /** Makes a base ready ahead of a create, with progress. */
   async prepare(
-    base: BaseWish,
+    wish: Omit<BaseWish, 'name'> & { readonly name?: Base | undefined },
     onProgress: (line: string) => void,
     name?: string,
   ): Promise<{ root: RootRef; provider: Provider }> {
     const { providers, roots } = this.#ctx
     const provider = providers.use(name === undefined ? providers.default : providers.named(name))
-    const { root } = await roots.ensure(base, provider, onProgress)
+    const base = wish.name ?? baseFor(wish, provider)
+    const { root } = await roots.ensure({ ...wish, name: base }, provider, onProgress)
     return { root, provider }
   }
 

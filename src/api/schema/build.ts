@@ -118,6 +118,7 @@ export type PrunedView = z.infer<typeof pruned>
 export const toolchains = z.object({
   arch: z.string(),
   suite: z.string().describe('Debian’s release where a base does not name one.'),
+  hasHost: z.boolean().describe('Whether the tools of this machine can be the base.'),
   host: z.array(z.object({ name: z.string(), version: z.string(), directory: z.string() })),
 })
 export type ToolchainsView = z.infer<typeof toolchains>

@@ -64,6 +64,10 @@ export const prepareBase = z.strictObject({
   provider: providerName.optional().describe('Where it is made ready.'),
 })
 
+export const toolchainsOf = z.strictObject({
+  provider: providerName.optional().describe('Of this provider.'),
+})
+
 export const importSnapshot = z.strictObject({
   name: z.string().optional().describe('A name to call it by.'),
   provider: providerName.optional().describe('Where it is kept.'),

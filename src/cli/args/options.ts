@@ -27,6 +27,8 @@ export const PROCESS_OPTIONS = {
 
 export const SANDBOX_OPTIONS = {
   name: { value: 'NAME', help: 'a name to call it by' },
+  provider: { value: 'NAME', help: 'who makes it, like crun or docker (see `agentpod provider ls`)' },
+  isolation: { value: 'LEVEL', help: 'the least isolation you accept: container, gvisor or vm' },
   base: { value: 'BASE', help: 'what is inside: host (this machine’s tools), debian or image' },
   image: { value: 'REF', help: 'a container image to begin with, like debian:12 (the same as --base image)' },
   memory: { value: 'SIZE', help: 'memory limit, like 512m or 2g (default 4g)' },
@@ -71,7 +73,7 @@ export const NETWORK_OPTIONS = {
   'intercept-all': { help: 'open all TLS on the way out, not only where rules or secrets need it' },
 } as const satisfies Record<string, OptionSpec>
 
-const { base: _base, image: _image, from: _from, ...KEPT } = SANDBOX_OPTIONS
+const { provider: _provider, base: _base, image: _image, from: _from, ...KEPT } = SANDBOX_OPTIONS
 
 /** Of a sandbox that is made from another one's files: what is left out is as it was there. */
 export const COPY_OPTIONS: Readonly<Record<keyof typeof KEPT, OptionSpec>> = Object.fromEntries(
@@ -93,9 +95,14 @@ export function createOptions(
   parsed: Parsed,
   variables: Record<string, string>,
   /** Whether what `--base` and `--image` name was made sense of already; who commands run as when nobody says. */
-  o: { readonly isAnyBase?: boolean; readonly user?: string | undefined } = {},
+  o: {
+    readonly isAnyBase?: boolean
+    readonly user?: string | undefined
+    readonly placement?: Pick<CreateOptions, 'provider' | 'isolation'>
+  } = {},
 ): CreateOptions {
   return {
+    ...o.placement,
     name: parsed.value('name'),
     labels: parsePairs(parsed.values('label'), 'label'),
     environment: {

@@ -11,6 +11,7 @@ import type { Command, CommandContext } from '../command.ts'
 import { BuildLog, megabytes } from '../output/build-log.ts'
 import { StepLogs } from '../output/step-logs.ts'
 import { printable } from '../output/terminal.ts'
+import { placementOf } from '../placement.ts'
 import { buildPlan, type PreparedPlan, planProject } from '../prepare-environment.ts'
 import { openProject } from '../project.ts'
 import { execIn } from './exec.ts'
@@ -28,6 +29,7 @@ export const command: Command = {
   options: {
     base: { value: 'BASE', help: 'build on this base instead' },
     image: SANDBOX_OPTIONS.image,
+    provider: SANDBOX_OPTIONS.provider,
     profile: { value: 'NAME', help: 'one of [profiles] in agentpod.toml' },
     agent: { value: 'NAME', help: 'build the layer of this agent too', repeat: true },
     debug: { help: 'where a step fails, open a shell in its sandbox' },
@@ -43,10 +45,17 @@ export const command: Command = {
     if (base !== undefined) parseProjectBase(base)
     const project = await openProject(ctx, 'user')
     const image = imageOption(parsed)
-    const prepared = await planProject(ctx, project, { base, image, profile: parsed.value('profile') })
+    const { provider } = await placementOf(ctx, parsed)
+    const profile = parsed.value('profile')
+    const prepared = await planProject(ctx, project, { base, image, provider, profile })
     if (parsed.has('frozen')) checkFrozen(project.directory, prepared)
     for (const name of parsed.values('agent'))
-      await agentLayer(ctx, agentNamed(name), prepared?.recipe.base ?? { name: DEFAULT_ENVIRONMENT.base })
+      await agentLayer(
+        ctx,
+        agentNamed(name),
+        prepared?.recipe.base ?? { name: DEFAULT_ENVIRONMENT.base },
+        provider,
+      )
     if (!prepared || prepared.recipe.steps.length === 0) {
       if (parsed.has('json')) terminal.out(JSON.stringify({ digest: null, steps: 0 }))
       else terminal.say('there is nothing to build: the base has everything')

@@ -21,6 +21,7 @@ import type { Command, CommandContext } from '../command.ts'
 import { ENVIRONMENT_OPTIONS, environmentIn } from '../environment.ts'
 import { networkOf } from '../network.ts'
 import { printable } from '../output/terminal.ts'
+import { placementOf } from '../placement.ts'
 import { inEnvironment, openProject, type Project, sendProject, showChanges } from '../project.ts'
 import type { ReadyEnvironment } from '../ready.ts'
 import { createSandbox } from './create.ts'
@@ -207,7 +208,8 @@ export async function runInNew(
   const variables = variablesOf(parsed, ctx.env)
   // Where the project lies is where its user is at home.
   const user = project && parsed.has('image') ? usualUser(parsed) : undefined
-  const asked = createOptions(parsed, variables, ready ? { isAnyBase: true } : { user })
+  const placement = await placementOf(ctx, parsed, opened?.directory)
+  const asked = createOptions(parsed, variables, ready ? { isAnyBase: true, placement } : { user, placement })
   const options = ready ? ready.apply(asked) : asked
   const sandbox = await createSandbox(
     pod,

@@ -38,6 +38,7 @@ export async function chooseBase(input: ResolveInput, wanted: Wanted): Promise<C
     if (kindOf(base).releases.length === 0) return { choice, ground: { base } }
     return { choice, ground: { base, suite: suite ?? (await bestSuite(input, wanted)).suite } }
   }
+  if (input.machine.hasHost === false) return onDebian(await bestSuite(input, wanted), NO_HOST)
   const lacking = await lackingOn({ base: 'host' }, input, wanted)
   const best = weight(lacking) > 0 ? await bestSuite(input, wanted) : undefined
   // Of what Debian has as little of, Debian may still install some: packages nobody knows the machine to have.
@@ -56,8 +57,14 @@ export async function chooseBase(input: ResolveInput, wanted: Wanted): Promise<C
     }
   }
   const why = `this machine lacks ${listed([...lacking.needed, ...lacking.missing, ...lacking.other])}`
+  return onDebian(best, why)
+}
+
+const NO_HOST = "the provider does not run on this machine's tools"
+
+function onDebian({ suite }: { readonly suite: Suite }, why: string): ChosenBase {
   return {
-    ground: { base: 'debian', suite: best.suite },
+    ground: { base: 'debian', suite },
     choice: {
       value: 'debian',
       rank: 'default',

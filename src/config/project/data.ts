@@ -1,4 +1,5 @@
 /** What `agentpod.toml` says, in one form: sizes and times as numbers, commands as lists, tables in the order of the file. */
+import type { Isolation } from '../../core/capability.ts'
 import type { Readiness, StopSignal } from '../../core/environment.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 import type { Verb } from '../detect/finding.ts'
@@ -10,6 +11,8 @@ import type { ProfileTable, ProjectTables } from './schema.ts'
 import { isKnownService, type KnownService } from './services-table.ts'
 
 export interface ProjectData {
+  /** The least that its sandboxes may have. */
+  readonly isolation?: Isolation | undefined
   readonly environment: EnvironmentWish
   /** In the order of the file. */
   readonly services: readonly ServiceWish[]
@@ -94,6 +97,7 @@ export function projectData(tables: ProjectTables): ProjectData {
   const { languages = {}, packages = {}, variables = {}, ...environment } = tables.environment ?? {}
   const { apt = [], npm = [], pip = [], cargo = [], go = [] } = packages
   return {
+    ...(tables.isolation !== undefined && { isolation: tables.isolation }),
     environment: {
       ...environment,
       languages: Object.fromEntries(
