@@ -12,6 +12,7 @@ import { gunzipSync, gzipSync } from 'node:zlib'
 import type { Guest, GuestRequest, GuestResponse } from '../../src/core/guest.ts'
 import { EnvdServer } from '../../src/guest/envd-server.ts'
 import { poddGuest } from '../../src/guest/podd.ts'
+import { socketStreams } from '../../src/guest/streams.ts'
 import { encodeFrame, FrameReader } from '../../src/util/connect-frame.ts'
 import { tarOf } from '../support/tar-bytes.ts'
 import { World } from '../support/world.ts'
@@ -32,7 +33,7 @@ before(async () => {
   for (const name of readdirSync(join(world.home, 'run', 's'))) {
     const path = join(world.home, 'run', 's', name)
     if (!name.endsWith('.sock') || !existsSync(path)) continue
-    const one = poddGuest(path)
+    const one = poddGuest(socketStreams({ api: path }))
     const { processes } = await one.stats({ timeoutMs: 1000 }).catch(() => ({ processes: 0 }))
     if (processes > 0) guest = one
     else one.close()
@@ -461,7 +462,7 @@ describe('what is malformed is refused by the same code', () => {
 test('a guest that lacks a call, and one that cannot be reached, are told apart', async () => {
   assert.equal((await asker('east')(get('/envs'))).status, 404)
   assert.equal((await asker('west')(get('/envs'))).status, 200)
-  const gone = new EnvdServer(poddGuest(join(world.home, 'none.sock')), ended.signal)
+  const gone = new EnvdServer(poddGuest(socketStreams({ api: join(world.home, 'none.sock') })), ended.signal)
   const asked: GuestRequest = { method: 'GET', path: '/health', headers: {} }
   await assert.rejects(gone.handle(asked, { signal: signal() }), { code: 'unavailable' })
 })
