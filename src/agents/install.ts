@@ -90,7 +90,7 @@ mkdir -p ${SCRATCH}/home
 trap 'rm -rf ${SCRATCH}' EXIT
 `
 
-/** On a base that nobody has looked into: what it has to have, told before anything is tried. */
+/** Where the tools of the base are not known, a missing one is named before anything is tried. */
 function needing(...programs: readonly string[]): string {
   return `for program in ${programs.join(' ')}; do
   command -v "$program" >/dev/null || { echo "the base has no $program, and the agent is installed with it: take an image that has it"; exit 1; }

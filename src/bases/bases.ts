@@ -17,12 +17,11 @@ export function allKinds(): readonly BaseKind[] {
   return Object.values(KINDS)
 }
 
-/** As podd finds users by name. */
 const USER = /^[a-z_][a-z0-9_-]{0,31}$/
 
 /**
- * What a sandbox on a base has where nobody asked for anything else. An image says for itself who its programs run as and where; one that says
- * nothing, or names a user by number, has root alone for sure.
+ * The user and the directory of commands where a request names none: an image's own, else the usual ones of the base. podd finds users by name,
+ * so an image that names its user by number gets root.
  */
 export function settledOn(
   environment: Environment,

@@ -1,13 +1,13 @@
 /**
- * The base `image`: a container image, taken as it is. Nobody has looked into it, so nothing is planned from packages of its system: its tools
- * are its own, and the project's steps run with them.
+ * The base `image`: a container image, used as it is. Its tools and its package manager are not known, so a plan installs nothing from system
+ * packages, and the project's steps run with the image's own tools.
  */
 import { AgentPodError, invalid } from '../core/error.ts'
 import { atDigest, type ImageRef, imageText, parseImageRef } from '../core/image-ref.ts'
 import type { BaseWish } from '../core/recipe.ts'
 import type { BaseKind, Ground, Making, Ready } from './kind.ts'
 
-/** A daemon fetches it, which takes as long as the network does. */
+/** For the download of a large image. */
 const PULL = { timeoutMs: 30 * 60_000 }
 
 export const image: BaseKind = {
@@ -15,7 +15,7 @@ export const image: BaseKind = {
   takesImage: true,
   isReadyAtOnce: false,
   ready,
-  // The root is the provider's word for exactly this image: another digest has another one.
+  // Where no digest is known, the provider's own reference stands for it: another digest has another reference.
   identity: ({ digest }, root) => digest ?? root,
   recipe: ({ image: ref }) => ({ name: 'image', image: ref }),
 
@@ -43,7 +43,7 @@ export const image: BaseKind = {
     hint: 'write the digest in agentpod.toml: [environment] image = "name@sha256:..."',
   },
 
-  // The only user that every image has.
+  // Every image has this user, and may have no other.
   user: 'root',
   hasProfile: false,
   trust: 'own',

@@ -1,6 +1,6 @@
 /**
- * What a base is. Every kind has a file of its own beside this one, and `bases.ts` lists them. Whoever needs to know something about a base
- * asks its kind; nobody else compares names.
+ * What a base is. Each kind is a file beside this one, and `bases.ts` lists them. Other code asks the kind of a base and never compares
+ * names; test/tidy holds that.
  */
 import type { Base } from '../core/environment.ts'
 import type { Provider, RootRef } from '../core/provider.ts'
@@ -46,7 +46,7 @@ export type BaseSource =
       readonly tool: PackagedTool
       readonly where: string
     }
-  /** Of a base that nobody has looked into: whatever it has, in whatever version. */
+  /** Of a base whose tools are not known: its own, in an unknown version. */
   | { readonly kind: 'own'; readonly version: ''; readonly where: string }
 
 /** What the project wants from the system. */
@@ -55,7 +55,7 @@ export interface SystemWish {
   readonly tools: readonly string[]
 }
 
-/** What a kind is given to make itself ready with. */
+/** What `ready` works with. */
 export interface Making {
   readonly provider: Provider
   /** Debian's release where none is named. */
@@ -80,7 +80,7 @@ export interface BaseKind {
   readonly name: Base
   /** Whether an image has to be named for it. */
   readonly takesImage: boolean
-  /** Whether there is nothing to wait for before the first sandbox. */
+  /** Whether a sandbox can begin at once, without a build or a download. */
   readonly isReadyAtOnce: boolean
   /** `unsupported` where the provider has no such base. */
   ready(wish: BaseWish, making: Making): Promise<Ready>
@@ -102,7 +102,7 @@ export interface BaseKind {
 
   /** What installs packages of the system, by the name of its preset; undefined where nothing is installed. */
   readonly packageManager: 'apt' | undefined
-  /** Whether somebody has looked which tools it has, and in which versions. */
+  /** Whether its tools and their versions are known before a sandbox runs. */
   readonly hasKnownTools: boolean
   /** Versions of a language that it has, the one to prefer first. */
   languages(ground: Ground, machine: Machine, language: string): readonly BaseSource[]
@@ -110,11 +110,11 @@ export interface BaseKind {
   server(ground: Ground, machine: Machine, name: string, tool: string): PackagedTool | undefined
   /** A tool that lies on it in one of the versions that `fits` takes. */
   tool(machine: Machine, name: string, fits: (version: string) => boolean): FoundOnBase | undefined
-  /** Whether packages that it installs, or that another base would install, have a tool. */
+  /** Whether packages of Debian bring a tool: those of its own release, or of any where it installs none. */
   isPackaged(ground: Ground, tool: string): boolean
   /** Whether it has what a package of Debian's would bring. */
   hasPackage(machine: Machine, name: string): boolean
-  /** Of what the project wants from the system: what it is not known to have and cannot get. */
+  /** The part of a wish that the base is not known to have and cannot install. */
   lacking(ground: Ground, machine: Machine, wish: SystemWish): SystemWish
   /** What `config explain` says of a package of Debian's. */
   aboutPackage(o: { readonly isThere: boolean; readonly isOptional: boolean }): string
@@ -127,9 +127,9 @@ export interface BaseKind {
 
   /** Who commands of a project run as when nobody says. */
   readonly user: string
-  /** Whether a login shell's PATH is ours to set. */
+  /** Whether a build may write /etc/profile.d, which sets the PATH of login shells. */
   readonly hasProfile: boolean
-  /** Whose certificates its programs trust: those of this machine's system, or whatever it brings. */
+  /** Which certificates its programs trust: those of this machine, or those in its own files. */
   readonly trust: 'machine' | 'own'
 }
 

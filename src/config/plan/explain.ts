@@ -120,7 +120,7 @@ function languageText(source: Source): string {
   return source.kind === 'own' ? `${from}'s own` : `${source.version} from ${from}`
 }
 
-/** Of the tools of a base that nobody has looked into no version is known. */
+/** An image's tools have no version here: it is not known. */
 function toolText({ ground }: Plan, { version, from }: Pick<ToolPlan, 'version' | 'from'>): string {
   if (from !== 'base') return `${version ?? 'the newest'} from ${from === 'packages' ? 'debian' : from}`
   const where = kindOf(ground.base).called(ground)

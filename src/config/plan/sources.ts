@@ -75,7 +75,7 @@ export async function seek(
   }
 }
 
-/** Of packages only a part of the version is known, and of a base that nobody has looked into nothing is. */
+/** Of packages only a part of the version is known, and of an image's own tools none of it. */
 export function mayServe(language: Language, { kind, version }: Source, wish: string): boolean {
   if (kind === 'own') return true
   return kind === 'packaged' ? mayBe(language, version, wish) : satisfies(language, version, wish)
