@@ -203,11 +203,11 @@ export class Engine {
     base: BaseWish,
     onProgress: (line: string) => void,
     name?: string,
-  ): Promise<{ root: RootRef; provider: Provider }> {
+  ): Promise<{ root: RootRef; digest: string | undefined; provider: Provider }> {
     const { providers, roots } = this.#ctx
     const provider = providers.use(name === undefined ? providers.default : providers.named(name))
-    const { root } = await roots.ensure(base, provider, onProgress)
-    return { root, provider }
+    const { root, digest } = await roots.ensure(base, provider, onProgress)
+    return { root, digest, provider }
   }
 
   /** A finished layer of a built environment. */
