@@ -1,8 +1,10 @@
 /** One step of a build, in a sandbox that is made for it. */
 import type { Readable } from 'node:stream'
+import { imageOf } from '../bases/image.ts'
 import { AgentPodError, asAgentPodError, isAgentPodError } from '../core/error.ts'
 import type { ProcessExit } from '../core/guest-process.ts'
 import type { SandboxId } from '../core/id.ts'
+import { imageText } from '../core/image-ref.ts'
 import type { RecipeBase, Step } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Engine } from '../engine/engine.ts'
@@ -55,7 +57,7 @@ function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildOp
       labels: { [BUILD_LABEL]: 'step', [PROJECT_LABEL]: o.project, [ASKER_LABEL]: o.who.owner },
       environment: {
         base: base.name,
-        ...(base.image !== undefined && { image: base.image }),
+        ...(base.image !== undefined && { image: imageText(imageOf(base)) }),
         digest: parent,
         user: step.user,
         path: step.path,

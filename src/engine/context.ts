@@ -22,6 +22,8 @@ import type { NetworkParts } from './way-out.ts'
 
 /** A base that sandboxes can begin with, and what it says about itself. */
 export interface ReadyBase {
+  /** Of an image: what its reference stands for. */
+  readonly digest?: string | undefined
   readonly root: RootRef
   readonly user?: string | undefined
   readonly workdir?: string | undefined

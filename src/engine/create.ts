@@ -119,7 +119,7 @@ async function createNew(
   // Those of a snapshot are in its root already.
   const { layers, root } = withExtras(
     ctx,
-    { root: below, base: spec.environment.base, provider: provider.name },
+    { root: below, environment: spec.environment, provider: provider.name },
     request.environment?.extras ?? [],
     who,
   )

@@ -205,12 +205,12 @@ export class Engine {
     wish: Omit<BaseWish, 'name'> & { readonly name?: Base | undefined },
     onProgress: (line: string) => void,
     name?: string,
-  ): Promise<{ root: RootRef; provider: Provider }> {
+  ): Promise<{ root: RootRef; digest: string | undefined; provider: Provider }> {
     const { providers, roots } = this.#ctx
     const provider = providers.use(name === undefined ? providers.default : providers.named(name))
     const base = wish.name ?? baseFor(wish, provider)
-    const { root } = await roots.ensure({ ...wish, name: base }, provider, onProgress)
-    return { root, provider }
+    const { root, digest } = await roots.ensure({ ...wish, name: base }, provider, onProgress)
+    return { root, digest, provider }
   }
 
   /** A finished layer of a built environment. */
