@@ -201,6 +201,13 @@ export function timeoutOf(request: GuestRequest): number | undefined {
   return Number(text) || undefined
 }
 
+/** Node's timers end at once beyond this; a month is as good as no end. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1
+
+export function lateAfter(timeoutMs: number | undefined): AbortSignal | undefined {
+  return timeoutMs === undefined ? undefined : AbortSignal.timeout(Math.min(timeoutMs, LONGEST_TIMER_MS))
+}
+
 export function json(status: number, value: unknown): GuestResponse {
   const text = Buffer.from(JSON.stringify(value))
   const headers = { 'content-type': UNARY, 'content-length': String(text.length) }
@@ -218,8 +225,10 @@ async function* failing(error: Error): AsyncGenerator<object> {
   throw error
 }
 
+type Messages = AsyncIterable<object> | Iterable<object>
+
 /** Frames as a body. A failure that the client can be told ends them; any other cuts them. */
-export function streamed(messages: AsyncIterable<object>, onLeft?: () => void): GuestResponse {
+export function streamed(messages: Messages, onLeft?: () => void): GuestResponse {
   return { status: 200, headers: { 'content-type': STREAM }, body: new FrameBody(frames(messages), onLeft) }
 }
 
@@ -248,7 +257,7 @@ class FrameBody extends Readable {
   }
 }
 
-async function* frames(messages: AsyncIterable<object>): AsyncGenerator<Buffer> {
+async function* frames(messages: Messages): AsyncGenerator<Buffer> {
   try {
     for await (const message of messages) yield encodeFrame(message)
   } catch (error) {

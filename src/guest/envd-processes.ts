@@ -12,6 +12,7 @@ import {
   int64,
   invalidMessage,
   json,
+  lateAfter,
   optional,
   readBody,
   readMessages,
@@ -151,8 +152,7 @@ function wordedEvent(event: ProcessEvent): object {
 /** Waits while the process does not read, for as long as the client said. */
 async function sendInput(call: EnvdCall): Promise<GuestResponse> {
   const message = await readUnary(call.request, given)
-  const timeoutMs = timeoutOf(call.request)
-  const late = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)
+  const late = lateAfter(timeoutOf(call.request))
   try {
     await give(late ? { ...call, signal: AbortSignal.any([call.signal, late]) } : call, message)
   } catch (error) {
@@ -175,35 +175,13 @@ async function give(
 /** Input in as many messages as the client likes; the first names the process. */
 async function streamInput(call: EnvdCall): Promise<GuestResponse> {
   const schema = z.object({ start: optional(selected), data: optional(given) })
-  return streamed(await firstOf(takeInput(call, readMessages(call.request, schema))))
-}
-
-async function* takeInput(
-  call: EnvdCall,
-  messages: AsyncIterable<{
-    readonly start?: z.infer<typeof selected> | undefined
-    readonly data?: z.infer<typeof given> | undefined
-  }>,
-): AsyncGenerator<object> {
   let to: ProcessRef | undefined
-  for await (const { start, data } of messages) {
+  for await (const { start, data } of readMessages(call.request, schema)) {
     if (start) to = start.process
     else if (data && !to) throw invalidMessage('data comes before start')
     else if (data) await give(call, data, to)
   }
-  yield {}
-}
-
-/** Waits for the answer, so that a client that has more to say is heard to its end first. */
-async function firstOf(messages: AsyncGenerator<object>): Promise<AsyncIterable<object>> {
-  const outcome = await messages.next().then(
-    ({ value }) => ({ value: value as object }),
-    (error: unknown) => ({ error }),
-  )
-  return (async function* () {
-    if ('error' in outcome) throw outcome.error
-    yield outcome.value
-  })()
+  return streamed([{}])
 }
 
 async function writeAt({ request, query, guest, signal }: EnvdCall): Promise<GuestResponse> {

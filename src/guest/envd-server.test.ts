@@ -213,6 +213,17 @@ describe('processes', () => {
     await running
   })
 
+  test('a timeout longer than any timer is no timeout at once', async () => {
+    const running = start({ cmd: 'sleep', args: ['600'] }, { tag: 'x' })
+    await settled()
+    const process = { tag: 'x' }
+    const following = stream('process.Process/Connect', { process }, { 'connect-timeout-ms': '9999999999' })
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    inside.processes[0]?.kill()
+    assert.doesNotMatch(JSON.stringify(await following), failure('deadline_exceeded'))
+    await running
+  })
+
   test('a follower that is quiet is told that the connection lives', async () => {
     const running = start({ cmd: 'sleep', args: ['600'] }, { tag: 'x' }, { 'keepalive-ping-interval': '1' })
     await new Promise((resolve) => setTimeout(resolve, 1500))

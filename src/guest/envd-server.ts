@@ -45,21 +45,25 @@ export class EnvdServer {
 
   /** Rejects where the guest cannot be reached, as `passThrough` does. */
   async handle(request: GuestRequest, { signal }: GuestCall): Promise<GuestResponse> {
-    const [pathname = '', search = ''] = splitOnce(request.path)
+    const [pathname, search] = splitOnce(request.path)
+    const path = decoded(pathname)
     try {
-      const path = decoded(pathname)
-      const handler = Object.hasOwn(this.#calls, `${request.method} ${path}`)
-        ? this.#calls[`${request.method} ${path}`]
-        : undefined
-      if (!handler) throw this.#unknown(request.method, path)
       // Read by those that keep it; a malformed one is refused whoever is asked.
       timeoutOf(request)
-      return await handler({ guest: this.#guest, request, query: new URLSearchParams(search), signal })
+      const handle = this.#find(request.method, path)
+      return await handle({ guest: this.#guest, request, query: new URLSearchParams(search), signal })
     } catch (error) {
       const refusal = refusalOf(error)
       if (!refusal) throw error
-      return refusedWith(refusal, STREAMS.has(pathname))
+      return refusedWith(refusal, STREAMS.has(path))
     }
+  }
+
+  #find(method: string, path: string): EnvdHandler {
+    const call = `${method} ${path}`
+    const found = Object.hasOwn(this.#calls, call) ? this.#calls[call] : undefined
+    if (found) return found
+    throw this.#unknown(method, path)
   }
 
   #unknown(method: string, path: string): EnvdRefusal {
@@ -75,10 +79,11 @@ function splitOnce(path: string): [string, string] {
   return at < 0 ? [path, ''] : [path.slice(0, at), path.slice(at + 1)]
 }
 
+/** The door lets no broken encoding pass; here it would be a call that nobody knows. */
 function decoded(pathname: string): string {
   try {
     return decodeURIComponent(pathname)
   } catch {
-    throw new EnvdRefusal('invalid_argument', 'a path with a broken %-encoding')
+    return pathname
   }
 }

@@ -1,7 +1,7 @@
 /** A stream of a guest as the answer of a call: begun before it is answered, kept alive, ended by its timeout. */
 import type { GuestRequest, GuestResponse } from '../core/guest.ts'
 import { systemClock } from '../util/clock.ts'
-import { EnvdRefusal, headerOf, refusalOf, streamed } from './envd-message.ts'
+import { EnvdRefusal, headerOf, lateAfter, streamed } from './envd-message.ts'
 
 const KEEPALIVE_MS = 90_000
 const LONGEST_KEEPALIVE_S = 3600
@@ -14,24 +14,17 @@ export interface StreamPlan {
   open(signal: AbortSignal): AsyncIterable<object>
 }
 
-/**
- * Waits for the first message, so that a guest that cannot be reached is told by a status. A refusal is told in the
- * stream, as podd does.
- */
+/** Waits for the first message, so that a guest that cannot be reached is told by a status. */
 export async function answerStream(
   request: GuestRequest,
   signal: AbortSignal,
   plan: StreamPlan,
 ): Promise<GuestResponse> {
   const left = new AbortController()
-  const late = plan.timeoutMs === undefined ? undefined : AbortSignal.timeout(plan.timeoutMs)
+  const late = lateAfter(plan.timeoutMs)
   const all = AbortSignal.any([signal, left.signal, ...(late ? [late] : [])])
   const source = inTime(plan.open(all), late)[Symbol.asyncIterator]()
-  const first = await source.next().catch((error: unknown) => {
-    const refusal = refusalOf(error)
-    if (!refusal) throw error
-    return refusal
-  })
+  const first = await source.next()
   const rest = keptAlive(source, first, { message: plan.keepalive, everyMs: keepaliveOf(request) })
   // Whoever waits for the guest's next word hears of the end by the signal alone.
   return streamed(rest, () => left.abort())
@@ -54,10 +47,9 @@ async function* inTime(source: AsyncIterable<object>, late: AbortSignal | undefi
 
 async function* keptAlive(
   source: AsyncIterator<object>,
-  first: IteratorResult<object> | EnvdRefusal,
+  first: IteratorResult<object>,
   ping: { readonly message: object; readonly everyMs: number },
 ): AsyncGenerator<object> {
-  if (first instanceof EnvdRefusal) throw first
   let step = first
   try {
     while (!step.done) {
