@@ -2,7 +2,7 @@
 import type { Duplex, Readable } from 'node:stream'
 import { z } from 'zod'
 import type { CallOptions } from '../../core/call.ts'
-import { AgentPodError } from '../../core/error.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { callSignal } from './call-signal.ts'
 import { connectionOptions } from './connection.ts'
 import { unreachable, withoutAnswer } from './daemon-error.ts'
@@ -129,7 +129,11 @@ const GOOD = { 200: true, 201: true, 204: true, 304: true }
 function dial(modem: Modem, endpoint: Endpoint, ask: Ask, how: DialOptions): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const fail = (error: unknown): void =>
-      reject(refused(error) ?? withoutAnswer(error, how.o, how.signal) ?? unreachable(error, endpoint))
+      reject(
+        isAgentPodError(error)
+          ? error
+          : (refused(error) ?? withoutAnswer(error, how.o, how.signal) ?? unreachable(error, endpoint)),
+      )
     if (how.signal.aborted) return fail(how.signal.reason)
     modem.dial(
       {
