@@ -1,0 +1,220 @@
+/**
+ * Sandboxes as containers of a Docker daemon, local or far. The container runs podd and nothing of ours is on the daemon's machine: all that
+ * is known of a sandbox is in its labels. The daemon keeps no time: podd's lease ends a sandbox, and the engine's sweep removes it.
+ */
+import type { CallOptions } from '../../core/call.ts'
+import type { Capabilities } from '../../core/capability.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import type { OwnerLabel, SandboxId } from '../../core/id.ts'
+import type { Created, CreatePlan, Handle, Listed, Observed, Provider } from '../../core/provider.ts'
+import { poddGuest } from '../../guest/podd.ts'
+import { multiplexedStreams, type PoddStreams } from '../../guest/streams.ts'
+import { type Random, systemRandom } from '../../util/random.ts'
+import type { Container, Info } from './answers.ts'
+import { Containers } from './containers.ts'
+import { Creator } from './create.ts'
+import { Daemon } from './daemon.ts'
+import { DaemonLimits } from './daemon-limits.ts'
+import { diagnose } from './diagnose.ts'
+import type { Environment } from './endpoint.ts'
+import { dialPodd } from './exec-stream.ts'
+import { Exits } from './exits.ts'
+import { tokenArchive } from './furnish.ts'
+import { ImageStore } from './image-store.ts'
+import { images } from './images.ts'
+import { layers } from './layers.ts'
+import { listContainers } from './listing.ts'
+import { containerName, OWNER, SNAPSHOT, stoppedName, TOKEN } from './names.ts'
+import { handleOf, observedOf } from './observed.ts'
+import { PoddVolume } from './podd-volume.ts'
+import { Roots } from './roots.ts'
+import { snapshots } from './snapshots.ts'
+import { Stats } from './stats.ts'
+import { sweepStore } from './sweep-store.ts'
+
+export interface DockerOptions {
+  /** Says where the daemon is, as for the docker command, and where the user's settings and programs are. */
+  readonly env: Environment
+  /** podd for linux, on the daemon's kind of processor. */
+  readonly poddFile: string
+  /** Whose layers, volumes and composed images these are; one state directory has one. */
+  readonly owner: OwnerLabel
+  readonly random?: Random
+}
+
+const DIAL_MS = 20_000
+
+export function dockerProvider(options: DockerOptions): Provider {
+  return new DockerProvider(options)
+}
+
+class DockerProvider implements Provider {
+  readonly name = 'docker'
+  readonly #options: DockerOptions
+  readonly #daemon: Daemon
+  readonly #containers: Containers
+  readonly #limits: DaemonLimits
+  readonly #images: ImageStore
+  readonly #volume: PoddVolume
+  readonly #creator: Creator
+  readonly #exits: Exits
+  readonly #stats: Stats
+  readonly #streams = new Set<PoddStreams>()
+  /** Deadlines that were moved since the container was made. podd's lease is what counts. */
+  readonly #deadlines = new Map<SandboxId, number>()
+  readonly images: Provider['images']
+  readonly layers: Provider['layers']
+  readonly snapshots: Provider['snapshots']
+
+  constructor(options: DockerOptions) {
+    this.#options = options
+    const { env, owner, poddFile, random = systemRandom } = options
+    const daemon = new Daemon(env)
+    const containers = new Containers(daemon)
+    const store = new ImageStore(daemon)
+    const roots = new Roots({ daemon, images: store, owner })
+    this.#daemon = daemon
+    this.#containers = containers
+    this.#images = store
+    this.#limits = new DaemonLimits(daemon)
+    this.#volume = new PoddVolume({ daemon, owner, poddFile, random })
+    this.#creator = new Creator({
+      ...{ daemon, containers, roots, random },
+      ...{ limits: this.#limits, images: store, volume: this.#volume },
+    })
+    this.#exits = new Exits(daemon, containers)
+    this.#stats = new Stats(daemon, containers)
+    this.images = images(daemon, store, env)
+    this.layers = layers({ daemon, images: store, roots, owner })
+    this.snapshots = snapshots({ daemon, containers, images: store, roots })
+  }
+
+  async capabilities(o: CallOptions): Promise<Capabilities> {
+    return capabilitiesOf(await this.#limits.info(o), this.#limits)
+  }
+
+  diagnose(o: CallOptions): ReturnType<Provider['diagnose']> {
+    return diagnose(this.#daemon, this.#limits, this.#options.poddFile, o)
+  }
+
+  async create(plan: CreatePlan, o: CallOptions): Promise<Created> {
+    const created = await this.#creator.create(plan, o)
+    this.#deadlines.delete(plan.sandboxId)
+    return created
+  }
+
+  async inspect(id: SandboxId, o: CallOptions): Promise<Observed> {
+    const found = await this.#containers.find(id, o)
+    return found ? observedOf(found, this.#deadlines.get(id)) : { state: 'absent' }
+  }
+
+  async list(owner: OwnerLabel, o: CallOptions): Promise<readonly Listed[]> {
+    const listed: Listed[] = []
+    for (const row of await listContainers(this.#daemon, owner, o)) {
+      const container = await this.#containers.look(row.Id, o)
+      if (!container) continue
+      const handle = handleOf(row.Id, row.Labels)
+      listed.push({ handle, observed: observedOf(container, this.#deadlines.get(handle.sandboxId)) })
+    }
+    return listed
+  }
+
+  open(handle: Handle): ReturnType<Provider['open']> {
+    const { container, token } = handle.data
+    if (typeof container !== 'string' || typeof token !== 'string')
+      throw new AgentPodError({
+        code: 'data_loss',
+        reason: 'handle.malformed',
+        message: 'a handle without its container',
+      })
+    const streams = multiplexedStreams((signal) =>
+      dialPodd(this.#daemon, { container, token }, { timeoutMs: DIAL_MS }, signal),
+    )
+    return poddGuest(streams)
+  }
+
+  async destroy(id: SandboxId, o: CallOptions): Promise<void> {
+    const found = await this.#containers.find(id, o)
+    if (found) await this.#containers.remove(found.Id, o)
+    // Of a snapshot that was removed meanwhile this was the last use.
+    if (found && found.Config.Labels[SNAPSHOT] !== '') await this.#images.removeUnused(found.Image, o)
+    this.#containers.forget(id)
+    this.#deadlines.delete(id)
+  }
+
+  async clear(o: CallOptions): Promise<void> {
+    await sweepStore(this.#daemon, this.#images, this.#options.owner, o)
+    this.#volume.forget()
+  }
+
+  onExit(listener: Parameters<Provider['onExit']>[0]): () => void {
+    return this.#exits.listen(listener)
+  }
+
+  close(): void {
+    this.#exits.close()
+    for (const streams of this.#streams) streams.close()
+    this.#streams.clear()
+    this.#daemon.close()
+  }
+
+  readonly pausing = {
+    pause: async (id: SandboxId, o: CallOptions): Promise<void> => {
+      const found = await this.#containers.need(id, o)
+      if (found.State.Paused) return
+      if (!found.State.Running) throw notRunning(id)
+      await this.#containers.post(found.Id, 'pause', {}, o)
+    },
+    resume: async (id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void> => {
+      const found = await this.#containers.need(id, o)
+      if (!found.State.Running) throw notRunning(id)
+      if (found.State.Paused) await this.#containers.post(found.Id, 'unpause', {}, o)
+      this.#deadlines.set(id, deadlineAt)
+    },
+  }
+
+  readonly stopping = {
+    stop: async (id: SandboxId, o: CallOptions): Promise<void> => {
+      const found = await this.#containers.need(id, o)
+      // The name first: a container that ends without it would count as one that ended by itself.
+      await this.#rename(found, stoppedName, id, o)
+      await this.#containers.kill(found.Id, o)
+      this.#deadlines.delete(id)
+    },
+    start: (plan: CreatePlan, o: CallOptions): Promise<Created> => this.#start(plan, o),
+  }
+
+  readonly metering = {
+    stats: async (id: SandboxId, o: CallOptions) => this.#stats.of(await this.#containers.need(id, o), o),
+  }
+
+  readonly egress = {
+    door: (handle: Handle) => ({
+      kind: 'stream' as const,
+      dial: (o: CallOptions) => this.#dialEgress(handle, o),
+    }),
+  }
+
+  async #start(plan: CreatePlan, o: CallOptions): Promise<Created> {
+    const { sandboxId } = plan
+    const found = await this.#containers.need(sandboxId, o)
+    const info = await this.#limits.info(o)
+    this.#limits.refuseMissing(plan.required, this.#limits.levels(info, plan.resources.files))
+    const { Labels } = found.Config
+    if (!found.State.Running) {
+      await this.#containers.putArchive(found.Id, tokenArchive(Labels[TOKEN] ?? ''), o)
+      this.#containers.begin(found.Id)
+      await this.#containers.post(found.Id, 'start', {}, o)
+    }
+    // The name last: one that did not start is stopped as before.
+    await this.#rename(found, containerName, sandboxId, o)
+    this.#deadlines.set(sandboxId, plan.deadlineAt)
+    return this.#creator.created(plan, found.Id, Labels, { env: found.Config.Env }, info)
+  }
+
+  async #rename(found: Container, name: typeof stoppedName, id: SandboxId, o: CallOptions): Promise<void> {
+    const wanted = name(found.Config.Labels[OWNER] as OwnerLabel, id)
+    if (found.Name === `/${wanted}`) return
+    await this.#containers.post(found.Id, 'rename', { name: wanted }, o)
+  }
+}
