@@ -47,7 +47,7 @@ before(async () => {
     snapshots: snapshotStore(state),
     tmpDir: tmpdir(),
     events: eventStore(events),
-    provider,
+    providers: [provider],
     roots: { ensure: async () => ({ kind: 'host' }) },
     owner: parseOwner('api-test'),
     clock,

@@ -37,7 +37,7 @@ before(async () => {
     snapshots: snapshotStore(state),
     tmpDir: tmpdir(),
     events: eventStore(events),
-    provider,
+    providers: [provider],
     roots: { ensure: async () => ({ kind: 'host' }) },
     owner: parseOwner('e2b-test'),
     clock,

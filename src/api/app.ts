@@ -25,6 +25,7 @@ import { type BuildParts, buildRoutes } from './routes/builds.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { networkRoutes } from './routes/networks.ts'
 import { portRoutes } from './routes/ports.ts'
+import { providerRoutes } from './routes/providers.ts'
 import { runRoutes } from './routes/runs.ts'
 import { sandboxRoutes } from './routes/sandboxes.ts'
 import { secretRoutes } from './routes/secrets.ts'
@@ -98,6 +99,7 @@ export function createApp(parts: AppParts): Hono {
   app.route('/v1/sandboxes', sandboxRoutes(parts))
   app.route('/v1/sandboxes', portRoutes(parts))
   app.route('/v1/sandboxes', networkRoutes(engine))
+  app.route('/v1/providers', providerRoutes(engine))
   app.route('/v1/secrets', secretRoutes(engine))
   app.route('/v1/snapshots', snapshotRoutes(parts))
   app.route('/v1/keys', keyRoutes(parts.keys))
@@ -114,6 +116,8 @@ export function createApp(parts: AppParts): Hono {
       startedAt: new Date(parts.startedAt).toISOString(),
       living: engine.livingCount,
       tcp: parts.tcpAddress() ?? null,
+      provider: engine.defaultProvider,
+      isRoot: process.getuid?.() === 0,
       capabilities: await engine.capabilities(),
     }),
   )
@@ -143,12 +147,12 @@ export function createApp(parts: AppParts): Hono {
         reason: 'base.unknown',
         message: `the bases are ${BASES.join(', ')}`,
       })
-    const { kit } = parseQuery(prepareBase, c)
+    const { kit, provider } = parseQuery(prepareBase, c)
     c.header('content-type', 'application/x-ndjson')
     return stream(c, async (out) => {
       const say = (line: object): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
       try {
-        await engine.prepare({ name: base, kit }, (progress) => void say({ progress }))
+        await engine.prepare({ name: base, kit }, (progress) => void say({ progress }), provider)
         await say({ ready: true })
       } catch (thrown) {
         await say(errorBody(thrown).body)

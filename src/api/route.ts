@@ -13,6 +13,7 @@ import {
 import { baseProgress, errorAnswer, stopping } from './schema/error.ts'
 import { createdKey, createKey, key } from './schema/key.ts'
 import { changeNetwork, explained, explainRequest, network } from './schema/network.ts'
+import { provider } from './schema/provider.ts'
 import { answerRun, createRun, run, runEvent, sendRun, takenOver } from './schema/run.ts'
 import {
   createSandbox,
@@ -40,6 +41,7 @@ export const SCHEMAS = {
   BuildEvent: buildEvent,
   ChangeNetwork: changeNetwork,
   Check: check,
+  Provider: provider,
   CreateKey: createKey,
   CreateRun: createRun,
   CreateSandbox: createSandbox,
@@ -132,6 +134,7 @@ export interface Route {
 }
 
 export const TAGS = {
+  providers: 'Who makes sandboxes: this machine, and others.',
   sandboxes: 'Isolated machines with an id, a state, an owner and a lifetime.',
   snapshots: 'Files of sandboxes as they were at one moment; they never change.',
   runs: 'Agents at work, each in a sandbox on a copy of a project.',

@@ -13,6 +13,7 @@ export function sandboxView(s: Sandbox): SandboxView {
     name: s.name ?? null,
     state: s.state,
     provider: s.provider,
+    isolation: s.isolation,
     labels: { ...s.labels },
     base: environment.base,
     ...(environment.digest && { environment: environment.digest }),

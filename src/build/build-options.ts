@@ -22,6 +22,8 @@ export interface BuildOptions {
   /** What is built for: steps of one project are held against each other to say what changed. */
   readonly project: string
   readonly who: Principal
+  /** Where it is built; the default provider when left out. */
+  readonly provider?: string | undefined
   readonly signal: AbortSignal
   /** Keeps the sandbox of a step that fails, to look into; its id is in the error's details. */
   readonly keepFailed: boolean

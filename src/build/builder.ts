@@ -77,8 +77,9 @@ export class Builder {
   async build(recipe: Recipe, o: BuildOptions): Promise<BuildResult> {
     const again = checkRecipe(recipe, o.again)
     const { engine, arch } = this.#parts
-    const root = await engine.prepare(recipe.base, (text) => void o.onEvent({ kind: 'progress', text }))
-    const keys = layerKeys(recipe, baseKey(recipe.base, root, arch))
+    const tell = (text: string): void => void o.onEvent({ kind: 'progress', text })
+    const { root, provider } = await engine.prepare(recipe.base, tell, o.provider)
+    const keys = layerKeys(recipe, baseKey(recipe.base, provider, root, arch))
     const releases = keys.map((key) => this.#layers.hold(key))
     try {
       const needed = this.#missing(recipe, keys.slice(0, again), o)
@@ -87,7 +88,7 @@ export class Builder {
       return {
         kind: 'built',
         digest: keys.at(-1),
-        base: root.kind === 'layers' ? root.layers[0] : undefined,
+        base: provider.layers?.of(root)[0],
         sizeBytes,
       }
     } finally {

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import type { RootPlan } from '../core/provider.ts'
+import type { RootRef } from '../core/provider.ts'
 import type { Recipe, RecipeBase, Step } from '../core/recipe.ts'
+import { FakeClock } from '../testing/fake-clock.ts'
+import { FakeProvider } from '../testing/fake-provider.ts'
 import { baseKey, layerKeys } from './key.ts'
 
-const HOST: RootPlan = { kind: 'host' }
+const HOST: RootRef = { kind: 'host' }
 const STEP: Step = {
   name: 'one',
   title: 'One',
@@ -20,9 +22,11 @@ const STEP: Step = {
 const OTHER: Step = { ...STEP, name: 'two', run: 'make two' }
 const BASE: RecipeBase = { name: 'host', tools: { node: '22', gcc: '12' } }
 
+const PROVIDER = new FakeProvider({ clock: new FakeClock() })
+
 interface Given {
   readonly base?: RecipeBase
-  readonly root?: RootPlan
+  readonly root?: RootRef
   readonly arch?: string
   readonly steps?: readonly Step[]
 }
@@ -30,11 +34,11 @@ interface Given {
 /** What the last layer is known by. */
 function key({ base = BASE, root = HOST, arch = 'x64', steps = [STEP] }: Given = {}): string {
   const recipe: Recipe = { base, steps }
-  return layerKeys(recipe, baseKey(base, root, arch)).at(-1) ?? ''
+  return layerKeys(recipe, baseKey(base, PROVIDER, root, arch)).at(-1) ?? ''
 }
 
 const change = (o: Partial<Step>): Given => ({ steps: [{ ...STEP, ...o }] })
-const layers = (...digests: string[]): RootPlan => ({ kind: 'layers', layers: digests })
+const layers = (...digests: string[]): RootRef => ({ kind: 'layers', layers: digests })
 const DEBIAN: RecipeBase = { name: 'debian', suite: 'trixie' }
 
 const ROWS: readonly (readonly [string, Given, Given, isOther: boolean])[] = [
@@ -102,7 +106,7 @@ describe('what a layer is known by', () => {
       assert.equal(key(one) !== key(other), isOther))
 
   test('is a digest, and one for each step', () => {
-    const keys = layerKeys({ base: BASE, steps: [STEP, OTHER] }, baseKey(BASE, HOST, 'x64'))
+    const keys = layerKeys({ base: BASE, steps: [STEP, OTHER] }, baseKey(BASE, PROVIDER, HOST, 'x64'))
     assert.equal(new Set(keys).size, 2)
     for (const one of keys) assert.match(one, /^[0-9a-f]{64}$/)
   })

@@ -1,16 +1,20 @@
 /** What a layer is known by: everything that could make it another one. */
 import { createHash } from 'node:crypto'
-import type { RootPlan } from '../core/provider.ts'
+import type { Provider, RootRef } from '../core/provider.ts'
 import type { Recipe, RecipeBase, Step } from '../core/recipe.ts'
 import { canonical } from '../util/canonical.ts'
 
 /** Raised when what a step does with its inputs changes. */
-const BUILDER = 1
+const BUILDER = 2
 
-/** The base as it lies here: the digest of its layer, or of `host` the tools that are relied on. */
-export function baseKey(base: RecipeBase, root: RootPlan, arch: string): string {
-  const identity = root.kind === 'layers' ? root.layers : (base.tools ?? {})
-  return digest(['base', BUILDER, arch, base.name, identity])
+/**
+ * The base as it lies on a provider: the digests of its layers, or of `host` the tools that are relied on. Layers of one provider are
+ * not another's.
+ */
+export function baseKey(base: RecipeBase, provider: Provider, root: RootRef, arch: string): string {
+  const layers = provider.layers?.of(root) ?? []
+  const identity = layers.length > 0 ? layers : (base.tools ?? {})
+  return digest(['base', BUILDER, arch, provider.name, base.name, identity])
 }
 
 /** SECURITY: what a step may reach and its variables are in it too: whoever leads a build elsewhere gets a layer of their own. */

@@ -51,6 +51,7 @@ function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildOp
   return engine.create(
     {
       owner: LAYER_OWNER,
+      provider: o.provider,
       labels: { [BUILD_LABEL]: 'step', [PROJECT_LABEL]: o.project, [ASKER_LABEL]: o.who.owner },
       environment: {
         base: base.name,

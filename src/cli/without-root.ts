@@ -24,8 +24,8 @@ export function missingWithoutRoot(checks: readonly CheckView[]): string[] {
 /** The limits that do not hold, told to an ordinary user once for each state directory. */
 export async function noteMissingLimits(home: Home, terminal: Terminal, pod: AgentPod): Promise<void> {
   if (existsSync(home.limitsNoted)) return
-  const { rootless } = (await pod.server()).capabilities
-  const checks = rootless ? await pod.checks() : []
+  const { isRoot } = await pod.server()
+  const checks = isRoot ? [] : await pod.checks()
   const limits = missingWithoutRoot(checks.filter(({ name }) => name === 'cgroups' || name === 'pool'))
   for (const words of limits) terminal.say(`note: ${words}`)
   if (limits.length > 0) terminal.say('note: `agentpod doctor` shows this again')

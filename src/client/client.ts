@@ -1,6 +1,7 @@
 /** The client of an AgentPod server. */
 
 import type { CreatedKeyView, CreateKey, KeyView } from '../api/schema/key.ts'
+import type { ProviderView } from '../api/schema/provider.ts'
 import type { PreviewView, SandboxEventView, SandboxView } from '../api/schema/sandbox.ts'
 import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server.ts'
 import type { AuditEntryView } from '../api/schema/usage.ts'
@@ -13,6 +14,12 @@ import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type San
 import { Secrets } from './secrets.ts'
 import { Snapshots } from './snapshots.ts'
 import { connectError, Transport, type TransportOptions } from './transport.ts'
+
+export interface PrepareOptions {
+  readonly kit?: Kit | undefined
+  /** Where it is made ready; the default provider when left out. */
+  readonly provider?: string | undefined
+}
 
 export class AgentPod {
   readonly #transport: Transport
@@ -48,10 +55,11 @@ export class AgentPod {
   }
 
   /** Makes a base ready; the first time that may take a minute, told line by line. */
-  async prepare(base: string, onProgress: (line: string) => void, kit: Kit = 'plain'): Promise<void> {
+  async prepare(base: string, onProgress: (line: string) => void, o: PrepareOptions = {}): Promise<void> {
+    const query = new URLSearchParams({ kit: o.kit ?? 'plain', ...(o.provider && { provider: o.provider }) })
     const response = await this.#transport.open({
       method: 'POST',
-      path: `/v1/bases/${encodeURIComponent(base)}?kit=${kit}`,
+      path: `/v1/bases/${encodeURIComponent(base)}?${query}`,
     })
     let rest = ''
     response.setEncoding('utf8')
@@ -68,6 +76,17 @@ export class AgentPod {
 
   async server(): Promise<ServerView> {
     return (await this.#transport.json('GET', '/v1/server')) as ServerView
+  }
+
+  /** Who makes sandboxes there, and what each can do. */
+  async providers(): Promise<ProviderView[]> {
+    return (await this.#transport.json('GET', '/v1/providers')) as ProviderView[]
+  }
+
+  /** What a provider lacks, and what to do about it. */
+  async checkProvider(name: string): Promise<CheckView[]> {
+    const path = `/v1/providers/${encodeURIComponent(name)}/checks`
+    return (await this.#transport.json('GET', path)) as CheckView[]
   }
 
   async checks(): Promise<CheckView[]> {

@@ -72,9 +72,12 @@ export const DEFAULT_NETWORK: NetworkSpec = {
   intercept: 'needed',
 }
 
-/** How the provider leads a sandbox's connections to the way out. `none`: there is no way out. */
+/**
+ * How the provider leads a sandbox's connections to the way out. `native`: they do not pass it, the provider's own rules hold.
+ * `none`: nothing leaves.
+ */
 export interface NetworkLevel {
-  readonly level: 'transparent' | 'proxy' | 'none'
+  readonly level: 'transparent' | 'proxy' | 'native' | 'none'
   readonly reason?: string | undefined
 }
 

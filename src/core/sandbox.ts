@@ -1,8 +1,9 @@
+import type { Isolation } from './capability.ts'
 import type { ErrorCode } from './error.ts'
 import type { SandboxId, SnapshotId } from './id.ts'
 import type { State } from './lifecycle.ts'
 import type { SandboxLink } from './network.ts'
-import type { Handle, RootPlan } from './provider.ts'
+import type { Handle, RootRef } from './provider.ts'
 import type { LimitLevels } from './resources.ts'
 import type { Spec } from './spec.ts'
 
@@ -21,13 +22,14 @@ export interface Sandbox {
   readonly name: string | undefined
   readonly labels: Readonly<Record<string, string>>
   readonly provider: string
+  readonly isolation: Isolation
   readonly state: State
   readonly spec: Spec
   readonly limits: LimitLevels | undefined
   readonly handle: Handle | undefined
   readonly link: SandboxLink | undefined
   /** What its files lie on; a later start stands on the same. */
-  readonly root: RootPlan | undefined
+  readonly root: RootRef | undefined
   readonly createdAt: number
   readonly startedAt: number | undefined
   readonly deadlineAt: number

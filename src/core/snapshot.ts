@@ -1,5 +1,5 @@
 import type { SandboxId, SnapshotId } from './id.ts'
-import type { RootPlan } from './provider.ts'
+import type { RootRef } from './provider.ts'
 import type { RecipeBase, Step } from './recipe.ts'
 import type { Spec } from './spec.ts'
 
@@ -49,7 +49,7 @@ export interface Snapshot {
   /** Where it is a layer of a built environment. Nobody sees those among the snapshots. */
   readonly layer?: LayerInfo | undefined
   /** What the files lie on. Known once it is ready. */
-  readonly root: RootPlan | undefined
+  readonly root: RootRef | undefined
   readonly sizeBytes: number
   readonly createdAt: number
 }

@@ -1,3 +1,4 @@
+import type { Isolation } from './capability.ts'
 import type { Environment } from './environment.ts'
 import type { NetworkSpec } from './network.ts'
 import type { Resources } from './resources.ts'
@@ -31,6 +32,8 @@ export interface Spec {
   readonly network: NetworkSpec
   /** Who may reach the ports of programs inside; private where it is left out. */
   readonly ports?: Ports | undefined
+  /** The lowest level of isolation that is accepted; any where it is left out. */
+  readonly isolation?: Isolation | undefined
 }
 
 export interface Ports {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { isAgentPodError } from '../core/error.ts'
 import { parseOwner } from '../core/id.ts'
-import type { RootPlan } from '../core/provider.ts'
+import type { RootRef } from '../core/provider.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../store/events.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../store/sandboxes.ts'
@@ -21,13 +21,13 @@ test('a snapshot that stands on others is not exported, and what it stands on is
   const state = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
   const events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
   const clock = new FakeClock()
-  let root: RootPlan = { kind: 'host' }
+  let root: RootRef = { kind: 'host' }
   const engine = new Engine({
     sandboxes: sandboxStore(state),
     snapshots: snapshotStore(state),
     tmpDir,
     events: eventStore(events),
-    provider: new FakeProvider({ clock, tmpDir }),
+    providers: [new FakeProvider({ clock })],
     roots: { ensure: async () => root },
     owner: parseOwner('archive-test'),
     clock,

@@ -16,23 +16,25 @@ import { Readable } from 'node:stream'
 import { z } from 'zod'
 import { AgentPodError } from '../core/error.ts'
 import { newSnapshotId, parseName } from '../core/id.ts'
-import type { Packed, RootPlan } from '../core/provider.ts'
+import type { Packed, Provider, RootRef } from '../core/provider.ts'
 import { DEFAULT_RESOURCES, type Resources } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import type { Spec } from '../core/spec.ts'
-import { ignore } from '../telemetry/log.ts'
 import { ByteReader } from '../util/byte-reader.ts'
 import { spareBytes } from '../util/disk-space.ts'
 import { randomWord } from '../util/random.ts'
-import { CALL, COPY, type Context } from './context.ts'
+import { CALL, COPY } from './call.ts'
+import type { Context } from './context.ts'
 import { resolveSpec } from './create.ts'
 import { noteImported } from './imported-layers.ts'
-import { discard, snapshotsOf } from './snapshot.ts'
+import { discard } from './snapshot.ts'
 
 export interface ImportRequest {
   readonly owner: string
   readonly name?: string | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
+  /** Where it is kept; the default one when left out. */
+  readonly provider?: string | undefined
 }
 
 const MAGIC = 'agentpod-snapshot 1'
@@ -58,40 +60,40 @@ const manifest = z.strictObject({
 type Part = z.infer<typeof part>
 
 export async function exportSnapshot(ctx: Context, snapshot: Snapshot): Promise<Readable> {
-  const keeper = snapshotsOf(ctx)
-  const { layers } = ctx.provider
+  const provider = ctx.providers.of(snapshot)
+  const keeper = ctx.providers.group(snapshot, 'snapshots')
+  const { layers } = provider
   const { root, spec, createdAt } = snapshot
   if (!root || snapshot.state !== 'ready') throw damaged('its files are gone')
   if (root.over && root.over.length > 0) throw onEnvironment(snapshot)
-  const files: string[] = []
-  const remove = async (): Promise<void> => {
-    for (const file of files) await rm(join(ctx.tmpDir, file), { force: true })
-  }
+  const digests = layers?.of(root) ?? []
+  const packed: Packed[] = []
   try {
-    const parts: Part[] = []
-    const pack = async (kind: Part['kind'], write: (file: string) => Promise<Packed>): Promise<void> => {
-      const file = tmpName(ctx)
-      files.push(file)
-      parts.push({ kind, ...(await write(file)) })
-    }
     await ctx.album.using(snapshot, async () => {
-      for (const digest of root.kind === 'layers' ? root.layers : [])
-        await pack('layer', async (file) => {
-          if (!layers) throw damaged('its layers are gone')
-          return layers.export(digest, file, COPY)
-        })
-      await pack('files', (file) => keeper.export(snapshot.id, file, COPY))
+      for (const digest of digests) if (layers) packed.push(await layers.export(digest, COPY))
+      packed.push(await keeper.export(snapshot.id, COPY))
     })
-    const text = JSON.stringify({ base: root.kind, createdAt, spec: withoutVariables(spec), parts })
+    const parts = packed.map(({ digest, sizeBytes }, at) => ({ kind: kindOf(at, packed), digest, sizeBytes }))
+    const base = digests.length > 0 ? 'layers' : 'host'
+    const text = JSON.stringify({ base, createdAt, spec: withoutVariables(spec), parts })
     const head = `${MAGIC} ${sha256(text)} ${Buffer.byteLength(text)}\n${text}`
-    const archive = Readable.from(concatenated(ctx, head, files), { objectMode: false })
+    const archive = Readable.from(concatenated(head, packed), { objectMode: false })
     // Also where nobody ever reads it: a generator that was not begun has no end to clean up at.
-    archive.once('close', () => void remove().catch((error) => ignore(ctx.log, error, 'an archive is left')))
+    archive.once('close', () => discardContent(packed))
     return archive
   } catch (error) {
-    await remove()
+    discardContent(packed)
     throw error
   }
+}
+
+/** The files themselves come last. */
+function kindOf(at: number, packed: readonly Packed[]): Part['kind'] {
+  return at === packed.length - 1 ? 'files' : 'layer'
+}
+
+function discardContent(packed: readonly Packed[]): void {
+  for (const { content } of packed) content.destroy()
 }
 
 /**
@@ -103,9 +105,9 @@ function withoutVariables(spec: Spec): Spec {
   return { ...spec, environment: { base, user, workdir, sudo, variables: {} } }
 }
 
-async function* concatenated(ctx: Context, head: string, files: readonly string[]): AsyncGenerator<Buffer> {
+async function* concatenated(head: string, packed: readonly Packed[]): AsyncGenerator<Buffer> {
   yield Buffer.from(head)
-  for (const file of files) yield* createReadStream(join(ctx.tmpDir, file))
+  for (const { content } of packed) yield* content as AsyncIterable<Buffer>
 }
 
 /** Nothing is kept of an archive that is not whole and sound. */
@@ -114,7 +116,10 @@ export async function importSnapshot(
   archive: Readable,
   request: ImportRequest,
 ): Promise<Snapshot> {
-  const keeper = snapshotsOf(ctx)
+  const provider = ctx.providers.use(
+    request.provider === undefined ? ctx.providers.default : ctx.providers.named(request.provider),
+  )
+  const keeper = ctx.providers.groupOf(provider, 'snapshots')
   const name = request.name === undefined ? undefined : parseName(request.name)
   const reader = new ByteReader(archive)
   const { base, spec, parts, createdAt } = await readManifest(reader)
@@ -128,13 +133,13 @@ export async function importSnapshot(
     if (!(await reader.isAtEnd())) throw damaged('there is something behind its end')
     const own = files.at(-1)
     if (own?.part.kind !== 'files') throw damaged('it has no files')
-    const root = rootOf(base, files)
+    const root = rootOf(ctx, provider, base, files)
     const snapshot: Snapshot = {
       id: newSnapshotId(ctx.random),
       owner: request.owner,
       name,
       labels: request.labels ?? {},
-      provider: ctx.provider.name,
+      provider: provider.name,
       state: 'creating',
       isPassing: false,
       sandboxId: undefined,
@@ -146,8 +151,10 @@ export async function importSnapshot(
     }
     ctx.album.begin(snapshot)
     try {
-      await importLayers(ctx, files)
-      const kept = await keeper.import(snapshot.id, ctx.owner, { ...own.part, file: own.file, root }, COPY)
+      await importLayers(ctx, provider, files)
+      const content = createReadStream(join(ctx.tmpDir, own.file))
+      const packed = { digest: own.part.digest, content, root }
+      const kept = await keeper.import(snapshot.id, ctx.owner, packed, COPY)
       return ctx.album.complete(snapshot, kept)
     } catch (error) {
       await discard(ctx, snapshot)
@@ -158,34 +165,37 @@ export async function importSnapshot(
   }
 }
 
-function rootOf(base: RootPlan['kind'], files: readonly { part: Part }[]): RootPlan {
+function rootOf(
+  ctx: Context,
+  provider: Provider,
+  base: 'host' | 'layers',
+  files: readonly { part: Part }[],
+): RootRef {
   const below = files.map(({ part: one }) => one).filter(({ kind }) => kind === 'layer')
   if (below.length !== files.length - 1 || (base === 'layers') !== below.length > 0) {
     throw damaged('its parts do not fit together')
   }
-  return base === 'host' ? { kind: 'host' } : { kind: 'layers', layers: below.map(({ digest }) => digest) }
+  if (base === 'host') return ctx.providers.groupOf(provider, 'host').root()
+  return ctx.providers.groupOf(provider, 'layers').root(below.map(({ digest }) => digest))
 }
 
-async function importLayers(ctx: Context, files: readonly { part: Part; file: string }[]): Promise<void> {
-  const { layers } = ctx.provider
+async function importLayers(
+  ctx: Context,
+  provider: Provider,
+  files: readonly { part: Part; file: string }[],
+): Promise<void> {
   for (const { part: one, file } of files) {
     if (one.kind !== 'layer') continue
-    if (!layers) {
-      throw new AgentPodError({
-        code: 'unsupported',
-        reason: 'provider.layers',
-        message: `${ctx.provider.name} takes no layers`,
-      })
-    }
+    const layers = ctx.providers.groupOf(provider, 'layers')
     if (await layers.has(one.digest, CALL)) continue
-    noteImported(ctx, one.digest)
-    await layers.import(one.digest, file, COPY)
+    noteImported(ctx, provider, one.digest)
+    await layers.import(one.digest, createReadStream(join(ctx.tmpDir, file)), COPY)
   }
 }
 
 async function readManifest(
   reader: ByteReader,
-): Promise<{ base: RootPlan['kind']; spec: Spec; parts: Part[]; createdAt: number }> {
+): Promise<{ base: 'host' | 'layers'; spec: Spec; parts: Part[]; createdAt: number }> {
   const head = (await reader.line(LONGEST_HEAD)) ?? ''
   const [, digest, length] = new RegExp(`^${MAGIC} ([0-9a-f]{64}) (\\d{1,8})$`).exec(head) ?? []
   if (digest === undefined) {

@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { OwnerLabel, SandboxId } from '../core/id.ts'
-import type { Provider, RootPlan } from '../core/provider.ts'
+import type { Provider, RootRef } from '../core/provider.ts'
 import type { BaseWish } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { AuditStore } from '../store/audit.ts'
@@ -15,12 +15,13 @@ import type { Random } from '../util/random.ts'
 import type { Album } from './album.ts'
 import type { Authorities } from './authorities.ts'
 import type { Ledger } from './ledger.ts'
+import type { Providers } from './providers.ts'
 import type { Quota } from './quota.ts'
 import type { NetworkParts } from './way-out.ts'
 
 /** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
 export interface Roots {
-  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<RootPlan>
+  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<RootRef>
 }
 
 export interface AddedInside {
@@ -34,10 +35,13 @@ export interface EngineParts {
   readonly sandboxes: SandboxStore
   readonly snapshots: SnapshotStore
   readonly events: EventStore
-  readonly provider: Provider
+  /** The first one is taken where nobody names one. */
+  readonly providers: readonly Provider[]
+  /** Another one to take then. */
+  readonly defaultProvider?: string | undefined
   readonly roots: Roots
   readonly owner: OwnerLabel
-  /** Where files are exchanged with the provider. */
+  /** Where archives wait until they are whole. */
   readonly tmpDir: string
   readonly clock: Clock
   readonly random: Random
@@ -60,7 +64,8 @@ export interface Live {
 }
 
 /** What the engine's verbs share. */
-export interface Context extends EngineParts {
+export interface Context extends Omit<EngineParts, 'providers'> {
+  readonly providers: Providers
   readonly ledger: Ledger
   readonly live: Map<SandboxId, Live>
   /** The ways into paused sandboxes, whose streams stay open. */
@@ -72,8 +77,3 @@ export interface Context extends EngineParts {
 
 /** Asked again under the lock, for work that was decided upon before it: what it rests on may have changed. */
 export type StillWanted = () => boolean | Promise<boolean>
-
-export const CALL = { timeoutMs: 20_000 } as const
-export const CREATE = { timeoutMs: 60_000 } as const
-/** Copies where there is no pool, and archives, take as long as their size. */
-export const COPY = { timeoutMs: 30 * 60_000 } as const

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
+import { type Isolation, isAtLeast } from '../core/capability.ts'
 import { DEFAULT_ENVIRONMENT, type Environment, MOST_EXTRAS } from '../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../core/network.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
-import type { Created, CreatePlan, RootPlan } from '../core/provider.ts'
+import type { Created, CreatePlan, Provider, RootRef } from '../core/provider.ts'
 import type { BaseWish, Kit, RecipeBase } from '../core/recipe.ts'
 import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
 import type { Sandbox } from '../core/sandbox.ts'
@@ -24,12 +25,14 @@ import { canonical } from '../util/canonical.ts'
 import { defined } from '../util/defined.ts'
 import { failpoint } from '../util/failpoint.ts'
 import type { Layer } from './album.ts'
-import { CALL, COPY, type Context, CREATE } from './context.ts'
+import { CALL, COPY, CREATE } from './call.ts'
+import type { Context } from './context.ts'
 import { cleanUp } from './destroy.ts'
 import { environmentRoot, withExtras } from './layers.ts'
 import { leaseOf } from './lease.ts'
 import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from './link.ts'
 import { type NetworkRequest, resolveNetwork } from './network.ts'
+import { place, type Wish } from './place.ts'
 import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
 import { needSecrets } from './secrets.ts'
 import { startServices } from './services.ts'
@@ -40,6 +43,10 @@ export interface CreateRequest {
   readonly owner?: string | undefined
   readonly name?: string | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
+  /** Which provider makes it; where it is left out, the one that holds what it begins with, or the default one. */
+  readonly provider?: string | undefined
+  /** The lowest level of isolation that is accepted. */
+  readonly isolation?: Isolation | undefined
   readonly environment?: Some<Environment> | undefined
   /** Debian's release, where the base is Debian's; for builds. */
   readonly suite?: string | undefined
@@ -95,7 +102,9 @@ async function createNew(
   const digest = origin ? undefined : request.environment?.digest
   const who = request.who ?? { owner, isAdmin: owner === LOCAL.owner }
   const built = digest === undefined ? undefined : environmentRoot(ctx, digest, who)
-  const resolved = resolveSpec(request, origin?.snapshot.spec)
+  const asked = resolveSpec(request, origin?.snapshot.spec)
+  const { provider, isolation } = await place(ctx.providers, wishOf(request, asked, built?.layer))
+  const resolved = fitted(ctx, provider, request, asked)
   const spec = withSecrets(ctx, owner, request, built ? onBase(resolved, built.layer.layer.base) : resolved)
   const checkQuota = (): void =>
     checkLiving(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.ledger.livingOf(owner).length)
@@ -103,9 +112,14 @@ async function createNew(
   const below =
     origin?.snapshot.root ??
     built?.root ??
-    (await baseRoot(ctx, { name: spec.environment.base, suite: request.suite, kit: request.kit }))
+    (await baseRoot(ctx, provider, { name: spec.environment.base, suite: request.suite, kit: request.kit }))
   // Those of a snapshot are in its root already.
-  const { layers, root } = withExtras(ctx, below, request.environment?.extras ?? [], who)
+  const { layers, root } = withExtras(
+    ctx,
+    { root: below, base: spec.environment.base, provider: provider.name },
+    request.environment?.extras ?? [],
+    who,
+  )
   const now = ctx.clock.now()
   const id = newSandboxId(ctx.random)
   const sandbox: Sandbox = {
@@ -113,7 +127,8 @@ async function createNew(
     owner,
     name,
     labels: request.labels ?? {},
-    provider: ctx.provider.name,
+    provider: provider.name,
+    isolation,
     state: 'creating',
     spec,
     limits: undefined,
@@ -154,13 +169,30 @@ function holding<T>(ctx: Context, layers: readonly Layer[], work: () => Promise<
   return layer ? ctx.album.using(layer, () => holding(ctx, others, work)) : work()
 }
 
+function wishOf({ provider, origin }: CreateRequest, { isolation }: Spec, layer: Layer | undefined): Wish {
+  const snapshot = origin?.snapshot
+  const bound = snapshot
+    ? { provider: snapshot.provider, what: `the snapshot ${snapshot.name ?? snapshot.id}` }
+    : layer && { provider: layer.provider, what: 'the built environment' }
+  return { provider, isolation, bound }
+}
+
+/** What the provider lacks is refused before anything is made; a base that nobody named is one that it has. */
+function fitted(ctx: Context, provider: Provider, request: CreateRequest, spec: Spec): Spec {
+  if (spec.lifetime.whenOver === 'pause') ctx.providers.groupOf(provider, 'pausing')
+  if (spec.lifetime.whenOver === 'stop') ctx.providers.groupOf(provider, 'stopping')
+  const isNamed = request.environment?.base !== undefined || request.origin !== undefined
+  if (isNamed || provider.host) return spec
+  return { ...spec, environment: { ...spec.environment, base: 'debian' } }
+}
+
 /** A built environment lies on the base that it was built on, whatever is asked for. */
 function onBase(spec: Spec, { name }: RecipeBase): Spec {
   return { ...spec, environment: { ...spec.environment, base: name } }
 }
 
-function baseRoot(ctx: Context, wish: BaseWish): Promise<RootPlan> {
-  return ctx.roots.ensure(wish, ctx.provider, () => undefined)
+function baseRoot(ctx: Context, provider: Provider, wish: BaseWish): Promise<RootRef> {
+  return ctx.roots.ensure(wish, provider, () => undefined)
 }
 
 /** What is asked for by name has to be there; of what a snapshot's sandbox had, what is left. */
@@ -177,7 +209,8 @@ type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot'>
 
 async function bringUp(ctx: Context, sandbox: Sandbox, start: Start): Promise<Sandbox> {
   // Where there is no pool, the snapshot's files are copied.
-  const created = await ctx.provider.create(planOf(ctx, sandbox, start), start.snapshot ? COPY : CREATE)
+  const provider = ctx.providers.of(sandbox)
+  const created = await provider.create(planOf(ctx, sandbox, start), start.snapshot ? COPY : CREATE)
   failpoint('create.made')
   const deadlineAt = await beginLife(ctx, sandbox)
   return enter(ctx, sandbox, created, deadlineAt, 'created')
@@ -206,7 +239,7 @@ export async function enter(
   // What is made from nothing gets its project later.
   const hasProject = event === 'started' || sandbox.tip !== undefined || sandbox.forkedFrom !== undefined
   const { environment, lifetime } = sandbox.spec
-  const guest = ctx.provider.open(created.handle)
+  const guest = ctx.providers.of(sandbox).open(created.handle)
   const linked = { ...sandbox, link: withLevel(sandbox.link, created) }
   const trust = trustOf(ctx, linked)
   const added = ctx.addedInside?.(linked)
@@ -269,10 +302,11 @@ function withLevel(link: SandboxLink | undefined, { network }: Created): Sandbox
 const SLOW_START_MS = 500
 
 /** A life begins when the sandbox runs: what a slow start took is given back. */
-async function beginLife(ctx: Context, { id, spec, deadlineAt }: Sandbox): Promise<number> {
+async function beginLife(ctx: Context, sandbox: Sandbox): Promise<number> {
+  const { id, spec, deadlineAt } = sandbox
   const whole = ctx.clock.now() + spec.lifetime.ttlMs
   if (whole - deadlineAt < SLOW_START_MS) return deadlineAt
-  await ctx.provider.extend(id, whole, CALL)
+  await ctx.providers.of(sandbox).deadlines?.extend(id, whole, CALL)
   return whole
 }
 
@@ -307,7 +341,15 @@ export function resolveSpec(request: CreateRequest, template?: Spec): Spec {
     lifetime,
     network: resolveNetwork(request.network, template?.network, request.cap),
     ...(ports && { ports }),
+    ...isolationOf(request, template),
   }
+}
+
+/** A copy is isolated at least as well as what it was made from. */
+function isolationOf({ isolation }: CreateRequest, template: Spec | undefined): Pick<Spec, 'isolation'> {
+  const before = template?.isolation
+  if (isolation === undefined) return before ? { isolation: before } : {}
+  return { isolation: before && isAtLeast(before, isolation) ? before : isolation }
 }
 
 /** A snapshot's files lie on its base, whatever is asked for now; variables add to its own. */

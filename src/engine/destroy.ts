@@ -4,9 +4,11 @@ import { isEnded } from '../core/lifecycle.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
-import { CALL, type Context, type StillWanted } from './context.ts'
+import { CALL } from './call.ts'
+import type { Context, StillWanted } from './context.ts'
 import { releaseLayers } from './imported-layers.ts'
 import { closeLink } from './link.ts'
+import { needSandbox } from './need.ts'
 
 /**
  * Ends a sandbox; a second call gives the same answer. When the provider cannot be reached the sandbox stays
@@ -32,11 +34,11 @@ export async function end(ctx: Context, sandbox: Sandbox, ending?: Ending): Prom
   const isIntended = intend(ctx, sandbox, ending)
   failpoint('destroy.intended')
   release(ctx, id)
-  await ctx.provider.destroy(id, CALL)
+  await ctx.providers.of(sandbox).destroy(id, CALL)
   failpoint('destroy.removed')
   if (!isIntended) intend(ctx, sandbox, ending)
   const ended = ctx.ledger.move(id, 'destroyed')
-  await releaseLayers(ctx, sandbox.root)
+  await releaseLayers(ctx, sandbox)
   return ended
 }
 
@@ -60,7 +62,7 @@ function intend(ctx: Context, { id, state }: Sandbox, ending: Ending | undefined
 export async function cleanUp(ctx: Context, id: SandboxId): Promise<void> {
   release(ctx, id)
   try {
-    await ctx.provider.destroy(id, CALL)
+    await ctx.providers.of(needSandbox(ctx, id)).destroy(id, CALL)
     ctx.ledger.settle(id)
   } catch (error) {
     ignore(ctx.log, error, `remains of ${id} are left for the sweep`)

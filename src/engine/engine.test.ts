@@ -37,7 +37,7 @@ beforeEach(async () => {
     snapshots: snapshotStore(state),
     tmpDir: tmpdir(),
     events: eventStore(events),
-    provider,
+    providers: [provider],
     roots: {
       ensure: async (base) =>
         base.name === 'host' ? { kind: 'host' } : { kind: 'layers', layers: ['0'.repeat(64)] },

@@ -1,7 +1,7 @@
 /** The sandbox lifecycle, executed. Front doors translate into these calls and nothing else. */
 import type { Readable } from 'node:stream'
 import type { AuditAction, AuditEntry } from '../core/audit.ts'
-import type { Capabilities, Check } from '../core/capability.ts'
+import type { Capabilities, Check, Isolation } from '../core/capability.ts'
 import { asAgentPodError, type ErrorCode } from '../core/error.ts'
 import type { EventType, SandboxEvent } from '../core/event.ts'
 import type { GuestUsage } from '../core/guest.ts'
@@ -9,23 +9,24 @@ import { isSandboxId, isSnapshotId, parseName, type SandboxId, type SnapshotId }
 import type { State } from '../core/lifecycle.ts'
 import type { NetCounts } from '../core/network.ts'
 import { LOCAL, maySee, type Principal } from '../core/principal.ts'
-import type { HostStats, RootPlan } from '../core/provider.ts'
+import type { HostStats, Provider, RootRef } from '../core/provider.ts'
 import type { BaseWish } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { LayerInfo, Snapshot } from '../core/snapshot.ts'
+import type { Spec } from '../core/spec.ts'
 import { ignore } from '../telemetry/log.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
 import { Album, type Layer } from './album.ts'
 import { exportSnapshot, type ImportRequest, importSnapshot } from './archive.ts'
 import { Authorities } from './authorities.ts'
-import { CALL, type Context, type EngineParts, type Live } from './context.ts'
+import { CALL } from './call.ts'
+import type { Context, EngineParts, Live } from './context.ts'
 import { type CreateRequest, create } from './create.ts'
 import { Deadlines } from './deadlines.ts'
 import { destroy } from './destroy.ts'
 import { checkTtl, type ExtendOptions, extend } from './extend.ts'
 import { Followers, type FollowOptions, follow } from './follow.ts'
 import { type Forked, type ForkRequest, fork, restore } from './fork.ts'
-import { guardedProvider } from './guarded-provider.ts'
 import { allLayers, keepLayer, layersInUse, removeLayer, standingOn } from './layers.ts'
 import { Ledger } from './ledger.ts'
 import type { UsageListener } from './model-usage.ts'
@@ -34,15 +35,29 @@ import { netCounts } from './network-verbs.ts'
 import { type Desk, Networks } from './networks.ts'
 import { type Page, type PageRequest, page } from './page.ts'
 import { pause, resume } from './pause.ts'
+import { Providers } from './providers.ts'
 import { reach } from './reach.ts'
 import { Secrets } from './secrets.ts'
 import { beginServices } from './services.ts'
 import { removeSnapshot, takeSnapshot } from './snapshot.ts'
 import { start, stop } from './stop.ts'
-import { exited, expire, onTime, reconcile, sweep } from './sweep.ts'
+import { exited, expire, onTime, reconcile, Sweeper } from './sweep.ts'
 import { type Usage, usage } from './usage.ts'
 
 const SWEEP_EVERY_MS = 3000
+/** How long a start waits for what providers say of an earlier life. */
+const FIRST_SWEEP_MS = 5000
+
+/** A provider as a front door shows it. */
+export interface ProviderInfo {
+  readonly name: string
+  /** Unknown while it cannot be asked. */
+  readonly isolation?: Isolation | undefined
+  readonly ready: boolean
+  /** Why it is not ready. */
+  readonly reason?: string | undefined
+  readonly capabilities?: Capabilities | undefined
+}
 
 export interface ListOptions {
   readonly labels: Readonly<Record<string, string>>
@@ -58,8 +73,9 @@ export interface NewSandbox extends Omit<CreateRequest, 'origin'> {
 
 export class Engine {
   readonly #ctx: Context
-  #unsubscribe = (): void => undefined
-  #cancelSweep = (): void => undefined
+  /** What ends the watch over each provider that is in use. */
+  readonly #watches = new Map<string, () => void>()
+  #earlier: ReadonlySet<SnapshotId> = new Set()
   readonly #followers = new Followers()
   readonly #deadlines: Deadlines
   readonly networks: Networks
@@ -70,7 +86,7 @@ export class Engine {
     this.#deadlines = new Deadlines(parts.clock, (id) => this.#onTime(id))
     this.#ctx = {
       ...parts,
-      provider: guardedProvider(parts.provider, parts),
+      providers: new Providers(parts),
       ledger: new Ledger({ ...parts, onWritten: (sandbox) => this.#deadlines.follow(sandbox) }),
       album: new Album(parts.snapshots),
       live: new Map(),
@@ -94,19 +110,26 @@ export class Engine {
 
   /** Adopts or clears what an earlier life left, then keeps watch. */
   async open(): Promise<void> {
+    const { providers, album, ledger, clock } = this.#ctx
+    this.#earlier = new Set(album.all().map(({ id }) => id))
+    const first: Promise<void>[] = []
+    providers.onUsed = (provider) => first.push(this.#watch(provider))
+    providers.use(providers.default)
     await reconcile(this.#ctx)
-    for (const sandbox of this.#ctx.ledger.living()) this.#deadlines.follow(sandbox)
-    this.#unsubscribe = this.#ctx.provider.onExit((exit) => {
-      exited(this.#ctx, exit).catch((error) => ignore(this.#ctx.log, error, 'the next sweep sees it'))
-    })
-    this.#watch()
+    // A provider that does not answer keeps nobody else waiting for long.
+    const waited = Promise.withResolvers<void>()
+    const cancel = clock.after(FIRST_SWEEP_MS, waited.resolve)
+    await Promise.race([Promise.all(first), waited.promise])
+    cancel()
+    for (const sandbox of ledger.living()) this.#deadlines.follow(sandbox)
+    providers.onUsed = (provider) => void this.#watch(provider)
   }
 
   /** Stops watching; sandboxes live on until their deadlines, which provider and guest hold. */
   close(): void {
     this.#isStopped = true
-    this.#unsubscribe()
-    this.#cancelSweep()
+    for (const end of this.#watches.values()) end()
+    this.#ctx.providers.close()
     this.#deadlines.close()
     for (const { guest } of [...this.#ctx.live.values(), ...this.#ctx.frozen.values()]) guest.close()
   }
@@ -116,16 +139,34 @@ export class Engine {
     onTime(this.#ctx, id).catch((error) => ignore(this.#ctx.log, error, 'the next sweep tries again'))
   }
 
-  #watch(): void {
-    const again = async (): Promise<void> => {
+  /** Sweeps one provider now and every few seconds, and listens to it. Resolves when the first sweep is over. */
+  async #watch(provider: Provider): Promise<void> {
+    const { log, clock } = this.#ctx
+    const sweeper = new Sweeper(this.#ctx, provider, this.#earlierOf(provider))
+    const unsubscribe = provider.onExit((exit) => {
+      exited(this.#ctx, exit).catch((error) => ignore(log, error, 'the next sweep sees it'))
+    })
+    let cancel = (): void => undefined
+    this.#watches.set(provider.name, () => {
+      unsubscribe()
+      cancel()
+    })
+    const round = async (isFirst: boolean): Promise<void> => {
       try {
-        if (this.livingCount > 0 || this.#ctx.album.hasUnfinished) await sweep(this.#ctx)
+        if (isFirst || sweeper.isNeeded) await sweeper.sweep()
       } catch (error) {
-        ignore(this.#ctx.log, error, 'a sweep failed; the next one tries again')
+        ignore(log, error, `a sweep of ${provider.name} failed; the next one tries again`)
       }
-      if (!this.#isStopped) this.#watch()
+      if (!this.#isStopped) cancel = clock.after(SWEEP_EVERY_MS, () => void round(false))
     }
-    this.#cancelSweep = this.#ctx.clock.after(SWEEP_EVERY_MS, () => void again())
+    await round(true)
+  }
+
+  #earlierOf({ name }: Provider): Set<SnapshotId> {
+    const ours = this.#ctx.album
+      .all()
+      .filter(({ id, provider }) => provider === name && this.#earlier.has(id))
+    return new Set(ours.map(({ id }) => id))
   }
 
   /** `who` says which snapshots it may be made from. */
@@ -158,8 +199,14 @@ export class Engine {
   }
 
   /** Makes a base ready ahead of a create, with progress. */
-  prepare(base: BaseWish, onProgress: (line: string) => void): Promise<RootPlan> {
-    return this.#ctx.roots.ensure(base, this.#ctx.provider, onProgress)
+  async prepare(
+    base: BaseWish,
+    onProgress: (line: string) => void,
+    name?: string,
+  ): Promise<{ root: RootRef; provider: Provider }> {
+    const { providers, roots } = this.#ctx
+    const provider = providers.use(name === undefined ? providers.default : providers.named(name))
+    return { root: await roots.ensure(base, provider, onProgress), provider }
   }
 
   /** A finished layer of a built environment. */
@@ -354,7 +401,7 @@ export class Engine {
     await Promise.all(this.#ctx.ledger.living().map(({ id }) => destroy(this.#ctx, id)))
     // Newest first: what others stand on is older than they are.
     for (const snapshot of this.#ctx.album.all().reverse()) await removeSnapshot(this.#ctx, snapshot)
-    await this.#ctx.provider.clear({ timeoutMs: 120_000 })
+    for (const provider of this.#ctx.providers.used) await provider.clear({ timeoutMs: 120_000 })
   }
 
   /** The way into a running sandbox. Asks no database: this is the hot path of every exec. */
@@ -377,11 +424,11 @@ export class Engine {
   }
 
   async stats(ref: string, who: Principal = LOCAL): Promise<HostStats & GuestUsage & { network: NetCounts }> {
-    const { id } = this.get(ref, who)
+    const { id, provider, spec } = this.get(ref, who)
     const { guest } = this.live(id)
     const [usage, host, network] = await Promise.all([
       guest.usage(CALL),
-      this.#ctx.provider.stats(id, CALL),
+      this.#ctx.providers.of({ provider }).metering?.stats(id, CALL) ?? unmetered(spec),
       netCounts(this.#ctx, id),
     ])
     // Where the host counts, its figures are the truth; where it cannot (no cgroups), the guest's own stand in.
@@ -431,12 +478,27 @@ export class Engine {
     return counts
   }
 
-  capabilities(): Promise<Capabilities> {
-    return this.#ctx.provider.capabilities(CALL)
+  /** Of the provider that is named, or of the default one. */
+  capabilities(name?: string): Promise<Capabilities> {
+    return this.#provider(name).capabilities(CALL)
   }
 
-  diagnose(): Promise<readonly Check[]> {
-    return this.#ctx.provider.diagnose({ timeoutMs: 60_000 })
+  diagnose(name?: string): Promise<readonly Check[]> {
+    return this.#provider(name).diagnose(DIAGNOSE)
+  }
+
+  get defaultProvider(): string {
+    return this.#ctx.providers.default.name
+  }
+
+  /** Every provider with what it can do, or the reason why it cannot do anything now. */
+  providers(): Promise<ProviderInfo[]> {
+    return Promise.all(this.#ctx.providers.all.map(describe))
+  }
+
+  #provider(name: string | undefined): Provider {
+    const { providers } = this.#ctx
+    return name === undefined ? providers.default : providers.named(name)
   }
 
   get livingCount(): number {
@@ -468,6 +530,36 @@ export class Engine {
       parseName(ref)
     }
     return who.isAdmin ? this.#ctx.ledger.living().find(({ name }) => name === ref) : undefined
+  }
+}
+
+const DIAGNOSE = { timeoutMs: 60_000 }
+
+async function describe(provider: Provider): Promise<ProviderInfo> {
+  const { name } = provider
+  try {
+    const capabilities = await provider.capabilities(CALL)
+    const failed = (await provider.diagnose(DIAGNOSE)).find(({ ok, required }) => required && !ok)
+    const reason = failed && [failed.detail, failed.hint].filter(Boolean).join('; ')
+    return { name, isolation: capabilities.isolation, ready: !failed, reason, capabilities }
+  } catch (error) {
+    const { message, hint } = asAgentPodError(error)
+    return { name, ready: false, reason: hint ? `${message}; ${hint}` : message }
+  }
+}
+
+/** Figures that nobody measures from outside: what was asked for stands for the limits. */
+function unmetered({ resources }: Spec): HostStats {
+  const MIB = 1024 * 1024
+  return {
+    cpuMs: 0,
+    memBytes: 0,
+    memPeakBytes: 0,
+    memLimitBytes: resources.memoryMib * MIB,
+    pids: 0,
+    pidsLimit: resources.pids,
+    oomKills: 0,
+    diskBytes: 0,
   }
 }
 

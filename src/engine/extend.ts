@@ -2,7 +2,8 @@ import { invalid } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import { LONGEST_TTL_MS } from '../core/spec.ts'
-import { CALL, type Context } from './context.ts'
+import { CALL } from './call.ts'
+import type { Context } from './context.ts'
 import { leaseOf } from './lease.ts'
 import { notRunning } from './need.ts'
 
@@ -26,7 +27,7 @@ export async function extend(
     const deadlineAt = ctx.clock.now() + ttlMs
     if (o.onlyLonger && sandbox.deadlineAt >= deadlineAt) return sandbox
     const extended = ctx.ledger.amend(id, { deadlineAt })
-    await ctx.provider.extend(id, deadlineAt, CALL)
+    await ctx.providers.of(sandbox).deadlines?.extend(id, deadlineAt, CALL)
     await live.guest.renew(leaseOf(sandbox.spec.lifetime, ttlMs), CALL)
     ctx.ledger.note(id, 'sandbox.extended', { deadlineAt })
     return extended

@@ -20,6 +20,7 @@ function guardedWorld(): { fake: FakeProvider; provider: Provider; world: Contra
   const provider = guardedProvider(fake, { clock, log: silentLog })
   const world = {
     provider,
+    root: {},
     owner: parseOwner('contract-one'),
     otherOwner: parseOwner('contract-two'),
     newId: () => newSandboxId(random),
@@ -45,7 +46,7 @@ describe('the contract through the guard', () => {
 test('a provider without layers has none behind the guard', () => {
   const clock = new FakeClock()
   const inner = new FakeProvider({ clock, layers: false })
-  assert.equal('layers' in guardedProvider(inner, { clock, log: silentLog }), false)
+  assert.equal(guardedProvider(inner, { clock, log: silentLog }).layers, undefined)
 })
 
 test('a call that hangs ends at its deadline', async () => {

@@ -59,7 +59,7 @@ export function guardedProvider(
     return pending
   }
 
-  const { layers, snapshots } = inner
+  const { deadlines, pausing, stopping, metering, egress, host, images, layers, snapshots } = inner
   return {
     name: inner.name,
     capabilities: (o) => guard('capabilities', o, (p) => inner.capabilities(p)),
@@ -68,18 +68,29 @@ export function guardedProvider(
     inspect: (id, o) => guard('inspect', o, (p) => inner.inspect(id, p)),
     list: (owner, o) => guard('list', o, (p) => inner.list(owner, p)),
     open: (handle) => inner.open(handle),
-    wayOut: (handle) => inner.wayOut(handle),
-    extend: (id, at, o) => guard('extend', o, (p) => inner.extend(id, at, p)),
-    pause: (id, o) => guard('pause', o, (p) => inner.pause(id, p)),
-    resume: (id, at, o) => guard('resume', o, (p) => inner.resume(id, at, p)),
-    stop: (id, o) => guard('stop', o, (p) => inner.stop(id, p)),
-    start: (plan, o) => guard('start', o, (p) => inner.start(plan, p)),
-    stats: (id, o) => guard('stats', o, (p) => inner.stats(id, p)),
     destroy: (id, o) => guard('destroy', o, (p) => inner.destroy(id, p)),
     clear: (o) => guard('clear', o, (p) => inner.clear(p)),
     onExit: (listener) => inner.onExit(listener),
-    ...(layers && { layers: guardedLayers(layers, guard) }),
-    ...(snapshots && { snapshots: guardedSnapshots(snapshots, guard) }),
+    close: () => inner.close(),
+    deadlines: deadlines && {
+      extend: (id, at, o) => guard('extend', o, (p) => deadlines.extend(id, at, p)),
+    },
+    pausing: pausing && {
+      pause: (id, o) => guard('pause', o, (p) => pausing.pause(id, p)),
+      resume: (id, at, o) => guard('resume', o, (p) => pausing.resume(id, at, p)),
+    },
+    stopping: stopping && {
+      stop: (id, o) => guard('stop', o, (p) => stopping.stop(id, p)),
+      start: (plan, o) => guard('start', o, (p) => stopping.start(plan, p)),
+    },
+    metering: metering && { stats: (id, o) => guard('stats', o, (p) => metering.stats(id, p)) },
+    egress,
+    host,
+    images: images && {
+      ensure: (ref, onProgress, o) => guard('images.ensure', o, (p) => images.ensure(ref, onProgress, p)),
+    },
+    layers: layers && guardedLayers(layers, guard),
+    snapshots: snapshots && guardedSnapshots(snapshots, guard),
   }
 }
 
@@ -88,9 +99,11 @@ type Guard = <T>(call: string, o: CallOptions, work: (o: CallOptions) => Promise
 function guardedLayers(inner: Layers, guard: Guard): Layers {
   return {
     has: (digest, o) => guard('layers.has', o, (p) => inner.has(digest, p)),
-    import: (digest, file, o) => guard('layers.import', o, (p) => inner.import(digest, file, p)),
+    import: (digest, content, o) => guard('layers.import', o, (p) => inner.import(digest, content, p)),
     remove: (digest, o) => guard('layers.remove', o, (p) => inner.remove(digest, p)),
-    export: (digest, file, o) => guard('layers.export', o, (p) => inner.export(digest, file, p)),
+    export: (digest, o) => guard('layers.export', o, (p) => inner.export(digest, p)),
+    root: (digests) => inner.root(digests),
+    of: (root) => inner.of(root),
   }
 }
 
@@ -99,7 +112,7 @@ function guardedSnapshots(inner: Snapshots, guard: Guard): Snapshots {
     create: (id, from, owner, o) => guard('snapshots.create', o, (p) => inner.create(id, from, owner, p)),
     list: (owner, o) => guard('snapshots.list', o, (p) => inner.list(owner, p)),
     remove: (id, o) => guard('snapshots.remove', o, (p) => inner.remove(id, p)),
-    export: (id, file, o) => guard('snapshots.export', o, (p) => inner.export(id, file, p)),
+    export: (id, o) => guard('snapshots.export', o, (p) => inner.export(id, p)),
     import: (id, owner, packed, o) => guard('snapshots.import', o, (p) => inner.import(id, owner, packed, p)),
   }
 }

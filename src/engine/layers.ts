@@ -1,8 +1,9 @@
 /** Layers of built environments: snapshots that other sandboxes stand on. What makes them is `build/`; who stands on them is known here. */
+import type { Base } from '../core/environment.ts'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { SandboxId, SnapshotId } from '../core/id.ts'
 import type { Principal } from '../core/principal.ts'
-import type { RootPlan } from '../core/provider.ts'
+import type { RootRef } from '../core/provider.ts'
 import { type LayerInfo, PREPARED_LABEL, type Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
 import type { Layer } from './album.ts'
@@ -16,8 +17,8 @@ import { removeSnapshot, takeSnapshot } from './snapshot.ts'
 export const LAYER_OWNER = 'build'
 
 /** The files up to and with a layer. */
-export function rootOf(layer: Layer): RootPlan {
-  const below = layer.root ?? { kind: 'host' as const }
+export function rootOf(layer: Layer): RootRef {
+  const below: RootRef = layer.root ?? {}
   return { ...below, over: [...(below.over ?? []), layer.id] }
 }
 
@@ -39,7 +40,7 @@ export function needLayer(ctx: Context, key: string, who: Principal): Layer {
 }
 
 /** The root of a sandbox that begins with a built environment. */
-export function environmentRoot(ctx: Context, key: string, who: Principal): { layer: Layer; root: RootPlan } {
+export function environmentRoot(ctx: Context, key: string, who: Principal): { layer: Layer; root: RootRef } {
   const layer = needLayer(ctx, key, who)
   ctx.album.touch(layer, ctx.clock.now())
   return { layer, root: rootOf(layer) }
@@ -48,25 +49,23 @@ export function environmentRoot(ctx: Context, key: string, who: Principal): { la
 /** A root with layers of other recipes over it, as far as they are not in it already, and which of them were put there. */
 export function withExtras(
   ctx: Context,
-  root: RootPlan,
+  below: { readonly root: RootRef; readonly base: Base; readonly provider: string },
   keys: readonly string[],
   who: Principal,
-): { layers: readonly Layer[]; root: RootPlan } {
+): { layers: readonly Layer[]; root: RootRef } {
+  const { root } = below
   const there = new Set(root.over)
   const layers: Layer[] = []
   for (const key of keys) {
     const layer = needLayer(ctx, key, who)
     if (there.has(layer.id)) continue
-    if (kindOf(layer.root) !== root.kind) throw onAnotherBase(key)
+    if (layer.provider !== below.provider) throw onAnotherProvider(layer, below.provider)
+    if (layer.layer.base.name !== below.base) throw onAnotherBase(key)
     ctx.album.touch(layer, ctx.clock.now())
     there.add(layer.id)
     layers.push(layer)
   }
   return layers.length === 0 ? { layers, root } : { layers, root: { ...root, over: [...there] } }
-}
-
-function kindOf(root: RootPlan | undefined): RootPlan['kind'] {
-  return root?.kind ?? 'host'
 }
 
 /** A layer has a place for each directory that its base is put together of: on another kind of base nothing of it would be seen. */
@@ -76,6 +75,15 @@ function onAnotherBase(key: string): AgentPodError {
     reason: 'environment.extras',
     message: `the extra ${key.slice(0, 12)} was built on another base than the sandbox has`,
     hint: 'build its recipe on the base of the sandbox',
+  })
+}
+
+function onAnotherProvider({ layer, provider }: Layer, wanted: string): AgentPodError {
+  return new AgentPodError({
+    code: 'invalid_argument',
+    reason: 'environment.provider',
+    message: `the extra ${layer.key.slice(0, 12)} was built on ${provider}, and the sandbox is on ${wanted}`,
+    hint: `build its recipe on ${wanted}`,
   })
 }
 
@@ -110,7 +118,7 @@ function isPassed(ctx: Context, { id, labels }: Snapshot): boolean {
 
 /** What stands on a layer, as its owner calls it. */
 export function standingOn(ctx: Context, { id }: Layer): { sandboxes: string[]; snapshots: string[] } {
-  const stands = ({ root }: { readonly root?: RootPlan | undefined }): boolean =>
+  const stands = ({ root }: { readonly root?: RootRef | undefined }): boolean =>
     root?.over?.includes(id) ?? false
   const called = (one: { readonly id: string; readonly name: string | undefined }): string =>
     one.name ?? one.id

@@ -4,7 +4,6 @@ import type { Guest } from '../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../core/network.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { BoundSecret, Secret } from '../core/secret.ts'
-import type { LinkSpec } from '../egress/control.ts'
 import { readAddress } from '../policy/address.ts'
 import type { NetworkPolicy } from '../policy/decide.ts'
 import { parseRule, type Rule } from '../policy/rule.ts'
@@ -12,8 +11,10 @@ import { newPlaceholder } from '../secrets/placeholder.ts'
 import type { StoredSecret } from '../store/secrets.ts'
 import { ignore } from '../telemetry/log.ts'
 import { trustStore } from '../util/trust-store.ts'
-import { CALL, type Context } from './context.ts'
+import { CALL } from './call.ts'
+import type { Context } from './context.ts'
 import { rulesOf } from './network.ts'
+import type { LinkRules } from './way-out.ts'
 
 /** podd's HTTP proxy and SOCKS5 door. */
 const DOOR = 'http://127.0.0.1:61080'
@@ -118,8 +119,10 @@ export function trustOf(ctx: Context, { link, spec }: Sandbox): { ca: string; ro
 
 export function openLink(ctx: Context, sandbox: Sandbox): void {
   try {
-    const spec = linkSpec(ctx, sandbox)
-    if (spec) ctx.network?.wayOut.open(spec)
+    const { handle } = sandbox
+    const door = handle && ctx.providers.of(sandbox).egress?.door(handle)
+    const rules = door && linkSpec(ctx, sandbox)
+    if (rules) ctx.network?.wayOut.open(rules, door)
   } catch (error) {
     // SECURITY: I7. Without a link nothing leaves; one that stands would go on by rules that are no more.
     closeLink(ctx, sandbox.id)
@@ -136,16 +139,14 @@ export function closeLink(ctx: Context, id: string): void {
   ctx.network?.wayOut.close(id)
 }
 
-function linkSpec(ctx: Context, sandbox: Sandbox): LinkSpec | undefined {
-  const { network, provider } = ctx
-  const { id, handle, link, spec } = sandbox
-  const socket = handle && provider.wayOut(handle)
-  if (!network || !link || socket === undefined) return undefined
+function linkSpec(ctx: Context, sandbox: Sandbox): LinkRules | undefined {
+  const { network } = ctx
+  const { id, link, spec } = sandbox
+  if (!network || !link) return undefined
   const secrets = boundSecrets(ctx, sandbox)
   const { intercept, headers, cache, meter } = spec.network
   return {
     sandbox: id,
-    socket,
     policy: policyOf(spec.network, secrets),
     secrets,
     intercept,

@@ -20,6 +20,14 @@ export function notRunning(ref: string, sandbox: Sandbox | undefined): AgentPodE
       hint: '`agentpod ls` shows the living ones',
     })
   }
+  if (sandbox.state === 'running') {
+    return new AgentPodError({
+      code: 'unavailable',
+      reason: 'provider.silent',
+      message: `${sandbox.provider} did not answer when it was asked for sandbox ${ref}`,
+      hint: `try again in a moment; \`agentpod provider check ${sandbox.provider}\` tells more`,
+    })
+  }
   const why = sandbox.ending ? `: ${sandbox.ending.message}` : ''
   const isEnded = sandbox.endedAt !== undefined
   return new AgentPodError({

@@ -4,15 +4,15 @@ import type { SandboxId } from '../core/id.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
-import { CALL, type Context, type Live, type StillWanted } from './context.ts'
+import { CALL } from './call.ts'
+import type { Context, Live, StillWanted } from './context.ts'
 import { leaseOf } from './lease.ts'
 import { openLink } from './link.ts'
 import { needSandbox } from './need.ts'
 
 /** Idempotent. Open streams stay open and are silent until it is resumed. */
 export async function pause(ctx: Context, id: SandboxId, isStillWanted?: StillWanted): Promise<Sandbox> {
-  const { pause: level } = await ctx.provider.capabilities(CALL)
-  if (level === 'none') throw cannotPause(ctx.provider.name)
+  const pausing = ctx.providers.group(needSandbox(ctx, id), 'pausing')
   return ctx.lock.run(id, async () => {
     const sandbox = needSandbox(ctx, id)
     if (sandbox.state === 'paused') return sandbox
@@ -31,7 +31,7 @@ export async function pause(ctx: Context, id: SandboxId, isStillWanted?: StillWa
     try {
       // A frozen guest's clock runs on, and would end the sandbox at the moment it thaws.
       await live?.guest.renew({ remainingMs: 0, idleMs: 0 }, CALL)
-      await ctx.provider.pause(id, CALL)
+      await pausing.pause(id, CALL)
     } catch (error) {
       await undo(ctx, id)
       throw error
@@ -74,7 +74,7 @@ export async function resume(ctx: Context, id: SandboxId, ttlMs?: number): Promi
 /** From `resuming`, or from a `pausing` that is undone, to `running`. Called under the sandbox's lock. */
 export async function thaw(ctx: Context, sandbox: Sandbox, deadlineAt: number): Promise<Sandbox> {
   const { id } = sandbox
-  await ctx.provider.resume(id, deadlineAt, CALL)
+  await ctx.providers.group(sandbox, 'pausing').resume(id, deadlineAt, CALL)
   failpoint('resume.thawed')
   const live = ctx.frozen.get(id) ?? ctx.live.get(id) ?? openLive(ctx, sandbox)
   await live.guest.renew(leaseOf(sandbox.spec.lifetime, deadlineAt - ctx.clock.now()), CALL)
@@ -95,14 +95,5 @@ export function openLive(ctx: Context, sandbox: Sandbox): Live {
     })
   }
   openLink(ctx, sandbox)
-  return { guest: ctx.provider.open(handle), ended: new AbortController() }
-}
-
-export function cannotPause(provider: string): AgentPodError {
-  return new AgentPodError({
-    code: 'unsupported',
-    reason: 'pause.unsupported',
-    message: `${provider} cannot pause a sandbox here: there is no freezer`,
-    hint: 'use `agentpod stop`, which keeps the files and not the memory, or run as root',
-  })
+  return { guest: ctx.providers.of(sandbox).open(handle), ended: new AbortController() }
 }

@@ -28,13 +28,13 @@ beforeEach(async () => {
   const events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
   databases = [state, events]
   clock = new FakeClock()
-  provider = new FakeProvider({ clock, tmpDir: tmpdir() })
+  provider = new FakeProvider({ clock })
   engine = new Engine({
     sandboxes: sandboxStore(state),
     snapshots: snapshotStore(state),
     tmpDir: tmpdir(),
     events: eventStore(events),
-    provider,
+    providers: [provider],
     roots: { ensure: async () => ({ kind: 'host' }) },
     owner: parseOwner('services-test'),
     clock,

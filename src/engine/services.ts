@@ -7,7 +7,8 @@ import type { Sandbox } from '../core/sandbox.ts'
 import { processesInside, runInside, signalInside, startInside } from '../guest/process.ts'
 import { ignore } from '../telemetry/log.ts'
 import { type Clock, sleep } from '../util/clock.ts'
-import { CALL, type Context } from './context.ts'
+import { CALL } from './call.ts'
+import type { Context } from './context.ts'
 import { needSandbox, notRunning } from './need.ts'
 
 /** What a service's process is found by inside; with `#2` and so on where it was started before, since a tag is given once. */

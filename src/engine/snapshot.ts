@@ -1,12 +1,13 @@
 /** Files of a sandbox as they are at one moment. */
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import { newSnapshotId, parseName, type SandboxId, type SnapshotId } from '../core/id.ts'
-import type { Snapshots } from '../core/provider.ts'
+import type { Provider, Snapshots } from '../core/provider.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { LayerInfo, Snapshot } from '../core/snapshot.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
-import { CALL, COPY, type Context } from './context.ts'
+import { CALL, COPY } from './call.ts'
+import type { Context } from './context.ts'
 import { releaseLayers } from './imported-layers.ts'
 import { needSandbox, notRunning } from './need.ts'
 
@@ -23,7 +24,7 @@ const SOURCES: readonly Sandbox['state'][] = ['running', 'paused', 'stopped']
 
 /** The sandbox stands still for a moment and then goes on. On failure nothing is left and the sandbox is as it was. */
 export async function takeSnapshot(ctx: Context, id: SandboxId, request: SnapshotRequest): Promise<Snapshot> {
-  const keeper = snapshotsOf(ctx)
+  const keeper = ctx.providers.group(needSandbox(ctx, id), 'snapshots')
   const name = request.name === undefined ? undefined : parseName(request.name)
   return ctx.lock.run(id, async () => {
     const sandbox = needSandbox(ctx, id)
@@ -33,7 +34,7 @@ export async function takeSnapshot(ctx: Context, id: SandboxId, request: Snapsho
       owner: request.owner,
       name,
       labels: request.labels ?? {},
-      provider: ctx.provider.name,
+      provider: sandbox.provider,
       state: 'creating',
       isPassing: request.isPassing ?? false,
       sandboxId: id,
@@ -76,38 +77,45 @@ export async function removeSnapshot(ctx: Context, snapshot: Snapshot): Promise<
   }
   ctx.album.mark(snapshot, 'deleting')
   failpoint('snapshot.unlisted')
-  await snapshotsOf(ctx).remove(snapshot.id, CALL)
+  await ctx.providers.group(snapshot, 'snapshots').remove(snapshot.id, CALL)
   ctx.album.forget(snapshot.id)
-  await releaseLayers(ctx, snapshot.root)
+  await releaseLayers(ctx, snapshot)
 }
 
 /** Removes one that was not finished, or has served. When that fails, the sweep tries again. */
 export async function discard(ctx: Context, snapshot: Snapshot): Promise<void> {
   try {
     if (snapshot.state !== 'deleting') ctx.album.mark(snapshot, 'deleting')
-    await snapshotsOf(ctx).remove(snapshot.id, CALL)
+    await ctx.providers.group(snapshot, 'snapshots').remove(snapshot.id, CALL)
     ctx.album.forget(snapshot.id)
-    await releaseLayers(ctx, snapshot.root)
+    await releaseLayers(ctx, snapshot)
   } catch (error) {
     ignore(ctx.log, error, `remains of snapshot ${snapshot.id} are left for the sweep`)
   }
 }
 
 /**
- * Removes what nobody remembers and finishes what was to be removed. At start nothing is in flight, so what is unfinished or passing
- * is from a life before. INVARIANT: the record is written before a snapshot is taken, so one without a record is nobody's.
+ * Removes what nobody remembers and finishes what was to be removed, on one provider. `earlier` are the snapshots of an earlier life of
+ * the server, at the first sweep of the provider that succeeds: of these, what is unfinished or passing is in nobody's hands.
+ * INVARIANT: the record is written before a snapshot is taken, so one without a record is nobody's.
  */
-export async function sweepSnapshots(ctx: Context, isStart: boolean): Promise<void> {
-  const keeper = ctx.provider.snapshots
+export async function sweepSnapshots(
+  ctx: Context,
+  provider: Provider,
+  earlier: ReadonlySet<SnapshotId>,
+): Promise<void> {
+  const keeper = provider.snapshots
   if (!keeper) return
   const found = new Set(await keeper.list(ctx.owner, CALL))
-  const known = new Set(ctx.album.all().map(({ id }) => id))
-  for (const id of found) if (!known.has(id)) await removeUnknown(ctx, keeper, id)
+  const known = ctx.album.all().filter((one) => one.provider === provider.name)
+  const knownIds = new Set(known.map(({ id }) => id))
+  for (const id of found) if (!knownIds.has(id)) await removeUnknown(ctx, keeper, id)
   // Newest first: what others stand on is older than they are.
-  for (const snapshot of ctx.album.all().reverse()) {
+  for (const snapshot of known.reverse()) {
     const { id, state, isPassing, layer, root } = snapshot
-    const isUnfinished = isStart && (state === 'creating' || isPassing)
-    const isLost = isStart && ![id, ...(root?.over ?? [])].every((one) => found.has(one))
+    const isEarlier = earlier.has(id)
+    const isUnfinished = isEarlier && (state === 'creating' || isPassing)
+    const isLost = isEarlier && ![id, ...(root?.over ?? [])].every((one) => found.has(one))
     // A layer that is lost, or stands on one that is, can be built again; the record of a snapshot tells its owner.
     if (isUnfinished || (isLost && layer) || (state === 'deleting' && !ctx.album.isUsed(id)))
       await discard(ctx, snapshot)
@@ -123,14 +131,4 @@ async function removeUnknown(ctx: Context, keeper: Snapshots, id: SnapshotId): P
     if (!isAgentPodError(error, 'conflict')) throw error
     ignore(ctx.log, error, `snapshot ${id} of nobody is still stood on`)
   }
-}
-
-export function snapshotsOf(ctx: Context): Snapshots {
-  const { snapshots } = ctx.provider
-  if (snapshots) return snapshots
-  throw new AgentPodError({
-    code: 'unsupported',
-    reason: 'snapshot.unsupported',
-    message: `${ctx.provider.name} takes no snapshots`,
-  })
 }

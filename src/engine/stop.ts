@@ -3,7 +3,8 @@ import type { SandboxId } from '../core/id.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
-import { type Context, CREATE, type StillWanted } from './context.ts'
+import { CREATE } from './call.ts'
+import type { Context, StillWanted } from './context.ts'
 import { enter, planOf } from './create.ts'
 import { release } from './destroy.ts'
 import { needSandbox } from './need.ts'
@@ -19,6 +20,7 @@ export async function stop(
   return ctx.lock.run(id, async () => {
     const sandbox = needSandbox(ctx, id)
     if (sandbox.state === 'stopped') return sandbox
+    ctx.providers.group(sandbox, 'stopping')
     if (isStillWanted && !(await isStillWanted())) return sandbox
     if (sandbox.state !== 'stopping') ctx.ledger.move(id, 'stop', { ending })
     failpoint('stop.intended')
@@ -31,7 +33,7 @@ export async function stop(
 export async function halt(ctx: Context, id: SandboxId): Promise<Sandbox> {
   release(ctx, id)
   // What the sandbox wrote is brought to the disk first.
-  await ctx.provider.stop(id, CREATE)
+  await ctx.providers.group(needSandbox(ctx, id), 'stopping').stop(id, CREATE)
   failpoint('stop.ended')
   return ctx.ledger.move(id, 'stopped')
 }
@@ -41,12 +43,13 @@ export async function start(ctx: Context, id: SandboxId, ttlMs?: number): Promis
   return ctx.lock.run(id, async () => {
     const before = needSandbox(ctx, id)
     if (before.state === 'running') return before
-    const root = before.root ?? { kind: 'host' as const }
+    const stopping = ctx.providers.group(before, 'stopping')
+    const root = before.root ?? {}
     const deadlineAt = ctx.clock.now() + (ttlMs ?? before.spec.lifetime.ttlMs)
     const sandbox = ctx.ledger.move(id, 'start', { deadlineAt, ending: undefined })
     failpoint('start.intended')
     try {
-      const created = await ctx.provider.start(planOf(ctx, sandbox, { root, required: [] }), CREATE)
+      const created = await stopping.start(planOf(ctx, sandbox, { root, required: [] }), CREATE)
       failpoint('start.made')
       return await enter(ctx, sandbox, created, deadlineAt, 'started')
     } catch (error) {

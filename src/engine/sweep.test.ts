@@ -51,7 +51,7 @@ async function restart(): Promise<void> {
     snapshots: snapshotStore(state),
     tmpDir: '/nonexistent',
     events: eventStore(events),
-    provider,
+    providers: [provider],
     roots: { ensure: async () => ({ kind: 'host' }) },
     owner: OWNER,
     clock,
@@ -80,6 +80,7 @@ function remembered(at: State, over: { id?: SandboxId; deadlineAt?: number; ende
       name: 'box',
       labels: {},
       provider: 'fake',
+      isolation: 'container',
       state: at,
       spec: {
         environment: DEFAULT_ENVIRONMENT,
@@ -218,14 +219,18 @@ test('a repair that fails leaves the others alone and is tried again', async () 
   for (const id of [ID, other]) assert.equal(engine.get(id).state, 'destroyed')
 })
 
-test('while the provider cannot be asked a start fails and nothing is said to be gone', async () => {
+test('while the provider cannot be asked at a start, nothing is said to be gone, and a later sweep adopts it', async () => {
   await exists()
   remembered('running')
   provider.fail('list', { times: 1 })
-  await assert.rejects(restart(), (error) => isAgentPodError(error, 'unavailable'))
-  assert.equal(store.get(ID)?.state, 'running')
   await restart()
-  assert.equal(engine.get(ID).state, 'running')
+  assert.equal(store.get(ID)?.state, 'running')
+  assert.throws(
+    () => engine.live(ID),
+    (error) => isAgentPodError(error, 'unavailable') && error.reason === 'provider.silent',
+  )
+  await clock.advance(SWEEP_MS)
+  assert.ok(engine.live(ID))
 })
 
 test('a second restart changes nothing more', async () => {

@@ -2,11 +2,12 @@
  * Level-triggered repair: compares what we remember with what there is, and finishes or undoes. Runs at start, every few
  * seconds, and when a provider says that a sandbox ended.
  */
-import type { SandboxId } from '../core/id.ts'
-import type { Exit, Observed } from '../core/provider.ts'
+import type { SandboxId, SnapshotId } from '../core/id.ts'
+import type { Exit, Observed, Provider } from '../core/provider.ts'
 import type { Ending, Sandbox } from '../core/sandbox.ts'
 import { ignore } from '../telemetry/log.ts'
-import { CALL, type Context, CREATE, type StillWanted } from './context.ts'
+import { CALL, CREATE } from './call.ts'
+import type { Context, StillWanted } from './context.ts'
 import { cleanUp, destroy, end } from './destroy.ts'
 import { notRunning } from './need.ts'
 import { openLive, pause, thaw } from './pause.ts'
@@ -15,7 +16,10 @@ import { halt, stop } from './stop.ts'
 
 const EXPIRED: Ending = { code: 'deadline_exceeded', reason: 'sandbox.expired', message: 'its time was up' }
 
-/** At start: nothing is in flight in this process, so every unfinished record is from a life before. */
+/**
+ * At start nothing is in flight in this process, so every unfinished record is from a life before. Providers that records name are
+ * swept before anybody is let in, each for itself.
+ */
 export async function reconcile(ctx: Context): Promise<void> {
   for (const sandbox of ctx.ledger.living()) {
     if (sandbox.state !== 'creating') continue
@@ -27,25 +31,58 @@ export async function reconcile(ctx: Context): Promise<void> {
       },
     })
   }
-  await sweep(ctx, true)
+  for (const record of [...ctx.ledger.living(), ...ctx.album.all()])
+    if (ctx.providers.has(record)) ctx.providers.of(record)
 }
 
-/** One round. A failure for one sandbox leaves the others' repair alone. */
-export async function sweep(ctx: Context, isStart = false): Promise<void> {
-  const listed = await ctx.provider.list(ctx.owner, CALL)
-  const found = new Map(listed.map(({ handle, observed }) => [handle.sandboxId, observed]))
-  const living = new Set(ctx.ledger.living().map(({ id }) => id))
-  const orphans = listed.filter(({ handle }) => !living.has(handle.sandboxId))
-  const repairs = [
-    ...ctx.ledger
-      .living()
-      .map((sandbox) => repair(ctx, sandbox, found.get(sandbox.id) ?? { state: 'absent' })),
-    ...orphans.map(({ handle }) => ctx.provider.destroy(handle.sandboxId, CALL)),
-    sweepSnapshots(ctx, isStart),
-  ]
-  for (const result of await Promise.allSettled(repairs)) {
-    if (result.status === 'rejected')
-      ignore(ctx.log, result.reason, 'a repair failed; the next sweep tries again')
+/**
+ * The sweeps of one provider, one after another. While it does not answer, nothing of it is taken for gone, and the sweeps of other
+ * providers go on.
+ */
+export class Sweeper {
+  readonly #ctx: Context
+  readonly #provider: Provider
+  /** Snapshots of an earlier life, until the first sweep that succeeds has looked at them. */
+  #earlier: ReadonlySet<SnapshotId>
+
+  constructor(ctx: Context, provider: Provider, earlier: ReadonlySet<SnapshotId>) {
+    this.#ctx = ctx
+    this.#provider = provider
+    this.#earlier = earlier
+  }
+
+  /** Whether something of the provider has to be looked after. */
+  get isNeeded(): boolean {
+    const { ledger, album } = this.#ctx
+    const isOurs = ({ provider }: { readonly provider: string }): boolean => provider === this.#provider.name
+    return (
+      this.#earlier.size > 0 ||
+      ledger.living().some(isOurs) ||
+      album.all().some((one) => isOurs(one) && one.state === 'deleting')
+    )
+  }
+
+  /** One round. A failure for one sandbox leaves the others' repair alone. */
+  async sweep(): Promise<void> {
+    const ctx = this.#ctx
+    const provider = this.#provider
+    const listed = await provider.list(ctx.owner, CALL)
+    const found = new Map(listed.map(({ handle, observed }) => [handle.sandboxId, observed]))
+    const ours = ctx.ledger.living().filter((sandbox) => sandbox.provider === provider.name)
+    const known = new Set(ours.map(({ id }) => id))
+    const orphans = listed.filter(({ handle }) => !known.has(handle.sandboxId))
+    const snapshots = sweepSnapshots(ctx, provider, this.#earlier).then(() => {
+      this.#earlier = new Set()
+    })
+    const repairs = [
+      ...ours.map((sandbox) => repair(ctx, sandbox, found.get(sandbox.id) ?? { state: 'absent' })),
+      ...orphans.map(({ handle }) => provider.destroy(handle.sandboxId, CALL)),
+      snapshots,
+    ]
+    for (const result of await Promise.allSettled(repairs)) {
+      if (result.status === 'rejected')
+        ignore(ctx.log, result.reason, 'a repair failed; the next sweep tries again')
+    }
   }
 }
 
@@ -114,10 +151,11 @@ async function isIdle(ctx: Context, { id, spec: { lifetime } }: Sandbox): Promis
 }
 
 /** Its time is up, and still is when its turn comes: an extend or a call may have come first. */
-async function over(ctx: Context, { id, spec }: Sandbox, isStillOver: StillWanted): Promise<void> {
+async function over(ctx: Context, sandbox: Sandbox, isStillOver: StillWanted): Promise<void> {
+  const { id, spec } = sandbox
   const { whenOver } = spec.lifetime
   if (whenOver === 'destroy') await destroy(ctx, id, EXPIRED, isStillOver)
-  else if (whenOver === 'stop' || (await ctx.provider.capabilities(CALL)).pause === 'none')
+  else if (whenOver === 'stop' || !ctx.providers.of(sandbox).pausing)
     await stop(ctx, id, EXPIRED, isStillOver)
   else await pause(ctx, id, isStillOver)
 }
@@ -133,7 +171,7 @@ async function settle(ctx: Context, id: SandboxId): Promise<void> {
       return
     case 'pausing':
     case 'resuming': {
-      const observed = await ctx.provider.inspect(id, CALL)
+      const observed = await ctx.providers.of(sandbox).inspect(id, CALL)
       if (observed.state === 'paused') ctx.ledger.move(id, 'paused')
       else if (observed.state === 'running')
         await thaw(ctx, sandbox, ctx.clock.now() + sandbox.spec.lifetime.ttlMs)
@@ -151,17 +189,18 @@ async function changed(ctx: Context, id: SandboxId): Promise<void> {
   const sandbox = ctx.ledger.get(id)
   if (!sandbox || !['running', 'paused', 'stopped'].includes(sandbox.state)) return
   // A sandbox created after a listing was taken is absent from it and very much alive.
-  const observed = await ctx.provider.inspect(id, CALL)
+  const provider = ctx.providers.of(sandbox)
+  const observed = await provider.inspect(id, CALL)
   if (observed.state === sandbox.state) return
   if (sandbox.state === 'stopped' && observed.state !== 'absent') {
     // It is to have no processes, whatever it looks like; its files are there.
-    await ctx.provider.stop(id, CREATE)
+    await provider.stopping?.stop(id, CREATE)
     return
   }
   switch (observed.state) {
     case 'running':
       // Nobody asked for that. It is brought back to what was asked for.
-      await ctx.provider.pause(id, CALL)
+      await provider.pausing?.pause(id, CALL)
       return
     case 'paused':
       freezeRecord(ctx, sandbox)

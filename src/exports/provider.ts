@@ -1,6 +1,6 @@
 /** What the author of a provider imports. */
 export type { CallOptions } from '../core/call.ts'
-export type { Capabilities, Check } from '../core/capability.ts'
+export { type Capabilities, type Check, ISOLATIONS, type Isolation } from '../core/capability.ts'
 export { AgentPodError, type ErrorCode, isAgentPodError } from '../core/error.ts'
 export type { Guest, GuestInit, GuestLease, GuestRequest, GuestResponse, GuestUsage } from '../core/guest.ts'
 export {
@@ -14,17 +14,26 @@ export {
 export type {
   Created,
   CreatePlan,
+  Deadlines,
+  Egress,
+  EgressDoor,
   Exit,
   Handle,
+  HostBase,
   HostStats,
+  Image,
+  Images,
   Kept,
   Layers,
   Listed,
+  Metering,
   Observed,
   Packed,
+  Pausing,
   Provider,
-  RootPlan,
+  RootRef,
   Snapshots,
+  Stopping,
 } from '../core/provider.ts'
 export {
   LIMITED,

@@ -1,2 +1,8 @@
 /** What a program that runs a server inside itself imports. */
-export { type RunningServer, type ServerOptions, startServer } from '../main/server.ts'
+export {
+  type ProviderFactory,
+  type ProviderParts,
+  type RunningServer,
+  type ServerOptions,
+  startServer,
+} from '../main/server.ts'

@@ -1,9 +1,9 @@
 /** From the name of a base to layers that a provider has. One build at a time; what was built is remembered by digest. */
-import { mkdirSync } from 'node:fs'
+import { createReadStream, mkdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AgentPodError, invalid } from '../core/error.ts'
-import type { Provider, RootPlan } from '../core/provider.ts'
+import type { Provider, RootRef } from '../core/provider.ts'
 import type { BaseWish } from '../core/recipe.ts'
 import { type Kit, SUITES } from '../core/recipe.ts'
 import { buildDebian, DEBIAN_RECIPE, hostSuite } from './debian.ts'
@@ -47,8 +47,8 @@ export class LayerRoots {
     { name, suite = this.suite, kit = 'plain' }: BaseWish,
     provider: Provider,
     onProgress: Progress,
-  ): Promise<RootPlan> {
-    if (name === 'host') return { kind: 'host' }
+  ): Promise<RootRef> {
+    if (name === 'host') return hostRoot(provider)
     // SECURITY: CP-16. Whoever may ask for a release may not have us try names.
     if (suite !== this.suite && !SUITES.some((known) => known === suite))
       throw invalid(
@@ -65,10 +65,10 @@ export class LayerRoots {
       })
     }
     const variant = kit === 'plain' ? name : `${name}-${kit}`
-    const key = `base:${variant}:${suite}:${DEBIAN_RECIPE}:${this.#parts.arch}`
+    const key = `base:${provider.name}:${variant}:${suite}:${DEBIAN_RECIPE}:${this.#parts.arch}`
     const digest = this.#parts.built.get(key)
-    if (digest && (await layers.has(digest, ASK))) return { kind: 'layers', layers: [digest] }
-    return { kind: 'layers', layers: [await this.#build({ key, suite, kit }, provider, onProgress)] }
+    if (digest && (await layers.has(digest, ASK))) return layers.root([digest])
+    return layers.root([await this.#build({ key, suite, kit }, provider, onProgress)])
   }
 
   /** Callers that come while a build runs wait for it and hear its progress from there on. */
@@ -89,17 +89,26 @@ export class LayerRoots {
 
   async #buildNow({ key, suite, kit }: Building, provider: Provider, onProgress: Progress): Promise<string> {
     mkdirSync(this.#parts.tmpDir, { recursive: true, mode: 0o700 })
-    const name = `debian-${suite}-${kit}.tar`
-    const file = join(this.#parts.tmpDir, name)
+    const file = join(this.#parts.tmpDir, `debian-${provider.name}-${suite}-${kit}.tar`)
     try {
       const signal = AbortSignal.timeout(BUILD_MS)
       const digest = await buildDebian({ ...this.#parts, file, suite, kit, onProgress, signal })
       onProgress('unpacking the layer')
-      await provider.layers?.import(digest, name, IMPORT)
+      await provider.layers?.import(digest, createReadStream(file), IMPORT)
       this.#parts.built.set(key, digest)
       return digest
     } finally {
       await rm(file, { force: true })
     }
   }
+}
+
+function hostRoot(provider: Provider): RootRef {
+  if (provider.host) return provider.host.root()
+  throw new AgentPodError({
+    code: 'unsupported',
+    reason: 'provider.host',
+    message: `${provider.name} does not run on this machine's tools`,
+    hint: 'choose the base debian, or an image',
+  })
 }

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import type { NetRecord, UsageRecord } from '../core/network.ts'
-import type { LinkSpec } from '../egress/control.ts'
 import { FakePodd } from '../egress/testing/fake-podd.ts'
 import { policyOf, readAll } from '../egress/testing/stage.ts'
+import type { LinkRules } from '../engine/way-out.ts'
 import { silentLog } from '../telemetry/log.ts'
 import { systemClock } from '../util/clock.ts'
 import { dialSocket, LineClient } from '../util/line-client.ts'
@@ -18,6 +18,7 @@ describe('the egress process', () => {
   const socket = join(directory, 'egress.sock')
   const packages = join(directory, 'packages')
   const podd = new FakePodd(join(directory, 'out'))
+  const door = { kind: 'socket', path: podd.path } as const
   const records: NetRecord[] = []
   const usage: UsageRecord[] = []
   const made: EgressProcess[] = []
@@ -26,6 +27,7 @@ describe('the egress process', () => {
       socket,
       script: join(import.meta.dirname, 'egress.ts'),
       logFile: join(directory, 'egress.log'),
+      relays: directory,
       cacheDirectory: packages,
       cacheLimitBytes: 1024 * 1024,
       log: silentLog,
@@ -36,9 +38,8 @@ describe('the egress process', () => {
     made.push(one)
     return one
   }
-  const link = (sandbox = 'sandbox1', rules: readonly string[] = []): LinkSpec => ({
+  const link = (sandbox = 'sandbox1', rules: readonly string[] = []): LinkRules => ({
     sandbox,
-    socket: podd.path,
     policy: policyOf(rules),
     secrets: [],
     intercept: 'needed',
@@ -85,7 +86,7 @@ describe('the egress process', () => {
     mkdirSync(packages)
     for (const name of ['.tmp-left', 'ab'.repeat(32)]) writeFileSync(join(packages, name), '')
     const first = server()
-    first.open(link())
+    first.open(link(), door)
     await until('it dials', () => podd.waiting > 0)
     assert.match(await refused('one.example.com'), /403 .*no rule allows one\.example\.com/s)
     await until('the record is there', () => records.some(({ host }) => host === 'one.example.com'))
@@ -97,7 +98,7 @@ describe('the egress process', () => {
 
   test('RL-09: killed, it is back within two seconds and knows every link before it takes anything', async () => {
     const [first] = made
-    first?.open(link('sandbox2'))
+    first?.open(link('sandbox2'), door)
     const { pid } = await hello()
     const killedAt = performance.now()
     process.kill(pid, 'SIGKILL')
@@ -118,7 +119,7 @@ describe('the egress process', () => {
     await made[0]?.disconnect()
     assert.match(await refused('three.example.com'), /403/)
     const second = server()
-    second.open(link('sandbox2', ['allowed.example.com']))
+    second.open(link('sandbox2', ['allowed.example.com']), door)
     await second.adopt()
     await until('what nobody knows is closed', async () => !(await hello()).links.includes('sandbox1'))
     assert.equal((await hello()).pid, before.pid)
@@ -130,9 +131,12 @@ describe('the egress process', () => {
   test('I7: what is said anew and refused leaves no older rules in force', async () => {
     const second = made[1]
     const spec = link('sandbox3', ['allowed.example.com'])
-    second?.open(spec)
+    second?.open(spec, door)
     await until('it stands', async () => (await hello()).links.includes('sandbox3'))
-    second?.open({ ...spec, policy: { ...spec.policy, addresses: { allowed: ['no block'], denied: [] } } })
+    second?.open(
+      { ...spec, policy: { ...spec.policy, addresses: { allowed: ['no block'], denied: [] } } },
+      door,
+    )
     await until('it is closed', async () => !(await hello()).links.includes('sandbox3'))
     assert.ok((await hello()).links.includes('sandbox2'), 'the control: others stay')
   })

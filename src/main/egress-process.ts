@@ -4,20 +4,25 @@
  */
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
+import { join } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 import type { NetCounts, NetRecord, UsageRecord } from '../core/network.ts'
+import type { EgressDoor } from '../core/provider.ts'
 import type { LinkSpec } from '../egress/control.ts'
-import type { WayOut } from '../engine/way-out.ts'
+import type { LinkRules, WayOut } from '../engine/way-out.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import { raceAbort } from '../util/deadline.ts'
 import { dialSocket, LineClient } from '../util/line-client.ts'
+import { EgressRelay } from './egress-relay.ts'
 
 export interface EgressOptions {
   readonly socket: string
   /** The script that Node runs. */
   readonly script: string
   readonly logFile: string
+  /** The directory for sockets of sandboxes that are elsewhere. */
+  readonly relays: string
   readonly upstreamProxy?: string | undefined
   /** Where packages are kept for links that say so; left out, nowhere. */
   readonly cacheDirectory?: string | undefined
@@ -40,6 +45,8 @@ const CALL_MS = 5000
 export class EgressProcess implements WayOut {
   readonly #options: EgressOptions
   readonly #wanted = new Map<string, LinkSpec>()
+  /** Of sandboxes that are elsewhere. */
+  readonly #relays = new Map<string, EgressRelay>()
   #client: LineClient | undefined
   #isStarting = false
   #attempt: Promise<void> | undefined
@@ -50,7 +57,8 @@ export class EgressProcess implements WayOut {
     this.#options = options
   }
 
-  open(spec: LinkSpec): void {
+  open(rules: LinkRules, door: EgressDoor): void {
+    const spec = { ...rules, socket: this.#socketOf(rules.sandbox, door) }
     this.#wanted.set(spec.sandbox, spec)
     if (this.#client) this.#openNow(this.#client, spec)
     else this.#connectSoon(START_AFTER_MS)
@@ -58,6 +66,19 @@ export class EgressProcess implements WayOut {
 
   close(sandbox: string): void {
     if (this.#wanted.delete(sandbox)) this.#tell('close', { sandbox })
+    this.#relays.get(sandbox)?.close()
+    this.#relays.delete(sandbox)
+  }
+
+  /** Where the egress process dials. */
+  #socketOf(sandbox: string, door: EgressDoor): string {
+    if (door.kind === 'socket') return door.path
+    const known = this.#relays.get(sandbox)
+    if (known) return known.path
+    const path = join(this.#options.relays, `${sandbox}.sock`)
+    const relay = new EgressRelay({ path, dial: (o) => door.dial(o), log: this.#options.log })
+    this.#relays.set(sandbox, relay)
+    return path
   }
 
   async counts(sandbox: string): Promise<NetCounts | undefined> {
@@ -83,6 +104,7 @@ export class EgressProcess implements WayOut {
     this.#isClosed = true
     this.#cancel()
     this.#client?.close()
+    for (const relay of this.#relays.values()) relay.close()
   }
 
   /** Ends it. For when no sandbox is left that could need it. */

@@ -12,7 +12,6 @@ import { after, before, beforeEach, describe, test } from 'node:test'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import type { UsageRecord } from '../core/network.ts'
-import type { LinkSpec } from '../egress/control.ts'
 import { type StartedEgress, startEgress } from '../egress/egress.ts'
 import { TlsInterceptor } from '../egress/intercept-tls.ts'
 import { secretHooks } from '../egress/secret-hooks.ts'
@@ -29,6 +28,7 @@ import {
   VALUE,
 } from '../egress/testing/secure-stage.ts'
 import { policyOf } from '../egress/testing/stage.ts'
+import type { LinkRules } from '../engine/way-out.ts'
 import { silentLog } from '../telemetry/log.ts'
 import { makeCertificate } from '../util/certificate.ts'
 import { systemClock } from '../util/clock.ts'
@@ -51,6 +51,7 @@ describe('what a model answers', () => {
   const directory = mkdtempSync(join(tmpdir(), 'agentpod-usage-'))
   const socket = join(directory, 'egress.sock')
   const podd = new FakePodd(join(directory, 'out'))
+  const door = { kind: 'socket', path: podd.path } as const
   const usage: UsageRecord[] = []
   const servers: EgressProcess[] = []
   let egress: StartedEgress
@@ -63,9 +64,8 @@ describe('what a model answers', () => {
     },
   )
 
-  const link = (o: Partial<LinkSpec> = {}): LinkSpec => ({
+  const link = (o: Partial<LinkRules> = {}): LinkRules => ({
     sandbox: 'sandbox1',
-    socket: podd.path,
     policy: policyOf([HOST]),
     secrets: [secret()],
     authority: SANDBOX_AUTHORITY,
@@ -78,6 +78,7 @@ describe('what a model answers', () => {
       socket,
       script: '/nonexistent',
       logFile: join(directory, 'egress.log'),
+      relays: directory,
       log: silentLog,
       clock: systemClock,
       onRecords: () => undefined,
@@ -130,7 +131,7 @@ describe('what a model answers', () => {
       },
       ownAddresses: () => [],
     })
-    server().open(link())
+    server().open(link(), door)
   })
   after(async () => {
     for (const one of servers) one.disconnect()
@@ -142,7 +143,7 @@ describe('what a model answers', () => {
   })
   beforeEach(() => {
     usage.length = 0
-    servers.at(-1)?.open(link())
+    servers.at(-1)?.open(link(), door)
     answer = (_, res) => void res.writeHead(200, STREAM).end(START + END)
   })
 
@@ -225,14 +226,14 @@ describe('what a model answers', () => {
     servers.at(-1)?.disconnect()
     await ask()
     await nothingHeard()
-    server().open(link())
+    server().open(link(), door)
     assert.deepEqual(await heard(), [expected()])
   })
 
   test('is not looked at where nobody asked for it, without a secret, or where it is something else', async () => {
-    servers.at(-1)?.open(link({ meter: false }))
+    servers.at(-1)?.open(link({ meter: false }), door)
     await ask()
-    servers.at(-1)?.open(link())
+    servers.at(-1)?.open(link(), door)
     await ask({})
     answer = (_, res) => void res.writeHead(200, { 'Content-Type': 'text/plain' }).end(START + END)
     await ask()

@@ -17,6 +17,7 @@ import { Builder } from '../build/builder.ts'
 import { InputFiles } from '../build/input-files.ts'
 import { Toolchains } from '../build/toolchains.ts'
 import { homeAt } from '../core/home.ts'
+import type { Provider } from '../core/provider.ts'
 import { parseUpstreamProxy } from '../egress/upstream-proxy.ts'
 import { Engine } from '../engine/engine.ts'
 import { Keys } from '../engine/keys.ts'
@@ -34,7 +35,7 @@ import { runStore } from '../store/runs.ts'
 import { type SandboxStore, sandboxStore } from '../store/sandboxes.ts'
 import { secretStore } from '../store/secrets.ts'
 import { snapshotStore } from '../store/snapshots.ts'
-import { ignore, jsonLog } from '../telemetry/log.ts'
+import { ignore, jsonLog, type Log } from '../telemetry/log.ts'
 import { Metrics } from '../telemetry/metrics.ts'
 import { systemClock } from '../util/clock.ts'
 import { armFailpoint } from '../util/failpoint.ts'
@@ -66,10 +67,25 @@ export interface ServerOptions {
   readonly upstreamProxy?: string | undefined
   /** A bundle of certificates that this machine trusts, where it is not at the usual place. */
   readonly trustFile?: string | undefined
+  /** Further providers, beside the one on this machine. */
+  readonly providers?: readonly ProviderFactory[] | undefined
+  /** The one that is taken where nobody names one; the one on this machine when left out. */
+  readonly defaultProvider?: string | undefined
   /** How many blank shells wait for sandboxes. */
   readonly shells?: number | undefined
   writeLog(line: string): void
 }
+
+/** What a provider is given by the server it is put into. */
+export interface ProviderParts {
+  /** The state directory. */
+  readonly home: string
+  /** The program that is to run inside a sandbox. */
+  readonly podd: string
+  readonly log: Log
+}
+
+export type ProviderFactory = (parts: ProviderParts) => Provider
 
 /** What one key may take; everything left out has a default. */
 export interface ServerLimits {
@@ -142,6 +158,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       socket: home.egressSocket,
       script: options.programs.egress,
       logFile: home.egressLog,
+      relays: home.run,
       upstreamProxy: options.upstreamProxy,
       cacheDirectory: home.packageCache,
       log,
@@ -167,7 +184,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       snapshots: snapshotStore(state),
       tmpDir: home.tmp,
       events: eventStore(events),
-      provider: crun(podhost),
+      providers: [
+        crun(podhost, home.tmp),
+        ...(options.providers ?? []).map((open) =>
+          open({ home: home.root, podd: options.programs.podd, log }),
+        ),
+      ],
+      defaultProvider: options.defaultProvider,
       roots,
       owner: ownerOf(home, sandboxes),
       clock,

@@ -27,6 +27,7 @@ function sandbox(id: string, over: Partial<Sandbox> = {}): Sandbox {
     name: undefined,
     labels: {},
     provider: 'fake',
+    isolation: 'container',
     state: 'running',
     spec: {
       environment: DEFAULT_ENVIRONMENT,

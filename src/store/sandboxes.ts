@@ -1,5 +1,6 @@
 /** The table of sandboxes. Rows are written by `engine/ledger.ts` alone. */
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
+import type { Isolation } from '../core/capability.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { SandboxId, SnapshotId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
@@ -162,6 +163,13 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE INDEX runs_unfinished ON runs (created_at) WHERE is_ended = 0;
     `,
   },
+  // Several providers. What was made before was a container.
+  {
+    version: 8,
+    sql: `
+      ALTER TABLE sandboxes ADD COLUMN isolation TEXT NOT NULL DEFAULT 'container';
+    `,
+  },
 ]
 
 /** A create's idempotency key and a digest of what was asked with it. */
@@ -197,15 +205,15 @@ export interface SandboxStore {
   setMeta(key: string, value: string): void
 }
 
-const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending, owner, tip, forked_from, root, link`
+const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending, owner, tip, forked_from, root, link, isolation`
 
 export function sandboxStore(db: DatabaseSync): SandboxStore {
   const insert = db.prepare(
-    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
   )
   const update = db.prepare(
     `UPDATE sandboxes SET name=?, labels=?, provider=?, state=?, spec=?, limits=?, handle=?, created_at=?, started_at=?,
-     deadline_at=?, ended_at=?, ending=?, owner=?, tip=?, forked_from=?, root=?, link=? WHERE id=?`,
+     deadline_at=?, ended_at=?, ending=?, owner=?, tip=?, forked_from=?, root=?, link=?, isolation=? WHERE id=?`,
   )
   const select = (where: string): StatementSync => db.prepare(`SELECT ${COLUMNS} FROM sandboxes ${where}`)
   const byId = select('WHERE id = ?')
@@ -303,6 +311,7 @@ function values(s: Sandbox): Value[] {
     s.forkedFrom ?? null,
     s.root ? JSON.stringify(s.root) : null,
     s.link ? JSON.stringify(s.link) : null,
+    s.isolation,
   ]
 }
 
@@ -321,6 +330,7 @@ function fromRow(row: Row): Sandbox {
     name: row['name'] === null ? undefined : String(row['name']),
     labels: json('labels') ?? {},
     provider: String(row['provider']),
+    isolation: String(row['isolation']) as Isolation,
     state: String(row['state']) as State,
     spec: json('spec') as unknown as Sandbox['spec'],
     limits: json('limits'),

@@ -6,13 +6,25 @@ import type { Capabilities } from '../core/capability.ts'
 import { type ErrorCode, isAgentPodError } from '../core/error.ts'
 import type { Guest, GuestInit } from '../core/guest.ts'
 import type { OwnerLabel, SandboxId, SnapshotId } from '../core/id.ts'
-import type { Created, CreatePlan, Exit, Observed, Provider, Snapshots } from '../core/provider.ts'
+import type {
+  Created,
+  CreatePlan,
+  Exit,
+  Observed,
+  Pausing,
+  Provider,
+  RootRef,
+  Snapshots,
+  Stopping,
+} from '../core/provider.ts'
 import { resolveResources } from '../core/resources.ts'
 import { encodeFrame, FrameReader } from '../util/connect-frame.ts'
 
 /** What a runner gives to the cases. */
 export interface ContractWorld {
   readonly provider: Provider
+  /** The smallest root that the provider has. It has /bin/sh and the usual commands. */
+  readonly root: RootRef
   readonly owner: OwnerLabel
   /** A second owner on the same provider. */
   readonly otherOwner: OwnerLabel
@@ -86,7 +98,7 @@ export class ContractContext {
     return {
       owner: this.world.owner,
       hostname: 'contract',
-      root: { kind: 'host' },
+      root: this.world.root,
       resources: resolveResources({ memoryMib: 256, cpus: 1, pids: 64 }),
       required: [],
       deadlineAt: this.world.now() + HOUR_MS,
@@ -94,6 +106,12 @@ export class ContractContext {
       ...over,
       sandboxId,
     }
+  }
+
+  /** What a running sandbox is seen as: with its deadline where the provider holds one. */
+  async running(deadlineAt: number): Promise<Observed> {
+    const { deadlines } = await this.provider.capabilities(CALL)
+    return deadlines === 'provider' ? { state: 'running', deadlineAt } : { state: 'running' }
   }
 
   create(over: Partial<CreatePlan> = {}): Promise<Created> {
@@ -119,7 +137,7 @@ export class ContractContext {
 
   /** Runs a stopped one again, until it takes commands. */
   async startedAgain(plan: CreatePlan): Promise<Guest> {
-    const created = await this.provider.start(plan, CALL)
+    const created = await stoppingOf(this.provider).start(plan, CALL)
     const guest = this.open(created)
     await guest.configure({ ...INIT, env: created.env }, CALL)
     return guest
@@ -142,6 +160,31 @@ export class ContractContext {
     for (const id of [...this.#taken].reverse()) await this.provider.snapshots?.remove(id, CALL)
   }
 }
+
+export function pausingOf({ pausing }: Provider): Pausing {
+  assert.ok(pausing, 'this provider pauses nothing')
+  return pausing
+}
+
+export function stoppingOf({ stopping }: Provider): Stopping {
+  assert.ok(stopping, 'this provider stops nothing')
+  return stopping
+}
+
+/** The reason why a provider cannot run a case, by what it lacks. */
+export const NEEDS = {
+  pausing: ({ pause }: Capabilities) =>
+    pause === 'none' ? 'capability pause: it freezes nothing' : undefined,
+  stopping: ({ stop }: Capabilities) =>
+    stop === 'none' ? 'capability stop: it keeps no files of a sandbox without processes' : undefined,
+  snapshots: ({ snapshot }: Capabilities) =>
+    snapshot === 'none' ? 'capability snapshot: it takes none' : undefined,
+  layers: ({ layers }: Capabilities) => (layers ? undefined : 'capability layers: it takes none'),
+  metering: ({ metering }: Capabilities) =>
+    metering === 'none' ? 'capability metering: it measures nothing from outside' : undefined,
+  deadlines: ({ deadlines }: Capabilities) =>
+    deadlines === 'guest' ? 'capability deadlines: the guest alone holds them' : undefined,
+} as const
 
 export function snapshotsOf({ snapshots }: Provider): Snapshots {
   assert.ok(snapshots, 'it takes snapshots')

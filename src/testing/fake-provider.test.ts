@@ -19,6 +19,7 @@ function fakeWorld(options: Omit<FakeProviderOptions, 'clock'> = {}): ContractWo
   return {
     clock,
     provider: new FakeProvider({ clock, ...options }),
+    root: {},
     owner: parseOwner('contract-one'),
     otherOwner: parseOwner('contract-two'),
     newId: () => newSandboxId(random),

@@ -1,26 +1,32 @@
 /** A provider in memory: real behaviour on a clock of its own, with faults that a test switches on. */
 import { createHash } from 'node:crypto'
-import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
 import type { CallOptions } from '../core/call.ts'
-import type { Capabilities, Check } from '../core/capability.ts'
+import type { Capabilities, Check, Isolation } from '../core/capability.ts'
 import { AgentPodError, type ErrorCode } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { OwnerLabel, SandboxId, SnapshotId } from '../core/id.ts'
 import type {
   Created,
   CreatePlan,
+  Deadlines,
+  Egress,
   Exit,
   Handle,
+  HostBase,
   HostStats,
   Kept,
   Layers,
   Listed,
+  Metering,
   Observed,
   Packed,
+  Pausing,
   Provider,
-  RootPlan,
+  RootRef,
   Snapshots,
+  Stopping,
 } from '../core/provider.ts'
 import { LIMITED, type Limited, type LimitLevel, type LimitLevels } from '../core/resources.ts'
 import type { Clock } from '../util/clock.ts'
@@ -49,6 +55,7 @@ export type FaultyCall =
 export interface FakeProviderOptions {
   readonly clock: Clock
   readonly name?: string | undefined
+  readonly isolation?: Isolation | undefined
   readonly limits?: Partial<Record<Limited, LimitLevel['level']>> | undefined
   /** False for a provider that takes no layers. */
   readonly layers?: boolean | undefined
@@ -56,8 +63,6 @@ export interface FakeProviderOptions {
   readonly freezes?: boolean | undefined
   /** How long after a deadline it acts by itself. */
   readonly graceMs?: number | undefined
-  /** Where archives and layers are exchanged. */
-  readonly tmpDir?: string | undefined
 }
 
 interface FakeSandbox {
@@ -70,7 +75,7 @@ interface FakeSandbox {
 
 interface FakeSnapshot {
   readonly owner: OwnerLabel
-  readonly root: RootPlan
+  readonly root: RootRef
   /** What was written over the root; undefined stands for what was removed from it. */
   readonly files: ReadonlyMap<string, Buffer | undefined>
 }
@@ -83,6 +88,19 @@ export class FakeProvider implements Provider {
   readonly name: string
   readonly layers?: Layers
   readonly snapshots: Snapshots
+  readonly pausing?: Pausing
+  readonly stopping: Stopping = {
+    stop: (id, o) => this.#stop(id, o),
+    start: (plan, o) => this.#start(plan, o),
+  }
+  readonly deadlines: Deadlines = {
+    extend: (id, at, o) => this.#call('extend', id, o, () => this.#arm(this.#need(id), at)),
+  }
+  readonly metering: Metering = { stats: (id, o) => this.#stats(id, o) }
+  readonly egress: Egress = {
+    door: ({ sandboxId }) => ({ kind: 'socket', path: `/fake/${sandboxId}.out` }),
+  }
+  readonly host: HostBase = { root: () => HOST_ROOT }
   /** Every call in order, as `name id`. */
   readonly calls: string[] = []
   /** Runs at the moment a create begins, before anything exists. */
@@ -100,6 +118,7 @@ export class FakeProvider implements Provider {
     this.#clock = options.clock
     this.name = options.name ?? 'fake'
     if (options.layers !== false) this.layers = this.#layerStore()
+    if (options.freezes !== false) this.pausing = this.#freezer()
     this.snapshots = this.#snapshotStore()
   }
 
@@ -186,14 +205,17 @@ export class FakeProvider implements Provider {
 
   capabilities(o: CallOptions): Promise<Capabilities> {
     return this.#call('capabilities', '', o, () => ({
-      isolation: 'none',
+      isolation: this.#options.isolation ?? 'container',
       limits: LIMITED.every((limit) => this.#level(limit) === 'enforced') ? 'enforced' : 'soft',
       pause: this.#freezes ? 'freeze' : 'none',
       snapshot: 'disk',
       layers: this.layers !== undefined,
       network: 'transparent',
-      hostWritable: true,
-      rootless: true,
+      stop: 'files',
+      metering: 'host',
+      deadlines: 'provider',
+      images: false,
+      host: true,
       notes: ['it is a fake'],
     }))
   }
@@ -214,27 +236,7 @@ export class FakeProvider implements Provider {
     })
   }
 
-  pause(id: SandboxId, o: CallOptions): Promise<void> {
-    return this.#call('pause', id, o, () => {
-      if (!this.#freezes) throw unsupported('pause.unsupported', 'there is no freezer')
-      const sandbox = this.#need(id)
-      if (sandbox.observed.state === 'paused') return
-      if (sandbox.observed.state !== 'running') throw wrongState(id, sandbox.observed.state)
-      sandbox.cancelDeadline()
-      sandbox.observed = { state: 'paused' }
-    })
-  }
-
-  resume(id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void> {
-    return this.#call('resume', id, o, () => {
-      const sandbox = this.#need(id)
-      if (sandbox.observed.state === 'paused') sandbox.observed = { state: 'running', deadlineAt }
-      if (sandbox.observed.state !== 'running') throw wrongState(id, sandbox.observed.state)
-      this.#arm(sandbox, deadlineAt)
-    })
-  }
-
-  stop(id: SandboxId, o: CallOptions): Promise<void> {
+  #stop(id: SandboxId, o: CallOptions): Promise<void> {
     return this.#call('stop', id, o, () => {
       const sandbox = this.#need(id)
       this.#end(sandbox)
@@ -242,7 +244,7 @@ export class FakeProvider implements Provider {
     })
   }
 
-  start(plan: CreatePlan, o: CallOptions): Promise<Created> {
+  #start(plan: CreatePlan, o: CallOptions): Promise<Created> {
     return this.#call('start', plan.sandboxId, o, () => {
       const sandbox = this.#need(plan.sandboxId)
       if (sandbox.observed.state === 'running') return this.#created(plan)
@@ -264,10 +266,6 @@ export class FakeProvider implements Provider {
     )
   }
 
-  wayOut({ sandboxId }: Handle): string {
-    return `/fake/${sandboxId}.out`
-  }
-
   open(handle: Handle): Guest {
     const guest = new FakeGuest(this.#sandboxes.get(handle.sandboxId)?.inside, this.#clock)
     const configure = guest.configure.bind(guest)
@@ -275,11 +273,7 @@ export class FakeProvider implements Provider {
     return guest
   }
 
-  extend(id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void> {
-    return this.#call('extend', id, o, () => this.#arm(this.#need(id), deadlineAt))
-  }
-
-  stats(id: SandboxId, o: CallOptions): Promise<HostStats> {
+  #stats(id: SandboxId, o: CallOptions): Promise<HostStats> {
     return this.#call('stats', id, o, () => {
       const { resources } = this.#need(id).plan
       return {
@@ -315,6 +309,30 @@ export class FakeProvider implements Provider {
   onExit(listener: (exit: Exit) => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
+  }
+
+  close(): void {
+    this.#listeners.clear()
+  }
+
+  #freezer(): Pausing {
+    return {
+      pause: (id, o) =>
+        this.#call('pause', id, o, () => {
+          const sandbox = this.#need(id)
+          if (sandbox.observed.state === 'paused') return
+          if (sandbox.observed.state !== 'running') throw wrongState(id, sandbox.observed.state)
+          sandbox.cancelDeadline()
+          sandbox.observed = { state: 'paused' }
+        }),
+      resume: (id, deadlineAt, o) =>
+        this.#call('resume', id, o, () => {
+          const sandbox = this.#need(id)
+          if (sandbox.observed.state === 'paused') sandbox.observed = { state: 'running', deadlineAt }
+          if (sandbox.observed.state !== 'running') throw wrongState(id, sandbox.observed.state)
+          this.#arm(sandbox, deadlineAt)
+        }),
+    }
   }
 
   async #call<T>(call: FaultyCall, id: string, o: CallOptions, work: () => T | Promise<T>): Promise<T> {
@@ -398,10 +416,9 @@ export class FakeProvider implements Provider {
     this.#checkRoot(plan.root)
   }
 
-  #checkRoot(root: RootPlan): void {
+  #checkRoot(root: RootRef): void {
     for (const id of overOf(root)) this.#needSnapshot(id)
-    if (root.kind !== 'layers') return
-    const unknown = root.layers.find((digest) => !this.#layers.has(digest))
+    const unknown = layersOf(root).find((digest) => !this.#layers.has(digest))
     if (unknown === undefined) return
     throw new AgentPodError({ code: 'not_found', reason: 'layer.unknown', message: `no layer ${unknown}` })
   }
@@ -417,7 +434,7 @@ export class FakeProvider implements Provider {
   }
 
   /** What everything that exists stands on. */
-  get #roots(): readonly RootPlan[] {
+  get #roots(): readonly RootRef[] {
     const sandboxes = [...this.#sandboxes.values()].map(({ plan }) => plan.root)
     return [...sandboxes, ...[...this.#snapshots.values()].map(({ root }) => root)]
   }
@@ -440,25 +457,27 @@ export class FakeProvider implements Provider {
   #layerStore(): Layers {
     return {
       has: async (digest) => this.#layers.has(digest),
-      import: async (digest, file) => {
+      import: async (digest, content) => {
         const found = createHash('sha256')
-          .update(await readFile(file))
+          .update(await buffer(content))
           .digest('hex')
         if (found !== digest) {
           throw new AgentPodError({
             code: 'data_loss',
             reason: 'layer.digest_mismatch',
-            message: `${file} is ${found}`,
+            message: `the content is ${found}`,
           })
         }
         this.#layers.add(digest)
       },
       remove: async (digest) => {
-        if (this.#roots.some((root) => root.kind === 'layers' && root.layers.includes(digest)))
+        if (this.#roots.some((root) => layersOf(root).includes(digest)))
           throw new AgentPodError({ code: 'conflict', reason: 'layer.used', message: `${digest} is used` })
         this.#layers.delete(digest)
       },
-      export: async (digest, file) => this.#write(file, Buffer.from(`layer ${digest}`)),
+      export: async (digest) => packedOf(Buffer.from(`layer ${digest}`)),
+      root: (digests) => ({ kind: 'layers', layers: digests }),
+      of: layersOf,
     }
   }
 
@@ -488,16 +507,19 @@ export class FakeProvider implements Provider {
             throw new AgentPodError({ code: 'conflict', reason: 'snapshot.used', message: `${id} is used` })
           this.#snapshots.delete(id)
         }),
-      export: async (id, file) => {
+      export: async (id) => {
         const files = [...this.#needSnapshot(id).files].map(([path, data]) => [
           path,
           data?.toString('base64') ?? null,
         ])
-        return this.#write(file, Buffer.from(JSON.stringify(files)))
+        return packedOf(Buffer.from(JSON.stringify(files)))
       },
-      import: async (id, owner, { file, root }) => {
+      import: async (id, owner, { content, digest, root }) => {
         this.#checkRoot(root)
-        const entries = JSON.parse(await readFile(this.#path(file), 'utf8')) as [string, string | null][]
+        const data = await buffer(content)
+        if (packedOf(data).digest !== digest)
+          throw new AgentPodError({ code: 'data_loss', reason: 'snapshot.damaged', message: 'other content' })
+        const entries = JSON.parse(data.toString('utf8')) as [string, string | null][]
         const files = new Map(
           entries.map(([path, data]) => [path, data === null ? undefined : Buffer.from(data, 'base64')]),
         )
@@ -508,15 +530,6 @@ export class FakeProvider implements Provider {
     }
   }
 
-  async #write(file: string, content: Buffer): Promise<Packed> {
-    await writeFile(this.#path(file), content, { flag: 'wx' })
-    return { digest: createHash('sha256').update(content).digest('hex'), sizeBytes: content.length }
-  }
-
-  #path(file: string): string {
-    return join(this.#options.tmpDir ?? '', file)
-  }
-
   #needSnapshot(id: SnapshotId): FakeSnapshot {
     const snapshot = this.#snapshots.get(id)
     if (snapshot) return snapshot
@@ -524,7 +537,18 @@ export class FakeProvider implements Provider {
   }
 }
 
-function overOf({ over = [] }: RootPlan): readonly SnapshotId[] {
+const HOST_ROOT: RootRef = { kind: 'host' }
+
+function layersOf({ layers }: RootRef): readonly string[] {
+  return Array.isArray(layers) ? layers : []
+}
+
+function packedOf(content: Buffer): Packed {
+  const digest = createHash('sha256').update(content).digest('hex')
+  return { digest, sizeBytes: content.length, content: Readable.from([content], { objectMode: false }) }
+}
+
+function overOf({ over = [] }: RootRef): readonly SnapshotId[] {
   return over
 }
 

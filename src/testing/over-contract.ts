@@ -3,25 +3,28 @@ import assert from 'node:assert/strict'
 import type { Capabilities } from '../core/capability.ts'
 import type { Guest } from '../core/guest.ts'
 import type { SnapshotId } from '../core/id.ts'
-import type { RootPlan } from '../core/provider.ts'
+import type { RootRef } from '../core/provider.ts'
 import {
   CALL,
   type ContractCase,
   type ContractContext,
   contentOf,
+  NEEDS,
+  pausingOf,
   rejectsWith,
   runCommand,
   snapshotsOf,
+  stoppingOf,
   writeFile,
 } from './contract-context.ts'
 
 const FILE = '/home/user/changed'
 const OTHER = '/home/user/removed'
-const keeper = ({ snapshot }: Capabilities): string | undefined =>
-  snapshot === 'none' ? 'it takes no snapshots' : undefined
+const keeper = (capabilities: Capabilities): string | undefined =>
+  NEEDS.snapshots(capabilities) ?? NEEDS.stopping(capabilities)
 
-function rootOver(...over: readonly SnapshotId[]): RootPlan {
-  return { kind: 'host', over }
+function rootOver(ctx: ContractContext, ...over: readonly SnapshotId[]): RootRef {
+  return { ...ctx.world.root, over }
 }
 
 /** A snapshot of what was done in a sandbox that stood on others. */
@@ -30,9 +33,9 @@ async function stepOver(
   over: readonly SnapshotId[],
   work: (guest: Guest) => Promise<unknown>,
 ): Promise<SnapshotId> {
-  const { id, guest } = await ctx.started({ root: rootOver(...over) })
+  const { id, guest } = await ctx.started({ root: rootOver(ctx, ...over) })
   await work(guest)
-  await ctx.provider.stop(id, CALL)
+  await stoppingOf(ctx.provider).stop(id, CALL)
   const snapshot = await ctx.snapshot(id)
   await ctx.provider.destroy(id, CALL)
   return snapshot
@@ -61,9 +64,9 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
       const first = await firstStep(ctx)
       const second = await secondStep(ctx, first)
       const [one, two, below] = await Promise.all([
-        ctx.started({ root: rootOver(first, second) }),
-        ctx.started({ root: rootOver(first, second) }),
-        ctx.started({ root: rootOver(first) }),
+        ctx.started({ root: rootOver(ctx, first, second) }),
+        ctx.started({ root: rootOver(ctx, first, second) }),
+        ctx.started({ root: rootOver(ctx, first) }),
       ])
       for (const { guest } of [one, two]) {
         assert.equal(await contentOf(guest, FILE), 'two')
@@ -75,7 +78,7 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
       await writeFile(one.guest, OTHER, Buffer.from('mine'))
       assert.equal(await contentOf(two.guest, FILE), 'two')
       assert.equal(await contentOf(two.guest, OTHER), 'status 404')
-      const later = await ctx.started({ root: rootOver(first, second) })
+      const later = await ctx.started({ root: rootOver(ctx, first, second) })
       assert.equal(await contentOf(later.guest, FILE), 'two')
     },
   },
@@ -84,7 +87,7 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
     needs: keeper,
     async run(ctx) {
       const first = await firstStep(ctx)
-      const made = await Promise.all([1, 2].map(() => ctx.started({ root: rootOver(first) })))
+      const made = await Promise.all([1, 2].map(() => ctx.started({ root: rootOver(ctx, first) })))
       const said = await Promise.all(made.map(({ guest }) => runCommand(guest, 'cat', ['/etc/machine-id'])))
       // Where there is none, there is nothing to share.
       if (said.every(({ exitCode }) => exitCode === 0)) assert.notEqual(said[0]?.stdout, said[1]?.stdout)
@@ -95,10 +98,10 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
     needs: keeper,
     async run(ctx) {
       const first = await firstStep(ctx)
-      const plan = ctx.plan({ root: rootOver(first) })
+      const plan = ctx.plan({ root: rootOver(ctx, first) })
       const { id, guest } = await ctx.started(plan)
       await writeFile(guest, FILE, Buffer.from('mine'))
-      await ctx.provider.stop(id, CALL)
+      await stoppingOf(ctx.provider).stop(id, CALL)
       const again = await ctx.startedAgain(plan)
       assert.equal(await contentOf(again, FILE), 'mine')
       assert.equal(await contentOf(again, OTHER), 'other')
@@ -111,12 +114,12 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
       const large = await stepOver(ctx, [], async (guest) => {
         await writeFile(guest, OTHER, Buffer.alloc(4 << 20, 'x'))
       })
-      const { id, guest } = await ctx.started({ root: rootOver(large) })
+      const { id, guest } = await ctx.started({ root: rootOver(ctx, large) })
       await writeFile(guest, FILE, Buffer.from('mine'))
-      await ctx.provider.stop(id, CALL)
+      await stoppingOf(ctx.provider).stop(id, CALL)
       const snapshot = await ctx.snapshot(id)
       const kept = await snapshotsOf(ctx.provider).create(snapshot, id, ctx.world.owner, CALL)
-      assert.deepEqual(kept.root, rootOver(large))
+      assert.deepEqual(kept.root, rootOver(ctx, large))
       assert.ok(kept.sizeBytes < 4 << 20, `${kept.sizeBytes} bytes`)
       const copy = await ctx.started({ snapshot, root: kept.root })
       assert.equal(await contentOf(copy.guest, FILE), 'mine')
@@ -132,13 +135,13 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
         await stepOver(ctx, [], (guest) => writeFile(guest, '/home/user/extra/file', Buffer.from('extra'))),
         await stepOver(ctx, [], (guest) => writeFile(guest, '/home/user/other/file', Buffer.from('other'))),
       ]
-      const { id, guest } = await ctx.started({ root: rootOver(first, extra) })
+      const { id, guest } = await ctx.started({ root: rootOver(ctx, first, extra) })
       assert.equal(await contentOf(guest, FILE), 'one')
       assert.equal(await contentOf(guest, '/home/user/extra/file'), 'extra')
       await writeFile(guest, FILE, Buffer.from('mine'))
-      await ctx.provider.stop(id, CALL)
+      await stoppingOf(ctx.provider).stop(id, CALL)
       const snapshot = await ctx.snapshot(id)
-      const copy = await ctx.started({ snapshot, root: rootOver(first, extra, other) })
+      const copy = await ctx.started({ snapshot, root: rootOver(ctx, first, extra, other) })
       assert.equal(await contentOf(copy.guest, FILE), 'mine')
       assert.equal(await contentOf(copy.guest, '/home/user/extra/file'), 'extra')
       assert.equal(await contentOf(copy.guest, '/home/user/other/file'), 'other')
@@ -151,18 +154,18 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
       const first = await firstStep(ctx)
       const isUsed = (): Promise<void> =>
         rejectsWith(snapshotsOf(ctx.provider).remove(first, CALL), 'conflict', 'snapshot.used')
-      const { id } = await ctx.started({ root: rootOver(first) })
+      const { id } = await ctx.started({ root: rootOver(ctx, first) })
       await isUsed()
       if ((await ctx.provider.capabilities(CALL)).pause !== 'none') {
-        await ctx.provider.pause(id, CALL)
+        await pausingOf(ctx.provider).pause(id, CALL)
         await isUsed()
       }
-      await ctx.provider.stop(id, CALL)
+      await stoppingOf(ctx.provider).stop(id, CALL)
       await isUsed()
       const second = await ctx.snapshot(id)
       await ctx.provider.destroy(id, CALL)
       await isUsed()
-      const { guest } = await ctx.started({ root: rootOver(first) })
+      const { guest } = await ctx.started({ root: rootOver(ctx, first) })
       assert.equal(await contentOf(guest, FILE), 'one', 'a refusal has changed nothing')
       await snapshotsOf(ctx.provider).remove(second, CALL)
       await isUsed()
@@ -173,10 +176,10 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
     needs: keeper,
     async run(ctx) {
       const first = await firstStep(ctx)
-      const { id } = await ctx.started({ root: rootOver(first) })
+      const { id } = await ctx.started({ root: rootOver(ctx, first) })
       await ctx.provider.destroy(id, CALL)
       await snapshotsOf(ctx.provider).remove(first, CALL)
-      const plan = ctx.plan({ root: rootOver(first) })
+      const plan = ctx.plan({ root: rootOver(ctx, first) })
       await rejectsWith(ctx.provider.create(plan, CALL), 'not_found', 'snapshot.absent')
       assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'absent' })
       assert.deepEqual(await ctx.provider.list(ctx.world.owner, CALL), [])

@@ -4,15 +4,17 @@
  */
 import assert from 'node:assert/strict'
 import type { OwnerLabel, SandboxId } from '../core/id.ts'
-import type { Created, Observed } from '../core/provider.ts'
+import type { Created, Deadlines, Metering, Observed } from '../core/provider.ts'
 import { LIMITED, type Limited } from '../core/resources.ts'
 import {
   CALL,
   type ContractCase,
+  type ContractContext,
   collect,
   exitWithin,
   HOUR_MS,
   INIT,
+  NEEDS,
   readFile,
   rejectsWith,
   runCommand,
@@ -26,6 +28,16 @@ const UNKNOWN_DIGEST = 'f'.repeat(64)
 
 const EXPIRED: Observed = { state: 'exited', oomKilled: false, expired: true }
 
+function deadlinesOf({ provider: { deadlines } }: ContractContext): Deadlines {
+  assert.ok(deadlines, 'this provider holds no deadlines')
+  return deadlines
+}
+
+function meteringOf({ provider: { metering } }: ContractContext): Metering {
+  assert.ok(metering, 'this provider measures nothing')
+  return metering
+}
+
 export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   ...STATE_CONTRACT,
   ...OVER_CONTRACT,
@@ -36,9 +48,10 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
       const { handle, limits } = await ctx.create({ deadlineAt })
       const { sandboxId: id } = handle
       assert.deepEqual(Object.keys(limits).sort(), [...LIMITED].sort())
-      assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt })
+      const running = await ctx.running(deadlineAt)
+      assert.deepEqual(await ctx.inspect(id), running)
       const listed = await ctx.provider.list(ctx.world.owner, CALL)
-      assert.deepEqual(listed, [{ handle, observed: { state: 'running', deadlineAt } }])
+      assert.deepEqual(listed, [{ handle, observed: running }])
       await ctx.provider.destroy(id, CALL)
       assert.deepEqual(await ctx.inspect(id), { state: 'absent' })
       assert.deepEqual(await ctx.provider.list(ctx.world.owner, CALL), [])
@@ -113,11 +126,14 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
     name: 'a sandbox has a way out exactly where its level says so, and it is found again by listing',
     async run(ctx) {
       const { handle, network } = await ctx.create()
-      const socket = ctx.provider.wayOut(handle)
-      assert.equal(socket !== undefined, network.level !== 'none')
+      const door = ctx.provider.egress?.door(handle)
+      const hasDoor = network.level === 'proxy' || network.level === 'transparent'
+      assert.equal(door !== undefined, hasDoor)
       if (network.level !== 'transparent') assert.ok(network.reason, 'what is not enforced is said')
       const [listed] = await ctx.provider.list(ctx.world.owner, CALL)
-      assert.equal(listed && ctx.provider.wayOut(listed.handle), socket)
+      const again = listed && ctx.provider.egress?.door(listed.handle)
+      assert.equal(again?.kind, door?.kind)
+      if (door?.kind === 'socket') assert.deepEqual(again, door)
     },
   },
   {
@@ -205,6 +221,7 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'a sandbox ends by itself at its deadline, and the exit says that it expired',
+    needs: NEEDS.deadlines,
     async run(ctx) {
       const { id } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })
       const exit = await exitWithin(ctx, id, 1500 + ctx.world.graceMs)
@@ -214,22 +231,24 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'extend moves the deadline, later and nearer',
+    needs: NEEDS.deadlines,
     async run(ctx) {
       const { id, guest } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })
       const later = ctx.world.now() + HOUR_MS
-      await ctx.provider.extend(id, later, CALL)
-      await ctx.provider.extend(id, later, CALL)
+      await deadlinesOf(ctx).extend(id, later, CALL)
+      await deadlinesOf(ctx).extend(id, later, CALL)
       await ctx.world.pass(1500 + ctx.world.graceMs)
       assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt: later })
       assert.equal((await runCommand(guest, '/bin/echo', ['alive'])).stdout, 'alive\n')
-      await ctx.provider.extend(id, ctx.world.now() + 200, CALL)
+      await deadlinesOf(ctx).extend(id, ctx.world.now() + 200, CALL)
       assert.equal((await exitWithin(ctx, id, 200 + ctx.world.graceMs)).expired, true)
     },
   },
   {
     name: 'extend of an unknown sandbox is an error',
+    needs: NEEDS.deadlines,
     async run(ctx) {
-      await rejectsWith(ctx.provider.extend(ctx.world.newId(), ctx.world.now() + 1000, CALL), 'not_found')
+      await rejectsWith(deadlinesOf(ctx).extend(ctx.world.newId(), ctx.world.now() + 1000, CALL), 'not_found')
     },
   },
   {
@@ -247,7 +266,7 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   {
     name: 'a sandbox that ended by itself does not answer, and is destroyed like any other',
     async run(ctx) {
-      const { id, guest } = await ctx.started({ deadlineAt: ctx.world.now() + 300 })
+      const { id, guest } = await ctx.started({}, { lease: { remainingMs: 300, idleMs: 0 } })
       await exitWithin(ctx, id, 300 + ctx.world.graceMs)
       await rejectsWith(guest.health({ timeoutMs: 2000 }), 'unavailable')
       await ctx.provider.destroy(id, CALL)
@@ -256,10 +275,11 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'the numbers of a running sandbox are sane',
+    needs: NEEDS.metering,
     async run(ctx) {
       const { id, guest } = await ctx.started()
       await runCommand(guest, '/bin/echo', ['work'])
-      const stats = await ctx.provider.stats(id, CALL)
+      const stats = await meteringOf(ctx).stats(id, CALL)
       const usage = await guest.usage(CALL)
       for (const [name, value] of [...Object.entries(stats), ...Object.entries(usage)]) {
         assert.ok(Number.isFinite(value) && value >= 0, `${name} is ${value}`)
@@ -271,15 +291,26 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'stats of an unknown sandbox are not found',
+    needs: NEEDS.metering,
     async run(ctx) {
-      await rejectsWith(ctx.provider.stats(ctx.world.newId(), CALL), 'not_found')
+      await rejectsWith(meteringOf(ctx).stats(ctx.world.newId(), CALL), 'not_found')
     },
   },
   {
     name: 'capabilities agree with the members that are there, and stay the same',
     async run(ctx) {
       const capabilities = await ctx.provider.capabilities(CALL)
-      assert.equal(ctx.provider.layers !== undefined, capabilities.layers)
+      const { provider } = ctx
+      const hasEgress = capabilities.network === 'proxy' || capabilities.network === 'transparent'
+      assert.equal(provider.deadlines !== undefined, capabilities.deadlines === 'provider')
+      assert.equal(provider.pausing !== undefined, capabilities.pause !== 'none')
+      assert.equal(provider.stopping !== undefined, capabilities.stop !== 'none')
+      assert.equal(provider.snapshots !== undefined, capabilities.snapshot !== 'none')
+      assert.equal(provider.metering !== undefined, capabilities.metering !== 'none')
+      assert.equal(provider.egress !== undefined, hasEgress)
+      assert.equal(provider.layers !== undefined, capabilities.layers)
+      assert.equal(provider.images !== undefined, capabilities.images)
+      assert.equal(provider.host !== undefined, capabilities.host)
       assert.deepEqual(await ctx.provider.capabilities(CALL), capabilities)
       const { limits } = await ctx.create()
       const isAllEnforced = LIMITED.every((limit) => limits[limit].level === 'enforced')
@@ -313,9 +344,9 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'a create on an unknown layer fails and leaves nothing',
-    needs: (capabilities) => (capabilities.layers ? undefined : 'this provider takes no layers'),
+    needs: NEEDS.layers,
     async run(ctx) {
-      const plan = ctx.plan({ root: { kind: 'layers', layers: [UNKNOWN_DIGEST] } })
+      const plan = ctx.plan({ root: ctx.provider.layers?.root([UNKNOWN_DIGEST]) ?? {} })
       await rejectsWith(ctx.provider.create(plan, CALL), 'not_found')
       assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'absent' })
       assert.deepEqual(await ctx.provider.list(ctx.world.owner, CALL), [])

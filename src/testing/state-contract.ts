@@ -6,24 +6,27 @@ import {
   type ContractCase,
   type ContractContext,
   contentOf,
+  NEEDS,
+  pausingOf,
   rejectsWith,
   runCommand,
   snapshotsOf,
+  stoppingOf,
   writeFile,
 } from './contract-context.ts'
 
 const FILE = '/home/user/kept'
-const freezer = ({ pause }: Capabilities): string | undefined =>
-  pause === 'none' ? 'it has no freezer' : undefined
-const keeper = ({ snapshot }: Capabilities): string | undefined =>
-  snapshot === 'none' ? 'it takes no snapshots' : undefined
+const freezer = NEEDS.pausing
+const keeper = NEEDS.snapshots
+const stoppedKeeper = (capabilities: Capabilities): string | undefined =>
+  keeper(capabilities) ?? NEEDS.stopping(capabilities)
 
 /** A snapshot can be taken of it whatever the provider can freeze. */
 async function stoppedWithFile(ctx: ContractContext): Promise<ReturnType<ContractContext['plan']>> {
   const plan = ctx.plan()
   const { id, guest } = await ctx.started(plan)
   await writeFile(guest, FILE, Buffer.from('before'))
-  await ctx.provider.stop(id, CALL)
+  await stoppingOf(ctx.provider).stop(id, CALL)
   return plan
 }
 
@@ -34,8 +37,8 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     async run(ctx) {
       const { id, guest } = await ctx.started()
       await writeFile(guest, FILE, Buffer.from('here'))
-      await ctx.provider.pause(id, CALL)
-      await ctx.provider.pause(id, CALL)
+      await pausingOf(ctx.provider).pause(id, CALL)
+      await pausingOf(ctx.provider).pause(id, CALL)
       assert.deepEqual(await ctx.inspect(id), { state: 'paused' })
       const listed = await ctx.provider.list(ctx.world.owner, CALL)
       assert.deepEqual(
@@ -43,12 +46,12 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
         [{ state: 'paused' }],
       )
       const deadlineAt = ctx.world.now() + 600_000
-      await ctx.provider.resume(id, deadlineAt, CALL)
-      assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt })
+      await pausingOf(ctx.provider).resume(id, deadlineAt, CALL)
+      assert.deepEqual(await ctx.inspect(id), await ctx.running(deadlineAt))
       assert.equal(await contentOf(guest, FILE), 'here')
       assert.equal((await runCommand(guest, 'echo', ['alive'])).stdout, 'alive\n')
-      await ctx.provider.resume(id, deadlineAt + 1, CALL)
-      assert.deepEqual(await ctx.inspect(id), { state: 'running', deadlineAt: deadlineAt + 1 })
+      await pausingOf(ctx.provider).resume(id, deadlineAt + 1, CALL)
+      assert.deepEqual(await ctx.inspect(id), await ctx.running(deadlineAt + 1))
     },
   },
   {
@@ -57,7 +60,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     async run(ctx) {
       const { id, guest } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })
       await guest.renew({ remainingMs: 0, idleMs: 0 }, CALL)
-      await ctx.provider.pause(id, CALL)
+      await pausingOf(ctx.provider).pause(id, CALL)
       await ctx.world.pass(1500 + ctx.world.graceMs)
       assert.deepEqual(await ctx.inspect(id), { state: 'paused' })
       await ctx.provider.destroy(id, CALL)
@@ -65,11 +68,11 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'without a freezer, pause and a live snapshot are unsupported, and nothing is touched',
-    needs: ({ pause }) => (pause === 'none' ? undefined : 'it has a freezer'),
+    name: 'without a freezer, a live snapshot is unsupported, and nothing is touched',
+    needs: (capabilities) =>
+      keeper(capabilities) ?? (capabilities.pause === 'none' ? undefined : 'it can freeze a sandbox'),
     async run(ctx) {
       const { id, guest } = await ctx.started()
-      await rejectsWith(ctx.provider.pause(id, CALL), 'unsupported', 'pause.unsupported')
       await rejectsWith(ctx.snapshot(id), 'unsupported', 'snapshot.live_unsupported')
       assert.equal((await ctx.inspect(id)).state, 'running')
       assert.equal((await runCommand(guest, 'echo', ['alive'])).stdout, 'alive\n')
@@ -77,7 +80,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'at its deadline a sandbox is paused where that was asked for',
-    needs: freezer,
+    needs: (capabilities) => freezer(capabilities) ?? NEEDS.deadlines(capabilities),
     async run(ctx) {
       const { id } = await ctx.started(
         { deadlineAt: ctx.world.now() + 1000, whenOver: 'pause' },
@@ -89,6 +92,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'at its deadline a sandbox is stopped where that was asked for, and its files are there',
+    needs: (capabilities) => NEEDS.stopping(capabilities) ?? NEEDS.deadlines(capabilities),
     async run(ctx) {
       const plan = ctx.plan({ deadlineAt: ctx.world.now() + 2000, whenOver: 'stop' })
       const { id, guest } = await ctx.started(plan, { lease: { remainingMs: 0, idleMs: 0 } })
@@ -101,26 +105,28 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'a stopped sandbox keeps its files and nothing else, and starts again, as often as one likes',
+    needs: NEEDS.stopping,
     async run(ctx) {
       const plan = await stoppedWithFile(ctx)
-      await ctx.provider.stop(plan.sandboxId, CALL)
+      await stoppingOf(ctx.provider).stop(plan.sandboxId, CALL)
       assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'stopped' })
       for (const round of ['one', 'two']) {
         const guest = await ctx.startedAgain(plan)
-        await ctx.provider.start(plan, CALL)
+        await stoppingOf(ctx.provider).start(plan, CALL)
         assert.equal((await ctx.inspect(plan.sandboxId)).state, 'running')
         assert.equal(await contentOf(guest, FILE), round === 'one' ? 'before' : 'one')
         await writeFile(guest, FILE, Buffer.from(round))
-        await ctx.provider.stop(plan.sandboxId, CALL)
+        await stoppingOf(ctx.provider).stop(plan.sandboxId, CALL)
       }
     },
   },
   {
     name: 'stop of one that does not exist is not_found, and so is start',
+    needs: NEEDS.stopping,
     async run(ctx) {
       const plan = ctx.plan()
-      await rejectsWith(ctx.provider.stop(plan.sandboxId, CALL), 'not_found')
-      await rejectsWith(ctx.provider.start(plan, CALL), 'not_found')
+      await rejectsWith(stoppingOf(ctx.provider).stop(plan.sandboxId, CALL), 'not_found')
+      await rejectsWith(stoppingOf(ctx.provider).start(plan, CALL), 'not_found')
     },
   },
   {
@@ -141,7 +147,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'a snapshot of a stopped sandbox outlives it, and its copies outlive the snapshot',
-    needs: keeper,
+    needs: stoppedKeeper,
     async run(ctx) {
       const plan = await stoppedWithFile(ctx)
       const snapshot = await ctx.snapshot(plan.sandboxId)
@@ -154,7 +160,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'a snapshot is listed for its owner alone, and taken once',
-    needs: keeper,
+    needs: stoppedKeeper,
     async run(ctx) {
       const plan = await stoppedWithFile(ctx)
       const snapshot = await ctx.snapshot(plan.sandboxId)

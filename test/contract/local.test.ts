@@ -3,18 +3,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { Podhost } from '../../src/providers/local/podhost.ts'
-import { describeContract, type TestPodhost } from '../support/provider-contract.ts'
+import { crunOn, describeContract, type TestProvider } from '../support/provider-contract.ts'
 
 const programs = join(import.meta.dirname, '../../dist/bin')
 
-async function asMyself(): Promise<TestPodhost> {
+async function asMyself(): Promise<TestProvider> {
   const home = await mkdtemp(join(tmpdir(), 'agentpod-contract-'))
   const podhost = new Podhost({
     home,
     podhost: join(programs, 'podhost'),
     podd: join(programs, 'podd'),
   })
-  return { podhost, close: () => rm(home, { recursive: true }) }
+  return crunOn({ podhost, exchange: join(home, 'tmp'), close: () => rm(home, { recursive: true }) })
 }
 
 if (process.getuid?.() === 0) describeContract('sandboxes of root', asMyself)

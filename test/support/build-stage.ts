@@ -100,7 +100,7 @@ export class BuildStage {
       snapshots: snapshotStore(this.#state),
       tmpDir: this.directory,
       events: eventStore(this.#events),
-      provider,
+      providers: [provider],
       roots: {
         ensure: async ({ name, suite }) =>
           name === 'host' ? { kind: 'host' } : { kind: 'layers', layers: [sha256(Buffer.from(suite ?? ''))] },

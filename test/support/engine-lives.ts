@@ -1,7 +1,6 @@
 /** An engine on fakes that can be killed and begun again: the databases and the provider outlive it. */
 import { tmpdir } from 'node:os'
 import { parseOwner } from '../../src/core/id.ts'
-import type { Snapshots } from '../../src/core/provider.ts'
 import { Engine } from '../../src/engine/engine.ts'
 import { openDatabase } from '../../src/store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
@@ -37,7 +36,6 @@ export class EngineLives implements Disposable {
     this.provider = new FakeProvider({
       clock: this.clock,
       freezes: o.freezes,
-      tmpDir: this.#tmpDir,
       graceMs: GRACE_MS,
     })
   }
@@ -62,7 +60,7 @@ export class EngineLives implements Disposable {
       sandboxes: mortal(life, sandboxStore(this.#state)),
       snapshots: mortal(life, snapshotStore(this.#state)),
       events: mortal(life, eventStore(this.#events)),
-      provider: this.#provider(life),
+      providers: [this.#provider(life, this.provider)],
       roots: { ensure: async () => ({ kind: 'host' }) },
       owner: parseOwner('lives-test'),
       tmpDir: this.#tmpDir,
@@ -89,13 +87,13 @@ export class EngineLives implements Disposable {
     this.#events.close()
   }
 
-  #provider(life: { isOver: boolean }): FakeProvider {
-    const snapshots: Snapshots = mortal(life, this.provider.snapshots)
-    return new Proxy(this.provider, {
+  #provider(life: { isOver: boolean }, provider: FakeProvider): FakeProvider {
+    return new Proxy(provider, {
       get: (target, key) => {
-        if (key === 'snapshots') return snapshots
         const value = Reflect.get(target, key, target)
-        if (typeof value !== 'function') return value
+        if (typeof value === 'object') return mortal(life, value)
+        // Who is killed hears nothing any more, and says nothing.
+        if (typeof value !== 'function' || key === 'close') return value?.bind?.(target) ?? value
         return (...args: unknown[]) => {
           if (life.isOver) throw new Error('this life is over')
           return value.apply(target, args)

@@ -78,7 +78,7 @@ export class Front implements AsyncDisposable {
     this.#events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
     const { clock, metrics } = this
     const tmpDir = o.tmpDir ?? tmpdir()
-    this.provider = new FakeProvider({ clock, tmpDir })
+    this.provider = new FakeProvider({ clock })
     const random = new SeededRandom(5)
     const log = jsonLog(clock, (line) => this.log.push(line))
     this.audit = auditStore(this.#events)
@@ -87,7 +87,7 @@ export class Front implements AsyncDisposable {
       snapshots: snapshotStore(this.state),
       tmpDir,
       events: eventStore(this.#events),
-      provider: this.provider,
+      providers: [this.provider],
       roots: { ensure: async () => ({ kind: 'host' }) },
       owner: parseOwner('front-test'),
       clock,

@@ -1,10 +1,10 @@
-// The provider contract on real sandboxes, for whoever has a podhost to give.
+// The provider contract on real sandboxes.
 
 import { after, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { CallOptions } from '../../src/core/call.ts'
 import { newSandboxId, newSnapshotId, parseOwner } from '../../src/core/id.ts'
-import type { Provider } from '../../src/core/provider.ts'
+import type { Provider, RootRef } from '../../src/core/provider.ts'
 import { crun } from '../../src/providers/crun/provider.ts'
 import type { Podhost } from '../../src/providers/local/podhost.ts'
 import { type ContractWorld, runContractCase } from '../../src/testing/contract-context.ts'
@@ -13,39 +13,37 @@ import { systemRandom } from '../../src/util/random.ts'
 
 const CALL: CallOptions = { timeoutMs: 30_000 }
 
-/** A podhost with a state directory of its own; `close` ends it and removes the directory. */
-export interface TestPodhost {
-  readonly podhost: Podhost
+/** A provider with nothing on it; `close` ends what belongs to it and removes its files. */
+export interface TestProvider {
+  readonly provider: Provider
+  /** The smallest root that it has. */
+  readonly root: RootRef
+  /** How long after a deadline a sandbox may still be there. */
+  readonly graceMs: number
   close(): Promise<void>
 }
 
-export function describeContract(name: string, open: () => Promise<TestPodhost>): void {
+export function describeContract(name: string, open: () => Promise<TestProvider>): void {
   describe(`the provider contract on ${name}`, () => {
-    let opened: Promise<TestPodhost> | undefined
-    let provider: Provider | undefined
+    let opened: Promise<TestProvider> | undefined
     const world = async (): Promise<ContractWorld> => {
       opened ??= open()
-      const { podhost } = await opened
-      provider ??= crun(podhost)
+      const { provider, root, graceMs } = await opened
       return {
         provider,
+        root,
         owner: parseOwner('contract-one'),
         otherOwner: parseOwner('contract-two'),
         newId: () => newSandboxId(systemRandom),
         newSnapshotId: () => newSnapshotId(systemRandom),
         now: () => Date.now(),
         pass: (ms) => sleep(ms),
-        // podhost ends a sandbox two seconds after its deadline, where the guest did not.
-        graceMs: 6000,
+        graceMs,
       }
     }
 
     after(async () => {
-      if (!opened) return
-      const { podhost, close } = await opened
-      await podhost.call('shutdown', {}, CALL)
-      await podhost.close()
-      await close()
+      if (opened) await (await opened).close()
     })
 
     for (const one of PROVIDER_CONTRACT) {
@@ -55,4 +53,21 @@ export function describeContract(name: string, open: () => Promise<TestPodhost>)
       })
     }
   })
+}
+
+/** crun on a podhost with a state directory of its own. */
+export function crunOn(o: { podhost: Podhost; exchange: string; close(): Promise<void> }): TestProvider {
+  const { podhost } = o
+  const provider = crun(podhost, o.exchange)
+  return {
+    provider,
+    root: provider.host?.root() ?? {},
+    // podhost ends a sandbox two seconds after its deadline, where the guest did not.
+    graceMs: 6000,
+    async close() {
+      await podhost.call('shutdown', {}, CALL)
+      await podhost.close()
+      await o.close()
+    },
+  }
 }

@@ -44,7 +44,10 @@ export function buildRoutes(parts: BuildParts): Hono {
   const uploads = new Slots(MOST_UPLOADS, 'uploads for builds')
 
   routes.post('/', async (c) => {
-    const { recipe, project, keepFailed, again } = parseInput(buildRequest, await readJson(c.req.raw))
+    const { recipe, project, provider, keepFailed, again } = parseInput(
+      buildRequest,
+      await readJson(c.req.raw),
+    )
     const who = principalOf(c)
     const leave = builds.enter(who.owner)
     c.header('content-type', 'application/x-ndjson')
@@ -63,6 +66,7 @@ export function buildRoutes(parts: BuildParts): Hono {
       try {
         const result = await builder.build(recipe, {
           project,
+          provider,
           who,
           keepFailed,
           again,

@@ -74,11 +74,13 @@ export function snapshotRoutes({ engine, clock }: SnapshotParts): Hono {
   })
 
   routes.post('/archive', async (c) => {
-    const { name } = parseQuery(importSnapshot, c)
+    const { name, provider } = parseQuery(importSnapshot, c)
     const { owner } = principalOf(c)
     const leave = slots.enter(owner)
     try {
-      const snapshot = await take(c, clock, (archive) => engine.importSnapshot(archive, { owner, name }))
+      const snapshot = await take(c, clock, (archive) =>
+        engine.importSnapshot(archive, { owner, name, provider }),
+      )
       return c.json(snapshotView(snapshot), 201)
     } finally {
       leave()

@@ -4,7 +4,7 @@ import { BASES } from '../../core/environment.ts'
 import { DEFAULT_STEP_MS, LONGEST_STEP_MS, MOST_STEPS } from '../../core/recipe.ts'
 import { errorAnswer } from './error.ts'
 import { ruleParts } from './network.ts'
-import { pathList, userName, variables } from './sandbox.ts'
+import { pathList, providerName, userName, variables } from './sandbox.ts'
 import { absolutePath, line, plain } from './text.ts'
 
 const name = z
@@ -35,6 +35,7 @@ const step = z.strictObject({
 })
 
 export const buildRequest = z.strictObject({
+  provider: providerName.optional().describe('Where it is built, and where sandboxes can begin with it.'),
   project: line(200)
     .default('')
     .describe('Builds of one project are held against each other to say what changed.'),

@@ -108,7 +108,7 @@ export const netCounts = z.object({
 })
 
 const level = z
-  .enum(['transparent', 'proxy', 'none'])
+  .enum(['transparent', 'proxy', 'native', 'none'])
   .describe('How connections get out: redirected, through the proxy alone, or not at all.')
 
 /** In a sandbox's record. */

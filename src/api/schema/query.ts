@@ -4,6 +4,7 @@ import { EVENT_TYPES } from '../../core/event.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { KITS } from '../../core/recipe.ts'
 import { LABEL_FILTER } from './label.ts'
+import { providerName } from './sandbox.ts'
 
 /** A whole number in a query. The description tells what it stands for, not how it is spelled. */
 function whole(bounds: { readonly min: number; readonly max: number }): z.ZodType<number, string> {
@@ -59,10 +60,12 @@ export const prepareBase = z.strictObject({
     .enum(KITS)
     .optional()
     .describe('What the debian base has besides the system: nothing, or Python, compilers and Node.'),
+  provider: providerName.optional().describe('Where it is made ready.'),
 })
 
 export const importSnapshot = z.strictObject({
   name: z.string().optional().describe('A name to call it by.'),
+  provider: providerName.optional().describe('Where it is kept.'),
 })
 
 export const listEvents = z.strictObject({

@@ -1,5 +1,6 @@
 /** What `/v1/sandboxes` takes and gives. Unknown keys are errors. */
 import { z } from 'zod'
+import { ISOLATIONS } from '../../core/capability.ts'
 import { BASES, MOST_EXTRAS, STOP_SIGNALS } from '../../core/environment.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
@@ -128,8 +129,15 @@ export const lifetime = z.strictObject({
     ),
 })
 
+export const providerName = z.string().regex(/^[a-z][a-z0-9-]{0,31}$/, 'is not the name of a provider')
+
 export const createSandbox = z.strictObject({
   name: z.string().optional(),
+  provider: providerName.optional().describe('Which provider makes it; `GET /v1/providers` lists them.'),
+  isolation: z
+    .enum(ISOLATIONS)
+    .optional()
+    .describe('The lowest level of isolation that is accepted: a provider that offers less is never taken.'),
   labels: labels.optional(),
   environment: environment.optional(),
   resources: resources.optional(),
@@ -172,6 +180,7 @@ export const sandbox = z.object({
   name: z.string().nullable(),
   state: z.enum(STATES),
   provider: z.string(),
+  isolation: z.enum(ISOLATIONS).describe('How it is kept apart from its host.'),
   labels: z.record(z.string(), z.string()),
   base: z.enum(BASES),
   environment: z.string().optional().describe('The digest of the built environment that it began with.'),

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { capabilities } from './provider.ts'
 
 export const check = z.object({
   name: z.string(),
@@ -30,16 +31,8 @@ export const server = z.object({
   startedAt: z.string(),
   living: z.number(),
   tcp: tcpAddress.nullable(),
-  capabilities: z.object({
-    isolation: z.string(),
-    limits: z.string(),
-    pause: z.string(),
-    snapshot: z.string(),
-    layers: z.boolean(),
-    network: z.enum(['none', 'proxy', 'transparent']),
-    hostWritable: z.boolean(),
-    rootless: z.boolean(),
-    notes: z.array(z.string()),
-  }),
+  provider: z.string().describe('The provider that is taken where nobody names one.'),
+  isRoot: z.boolean().describe('Whether the server runs as root.'),
+  capabilities: capabilities.describe('Of that provider.'),
 })
 export type ServerView = z.infer<typeof server>

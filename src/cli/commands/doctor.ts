@@ -51,7 +51,7 @@ interface Collected {
 async function collect(ctx: CommandContext): Promise<Collected> {
   try {
     const pod = await ctx.client()
-    const { version, capabilities } = await pod.server()
+    const { version, capabilities, isRoot } = await pod.server()
     const server: CheckView = {
       name: 'server',
       ok: true,
@@ -61,7 +61,7 @@ async function collect(ctx: CommandContext): Promise<Collected> {
     const notes = capabilities.notes.map(
       (note): CheckView => ({ name: 'note', ok: false, required: false, detail: note }),
     )
-    return { checks: [server, ...(await pod.checks()), ...notes], isRootless: capabilities.rootless }
+    return { checks: [server, ...(await pod.checks()), ...notes], isRootless: !isRoot }
   } catch (thrown) {
     const { message, hint } = asAgentPodError(thrown)
     const server: CheckView = { name: 'server', ok: false, required: true, detail: message }

@@ -66,7 +66,7 @@ async function environment(ctx: CommandContext, wish: KeyWish): Promise<Record<s
       `another program has port ${movedFrom}, so the server is at ${port} now; programs that hold the old address need these variables`,
     )
   // An SDK waits a minute for its first sandbox; building what is inside may take longer, so it is done here.
-  await pod.prepare('debian', (line) => ctx.terminal.progress(line), 'development')
+  await pod.prepare('debian', (line) => ctx.terminal.progress(line), { kit: 'development' })
   ctx.terminal.clearProgress()
   const key = await keyOf(pod, ctx.home, wish)
   // The names in a certificate of ours; plain http goes by number, which needs no resolver.

@@ -3,6 +3,6 @@ import type { Provider } from '../../core/provider.ts'
 import { localProvider } from '../local/driver.ts'
 import type { Podhost } from '../local/podhost.ts'
 
-export function crun(podhost: Podhost): Provider {
-  return localProvider({ name: 'crun', isolation: 'namespace', podhost })
+export function crun(podhost: Podhost, exchange: string): Provider {
+  return localProvider({ name: 'crun', isolation: 'container', podhost, exchange })
 }

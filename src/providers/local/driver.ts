@@ -7,6 +7,7 @@ import { parseOwner, parseSandboxId, type SandboxId } from '../../core/id.ts'
 import type {
   Created,
   CreatePlan,
+  EgressDoor,
   Exit,
   Handle,
   HostStats,
@@ -25,8 +26,8 @@ import {
   parseProbe,
   parseSandbox,
   parseStats,
-  rootArgs,
 } from './protocol.ts'
+import { HOST_ROOT, rootArgs } from './root.ts'
 import { eachPage, layers, snapshots } from './stores.ts'
 
 const MIB = 1024 * 1024
@@ -35,6 +36,8 @@ export interface LocalOptions {
   readonly name: string
   readonly isolation: Capabilities['isolation']
   readonly podhost: Podhost
+  /** The directory where podhost takes files from and puts them. */
+  readonly exchange: string
 }
 
 export function localProvider(options: LocalOptions): Provider {
@@ -100,35 +103,6 @@ export function localProvider(options: LocalOptions): Provider {
       return poddGuest(socket)
     },
 
-    wayOut({ data }: Handle) {
-      return typeof data['out'] === 'string' && data['out'] !== '' ? data['out'] : undefined
-    },
-
-    async extend(id, deadlineAt, o) {
-      await podhost.call('sandbox.deadline', { id, deadlineMs: deadlineAt }, o)
-    },
-
-    async pause(id, o) {
-      await podhost.call('sandbox.pause', { id }, o)
-    },
-
-    async resume(id, deadlineAt, o) {
-      await podhost.call('sandbox.resume', { id, deadlineMs: deadlineAt }, o)
-    },
-
-    async stop(id, o) {
-      await podhost.call('sandbox.stop', { id }, o)
-    },
-
-    async start(plan: CreatePlan, o): Promise<Created> {
-      refuseUnenforced(plan.required, await info(o))
-      return created(plan, await podhost.call('sandbox.start', createArgs(plan), o))
-    },
-
-    async stats(id, o): Promise<HostStats> {
-      return parseStats(await podhost.call('sandbox.stats', { id }, o))
-    },
-
     async destroy(id, o) {
       await podhost.call('sandbox.destroy', { id }, o)
     },
@@ -149,9 +123,50 @@ export function localProvider(options: LocalOptions): Provider {
       })
     },
 
-    layers: layers(podhost),
-    snapshots: snapshots(podhost),
+    // podhost is the server's: it ends with it, or lives on for sandboxes.
+    close: () => undefined,
+
+    deadlines: {
+      async extend(id, deadlineAt, o) {
+        await podhost.call('sandbox.deadline', { id, deadlineMs: deadlineAt }, o)
+      },
+    },
+
+    pausing: {
+      async pause(id, o) {
+        await podhost.call('sandbox.pause', { id }, o)
+      },
+      async resume(id, deadlineAt, o) {
+        await podhost.call('sandbox.resume', { id, deadlineMs: deadlineAt }, o)
+      },
+    },
+
+    stopping: {
+      async stop(id, o) {
+        await podhost.call('sandbox.stop', { id }, o)
+      },
+      async start(plan: CreatePlan, o): Promise<Created> {
+        refuseUnenforced(plan.required, await info(o))
+        return created(plan, await podhost.call('sandbox.start', createArgs(plan), o))
+      },
+    },
+
+    metering: {
+      async stats(id, o): Promise<HostStats> {
+        return parseStats(await podhost.call('sandbox.stats', { id }, o))
+      },
+    },
+
+    egress: { door },
+    host: { root: () => HOST_ROOT },
+    layers: layers(podhost, options.exchange),
+    snapshots: snapshots(podhost, options.exchange),
   }
+}
+
+function door({ data }: Handle): EgressDoor | undefined {
+  const path = data['out']
+  return typeof path === 'string' && path !== '' ? { kind: 'socket', path } : undefined
 }
 
 function created(plan: CreatePlan, answer: unknown): Created {
@@ -226,10 +241,13 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
     limits: all ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
     pause: host.freezer === 'cgroup' ? 'freeze' : 'signals',
     snapshot: 'disk',
+    stop: 'files',
     network: host.network.level,
+    metering: 'host',
+    deadlines: 'provider',
     layers: true,
-    hostWritable: host.idmap && !host.rootless,
-    rootless: host.rootless,
+    images: false,
+    host: true,
     notes,
   }
 }

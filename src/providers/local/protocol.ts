@@ -4,7 +4,7 @@ import type { Check } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { isSnapshotId, type SnapshotId } from '../../core/id.ts'
 import type { NetworkLevel } from '../../core/network.ts'
-import type { HostStats, Kept, Observed, Packed, RootPlan } from '../../core/provider.ts'
+import type { HostStats, Kept, Observed, Packed } from '../../core/provider.ts'
 import type { LimitLevels } from '../../core/resources.ts'
 
 const count = z.number().nonnegative()
@@ -96,15 +96,10 @@ const probe = z.object({
   ),
 })
 
-/** A root as podhost reads it: a list of nothing is left out. */
-export function rootArgs({ over: snapshots, ...base }: RootPlan): Record<string, unknown> {
-  return { ...base, ...(snapshots && snapshots.length > 0 && { over: snapshots }) }
-}
-
 export const parseHello = (value: unknown): HostInfo => parse(hello, value)
 export const parseStats = (value: unknown): HostStats => parse(stats, value)
 export const parseKept = (value: unknown): Kept => parse(kept, value)
-export const parsePacked = (value: unknown): Packed => parse(packed, value)
+export const parsePacked = (value: unknown): Omit<Packed, 'content'> => parse(packed, value)
 export const parseProbe = (value: unknown): readonly Check[] => parse(probe, value).checks
 
 export function parseCreated(value: unknown): {

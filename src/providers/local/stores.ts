@@ -1,8 +1,16 @@
-/** What podhost keeps beside sandboxes: layers to stand on, and snapshots of files. */
+/** What podhost keeps beside sandboxes: layers to stand on, and snapshots of files. Both come and go as files of one directory. */
+import { createReadStream, createWriteStream } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { CallOptions } from '../../core/call.ts'
 import { parseSnapshotId, type SnapshotId } from '../../core/id.ts'
-import type { Layers, Snapshots } from '../../core/provider.ts'
+import type { Layers, Packed, Snapshots } from '../../core/provider.ts'
+import { randomWord, systemRandom } from '../../util/random.ts'
 import type { Podhost } from './podhost.ts'
-import { parseAlbum, parseKept, parsePacked, rootArgs } from './protocol.ts'
+import { parseAlbum, parseKept, parsePacked } from './protocol.ts'
+import { layersOf, layersRoot, rootArgs } from './root.ts'
 
 /** Asks for page after page; `read` answers with the `after` of the next one, or with nothing. */
 export async function eachPage(read: (after: { after?: string }) => Promise<string>): Promise<void> {
@@ -10,25 +18,25 @@ export async function eachPage(read: (after: { after?: string }) => Promise<stri
   while (next !== '') next = await read({ after: next })
 }
 
-export function layers(podhost: Podhost): Layers {
+export function layers(podhost: Podhost, exchange: string): Layers {
   return {
     async has(digest, o) {
       const { layers: found } = await podhost.call('layer.list', {}, o)
       return (found as { digest?: unknown }[]).some((layer) => layer.digest === digest)
     },
-    async import(digest, file, o) {
-      await podhost.call('layer.import', { digest, file }, o)
+    async import(digest, content, o) {
+      await handedOver(exchange, content, o, (file) => podhost.call('layer.import', { digest, file }, o))
     },
     async remove(digest, o) {
       await podhost.call('layer.remove', { digest }, o)
     },
-    async export(digest, file, o) {
-      return parsePacked(await podhost.call('layer.export', { digest, file }, o))
-    },
+    export: (digest, o) => takenOver(exchange, (file) => podhost.call('layer.export', { digest, file }, o)),
+    root: layersRoot,
+    of: layersOf,
   }
 }
 
-export function snapshots(podhost: Podhost): Snapshots {
+export function snapshots(podhost: Podhost, exchange: string): Snapshots {
   return {
     async create(id, sandboxId, owner, o) {
       return parseKept(await podhost.call('snapshot.create', { id, owner, sandbox: sandboxId }, o))
@@ -45,12 +53,50 @@ export function snapshots(podhost: Podhost): Snapshots {
     async remove(id, o) {
       await podhost.call('snapshot.remove', { id }, o)
     },
-    async export(id, file, o) {
-      return parsePacked(await podhost.call('snapshot.export', { id, file }, o))
+    export: (id, o) => takenOver(exchange, (file) => podhost.call('snapshot.export', { id, file }, o)),
+    import(id, owner, { content, digest, root }, o) {
+      const args = { id, owner, root: rootArgs(root), digest }
+      return handedOver(exchange, content, o, async (file) =>
+        parseKept(await podhost.call('snapshot.import', { ...args, file }, o)),
+      )
     },
-    async import(id, owner, { file, digest, root }, o) {
-      const args = { id, owner, root: rootArgs(root), file, digest }
-      return parseKept(await podhost.call('snapshot.import', args, o))
-    },
+  }
+}
+
+/** The server clears files of this name that an earlier life of it left. */
+function newName(): string {
+  return `snapshot-${randomWord(systemRandom, 16)}.exchange`
+}
+
+/** Gives podhost a stream's content as a file. */
+async function handedOver<T>(
+  exchange: string,
+  content: Readable,
+  o: CallOptions,
+  take: (file: string) => Promise<T>,
+): Promise<T> {
+  const file = newName()
+  const path = join(exchange, file)
+  try {
+    await pipeline(content, createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal: o.signal })
+    return await take(file)
+  } finally {
+    content.destroy()
+    await rm(path, { force: true })
+  }
+}
+
+/** The file that podhost writes, as a stream. Its name goes with the stream's end. */
+async function takenOver(exchange: string, write: (file: string) => Promise<unknown>): Promise<Packed> {
+  const file = newName()
+  const path = join(exchange, file)
+  try {
+    const packed = parsePacked(await write(file))
+    const content = createReadStream(path)
+    content.once('close', () => void rm(path, { force: true }))
+    return { ...packed, content }
+  } catch (error) {
+    await rm(path, { force: true })
+    throw error
   }
 }

@@ -1,0 +1,23 @@
+/** Who makes sandboxes here, and what each of them can do. */
+import { Hono } from 'hono'
+import type { Engine } from '../../engine/engine.ts'
+import { adminOnly } from '../principal-of.ts'
+import type { ProviderView } from '../schema/provider.ts'
+
+export function providerRoutes(engine: Engine): Hono {
+  const routes = new Hono()
+  routes.get('/', async (c) => {
+    const found = await engine.providers()
+    return c.json(
+      found.map(
+        ({ capabilities, ...one }): ProviderView => ({
+          ...one,
+          isDefault: one.name === engine.defaultProvider,
+          ...(capabilities && { capabilities: { ...capabilities, notes: [...capabilities.notes] } }),
+        }),
+      ),
+    )
+  })
+  routes.get('/:name/checks', adminOnly, async (c) => c.json(await engine.diagnose(c.req.param('name'))))
+  return routes
+}

@@ -1,0 +1,72 @@
+/**
+ * A socket of this machine for a sandbox that is elsewhere: the egress process dials it, and each connection is carried on a stream that
+ * the provider opens. It ends with the server; the egress process tries again until the next server is there, and nothing leaves meanwhile.
+ */
+import { chmodSync, rmSync } from 'node:fs'
+import { createServer, type Server, type Socket } from 'node:net'
+import { type Duplex, pipeline } from 'node:stream'
+import type { CallOptions } from '../core/call.ts'
+import { ignore, type Log } from '../telemetry/log.ts'
+import { socketPath } from '../util/socket-path.ts'
+
+const DIAL_MS = 10_000
+
+export interface RelayOptions {
+  readonly path: string
+  dial(o: CallOptions): Promise<Duplex>
+  readonly log: Log
+}
+
+export class EgressRelay {
+  readonly path: string
+  readonly #options: RelayOptions
+  readonly #server: Server
+  readonly #open = new Set<Duplex>()
+  readonly #ended = new AbortController()
+
+  constructor(options: RelayOptions) {
+    this.#options = options
+    this.path = options.path
+    // What a server left that was killed.
+    rmSync(this.path, { force: true })
+    this.#server = createServer((socket) => void this.#carry(socket))
+    this.#server.on('error', (error) => ignore(options.log, error, 'a sandbox has no way out'))
+    // SECURITY: the directory is the user's alone; the socket is, too.
+    this.#server.listen(socketPath(this.path), () => chmodSync(this.path, 0o600))
+    this.#server.unref()
+  }
+
+  close(): void {
+    this.#ended.abort()
+    this.#server.close()
+    for (const stream of this.#open) stream.destroy()
+    rmSync(this.path, { force: true })
+  }
+
+  async #carry(socket: Socket): Promise<void> {
+    this.#open.add(socket)
+    socket.once('close', () => this.#open.delete(socket))
+    socket.on('error', () => socket.destroy())
+    try {
+      const { signal } = this.#ended
+      const stream = await this.#options.dial({ timeoutMs: DIAL_MS, signal })
+      if (socket.destroyed || signal.aborted) {
+        stream.destroy()
+        socket.destroy()
+        return
+      }
+      this.#open.add(stream)
+      stream.once('close', () => this.#open.delete(stream))
+      const end = (error: Error | null | undefined): void => {
+        if (!error) return
+        socket.destroy()
+        stream.destroy()
+      }
+      pipeline(socket, stream, end)
+      pipeline(stream, socket, end)
+    } catch (error) {
+      ignore(this.#options.log, error, 'a connection of the way out was not made')
+      socket.destroy()
+    }
+  }
+}

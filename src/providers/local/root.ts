@@ -1,0 +1,24 @@
+/** What podhost makes a root of: this machine's tools, or layers, lowest first; and snapshots over that. */
+import { AgentPodError } from '../../core/error.ts'
+import type { RootRef } from '../../core/provider.ts'
+
+export const HOST_ROOT: RootRef = { kind: 'host' }
+
+export function layersRoot(layers: readonly string[]): RootRef {
+  return { kind: 'layers', layers }
+}
+
+export function layersOf({ kind, layers }: RootRef): readonly string[] {
+  if (kind !== 'layers') return []
+  if (Array.isArray(layers) && layers.every((one) => typeof one === 'string')) return layers
+  throw new AgentPodError({
+    code: 'data_loss',
+    reason: 'root.malformed',
+    message: 'a root without its layers',
+  })
+}
+
+/** As podhost reads it: a list of nothing is left out, and a root that says nothing is of this machine's tools. */
+export function rootArgs({ over, ...base }: RootRef): Record<string, unknown> {
+  return { ...HOST_ROOT, ...base, ...(over && over.length > 0 && { over }) }
+}
