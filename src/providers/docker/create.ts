@@ -140,7 +140,7 @@ export class Creator {
     if (!found) return this.#makeAgain(plan, o)
     if (found.Config.Labels[OWNER] !== plan.owner || sandboxOf(found.Config.Labels) !== plan.sandboxId)
       throw foreign(found.Name)
-    if (observedOf(found, undefined).state === 'stopped') throw foreign(found.Name)
+    if (observedOf(found).state === 'stopped') throw foreign(found.Name)
     await limits.info(o)
     return { id: found.Id, labels: found.Config.Labels }
   }

@@ -118,6 +118,8 @@ export interface Identity {
 export function furnishingArchive(files: Furnishing, { hostname, machineId, token }: Identity): Buffer {
   return packTar([
     ...files,
+    // The runtime mounts over it and keeps its mode.
+    { path: 'tmp', mode: 0o1777 },
     textFile('etc/machine-id', [machineId]),
     textFile('etc/hosts', [
       '127.0.0.1 localhost',

@@ -2,7 +2,7 @@
 import { parseSandboxId, type SandboxId } from '../../core/id.ts'
 import type { Handle, Observed } from '../../core/provider.ts'
 import type { Container } from './answers.ts'
-import { DEADLINE, SANDBOX, TOKEN, WHEN_OVER } from './names.ts'
+import { SANDBOX, TOKEN, WHEN_OVER } from './names.ts'
 
 /** podd ends with it when its lease is over. */
 export const EXPIRED = 79
@@ -17,14 +17,10 @@ export function endingOf({ State }: Container): Ending {
   return { oomKilled: State.OOMKilled && State.ExitCode === KILLED, expired: State.ExitCode === EXPIRED }
 }
 
-/** `movedDeadline` is what the server has said since the container was made: labels do not change. */
-export function observedOf(container: Container, movedDeadline: number | undefined): Observed {
+export function observedOf(container: Container): Observed {
   const { State, Config } = container
   if (State.Paused) return { state: 'paused' }
-  if (State.Running) {
-    const written = Number(Config.Labels[DEADLINE])
-    return { state: 'running', deadlineAt: movedDeadline ?? (Number.isFinite(written) ? written : 0) }
-  }
+  if (State.Running) return { state: 'running' }
   const ending = endingOf(container)
   // A sandbox that shall be paused at the end of its time was not, where no server was there to do it: its files are kept.
   const keepsFiles = ending.expired && Config.Labels[WHEN_OVER] !== 'destroy'

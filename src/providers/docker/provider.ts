@@ -4,13 +4,14 @@
  */
 import type { CallOptions } from '../../core/call.ts'
 import type { Capabilities } from '../../core/capability.ts'
-import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { AgentPodError } from '../../core/error.ts'
 import type { OwnerLabel, SandboxId } from '../../core/id.ts'
 import type { Created, CreatePlan, Handle, Listed, Observed, Provider } from '../../core/provider.ts'
 import { poddGuest } from '../../guest/podd.ts'
 import { multiplexedStreams, type PoddStreams } from '../../guest/streams.ts'
 import { type Random, systemRandom } from '../../util/random.ts'
 import type { Container, Info } from './answers.ts'
+import { callSignal } from './call-signal.ts'
 import { Containers } from './containers.ts'
 import { Creator } from './create.ts'
 import { Daemon } from './daemon.ts'
@@ -59,9 +60,8 @@ class DockerProvider implements Provider {
   readonly #creator: Creator
   readonly #exits: Exits
   readonly #stats: Stats
-  readonly #streams = new Set<PoddStreams>()
-  /** Deadlines that were moved since the container was made. podd's lease is what counts. */
-  readonly #deadlines = new Map<SandboxId, number>()
+  /** By container. podd serves one connection, which the guest and the way out share. */
+  readonly #streams = new Map<string, PoddStreams>()
   readonly images: Provider['images']
   readonly layers: Provider['layers']
   readonly snapshots: Provider['snapshots']
@@ -97,15 +97,13 @@ class DockerProvider implements Provider {
     return diagnose(this.#daemon, this.#limits, this.#options.poddFile, o)
   }
 
-  async create(plan: CreatePlan, o: CallOptions): Promise<Created> {
-    const created = await this.#creator.create(plan, o)
-    this.#deadlines.delete(plan.sandboxId)
-    return created
+  create(plan: CreatePlan, o: CallOptions): Promise<Created> {
+    return this.#creator.create(plan, o)
   }
 
   async inspect(id: SandboxId, o: CallOptions): Promise<Observed> {
     const found = await this.#containers.find(id, o)
-    return found ? observedOf(found, this.#deadlines.get(id)) : { state: 'absent' }
+    return found ? observedOf(found) : { state: 'absent' }
   }
 
   async list(owner: OwnerLabel, o: CallOptions): Promise<readonly Listed[]> {
@@ -113,33 +111,31 @@ class DockerProvider implements Provider {
     for (const row of await listContainers(this.#daemon, owner, o)) {
       const container = await this.#containers.look(row.Id, o)
       if (!container) continue
-      const handle = handleOf(row.Id, row.Labels)
-      listed.push({ handle, observed: observedOf(container, this.#deadlines.get(handle.sandboxId)) })
+      listed.push({ handle: handleOf(row.Id, row.Labels), observed: observedOf(container) })
     }
     return listed
   }
 
   open(handle: Handle): ReturnType<Provider['open']> {
-    const { container, token } = handle.data
-    if (typeof container !== 'string' || typeof token !== 'string')
-      throw new AgentPodError({
-        code: 'data_loss',
-        reason: 'handle.malformed',
-        message: 'a handle without its container',
-      })
-    const streams = multiplexedStreams((signal) =>
-      dialPodd(this.#daemon, { container, token }, { timeoutMs: DIAL_MS }, signal),
-    )
-    return poddGuest(streams)
+    const guest = poddGuest(this.#streamsTo(handle))
+    const configure = guest.configure.bind(guest)
+    return Object.assign(guest, {
+      configure: async (init: Parameters<typeof configure>[0], o: CallOptions) => {
+        if (init.sudo && init.defaultUser !== 'root') throw noSudo()
+        await configure(init, o)
+      },
+    })
   }
 
   async destroy(id: SandboxId, o: CallOptions): Promise<void> {
     const found = await this.#containers.find(id, o)
-    if (found) await this.#containers.remove(found.Id, o)
+    if (found) {
+      this.#cut(found.Id)
+      await this.#containers.remove(found.Id, o)
+    }
     // Of a snapshot that was removed meanwhile this was the last use.
     if (found && found.Config.Labels[SNAPSHOT] !== '') await this.#images.removeUnused(found.Image, o)
     this.#containers.forget(id)
-    this.#deadlines.delete(id)
   }
 
   async clear(o: CallOptions): Promise<void> {
@@ -153,8 +149,7 @@ class DockerProvider implements Provider {
 
   close(): void {
     this.#exits.close()
-    for (const streams of this.#streams) streams.close()
-    this.#streams.clear()
+    for (const container of this.#streams.keys()) this.#cut(container)
     this.#daemon.close()
   }
 
@@ -165,11 +160,10 @@ class DockerProvider implements Provider {
       if (!found.State.Running) throw notRunning(id)
       await this.#containers.post(found.Id, 'pause', {}, o)
     },
-    resume: async (id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void> => {
+    resume: async (id: SandboxId, _deadlineAt: number, o: CallOptions): Promise<void> => {
       const found = await this.#containers.need(id, o)
       if (!found.State.Running) throw notRunning(id)
       if (found.State.Paused) await this.#containers.post(found.Id, 'unpause', {}, o)
-      this.#deadlines.set(id, deadlineAt)
     },
   }
 
@@ -179,7 +173,7 @@ class DockerProvider implements Provider {
       // The name first: a container that ends without it would count as one that ended by itself.
       await this.#rename(found, stoppedName, id, o)
       await this.#containers.kill(found.Id, o)
-      this.#deadlines.delete(id)
+      this.#cut(found.Id)
     },
     start: (plan: CreatePlan, o: CallOptions): Promise<Created> => this.#start(plan, o),
   }
@@ -191,7 +185,7 @@ class DockerProvider implements Provider {
   readonly egress = {
     door: (handle: Handle) => ({
       kind: 'stream' as const,
-      dial: (o: CallOptions) => this.#dialEgress(handle, o),
+      dial: (o: CallOptions) => this.#streamsTo(handle).open('egress', callSignal(o)),
     }),
   }
 
@@ -208,8 +202,28 @@ class DockerProvider implements Provider {
     }
     // The name last: one that did not start is stopped as before.
     await this.#rename(found, containerName, sandboxId, o)
-    this.#deadlines.set(sandboxId, plan.deadlineAt)
     return this.#creator.created(plan, found.Id, Labels, { env: found.Config.Env }, info)
+  }
+
+  #streamsTo({ data: { container, token } }: Handle): PoddStreams {
+    if (typeof container !== 'string' || typeof token !== 'string')
+      throw new AgentPodError({
+        code: 'data_loss',
+        reason: 'handle.malformed',
+        message: 'a handle without its container',
+      })
+    const known = this.#streams.get(container)
+    if (known) return known
+    const streams = multiplexedStreams((signal) =>
+      dialPodd(this.#daemon, { container, token }, { timeoutMs: DIAL_MS }, signal),
+    )
+    this.#streams.set(container, streams)
+    return streams
+  }
+
+  #cut(container: string): void {
+    this.#streams.get(container)?.close()
+    this.#streams.delete(container)
   }
 
   async #rename(found: Container, name: typeof stoppedName, id: SandboxId, o: CallOptions): Promise<void> {
@@ -217,4 +231,54 @@ class DockerProvider implements Provider {
     if (found.Name === `/${wanted}`) return
     await this.#containers.post(found.Id, 'rename', { name: wanted }, o)
   }
+}
+
+function capabilitiesOf(info: Info, limits: DaemonLimits): Capabilities {
+  const levels = limits.levels(info, 1)
+  const held = [levels.memory, levels.cpus, levels.pids].filter(({ level }) => level === 'enforced').length
+  const weak = Object.values(levels).flatMap(({ reason }) =>
+    reason === undefined ? [] : [`limits: ${reason}`],
+  )
+  return {
+    // A runtime such as runsc may keep sandboxes further apart; the daemon's word for its name proves nothing.
+    isolation: 'container',
+    limits: held === 3 ? 'enforced' : held > 0 ? 'soft' : 'none',
+    pause: 'freeze',
+    stop: 'files',
+    snapshot: 'disk',
+    network: 'proxy',
+    metering: 'host',
+    deadlines: 'guest',
+    layers: true,
+    images: true,
+    host: false,
+    notes: [
+      ...weak,
+      'network: programs have to use the proxy; what does not is cut off',
+      'sudo: programs inside cannot become root; commands can be run as root from outside',
+      ...(info.SecurityOptions.some((option) => /userns|rootless/.test(option))
+        ? []
+        : [
+            'root inside is root of the daemon’s machine with few capabilities: no user namespace is in between',
+          ]),
+    ],
+  }
+}
+
+function notRunning(id: SandboxId): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'sandbox.ended',
+    message: `the sandbox ${id} does not run`,
+  })
+}
+
+/** SECURITY: containers have no_new_privs, so that no program of an image gains anything by its mode bits; sudo would need that. */
+function noSudo(): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'sudo.unsupported',
+    message: 'programs in a container of the provider docker cannot become root with sudo',
+    hint: 'run the command as root (`--user root`), install packages in the environment, or use the provider crun',
+  })
 }

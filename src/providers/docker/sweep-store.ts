@@ -22,7 +22,10 @@ export async function sweepStore(
   const named = snapshots.filter(({ tags }) => tags.length > 0)
   if (containers.length > 0 || named.length > 0) throw inUse(containers.length, named.length)
   const filters = JSON.stringify({ label: [`${OWNER}=${owner}`, PODD] })
-  const fillers = await daemon.json({ method: 'GET', path: '/containers/json', query: { all: '1', filters } }, o)
+  const fillers = await daemon.json(
+    { method: 'GET', path: '/containers/json', query: { all: '1', filters } },
+    o,
+  )
   for (const { Id } of parseAnswer(CONTAINERS, fillers)) await removeQuietly(daemon, `/containers/${Id}`, o)
   for (const kind of [COMPOSED, LAYER])
     for (const { tags } of await listImages(daemon, owner, kind, o))
