@@ -1,26 +1,60 @@
-/** The host side of podd: HTTP over the socket the sandbox was started with. */
-import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
+/** The host side of podd: HTTP over streams that the provider opens. */
+import {
+  Agent,
+  type ClientRequest,
+  type ClientRequestArgs,
+  request as httpRequest,
+  type IncomingMessage,
+} from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { CallOptions } from '../core/call.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { Guest, GuestInit, GuestLease, GuestRequest, GuestResponse, GuestUsage } from '../core/guest.ts'
-import { socketPath } from '../util/socket-path.ts'
 import { parseUsage } from './protocol.ts'
+import type { PoddStreams } from './streams.ts'
 
 const IDLE_CONNECTIONS = 16
 /** podd's own answers are small; a sandbox cannot make the server hold more than this. */
 const LONGEST_ANSWER_BYTES = 1024 * 1024
 
-export function poddGuest(socket: string): Guest {
-  return new PoddGuest(socket)
+/** How long a stream may take to open; whoever waits for it has a deadline besides. */
+const OPEN_MS = 30_000
+
+/** The streams stay whoever made them's to close. */
+export function poddGuest(streams: PoddStreams): Guest {
+  return new PoddGuest(streams)
+}
+
+/** Connections for Node's HTTP client. A unix socket it opens by itself. */
+class PoddAgent extends Agent {
+  readonly #streams: PoddStreams
+
+  constructor(streams: PoddStreams) {
+    super({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS })
+    this.#streams = streams
+  }
+
+  override createConnection(
+    options: ClientRequestArgs,
+    callback: (error: Error | null, stream: Duplex) => void,
+  ): Duplex | null | undefined {
+    if (this.#streams.socket !== undefined) return super.createConnection(options, callback)
+    this.#streams.open('api', AbortSignal.timeout(OPEN_MS)).then(
+      (stream) => callback(null, stream),
+      // Node looks at the stream only where there is no error.
+      (error) => (callback as (error: Error) => void)(error),
+    )
+    return undefined
+  }
 }
 
 class PoddGuest implements Guest {
-  readonly #socket: string
-  readonly #agent = new Agent({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS })
+  readonly #socket: string | undefined
+  readonly #agent: Agent
 
-  constructor(socket: string) {
-    this.#socket = socketPath(socket)
+  constructor(streams: PoddStreams) {
+    this.#socket = streams.socket
+    this.#agent = new PoddAgent(streams)
   }
 
   async health(o: CallOptions): Promise<void> {

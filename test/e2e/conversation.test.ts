@@ -18,6 +18,7 @@ import {
 } from '../../src/guest/conversation.ts'
 import { poddGuest } from '../../src/guest/podd.ts'
 import { signalInside } from '../../src/guest/process.ts'
+import { socketStreams } from '../../src/guest/streams.ts'
 import { World } from '../support/world.ts'
 
 const NEVER = new AbortController().signal
@@ -38,7 +39,7 @@ before(async () => {
   for (const name of readdirSync(join(world.home, 'run', 's'))) {
     const path = join(world.home, 'run', 's', name)
     if (!name.endsWith('.sock') || !existsSync(path)) continue
-    const one = poddGuest(path)
+    const one = poddGuest(socketStreams({ api: path }))
     const { processes } = await one.usage({ timeoutMs: 1000 }).catch(() => ({ processes: 0 }))
     if (processes > 0) [socket, guest] = [path, one]
     else one.close()

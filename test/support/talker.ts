@@ -6,9 +6,10 @@
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { inputAccepted, sendInput } from '../../src/guest/conversation.ts'
 import { poddGuest } from '../../src/guest/podd.ts'
+import { socketStreams } from '../../src/guest/streams.ts'
 
 const [, , socket = '', tag = '', journal = '', lines = '0'] = process.argv
-const guest = poddGuest(socket)
+const guest = poddGuest(socketStreams({ api: socket }))
 const { signal } = new AbortController()
 
 const written = existsSync(journal) ? readFileSync(journal) : Buffer.alloc(0)

@@ -1,5 +1,5 @@
 // podd is PID 1 of a sandbox: it starts processes, moves files and tunnels ports for the server outside. It speaks
-// spec/guest-protocol.md on a listener it inherits.
+// spec/guest-protocol.md on a listener it inherits, or over one byte stream. `podd connect` leads to such a stream.
 package main
 
 import (
@@ -35,6 +35,8 @@ type options struct {
 	waitMs                               int64
 	narrow                               bool
 	unguarded                            bool
+	stdio                                bool
+	streams, tokenFile                   string
 }
 
 func init() {
@@ -44,6 +46,12 @@ func init() {
 }
 
 func main() {
+	log.SetFlags(0)
+	log.SetPrefix("podd: ")
+	if len(os.Args) > 1 && os.Args[1] == "connect" {
+		connect(os.Args[2:])
+		return
+	}
 	var o options
 	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
 	flag.IntVar(&o.groupFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")
@@ -56,14 +64,24 @@ func main() {
 	flag.Int64Var(&o.waitMs, "wait-ms", 0, "leave when nobody has said within this time what the sandbox is")
 	flag.BoolVar(&o.narrow, "narrow-kernel-files", false, "leave of /sys and /proc what programs need; in a mount namespace of podd's own alone")
 	flag.BoolVar(&o.unguarded, "unguarded", false, "no guards and no peer check, for tests outside a sandbox")
+	flag.BoolVar(&o.stdio, "stdio", false, "serve HTTP/2 on stdin and stdout, in place of a listening socket, until they end")
+	flag.StringVar(&o.streams, "streams", "", "serve HTTP/2 on connections to this abstract unix socket (@NAME), in place of a listening socket")
+	flag.StringVar(&o.tokenFile, "token-file", "", "what a connection of --streams has to know; read and removed at once")
+	flag.IntVar(&o.out.DoorPort, "door", 0, "port of 127.0.0.1 where what wants to leave arrives, where no door is inherited")
 	flag.Parse()
-	log.SetFlags(0)
-	log.SetPrefix("podd: ")
-	if err := run(o); err != nil {
-		fmt.Fprintln(os.Stderr, "podd:", err)
-		os.Exit(exitFailed)
+	err := run(o)
+	switch {
+	case err == nil:
+		os.Exit(exitExpired)
+	case errors.Is(err, errStreamOver):
+		os.Exit(0)
 	}
-	os.Exit(exitExpired)
+	fail(err)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "podd:", err)
+	os.Exit(exitFailed)
 }
 
 // run serves until the lease is over.
@@ -71,6 +89,10 @@ func run(o options) error {
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(gcPercent)
 	unix.Umask(umask)
+	token, err := readToken(o)
+	if err != nil {
+		return err
+	}
 	children, err := guard.TakeSignals()
 	if err != nil {
 		return err
@@ -83,17 +105,19 @@ func run(o options) error {
 		Reaper: process.NewReaper(children), Launchers: launchers,
 		OOM: &process.OOMCounter{FD: o.oomFD}, SpillDirs: []string{"/var/tmp", "/tmp"},
 	}
-	listener, err := guest.Listen(o.listenerFD, !o.unguarded)
+	o.out.Guarded = !o.unguarded
+	park, err := wayout.Serve(o.out)
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	listener, err := open(o, token, park, failed)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	o.out.Guarded = !o.unguarded
-	if err := wayout.Serve(o.out); err != nil {
-		return err
-	}
 	server := guest.New(table)
+	server.DoorPort = o.out.DoorPort
 	server.Lease.Set(guest.Terms{RemainingMs: o.waitMs})
-	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	expired := make(chan struct{})
 	go func() {
@@ -112,6 +136,9 @@ func run(o options) error {
 	}
 	select {
 	case err := <-failed:
+		if errors.Is(err, errStreamOver) {
+			table.KillAll()
+		}
 		return err
 	case <-abandoned:
 		return errors.New("podhost has ended before this was a sandbox")
@@ -137,6 +164,15 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 			return launchers, fmt.Errorf("narrow %w", err)
 		}
 	}
+	if o.stdio || o.streams != "" {
+		canStrip, err := guard.CanStrip()
+		if err != nil {
+			return launchers, fmt.Errorf("ask for the capabilities: %w", err)
+		}
+		if !canStrip {
+			return raiseHeldGuards(o)
+		}
+	}
 	if err := seccomp.Install(); err != nil {
 		return launchers, fmt.Errorf("install the seccomp filter: %w", err)
 	}
@@ -144,4 +180,18 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 		return launchers, err
 	}
 	return launchers, guard.DropCapabilities()
+}
+
+// raiseHeldGuards does the same with no more than the capabilities that a container engine grants.
+func raiseHeldGuards(o options) (launchers process.Launchers, err error) {
+	if err := guard.HoldPrivileges(); err != nil {
+		return launchers, err
+	}
+	if err := seccomp.Install(); err != nil {
+		return launchers, fmt.Errorf("install the seccomp filter: %w", err)
+	}
+	if launchers, err = process.NewLaunchers(o.groupFD, false); err != nil {
+		return launchers, err
+	}
+	return launchers, launchers.Strict.Prepare(guard.HoldThread)
 }

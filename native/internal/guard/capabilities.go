@@ -2,9 +2,7 @@ package guard
 
 import (
 	"fmt"
-	"runtime"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,16 +43,8 @@ func DropCapabilities() error {
 			return fmt.Errorf("drop capability %d from the bounding set: %w", c, errno)
 		}
 	}
-	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	sets := &[2]unix.CapUserData{
-		{Effective: kept & 0xffffffff, Permitted: kept & 0xffffffff},
-		{Effective: kept >> 32, Permitted: kept >> 32},
-	}
-	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(sets)), 0)
-	runtime.KeepAlive(header)
-	runtime.KeepAlive(sets)
-	if errno != 0 {
-		return fmt.Errorf("set capabilities: %w", errno)
+	if err := capset(allThreads, kept, kept); err != nil {
+		return fmt.Errorf("set capabilities: %w", err)
 	}
 	return nil
 }

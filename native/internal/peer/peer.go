@@ -14,20 +14,33 @@ const DoorPort = 61080
 //
 // SECURITY: attack case CP-20; whatever gets hold of podd's sockets inside the sandbox is refused.
 func IsOutside(conn net.Conn) bool {
-	socket, ok := conn.(*net.UnixConn)
-	if !ok {
-		return false
+	peer, ok := credentials(conn)
+	return ok && peer.Pid == 0
+}
+
+// IsUser says that the peer connected as that user.
+func IsUser(conn net.Conn, uid int) bool {
+	peer, ok := credentials(conn)
+	return ok && int64(peer.Uid) == int64(uid)
+}
+
+// credentials are the peer's, as it was when it connected.
+func credentials(conn net.Conn) (peer unix.Ucred, ok bool) {
+	socket, isUnix := conn.(*net.UnixConn)
+	if !isUnix {
+		return peer, false
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return false
+		return peer, false
 	}
-	outside := false
 	raw.Control(func(fd uintptr) {
-		peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		outside = err == nil && peer.Pid == 0
+		found, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil {
+			peer, ok = *found, true
+		}
 	})
-	return outside
+	return peer, ok
 }
 
 // OriginalDestination is where the peer of a redirected connection wanted to go. It fails for one that came

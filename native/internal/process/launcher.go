@@ -44,6 +44,12 @@ func (l *Launcher) do(f func()) {
 	<-done
 }
 
+// Prepare runs f on the thread, before it launches anything.
+func (l *Launcher) Prepare(f func() error) (err error) {
+	l.do(func() { err = f() })
+	return err
+}
+
 // Launchers are the two kinds of thread there are.
 type Launchers struct {
 	Strict, Sudo *Launcher

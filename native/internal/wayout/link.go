@@ -16,6 +16,7 @@ const maxParked = 64
 
 // A link holds the connections that the egress process has made ahead, for whoever inside wants out next.
 type link struct {
+	// listener is nil where connections come by streams alone.
 	listener *net.UnixListener
 	guarded  bool
 

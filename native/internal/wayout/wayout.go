@@ -15,44 +15,69 @@ import (
 // Options are the inherited descriptors; one below 0 is not there.
 type Options struct {
 	DoorFD, OutFD, DNSFD, DNSOverTCPFD int
+	// DoorPort is where podd itself listens on 127.0.0.1, where no door was handed to it. 0 is none.
+	DoorPort int
 	// Guarded refuses peers of the link that live inside the sandbox.
 	Guarded bool
 }
 
-// Serve takes the sockets over and returns. What it starts runs until podd ends.
-func Serve(o Options) error {
+// Park hands over a connection of the egress process that came by another way than its socket.
+type Park func(*net.UnixConn)
+
+// Serve takes the sockets over and returns. What it starts runs until podd ends. Where there is no door, park is nil.
+func Serve(o Options) (park Park, err error) {
 	names := newTable(time.Now)
-	if err := serveDoor(o, names); err != nil {
-		return fmt.Errorf("the door: %w", err)
+	if park, err = serveDoor(o, names); err != nil {
+		return nil, fmt.Errorf("the door: %w", err)
 	}
 	if err := serveNames(o, names); err != nil {
-		return fmt.Errorf("the resolver: %w", err)
+		return nil, fmt.Errorf("the resolver: %w", err)
 	}
-	return nil
+	return park, nil
 }
 
-func serveDoor(o Options, names *table) error {
-	if o.DoorFD < 0 || o.OutFD < 0 {
-		return nil
+func serveDoor(o Options, names *table) (Park, error) {
+	if o.DoorPort == 0 && (o.DoorFD < 0 || o.OutFD < 0) {
+		return nil, nil
 	}
-	out, err := listener(o.OutFD)
+	inside, err := openDoor(o)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	l := &link{guarded: o.Guarded}
+	if o.OutFD >= 0 {
+		out, err := listener(o.OutFD)
+		if err != nil {
+			return nil, err
+		}
+		outside, isUnix := out.(*net.UnixListener)
+		if !isUnix {
+			return nil, errWrongKind
+		}
+		l.listener = outside
+		go l.accept()
+	}
+	go (&door{listener: inside, link: l, names: names, hold: holdTime}).accept()
+	return l.park, nil
+}
+
+// openDoor takes the door that was handed over, or makes one.
+func openDoor(o Options) (*net.TCPListener, error) {
+	if o.DoorFD < 0 {
+		return net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: o.DoorPort})
 	}
 	in, err := listener(o.DoorFD)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	outside, isUnix := out.(*net.UnixListener)
 	inside, isTCP := in.(*net.TCPListener)
-	if !isUnix || !isTCP {
-		return errors.New("the sockets are of the wrong kind")
+	if !isTCP {
+		return nil, errWrongKind
 	}
-	l := &link{listener: outside, guarded: o.Guarded}
-	go l.accept()
-	go (&door{listener: inside, link: l, names: names, hold: holdTime}).accept()
-	return nil
+	return inside, nil
 }
+
+var errWrongKind = errors.New("a socket is of the wrong kind")
 
 func serveNames(o Options, names *table) error {
 	r := &resolver{names: names}
@@ -65,7 +90,7 @@ func serveNames(o Options, names *table) error {
 		}
 		socket, ok := conn.(*net.UDPConn)
 		if !ok {
-			return errors.New("the socket is of the wrong kind")
+			return errWrongKind
 		}
 		go r.answerPackets(socket)
 	}

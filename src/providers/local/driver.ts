@@ -17,6 +17,7 @@ import type {
 } from '../../core/provider.ts'
 import type { Limited } from '../../core/resources.ts'
 import { poddGuest } from '../../guest/podd.ts'
+import { socketStreams } from '../../guest/streams.ts'
 import type { Podhost } from './podhost.ts'
 import {
   type HostInfo,
@@ -100,7 +101,7 @@ export function localProvider(options: LocalOptions): Provider {
           message: 'a handle without its socket',
         })
       }
-      return poddGuest(socket)
+      return poddGuest(socketStreams({ api: socket }))
     },
 
     async destroy(id, o) {

@@ -1,0 +1,53 @@
+/** The stream that an HTTP/2 connection runs on, made fit for Node's HTTP/2. */
+import { Duplex } from 'node:stream'
+
+const DRAIN_MS = 10
+const MOST_DRAINS = 500
+
+/**
+ * Node 24 stops with an internal assertion, or waits for ever, where the stream below HTTP/2 ends or fails while something is to be written. This one never
+ * does: it goes on until it is destroyed, and tells by `onLost`, once, when what is below it is over and everything that came has been taken.
+ */
+export class Transport extends Duplex {
+  readonly #below: Duplex
+  #onLost: (() => void) | undefined
+
+  constructor(below: Duplex, onLost: () => void) {
+    super()
+    this.#below = below
+    this.#onLost = onLost
+    below.on('data', (chunk: Buffer) => {
+      if (!this.push(chunk)) below.pause()
+    })
+    for (const event of ['end', 'close', 'error']) below.on(event, () => this.#lose(MOST_DRAINS))
+  }
+
+  override _read(): void {
+    this.#below.resume()
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#below.write(chunk, () => done())
+  }
+
+  override _final(done: () => void): void {
+    this.#below.destroy()
+    done()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#onLost = undefined
+    this.#below.destroy()
+    done(error)
+  }
+
+  #lose(tries: number): void {
+    if (this.readableLength > 0 && tries > 0) {
+      setTimeout(() => this.#lose(tries - 1), DRAIN_MS)
+      return
+    }
+    const tell = this.#onLost
+    this.#onLost = undefined
+    tell?.()
+  }
+}
