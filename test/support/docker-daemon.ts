@@ -57,6 +57,8 @@ export class DockerDaemon {
   async start(): Promise<void> {
     const at = (name: string): string => join(this.directory, name)
     writeFileSync(at('daemon.json'), '{}')
+    // A containerd that was killed may be a zombie for a while, which dockerd takes for a living one.
+    rmSync(at('exec/containerd/containerd.pid'), { force: true })
     const log = openSync(at('dockerd.log'), 'a')
     this.#holder ??= await this.#hold()
     const child = spawn(
@@ -159,9 +161,9 @@ export class DockerDaemon {
     const own = SHARED.map((path) => `mkdir -p ${path} && mount -t tmpfs -o mode=755 tmpfs ${path}`).join(
       ' && ',
     )
-    const script = `${own} && echo ready && exec sleep infinity`
+    const script = `${own} && echo ready && exec cat > /dev/null`
     const holder = spawn('unshare', ['--mount', '--propagation', 'private', 'sh', '-c', script], {
-      stdio: ['ignore', 'pipe', 'inherit'],
+      stdio: ['pipe', 'pipe', 'inherit'],
       env: { PATH },
     })
     return new Promise((resolve, reject) => {
