@@ -112,7 +112,8 @@ function mayBeLayer(path: string, wanted: ReadonlySet<string>): boolean {
   return blob === undefined ? path.endsWith('/layer.tar') : wanted.has(`sha256:${blob}`)
 }
 
-async function spool(content: AsyncIterable<Buffer>, file: string): Promise<string> {
+/** Writes content to a file and answers its digest. */
+export async function spool(content: AsyncIterable<Buffer>, file: string): Promise<string> {
   const hash = createHash('sha256')
   await pipeline(
     content,

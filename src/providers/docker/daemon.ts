@@ -64,10 +64,20 @@ export class Daemon {
     return (await dial(modem, endpoint, ask, { signal, o, isStream: true })) as Readable
   }
 
-  /** A connection that the daemon hands over: raw bytes both ways from here on. */
+  /** A connection that the daemon hands over: raw bytes both ways from here on. The signal is for the opening alone. */
   async hijack(ask: Ask, o: CallOptions, signal: AbortSignal): Promise<Duplex> {
     const { modem, endpoint } = await this.#connected(signal, o)
-    return (await dial(modem, endpoint, ask, { signal, o, isStream: true, hijack: true })) as Duplex
+    // Node ends a connection that was handed over, too, when the request's signal aborts.
+    const opening = new AbortController()
+    const give = (): void => opening.abort(signal.reason)
+    signal.addEventListener('abort', give, { once: true })
+    try {
+      signal.throwIfAborted()
+      const how = { signal: opening.signal, o, isStream: true, hijack: true }
+      return (await dial(modem, endpoint, ask, how)) as Duplex
+    } finally {
+      signal.removeEventListener('abort', give)
+    }
   }
 
   async endpoint(): Promise<Endpoint> {

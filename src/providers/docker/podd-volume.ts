@@ -7,21 +7,20 @@ import { readFile } from 'node:fs/promises'
 import type { CallOptions } from '../../core/call.ts'
 import { isAgentPodError } from '../../core/error.ts'
 import type { OwnerLabel } from '../../core/id.ts'
-import { type Random, randomWord } from '../../util/random.ts'
-import { MADE } from './answers.ts'
-import { type Daemon, parseAnswer } from './daemon.ts'
+import type { Daemon } from './daemon.ts'
 import { PODD, PROGRAMS } from './furnish.ts'
 import { OWNER, PODD as PODD_LABEL, volumeName } from './names.ts'
 import { packTar } from './tar.ts'
 
 /** Written last: a volume without it was left half filled. */
 const COMPLETE = 'complete'
+/** Undoing has a time of its own: the caller's may be over. */
+const UNDO: CallOptions = { timeoutMs: 20_000 }
 
 export interface PoddVolumeOptions {
   readonly daemon: Daemon
   readonly owner: OwnerLabel
   readonly poddFile: string
-  readonly random: Random
 }
 
 export class PoddVolume {
@@ -47,23 +46,24 @@ export class PoddVolume {
   }
 
   async #fill(image: string, o: CallOptions): Promise<string> {
-    const { daemon, owner, poddFile, random } = this.#options
+    const { daemon, owner, poddFile } = this.#options
     const podd = await readFile(poddFile)
     const digest = createHash('sha256').update(podd).digest('hex')
     const name = volumeName(owner, digest)
     const labels = { [OWNER]: owner, [PODD_LABEL]: digest }
     await daemon.json({ method: 'POST', path: '/volumes/create', body: { Name: name, Labels: labels } }, o)
-    const query = { name: `agentpod-${owner}-fill-${randomWord(random, 8)}` }
-    const body = fillerBody(image, name, labels)
-    const made = await daemon.json({ method: 'POST', path: '/containers/create', query, body }, o)
-    const { Id } = parseAnswer(MADE, made)
+    // Always the same name: one that a lost answer left behind is found by it.
+    const filler = `${name}-filler`
+    await removeContainer(daemon, filler, o)
     try {
-      if (!(await hasFile(daemon, Id, `${PROGRAMS}/${COMPLETE}`, o))) {
-        await putFile(daemon, Id, { path: 'podd', mode: 0o555, content: podd }, o)
-        await putFile(daemon, Id, { path: COMPLETE, mode: 0o444, content: Buffer.from(digest) }, o)
+      const body = fillerBody(image, name, labels)
+      await daemon.json({ method: 'POST', path: '/containers/create', query: { name: filler }, body }, o)
+      if (!(await hasFile(daemon, filler, `${PROGRAMS}/${COMPLETE}`, o))) {
+        await putFile(daemon, filler, { path: 'podd', mode: 0o555, content: podd }, o)
+        await putFile(daemon, filler, { path: COMPLETE, mode: 0o444, content: Buffer.from(digest) }, o)
       }
     } finally {
-      await daemon.json({ method: 'DELETE', path: `/containers/${Id}`, query: { force: '1' } }, o)
+      await removeContainer(daemon, filler, UNDO)
     }
     return name
   }
@@ -80,6 +80,14 @@ function fillerBody(image: string, volume: string, labels: Readonly<Record<strin
       NetworkMode: 'none',
       Mounts: [{ Type: 'volume', Source: volume, Target: PROGRAMS, VolumeOptions: { NoCopy: true } }],
     },
+  }
+}
+
+async function removeContainer(daemon: Daemon, name: string, o: CallOptions): Promise<void> {
+  try {
+    await daemon.json({ method: 'DELETE', path: `/containers/${name}`, query: { force: '1' } }, o)
+  } catch (error) {
+    if (!isAgentPodError(error, 'not_found')) throw error
   }
 }
 

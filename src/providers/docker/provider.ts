@@ -7,6 +7,7 @@ import type { Capabilities } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { OwnerLabel, SandboxId } from '../../core/id.ts'
 import type { Created, CreatePlan, Handle, Listed, Observed, Provider } from '../../core/provider.ts'
+import { LIMITED } from '../../core/resources.ts'
 import { poddGuest } from '../../guest/podd.ts'
 import { multiplexedStreams, type PoddStreams } from '../../guest/streams.ts'
 import { type Random, systemRandom } from '../../util/random.ts'
@@ -77,7 +78,7 @@ class DockerProvider implements Provider {
     this.#containers = containers
     this.#images = store
     this.#limits = new DaemonLimits(daemon)
-    this.#volume = new PoddVolume({ daemon, owner, poddFile, random })
+    this.#volume = new PoddVolume({ daemon, owner, poddFile })
     this.#creator = new Creator({
       ...{ daemon, containers, roots, random },
       ...{ limits: this.#limits, images: store, volume: this.#volume },
@@ -235,14 +236,14 @@ class DockerProvider implements Provider {
 
 function capabilitiesOf(info: Info, limits: DaemonLimits): Capabilities {
   const levels = limits.levels(info, 1)
-  const held = [levels.memory, levels.cpus, levels.pids].filter(({ level }) => level === 'enforced').length
+  const held = Object.values(levels).filter(({ level }) => level === 'enforced').length
   const weak = Object.values(levels).flatMap(({ reason }) =>
     reason === undefined ? [] : [`limits: ${reason}`],
   )
   return {
     // A runtime such as runsc may keep sandboxes further apart; the daemon's word for its name proves nothing.
     isolation: 'container',
-    limits: held === 3 ? 'enforced' : held > 0 ? 'soft' : 'none',
+    limits: held === LIMITED.length ? 'enforced' : held > 0 ? 'soft' : 'none',
     pause: 'freeze',
     stop: 'files',
     snapshot: 'disk',

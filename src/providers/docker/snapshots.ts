@@ -12,8 +12,8 @@ import { fetchLayers, loadArchive, loadImage } from './compose.ts'
 import type { Containers } from './containers.ts'
 import { type Daemon, parseAnswer } from './daemon.ts'
 import type { ImageInfo, ImageStore } from './image-store.ts'
+import { readBundle, writeBundle } from './layer-bundle.ts'
 import { listContainers, listImages } from './listing.ts'
-import { mergeLayers } from './merge-layers.ts'
 import { NOT_OF_SNAPSHOTS, OWN_LAYERS, OWNER, ROOT, SNAPSHOT, snapshotTag } from './names.ts'
 import { overIn, parseRoot, rootRef } from './root-ref.ts'
 import { ownOf, type Roots } from './roots.ts'
@@ -67,11 +67,12 @@ export function snapshots(options: SnapshotsOptions): Snapshots {
       try {
         const own = ownOf(image)
         const files = await fetchLayers(daemon, own, directory, o)
-        const merged = await mergeLayers(
+        const bundle = join(directory, 'bundle.tar')
+        const digest = await writeBundle(
           own.map(({ diffId }) => files.get(diffId) ?? ''),
-          directory,
+          bundle,
         )
-        return await handOut(merged.file, merged.digest, directory)
+        return await handOut(bundle, digest, directory)
       } catch (error) {
         await rm(directory, { recursive: true, force: true })
         throw error
@@ -87,18 +88,17 @@ export function snapshots(options: SnapshotsOptions): Snapshots {
       const root = parseRoot(packed.root)
       const { image: below } = await roots.imageOf(root, undefined, o)
       await withDirectory(async (directory) => {
-        const file = join(directory, 'layer.tar')
-        await spoolChecked(packed.content, file, packed.digest)
-        const diffId = `sha256:${packed.digest}`
+        const bundle = join(directory, 'bundle.tar')
+        await spoolChecked(packed.content, bundle, packed.digest)
+        const files = await readBundle(bundle, directory)
         const labels = {
           [OWNER]: owner,
           [SNAPSHOT]: id,
-          [OWN_LAYERS]: '1',
+          [OWN_LAYERS]: String(files.size),
           [ROOT]: JSON.stringify(rootRef(root)),
         }
-        const stack = [...below.layers, diffId].map((one) => ({ diffId: one, source: below }))
-        const composition = { tag: snapshotTag(id), stack, labels, base: below }
-        await loadImage(daemon, loadArchive(composition, new Map([[diffId, file]])), o)
+        const stack = [...below.layers, ...files.keys()].map((diffId) => ({ diffId, source: below }))
+        await loadImage(daemon, loadArchive({ tag: snapshotTag(id), stack, labels, base: below }, files), o)
       })
       return kept(await roots.snapshot(id, o), o)
     },

@@ -81,63 +81,23 @@ export interface TarEntry {
 
 /** The entries of an archive, in order. Throws where it is no whole tar archive. */
 export async function* readTar(stream: Readable): AsyncGenerator<TarEntry> {
-  for await (const { path, type, size, content, skip } of entriesOf(stream)) {
-    yield { path, type, size, content }
-    await skip()
-  }
-}
-
-/** An entry with every byte that it has in the archive: headers of its own, content and padding. */
-export interface RawTarEntry {
-  readonly path: string
-  readonly type: string
-  /** Has to be read to its end before the next entry. */
-  raw(): AsyncGenerator<Buffer>
-}
-
-export async function* readRawTar(stream: Readable): AsyncGenerator<RawTarEntry> {
-  for await (const { path, type, size, headers, content, skip } of entriesOf(stream)) {
-    yield {
-      path,
-      type,
-      async *raw() {
-        yield* headers
-        yield* content()
-        yield padding(size)
-      },
-    }
-    await skip()
-  }
-}
-
-interface Entry extends TarEntry {
-  readonly headers: readonly Buffer[]
-  skip(): Promise<void>
-}
-
-async function* entriesOf(stream: Readable): AsyncGenerator<Entry> {
   const bytes = new Bytes(stream)
   let path: string | undefined
-  let headers: Buffer[] = []
   for (;;) {
     const header = await bytes.take(BLOCK)
     if (header === undefined || header.every((byte) => byte === 0)) return
-    headers.push(header)
     const type = String.fromCharCode(header[156] ?? 0).replace('\0', '0')
     const size = sizeIn(header)
     if (type === 'x' || type === 'L' || type === 'K' || type === 'g') {
-      const text = await bytes.whole(size)
-      headers.push(text)
-      const said = text.subarray(0, size).toString('utf8')
+      const said = (await bytes.whole(size)).subarray(0, size).toString('utf8')
       if (type === 'x') path = /(?:^|\n)\d+ path=([^\n]*)\n/.exec(said)?.[1] ?? path
       if (type === 'L') path = said.replace(/\0.*$/s, '')
       continue
     }
     const body = new Body(bytes, size)
-    const content = (): AsyncGenerator<Buffer> => body.read()
-    yield { path: path ?? nameIn(header), type, size, headers, content, skip: () => body.skip() }
+    yield { path: path ?? nameIn(header), type, size, content: () => body.read() }
     path = undefined
-    headers = []
+    await body.skip()
   }
 }
 
