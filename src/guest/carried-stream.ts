@@ -54,6 +54,10 @@ export class CarriedStream extends Duplex {
   constructor(stream: ClientHttp2Stream) {
     super({ allowHalfOpen: true })
     this.#stream = stream
+    // SECURITY: a sandbox can break a stream before its owner listens, which must not end the server.
+    this.on('error', () => undefined)
+    // Nothing is taken before somebody reads.
+    stream.pause()
     stream.on('data', (chunk: Buffer) => this.#receive(chunk))
     stream.on('error', (error) => this.destroy(error))
     stream.once('close', () => this.#closed())

@@ -31,7 +31,7 @@ export function socketStreams(paths: { readonly api: string }): PoddStreams {
         signal.throwIfAborted()
         const socket = connectSocket({ path, signal })
         socket.once('connect', () => resolve(socket))
-        socket.once('error', (error) => reject(unreached(error)))
+        socket.on('error', (error) => reject(unreached(error)))
       })
     },
     close() {},
@@ -103,17 +103,14 @@ class MultiplexedStreams implements PoddStreams {
 
   async #dialOnce(abort: AbortSignal): Promise<Connection> {
     const signal = AbortSignal.any([abort, AbortSignal.timeout(DIAL_MS)])
-    let transport: Duplex
+    const dialled = this.#dial(signal)
     try {
-      transport = await this.#dial(signal)
+      this.#connection = new Connection(await orAborted(dialled, signal))
     } catch (error) {
+      // What arrives when nobody waits any more is not kept.
+      dialled.then((late) => late.destroy()).catch(() => undefined)
       throw unreached(error)
     }
-    if (abort.aborted) {
-      transport.destroy()
-      throw abort.reason
-    }
-    this.#connection = new Connection(transport)
     return this.#connection
   }
 }

@@ -1,0 +1,80 @@
+/** How bytes get to the daemon. Each call has a connection of its own: one that the daemon closed meanwhile is never used again. */
+import { spawn } from 'node:child_process'
+import { Agent as HttpAgent } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
+import { Duplex } from 'node:stream'
+import type { Endpoint, Environment } from './endpoint.ts'
+
+export interface ConnectionOptions {
+  /** For dockerode. Everything is named, since what is not it takes from the environment. */
+  readonly options: Readonly<Record<string, unknown>>
+  close(): void
+}
+
+const NOTHING = { host: '', port: '', username: '', ca: undefined, cert: undefined, key: undefined }
+
+export function connectionOptions(endpoint: Endpoint, env: Environment): ConnectionOptions {
+  const agent = agentFor(endpoint, env)
+  const close = (): void => agent.destroy()
+  switch (endpoint.kind) {
+    case 'unix':
+      return { options: { ...NOTHING, protocol: 'http', socketPath: endpoint.path, agent }, close }
+    case 'tcp': {
+      const { host, port, tls } = endpoint
+      return { options: { ...NOTHING, protocol: tls ? 'https' : 'http', host, port, agent }, close }
+    }
+    case 'ssh':
+      // The name only stands in the Host header; the connection goes through ssh.
+      return { options: { ...NOTHING, protocol: 'http', host: 'docker', port: 80, agent }, close }
+  }
+}
+
+function agentFor(endpoint: Endpoint, env: Environment): HttpAgent {
+  if (endpoint.kind === 'ssh') return new SshAgent(endpoint, env)
+  if (endpoint.kind === 'unix' || !endpoint.tls) return new HttpAgent({ keepAlive: false })
+  const { ca, cert, key, verify } = endpoint.tls
+  return new HttpsAgent({
+    keepAlive: false,
+    rejectUnauthorized: verify,
+    ...(ca !== undefined && { ca }),
+    ...(cert !== undefined && { cert, key }),
+  })
+}
+
+/**
+ * Runs the ssh program, as the docker command does: the user's own keys, hosts and settings count, and an unknown host is refused. The far
+ * end is `docker system dial-stdio`.
+ */
+class SshAgent extends HttpAgent {
+  readonly #endpoint: Extract<Endpoint, { kind: 'ssh' }>
+  readonly #env: Environment
+
+  constructor(endpoint: Extract<Endpoint, { kind: 'ssh' }>, env: Environment) {
+    super({ keepAlive: false })
+    this.#endpoint = endpoint
+    this.#env = env
+  }
+
+  override createConnection(): Duplex {
+    const { target, port } = this.#endpoint
+    const args = ['-o', 'BatchMode=yes', '-o', 'ConnectTimeout=15', '-T']
+    if (port !== undefined) args.push('-p', String(port))
+    const child = spawn('ssh', [...args, '--', target, 'docker', 'system', 'dial-stdio'], {
+      stdio: ['pipe', 'pipe', 'ignore'],
+      env: this.#env as NodeJS.ProcessEnv,
+    })
+    const stream = Duplex.from({ readable: child.stdout, writable: child.stdin })
+    child.once('error', (error) => stream.destroy(error))
+    stream.once('close', () => child.kill())
+    return Object.assign(stream, SOCKET_HABITS)
+  }
+}
+
+/** What Node's HTTP client calls on a socket, which a pipe has not. */
+const SOCKET_HABITS = {
+  setKeepAlive: () => undefined,
+  setNoDelay: () => undefined,
+  setTimeout: () => undefined,
+  ref: () => undefined,
+  unref: () => undefined,
+}

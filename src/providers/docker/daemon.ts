@@ -1,0 +1,210 @@
+/** Calls to the Docker daemon. Nothing of dockerode is loaded before the first one. */
+import type { Duplex, Readable } from 'node:stream'
+import { z } from 'zod'
+import type { CallOptions } from '../../core/call.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { callSignal } from './call-signal.ts'
+import { connectionOptions } from './connection.ts'
+import { unreachable, withoutAnswer } from './daemon-error.ts'
+import { type Endpoint, type Environment, findEndpoint } from './endpoint.ts'
+import { refused } from './refusal.ts'
+
+/** The oldest Engine API that has what this provider uses: Docker 20.10. */
+const OLDEST_API = '1.41'
+const LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
+
+export interface Ask {
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
+  readonly path: string
+  readonly query?: Readonly<Record<string, string>> | undefined
+  readonly body?: object | undefined
+  /** Bytes of a tar archive as the body. */
+  readonly archive?: Readable | Buffer | undefined
+  /** For X-Registry-Auth. */
+  readonly registry?: object | undefined
+}
+
+/** The part of dockerode that carries every call. */
+interface Modem {
+  dial(options: object, done: (error: Error | null, answer: unknown) => void): void
+}
+
+const VERSION = z.looseObject({
+  ApiVersion: z.string(),
+  MinAPIVersion: z.string().optional(),
+  Version: z.string(),
+})
+
+interface Connection {
+  readonly modem: Modem
+  readonly endpoint: Endpoint
+  readonly apiVersion: string
+  readonly engineVersion: string
+  close(): void
+}
+
+export class Daemon {
+  readonly #env: Environment
+  #connection: Promise<Connection> | undefined
+
+  constructor(env: Environment) {
+    this.#env = env
+  }
+
+  /** One whole answer, as JSON where it is some. */
+  async json(ask: Ask, o: CallOptions): Promise<unknown> {
+    const signal = callSignal(o)
+    const { modem, endpoint } = await this.#connected(signal, o)
+    return dial(modem, endpoint, ask, { signal, o })
+  }
+
+  /** An answer that comes in pieces; the signal ends it at any time. */
+  async stream(ask: Ask, o: CallOptions, signal: AbortSignal): Promise<Readable> {
+    const { modem, endpoint } = await this.#connected(callSignal(o), o)
+    return (await dial(modem, endpoint, ask, { signal, o, isStream: true })) as Readable
+  }
+
+  /** A connection that the daemon hands over: raw bytes both ways from here on. The signal is for the opening alone. */
+  async hijack(ask: Ask, o: CallOptions, signal: AbortSignal): Promise<Duplex> {
+    const { modem, endpoint } = await this.#connected(signal, o)
+    // Node ends a connection that was handed over, too, when the request's signal aborts.
+    const opening = new AbortController()
+    const give = (): void => opening.abort(signal.reason)
+    signal.addEventListener('abort', give, { once: true })
+    try {
+      signal.throwIfAborted()
+      const how = { signal: opening.signal, o, isStream: true, hijack: true }
+      return (await dial(modem, endpoint, ask, how)) as Duplex
+    } finally {
+      signal.removeEventListener('abort', give)
+    }
+  }
+
+  async endpoint(): Promise<Endpoint> {
+    return findEndpoint(this.#env)
+  }
+
+  async versions(o: CallOptions): Promise<{ readonly api: string; readonly engine: string }> {
+    const { apiVersion, engineVersion } = await this.#connected(callSignal(o), o)
+    return { api: apiVersion, engine: engineVersion }
+  }
+
+  close(): void {
+    void this.#connection?.then(
+      ({ close }) => close(),
+      () => undefined,
+    )
+    this.#connection = undefined
+  }
+
+  /** Remembered once it worked. A daemon that did not answer is asked again the next time. */
+  #connected(signal: AbortSignal, o: CallOptions): Promise<Connection> {
+    if (this.#connection) return this.#connection
+    const made = this.#connect(signal, o)
+    this.#connection = made
+    made.catch(() => {
+      if (this.#connection === made) this.#connection = undefined
+    })
+    return made
+  }
+
+  async #connect(signal: AbortSignal, o: CallOptions): Promise<Connection> {
+    const endpoint = await findEndpoint(this.#env)
+    const { default: Docker } = await import('dockerode')
+    const { options, close } = connectionOptions(endpoint, this.#env)
+    const open = (version?: string): Modem =>
+      new Docker({ ...options, ...(version && { version }) }).modem as Modem
+    try {
+      const answer = await dial(open(), endpoint, { method: 'GET', path: '/version' }, { signal, o })
+      const { ApiVersion, MinAPIVersion = OLDEST_API, Version } = parseAnswer(VERSION, answer)
+      if (isOlder(ApiVersion, OLDEST_API)) throw tooOld(Version, ApiVersion)
+      const spoken = isOlder(OLDEST_API, MinAPIVersion) ? MinAPIVersion : OLDEST_API
+      return { modem: open(`v${spoken}`), endpoint, apiVersion: ApiVersion, engineVersion: Version, close }
+    } catch (error) {
+      close()
+      throw error
+    }
+  }
+}
+
+interface DialOptions {
+  readonly signal: AbortSignal
+  readonly o: CallOptions
+  readonly isStream?: boolean
+  readonly hijack?: boolean
+}
+
+const GOOD = { 200: true, 201: true, 204: true, 304: true }
+
+function dial(modem: Modem, endpoint: Endpoint, ask: Ask, how: DialOptions): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const fail = (error: unknown): void =>
+      reject(
+        isAgentPodError(error)
+          ? error
+          : (refused(error) ?? withoutAnswer(error, how.o, how.signal) ?? unreachable(error, endpoint)),
+      )
+    if (how.signal.aborted) return fail(how.signal.reason)
+    modem.dial(
+      {
+        method: ask.method,
+        path: `${ask.path}?`,
+        options: { _query: ask.query ?? {}, _body: ask.body ?? {} },
+        ...(ask.archive && { file: ask.archive }),
+        ...(ask.registry && { authconfig: ask.registry }),
+        ...(how.hijack && { hijack: true, openStdin: true, allowEmpty: true }),
+        isStream: how.isStream === true,
+        statusCodes: GOOD,
+        abortSignal: how.signal,
+      },
+      (error, answer) => (error ? fail(error) : resolve(answer)),
+    )
+  })
+}
+
+/** What the daemon says is checked once, here. */
+export function parseAnswer<T>(schema: z.ZodType<T>, answer: unknown): T {
+  const parsed = schema.safeParse(answer)
+  if (parsed.success) return parsed.data
+  const [issue] = parsed.error.issues
+  throw new AgentPodError({
+    code: 'unavailable',
+    reason: 'docker.protocol',
+    message: `the Docker daemon answered in a way that is not known (${issue?.path.join('.')}: ${issue?.message})`,
+    hint: 'check that DOCKER_HOST leads to a Docker daemon',
+  })
+}
+
+/** All of a small stream; more than `most` bytes is an error. */
+export async function collect(stream: Readable, most = LONGEST_ANSWER_BYTES): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > most) {
+      stream.destroy()
+      throw new AgentPodError({
+        code: 'unavailable',
+        reason: 'docker.protocol',
+        message: 'the Docker daemon’s answer is too long',
+      })
+    }
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+function isOlder(one: string, other: string): boolean {
+  const [major = 0, minor = 0] = one.split('.').map(Number)
+  const [otherMajor = 0, otherMinor = 0] = other.split('.').map(Number)
+  return major < otherMajor || (major === otherMajor && minor < otherMinor)
+}
+
+function tooOld(engine: string, api: string): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'docker.old',
+    message: `Docker ${engine.slice(0, 40)} speaks API ${api.slice(0, 10)}; AgentPod needs ${OLDEST_API}`,
+    hint: 'install Docker 20.10 or newer',
+  })
+}

@@ -1,0 +1,96 @@
+/** Images of registries: the daemon pulls them, with the credentials that the docker command would use. */
+import type { CallOptions } from '../../core/call.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import type { Image, Images } from '../../core/provider.ts'
+import { callSignal } from './call-signal.ts'
+import { variablesOf } from './create.ts'
+import type { Daemon } from './daemon.ts'
+import type { Environment } from './endpoint.ts'
+import type { ImageInfo, ImageStore } from './image-store.ts'
+import { followProgress } from './progress.ts'
+import { registryAuth } from './registry-auth.ts'
+
+/** As the reference grammar has it: [HOST[:PORT]/]PATH[:TAG][@DIGEST]. */
+const REFERENCE =
+  /^(?:(?:[a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(?::\d{1,5})?\/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/
+const ID = /^(?:sha256:)?[0-9a-f]{64}$/
+const LONGEST = 400
+const UNKNOWN =
+  /not found|manifest unknown|pull access denied|does not exist|no such image|repository name not known/i
+
+export function images(daemon: Daemon, store: ImageStore, env: Environment): Images {
+  return {
+    async ensure(ref, onProgress, o) {
+      const name = parseReference(ref)
+      const found = await store.look(name, o)
+      if (found) return imageOf(name, found)
+      if (ID.test(name)) throw unknown(name)
+      onProgress(`pulling ${name}`)
+      await pull(daemon, env, name, onProgress, o)
+      const pulled = await store.look(name, o)
+      if (!pulled) throw unknown(name)
+      return imageOf(name, pulled)
+    },
+  }
+}
+
+/** The name with its tag written out. */
+export function parseReference(ref: string): string {
+  if (ref.length > LONGEST || !(REFERENCE.test(ref) || ID.test(ref)))
+    throw new AgentPodError({
+      code: 'invalid_argument',
+      reason: 'image.malformed',
+      message: `${JSON.stringify(ref.slice(0, 100))} is no name of an image`,
+      hint: 'a name is like python:3.13, ghcr.io/owner/image:tag or image@sha256:DIGEST, in lower case',
+    })
+  const last = ref.slice(ref.lastIndexOf('/') + 1)
+  return ID.test(ref) || last.includes(':') || last.includes('@') ? ref : `${ref}:latest`
+}
+
+async function pull(
+  daemon: Daemon,
+  env: Environment,
+  name: string,
+  onProgress: (line: string) => void,
+  o: CallOptions,
+): Promise<void> {
+  const registry = await registryAuth(env, name)
+  const ask = { method: 'POST', path: '/images/create', query: { fromImage: name }, registry } as const
+  try {
+    await followProgress(await daemon.stream(ask, o, callSignal(o)), onProgress)
+  } catch (error) {
+    if (!isAgentPodError(error) || error.code === 'canceled' || error.reason.startsWith('docker.time'))
+      throw error
+    if (UNKNOWN.test(error.message)) throw unknown(name, error)
+    if (error.code === 'unavailable' || error.code === 'resource_exhausted') throw error
+    throw new AgentPodError({
+      code: 'unavailable',
+      reason: 'image.pull',
+      message: `the Docker daemon could not pull ${name}: ${error.message}`,
+      hint: 'try `docker pull` yourself: the daemon needs a way to the registry, and `docker login` where it asks who you are',
+      cause: error,
+    })
+  }
+}
+
+function imageOf(ref: string, info: ImageInfo): Image {
+  const digest = info.digests[0]?.split('@')[1] ?? info.id
+  return {
+    ref,
+    digest,
+    root: { kind: 'image', image: info.id },
+    env: variablesOf(info.env),
+    ...(info.user !== '' && { user: info.user }),
+    ...(info.workdir !== '' && { workdir: info.workdir }),
+  }
+}
+
+function unknown(name: string, cause?: unknown): AgentPodError {
+  return new AgentPodError({
+    code: 'not_found',
+    reason: 'image.unknown',
+    message: `there is no image ${name}, neither at the Docker daemon nor at its registry`,
+    hint: 'check the name and the tag; a private image needs `docker login`',
+    cause,
+  })
+}

@@ -1,0 +1,118 @@
+/** Layers as images of one layer each. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { CallOptions } from '../../core/call.ts'
+import { AgentPodError } from '../../core/error.ts'
+import type { OwnerLabel } from '../../core/id.ts'
+import type { Layers } from '../../core/provider.ts'
+import { callSignal } from './call-signal.ts'
+import { fetchLayers } from './compose.ts'
+import type { Daemon } from './daemon.ts'
+import type { ImageStore } from './image-store.ts'
+import { listContainers, listImages } from './listing.ts'
+import { LAYER, layerTag, OWNER, ROOT, SNAPSHOT } from './names.ts'
+import { followProgress } from './progress.ts'
+import { layersIn, parseRoot } from './root-ref.ts'
+import type { Roots } from './roots.ts'
+import { checked, handOut } from './spool.ts'
+
+const DIGEST = /^[0-9a-f]{64}$/
+
+export interface LayersOptions {
+  readonly daemon: Daemon
+  readonly images: ImageStore
+  readonly roots: Roots
+  readonly owner: OwnerLabel
+}
+
+export function layers({ daemon, images, roots, owner }: LayersOptions): Layers {
+  const has = async (digest: string, o: CallOptions): Promise<boolean> =>
+    (await images.look(layerTag(owner, parseDigest(digest)), o)) !== undefined
+
+  return {
+    has,
+
+    async import(digest, content, o) {
+      if (await has(digest, o)) {
+        content.destroy()
+        return
+      }
+      const body = checked(digest)
+      content.once('error', (error) => body.destroy(error))
+      const [repo = '', tag = ''] = layerTag(owner, digest).split(':')
+      const changes = `LABEL ${OWNER}=${owner} ${LAYER}=${digest}`
+      const query = { fromSrc: '-', repo, tag, changes }
+      const ask = { method: 'POST', path: '/images/create', query, archive: content.pipe(body) } as const
+      try {
+        await followProgress(await daemon.stream(ask, o, callSignal(o)))
+      } catch (error) {
+        throw body.errored ?? error
+      } finally {
+        content.destroy()
+        body.destroy()
+      }
+    },
+
+    async remove(digest, o) {
+      const tag = layerTag(owner, parseDigest(digest))
+      const [containers, snapshots] = await Promise.all([
+        listContainers(daemon, owner, o),
+        listImages(daemon, owner, SNAPSHOT, o),
+      ])
+      const standing = [...containers.map(({ Labels }) => Labels), ...snapshots.map(({ labels }) => labels)]
+      if (standing.some((labels) => layersIn(labels[ROOT]).includes(digest))) throw used(digest)
+      await roots.forgetComposed((root) => layersIn(root).includes(digest), o)
+      await images.untag(tag, o)
+    },
+
+    async export(digest, o) {
+      const source = await images.find(layerTag(owner, parseDigest(digest)), o)
+      const diffId = source?.layers.at(-1)
+      if (!source || diffId === undefined) throw absent(digest)
+      const directory = await mkdtemp(join(tmpdir(), 'agentpod-docker-'))
+      try {
+        const files = await fetchLayers(daemon, [{ diffId, source }], directory, o)
+        return await handOut(files.get(diffId) ?? '', diffId.slice('sha256:'.length), directory)
+      } catch (error) {
+        await rm(directory, { recursive: true, force: true })
+        throw error
+      }
+    },
+
+    root(digests) {
+      return { kind: 'layers', layers: digests.map(parseDigest) }
+    },
+
+    of(root) {
+      const parsed = parseRoot(root)
+      return parsed.kind === 'layers' ? parsed.layers : []
+    },
+  }
+}
+
+function parseDigest(digest: string): string {
+  if (DIGEST.test(digest)) return digest
+  throw new AgentPodError({
+    code: 'invalid_argument',
+    reason: 'layer.digest',
+    message: 'a digest is 64 hexadecimal digits',
+  })
+}
+
+function used(digest: string): AgentPodError {
+  return new AgentPodError({
+    code: 'conflict',
+    reason: 'layer.used',
+    message: `a sandbox or a snapshot stands on the layer ${digest.slice(0, 12)}`,
+    hint: 'destroy what stands on it first',
+  })
+}
+
+function absent(digest: string): AgentPodError {
+  return new AgentPodError({
+    code: 'not_found',
+    reason: 'layer.absent',
+    message: `there is no layer ${digest.slice(0, 12)} at the Docker daemon`,
+  })
+}

@@ -1,0 +1,55 @@
+/** What of ours is at the daemon, by labels alone. */
+import type { CallOptions } from '../../core/call.ts'
+import type { OwnerLabel } from '../../core/id.ts'
+import { CONTAINERS, type ContainerRow, IMAGES, VOLUMES } from './answers.ts'
+import { type Daemon, parseAnswer } from './daemon.ts'
+import { OWNER, SANDBOX } from './names.ts'
+
+export interface ListedImage {
+  readonly id: string
+  readonly tags: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
+}
+
+/** Sandboxes of one owner, or of all of them. */
+export async function listContainers(
+  daemon: Daemon,
+  owner: OwnerLabel | undefined,
+  o: CallOptions,
+): Promise<readonly ContainerRow[]> {
+  const filters = filtersOf([owner === undefined ? OWNER : `${OWNER}=${owner}`, SANDBOX])
+  const query = { all: '1', filters }
+  return parseAnswer(CONTAINERS, await daemon.json({ method: 'GET', path: '/containers/json', query }, o))
+}
+
+/** Images with a tag that have this label. */
+export async function listImages(
+  daemon: Daemon,
+  owner: OwnerLabel | undefined,
+  label: string,
+  o: CallOptions,
+): Promise<readonly ListedImage[]> {
+  const filters = filtersOf([owner === undefined ? OWNER : `${OWNER}=${owner}`, label])
+  const answer = await daemon.json({ method: 'GET', path: '/images/json', query: { filters } }, o)
+  return parseAnswer(IMAGES, answer)
+    .filter(({ Labels }) => Labels[label] !== '')
+    .map(({ Id, RepoTags, Labels }) => ({
+      id: Id,
+      tags: RepoTags.filter((tag) => tag !== '<none>:<none>'),
+      labels: Labels,
+    }))
+}
+
+export async function listVolumes(
+  daemon: Daemon,
+  owner: OwnerLabel,
+  o: CallOptions,
+): Promise<readonly string[]> {
+  const query = { filters: filtersOf([`${OWNER}=${owner}`]) }
+  const { Volumes } = parseAnswer(VOLUMES, await daemon.json({ method: 'GET', path: '/volumes', query }, o))
+  return Volumes.map(({ Name }) => Name)
+}
+
+function filtersOf(labels: readonly string[]): string {
+  return JSON.stringify({ label: labels })
+}

@@ -1,0 +1,113 @@
+/**
+ * podd lies in a volume that all containers of one owner share, read-only: no program inside can replace it, no snapshot holds it, and the
+ * machine has it in memory once. A volume is filled through a container that never runs.
+ */
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import type { CallOptions } from '../../core/call.ts'
+import { isAgentPodError } from '../../core/error.ts'
+import type { OwnerLabel } from '../../core/id.ts'
+import type { Daemon } from './daemon.ts'
+import { PODD, PROGRAMS } from './furnish.ts'
+import { OWNER, PODD as PODD_LABEL, volumeName } from './names.ts'
+import { packTar } from './tar.ts'
+
+/** Written last: a volume without it was left half filled. */
+const COMPLETE = 'complete'
+/** Undoing has a time of its own: the caller's may be over. */
+const UNDO: CallOptions = { timeoutMs: 20_000 }
+
+export interface PoddVolumeOptions {
+  readonly daemon: Daemon
+  readonly owner: OwnerLabel
+  readonly poddFile: string
+}
+
+export class PoddVolume {
+  readonly #options: PoddVolumeOptions
+  #filled: Promise<string> | undefined
+
+  constructor(options: PoddVolumeOptions) {
+    this.#options = options
+  }
+
+  /** The volume's name. `image` is any that the daemon has. */
+  ensure(image: string, o: CallOptions): Promise<string> {
+    if (this.#filled) return this.#filled
+    const filled = this.#fill(image, o)
+    this.#filled = filled
+    filled.catch(() => this.forget())
+    return filled
+  }
+
+  /** Somebody has removed it. */
+  forget(): void {
+    this.#filled = undefined
+  }
+
+  async #fill(image: string, o: CallOptions): Promise<string> {
+    const { daemon, owner, poddFile } = this.#options
+    const podd = await readFile(poddFile)
+    const digest = createHash('sha256').update(podd).digest('hex')
+    const name = volumeName(owner, digest)
+    const labels = { [OWNER]: owner, [PODD_LABEL]: digest }
+    await daemon.json({ method: 'POST', path: '/volumes/create', body: { Name: name, Labels: labels } }, o)
+    // Always the same name: one that a lost answer left behind is found by it.
+    const filler = `${name}-filler`
+    await removeContainer(daemon, filler, o)
+    try {
+      const body = fillerBody(image, name, labels)
+      await daemon.json({ method: 'POST', path: '/containers/create', query: { name: filler }, body }, o)
+      if (!(await hasFile(daemon, filler, `${PROGRAMS}/${COMPLETE}`, o))) {
+        await putFile(daemon, filler, { path: 'podd', mode: 0o555, content: podd }, o)
+        await putFile(daemon, filler, { path: COMPLETE, mode: 0o444, content: Buffer.from(digest) }, o)
+      }
+    } finally {
+      await removeContainer(daemon, filler, UNDO)
+    }
+    return name
+  }
+}
+
+function fillerBody(image: string, volume: string, labels: Readonly<Record<string, string>>): object {
+  return {
+    Image: image,
+    Entrypoint: [PODD],
+    Cmd: [],
+    Labels: labels,
+    NetworkDisabled: true,
+    HostConfig: {
+      NetworkMode: 'none',
+      Mounts: [{ Type: 'volume', Source: volume, Target: PROGRAMS, VolumeOptions: { NoCopy: true } }],
+    },
+  }
+}
+
+async function removeContainer(daemon: Daemon, name: string, o: CallOptions): Promise<void> {
+  try {
+    await daemon.json({ method: 'DELETE', path: `/containers/${name}`, query: { force: '1' } }, o)
+  } catch (error) {
+    if (!isAgentPodError(error, 'not_found')) throw error
+  }
+}
+
+async function hasFile(daemon: Daemon, container: string, path: string, o: CallOptions): Promise<boolean> {
+  try {
+    await daemon.json({ method: 'HEAD', path: `/containers/${container}/archive`, query: { path } }, o)
+    return true
+  } catch (error) {
+    if (isAgentPodError(error, 'not_found')) return false
+    throw error
+  }
+}
+
+async function putFile(
+  daemon: Daemon,
+  container: string,
+  file: { readonly path: string; readonly mode: number; readonly content: Buffer },
+  o: CallOptions,
+): Promise<void> {
+  const query = { path: PROGRAMS }
+  const archive = packTar([file])
+  await daemon.json({ method: 'PUT', path: `/containers/${container}/archive`, query, archive }, o)
+}

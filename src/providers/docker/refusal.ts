@@ -1,0 +1,38 @@
+/** What the daemon refuses, as our errors. Its words are those of another program: bounded, and nothing that a terminal obeys. */
+import { AgentPodError, type ErrorCode } from '../../core/error.ts'
+import { replaceHidden } from '../../util/hidden-characters.ts'
+
+const CODES: Readonly<Record<number, ErrorCode>> = {
+  400: 'invalid_argument',
+  403: 'permission_denied',
+  404: 'not_found',
+  409: 'conflict',
+  502: 'unavailable',
+  503: 'unavailable',
+  504: 'unavailable',
+}
+
+/** Undefined where the daemon gave no answer at all. */
+export function refused(error: unknown): AgentPodError | undefined {
+  const { statusCode, message } = (error ?? {}) as { statusCode?: unknown; message?: unknown }
+  if (typeof statusCode !== 'number') return undefined
+  const words = wordsOf(message)
+  if (/no space left on device|disk quota exceeded/i.test(words))
+    return new AgentPodError({
+      code: 'resource_exhausted',
+      reason: 'disk.full',
+      message: 'the disk of the Docker daemon is full',
+      hint: 'free some disk space (`docker system df` shows what takes it) and try again',
+    })
+  return new AgentPodError({
+    code: CODES[statusCode] ?? 'internal',
+    reason: `docker.status_${statusCode}`,
+    message: `Docker: ${words}`,
+    details: { status: statusCode },
+  })
+}
+
+export function wordsOf(message: unknown): string {
+  const text = String(message).replace(/^\(HTTP code \d+\) [^-]*- /, '')
+  return replaceHidden(text.slice(0, 500)).trim()
+}
