@@ -7,6 +7,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
+import { Readable } from 'node:stream'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { getRequestListener } from '@hono/node-server'
 import type { Hono } from 'hono'
@@ -48,7 +49,7 @@ before(async () => {
     tmpDir: tmpdir(),
     events: eventStore(events),
     providers: [provider],
-    roots: { ensure: async () => ({ kind: 'host' }) },
+    roots: { ensure: async () => ({ root: { kind: 'host' } }) },
     owner: parseOwner('api-test'),
     clock,
     random: new SeededRandom(8),
@@ -154,6 +155,12 @@ describe('a request that is wrong', () => {
       body: '{"environment":{"base":"windows"}}',
       reason: 'request.malformed',
       says: /environment\.base/,
+    },
+    {
+      name: 'an image that is an address',
+      body: '{"environment":{"base":"image","image":"https://a.example.com/x"}}',
+      reason: 'request.malformed',
+      says: /environment\.image/,
     },
     {
       name: 'a variable that is no name',
@@ -329,7 +336,7 @@ describe('the data plane', () => {
         .on('error', reject)
         .on('close', () => resolve({ status: Number(text.split(' ')[1]), text }))
         .end(
-          `${method} ${target} HTTP/1.1\r\nhost: x\r\nagentpod-sandbox: ${ref}\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
+          `${method} ${target} HTTP/1.1\r\nhost: x\r\nagentpod-sandbox: ${ref}\r\ncontent-type: application/octet-stream\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
         )
     })
   }
@@ -377,6 +384,15 @@ describe('the data plane', () => {
     '/agentpod/NAME%ff',
     '*',
   ]
+  /** Lets the guest take every call that comes to it. */
+  const takingEverything = (): string[] => {
+    const reached: string[] = []
+    engine.live(id).guest.passThrough = async ({ method, path }) => {
+      reached.push(`${method} ${path}`)
+      return { status: 200, headers: {}, body: Readable.from([]) }
+    }
+    return reached
+  }
   for (const spelling of SPELLINGS) {
     for (const [name, body] of [
       [
@@ -386,8 +402,10 @@ describe('the data plane', () => {
       ['lease', '{"remainingMs":0,"idleMs":0}'],
     ] as const) {
       test(`PUT ${spelling.replace('NAME', name)} does not reach the guest`, async () => {
+        const reached = takingEverything()
         const { status, text } = await raw('PUT', spelling.replaceAll('NAME', name), body)
         assert.ok([400, 403].includes(status), text)
+        assert.deepEqual(reached, [])
         assert.equal(provider.inside(id).init.value?.sudo, false)
       })
     }
@@ -399,11 +417,9 @@ describe('the data plane', () => {
   })
 
   test('the guest would have taken it: the refusal is the server’s', async () => {
-    const signal = AbortSignal.timeout(1000)
-    const { status } = await engine
-      .live(id)
-      .guest.forward({ method: 'PUT', path: '/agentpod/lease', headers: {} }, { signal })
-    assert.equal(status, 200)
+    const reached = takingEverything()
+    assert.equal((await raw('PUT', '/agentpod/initial', '{}')).status, 200)
+    assert.deepEqual(reached, ['PUT /agentpod/initial'])
   })
 
   test('a tunnel goes to a port inside, and nowhere else', async () => {

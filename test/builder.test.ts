@@ -57,6 +57,33 @@ describe('a build', () => {
     })
   })
 
+  test('on an image keeps to the digest that its name stood for', async () => {
+    const on = (image: string): Recipe => ({ base: { name: 'image', image }, steps: [step('one')] })
+    const digest = await stage.digest(on('node:22'))
+    const { base } = stage.engine.layers().find(({ layer }) => layer.key === digest)?.layer ?? {}
+    assert.equal(base?.image, 'node:22')
+    assert.match(base?.digest ?? '', /^sha256:[0-9a-f]{64}$/)
+    const { spec } = await stage.engine.create({ environment: { digest } })
+    assert.deepEqual([spec.environment.base, spec.environment.image], ['image', 'node:22'])
+    assert.notEqual(await stage.digest(on('node:24')), digest)
+    const extra = { extras: [digest] }
+    await stage.engine.create({ environment: { base: 'image', image: 'node:22', ...extra } })
+    await fails(
+      stage.engine.create({ environment: { base: 'image', image: 'node:24', ...extra } }),
+      'invalid_argument',
+      'environment.extras',
+    )
+  })
+
+  test('a sandbox on an image runs as the image’s user unless another one is named', async () => {
+    const image = { base: 'image', image: 'node:22' } as const
+    const userOf = async (environment: object): Promise<string> =>
+      (await stage.engine.create({ environment: { ...image, ...environment } })).spec.environment.user
+    assert.equal(await userOf({}), 'node')
+    assert.equal(await userOf({ user: 'root' }), 'root')
+    assert.equal((await stage.engine.create({})).spec.environment.user, 'user')
+  })
+
   test('finds everything the second time', async () => {
     const first = await stage.digest(THREE)
     const before = stage.provider.calls.length

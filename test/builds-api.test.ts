@@ -94,6 +94,16 @@ describe('a request', () => {
     ['an unknown key of a base', { recipe: { base: { name: 'host', layers: [] }, steps: [] } }, /layers/],
     ['a base that is none', { recipe: { base: { name: 'alpine' }, steps: [] } }, /base/],
     ['a release that is a path', { recipe: { base: { name: 'debian', suite: '../x' }, steps: [] } }, /suite/],
+    [
+      'an image that is an address',
+      { recipe: { base: { name: 'image', image: 'https://a.example.com/x' }, steps: [] } },
+      /image/,
+    ],
+    [
+      'a digest of an image that is none',
+      { recipe: { base: { name: 'image', image: 'x', digest: 'latest' }, steps: [] } },
+      /digest/,
+    ],
     ['a name with signs', request([step('a b')]), /name/],
     ['a title that moves the cursor', request([step('a', { title: '\u001b[2J' })]), /title/],
     ['a title of two lines', request([step('a', { title: 'a\nb' })]), /title/],

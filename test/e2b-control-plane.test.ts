@@ -38,7 +38,7 @@ before(async () => {
     tmpDir: tmpdir(),
     events: eventStore(events),
     providers: [provider],
-    roots: { ensure: async () => ({ kind: 'host' }) },
+    roots: { ensure: async () => ({ root: { kind: 'host' } }) },
     owner: parseOwner('e2b-test'),
     clock,
     random: new SeededRandom(3),

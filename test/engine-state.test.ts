@@ -178,7 +178,7 @@ describe('when its time is up', () => {
       // Sweeps come at 3, 6, ... 60 seconds after the start of the engine.
       await restart()
       const { id } = await make({ whenOver, ttlMs: 60_000 })
-      await engine.live(id).guest.renew({ remainingMs: 0, idleMs: 0 }, { timeoutMs: 1000 })
+      await engine.live(id).guest.lease?.renew({ remainingMs: 0, idleMs: 0 }, { timeoutMs: 1000 })
       await lives.clock.advance(60_000 - 1)
       const release = lives.provider.hang('snapshot')
       const snapshot = engine.snapshot(id, {})

@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { checkBaseNames } from './tidy/bases.ts'
 import { checkCycles, checkDirections, checkProviderNames } from './tidy/directions.ts'
 import { checkAttacks, checkLinks } from './tidy/documents.ts'
 import { checkCalls, checkExports, checkNames } from './tidy/habits.ts'
@@ -22,6 +23,7 @@ describe('the repository', () => {
 
   test('imports point in the directions of the table', () => assertNone(checkDirections(sources)))
   test('imports form no cycles', () => assertNone(checkCycles(sources)))
+  test('only its own folder compares the names of bases', () => assertNone(checkBaseNames(sources)))
   test('only its own folder names a provider', () => assertNone(checkProviderNames(sources)))
   test('files are named in kebab-case for what is inside', () =>
     assertNone(
@@ -115,6 +117,27 @@ describe('the rules find', () => {
           source('src/router/place.test.ts', "const name = 'crun'"),
         ]),
       at: ['src/router/place.ts:2'],
+    },
+    {
+      name: 'a comparison with the name of a base',
+      found: () =>
+        checkBaseNames([
+          source('src/core/environment.ts', "export const BASES = ['host', 'debian', 'image'] as const"),
+          source('src/bases/host.ts', "if (name === 'host') {}"),
+          source('src/config/a.ts', "if (ground.base === 'host') {}\nif ('debian' !== base.name) {}"),
+          source('src/config/b.ts', "switch (base) {\n  case 'image':\n}\n['x'].includes('host')"),
+          source('src/config/c.ts', "const base = 'debian' // === 'host'\nconst at = { host: 'host' }"),
+          source('src/config/a.test.ts', "assert.ok(base === 'host')"),
+          source('src/api/listen.ts', "if ('host' in place) {}"),
+          source('src/api/app.ts', "if ('host' in place) {}"),
+        ]),
+      at: [
+        'src/config/a.ts:1',
+        'src/config/a.ts:2',
+        'src/config/b.ts:2',
+        'src/config/b.ts:4',
+        'src/api/app.ts:1',
+      ],
     },
     {
       name: 'a file name that says nothing',

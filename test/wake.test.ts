@@ -224,7 +224,11 @@ test('a call that comes while it is being paused waits, and wakes it', async () 
   const answer = ask({
     method: 'POST',
     path: '/files?path=/a',
-    headers: { 'x-api-key': key, 'agentpod-sandbox': sandbox.id },
+    headers: {
+      'x-api-key': key,
+      'agentpod-sandbox': sandbox.id,
+      'content-type': 'application/octet-stream',
+    },
     body: 'x',
   })
   await new Promise((resolve) => setTimeout(resolve, 50))
@@ -236,12 +240,11 @@ test('a call that comes while it is being paused waits, and wakes it', async () 
 
 test('a header of ours does not reach the inside', async () => {
   const sandbox = await make()
-  const { guest } = front.engine.live(sandbox.id)
-  const forward = guest.forward.bind(guest)
+  const { guest, envd } = front.engine.live(sandbox.id)
   let seen: object = {}
-  guest.forward = (request, o) => {
+  guest.passThrough = (request, o) => {
     seen = request.headers
-    return forward(request, o)
+    return envd.handle(request, o)
   }
   await ask({
     path: '/files?path=/a',

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { AGENTS, agentNamed } from './agents.ts'
 import { type AgentRecipeOptions, agentDirectory, agentRecipe } from './install.ts'
@@ -10,11 +11,12 @@ const NPM = {
 const PIP = { variables: {}, network: [{ host: 'pypi.example.com', source: 'preset pip' as const }] }
 const APT = { variables: {}, network: [{ host: 'deb.example.com', source: 'preset apt' as const }] }
 const HOST: AgentRecipeOptions = { base: { name: 'host' }, arch: 'x64', npm: NPM, pip: PIP, apt: APT }
+const IMAGE: AgentRecipeOptions = { ...HOST, base: { name: 'image', image: 'python:3.12' } }
 const DEBIAN: AgentRecipeOptions = { ...HOST, base: { name: 'debian', suite: 'trixie' } }
 
 test('an agent is one layer that writes into its own directory, as root, by the network of its source alone', () => {
   for (const agent of AGENTS)
-    for (const options of [HOST, DEBIAN]) {
+    for (const options of [HOST, DEBIAN, IMAGE]) {
       const recipe = agentRecipe(agent, options)
       if (agent.install.kind === 'none') {
         assert.equal(recipe, undefined)
@@ -63,4 +65,19 @@ test('what is written in Python brings its interpreter, which Debian has to be a
     ['agent/aider'],
   )
   assert.throws(() => agentRecipe(agentNamed('aider'), { ...HOST, pip: undefined }), /PyPI/)
+})
+
+test('an image has to have what installs, and says so before anything is tried', () => {
+  const run = (name: string): string => agentRecipe(agentNamed(name), IMAGE)?.steps[0]?.run ?? ''
+  const beginsWith = (name: string, programs: string): void => {
+    assert.ok(run(name).startsWith(`for program in ${programs}; do`))
+    assert.ok(!agentRecipe(agentNamed(name), HOST)?.steps[0]?.run.includes('for program in'))
+  }
+  beginsWith('codex', 'curl tar')
+  beginsWith('aider', 'python3 ldd')
+  const script = run('codex').split('\n').slice(0, 3).join('\n')
+  const ask = (path: string): string | undefined =>
+    spawnSync('/bin/sh', ['-c', script], { env: { PATH: path }, encoding: 'utf8' }).stdout
+  assert.match(ask('/nowhere') ?? '', /the base has no curl/)
+  assert.equal(ask('/usr/bin:/bin'), '')
 })

@@ -1,4 +1,5 @@
 /** How an agent's own layer is made: one directory on top of any environment, which takes nothing from the project and leaves nothing elsewhere. */
+import { kindOf } from '../bases/bases.ts'
 import { invalid } from '../core/error.ts'
 import type { NetworkRule } from '../core/network.ts'
 import { DEFAULT_STEP_MS, type Recipe, type RecipeBase, type Step } from '../core/recipe.ts'
@@ -33,17 +34,30 @@ export function agentDirectory({ name }: Pick<Agent, 'name'>): string {
 /** Undefined where nothing is to be installed. The last step's layer is the agent's; what comes before it only helps to make it. */
 export function agentRecipe(agent: Agent, o: AgentRecipeOptions): Recipe | undefined {
   const { install, name } = agent
+  const isKnown = kindOf(o.base.name).hasKnownTools
   if (install.kind === 'none') return undefined
   const to = agentDirectory(agent)
   if (install.kind === 'npm')
     return {
       base: o.base,
-      steps: [step(name, titleOf(agent, install.packages), npmScript(install, to, o.arch), [o.npm])],
+      steps: [
+        step(
+          name,
+          titleOf(agent, install.packages),
+          `${isKnown ? '' : needing('curl', 'tar')}${npmScript(install, to, o.arch)}`,
+          [o.npm],
+        ),
+      ],
     }
   if (!o.pip)
     throw invalid('agent.pip', `${agent.title} comes from PyPI, and where pip fetches from is not known`)
-  const own = step(name, titleOf(agent, install.packages), pipScript(install.packages, to), [o.pip])
-  return { base: o.base, steps: o.base.name === 'debian' ? [pythonStep(o.apt), own] : [own] }
+  const own = step(
+    name,
+    titleOf(agent, install.packages),
+    `${isKnown ? '' : needing('python3', 'ldd')}${pipScript(install.packages, to)}`,
+    [o.pip],
+  )
+  return { base: o.base, steps: kindOf(o.base.name).packageManager ? [pythonStep(o.apt), own] : [own] }
 }
 
 function titleOf({ title }: Agent, packages: readonly string[]): string {
@@ -75,6 +89,14 @@ rm -rf ${SCRATCH}
 mkdir -p ${SCRATCH}/home
 trap 'rm -rf ${SCRATCH}' EXIT
 `
+
+/** Where the tools of the base are not known, a missing one is named before anything is tried. */
+function needing(...programs: readonly string[]): string {
+  return `for program in ${programs.join(' ')}; do
+  command -v "$program" >/dev/null || { echo "the base has no $program, and the agent is installed with it: take an image that has it"; exit 1; }
+done
+`
+}
 
 /** Every file for everybody to read and nobody to write, and belonging to root. */
 const END = (to: string): string => `chown -R 0:0 ${to}

@@ -2,7 +2,7 @@
 import { Hono } from 'hono'
 import { matchedRoutes } from 'hono/route'
 import { stream } from 'hono/streaming'
-import { BASES } from '../core/environment.ts'
+import { BASES, DEFAULT_BASE } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Keys } from '../engine/keys.ts'
@@ -140,19 +140,20 @@ export function createApp(parts: AppParts): Hono {
 
   // A base may take a minute to build; lines of JSON tell how far it is.
   app.post('/v1/bases/:base', (c) => {
-    const base = BASES.find((known) => known === c.req.param('base'))
-    if (!base)
+    const named = c.req.param('base')
+    const base = BASES.find((known) => known === named)
+    if (!base && named !== DEFAULT_BASE)
       throw new AgentPodError({
         code: 'not_found',
         reason: 'base.unknown',
-        message: `the bases are ${BASES.join(', ')}`,
+        message: `the bases are ${BASES.join(', ')}, or ${DEFAULT_BASE}`,
       })
-    const { kit, provider } = parseQuery(prepareBase, c)
+    const { kit, image, provider } = parseQuery(prepareBase, c)
     c.header('content-type', 'application/x-ndjson')
     return stream(c, async (out) => {
       const say = (line: object): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
       try {
-        await engine.prepare({ name: base, kit }, (progress) => void say({ progress }), provider)
+        await engine.prepare({ name: base, kit, image }, (progress) => void say({ progress }), provider)
         await say({ ready: true })
       } catch (thrown) {
         await say(errorBody(thrown).body)

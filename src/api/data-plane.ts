@@ -1,6 +1,7 @@
 /**
- * The data plane: requests for the inside of a sandbox pass to its guest as they are, streamed both ways. This is the hot
- * path of every exec, so it stands before the router and asks no database.
+ * The data plane: requests for the inside of a sandbox pass to its guest as they are, streamed both ways, or are translated
+ * where the guest does not speak envd's protocol. This is the hot path of every exec, so it stands before the router and
+ * asks no database.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { posix } from 'node:path'
@@ -132,15 +133,14 @@ export async function forwardToGuest(
   response.once('close', () => {
     if (!response.writableFinished) gone.abort()
   })
-  const answer = await guest.forward(
-    {
-      method: request.method ?? 'GET',
-      path,
-      headers: { ...passing(request.headers), [FILE_RULES_HEADER]: fileRules },
-      body: hasBody(request) ? request : undefined,
-    },
-    { signal: AbortSignal.any([gone.signal, ended.signal]) },
-  )
+  const asked = {
+    method: request.method ?? 'GET',
+    path,
+    headers: { ...passing(request.headers), [FILE_RULES_HEADER]: fileRules },
+    body: hasBody(request) ? request : undefined,
+  }
+  const o = { signal: AbortSignal.any([gone.signal, ended.signal]) }
+  const answer = await (guest.passThrough ? guest.passThrough(asked, o) : live.envd.handle(asked, o))
   failpoint('exec.forwarded')
   const { 'set-cookie': _, ...headers } = passing(answer.headers)
   response.writeHead(answer.status, { ...headers, ...AS_DATA })

@@ -16,6 +16,7 @@ export function sandboxView(s: Sandbox): SandboxView {
     isolation: s.isolation,
     labels: { ...s.labels },
     base: environment.base,
+    ...(environment.image && { image: environment.image }),
     ...(environment.digest && { environment: environment.digest }),
     ...(environment.services && { services: environment.services.map(({ name }) => name) }),
     user: environment.user,

@@ -74,11 +74,13 @@ export class Builder {
   }
 
   /** A recipe without steps has no digest: its base is all there is to it. */
-  async build(recipe: Recipe, o: BuildOptions): Promise<BuildResult> {
-    const again = checkRecipe(recipe, o.again)
+  async build(asked: Recipe, o: BuildOptions): Promise<BuildResult> {
+    const again = checkRecipe(asked, o.again)
     const { engine, arch } = this.#parts
     const tell = (text: string): void => void o.onEvent({ kind: 'progress', text })
-    const { root, provider } = await engine.prepare(recipe.base, tell, o.provider)
+    const { root, digest, provider } = await engine.prepare(asked.base, tell, o.provider)
+    // Every step stands on the same image, whatever its tag comes to mean meanwhile.
+    const recipe = digest === undefined ? asked : { ...asked, base: { ...asked.base, digest } }
     const keys = layerKeys(recipe, baseKey(recipe.base, provider, root, arch))
     const releases = keys.map((key) => this.#layers.hold(key))
     try {

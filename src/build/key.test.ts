@@ -41,6 +41,8 @@ const change = (o: Partial<Step>): Given => ({ steps: [{ ...STEP, ...o }] })
 const layers = (...digests: string[]): RootRef => ({ kind: 'layers', layers: digests })
 const DEBIAN: RecipeBase = { name: 'debian', suite: 'trixie' }
 
+const IMAGE: RecipeBase = { name: 'image', image: 'node:22' }
+
 const ROWS: readonly (readonly [string, Given, Given, isOther: boolean])[] = [
   ['nothing', {}, {}, false],
   ['its name', {}, change({ name: 'other' }), false],
@@ -94,6 +96,24 @@ const ROWS: readonly (readonly [string, Given, Given, isOther: boolean])[] = [
     { base: DEBIAN, root: layers('a') },
     { base: { name: 'debian' }, root: layers('a') },
     false,
+  ],
+  [
+    'the digest of an image',
+    { base: { ...IMAGE, digest: 'sha256:a' }, root: layers('a') },
+    { base: { ...IMAGE, digest: 'sha256:b' }, root: layers('a') },
+    true,
+  ],
+  [
+    'the name of an image, of the same digest',
+    { base: { ...IMAGE, digest: 'sha256:a' }, root: layers('a') },
+    { base: { name: 'image', image: 'node', digest: 'sha256:a' }, root: layers('a') },
+    false,
+  ],
+  [
+    'what a provider has for an image',
+    { base: IMAGE, root: layers('a') },
+    { base: IMAGE, root: layers('b') },
+    true,
   ],
   // Parts must not run into one another.
   ['where one variable ends', {}, change({ variables: { A: '1","B":"2' } }), true],

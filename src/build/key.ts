@@ -1,5 +1,6 @@
 /** What a layer is known by: everything that could make it another one. */
 import { createHash } from 'node:crypto'
+import { kindOf } from '../bases/bases.ts'
 import type { Provider, RootRef } from '../core/provider.ts'
 import type { Recipe, RecipeBase, Step } from '../core/recipe.ts'
 import { canonical } from '../util/canonical.ts'
@@ -7,13 +8,9 @@ import { canonical } from '../util/canonical.ts'
 /** Raised when what a step does with its inputs changes. */
 const BUILDER = 2
 
-/**
- * The base as it lies on a provider: the digests of its layers, or of `host` the tools that are relied on. Layers of one provider are
- * not another's.
- */
+/** The base as it lies on a provider; its kind says what it is known by. Layers of one provider are not another's. */
 export function baseKey(base: RecipeBase, provider: Provider, root: RootRef, arch: string): string {
-  const layers = provider.layers?.of(root) ?? []
-  const identity = layers.length > 0 ? layers : (base.tools ?? {})
+  const identity = kindOf(base.name).identity(base, root, provider)
   return digest(['base', BUILDER, arch, provider.name, base.name, identity])
 }
 

@@ -85,6 +85,19 @@ describe('why a step is built', () => {
     )
   })
 
+  test('the image', () => {
+    const on = (image: string, digest?: string): RecipeBase => ({ name: 'image', image, digest })
+    const before = [layer({ base: on('node:22', 'sha256:a') })]
+    assert.equal(
+      why({ base: on('node:24', 'sha256:b') }, before),
+      'the base changed: node:22@sha256:a is now node:24@sha256:b',
+    )
+    assert.equal(
+      why({ base: on('node:22', 'sha256:b') }, before),
+      'the base changed: node:22@sha256:a is now node:22@sha256:b',
+    )
+  })
+
   test('files of which it is not known what they were, or that go elsewhere', () => {
     const files = (digest: string, to: string, entries: Record<string, string>): Partial<Step> => ({
       files: { digest, to, entries },

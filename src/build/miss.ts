@@ -49,8 +49,14 @@ function baseChange(before: RecipeBase, now: RecipeBase): string {
   if (before.name !== now.name) return `: ${before.name} is now ${now.name}`
   if (before.suite !== now.suite)
     return `: ${before.suite ?? 'its release'} is now ${now.suite ?? 'another one'}`
+  if (before.image !== now.image || before.digest !== now.digest)
+    return `: ${shown(before)} is now ${shown(now)}`
   const tools = differing(before.tools ?? {}, now.tools ?? {})
   return tools.length > 0 ? `: ${tools.join(', ')}` : ''
+}
+
+function shown({ image = 'no image', digest }: RecipeBase): string {
+  return digest === undefined ? image : `${image}@${digest}`
 }
 
 /** Names whose values are not the same in both. */

@@ -1,12 +1,14 @@
 /** One step of a build, in a sandbox that is made for it. */
 import type { Readable } from 'node:stream'
+import { imageOf } from '../bases/image.ts'
 import { AgentPodError, asAgentPodError, isAgentPodError } from '../core/error.ts'
+import type { ProcessExit } from '../core/guest-process.ts'
 import type { SandboxId } from '../core/id.ts'
+import { imageText } from '../core/image-ref.ts'
 import type { RecipeBase, Step } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LAYER_OWNER } from '../engine/layers.ts'
-import type { InsideExit } from '../guest/exchange.ts'
 import { runInside, unpackInside } from '../guest/process.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import { spoken } from '../util/spoken.ts'
@@ -55,6 +57,7 @@ function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildOp
       labels: { [BUILD_LABEL]: 'step', [PROJECT_LABEL]: o.project, [ASKER_LABEL]: o.who.owner },
       environment: {
         base: base.name,
+        ...(base.image !== undefined && { image: imageText(imageOf(base)) }),
         digest: parent,
         user: step.user,
         path: step.path,
@@ -101,7 +104,7 @@ async function command(guest: Guest, step: Step, gone: AbortSignal, o: BuildOpti
   const startedAt = performance.now()
   const { name, run, user, workdir, variables, timeoutMs } = step
   const isOver = (): boolean => performance.now() - startedAt >= timeoutMs
-  let exit: InsideExit
+  let exit: ProcessExit
   try {
     exit = await runInside(
       guest,
@@ -143,7 +146,7 @@ async function forgetTrust(guest: Guest, gone: AbortSignal): Promise<void> {
   })
 }
 
-function stepFailed(step: Step, how: 'late' | InsideExit): AgentPodError {
+function stepFailed(step: Step, how: 'late' | ProcessExit): AgentPodError {
   const why =
     how === 'late'
       ? `it did not end within ${spoken(step.timeoutMs)}`

@@ -9,6 +9,10 @@ export const COMMANDS: Readonly<Record<string, Entry>> = {
     summary: 'Put agents to work on copies of this repository, or run a command on one',
     load: () => import('./commands/run.ts'),
   },
+  provider: {
+    summary: 'List who makes sandboxes here, and check one of them',
+    load: () => import('./commands/provider.ts'),
+  },
   runs: {
     summary: 'List what agents worked on; show and remove runs',
     load: () => import('./commands/runs.ts'),

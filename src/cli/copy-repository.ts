@@ -4,11 +4,12 @@ import { relative } from 'node:path'
 import type { CreateOptions } from '../client/sandbox.ts'
 import type { Repository } from '../sync/git/repository.ts'
 import { userSettings } from '../sync/git/user-settings.ts'
-import { createOptions, variablesOf } from './args/options.ts'
+import { createOptions, usualUser, variablesOf } from './args/options.ts'
 import type { Parsed } from './args/parse.ts'
 import type { CommandContext } from './command.ts'
 import { environmentIn } from './environment.ts'
 import { networkOf } from './network.ts'
+import { placementOf } from './placement.ts'
 import type { PreparedNetwork } from './prepare-network.ts'
 import { type HeldState, holdState, type PreparedRun, prepareRun } from './prepare-run.ts'
 import { inEnvironment, openProject, type Project } from './project.ts'
@@ -32,10 +33,7 @@ export async function copyRepository(
   repo: Repository,
 ): Promise<RepositoryCopy> {
   const inRoot = { ...ctx, cwd: repo.root }
-  const [opened, settings] = await Promise.all([
-    openProject(inRoot, parsed.value('user') ?? 'user'),
-    userSettings(repo),
-  ])
+  const [opened, settings] = await Promise.all([openProject(inRoot, usualUser(parsed)), userSettings(repo)])
   // Git looks at the files while the environment is planned, which begins with loading a lot.
   const holding = holdState(ctx, repo, { isClean: parsed.has('clean'), settings })
   const settled = holding.then(
@@ -66,10 +64,15 @@ async function copyIn(
   const { opened, ready, held } = o
   const { user, aside } = inEnvironment(
     opened,
-    parsed.value('user') ?? ready?.user ?? 'user',
+    parsed.value('user') ?? ready?.user ?? usualUser(parsed),
     ready?.aside ?? [],
   )
-  const asked = createOptions(parsed, variablesOf(parsed, ctx.env), ready ? { isAnyBase: true } : {})
+  const placement = await placementOf(ctx, parsed, repo.root)
+  const asked = createOptions(
+    parsed,
+    variablesOf(parsed, ctx.env),
+    ready ? { isAnyBase: true, placement } : { placement },
+  )
   const { environment, ...options } = ready ? ready.apply(asked) : asked
   const wanted = await networkOf(ctx, parsed, repo.root, ready?.wish)
   const whole = {

@@ -1,6 +1,8 @@
 /** The environment of a project, built where it is not. Most of it is loaded only where a project has one. */
+import { imageOption } from './args/options.ts'
 import type { OptionSpec, Parsed } from './args/parse.ts'
 import type { CommandContext } from './command.ts'
+import { placementOf } from './placement.ts'
 import type { Project } from './project.ts'
 import type { ReadyEnvironment } from './ready.ts'
 
@@ -19,6 +21,8 @@ export async function environmentIn(
   const { readyEnvironment } = await import('./ready-environment.ts')
   return readyEnvironment(ctx, project, {
     base: parsed.value('base'),
+    image: imageOption(parsed),
     profile: parsed.value('profile'),
+    ...(await placementOf(ctx, parsed)),
   })
 }

@@ -41,7 +41,11 @@ export interface ProjectFiles {
 
 export interface PlanOptions {
   readonly base?: string | undefined
+  /** The image that the command line names. */
+  readonly image?: string | undefined
   readonly profile?: string | undefined
+  /** Where it is built, and where its sandboxes are. */
+  readonly provider?: string | undefined
   /** Whether agentpod.lock is passed over. */
   readonly isUnlocked?: boolean | undefined
 }
@@ -52,6 +56,7 @@ export interface PreparedPlan {
   /** What its sandboxes may reach. */
   readonly wish: NetworkWish
   readonly recipe: Recipe
+  readonly provider: string | undefined
   /** The digest of the base that agentpod.lock pins. */
   readonly lockedBase: string | undefined
   /** Archives that steps name, by digest. */
@@ -84,6 +89,7 @@ export async function planProject(
     wish,
     lockedBase: lock?.base.digest,
     mirrors: mirrorVariables(plan, variables),
+    provider: o.provider,
     ...packed(draft, project),
   }
 }
@@ -100,9 +106,12 @@ export async function planOnly(
   const hasNothing =
     detected.findings.length + detected.packages.length + detected.notes.length === 0 &&
     detected.commands.setup === undefined
-  if (!file && hasNothing && o.base === undefined && detected.services.length === 0) return undefined
   const pod = await ctx.client()
-  const machine = await pod.builds.toolchains()
+  const isAsked = o.base !== undefined || o.image !== undefined
+  const machine = o.provider === undefined ? undefined : await pod.builds.toolchains(o.provider)
+  // Without the tools of this machine there is always something to install: git, at least.
+  const isElsewhere = machine?.hasHost === false
+  if (!file && hasNothing && !isAsked && !isElsewhere && detected.services.length === 0) return undefined
   const asked = file && (o.profile === undefined ? file.data : applyProfile(file.data, o.profile))
   const { wish } = await combined(ctx, project.directory, derivedOf(detected, asked))
   const data = asked && onlyGranted(asked, wish)
@@ -112,7 +121,7 @@ export async function planOnly(
     name: project.name,
     detected,
     file: file && data && { name: PROJECT_FILE, data, lineOf: (path) => file.at(path)?.line },
-    machine,
+    machine: machine ?? (await pod.builds.toolchains()),
     lists: listings({
       directory: join(ctx.home.root, 'cache'),
       now: () => systemClock.now(),
@@ -121,6 +130,7 @@ export async function planOnly(
     pinned: lock?.languages,
     locked: lock?.base,
     base: o.base,
+    image: o.image,
   })
   return { plan, wish, lock }
 }
@@ -215,6 +225,7 @@ export function environmentOf(
 ): NonNullable<CreateOptions['environment']> {
   return {
     base: plan.ground.base,
+    ...(plan.ground.image !== undefined && { image: plan.ground.image }),
     digest,
     path: [...plan.path],
     variables: Object.fromEntries(plan.variables.map(({ name, value }) => [name, value])),
@@ -236,6 +247,7 @@ export async function buildPlan(
   const { recipe, archives, plan } = prepared
   return pod.builds.build(recipe as Parameters<AgentPod['builds']['build']>[0], {
     project: plan.name,
+    provider: prepared.provider,
     files: (wanted) => archives.get(wanted) ?? Buffer.alloc(0),
     ...o,
   })

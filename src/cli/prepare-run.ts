@@ -169,10 +169,12 @@ async function snapshotOf(place: Place): Promise<string> {
  * `environmentKey` knows, since what it has is what later runs have where they do not say: one that may become root must not be followed by others that may.
  */
 function preparing({ pod, o }: Place, last: Snapshot | undefined): Promise<Sandbox> {
-  const { base, digest, user } = o.options.environment ?? {}
+  const { base, image, digest, user } = o.options.environment ?? {}
   const { diskMib } = o.options.resources ?? {}
-  const environment = { base, digest, user }
+  const environment = { base, image, digest, user }
   return pod.create({
+    ...(o.options.provider !== undefined && !last && { provider: o.options.provider }),
+    ...(o.options.isolation !== undefined && { isolation: o.options.isolation }),
     labels: { 'agentpod/preparing': 'project' },
     resources: { diskMib },
     network: { mode: 'off' },
@@ -225,16 +227,28 @@ async function sendOne(
     reason: /git: not found/.test(words) ? 'prepare.no_git' : 'prepare.failed',
     message: `the project could not be put into the sandbox: ${printable(words.trim().split('\n').at(-1) ?? '')}`,
     hint: /git: not found/.test(words)
-      ? 'the base has no git: add it to `packages` of [environment] in agentpod.toml'
+      ? 'the base has no git: add it to `packages` of [environment] in agentpod.toml, or take an image that has it'
       : undefined,
   })
 }
 
 /** What the copy lies on. With another environment it is another copy. */
 function environmentKey({ key, o, workspace }: Place): string {
-  const { base, digest, user } = o.options.environment ?? {}
+  const { base, image, digest, user } = o.options.environment ?? {}
   const { diskMib } = o.options.resources ?? {}
-  const known = { key, base, digest, user: user ?? o.user, workspace, aside: o.aside, diskMib }
+  const { provider, isolation } = o.options
+  const known = {
+    key,
+    base,
+    ...(image !== undefined && { image }),
+    ...(provider !== undefined && { provider }),
+    ...(isolation !== undefined && { isolation }),
+    digest,
+    user: user ?? o.user,
+    workspace,
+    aside: o.aside,
+    diskMib,
+  }
   return sha256(canonical({ ...known, form: 2 })).slice(0, 40)
 }
 

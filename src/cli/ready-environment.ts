@@ -60,6 +60,7 @@ export function readyOf({ plan, wish, mirrors }: PreparedPlan, digest: string | 
           ...defined(asked),
           // The base of what is built is known by its digest.
           base: environment.base,
+          image: environment.image,
           variables: { ...mirrors, ...environment.variables, ...asked.variables },
         },
         resources: { ...defined({ cpus, memoryMib, diskMib, pids }), ...defined(resources) },

@@ -4,6 +4,7 @@ import type { Agent } from '../agents/agent.ts'
 import { checkUse } from '../agents/check-use.ts'
 import type { AgentPod } from '../client/client.ts'
 import type { Run, RunOptions } from '../client/runs.ts'
+import { DEFAULT_ENVIRONMENT } from '../core/environment.ts'
 import { invalid } from '../core/error.ts'
 import { checkTemplate, highestNumber } from '../sync/git/branch-name.ts'
 import { openRepository } from '../sync/git/repository.ts'
@@ -50,8 +51,9 @@ export async function runAgents(
     return place === undefined ? undefined : modelGrant(place)
   })
   const copy = await copyRepository(ctx, parsed, repo)
-  const base = copy.options.environment?.base ?? 'host'
-  const layers = await eachOf(agents, (agent) => agentLayer(ctx, agent, base))
+  const { base: name = DEFAULT_ENVIRONMENT.base, image } = copy.options.environment ?? {}
+  const base = { name, ...(image !== undefined && { image }) }
+  const layers = await eachOf(agents, (agent) => agentLayer(ctx, agent, base, copy.options.provider))
   const shared = sharedOptions(parsed, values, copy)
   const group = chosen.length > 1 ? { group: `group-${randomUUID().slice(0, 8)}` } : {}
   const runs = await startAll(pod, chosen, ({ agent, number }) => ({

@@ -18,6 +18,8 @@ export interface BuildOptions {
   readonly project?: string | undefined
   /** The archives that steps name, by digest; asked for only where a step has to be built. */
   readonly files?: ((digest: string) => Readable | Buffer) | undefined
+  /** Where it is built; the default provider when left out. */
+  readonly provider?: string | undefined
   readonly keepFailed?: boolean | undefined
   readonly again?: string | undefined
   readonly signal?: AbortSignal | undefined
@@ -61,8 +63,10 @@ export class Builds {
     })
   }
 
-  async toolchains(): Promise<ToolchainsView> {
-    return (await this.#transport.json('GET', `${BUILDS}/toolchains`)) as ToolchainsView
+  /** What a provider has to build with; the default one when left out. */
+  async toolchains(provider?: string): Promise<ToolchainsView> {
+    const query = provider === undefined ? '' : `?${new URLSearchParams({ provider })}`
+    return (await this.#transport.json('GET', `${BUILDS}/toolchains${query}`)) as ToolchainsView
   }
 
   async layers(): Promise<LayerView[]> {
@@ -90,8 +94,8 @@ export class Builds {
     recipe: BuildRequest['recipe'],
     o: BuildOptions,
   ): Promise<Built | { readonly needs: readonly string[] }> {
-    const { project, keepFailed, again } = o
-    const body: BuildRequest = { recipe, project, keepFailed, again }
+    const { project, provider, keepFailed, again } = o
+    const body: BuildRequest = { recipe, project, provider, keepFailed, again }
     const response = await this.#transport.open({
       method: 'POST',
       path: BUILDS,

@@ -16,7 +16,10 @@ import { Snapshots } from './snapshots.ts'
 import { connectError, Transport, type TransportOptions } from './transport.ts'
 
 export interface PrepareOptions {
+  /** What the debian base has besides the system; `plain` when left out. */
   readonly kit?: Kit | undefined
+  /** Of the base `image`: its reference. */
+  readonly image?: string | undefined
   /** Where it is made ready; the default provider when left out. */
   readonly provider?: string | undefined
 }
@@ -56,7 +59,11 @@ export class AgentPod {
 
   /** Makes a base ready; the first time that may take a minute, told line by line. */
   async prepare(base: string, onProgress: (line: string) => void, o: PrepareOptions = {}): Promise<void> {
-    const query = new URLSearchParams({ kit: o.kit ?? 'plain', ...(o.provider && { provider: o.provider }) })
+    const query = new URLSearchParams({
+      kit: o.kit ?? 'plain',
+      ...(o.image && { image: o.image }),
+      ...(o.provider && { provider: o.provider }),
+    })
     const response = await this.#transport.open({
       method: 'POST',
       path: `/v1/bases/${encodeURIComponent(base)}?${query}`,

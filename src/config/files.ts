@@ -13,7 +13,10 @@ import { parseToml, readSource, type TomlSource } from './toml.ts'
 export const PROJECT_FILE = 'agentpod.toml'
 export const USER_FILE = 'config.toml'
 
+const providerName = z.string().regex(/^[a-z][a-z0-9-]{0,31}$/, 'is the name of a provider, such as docker')
+
 const userSchema = z.strictObject({
+  provider: providerName.optional(),
   network: networkTable.optional(),
   secrets: secretsTable.optional(),
   grants: grantsTable.optional(),
@@ -35,6 +38,11 @@ export function readProject(directory: string): NetworkWish | undefined {
 
 export function readUser(home: string): NetworkWish {
   return parseUser(userSource(home))
+}
+
+/** The provider that the user has sandboxes made by where no command names one. */
+export function readUserProvider(home: string): string | undefined {
+  return parseToml(userSource(home), userSchema).data.provider
 }
 
 /** What the user says about agents. */

@@ -107,6 +107,21 @@ describe('CF-02: what a project wants beside the network', () => {
     assert.equal(onlyGranted(root, wish).environment.user, 'root')
   })
 
+  test('an image is asked about, by the name that the file has for it', () => {
+    const file = data('[environment]\nimage = "node:22"')
+    const line = 'the image node:22, whose programs may run as root inside'
+    assert.deepEqual(asks('', file), [line])
+    assert.deepEqual(asks('[grants]\nsudo = true\nimages = ["node", "node:20"]', file), [line])
+    assert.deepEqual(asks('[grants]\nimages = ["node:22"]', file), [])
+    assert.deepEqual(asks('[grants]\nimages = true', file), [])
+    const { wish, asked } = combine(user(''), projectWish(file))
+    assert.equal(onlyGranted(file, wish).environment.image, undefined)
+    const named = data('[environment]\nbase = "image"\nimage = "node:22"')
+    assert.equal(onlyGranted(named, combine(user(''), projectWish(named)).wish).environment.base, undefined)
+    const then = combine(user(''), projectWish(file), (hash) => hash === asked?.hash)
+    assert.equal(onlyGranted(file, then.wish).environment.image, 'node:22')
+  })
+
   test('what narrows is not asked for', () => {
     const modest =
       '[environment]\nsudo = false\nuser = "node"\n[ports]\n80 = { public = false }\n[agents.permissions]\nbash = "ask"\nmcp = "deny"'
@@ -122,6 +137,8 @@ describe('CF-02: what a project wants beside the network', () => {
       '[agents.permissions]\nnetwork = "allow"',
       '[network]\npresets = ["npm"]',
       '[environment]\nsudo = true\n[network]\npresets = ["npm"]',
+      '[environment]\nimage = "node:22"',
+      '[environment]\nimage = "node:24"',
     ].map((text) => combine(user(''), projectWish(data(text))).asked?.hash)
     assert.equal(new Set(hashes).size, hashes.length)
   })

@@ -1,6 +1,9 @@
-/** What must be inside a sandbox, whatever provider gives it. */
-export const BASES = ['host', 'debian'] as const
+/** What must be inside a sandbox, whatever provider gives it. What each of them is: src/bases/. */
+export const BASES = ['host', 'debian', 'image'] as const
 export type Base = (typeof BASES)[number]
+
+/** The base that a provider begins with where nobody names one. */
+export const DEFAULT_BASE = 'default'
 
 /** A long-running program of the environment. It is started before anybody's command, and is ready by then. */
 export interface Service {
@@ -31,6 +34,8 @@ export type StopSignal = (typeof STOP_SIGNALS)[number]
 
 export interface Environment {
   readonly base: Base
+  /** Of the base `image`: its reference, such as `debian:12`. */
+  readonly image?: string | undefined
   /** The layers of a recipe that was built, by the digest that the build answered with. Its base is then the recipe's. */
   readonly digest?: string | undefined
   /**

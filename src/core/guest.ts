@@ -1,9 +1,42 @@
 /**
- * Our handle on the inside of a running sandbox. The data plane (processes, files, terminals, ports) is envd's protocol
- * and passes through `forward` as bytes; the rest is what the engine itself needs.
+ * Our handle on the inside of a running sandbox. The engine starts it with `configure` and then works with its groups:
+ * processes, files, archives. Front doors that speak envd's protocol translate each request into these calls; a guest
+ * that speaks envd's protocol itself offers `passThrough`, and gets the bytes as they are.
+ *
+ * Errors are AgentPodErrors. `unavailable`: the guest cannot be reached, or the connection broke. `canceled`: the signal
+ * aborted. `unsupported`: this guest has no such call. Every other code is the guest's own refusal, as the call says.
  */
 import type { Duplex, Readable } from 'node:stream'
-import type { CallOptions } from './call.ts'
+import type { CallOptions, GuestCall } from './call.ts'
+import type { GuestArchive, GuestFiles } from './guest-files.ts'
+import type { GuestProcesses } from './guest-process.ts'
+
+export interface Guest {
+  /** Resolves when the guest answers; `unavailable` when it does not within the deadline. */
+  health(o: CallOptions): Promise<void>
+  /** Sets what the sandbox is; may be repeated. */
+  configure(init: GuestInit, o: CallOptions): Promise<void>
+  stats(o: CallOptions): Promise<GuestStats>
+  /** A byte stream to a port inside; `unavailable` with reason `port.closed` when nothing listens there. */
+  dial(port: number, o: CallOptions): Promise<Duplex>
+  /** Closes idle connections. The sandbox lives on. Idempotent. */
+  close(): void
+  readonly processes: GuestProcesses
+  readonly files: GuestFiles
+  readonly archive: GuestArchive
+  /** Left out by a guest that cannot end its sandbox by itself. Such a guest ignores the lease in `configure`. */
+  readonly lease?: GuestLeases | undefined
+  /**
+   * One request of envd's protocol (spec/guest-protocol.md), streamed both ways with back-pressure. Left out by a guest
+   * that does not speak it. `unavailable` when the guest cannot be reached. Aborting the signal cuts the exchange.
+   */
+  passThrough?(request: GuestRequest, o: GuestCall): Promise<GuestResponse>
+}
+
+export interface GuestLeases {
+  /** Replaces the lease. Idempotent. */
+  renew(lease: GuestLease, o: CallOptions): Promise<void>
+}
 
 export interface GuestInit {
   readonly env: Readonly<Record<string, string>>
@@ -23,7 +56,7 @@ export interface GuestLease {
   readonly idleMs: number
 }
 
-export interface GuestUsage {
+export interface GuestStats {
   readonly cpuMs: number
   readonly memBytes: number
   readonly pids: number
@@ -44,23 +77,4 @@ export interface GuestResponse {
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   readonly body: Readable
-}
-
-export interface Guest {
-  /** Resolves when the guest answers; `unavailable` when it does not within the deadline. */
-  health(o: CallOptions): Promise<void>
-  /** Sets what the sandbox is; may be repeated. */
-  configure(init: GuestInit, o: CallOptions): Promise<void>
-  /** Replaces the lease. Idempotent. */
-  renew(lease: GuestLease, o: CallOptions): Promise<void>
-  usage(o: CallOptions): Promise<GuestUsage>
-  /**
-   * One exchange of the data plane, streamed both ways with back-pressure. `unavailable` when the guest cannot be reached.
-   * Aborting the signal cuts the exchange.
-   */
-  forward(request: GuestRequest, o: { readonly signal: AbortSignal }): Promise<GuestResponse>
-  /** A byte stream to a port inside; `unavailable` with reason `port.closed` when nothing listens there. */
-  dial(port: number, o: CallOptions): Promise<Duplex>
-  /** Closes idle connections. The sandbox lives on. Idempotent. */
-  close(): void
 }

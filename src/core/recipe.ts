@@ -16,10 +16,14 @@ export interface RecipeBase {
   readonly suite?: string | undefined
   /** Of `host`: the machine's tools that the steps rely on, by name, with version and place. With another tool the layers are other ones. */
   readonly tools?: Readonly<Record<string, string>> | undefined
+  /** Of `image`: its reference. */
+  readonly image?: string | undefined
+  /** Of `image`: the digest that the reference stands for, `sha256:...`, where the caller holds to one. */
+  readonly digest?: string | undefined
 }
 
 /** A base as somebody asks for it. */
-export interface BaseWish extends Pick<RecipeBase, 'name' | 'suite'> {
+export interface BaseWish extends Pick<RecipeBase, 'name' | 'suite' | 'image' | 'digest'> {
   readonly kit?: Kit | undefined
 }
 

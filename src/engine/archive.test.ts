@@ -28,7 +28,7 @@ test('a snapshot that stands on others is not exported, and what it stands on is
     tmpDir,
     events: eventStore(events),
     providers: [new FakeProvider({ clock })],
-    roots: { ensure: async () => root },
+    roots: { ensure: async () => ({ root }) },
     owner: parseOwner('archive-test'),
     clock,
     random: new SeededRandom(7),

@@ -14,8 +14,10 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { z } from 'zod'
+import { BASES } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import { newSnapshotId, parseName } from '../core/id.ts'
+import { isImageRef } from '../core/image-ref.ts'
 import type { Packed, Provider, RootRef } from '../core/provider.ts'
 import { DEFAULT_RESOURCES, type Resources } from '../core/resources.ts'
 import type { Snapshot } from '../core/snapshot.ts'
@@ -66,6 +68,7 @@ export async function exportSnapshot(ctx: Context, snapshot: Snapshot): Promise<
   const { root, spec, createdAt } = snapshot
   if (!root || snapshot.state !== 'ready') throw damaged('its files are gone')
   if (root.over && root.over.length > 0) throw onEnvironment(snapshot)
+  if (spec.environment.image !== undefined) throw onImage(snapshot)
   const digests = layers?.of(root) ?? []
   const packed: Packed[] = []
   try {
@@ -234,7 +237,8 @@ const RESOURCES = Object.keys(DEFAULT_RESOURCES) as (keyof Resources)[]
 
 const specShape = z.object({
   environment: z.strictObject({
-    base: z.enum(['host', 'debian']),
+    base: z.enum(BASES),
+    image: z.string().refine(isImageRef).optional(),
     variables: z.strictObject({}),
     user: z.string().max(64),
     workdir: z.string().max(4096),
@@ -294,6 +298,15 @@ function onEnvironment({ id, name }: Snapshot): AgentPodError {
     reason: 'snapshot.environment',
     message: `${name ?? id} stands on a built environment, and an archive does not carry those`,
     hint: 'build the environment where you need it, and bring the project there',
+  })
+}
+
+function onImage({ id, name, spec }: Snapshot): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'snapshot.image',
+    message: `${name ?? id} stands on the image ${spec.environment.image}, and an archive does not carry images`,
+    hint: 'pull the image where you need it, and bring the project there',
   })
 }
 

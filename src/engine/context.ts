@@ -4,6 +4,7 @@ import type { OwnerLabel, SandboxId } from '../core/id.ts'
 import type { Provider, RootRef } from '../core/provider.ts'
 import type { BaseWish } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
+import type { EnvdServer } from '../guest/envd-server.ts'
 import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
@@ -19,9 +20,18 @@ import type { Providers } from './providers.ts'
 import type { Quota } from './quota.ts'
 import type { NetworkParts } from './way-out.ts'
 
+/** A base that sandboxes can begin with, and what it says about itself. */
+export interface ReadyBase {
+  /** Of an image: what its reference stands for. */
+  readonly digest?: string | undefined
+  readonly root: RootRef
+  readonly user?: string | undefined
+  readonly workdir?: string | undefined
+}
+
 /** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
 export interface Roots {
-  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<RootRef>
+  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<ReadyBase>
 }
 
 export interface AddedInside {
@@ -61,6 +71,8 @@ export interface EngineParts {
 export interface Live {
   readonly guest: Guest
   readonly ended: AbortController
+  /** Speaks envd's protocol where the guest itself does not. */
+  readonly envd: EnvdServer
 }
 
 /** What the engine's verbs share. */

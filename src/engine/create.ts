@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto'
+import { baseFor, settledOn } from '../bases/bases.ts'
 import { type Isolation, isAtLeast } from '../core/capability.ts'
 import { DEFAULT_ENVIRONMENT, type Environment, MOST_EXTRAS } from '../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../core/network.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
-import type { Created, CreatePlan, Provider, RootRef } from '../core/provider.ts'
-import type { BaseWish, Kit, RecipeBase } from '../core/recipe.ts'
+import type { Created, CreatePlan, Provider } from '../core/provider.ts'
+import type { Kit, RecipeBase } from '../core/recipe.ts'
 import { askedLimits, type Resources, resolveResources } from '../core/resources.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Snapshot } from '../core/snapshot.ts'
@@ -26,11 +27,12 @@ import { defined } from '../util/defined.ts'
 import { failpoint } from '../util/failpoint.ts'
 import type { Layer } from './album.ts'
 import { CALL, COPY, CREATE } from './call.ts'
-import type { Context } from './context.ts'
+import type { Context, ReadyBase } from './context.ts'
 import { cleanUp } from './destroy.ts'
-import { environmentRoot, withExtras } from './layers.ts'
+import { environmentRoot, needLayer, withExtras } from './layers.ts'
 import { leaseOf } from './lease.ts'
 import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from './link.ts'
+import { liveOf } from './live.ts'
 import { type NetworkRequest, resolveNetwork } from './network.ts'
 import { place, type Wish } from './place.ts'
 import { checkLiving, DEFAULT_QUOTA } from './quota.ts'
@@ -101,22 +103,23 @@ async function createNew(
   const owner = request.owner ?? LOCAL.owner
   const digest = origin ? undefined : request.environment?.digest
   const who = request.who ?? { owner, isAdmin: owner === LOCAL.owner }
-  const built = digest === undefined ? undefined : environmentRoot(ctx, digest, who)
+  const layer = digest === undefined ? undefined : needLayer(ctx, digest, who)
   const asked = resolveSpec(request, origin?.snapshot.spec)
-  const { provider, isolation } = await place(ctx.providers, wishOf(request, asked, built?.layer))
-  const resolved = fitted(ctx, provider, request, asked)
-  const spec = withSecrets(ctx, owner, request, built ? onBase(resolved, built.layer.layer.base) : resolved)
+  const { provider, isolation } = await place(ctx.providers, wishOf(request, asked, layer))
+  const fit = fitted(ctx, provider, request, asked)
   const checkQuota = (): void =>
     checkLiving(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.ledger.livingOf(owner).length)
   checkQuota()
-  const below =
-    origin?.snapshot.root ??
-    built?.root ??
-    (await baseRoot(ctx, provider, { name: spec.environment.base, suite: request.suite, kit: request.kit }))
+  const ready = origin || layer ? undefined : await baseReady(ctx, provider, request, fit)
+  // INVARIANT: from here to the record nothing is awaited, so that no layer is removed in between.
+  const built = digest === undefined ? undefined : environmentRoot(ctx, digest, who)
+  const resolved = built ? onBase(fit, built.layer.layer.base) : ready ? onReady(request, fit, ready) : fit
+  const spec = withSecrets(ctx, owner, request, resolved)
+  const below = origin?.snapshot.root ?? built?.root ?? ready?.root ?? {}
   // Those of a snapshot are in its root already.
   const { layers, root } = withExtras(
     ctx,
-    { root: below, base: spec.environment.base, provider: provider.name },
+    { root: below, environment: spec.environment, provider: provider.name },
     request.environment?.extras ?? [],
     who,
   )
@@ -181,18 +184,38 @@ function wishOf({ provider, origin }: CreateRequest, { isolation }: Spec, layer:
 function fitted(ctx: Context, provider: Provider, request: CreateRequest, spec: Spec): Spec {
   if (spec.lifetime.whenOver === 'pause') ctx.providers.groupOf(provider, 'pausing')
   if (spec.lifetime.whenOver === 'stop') ctx.providers.groupOf(provider, 'stopping')
-  const isNamed = request.environment?.base !== undefined || request.origin !== undefined
-  if (isNamed || provider.host) return spec
-  return { ...spec, environment: { ...spec.environment, base: 'debian' } }
+  if (spec.network.secrets.length > 0 && !provider.egress) throw noSecrets(provider)
+  if (request.environment?.base !== undefined || request.origin) return spec
+  return { ...spec, environment: { ...spec.environment, base: baseFor(spec.environment, provider) } }
+}
+
+/** SECURITY: a placeholder is worth something on the way out alone, and a provider without one would have to be given the secret. */
+function noSecrets({ name }: Provider): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'secrets.unsupported',
+    message: `sandboxes on ${name} cannot hold secrets: their connections do not pass our way out`,
+    hint: 'leave the secrets out, or choose another provider',
+  })
 }
 
 /** A built environment lies on the base that it was built on, whatever is asked for. */
-function onBase(spec: Spec, { name }: RecipeBase): Spec {
-  return { ...spec, environment: { ...spec.environment, base: name } }
+function onBase(spec: Spec, { name, image }: RecipeBase): Spec {
+  return { ...spec, environment: { ...spec.environment, base: name, ...(image !== undefined && { image }) } }
 }
 
-function baseRoot(ctx: Context, provider: Provider, wish: BaseWish): Promise<RootRef> {
-  return ctx.roots.ensure(wish, provider, () => undefined)
+/** What a base says about itself holds where nobody asked for anything else. */
+function onReady({ environment = {} }: CreateRequest, spec: Spec, ready: ReadyBase): Spec {
+  return { ...spec, environment: settledOn(spec.environment, environment, ready) }
+}
+
+function baseReady(
+  ctx: Context,
+  provider: Provider,
+  { suite, kit }: CreateRequest,
+  { environment: { base: name, image } }: Spec,
+): Promise<ReadyBase> {
+  return ctx.roots.ensure({ name, image, suite, kit }, provider, () => undefined)
 }
 
 /** What is asked for by name has to be there; of what a snapshot's sandbox had, what is left. */
@@ -282,7 +305,7 @@ export async function enter(
     startedAt: ctx.clock.now(),
   })
   failpoint('create.recorded')
-  ctx.live.set(sandbox.id, { guest, ended: new AbortController() })
+  ctx.live.set(sandbox.id, liveOf(guest))
   openLink(ctx, running)
   return running
 }

@@ -40,7 +40,9 @@ beforeEach(async () => {
     providers: [provider],
     roots: {
       ensure: async (base) =>
-        base.name === 'host' ? { kind: 'host' } : { kind: 'layers', layers: ['0'.repeat(64)] },
+        base.name === 'host'
+          ? { root: { kind: 'host' } }
+          : { root: { kind: 'layers', layers: ['0'.repeat(64)] } },
     },
     owner: parseOwner('engine-test'),
     clock,

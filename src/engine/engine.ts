@@ -1,10 +1,12 @@
 /** The sandbox lifecycle, executed. Front doors translate into these calls and nothing else. */
 import type { Readable } from 'node:stream'
+import { baseFor } from '../bases/bases.ts'
 import type { AuditAction, AuditEntry } from '../core/audit.ts'
 import type { Capabilities, Check, Isolation } from '../core/capability.ts'
+import type { Base } from '../core/environment.ts'
 import { asAgentPodError, type ErrorCode } from '../core/error.ts'
 import type { EventType, SandboxEvent } from '../core/event.ts'
-import type { GuestUsage } from '../core/guest.ts'
+import type { GuestStats } from '../core/guest.ts'
 import { isSandboxId, isSnapshotId, parseName, type SandboxId, type SnapshotId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
 import type { NetCounts } from '../core/network.ts'
@@ -200,13 +202,15 @@ export class Engine {
 
   /** Makes a base ready ahead of a create, with progress. */
   async prepare(
-    base: BaseWish,
+    wish: Omit<BaseWish, 'name'> & { readonly name?: Base | undefined },
     onProgress: (line: string) => void,
     name?: string,
-  ): Promise<{ root: RootRef; provider: Provider }> {
+  ): Promise<{ root: RootRef; digest: string | undefined; provider: Provider }> {
     const { providers, roots } = this.#ctx
     const provider = providers.use(name === undefined ? providers.default : providers.named(name))
-    return { root: await roots.ensure(base, provider, onProgress), provider }
+    const base = wish.name ?? baseFor(wish, provider)
+    const { root, digest } = await roots.ensure({ ...wish, name: base }, provider, onProgress)
+    return { root, digest, provider }
   }
 
   /** A finished layer of a built environment. */
@@ -423,22 +427,22 @@ export class Engine {
     return reach(this.#ctx, this.get(ref, who).id, o.wake ?? true)
   }
 
-  async stats(ref: string, who: Principal = LOCAL): Promise<HostStats & GuestUsage & { network: NetCounts }> {
+  async stats(ref: string, who: Principal = LOCAL): Promise<HostStats & GuestStats & { network: NetCounts }> {
     const { id, provider, spec } = this.get(ref, who)
     const { guest } = this.live(id)
-    const [usage, host, network] = await Promise.all([
-      guest.usage(CALL),
+    const [inside, host, network] = await Promise.all([
+      guest.stats(CALL),
       this.#ctx.providers.of({ provider }).metering?.stats(id, CALL) ?? unmetered(spec),
       netCounts(this.#ctx, id),
     ])
     // Where the host counts, its figures are the truth; where it cannot (no cgroups), the guest's own stand in.
     return {
-      ...usage,
+      ...inside,
       ...host,
       network,
-      cpuMs: host.cpuMs || usage.cpuMs,
-      memBytes: host.memBytes || usage.memBytes,
-      pids: host.pids || usage.pids,
+      cpuMs: host.cpuMs || inside.cpuMs,
+      memBytes: host.memBytes || inside.memBytes,
+      pids: host.pids || inside.pids,
     }
   }
 

@@ -28,7 +28,7 @@ export async function extend(
     if (o.onlyLonger && sandbox.deadlineAt >= deadlineAt) return sandbox
     const extended = ctx.ledger.amend(id, { deadlineAt })
     await ctx.providers.of(sandbox).deadlines?.extend(id, deadlineAt, CALL)
-    await live.guest.renew(leaseOf(sandbox.spec.lifetime, ttlMs), CALL)
+    await live.guest.lease?.renew(leaseOf(sandbox.spec.lifetime, ttlMs), CALL)
     ctx.ledger.note(id, 'sandbox.extended', { deadlineAt })
     return extended
   })

@@ -1,5 +1,5 @@
 /** Layers of built environments: snapshots that other sandboxes stand on. What makes them is `build/`; who stands on them is known here. */
-import type { Base } from '../core/environment.ts'
+import type { Environment } from '../core/environment.ts'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { SandboxId, SnapshotId } from '../core/id.ts'
 import type { Principal } from '../core/principal.ts'
@@ -49,7 +49,7 @@ export function environmentRoot(ctx: Context, key: string, who: Principal): { la
 /** A root with layers of other recipes over it, as far as they are not in it already, and which of them were put there. */
 export function withExtras(
   ctx: Context,
-  below: { readonly root: RootRef; readonly base: Base; readonly provider: string },
+  below: { readonly root: RootRef; readonly environment: Environment; readonly provider: string },
   keys: readonly string[],
   who: Principal,
 ): { layers: readonly Layer[]; root: RootRef } {
@@ -60,12 +60,16 @@ export function withExtras(
     const layer = needLayer(ctx, key, who)
     if (there.has(layer.id)) continue
     if (layer.provider !== below.provider) throw onAnotherProvider(layer, below.provider)
-    if (layer.layer.base.name !== below.base) throw onAnotherBase(key)
+    if (!isOnBase(layer, below.environment)) throw onAnotherBase(key)
     ctx.album.touch(layer, ctx.clock.now())
     there.add(layer.id)
     layers.push(layer)
   }
   return layers.length === 0 ? { layers, root } : { layers, root: { ...root, over: [...there] } }
+}
+
+function isOnBase({ layer }: Layer, { base, image }: Environment): boolean {
+  return layer.base.name === base && layer.base.image === image
 }
 
 /** A layer has a place for each directory that its base is put together of: on another kind of base nothing of it would be seen. */

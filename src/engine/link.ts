@@ -1,9 +1,11 @@
 /** The way out of one sandbox: what is made for it, what its programs are told, and what the egress process is told. */
 import { Readable } from 'node:stream'
+import { kindOf } from '../bases/bases.ts'
 import type { Guest } from '../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../core/network.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { BoundSecret, Secret } from '../core/secret.ts'
+import { insideError } from '../guest/guest-error.ts'
 import { readAddress } from '../policy/address.ts'
 import type { NetworkPolicy } from '../policy/decide.ts'
 import { parseRule, type Rule } from '../policy/rule.ts'
@@ -96,23 +98,24 @@ export async function writeJavaTrust(ctx: Context, sandbox: Sandbox, guest: Gues
   const ca = sandbox.link?.authority?.cert
   if (!ctx.network || ca === undefined || !opensTls(sandbox)) return
   const store = trustStore(`${ctx.network.hostRoots()}\n${ca}`, ctx.clock.now())
-  const query = new URLSearchParams({ path: JAVA_STORE, username: 'root' })
-  const answer = await guest.forward(
-    {
-      method: 'POST',
-      path: `/files?${query}`,
-      headers: { 'content-type': 'application/octet-stream', 'content-length': String(store.length) },
-      body: Readable.from([store]),
-    },
-    { signal: AbortSignal.timeout(CALL.timeoutMs) },
-  )
-  answer.body.resume()
+  const signal = AbortSignal.timeout(CALL.timeoutMs)
+  try {
+    await guest.files.write(JAVA_STORE, Readable.from([store], { objectMode: false }), {
+      user: 'root',
+      signal,
+    })
+  } catch (error) {
+    const failure = insideError(error, signal)
+    // A full disk must not keep a sandbox from starting: Java says itself that the store is missing.
+    if (failure.reason !== 'inside.failed') throw failure
+    ignore(ctx.log, failure, `${sandbox.id} has no trust store for Java`)
+  }
 }
 
-/** The host base has the certificates of the system already. */
+/** A base with the machine's own certificates has those of the system already. */
 export function trustOf(ctx: Context, { link, spec }: Sandbox): { ca: string; roots: string } | undefined {
   if (!link?.authority || !ctx.network || link.level === 'none') return undefined
-  const isThere = spec.environment.base === 'host' && ctx.network.isSystemBundle
+  const isThere = kindOf(spec.environment.base).trust === 'machine' && ctx.network.isSystemBundle
   const roots = isThere ? '' : ctx.network.hostRoots()
   return { ca: link.authority.cert, roots }
 }

@@ -8,6 +8,7 @@ import { CALL } from './call.ts'
 import type { Context, Live, StillWanted } from './context.ts'
 import { leaseOf } from './lease.ts'
 import { openLink } from './link.ts'
+import { liveOf } from './live.ts'
 import { needSandbox } from './need.ts'
 
 /** Idempotent. Open streams stay open and are silent until it is resumed. */
@@ -30,7 +31,7 @@ export async function pause(ctx: Context, id: SandboxId, isStillWanted?: StillWa
     }
     try {
       // A frozen guest's clock runs on, and would end the sandbox at the moment it thaws.
-      await live?.guest.renew({ remainingMs: 0, idleMs: 0 }, CALL)
+      await live?.guest.lease?.renew({ remainingMs: 0, idleMs: 0 }, CALL)
       await pausing.pause(id, CALL)
     } catch (error) {
       await undo(ctx, id)
@@ -77,7 +78,7 @@ export async function thaw(ctx: Context, sandbox: Sandbox, deadlineAt: number): 
   await ctx.providers.group(sandbox, 'pausing').resume(id, deadlineAt, CALL)
   failpoint('resume.thawed')
   const live = ctx.frozen.get(id) ?? ctx.live.get(id) ?? openLive(ctx, sandbox)
-  await live.guest.renew(leaseOf(sandbox.spec.lifetime, deadlineAt - ctx.clock.now()), CALL)
+  await live.guest.lease?.renew(leaseOf(sandbox.spec.lifetime, deadlineAt - ctx.clock.now()), CALL)
   const running = ctx.ledger.move(id, 'resumed', { deadlineAt })
   ctx.frozen.delete(id)
   ctx.live.set(id, live)
@@ -95,5 +96,5 @@ export function openLive(ctx: Context, sandbox: Sandbox): Live {
     })
   }
   openLink(ctx, sandbox)
-  return { guest: ctx.providers.of(sandbox).open(handle), ended: new AbortController() }
+  return liveOf(ctx.providers.of(sandbox).open(handle))
 }

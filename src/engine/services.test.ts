@@ -35,7 +35,7 @@ beforeEach(async () => {
     tmpDir: tmpdir(),
     events: eventStore(events),
     providers: [provider],
-    roots: { ensure: async () => ({ kind: 'host' }) },
+    roots: { ensure: async () => ({ root: { kind: 'host' } }) },
     owner: parseOwner('services-test'),
     clock,
     random: new SeededRandom(5),
@@ -326,9 +326,9 @@ describe('a stop', () => {
     const { signals } = provider.inside(id)
     await passing(engine.stop(id))
     assert.deepEqual(signals, [
-      'SIGNAL_SIGQUIT agentpod.service.web',
-      'SIGNAL_SIGTERM agentpod.service.cache',
-      'SIGNAL_SIGINT agentpod.service.db',
+      'SIGQUIT agentpod.service.web',
+      'SIGTERM agentpod.service.cache',
+      'SIGINT agentpod.service.db',
     ])
     assert.equal(engine.get(id).state, 'stopped')
   })
@@ -347,7 +347,7 @@ describe('a stop', () => {
     await passing(engine.begin(id))
     const { signals } = provider.inside(id)
     await passing(engine.stop(id))
-    assert.deepEqual(signals, ['SIGNAL_SIGTERM agentpod.service.web#2'])
+    assert.deepEqual(signals, ['SIGTERM agentpod.service.web#2'])
   })
 
   test('SECURITY: is not held up by services that do not end', async () => {

@@ -52,7 +52,7 @@ async function restart(): Promise<void> {
     tmpDir: '/nonexistent',
     events: eventStore(events),
     providers: [provider],
-    roots: { ensure: async () => ({ kind: 'host' }) },
+    roots: { ensure: async () => ({ root: { kind: 'host' } }) },
     owner: OWNER,
     clock,
     random: new SeededRandom(5),

@@ -146,8 +146,8 @@ export async function expire(ctx: Context, id: SandboxId): Promise<void> {
 async function isIdle(ctx: Context, { id, spec: { lifetime } }: Sandbox): Promise<boolean> {
   if (lifetime.whenOver !== 'pause' || lifetime.idleMs === 0) return false
   const live = ctx.live.get(id) ?? ctx.frozen.get(id)
-  const usage = await live?.guest.usage(CALL)
-  return usage !== undefined && usage.idleForMs >= lifetime.idleMs
+  const stats = await live?.guest.stats(CALL)
+  return stats !== undefined && stats.idleForMs >= lifetime.idleMs
 }
 
 /** Its time is up, and still is when its turn comes: an extend or a call may have come first. */

@@ -1,5 +1,5 @@
 /** What programs that use AgentPod import. */
-export { AgentPod } from '../client/client.ts'
+export { AgentPod, type PrepareOptions } from '../client/client.ts'
 export type { PlaceOptions } from '../client/default-place.ts'
 export {
   type ExecOptions,

@@ -1,8 +1,37 @@
 /** What the author of a provider imports. */
-export type { CallOptions } from '../core/call.ts'
+export type { CallOptions, GuestCall } from '../core/call.ts'
 export { type Capabilities, type Check, ISOLATIONS, type Isolation } from '../core/capability.ts'
 export { AgentPodError, type ErrorCode, isAgentPodError } from '../core/error.ts'
-export type { Guest, GuestInit, GuestLease, GuestRequest, GuestResponse, GuestUsage } from '../core/guest.ts'
+export type {
+  Guest,
+  GuestInit,
+  GuestLease,
+  GuestLeases,
+  GuestRequest,
+  GuestResponse,
+  GuestStats,
+} from '../core/guest.ts'
+export type {
+  ArchiveCall,
+  FileCall,
+  FileChange,
+  FileContent,
+  FileEntry,
+  GuestArchive,
+  GuestFiles,
+  WatchOptions,
+  WriteOptions,
+} from '../core/guest-files.ts'
+export type {
+  GuestCommand,
+  GuestProcesses,
+  OutputPlace,
+  ProcessEvent,
+  ProcessExit,
+  ProcessInfo,
+  ProcessRef,
+  TerminalSize,
+} from '../core/guest-process.ts'
 export {
   type OwnerLabel,
   parseOwner,

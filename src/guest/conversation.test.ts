@@ -15,12 +15,13 @@ import {
   sendInput,
   startConversation,
 } from './conversation.ts'
+import { poddProcesses } from './podd-processes.ts'
 
 const NEVER = new AbortController().signal
 const CAT = { command: ['cat'], user: 'user', workdir: '', variables: {}, tag: 'job', stdin: true }
 
 function guest(answer: (request: GuestRequest) => GuestResponse | Promise<GuestResponse>): Guest {
-  return { forward: async (request: GuestRequest) => answer(request) } as unknown as Guest
+  return { processes: poddProcesses(async (request) => answer(request)) } as unknown as Guest
 }
 const reply = (status: number, body: Readable | string | Buffer): GuestResponse => ({
   status,
@@ -141,7 +142,7 @@ describe('a conversation', () => {
   test('that nobody remembers is told as such', async () => {
     const gone = guest(({ path }) =>
       path.startsWith('/agentpod/processes')
-        ? reply(200, '[{"tag":"other"},null]')
+        ? reply(200, '[{"pid":1,"tag":"other","stdinBytes":"0"}]')
         : path.startsWith('/agentpod/attach')
           ? reply(200, failure('not_found'))
           : reply(404, '{"code":"not_found"}'),
@@ -234,6 +235,7 @@ describe('a conversation', () => {
     assert.equal(inside.processes.length, 1)
     assert.deepEqual(await conversationState(fake, 'job', NEVER), { kind: 'running' })
     assert.equal(await sendInput(fake, 'job', 0, Buffer.from('one\n'), NEVER), 4)
+    await settled()
     assert.equal(await sendInput(fake, 'job', 2, Buffer.from('e\ntwo\n'), NEVER), 8)
     assert.equal(await inputAccepted(fake, 'job', NEVER), 8)
     await fails(sendInput(fake, 'job', 9, Buffer.from('x'), NEVER), 'failed_precondition', 'inside.failed')

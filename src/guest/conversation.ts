@@ -2,25 +2,11 @@
  * A program inside that the server talks with, line by line, and goes on talking with after it was killed itself: input is known by its offset, and so is
  * output. Both are bytes of a sandbox.
  */
-import { Readable } from 'node:stream'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
+import type { ProcessExit, ProcessInfo } from '../core/guest-process.ts'
 import { sleep, systemClock } from '../util/clock.ts'
-import {
-  ANSWER_BYTES,
-  canceled,
-  cut,
-  exitOf,
-  forward,
-  type InsideExit,
-  malformed,
-  messages,
-  parsed,
-  refused,
-  saidCode,
-  text,
-  userHeader,
-} from './exchange.ts'
+import { canceled, cut, insideError, malformed } from './guest-error.ts'
 
 export interface ConversationStart {
   /** The program and its arguments; no shell is in between. */
@@ -43,22 +29,15 @@ export async function startConversation(
   o: ConversationStart,
   signal: AbortSignal,
 ): Promise<void> {
-  const [cmd, ...args] = o.command
-  const message = {
-    process: { cmd, args, envs: o.variables, ...(o.workdir && { cwd: o.workdir }) },
-    tag: o.tag,
-    stdin: o.stdin,
-  }
-  const headers = {
-    authorization: userHeader(o.user),
-    ...(o.timeoutMs !== undefined && { 'connect-timeout-ms': String(o.timeoutMs) }),
-  }
+  const [command = '', ...args] = o.command
+  const { user, workdir, variables, tag, stdin, timeoutMs } = o
+  const program = { command, args, env: variables, cwd: workdir || undefined }
   try {
-    const said = messages(guest, { path: '/process.Process/Start', message, headers }, signal)
-    for await (const event of said) if (event['start']) return
+    const events = guest.processes.start({ ...program, user, tag, stdin, timeoutMs }, { signal })
+    for await (const { kind } of events) if (kind === 'start') return
   } catch (error) {
-    if (saidCode(error) === 'already_exists') return
-    throw error
+    if (isAgentPodError(error, 'already_exists')) return
+    throw insideError(error, signal)
   }
   throw cut()
 }
@@ -69,7 +48,7 @@ export type ConversationEvent =
   | { readonly kind: 'stderr'; readonly data: Buffer; readonly offset: number }
   /** So many bytes of stdout were not kept for us; what comes next is at `offset`. */
   | { readonly kind: 'gap'; readonly bytes: number; readonly offset: number }
-  | { readonly kind: 'end'; readonly exit: InsideExit }
+  | { readonly kind: 'end'; readonly exit: ProcessExit }
 
 const TRY_AGAIN_MS = 100
 const MOST_TRIES = 50
@@ -95,8 +74,9 @@ export async function* followConversation(
       }
       throw cut()
     } catch (error) {
-      if (saidCode(error) === 'not_found') throw unknown(tag)
-      if (!isAgentPodError(error, 'unavailable') || ++tries > MOST_TRIES) throw error
+      if (isAgentPodError(error, 'not_found')) throw unknown(tag)
+      const failure = insideError(error, o.signal)
+      if (failure.code !== 'unavailable' || ++tries > MOST_TRIES) throw failure
       await sleep(systemClock, TRY_AGAIN_MS, o.signal).catch((reason: unknown) => {
         throw canceled(reason)
       })
@@ -111,36 +91,22 @@ async function* attach(
   signal: AbortSignal,
 ): AsyncGenerator<ConversationEvent> {
   let offset = from
-  const message = { process: { tag }, stdout: String(offset) }
-  for await (const said of messages(guest, { path: '/agentpod/attach', message }, signal)) {
-    const event = eventOf(said, offset)
-    if (event?.kind === 'gap') {
-      offset = event.offset
+  for await (const event of guest.processes.attach({ tag }, { stdout: from }, { signal })) {
+    if (event.kind === 'gap') {
+      if (event.stdout < offset) throw malformed(new Error('a gap that goes back'))
+      const bytes = event.stdout - offset
+      offset = event.stdout
       // Of stderr alone nobody counts the bytes.
-      if (event.bytes === 0) continue
-    }
-    if (event?.kind === 'stdout') offset += event.data.length
-    if (event) yield event
+      if (bytes > 0) yield { kind: 'gap', bytes, offset }
+    } else if (event.kind === 'stdout' || event.kind === 'stderr') {
+      const { kind, data } = event
+      yield { kind, data, offset }
+      if (kind === 'stdout') offset += data.length
+    } else if (event.kind === 'end') yield event
   }
 }
 
-function eventOf(event: Record<string, unknown>, offset: number): ConversationEvent | undefined {
-  const data = event['data'] as Record<string, unknown> | undefined
-  for (const kind of ['stdout', 'stderr'] as const) {
-    const encoded = data?.[kind]
-    if (typeof encoded === 'string') return { kind, data: Buffer.from(encoded, 'base64'), offset }
-  }
-  const gap = event['gap'] as Record<string, unknown> | undefined
-  if (gap) {
-    const to = countOf(gap['stdout'])
-    if (to < offset) throw malformed(new Error('a gap that goes back'))
-    return { kind: 'gap', bytes: to - offset, offset: to }
-  }
-  const end = event['end'] as Record<string, unknown> | undefined
-  return end && { kind: 'end', exit: exitOf(end) }
-}
-
-/** podd takes no larger message. */
+/** Guests take no message that is much larger. */
 const LARGEST_INPUT = 1024 * 1024
 
 /**
@@ -167,33 +133,24 @@ async function sendPart(
   data: Buffer,
   signal: AbortSignal,
 ): Promise<number> {
-  const response = await forward(
-    guest,
-    {
-      method: 'POST',
-      path: `/agentpod/input?${new URLSearchParams({ tag, offset: String(offset) })}`,
-      headers: { 'content-type': 'application/octet-stream', 'content-length': String(data.length) },
-      body: Readable.from([data], { objectMode: false }),
-    },
-    signal,
-  )
-  if (response.status === 404) throw unknown(tag)
-  if (response.status !== 200) throw await refused(response)
-  const answer = parsed(await text(response, ANSWER_BYTES)) as Record<string, unknown> | null
-  return countOf(answer?.['stdinBytes'])
+  try {
+    return await guest.processes.writeAt(tag, offset, data, { signal })
+  } catch (error) {
+    throw isAgentPodError(error, 'not_found') ? unknown(tag) : insideError(error, signal)
+  }
 }
 
 /** How many bytes of input it was given, whether it has read them or not. */
 export async function inputAccepted(guest: Guest, tag: string, signal: AbortSignal): Promise<number> {
   const found = await find(guest, tag, signal)
   if (!found) throw unknown(tag)
-  return countOf(found['stdinBytes'])
+  return found.stdinBytes
 }
 
 /** `unknown`: it was never started in this life of the sandbox, or ended so long ago that nobody remembers. */
 export type ConversationState =
   | { readonly kind: 'running' }
-  | { readonly kind: 'ended'; readonly exit: InsideExit }
+  | { readonly kind: 'ended'; readonly exit: ProcessExit }
   | { readonly kind: 'unknown' }
 
 export async function conversationState(
@@ -203,26 +160,15 @@ export async function conversationState(
 ): Promise<ConversationState> {
   const found = await find(guest, tag, signal)
   if (!found) return { kind: 'unknown' }
-  return found['endedAt'] === undefined ? { kind: 'running' } : { kind: 'ended', exit: exitOf(found) }
+  return found.ended ? { kind: 'ended', exit: found.ended.exit } : { kind: 'running' }
 }
 
-async function find(
-  guest: Guest,
-  tag: string,
-  signal: AbortSignal,
-): Promise<Record<string, unknown> | undefined> {
-  const path = `/agentpod/processes?${new URLSearchParams({ tag })}`
-  const response = await forward(guest, { method: 'GET', path, headers: {} }, signal)
-  const list = parsed(await text(response, 4 * 1024 * 1024))
-  if (!Array.isArray(list)) throw malformed(new Error('no list of processes'))
-  return list.find((one: Record<string, unknown> | null) => one?.['tag'] === tag)
-}
-
-/** Numbers of bytes come as text, as all long ones do. */
-function countOf(value: unknown): number {
-  const count = typeof value === 'string' && /^\d{1,16}$/.test(value) ? Number(value) : value
-  if (typeof count === 'number' && Number.isSafeInteger(count) && count >= 0) return count
-  throw malformed(new Error('a number of bytes is missing'))
+async function find(guest: Guest, tag: string, signal: AbortSignal): Promise<ProcessInfo | undefined> {
+  try {
+    return (await guest.processes.list({ tag, signal })).find((one) => one.tag === tag)
+  } catch (error) {
+    throw insideError(error, signal)
+  }
 }
 
 function unknown(tag: string): AgentPodError {

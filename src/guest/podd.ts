@@ -7,10 +7,12 @@ import {
   type IncomingMessage,
 } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { CallOptions } from '../core/call.ts'
+import type { CallOptions, GuestCall } from '../core/call.ts'
 import { AgentPodError } from '../core/error.ts'
-import type { Guest, GuestInit, GuestLease, GuestRequest, GuestResponse, GuestUsage } from '../core/guest.ts'
-import { parseUsage } from './protocol.ts'
+import type { Guest, GuestInit, GuestRequest, GuestResponse, GuestStats } from '../core/guest.ts'
+import { poddArchive, poddFiles } from './podd-files.ts'
+import { poddProcesses } from './podd-processes.ts'
+import { parseStats } from './protocol.ts'
 import type { PoddStreams } from './streams.ts'
 
 const IDLE_CONNECTIONS = 16
@@ -51,6 +53,14 @@ class PoddAgent extends Agent {
 class PoddGuest implements Guest {
   readonly #socket: string | undefined
   readonly #agent: Agent
+  readonly #send = (request: GuestRequest, o: GuestCall): Promise<GuestResponse> =>
+    this.passThrough(request, o)
+  readonly processes = poddProcesses(this.#send)
+  readonly files = poddFiles(this.#send)
+  readonly archive = poddArchive(this.#send)
+  readonly lease: NonNullable<Guest['lease']> = {
+    renew: async (lease, o) => void (await this.#call('PUT', '/agentpod/lease', lease, o)),
+  }
 
   constructor(streams: PoddStreams) {
     this.#socket = streams.socket
@@ -65,15 +75,11 @@ class PoddGuest implements Guest {
     await this.#call('PUT', '/agentpod/init', init, o)
   }
 
-  async renew(lease: GuestLease, o: CallOptions): Promise<void> {
-    await this.#call('PUT', '/agentpod/lease', lease, o)
+  async stats(o: CallOptions): Promise<GuestStats> {
+    return parseStats(await this.#call('GET', '/agentpod/usage', undefined, o))
   }
 
-  async usage(o: CallOptions): Promise<GuestUsage> {
-    return parseUsage(await this.#call('GET', '/agentpod/usage', undefined, o))
-  }
-
-  forward(request: GuestRequest, o: { readonly signal: AbortSignal }): Promise<GuestResponse> {
+  passThrough(request: GuestRequest, o: GuestCall): Promise<GuestResponse> {
     return new Promise((resolve, reject) => {
       const outgoing = this.#request(request, o.signal)
       outgoing.once('response', (response) => resolve(answer(response)))

@@ -5,18 +5,20 @@ import { describe, test } from 'node:test'
 import { AgentPodError, type ErrorCode, isAgentPodError } from '../core/error.ts'
 import type { Guest, GuestRequest, GuestResponse } from '../core/guest.ts'
 import { encodeFrame } from '../util/connect-frame.ts'
+import type { Send } from './podd-exchange.ts'
+import { poddArchive } from './podd-files.ts'
+import { poddProcesses } from './podd-processes.ts'
 import { processesInside, runInside, signalInside, startInside, unpackInside } from './process.ts'
 
 const COMMAND = { run: 'make', user: 'user', workdir: '/srv', variables: { A: 'b' } }
 const NEVER = new AbortController().signal
 
-/** A guest that only forwards. */
+/** A guest behind podd's protocol, answered as a test says. */
 function guest(
   answer: (request: GuestRequest, signal: AbortSignal) => GuestResponse | Promise<GuestResponse>,
 ): Guest {
-  return {
-    forward: async (request: GuestRequest, o: { signal: AbortSignal }) => answer(request, o.signal),
-  } as unknown as Guest
+  const send: Send = async (request, o) => answer(request, o.signal)
+  return { processes: poddProcesses(send), archive: poddArchive(send) } as unknown as Guest
 }
 
 const reply = (status: number, body: Readable | string | Buffer): GuestResponse => ({
@@ -234,12 +236,9 @@ describe('a command', () => {
 describe('processes', () => {
   test('are those with a tag, and which of them run', async () => {
     const list = [
-      { pid: 1, tag: 'a' },
-      { pid: 2, tag: 'b', endedAt: '2001' },
-      { pid: 3 },
-      null,
-      7,
-      { tag: 7 },
+      { pid: 1, tag: 'a', stdinBytes: '0' },
+      { pid: 2, tag: 'b', endedAt: '2001', stdinBytes: '0' },
+      { pid: 3, stdinBytes: '0' },
     ]
     assert.deepEqual(
       await processesInside(
@@ -253,7 +252,16 @@ describe('processes', () => {
     )
   })
 
-  for (const body of ['{}', 'null', 'nonsense', '', `[${'1,'.repeat(3_000_000)}1]`])
+  for (const body of [
+    '{}',
+    'null',
+    'nonsense',
+    '',
+    '[7]',
+    '[null]',
+    '[{"pid":1}]',
+    `["${'x'.repeat(70_000_000)}"]`,
+  ])
     test(`${JSON.stringify(body.slice(0, 20))} is no list of them`, async () => {
       await fails(
         processesInside(
@@ -277,7 +285,7 @@ describe('processes', () => {
       { process: { tag: 'a' }, signal: 'SIGNAL_SIGTERM' },
       { process: { tag: 'a' }, signal: 'SIGNAL_SIGINT' },
     ])
-    await fails(signalInside(on(500), 'a', 'SIGINT', NEVER), 'unavailable')
+    await fails(signalInside(on(500), 'a', 'SIGINT', NEVER), 'failed_precondition', 'inside.failed')
   })
 })
 
@@ -286,17 +294,19 @@ describe('an archive', () => {
     unpackInside(to, { archive, to: '/srv/a b&c', user: 'user', signal })
 
   test('is unpacked where it should be, as the user', async () => {
-    let path = ''
+    let [path, user]: unknown[] = []
     const archive = Readable.from(['data'])
     await unpack(
       guest(async (request) => {
         path = request.path
+        user = request.headers['authorization']
         await request.body?.toArray()
         return reply(200, '{}')
       }),
       archive,
     )
-    assert.equal(path, '/agentpod/tar?path=%2Fsrv%2Fa+b%26c&username=user')
+    assert.equal(path, '/agentpod/tar?path=%2Fsrv%2Fa+b%26c')
+    assert.equal(user, `Basic ${Buffer.from('user:').toString('base64')}`)
     assert.ok(archive.destroyed)
   })
 

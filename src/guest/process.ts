@@ -1,22 +1,10 @@
 /** Commands that the server itself runs inside: steps of a build, services and their checks. What they say is hostile bytes, kept bounded. */
 import { randomUUID } from 'node:crypto'
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { isAgentPodError } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
-import {
-  ANSWER_BYTES,
-  canceled,
-  cut,
-  exitOf,
-  forward,
-  type InsideExit,
-  malformed,
-  messages,
-  parsed,
-  refused,
-  text,
-  userHeader,
-} from './exchange.ts'
+import type { ProcessExit } from '../core/guest-process.ts'
+import { canceled, cut, insideError } from './guest-error.ts'
 
 export interface InsideCommand {
   /** For /bin/sh. */
@@ -39,7 +27,7 @@ export async function runInside(
   guest: Guest,
   command: InsideCommand,
   o: { readonly signal: AbortSignal; onOutput?(data: Buffer): void | Promise<void> },
-): Promise<InsideExit> {
+): Promise<ProcessExit> {
   for await (const event of begin(guest, command, o.signal)) {
     if (event.kind === 'output') await orAborted(o.onOutput?.(event.data), o.signal)
     if (event.kind === 'end') return event.exit
@@ -73,7 +61,7 @@ export function startInside(guest: Guest, command: InsideCommand, signal: AbortS
 
 export type InsideEvent =
   | { readonly kind: 'output'; readonly data: Buffer }
-  | { readonly kind: 'end'; readonly exit: InsideExit }
+  | { readonly kind: 'end'; readonly exit: ProcessExit }
   | { readonly kind: 'start' }
 
 async function* begin(
@@ -81,33 +69,18 @@ async function* begin(
   command: InsideCommand,
   signal: AbortSignal,
 ): AsyncGenerator<InsideEvent> {
-  const message = {
-    process: {
-      cmd: '/bin/sh',
-      args: ['-c', command.run],
-      envs: command.variables,
-      ...(command.workdir && { cwd: command.workdir }),
-    },
-    tag: command.tag ?? randomUUID(),
-    stdin: false,
+  const { run, user, workdir, variables, tag = randomUUID(), timeoutMs } = command
+  const program = { command: '/bin/sh', args: ['-c', run], env: variables, cwd: workdir || undefined }
+  try {
+    const events = guest.processes.start({ ...program, user, tag, stdin: false, timeoutMs }, { signal })
+    for await (const event of events) {
+      if (event.kind === 'stdout' || event.kind === 'stderr') yield { kind: 'output', data: event.data }
+      else if (event.kind === 'end') yield { kind: 'end', exit: event.exit }
+      else if (event.kind === 'start') yield { kind: 'start' }
+    }
+  } catch (error) {
+    throw insideError(error, signal)
   }
-  const headers = {
-    authorization: userHeader(command.user),
-    ...(command.timeoutMs !== undefined && { 'connect-timeout-ms': String(command.timeoutMs) }),
-  }
-  for await (const said of messages(guest, { path: '/process.Process/Start', message, headers }, signal)) {
-    const event = eventOf(said)
-    if (event) yield event
-  }
-}
-
-function eventOf(event: Record<string, unknown>): InsideEvent | undefined {
-  if (event['start']) return { kind: 'start' }
-  const data = event['data'] as Record<string, unknown> | undefined
-  const text = data?.['stdout'] ?? data?.['stderr']
-  if (typeof text === 'string') return { kind: 'output', data: Buffer.from(text, 'base64') }
-  const end = event['end'] as Record<string, unknown> | undefined
-  return end && { kind: 'end', exit: exitOf(end) }
 }
 
 /** A process that the sandbox remembers, by what it was started with. */
@@ -118,13 +91,12 @@ export interface InsideProcess {
 
 /** Those that have a tag. */
 export async function processesInside(guest: Guest, signal: AbortSignal): Promise<InsideProcess[]> {
-  const response = await forward(guest, { method: 'GET', path: '/agentpod/processes', headers: {} }, signal)
-  const list = parsed(await text(response, 4 * 1024 * 1024))
-  if (!Array.isArray(list)) throw malformed(new Error('no list of processes'))
-  return list.flatMap((one: Record<string, unknown> | null) => {
-    const tag = one?.['tag']
-    return typeof tag === 'string' ? [{ tag, isRunning: one?.['endedAt'] === undefined }] : []
+  const processes = await guest.processes.list({ signal }).catch((error: unknown) => {
+    throw insideError(error, signal)
   })
+  return processes.flatMap(({ tag, ended }) =>
+    tag === undefined ? [] : [{ tag, isRunning: ended === undefined }],
+  )
 }
 
 /** `SIGTERM` and the like go to its process group. One that is gone is success. */
@@ -134,19 +106,11 @@ export async function signalInside(
   name: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const body = Buffer.from(JSON.stringify({ process: { tag }, signal: `SIGNAL_${name}` }))
-  const response = await forward(
-    guest,
-    {
-      method: 'POST',
-      path: '/process.Process/SendSignal',
-      headers: { 'content-type': 'application/json', 'content-length': String(body.length) },
-      body: Readable.from([body], { objectMode: false }),
-    },
-    signal,
-  )
-  await text(response, ANSWER_BYTES)
-  if (response.status !== 200 && response.status !== 404) throw cut()
+  try {
+    await guest.processes.signal({ tag }, name, { signal })
+  } catch (error) {
+    if (!isAgentPodError(error, 'not_found')) throw insideError(error, signal)
+  }
 }
 
 /** Unpacks a tar archive inside, as the user. What is wrong with the archive itself is told as it is. */
@@ -156,21 +120,9 @@ export async function unpackInside(
 ): Promise<void> {
   const { archive, to, user, signal } = o
   try {
-    const response = await forward(
-      guest,
-      {
-        method: 'POST',
-        path: `/agentpod/tar?${new URLSearchParams({ path: to, username: user })}`,
-        headers: { 'content-type': 'application/x-tar' },
-        body: archive,
-      },
-      signal,
-    )
-    if (response.status !== 200 && response.status !== 204) throw await refused(response)
-    await text(response, ANSWER_BYTES)
+    await guest.archive.unpack(to, archive, { user, signal })
   } catch (error) {
-    if (isAgentPodError(archive.errored)) throw archive.errored
-    throw isAgentPodError(error) ? error : signal.aborted ? canceled(error) : cut(error)
+    throw isAgentPodError(archive.errored) ? archive.errored : insideError(error, signal)
   } finally {
     archive.destroy()
   }

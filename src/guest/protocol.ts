@@ -1,13 +1,13 @@
 /** What podd answers, parsed strictly: these bytes come out of a sandbox. */
 import { AgentPodError } from '../core/error.ts'
-import type { GuestUsage } from '../core/guest.ts'
+import type { GuestStats } from '../core/guest.ts'
 
-const USAGE_KEYS = ['cpuMs', 'memBytes', 'pids', 'processes', 'uptimeMs', 'idleForMs'] as const
+const STATS_KEYS = ['cpuMs', 'memBytes', 'pids', 'processes', 'uptimeMs', 'idleForMs'] as const
 
-export function parseUsage(value: unknown): GuestUsage {
+export function parseStats(value: unknown): GuestStats {
   const fields = value as Record<string, unknown> | null
   const usage: Record<string, number> = {}
-  for (const key of USAGE_KEYS) {
+  for (const key of STATS_KEYS) {
     const number = fields?.[key] ?? 0
     if (typeof number !== 'number' || !Number.isFinite(number) || number < 0) {
       throw new AgentPodError({
@@ -18,5 +18,5 @@ export function parseUsage(value: unknown): GuestUsage {
     }
     usage[key] = number
   }
-  return usage as unknown as GuestUsage
+  return usage as unknown as GuestStats
 }

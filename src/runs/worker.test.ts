@@ -399,7 +399,8 @@ describe('floods', () => {
         return Buffer.from('x')
       },
     } as unknown as RunJournal
-    const guest = { forward: () => promise, request: () => promise } as unknown as Live['guest']
+    const processes = { list: () => promise, writeAt: () => promise }
+    const guest = { processes } as unknown as Live['guest']
     const input = new AgentInput({
       journal,
       log: jsonLog(new FakeClock(), () => undefined),

@@ -5,6 +5,7 @@ import type { CallOptions } from '../core/call.ts'
 import type { Capabilities } from '../core/capability.ts'
 import { type ErrorCode, isAgentPodError } from '../core/error.ts'
 import type { Guest, GuestInit } from '../core/guest.ts'
+import type { ProcessEvent, ProcessExit } from '../core/guest-process.ts'
 import type { OwnerLabel, SandboxId, SnapshotId } from '../core/id.ts'
 import type {
   Created,
@@ -18,7 +19,6 @@ import type {
   Stopping,
 } from '../core/provider.ts'
 import { resolveResources } from '../core/resources.ts'
-import { encodeFrame, FrameReader } from '../util/connect-frame.ts'
 
 /** What a runner gives to the cases. */
 export interface ContractWorld {
@@ -194,85 +194,54 @@ export function snapshotsOf({ snapshots }: Provider): Snapshots {
 /** Runs a command through the guest and collects what it says. */
 export async function runCommand(
   guest: Guest,
-  cmd: string,
+  command: string,
   args: readonly string[] = [],
   o: { readonly user?: string } = {},
 ): Promise<CommandResult> {
-  const response = await guest.forward(startRequest(cmd, args, o.user), {
-    signal: AbortSignal.timeout(30_000),
-  })
-  assert.equal(response.status, 200, 'Start was refused')
-  const reader = new FrameReader()
-  const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
-  let exitCode: number | undefined
-  for await (const chunk of response.body) {
-    for (const { last, message } of reader.push(chunk as Buffer)) {
-      if (last) assert.deepEqual(message, {}, 'the stream ended in an error')
-      const event = (message as { event?: Record<string, Record<string, unknown>> }).event ?? {}
-      for (const stream of ['stdout', 'stderr'] as const) {
-        const text = event['data']?.[stream]
-        if (typeof text === 'string') output[stream].push(Buffer.from(text, 'base64'))
-      }
-      if (event['end']) exitCode = Number(event['end']['exitCode'] ?? 0)
-    }
-  }
-  assert.ok(reader.isEmpty, 'the stream ended inside a frame')
-  assert.ok(exitCode !== undefined, 'the stream ended without an end event')
-  const text = (stream: 'stdout' | 'stderr'): string => Buffer.concat(output[stream]).toString('utf8')
-  return { exitCode, stdout: text('stdout'), stderr: text('stderr') }
+  const signal = AbortSignal.timeout(30_000)
+  const { text, exit } = await heard(
+    guest.processes.start({ command, args, env: {}, stdin: false, ...o }, { signal }),
+  )
+  return { exitCode: exit.exitCode, stdout: text('stdout'), stderr: text('stderr') }
 }
 
-export function startRequest(
-  cmd: string,
-  args: readonly string[],
-  user?: string,
-): Parameters<Guest['forward']>[0] {
-  const body = encodeFrame({ process: { cmd, args }, stdin: false })
-  const basic = user === undefined ? undefined : Buffer.from(`${user}:`).toString('base64')
-  return {
-    method: 'POST',
-    path: '/process.Process/Start',
-    headers: {
-      'content-type': 'application/connect+json',
-      'content-length': String(body.length),
-      ...(basic && { authorization: `Basic ${basic}` }),
-    },
-    body: Readable.from([body], { objectMode: false }),
+/** What the events of a process say, to its end. */
+export async function heard(
+  events: AsyncIterable<ProcessEvent>,
+): Promise<{ exit: ProcessExit; text(stream: 'stdout' | 'stderr'): string }> {
+  const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
+  const kinds: string[] = []
+  let exit: ProcessExit | undefined
+  for await (const event of events) {
+    kinds.push(event.kind)
+    if (event.kind === 'stdout' || event.kind === 'stderr') output[event.kind].push(event.data)
+    if (event.kind === 'end') exit = event.exit
   }
+  assert.equal(kinds[0], 'start', 'the events begin with the start')
+  assert.ok(exit && kinds.at(-1) === 'end', 'the events end with the end')
+  return { exit, text: (stream) => Buffer.concat(output[stream]).toString('utf8') }
 }
 
 export async function writeFile(guest: Guest, path: string, content: Buffer): Promise<void> {
-  const { status, body } = await guest.forward(
-    {
-      method: 'POST',
-      path: `/files?path=${encodeURIComponent(path)}`,
-      headers: { 'content-type': 'application/octet-stream', 'content-length': String(content.length) },
-      body: Readable.from([content], { objectMode: false }),
-    },
-    { signal: AbortSignal.timeout(30_000) },
-  )
-  const answer = await collect(body)
-  assert.equal(status, 200, answer.toString('utf8'))
+  const body = Readable.from([content], { objectMode: false })
+  assert.equal(await guest.files.write(path, body, { signal: AbortSignal.timeout(30_000) }), path)
 }
 
-export async function readFile(guest: Guest, path: string): Promise<{ status: number; content: Buffer }> {
-  const { status, body } = await guest.forward(
-    { method: 'GET', path: `/files?path=${encodeURIComponent(path)}`, headers: {} },
-    { signal: AbortSignal.timeout(30_000) },
-  )
-  return { status, content: await collect(body) }
-}
-
-/** What is in a file, or the status where it cannot be read. */
-export async function contentOf(guest: Guest, path: string): Promise<string> {
-  const { status, content } = await readFile(guest, path)
-  return status === 200 ? content.toString('utf8') : `status ${status}`
-}
-
-export async function collect(body: Readable): Promise<Buffer> {
+export async function readFile(guest: Guest, path: string): Promise<Buffer> {
+  const { content } = await guest.files.read(path, { signal: AbortSignal.timeout(30_000) })
   const chunks: Buffer[] = []
-  for await (const chunk of body) chunks.push(chunk as Buffer)
+  for await (const chunk of content) chunks.push(chunk as Buffer)
   return Buffer.concat(chunks)
+}
+
+/** What is in a file, or the code of the error where it cannot be read. */
+export async function contentOf(guest: Guest, path: string): Promise<string> {
+  try {
+    return (await readFile(guest, path)).toString('utf8')
+  } catch (error) {
+    if (isAgentPodError(error)) return error.code
+    throw error
+  }
 }
 
 export function rejectsWith(work: Promise<unknown>, code: ErrorCode, reason?: string): Promise<void> {

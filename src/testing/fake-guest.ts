@@ -1,14 +1,18 @@
-/** The inside of a fake sandbox: enough of the guest protocol for the contract, in memory. */
+/** The inside of a fake sandbox, in memory. It speaks no envd: what front doors ask is translated. */
 import { Duplex, PassThrough, Readable } from 'node:stream'
-import type { CallOptions } from '../core/call.ts'
+import type { CallOptions, GuestCall } from '../core/call.ts'
 import { AgentPodError } from '../core/error.ts'
-import type { Guest, GuestInit, GuestLease, GuestRequest, GuestResponse, GuestUsage } from '../core/guest.ts'
+import type { Guest, GuestInit, GuestLease, GuestStats } from '../core/guest.ts'
+import type { FileEntry, GuestArchive, GuestFiles } from '../core/guest-files.ts'
+import type {
+  GuestCommand,
+  GuestProcesses,
+  OutputPlace,
+  ProcessEvent,
+  ProcessRef,
+} from '../core/guest-process.ts'
 import type { Clock } from '../util/clock.ts'
-import { encodeFrame, FrameReader } from '../util/connect-frame.ts'
-import { FakeProcess } from './fake-process.ts'
-
-const FRAMES = { 'content-type': 'application/connect+json' }
-const STATUS: Readonly<Record<string, number>> = { not_found: 404, already_exists: 409, unimplemented: 404 }
+import { FakeProcess, refusal } from './fake-process.ts'
 
 /** What a sandbox keeps, however many guests are opened on it. */
 export class FakeInside {
@@ -40,11 +44,6 @@ export class FakeInside {
     return this.#ended.signal
   }
 
-  /** A timer that is set when it is used. */
-  timer(ms: number): (over: () => void) => () => void {
-    return (over) => this.#clock.after(ms, over)
-  }
-
   lease({ remainingMs }: GuestLease): void {
     this.#cancelLease()
     if (remainingMs > 0) this.#cancelLease = this.#clock.after(remainingMs, this.#onExpired)
@@ -56,39 +55,41 @@ export class FakeInside {
     this.#ended.abort()
   }
 
-  start(message: Record<string, unknown>, user: string): FakeProcess {
-    const config = message['process'] as { cmd: string; args?: string[]; envs?: object; cwd?: string }
-    const tag = message['tag'] as string | undefined
+  start({ command, args, env, cwd, user, tag, timeoutMs }: GuestCommand): FakeProcess {
     if (tag && this.processes.some((process) => process.tag === tag)) {
-      throw fault('already_exists', 'the tag is taken')
+      throw refusal('already_exists', 'the tag is taken')
     }
     const init = this.init.value
     const process = new FakeProcess({
       pid: this.#nextPid++,
       tag,
       line: {
-        cmd: config.cmd,
-        args: config.args ?? [],
-        env: { ...init?.env, ...config.envs },
-        user: user || (init?.defaultUser ?? 'user'),
-        cwd: config.cwd ?? (init?.defaultWorkdir || '/home/user'),
+        cmd: command,
+        args,
+        env: { ...init?.env, ...env },
+        user: user ?? init?.defaultUser ?? 'user',
+        cwd: cwd ?? (init?.defaultWorkdir || '/home/user'),
       },
       clock: this.#clock,
       files: this.files,
+      timeoutMs,
     })
     this.processes.push(process)
     return process
   }
 
-  find(selector: unknown): FakeProcess {
-    const { pid, tag } = selector as { pid?: number; tag?: string }
-    const found = this.processes.find((process) => process.pid === pid || (tag && process.tag === tag))
+  find(ref: ProcessRef): FakeProcess {
+    const found = this.processes.find(({ pid, tag }) => ('tag' in ref ? tag === ref.tag : pid === ref.pid))
     if (found) return found
-    throw fault('not_found', 'no such process')
+    throw refusal('not_found', 'no such process')
   }
 }
 
 export class FakeGuest implements Guest {
+  readonly processes: GuestProcesses
+  readonly files: GuestFiles
+  readonly archive: GuestArchive
+  readonly lease: NonNullable<Guest['lease']>
   readonly #inside: FakeInside | undefined
   readonly #clock: Clock
 
@@ -96,6 +97,11 @@ export class FakeGuest implements Guest {
   constructor(inside: FakeInside | undefined, clock: Clock) {
     this.#inside = inside
     this.#clock = clock
+    const alive = (o?: GuestCall): FakeInside => this.#alive(o)
+    this.processes = fakeProcesses(alive)
+    this.files = fakeFiles(alive)
+    this.archive = fakeArchive(alive)
+    this.lease = { renew: async (lease) => alive().lease(lease) }
   }
 
   async health(_o: CallOptions): Promise<void> {
@@ -108,11 +114,7 @@ export class FakeGuest implements Guest {
     inside.lease(init.lease)
   }
 
-  async renew(lease: GuestLease, _o: CallOptions): Promise<void> {
-    this.#alive().lease(lease)
-  }
-
-  async usage(_o: CallOptions): Promise<GuestUsage> {
+  async stats(_o: CallOptions): Promise<GuestStats> {
     const inside = this.#alive()
     const processes = inside.processes.filter((process) => process.exitCode === undefined).length
     const uptimeMs = this.#clock.now() - inside.startedAt
@@ -123,19 +125,6 @@ export class FakeGuest implements Guest {
       processes,
       uptimeMs,
       idleForMs: inside.idleForMs,
-    }
-  }
-
-  async forward(request: GuestRequest, o: { readonly signal: AbortSignal }): Promise<GuestResponse> {
-    const inside = this.#alive()
-    o.signal.throwIfAborted()
-    const signal = AbortSignal.any([o.signal, inside.ended])
-    const body = await collect(request.body)
-    try {
-      return route(inside, request, body, signal)
-    } catch (error) {
-      if (!(error instanceof GuestFault)) throw error
-      return json(STATUS[error.code] ?? 400, { code: error.code, message: error.message })
     }
   }
 
@@ -153,133 +142,138 @@ export class FakeGuest implements Guest {
 
   close(): void {}
 
-  #alive(): FakeInside {
-    if (this.#inside && !this.#inside.ended.aborted) return this.#inside
-    throw new AgentPodError({
-      code: 'unavailable',
-      reason: 'guest.unreachable',
-      message: 'the sandbox does not answer',
-    })
+  #alive(o?: GuestCall): FakeInside {
+    if (!this.#inside) throw unreachable()
+    throwIfGone(this.#inside, o?.signal)
+    return this.#inside
   }
 }
 
-class GuestFault extends Error {
-  readonly code: string
+/** The inside, for a call that somebody waits for. */
+type Alive = (o?: GuestCall) => FakeInside
 
-  constructor(code: string, message: string) {
-    super(message)
-    this.code = code
+function unreachable(): AgentPodError {
+  const message = 'the sandbox does not answer'
+  return new AgentPodError({ code: 'unavailable', reason: 'guest.unreachable', message })
+}
+
+function fakeProcesses(alive: Alive): GuestProcesses {
+  async function* follow(
+    o: GuestCall,
+    from: OutputPlace,
+    find: (inside: FakeInside) => FakeProcess,
+  ): AsyncGenerator<ProcessEvent> {
+    const inside = alive(o)
+    const either = AbortSignal.any([o.signal, inside.ended])
+    yield* find(inside).events(from, either, () => throwIfCut(inside, o.signal))
   }
-}
-
-function fault(code: string, message: string): GuestFault {
-  return new GuestFault(code, message)
-}
-
-function route(inside: FakeInside, request: GuestRequest, body: Buffer, signal: AbortSignal): GuestResponse {
-  const url = new URL(request.path, 'http://guest')
-  const path = url.searchParams.get('path') ?? ''
-  const message = (): Record<string, unknown> => JSON.parse(body.toString('utf8') || '{}')
-  switch (`${request.method} ${decodeURIComponent(url.pathname)}`) {
-    case 'GET /health':
-      return { status: 204, headers: {}, body: Readable.from([]) }
-    case 'PUT /agentpod/init':
-      inside.init.value = message() as unknown as GuestInit
-      return json(200, {})
-    case 'PUT /agentpod/lease':
-      inside.lease(message() as unknown as GuestLease)
-      return json(200, {})
-    case 'POST /process.Process/Start': {
-      const process = inside.start(frameOf(body), userOf(request))
-      const timeoutMs = Number(request.headers['connect-timeout-ms'] ?? 0)
-      return events(process, 0, signal, timeoutMs > 0 ? inside.timer(timeoutMs) : undefined)
-    }
-    case 'POST /agentpod/tar':
-      for (const [name, data] of tarEntries(body)) inside.files.set(`${path}/${name}`, data)
-      return json(200, {})
-    case 'POST /agentpod/attach': {
-      const asked = frameOf(body)
-      const process = inside.find(asked['process'])
-      const offset =
-        asked['stdout'] === undefined
-          ? Number(asked['offset'] ?? 0)
-          : process.afterStdout(Number(asked['stdout']))
-      return events(process, offset, signal)
-    }
-    case 'POST /agentpod/input': {
-      const process = inside.find({ tag: url.searchParams.get('tag') })
-      const offset = Number(url.searchParams.get('offset'))
-      if (offset > process.taken) throw fault('failed_precondition', 'something before it is missing')
-      process.write(body.subarray(process.taken - offset))
-      return json(200, { stdinBytes: String(process.taken) })
-    }
-    case 'GET /agentpod/processes': {
-      const tag = url.searchParams.get('tag')
-      return json(200, inside.processes.filter((one) => tag === null || one.tag === tag).map(describe))
-    }
-    case 'POST /process.Process/SendInput':
-      inside.find(message()['process']).write(inputOf(message()['input']))
-      return json(200, {})
-    case 'POST /process.Process/CloseStdin':
-      inside.find(message()['process']).closeStdin()
-      return json(200, {})
-    case 'POST /process.Process/SendSignal':
-      inside.signals.push(`${String(message()['signal'])} ${inside.find(message()['process']).tag}`)
-      inside.find(message()['process']).kill(String(message()['signal']).replace(/^SIGNAL_/, ''))
-      return json(200, {})
-    case 'POST /files':
-      inside.files.set(path, body)
-      return json(200, [{ name: path.split('/').at(-1), path, type: 'file' }])
-    case 'GET /files': {
-      const content = inside.files.get(path)
-      if (!content) throw fault('not_found', `${path} does not exist`)
-      const headers = { 'content-type': 'application/octet-stream' }
-      return { status: 200, headers, body: Readable.from([content], { objectMode: false }) }
-    }
-    default:
-      throw fault('unimplemented', `no call ${request.method} ${url.pathname}`)
-  }
-}
-
-/** The events of a process as frames, until it ends or the signal cuts them. */
-function events(
-  process: FakeProcess,
-  offset: number,
-  signal: AbortSignal,
-  timer?: (over: () => void) => () => void,
-): GuestResponse {
-  const body = new PassThrough()
-  const cancel = timer?.(() => {
-    unfollow()
-    process.kill('SIGKILL')
-    const error = { code: 'deadline_exceeded', message: 'the timeout of the call is over' }
-    body.end(encodeFrame({ error }, true))
-  })
-  const unfollow = process.follow(offset, (event) => {
-    body.write(encodeFrame({ event }))
-    if ('end' in event) body.end(encodeFrame({}, true))
-  })
-  const cut = (): void => void body.destroy(new Error('the exchange was cut'))
-  signal.addEventListener('abort', cut, { once: true })
-  body.once('close', () => {
-    cancel?.()
-    unfollow()
-    signal.removeEventListener('abort', cut)
-  })
-  return { status: 200, headers: FRAMES, body }
-}
-
-function describe(process: FakeProcess): object {
-  const { cmd, args } = process.line
-  const { pid, tag, exitCode } = process
   return {
-    pid,
-    tag,
-    config: { cmd, args },
-    exitCode,
-    stdinBytes: String(process.taken),
-    ...(exitCode !== undefined && { endedAt: '2001-01-01T00:00:00Z' }),
+    start: (command, o) => follow(o, { offset: 0 }, (inside) => inside.start(command)),
+    attach: (process, from, o) => follow(o, from, (inside) => inside.find(process)),
+    async list(o) {
+      const found = alive(o).processes.filter((one) => o.tag === undefined || one.tag === o.tag)
+      return found.map(({ info }) => info)
+    },
+    async write(process, _to, data, o) {
+      alive(o).find(process).write(data)
+    },
+    async writeAt(tag, offset, data, o) {
+      const process = alive(o).find({ tag })
+      if (offset > process.taken) throw refusal('failed_precondition', 'something before it is missing')
+      process.write(data.subarray(process.taken - offset))
+      return process.taken
+    },
+    async closeStdin(process, o) {
+      alive(o).find(process).closeStdin()
+    },
+    async signal(process, name, o) {
+      const found = alive(o).find(process)
+      alive(o).signals.push(`${name} ${found.tag}`)
+      found.kill(name)
+    },
+    async resize() {
+      throw unsupported('it has no terminals')
+    },
   }
+}
+
+function throwIfGone(inside: FakeInside, signal?: AbortSignal): void {
+  if (signal?.aborted) {
+    throw new AgentPodError({ code: 'canceled', reason: 'canceled', message: 'it was canceled' })
+  }
+  if (inside.ended.aborted) throw unreachable()
+}
+
+function throwIfCut(inside: FakeInside, signal: AbortSignal): void {
+  if (!signal.aborted && inside.ended.aborted) {
+    const message = 'the connection into the sandbox was cut'
+    throw new AgentPodError({ code: 'unavailable', reason: 'stream.cut', message })
+  }
+  throwIfGone(inside, signal)
+}
+
+function fakeFiles(alive: Alive): GuestFiles {
+  const content = (path: string, o: GuestCall): Buffer => {
+    const found = alive(o).files.get(path)
+    if (found) return found
+    throw refusal('not_found', `${path} does not exist`)
+  }
+  return {
+    stat: async (path, o) => entryOf(path, content(path, o)),
+    async list(path, depth, o) {
+      const below = `${path.replace(/\/$/, '')}/`
+      const found = [...alive(o).files].filter(([name]) => name.startsWith(below))
+      const near = found.filter(([name]) => name.slice(below.length).split('/').length <= depth)
+      return near.map(([name, data]) => entryOf(name, data))
+    },
+    async read(path, o) {
+      const data = content(path, o)
+      return { sizeBytes: data.length, content: Readable.from([data], { objectMode: false }) }
+    },
+    async write(path, data, o) {
+      alive(o).files.set(path, await collect(data))
+      return path
+    },
+    async move(from, to, o) {
+      const data = content(from, o)
+      alive(o).files.delete(from)
+      alive(o).files.set(to, data)
+      return entryOf(to, data)
+    },
+    async remove(path, o) {
+      alive(o).files.delete(path)
+    },
+    makeDir: async () => {
+      throw unsupported('it has no directories')
+    },
+    watch: async () => {
+      throw unsupported('it watches nothing')
+    },
+  }
+}
+
+function entryOf(path: string, data: Buffer): FileEntry {
+  const name = path.split('/').at(-1) ?? ''
+  const owner = { owner: 'user', group: 'user' }
+  const mode = { mode: 0o644, permissions: '-rw-r--r--' }
+  const modifiedAt = '2001-01-01T00:00:00Z'
+  return { name, path, type: 'file', sizeBytes: data.length, ...mode, ...owner, modifiedAt }
+}
+
+function fakeArchive(alive: Alive): GuestArchive {
+  return {
+    async unpack(path, archive, o) {
+      const data = await collect(archive)
+      for (const [name, content] of tarEntries(data)) alive(o).files.set(`${path}/${name}`, content)
+    },
+    pack: async () => {
+      throw unsupported('it packs nothing')
+    },
+  }
+}
+
+function unsupported(message: string): AgentPodError {
+  return refusal('unsupported', message)
 }
 
 /** Plain files of a tar archive with short names. */
@@ -298,29 +292,8 @@ function tarEntries(archive: Buffer): [string, Buffer][] {
   return entries
 }
 
-function frameOf(body: Buffer): Record<string, unknown> {
-  const message = new FrameReader().push(body)[0]?.message
-  if (typeof message === 'object' && message !== null) return message as Record<string, unknown>
-  throw fault('invalid_argument', 'no message')
-}
-
-function inputOf(input: unknown): Buffer {
-  const { stdin, pty } = input as { stdin?: string; pty?: string }
-  return Buffer.from(stdin ?? pty ?? '', 'base64')
-}
-
-function userOf(request: GuestRequest): string {
-  const basic = /^Basic (.+)$/.exec(String(request.headers['authorization'] ?? ''))?.[1] ?? ''
-  return Buffer.from(basic, 'base64').toString('utf8').split(':')[0] ?? ''
-}
-
-function json(status: number, value: unknown): GuestResponse {
-  const body = Readable.from([Buffer.from(JSON.stringify(value))], { objectMode: false })
-  return { status, headers: { 'content-type': 'application/json' }, body }
-}
-
-async function collect(body: Readable | undefined): Promise<Buffer> {
+async function collect(body: Readable): Promise<Buffer> {
   const chunks: Buffer[] = []
-  for await (const chunk of body ?? []) chunks.push(chunk as Buffer)
+  for await (const chunk of body) chunks.push(chunk as Buffer)
   return Buffer.concat(chunks)
 }

@@ -1,5 +1,7 @@
 /** Commands of a FakeGuest: a handful of programs, each a few lines, with output kept from the first byte. */
 import { PassThrough } from 'node:stream'
+import { AgentPodError, type ErrorCode } from '../core/error.ts'
+import type { OutputPlace, ProcessEvent, ProcessInfo } from '../core/guest-process.ts'
 import { type Clock, sleep } from '../util/clock.ts'
 
 export interface Commandline {
@@ -11,22 +13,11 @@ export interface Commandline {
 }
 
 type Stream = 'stdout' | 'stderr'
-type Data = { readonly stream: Stream; readonly bytes: Buffer }
-
-export type ProcessEvent =
-  | { readonly start: { readonly pid: number } }
-  | { readonly data: { readonly [S in Stream]?: string } }
-  | {
-      readonly end: {
-        readonly exitCode?: number
-        readonly exited: boolean
-        readonly status: string
-        readonly signal?: string
-      }
-    }
+type Data = { readonly kind: Stream; readonly data: Buffer }
 
 const SHELL_WORDS = /'([^']*)'|"([^"]*)"|[^\s;]+|;/g
 const KILLED = 137
+const LONG_AGO = '2001-01-01T00:00:00Z'
 
 export class FakeProcess {
   readonly pid: number
@@ -39,6 +30,8 @@ export class FakeProcess {
   readonly #stdin = new PassThrough()
   readonly #killed = new AbortController()
   #taken = 0
+  #isLate = false
+  #cancelLimit = (): void => undefined
   #exitCode: number | undefined
   #signal: string | undefined
 
@@ -48,12 +41,14 @@ export class FakeProcess {
     line: Commandline
     clock: Clock
     files: Map<string, Buffer>
+    timeoutMs: number | undefined
   }) {
     this.pid = o.pid
     this.tag = o.tag
     this.line = o.line
     this.#clock = o.clock
     this.#files = o.files
+    if (o.timeoutMs !== undefined) this.#cancelLimit = o.clock.after(o.timeoutMs, () => this.#late())
     this.#run(o.line.cmd, o.line.args).then(
       (code) => this.#end(code),
       () => this.#end(KILLED),
@@ -65,41 +60,80 @@ export class FakeProcess {
     return this.#taken
   }
 
-  /** Where in its output so many bytes of stdout have come. */
-  afterStdout(count: number): number {
-    let [position, left] = [0, count]
-    for (const { stream, bytes } of this.#output) {
-      if (left === 0) break
-      position += stream === 'stdout' ? Math.min(left, bytes.length) : bytes.length
-      if (stream === 'stdout') left -= Math.min(left, bytes.length)
-    }
-    return position
-  }
-
   get exitCode(): number | undefined {
     return this.#exitCode
   }
 
-  /** Every event from byte `offset` of the output on, then as they come. Returns the unsubscribe. */
-  follow(offset: number, emit: (event: ProcessEvent) => void): () => void {
-    emit({ start: { pid: this.pid } })
-    let sent = 0
-    let passed = 0
-    const pump = (): void => {
-      for (; sent < this.#output.length; sent++) {
-        const data = this.#output[sent]
-        if (!data) continue
-        const bytes = data.bytes.subarray(Math.max(0, Math.min(data.bytes.length, offset - passed)))
-        passed += data.bytes.length
-        if (bytes.length > 0) emit({ data: { [data.stream]: bytes.toString('base64') } })
-      }
-      if (this.#exitCode === undefined) return
-      this.#listeners.delete(pump)
-      emit({ end: { ...endOf(this.#exitCode), ...(this.#signal && { signal: this.#signal }) } })
+  get info(): ProcessInfo {
+    const { cmd, args } = this.line
+    const exit = { exitCode: this.#exitCode ?? 0, signal: this.#signal, oomKilled: false }
+    return {
+      pid: this.pid,
+      tag: this.tag,
+      command: cmd,
+      args,
+      env: {},
+      startedAt: LONG_AGO,
+      ...(this.#exitCode !== undefined && { ended: { at: LONG_AGO, exit } }),
+      outputBytes: this.#size,
+      stdinBytes: this.#taken,
     }
-    this.#listeners.add(pump)
-    pump()
-    return () => this.#listeners.delete(pump)
+  }
+
+  /** Every event from a place in the output on, then as they come. `cut` throws when nobody is to hear more. */
+  async *events(from: OutputPlace, signal: AbortSignal, cut: () => void): AsyncGenerator<ProcessEvent> {
+    const place = this.#place(from)
+    let [sent, passed] = [0, 0]
+    yield { kind: 'start', pid: this.pid }
+    for (;;) {
+      cut()
+      for (; sent < this.#output.length; sent++) {
+        const { kind, data } = this.#output[sent] as Data
+        const left = data.subarray(Math.max(0, Math.min(data.length, place - passed)))
+        passed += data.length
+        if (left.length > 0) yield { kind, data: left }
+      }
+      if (this.#isLate) throw refusal('deadline_exceeded', 'the timeout of the call is over')
+      if (this.#exitCode !== undefined) {
+        yield { kind: 'end', exit: { exitCode: this.#exitCode, signal: this.#signal, oomKilled: false } }
+        return
+      }
+      await this.#news(signal)
+    }
+  }
+
+  get #size(): number {
+    return this.#output.reduce((sum, { data }) => sum + data.length, 0)
+  }
+
+  /** As an offset in all output. */
+  #place(from: OutputPlace): number {
+    if (from === 'now') return this.#size
+    if ('stdout' in from) return this.#afterStdout(from.stdout)
+    if (from.offset <= this.#size) return from.offset
+    throw refusal('invalid_argument', `offset ${from.offset} is outside the output`)
+  }
+
+  #afterStdout(count: number): number {
+    let [position, left] = [0, count]
+    for (const { kind, data } of this.#output) {
+      if (left === 0) break
+      position += kind === 'stdout' ? Math.min(left, data.length) : data.length
+      if (kind === 'stdout') left -= Math.min(left, data.length)
+    }
+    return position
+  }
+
+  /** Resolves when something has happened, or nobody waits any more. */
+  async #news(signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#listeners.add(resolve)
+    const stop = (): void => resolve()
+    signal.addEventListener('abort', stop, { once: true })
+    if (signal.aborted) resolve()
+    await promise
+    signal.removeEventListener('abort', stop)
+    this.#listeners.delete(resolve)
   }
 
   write(chunk: Buffer): void {
@@ -118,14 +152,20 @@ export class FakeProcess {
     this.#end(KILLED)
   }
 
+  #late(): void {
+    if (this.#exitCode === undefined) this.#isLate = true
+    this.kill('SIGKILL')
+  }
+
   #end(code: number): void {
     if (this.#exitCode !== undefined) return
     this.#exitCode = code
+    this.#cancelLimit()
     this.#tell()
   }
 
-  #say(stream: Stream, text: string | Buffer): void {
-    this.#output.push({ stream, bytes: Buffer.from(text) })
+  #say(kind: Stream, text: string | Buffer): void {
+    this.#output.push({ kind, data: Buffer.from(text) })
     this.#tell()
   }
 
@@ -198,8 +238,9 @@ export class FakeProcess {
   }
 }
 
-function endOf(code: number): { exitCode?: number; exited: boolean; status: string } {
-  return { ...(code !== 0 && { exitCode: code }), exited: true, status: `exit status ${code}` }
+/** A refusal as a guest gives it. */
+export function refusal(code: ErrorCode, message: string): AgentPodError {
+  return new AgentPodError({ code, reason: 'guest.said', message })
 }
 
 /** Commands apart by `;`, words by spaces, quotes around words. */

@@ -70,14 +70,14 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
       ])
       for (const { guest } of [one, two]) {
         assert.equal(await contentOf(guest, FILE), 'two')
-        assert.equal(await contentOf(guest, OTHER), 'status 404', 'what a snapshot removed is gone')
+        assert.equal(await contentOf(guest, OTHER), 'not_found', 'what a snapshot removed is gone')
       }
       assert.equal(await contentOf(below.guest, FILE), 'one')
       assert.equal(await contentOf(below.guest, OTHER), 'other')
       await writeFile(one.guest, FILE, Buffer.from('mine'))
       await writeFile(one.guest, OTHER, Buffer.from('mine'))
       assert.equal(await contentOf(two.guest, FILE), 'two')
-      assert.equal(await contentOf(two.guest, OTHER), 'status 404')
+      assert.equal(await contentOf(two.guest, OTHER), 'not_found')
       const later = await ctx.started({ root: rootOver(ctx, first, second) })
       assert.equal(await contentOf(later.guest, FILE), 'two')
     },

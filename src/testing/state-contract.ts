@@ -59,7 +59,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     needs: freezer,
     async run(ctx) {
       const { id, guest } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })
-      await guest.renew({ remainingMs: 0, idleMs: 0 }, CALL)
+      await guest.lease?.renew({ remainingMs: 0, idleMs: 0 }, CALL)
       await pausingOf(ctx.provider).pause(id, CALL)
       await ctx.world.pass(1500 + ctx.world.graceMs)
       assert.deepEqual(await ctx.inspect(id), { state: 'paused' })

@@ -40,7 +40,7 @@ before(async () => {
     const path = join(world.home, 'run', 's', name)
     if (!name.endsWith('.sock') || !existsSync(path)) continue
     const one = poddGuest(socketStreams({ api: path }))
-    const { processes } = await one.usage({ timeoutMs: 1000 }).catch(() => ({ processes: 0 }))
+    const { processes } = await one.stats({ timeoutMs: 1000 }).catch(() => ({ processes: 0 }))
     if (processes > 0) [socket, guest] = [path, one]
     else one.close()
   }

@@ -62,11 +62,16 @@ function content(seed: number, bytes: number): Buffer {
   return Buffer.alloc(bytes, block)
 }
 
+function passedThrough(guest: Guest): NonNullable<Guest['passThrough']> {
+  assert.ok(guest.passThrough)
+  return guest.passThrough.bind(guest)
+}
+
 async function upload(guest: Guest, path: string, data: Buffer): Promise<number> {
   const query = new URLSearchParams({ path, username: USER })
   const headers = { 'content-type': 'application/octet-stream', 'content-length': String(data.length) }
   const body = Readable.from(pieces(data), { objectMode: false })
-  const answer = await guest.forward(
+  const answer = await passedThrough(guest)(
     { method: 'POST', path: `/files?${query}`, headers, body },
     { signal: NEVER },
   )
@@ -80,7 +85,10 @@ function* pieces(data: Buffer): Generator<Buffer> {
 
 async function download(guest: Guest, path: string, signal = NEVER): Promise<Readable> {
   const query = new URLSearchParams({ path, username: USER })
-  const answer = await guest.forward({ method: 'GET', path: `/files?${query}`, headers: {} }, { signal })
+  const answer = await passedThrough(guest)(
+    { method: 'GET', path: `/files?${query}`, headers: {} },
+    { signal },
+  )
   assert.equal(answer.status, 200)
   return answer.body
 }

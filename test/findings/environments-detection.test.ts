@@ -49,7 +49,7 @@ describe('environments: detection', () => {
     assert.deepEqual(plan.ground, { base: 'debian', suite: 'bookworm' })
     assert.deepEqual(
       plan.tools.map(({ name, from }) => `${name} ${from}`),
-      ['cobc debian'],
+      ['cobc packages'],
     )
     assert.match(plan.commands.start[0]?.run ?? '', /cobc -x .*main\.cbl/)
   })
@@ -81,11 +81,11 @@ describe('environments: detection', () => {
   test('E11: a version that only this machine has goes with a service that only Debian has', async () => {
     const files = { '.python-version': '3.12\n', 'requirements.txt': 'redis\n' }
     const plan = await planned(files, ['python 3.12.1 /opt/python/bin'])
-    assert.deepEqual(versions(plan), ['python 3.12.1 host'])
+    assert.deepEqual(versions(plan), ['python 3.12.1 there'])
     assert.match(plan.notes.join('\n'), /left out: redis .*this machine does not have it; Debian does/)
     // With a version that Debian has, the service comes with it.
     const other = await planned({ ...files, '.python-version': '3.11\n' }, ['python 3.11.7 /opt/python/bin'])
-    assert.deepEqual(versions(other), ['python 3.11 debian'])
+    assert.deepEqual(versions(other), ['python 3.11 packaged'])
     assert.deepEqual(
       other.services.map(({ name }) => name),
       ['redis'],
@@ -96,7 +96,7 @@ describe('environments: detection', () => {
     const files = { '.python-version': '3.12.3\n', 'requirements.txt': 'flask\n' }
     const host = ['python 3.12.1 /opt/python/bin', 'python 3.11.7 /usr/bin']
     const plan = await planned(files, host)
-    assert.deepEqual(versions(plan), ['python 3.12.1 host'])
+    assert.deepEqual(versions(plan), ['python 3.12.1 there'])
     assert.match(plan.notes.join('\n'), /python 3\.12\.3 is not available here; 3\.12\.1 is taken/)
     await assert.rejects(
       planned(files, host, '[environment.languages]\npython = "3.12.3"'),
@@ -113,11 +113,11 @@ describe('environments: detection', () => {
         'distributionUrl=https\\://example.com/distributions/gradle-6.7-bin.zip\n',
     }
     const both = await planned(files, ['java 17.0.9 /usr/lib/jvm/17/bin', 'java 11.0.2 /usr/lib/jvm/11/bin'])
-    assert.deepEqual(versions(both), ['java 11.0.2 host'])
+    assert.deepEqual(versions(both), ['java 11.0.2 there'])
     const debian = await planned(files, ['java 17.0.9 /usr/lib/jvm/17/bin'])
-    assert.deepEqual(versions(debian), ['java 11 debian'])
+    assert.deepEqual(versions(debian), ['java 11 packaged'])
     const none = await planned(files, ['java 17.0.9 /usr/lib/jvm/17/bin'], '[environment]\nbase = "host"\n')
-    assert.deepEqual(versions(none), ['java 17.0.9 host'])
+    assert.deepEqual(versions(none), ['java 17.0.9 there'])
     assert.match(none.notes.join('\n'), /gradle-wrapper\.properties:1 needs java <=15, and 17\.0\.9 is taken/)
   })
 

@@ -102,8 +102,12 @@ export class BuildStage {
       events: eventStore(this.#events),
       providers: [provider],
       roots: {
-        ensure: async ({ name, suite }) =>
-          name === 'host' ? { kind: 'host' } : { kind: 'layers', layers: [sha256(Buffer.from(suite ?? ''))] },
+        ensure: async ({ name, suite, image }) => {
+          const digest = sha256(Buffer.from(image ?? suite ?? ''))
+          // An image that this provider unpacks beside its layers.
+          if (image !== undefined) return { root: { kind: 'host' }, digest: `sha256:${digest}`, user: 'node' }
+          return { root: name === 'host' ? { kind: 'host' } : { kind: 'layers', layers: [digest] } }
+        },
       },
       owner: parseOwner('build-test'),
       clock,

@@ -61,7 +61,7 @@ export class EngineLives implements Disposable {
       snapshots: mortal(life, snapshotStore(this.#state)),
       events: mortal(life, eventStore(this.#events)),
       providers: [this.#provider(life, this.provider)],
-      roots: { ensure: async () => ({ kind: 'host' }) },
+      roots: { ensure: async () => ({ root: { kind: 'host' } }) },
       owner: parseOwner('lives-test'),
       tmpDir: this.#tmpDir,
       clock,

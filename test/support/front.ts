@@ -88,7 +88,7 @@ export class Front implements AsyncDisposable {
       tmpDir,
       events: eventStore(this.#events),
       providers: [this.provider],
-      roots: { ensure: async () => ({ kind: 'host' }) },
+      roots: { ensure: async () => ({ root: { kind: 'host' } }) },
       owner: parseOwner('front-test'),
       clock,
       random,

@@ -61,7 +61,7 @@ const BANS: readonly Ban[] = [
   {
     what: 'child_process',
     module: /^(?:node:)?child_process$/,
-    allowed: ['main/', 'providers/', 'layers/', 'cli/', 'sync/', 'config/presets/'],
+    allowed: ['main/', 'providers/', 'bases/', 'cli/', 'sync/', 'config/presets/'],
   },
   // A method that is called fetch, or is being defined, is not the global one.
   {

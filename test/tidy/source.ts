@@ -12,7 +12,12 @@ export type Import = {
   readonly line: number
 }
 
-export type Literal = { readonly value: string; readonly line: number }
+export type Literal = {
+  readonly value: string
+  readonly line: number
+  /** Where the value begins, after its quote. */
+  readonly start: number
+}
 
 export type Parsed = SourceFile & {
   /** The text with comments, strings and patterns blanked; offsets and lines stay as they are. */
@@ -26,6 +31,7 @@ export function parse(file: SourceFile): Parsed {
   const literals = spans.map(([start, end]) => ({
     value: file.text.slice(start, end),
     line: lineAt(file.text, start),
+    start,
   }))
   return { ...file, code, literals, imports: findImports(file.text, code) }
 }

@@ -16,8 +16,10 @@ import { readJson } from '../body.ts'
 import { errorBody } from '../error-response.ts'
 import { arriving } from '../patience.ts'
 import { adminOnly, principalOf } from '../principal-of.ts'
+import { parseQuery } from '../query.ts'
 import { type BuildEventView, buildRequest, type LayerView, pruneRequest } from '../schema/build.ts'
 import { parseInput } from '../schema/parse.ts'
+import { toolchainsOf } from '../schema/query.ts'
 import { Slots } from '../slots.ts'
 
 export interface BuildParts {
@@ -108,9 +110,12 @@ export function buildRoutes(parts: BuildParts): Hono {
     }
   })
 
-  routes.get('/toolchains', async (c) =>
-    c.json({ arch: parts.arch, suite: parts.suite, host: await parts.toolchains.ofHost() }),
-  )
+  routes.get('/toolchains', async (c) => {
+    const { provider } = parseQuery(toolchainsOf, c)
+    const { host: hasHost } = await engine.capabilities(provider)
+    const host = hasHost ? await parts.toolchains.ofHost() : []
+    return c.json({ arch: parts.arch, suite: parts.suite, hasHost, host })
+  })
 
   routes.get('/layers', adminOnly, (c) => {
     const inUse = engine.layersInUse()

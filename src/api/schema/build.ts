@@ -4,7 +4,7 @@ import { BASES } from '../../core/environment.ts'
 import { DEFAULT_STEP_MS, LONGEST_STEP_MS, MOST_STEPS } from '../../core/recipe.ts'
 import { errorAnswer } from './error.ts'
 import { ruleParts } from './network.ts'
-import { pathList, providerName, userName, variables } from './sandbox.ts'
+import { imageRef, pathList, providerName, userName, variables } from './sandbox.ts'
 import { absolutePath, line, plain } from './text.ts'
 
 const name = z
@@ -34,6 +34,8 @@ const step = z.strictObject({
   timeoutMs: z.number().int().min(1000).max(LONGEST_STEP_MS).default(DEFAULT_STEP_MS),
 })
 
+const imageDigest = z.string().regex(/^sha256:[0-9a-f]{64}$/, 'is not sha256: and 64 hexadecimal digits')
+
 export const buildRequest = z.strictObject({
   provider: providerName.optional().describe('Where it is built, and where sandboxes can begin with it.'),
   project: line(200)
@@ -47,6 +49,10 @@ export const buildRequest = z.strictObject({
         .regex(/^[a-z]{1,32}$/)
         .optional()
         .describe('Debian’s release; the one of the machine when left out.'),
+      image: imageRef.optional().describe('Of the base `image`: its reference.'),
+      digest: imageDigest
+        .optional()
+        .describe('Of the base `image`: the digest that the reference has to stand for.'),
       tools: few(z.record(z.string().max(64), z.string().max(512)), 200).optional(),
     }),
     steps: z.array(step).max(MOST_STEPS),
@@ -112,6 +118,7 @@ export type PrunedView = z.infer<typeof pruned>
 export const toolchains = z.object({
   arch: z.string(),
   suite: z.string().describe('Debian’s release where a base does not name one.'),
+  hasHost: z.boolean().describe('Whether the tools of this machine can be the base.'),
   host: z.array(z.object({ name: z.string(), version: z.string(), directory: z.string() })),
 })
 export type ToolchainsView = z.infer<typeof toolchains>

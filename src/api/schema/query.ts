@@ -4,7 +4,7 @@ import { EVENT_TYPES } from '../../core/event.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { KITS } from '../../core/recipe.ts'
 import { LABEL_FILTER } from './label.ts'
-import { providerName } from './sandbox.ts'
+import { imageRef, providerName } from './sandbox.ts'
 
 /** A whole number in a query. The description tells what it stands for, not how it is spelled. */
 function whole(bounds: { readonly min: number; readonly max: number }): z.ZodType<number, string> {
@@ -60,7 +60,12 @@ export const prepareBase = z.strictObject({
     .enum(KITS)
     .optional()
     .describe('What the debian base has besides the system: nothing, or Python, compilers and Node.'),
+  image: imageRef.optional().describe('Of the base `image`: its reference.'),
   provider: providerName.optional().describe('Where it is made ready.'),
+})
+
+export const toolchainsOf = z.strictObject({
+  provider: providerName.optional().describe('Of this provider.'),
 })
 
 export const importSnapshot = z.strictObject({

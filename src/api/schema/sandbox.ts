@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { ISOLATIONS } from '../../core/capability.ts'
 import { BASES, MOST_EXTRAS, STOP_SIGNALS } from '../../core/environment.ts'
+import { isImageRef, LONGEST_IMAGE_REF } from '../../core/image-ref.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { errorFields } from './error.ts'
@@ -74,8 +75,15 @@ const service = z.strictObject({
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits')
 
+/** A reference to a container image, as Docker reads it. */
+export const imageRef = z
+  .string()
+  .max(LONGEST_IMAGE_REF)
+  .refine(isImageRef, 'does not name an image: write one like debian:12 or ghcr.io/owner/name:tag')
+
 export const environment = z.strictObject({
   base: z.enum(BASES).optional(),
+  image: imageRef.optional().describe('Of the base `image`: its reference, like `debian:12`.'),
   digest: digest.optional().describe('What `POST /v1/builds` answered; its base is then the recipe’s.'),
   extras: z
     .array(digest)
@@ -183,6 +191,7 @@ export const sandbox = z.object({
   isolation: z.enum(ISOLATIONS).describe('How it is kept apart from its host.'),
   labels: z.record(z.string(), z.string()),
   base: z.enum(BASES),
+  image: z.string().optional().describe('Of the base `image`: its reference.'),
   environment: z.string().optional().describe('The digest of the built environment that it began with.'),
   services: z.array(z.string()).optional(),
   user: z.string(),

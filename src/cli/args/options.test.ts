@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isAgentPodError } from '../../core/error.ts'
-import { createOptions, PROCESS_OPTIONS, SANDBOX_OPTIONS } from './options.ts'
+import { createOptions, PROCESS_OPTIONS, SANDBOX_OPTIONS, usualUser } from './options.ts'
 import { type Parsed, parseArgs } from './parse.ts'
 
 function parse(...argv: readonly string[]): Parsed {
@@ -32,6 +32,30 @@ test('every option lands in its place', () => {
     snapshot: 'golden',
   })
 })
+
+test('an image is a base', () => {
+  const { environment } = createOptions(parse('--image', 'node:22'), {})
+  assert.deepEqual(
+    [environment?.base, environment?.image, environment?.user],
+    ['image', 'node:22', undefined],
+  )
+  assert.equal(createOptions(parse('--base', 'image', '--image', 'node'), {}).environment?.base, 'image')
+  assert.equal(usualUser(parse('--image', 'node')), 'root')
+  assert.equal(usualUser(parse('--image', 'node', '--user', 'node')), 'node')
+  assert.equal(usualUser(parse()), 'user')
+})
+
+for (const [words, reason] of [
+  ['--image debian:12 --base debian', 'option.image'],
+  ['--base image', 'image.missing'],
+  ['--image Debian', 'image.reference'],
+] as const)
+  test(`${words} is refused`, () => {
+    assert.throws(
+      () => createOptions(parse(...words.split(' ')), {}),
+      (error) => isAgentPodError(error, 'invalid_argument') && error.reason === reason,
+    )
+  })
 
 for (const [option, given, near] of [
   ['--base', 'debain', 'debian'],

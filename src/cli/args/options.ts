@@ -1,6 +1,8 @@
 /** Options that several commands share, and what they mean. */
+import { kindOf } from '../../bases/bases.ts'
+import { image as imageKind, imageOf } from '../../bases/image.ts'
 import type { CreateOptions } from '../../client/sandbox.ts'
-import { BASES } from '../../core/environment.ts'
+import { BASES, type Base, DEFAULT_ENVIRONMENT, type Environment } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { nearest } from '../../util/nearest.ts'
@@ -25,7 +27,10 @@ export const PROCESS_OPTIONS = {
 
 export const SANDBOX_OPTIONS = {
   name: { value: 'NAME', help: 'a name to call it by' },
-  base: { value: 'BASE', help: 'what is inside: host (this machine’s tools) or debian' },
+  provider: { value: 'NAME', help: 'who makes it, like crun or docker (see `agentpod provider ls`)' },
+  isolation: { value: 'LEVEL', help: 'the least isolation you accept: container, gvisor or vm' },
+  base: { value: 'BASE', help: 'what is inside: host (this machine’s tools), debian or image' },
+  image: { value: 'REF', help: 'a container image to begin with, like debian:12 (the same as --base image)' },
   memory: { value: 'SIZE', help: 'memory limit, like 512m or 2g (default 4g)' },
   cpus: { value: 'N', help: 'processor limit, like 0.5 or 2 (default 2)' },
   pids: { value: 'N', help: 'most processes and threads (default 1024)' },
@@ -68,7 +73,7 @@ export const NETWORK_OPTIONS = {
   'intercept-all': { help: 'open all TLS on the way out, not only where rules or secrets need it' },
 } as const satisfies Record<string, OptionSpec>
 
-const { base: _base, from: _from, ...KEPT } = SANDBOX_OPTIONS
+const { provider: _provider, base: _base, image: _image, from: _from, ...KEPT } = SANDBOX_OPTIONS
 
 /** Of a sandbox that is made from another one's files: what is left out is as it was there. */
 export const COPY_OPTIONS: Readonly<Record<keyof typeof KEPT, OptionSpec>> = Object.fromEntries(
@@ -89,16 +94,21 @@ export function wakeOptions(parsed: Parsed): { ttlMs?: number | undefined } {
 export function createOptions(
   parsed: Parsed,
   variables: Record<string, string>,
-  /** Whether what `--base` names was made sense of already. */
-  o: { readonly isAnyBase?: boolean } = {},
+  /** Whether what `--base` and `--image` name was made sense of already; who commands run as when nobody says. */
+  o: {
+    readonly isAnyBase?: boolean
+    readonly user?: string | undefined
+    readonly placement?: Pick<CreateOptions, 'provider' | 'isolation'>
+  } = {},
 ): CreateOptions {
   return {
+    ...o.placement,
     name: parsed.value('name'),
     labels: parsePairs(parsed.values('label'), 'label'),
     environment: {
-      base: o.isAnyBase ? undefined : chosen(parsed, 'base', BASES),
+      ...(o.isAnyBase ? {} : baseOptions(parsed)),
       variables,
-      user: parsed.value('user'),
+      user: parsed.value('user') ?? o.user,
       workdir: parsed.value('workdir'),
       sudo: parsed.has('sudo') ? true : undefined,
     },
@@ -106,6 +116,34 @@ export function createOptions(
     lifetime: lifetimeOptions(parsed),
     snapshot: parsed.value('from'),
   }
+}
+
+function baseOptions(parsed: Parsed): Pick<Environment, 'image'> & { readonly base?: Base | undefined } {
+  const image = imageOption(parsed)
+  const base = chosen(parsed, 'base', BASES)
+  if (image !== undefined) return { base: imageKind.name, image }
+  if (base !== undefined && kindOf(base).takesImage) imageOf({ image })
+  return { base }
+}
+
+/** `--image`, which is a base of its own: another one beside it is refused. */
+export function imageOption(parsed: Parsed): string | undefined {
+  const image = parsed.value('image')
+  if (image === undefined) return undefined
+  imageOf({ image })
+  const base = parsed.value('base')
+  if (base === undefined || base === imageKind.name) return image
+  throw invalid(
+    'option.image',
+    `--image is a base of its own, and --base ${base} is another one`,
+    'leave one of them out',
+  )
+}
+
+/** Who commands of a project run as when nothing but the options says so. */
+export function usualUser(parsed: Parsed): string {
+  const kind = parsed.value('image') === undefined ? kindOf(DEFAULT_ENVIRONMENT.base) : imageKind
+  return parsed.value('user') ?? kind.user
 }
 
 export function resourceOptions(parsed: Parsed): NonNullable<CreateOptions['resources']> {

@@ -10,6 +10,7 @@ import { LOGIN } from './shell.ts'
 
 /** As a shell says it. */
 const HUNG_UP = 129
+const LATE_INTERRUPT_MS = 2000
 
 export const command: Command = {
   usage: 'agentpod attach [--shell] [RUN]',
@@ -81,9 +82,17 @@ async function takeOver(ctx: CommandContext, parsed: Parsed, finder: RunFinder, 
   } finally {
     // A program that was killed had no time to put back what it changed, and the next one to type here would be the person's shell.
     if (code === undefined || code > 128) ctx.terminal.stdout.write(ORDINARY)
+    passOverInterrupts()
     await run.handBack().finally(() => closed[Symbol.dispose]())
   }
   return watchRuns(ctx, parsed, finder.repo, [run], { after: new Map([[run.id, after]]) })
+}
+
+/** Some programs leave at the first Ctrl-C and some at the second: one that comes just after the end was meant for the program. */
+function passOverInterrupts(): void {
+  const passOver = (): void => undefined
+  process.on('SIGINT', passOver)
+  setTimeout(() => process.off('SIGINT', passOver), LATE_INTERRUPT_MS).unref()
 }
 
 /** The screen that scrolls, no mouse, no word of the focus, pastes as they are, the usual keys, a cursor, no colours. */

@@ -2,14 +2,16 @@ import { agentNamed } from '../../agents/agents.ts'
 import type { Built } from '../../client/builds.ts'
 import { readLock, wishesOf } from '../../config/plan/lock.ts'
 import { parseProjectBase } from '../../config/project/environment-table.ts'
+import { DEFAULT_ENVIRONMENT } from '../../core/environment.ts'
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
 import { agentLayer } from '../agent-layer.ts'
-import { JSON_OPTION } from '../args/options.ts'
+import { imageOption, JSON_OPTION, SANDBOX_OPTIONS } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { BuildLog, megabytes } from '../output/build-log.ts'
 import { StepLogs } from '../output/step-logs.ts'
 import { printable } from '../output/terminal.ts'
+import { placementOf } from '../placement.ts'
 import { buildPlan, type PreparedPlan, planProject } from '../prepare-environment.ts'
 import { openProject } from '../project.ts'
 import { execIn } from './exec.ts'
@@ -26,6 +28,8 @@ export const command: Command = {
   ],
   options: {
     base: { value: 'BASE', help: 'build on this base instead' },
+    image: SANDBOX_OPTIONS.image,
+    provider: SANDBOX_OPTIONS.provider,
     profile: { value: 'NAME', help: 'one of [profiles] in agentpod.toml' },
     agent: { value: 'NAME', help: 'build the layer of this agent too', repeat: true },
     debug: { help: 'where a step fails, open a shell in its sandbox' },
@@ -40,10 +44,18 @@ export const command: Command = {
     const base = parsed.value('base')
     if (base !== undefined) parseProjectBase(base)
     const project = await openProject(ctx, 'user')
-    const prepared = await planProject(ctx, project, { base, profile: parsed.value('profile') })
+    const image = imageOption(parsed)
+    const { provider } = await placementOf(ctx, parsed)
+    const profile = parsed.value('profile')
+    const prepared = await planProject(ctx, project, { base, image, provider, profile })
     if (parsed.has('frozen')) checkFrozen(project.directory, prepared)
     for (const name of parsed.values('agent'))
-      await agentLayer(ctx, agentNamed(name), prepared?.plan.ground.base ?? 'host')
+      await agentLayer(
+        ctx,
+        agentNamed(name),
+        prepared?.recipe.base ?? { name: DEFAULT_ENVIRONMENT.base },
+        provider,
+      )
     if (!prepared || prepared.recipe.steps.length === 0) {
       if (parsed.has('json')) terminal.out(JSON.stringify({ digest: null, steps: 0 }))
       else terminal.say('there is nothing to build: the base has everything')

@@ -5,6 +5,7 @@ import { explain, place } from '../../config/plan/explain.ts'
 import { LOCK_FILE, lockText } from '../../config/plan/lock.ts'
 import type { Plan } from '../../config/plan/plan.ts'
 import { AgentPodError } from '../../core/error.ts'
+import { imageOption } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { CommandContext } from '../command.ts'
 import { BuildLog } from '../output/build-log.ts'
@@ -21,6 +22,7 @@ export async function explainConfig(
   const project = await openProject(ctx, 'user')
   const planned = await planOnly(ctx, project, {
     base: parsed.value('base'),
+    image: imageOption(parsed),
     profile: parsed.value('profile'),
   })
   const wanted = words[0]

@@ -38,7 +38,7 @@ describe('config check', () => {
     assert.deepEqual(await config('check bad.toml'), {
       code: 2,
       lines: [
-        'bad.toml:2:8: environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "debain"',
+        'bad.toml:2:8: environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "debain"',
         '  2 | base = "debain" # é',
         '    |        ^',
         '  hint: did you mean debian?',

@@ -42,6 +42,7 @@ export const command: Command = {
   ],
   options: {
     base: { value: 'BASE', help: 'explain: on this base instead' },
+    image: { value: 'REF', help: 'explain: on this container image instead' },
     profile: { value: 'NAME', help: 'explain, lock: one of [profiles] in agentpod.toml' },
     ...JSON_OPTION,
   },

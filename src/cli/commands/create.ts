@@ -1,5 +1,7 @@
+import { kindOf } from '../../bases/bases.ts'
 import type { AgentPod } from '../../client/client.ts'
 import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
+import { DEFAULT_BASE } from '../../core/environment.ts'
 import {
   createOptions,
   JSON_OPTION,
@@ -12,6 +14,7 @@ import { checkNetwork } from '../args/refuse.ts'
 import type { Command } from '../command.ts'
 import { networkOf } from '../network.ts'
 import type { Terminal } from '../output/terminal.ts'
+import { placementOf } from '../placement.ts'
 import type { PreparedNetwork } from '../prepare-network.ts'
 
 export const command: Command = {
@@ -19,6 +22,7 @@ export const command: Command = {
   examples: [
     'agentpod create --name box',
     'agentpod create --base debian --memory 1g --timeout 15m',
+    'agentpod create --provider docker --image debian:12',
     'agentpod create --label team=web -e NODE_ENV=test',
     'agentpod create --timeout 30m --when-over pause',
     'agentpod create --from golden',
@@ -31,7 +35,7 @@ export const command: Command = {
     const { client, env, terminal } = ctx
     const sandbox = await createSandbox(
       await client(),
-      createOptions(parsed, variablesOf(parsed, env)),
+      createOptions(parsed, variablesOf(parsed, env), { placement: await placementOf(ctx, parsed) }),
       terminal,
       await networkOf(ctx, parsed, undefined),
     )
@@ -47,8 +51,12 @@ export async function createSandbox(
   terminal: Terminal,
   prepared?: PreparedNetwork | undefined,
 ): Promise<Sandbox> {
-  const base = options.environment?.base
-  if (base !== undefined && base !== 'host') await pod.prepare(base, (line) => terminal.progress(line))
+  const { base, image } = options.environment ?? {}
+  const { provider, snapshot } = options
+  const isFresh = snapshot === undefined && options.environment?.digest === undefined
+  // Which base a provider begins with is for the server to say.
+  if (isFresh && (base === undefined ? provider !== undefined : !kindOf(base).isReadyAtOnce))
+    await pod.prepare(base ?? DEFAULT_BASE, (line) => terminal.progress(line), { image, provider })
   const sandbox = await pod.create(prepared ? withNetwork(options, prepared) : options)
   for (const { path, text } of prepared?.files ?? []) await sandbox.writeFile(path, Buffer.from(text))
   terminal.clearProgress()

@@ -3,7 +3,7 @@ import type { Process } from '../../client/process.ts'
 import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
 import { KNOWN_SERVICES } from '../../config/project/services-table.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
-import { createOptions, variablesOf } from '../args/options.ts'
+import { createOptions, usualUser, variablesOf } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { checkCombination } from '../args/refuse.ts'
 import { attach } from '../attached.ts'
@@ -15,6 +15,7 @@ import { watchPorts } from '../listening-ports.ts'
 import { networkOf } from '../network.ts'
 import { showRefused } from '../output/refused-hosts.ts'
 import { printable } from '../output/terminal.ts'
+import { placementOf } from '../placement.ts'
 import { inEnvironment, openProject, type Project, sendProject, showChanges } from '../project.ts'
 import type { ReadyEnvironment } from '../ready.ts'
 import { showTogether } from '../side-by-side.ts'
@@ -39,7 +40,7 @@ export const command: Command = {
   words: { min: 0, max: 10_000, rest: true },
   async run(ctx, parsed) {
     checkCombination(parsed)
-    const opened = await openProject(ctx, parsed.value('user') ?? 'user')
+    const opened = await openProject(ctx, usualUser(parsed))
     const ready = await environmentIn(ctx, parsed, opened)
     const commands = devCommands(ready, parsed.words)
     if (!ready) throw unknownCommand()
@@ -147,7 +148,7 @@ class Dev {
   /** A sandbox with the project in it and its services ready. */
   async #start(signal: AbortSignal): Promise<Sandbox> {
     const ctx = this.#ctx
-    const options = this.#options()
+    const options = await this.#options()
     const sandbox = await createSandbox(
       await ctx.client(),
       options,
@@ -164,9 +165,10 @@ class Dev {
     return sandbox
   }
 
-  #options(): CreateOptions {
+  async #options(): Promise<CreateOptions> {
+    const placement = await placementOf(this.#ctx, this.#parsed, this.#project.directory)
     const variables = variablesOf(this.#parsed, this.#ctx.env)
-    const options = this.#ready.apply(createOptions(this.#parsed, variables, { isAnyBase: true }))
+    const options = this.#ready.apply(createOptions(this.#parsed, variables, { isAnyBase: true, placement }))
     const name = printable(this.#project.name).slice(0, 200)
     return {
       ...options,

@@ -4,6 +4,7 @@ import { asAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { missingWithoutRoot } from '../without-root.ts'
+import { printChecks } from './provider.ts'
 
 export const command: Command = {
   usage: 'agentpod doctor [--json]',
@@ -22,11 +23,7 @@ export const command: Command = {
     else if (isWell) terminal.out('Sandboxes work here.')
     if (!isWell) terminal.out('Sandboxes do not work here yet: see what is missing below.')
     terminal.out('')
-    for (const check of checks) {
-      const mark = check.ok ? terminal.green('ok') : check.required ? terminal.red('missing') : 'limited'
-      terminal.out(`${mark.padEnd(8)} ${check.name}: ${check.detail}`)
-      if (!check.ok && check.hint) terminal.out(`         ${terminal.dim(check.hint)}`)
-    }
+    printChecks(terminal, checks)
     return isWell ? 0 : 6
   },
 }

@@ -4,6 +4,7 @@ import { PROJECT_FILE } from '../../config/files.ts'
 import { initText } from '../../config/plan/init.ts'
 import { buildable } from '../../config/plan/resolve.ts'
 import { AgentPodError } from '../../core/error.ts'
+import { imageOption } from '../args/options.ts'
 import type { Command } from '../command.ts'
 import { planOnly } from '../prepare-environment.ts'
 import { openProject } from '../project.ts'
@@ -17,6 +18,7 @@ export const command: Command = {
   ],
   options: {
     base: { value: 'BASE', help: 'write this base' },
+    image: { value: 'REF', help: 'write this container image' },
     print: { help: 'print it and write nothing' },
     force: { help: 'replace the file that is there' },
   },
@@ -38,7 +40,7 @@ export const command: Command = {
         ...project,
         files: project.files.filter((path) => path !== PROJECT_FILE && path !== 'agentpod.lock'),
       },
-      { base: parsed.value('base') },
+      { base: parsed.value('base'), image: imageOption(parsed) },
     )
     const text = initText(project.name, planned && buildable(planned.plan))
     if (parsed.has('print')) {

@@ -8,6 +8,7 @@ import {
 } from '../args/options.ts'
 import type { Command } from '../command.ts'
 import { networkOf } from '../network.ts'
+import { placementOf } from '../placement.ts'
 import { createSandbox } from './create.ts'
 
 export const command: Command = {
@@ -17,7 +18,10 @@ export const command: Command = {
   words: { min: 1, max: 1 },
   async run(ctx, parsed) {
     const { client, env, terminal } = ctx
-    const options = { ...createOptions(parsed, variablesOf(parsed, env)), snapshot: parsed.word(0) }
+    // A snapshot is on the provider that took it, whatever is usual here.
+    const { isolation } = await placementOf(ctx, parsed)
+    const asked = createOptions(parsed, variablesOf(parsed, env), { placement: { isolation } })
+    const options = { ...asked, snapshot: parsed.word(0) }
     const sandbox = await createSandbox(
       await client(),
       options,

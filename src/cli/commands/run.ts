@@ -12,6 +12,7 @@ import {
   NETWORK_OPTIONS,
   PROCESS_OPTIONS,
   SANDBOX_OPTIONS,
+  usualUser,
   variablesOf,
 } from '../args/options.ts'
 import { type Parsed, parseArgs } from '../args/parse.ts'
@@ -20,6 +21,7 @@ import type { Command, CommandContext } from '../command.ts'
 import { ENVIRONMENT_OPTIONS, environmentIn } from '../environment.ts'
 import { networkOf } from '../network.ts'
 import { printable } from '../output/terminal.ts'
+import { placementOf } from '../placement.ts'
 import { inEnvironment, openProject, type Project, sendProject, showChanges } from '../project.ts'
 import type { ReadyEnvironment } from '../ready.ts'
 import { createSandbox } from './create.ts'
@@ -199,13 +201,15 @@ export async function runInNew(
 ): Promise<number> {
   const pod = await ctx.client()
   const opened =
-    prepared?.project ??
-    (parsed.has('no-project') ? undefined : await openProject(ctx, parsed.value('user') ?? 'user'))
+    prepared?.project ?? (parsed.has('no-project') ? undefined : await openProject(ctx, usualUser(parsed)))
   const ready = prepared ? prepared.ready : opened && (await environmentIn(ctx, parsed, opened))
   const project =
     opened && ready ? inEnvironment(opened, parsed.value('user') ?? ready.user, ready.aside) : opened
   const variables = variablesOf(parsed, ctx.env)
-  const asked = createOptions(parsed, variables, ready ? { isAnyBase: true } : {})
+  // Where the project lies is where its user is at home.
+  const user = project && parsed.has('image') ? usualUser(parsed) : undefined
+  const placement = await placementOf(ctx, parsed, opened?.directory)
+  const asked = createOptions(parsed, variables, ready ? { isAnyBase: true, placement } : { user, placement })
   const options = ready ? ready.apply(asked) : asked
   const sandbox = await createSandbox(
     pod,

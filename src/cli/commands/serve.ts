@@ -11,6 +11,7 @@ import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { type E2bDomain, parseE2bDomain } from '../e2b-domain.ts'
 import { fileError } from '../output/file-error.ts'
+import { usualProvider } from '../placement.ts'
 import { BUILD, VERSION } from '../version.ts'
 
 const IDLE_EXIT_MS = 10 * 60_000
@@ -58,6 +59,7 @@ export const command: Command = {
         home: home.root,
         version: VERSION,
         build: BUILD,
+        defaultProvider: await usualProvider(home, isBackground ? {} : env),
         programs: programs(),
         idleExitMs: isBackground ? idleExitMs(env) : 0,
         shells: shells(env),

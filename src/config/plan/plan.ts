@@ -1,11 +1,12 @@
 /** What an environment will be: everything that was found and asked for, decided, each thing with its reason. */
+import type { Ground } from '../../bases/kind.ts'
 import type { AgentPodError } from '../../core/error.ts'
 import type { Finding, Language, Verb } from '../detect/finding.ts'
 import type { Choice, Evidence, Rank } from '../evidence.ts'
 import type { ClientPreset } from '../presets/catalog.ts'
 import type { ResourcesWish } from '../project/data.ts'
 import type { ServicePlan } from './service-plan.ts'
-import type { Ground, Source } from './sources.ts'
+import type { Source } from './sources.ts'
 
 export interface LanguagePlan {
   readonly language: Language
@@ -20,7 +21,8 @@ export interface ToolPlan {
   readonly name: string
   readonly version: string | undefined
   readonly evidence: Evidence
-  readonly from: 'host' | 'npm' | 'pip' | 'debian'
+  /** `base`: it lies there already. `packages`: packages of Debian bring it, where the base installs any. */
+  readonly from: 'base' | 'npm' | 'pip' | 'packages'
   /** Of a tool of the machine: where it is. */
   readonly directory?: string | undefined
 }
@@ -83,7 +85,7 @@ export interface Plan {
   readonly workspace: string
   readonly user: string
   readonly sudo: boolean
-  /** `host`, `debian`, or a named recipe. */
+  /** The name of a base, or of a recipe of ours. */
   readonly base: Choice
   readonly ground: Ground
   readonly languages: readonly LanguagePlan[]

@@ -1,5 +1,7 @@
 /** A plan as a recipe: the steps in the order in which they change least often. */
 import semver from 'semver'
+import { kindOf } from '../../bases/bases.ts'
+import { DEBIAN_NAME, DEBIAN_VERSION, TOOL_PACKAGES } from '../../bases/debian-packages.ts'
 import { homeOf } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { DEFAULT_STEP_MS, type RecipeBase, type Step } from '../../core/recipe.ts'
@@ -9,7 +11,6 @@ import { shellWord } from '../../util/shell-word.ts'
 import type { ClientPreset } from '../presets/catalog.ts'
 import type { Preset } from '../presets/presets.ts'
 import { printable } from '../problem.ts'
-import { DEBIAN_NAME, DEBIAN_VERSION, TOOL_PACKAGES } from './debian.ts'
 import type { Listed } from './listings.ts'
 import type { LanguagePlan, Plan, SetupPlan } from './plan.ts'
 import { inside, insidePath, npmPackage, TOOLS, TOOLS_BIN } from './resolve.ts'
@@ -50,18 +51,17 @@ export function recipeOf(plan: Plan, presets: Presets, pinned: Pinned = NOTHING_
   return { base: recipeBase(plan), steps: steps.map((step) => ({ ...step, timeoutMs })) }
 }
 
-/** Of this machine's tools, those that the layers rely on. */
+/** With those of the base's tools that the layers rely on. */
 function recipeBase({ ground, languages, tools }: Plan): RecipeBase {
-  if (ground.base === 'debian') return { name: 'debian', suite: ground.suite }
   const used = [
     ...languages.flatMap(({ language, source }) =>
-      source.kind === 'host' ? [[language, `${source.version} ${source.directory}`] as const] : [],
+      source.kind === 'there' ? [[language, `${source.version} ${source.directory}`] as const] : [],
     ),
     ...tools.flatMap(({ name, version, directory }) =>
       directory === undefined ? [] : [[name, `${version} ${directory}`] as const],
     ),
   ]
-  return { name: 'host', tools: Object.fromEntries(used) }
+  return kindOf(ground.base).recipe(ground, Object.fromEntries(used))
 }
 
 /** A step as root with nothing of its own. */
@@ -133,12 +133,12 @@ function of(presets: Presets, ...names: readonly ClientPreset[]): Preset[] {
   return names.flatMap((name) => presets.get(name) ?? [])
 }
 
-/** Everything that Debian has, in one step: languages, servers, libraries. */
+/** Everything that packages of the system have, in one step: languages, servers, libraries. */
 function systemStep(plan: Plan, presets: Presets, pinned: Pinned): DraftStep[] {
-  if (plan.ground.base === 'host') return []
+  if (kindOf(plan.ground.base).packageManager === undefined) return []
   const names = [
-    ...plan.languages.flatMap(({ source }) => (source.kind === 'debian' ? source.tool.packages : [])),
-    ...plan.tools.flatMap(({ name, from }) => (from === 'debian' ? (TOOL_PACKAGES[name] ?? []) : [])),
+    ...plan.languages.flatMap(({ source }) => (source.kind === 'packaged' ? source.tool.packages : [])),
+    ...plan.tools.flatMap(({ name, from }) => (from === 'packages' ? (TOOL_PACKAGES[name] ?? []) : [])),
     ...plan.services.flatMap(({ packages }) => packages),
     ...plan.packages.filter(({ isOptional }) => !isOptional).map(({ name }) => name),
   ]
@@ -405,7 +405,7 @@ function pin(wish: string, grammar: RegExp, pinned: Readonly<Record<string, stri
 
 /** Login shells, which agents like, set a PATH of their own on Debian: what the environment puts before it has to be said there too. */
 function profileStep({ path, ground }: Plan): DraftStep[] {
-  if (path.length === 0 || ground.base === 'host') return []
+  if (path.length === 0 || !kindOf(ground.base).hasProfile) return []
   const line = `PATH=${shellWord(path.join(':'))}:"$PATH"`
   const run = `printf '%s\\n' ${shellWord(line)} > /etc/profile.d/agentpod.sh\n`
   return [root('profile', 'the PATH of login shells', run, [])]

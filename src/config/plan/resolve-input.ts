@@ -1,8 +1,8 @@
+import type { Machine } from '../../bases/kind.ts'
 import type { Detected } from '../detect/detect.ts'
 import type { ProjectData } from '../project/data.ts'
 import type { Listings } from './listings.ts'
 import type { Lock } from './lock.ts'
-import type { Machine } from './sources.ts'
 
 /** Everything that a plan is made of. */
 export interface ResolveInput {
@@ -25,4 +25,6 @@ export interface ResolveInput {
   readonly locked?: Pick<Lock['base'], 'name' | 'suite'> | undefined
   /** A base that was asked for on the command line. */
   readonly base?: string | undefined
+  /** An image that was asked for on the command line. */
+  readonly image?: string | undefined
 }

@@ -40,7 +40,7 @@ const ROWS: readonly Row[] = [
     name: 'a machine that has everything is the base',
     given: { machine: HOST, detected: { findings: [node('20 [version file] .nvmrc')] } },
     base: 'host',
-    languages: ['node 20.19.0 host'],
+    languages: ['node 20.19.0 there'],
   },
   {
     name: 'a language that npm has does not need another base',
@@ -52,7 +52,7 @@ const ROWS: readonly Row[] = [
     name: 'any Node will do: the one of the machine',
     given: { machine: HOST, detected: { findings: [node()] } },
     base: 'host',
-    languages: ['node 20.19.0 host'],
+    languages: ['node 20.19.0 there'],
   },
   {
     name: 'any Node will do, and there is none: the preferred line, not the newest',
@@ -70,13 +70,13 @@ const ROWS: readonly Row[] = [
     name: 'a version that the machine lacks is looked for in Debian',
     given: { machine: HOST, detected: { findings: [python('3.13 [version file] .python-version')] } },
     base: 'debian trixie',
-    languages: ['python 3.13 debian'],
+    languages: ['python 3.13 packaged'],
   },
   {
     name: 'the machine’s own release of Debian goes first',
     given: { detected: { findings: [python('>=3.9 [range] pyproject.toml')] } },
     base: 'debian bookworm',
-    languages: ['python 3.11 debian'],
+    languages: ['python 3.11 packaged'],
   },
   {
     name: 'two languages are had from the release that has both',
@@ -89,7 +89,7 @@ const ROWS: readonly Row[] = [
       },
     },
     base: 'debian trixie',
-    languages: ['python 3.13 debian', 'java 21 debian'],
+    languages: ['python 3.13 packaged', 'java 21 packaged'],
   },
   {
     name: 'what CI tests with gives way to what the range allows',
@@ -98,7 +98,7 @@ const ROWS: readonly Row[] = [
       detected: { findings: [python('3.12 [ci] ci.yml', '>=3.10,<3.13 [range] pyproject.toml')] },
     },
     base: 'host',
-    languages: ['python 3.11.2 host'],
+    languages: ['python 3.11.2 there'],
     notes: [/^python 3\.12 is not available here; 3\.11\.2 is taken$/],
   },
   {
@@ -112,7 +112,7 @@ const ROWS: readonly Row[] = [
       },
     },
     base: 'host',
-    languages: ['python 3.11.2 host'],
+    languages: ['python 3.11.2 there'],
     notes: [/^python 3\.12 is not available here/],
   },
   {
@@ -138,7 +138,7 @@ const ROWS: readonly Row[] = [
       },
     },
     base: 'debian bookworm',
-    languages: ['java 17 debian'],
+    languages: ['java 17 packaged'],
   },
   {
     name: 'and a newer one where none has it',
@@ -147,7 +147,7 @@ const ROWS: readonly Row[] = [
       detected: { findings: [finding('java', { versions: ['1.8 [manifest] pom.xml'] })] },
     },
     base: 'host',
-    languages: ['java 21.0.1 host'],
+    languages: ['java 21.0.1 there'],
     notes: [/^java 1\.8 is not available here; 21\.0\.1 is taken$/],
   },
   {
@@ -157,7 +157,7 @@ const ROWS: readonly Row[] = [
       toml: '[environment.languages]\nkotlin = "2.1"',
     },
     base: 'debian trixie',
-    languages: ['java 21 debian'],
+    languages: ['java 21 packaged'],
     notes: [/Kotlin is chosen by the build itself/],
   },
   {
@@ -177,7 +177,7 @@ const ROWS: readonly Row[] = [
       toml: '[environment.languages]\njava = false',
     },
     base: 'host',
-    languages: ['node 20.19.0 host'],
+    languages: ['node 20.19.0 there'],
   },
   {
     name: 'a language that only agentpod.toml wants is there',
@@ -192,7 +192,7 @@ const ROWS: readonly Row[] = [
       toml: '[environment]\nbase = "fullstack"',
     },
     base: 'debian trixie',
-    languages: ['python 3.13 debian', 'node 24.1.0 npm'],
+    languages: ['python 3.13 packaged', 'node 24.1.0 npm'],
   },
   {
     name: 'a named base without one of its languages',
@@ -208,7 +208,7 @@ const ROWS: readonly Row[] = [
       toml: '[environment]\nbase = "host"\n[environment.languages]\npython = "3.11"',
     },
     base: 'debian bookworm',
-    languages: ['python 3.11 debian'],
+    languages: ['python 3.11 packaged'],
   },
   {
     name: 'a release that is named is that release',
@@ -217,7 +217,7 @@ const ROWS: readonly Row[] = [
       toml: '[environment]\nsuite = "bullseye"\n[environment.languages]\npython = "3"',
     },
     base: 'debian bullseye',
-    languages: ['python 3.9 debian'],
+    languages: ['python 3.9 packaged'],
   },
   {
     name: 'services decide the base as languages do',
@@ -322,7 +322,7 @@ const ROWS: readonly Row[] = [
       toml: '[environment]\nbase = "host"',
     },
     base: 'host',
-    languages: ['c 12.2.0 host'],
+    languages: ['c 12.2.0 there'],
     notes: [
       /^not known to be on this machine, where nothing is installed: the package libssl-dev, cmake; base = "debian" has them$/,
     ],
@@ -334,7 +334,7 @@ const ROWS: readonly Row[] = [
       detected: { findings: [python('pypy3.9 [version file] .python-version')] },
     },
     base: 'host',
-    languages: ['python 3.11.2 host'],
+    languages: ['python 3.11.2 there'],
     notes: [/^\.python-version wants python pypy3\.9, which is not available here; another one is taken$/],
   },
   {
@@ -472,7 +472,7 @@ describe('agentpod.lock', () => {
     const found = { detected: { findings: [python('>=3.9 [range] pyproject.toml')] }, machine: HOST, locked }
     const suiteOf = async (o: Given): Promise<string> => {
       const { ground } = await plan({ ...found, ...o })
-      return ground.base === 'debian' ? ground.suite : 'host'
+      return ground.suite ?? ground.base
     }
     assert.equal(await suiteOf({}), 'trixie')
     assert.equal(await suiteOf({ toml: '[environment]\nbase = "debian"' }), 'trixie')
@@ -588,7 +588,7 @@ describe('a registry that does not answer', () => {
       detected: { findings: [finding('go', { versions: ['1.24 [manifest] go.mod'] })] },
     })
     assert.deepEqual(ground, { base: 'debian', suite: 'trixie' })
-    assert.equal(languages[0]?.source.kind, 'debian')
+    assert.equal(languages[0]?.source.kind, 'packaged')
   })
 
   test('is told with what it was asked for', async () => {
@@ -704,13 +704,13 @@ describe('tools', () => {
 
   test('come from the machine where it has the version, else from where they are made', async () => {
     assert.deepEqual(await tools('host', ['pnpm 9.1.0 /opt/pnpm'], tool('pnpm', '9')), [
-      'pnpm 9.1.0 host /opt/pnpm',
+      'pnpm 9.1.0 base /opt/pnpm',
     ])
     assert.deepEqual(await tools('host', ['pnpm 8.1.0 /opt/pnpm'], tool('pnpm', '9')), ['pnpm 9 npm'])
     assert.deepEqual(await tools('debian', ['pnpm 9.1.0 /opt/pnpm'], tool('pnpm', '9')), ['pnpm 9 npm'])
     assert.deepEqual(
       await tools('debian', [], tool('yarn', '4.1.0'), tool('poetry'), tool('maven'), tool('unknown')),
-      ['yarn 4.1.0 npm', 'poetry pip', 'maven debian'],
+      ['yarn 4.1.0 npm', 'poetry pip', 'maven packages'],
     )
   })
 

@@ -1,5 +1,8 @@
 /** From what a project has and says to a plan. One order of precedence; everything taken has a reason, and so has everything left. */
 
+import { kindOf } from '../../bases/bases.ts'
+import { DEBIAN_PACKAGE } from '../../bases/debian-packages.ts'
+import type { Ground, Machine } from '../../bases/kind.ts'
 import { homeOf } from '../../core/environment.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { inOrder } from '../../util/shell-script.ts'
@@ -11,10 +14,10 @@ import { printable } from '../problem.ts'
 import type { ProjectData } from '../project/data.ts'
 import { within } from '../tree.ts'
 import { agentSetup } from './agent-setup.ts'
-import { DEBIAN_PACKAGE, hasTool, NAMED_BASES, TOOL_PACKAGES } from './debian.ts'
-import { chooseBase, hasPackage, isMissing } from './ground.ts'
+import { chooseBase } from './ground.ts'
 import { languageWish, planLanguage, wantedLanguages } from './languages.ts'
 import type { Listed } from './listings.ts'
+import { NAMED_BASES } from './named-bases.ts'
 import type {
   CommandPlan,
   LanguagePlan,
@@ -35,7 +38,6 @@ import {
   unknownServices,
   wantedServices,
 } from './service-plan.ts'
-import type { Ground, Machine } from './sources.ts'
 import { satisfies } from './version.ts'
 
 /** The plan, unless something that it needs is not available. */
@@ -87,10 +89,11 @@ export async function draftPlan(input: ResolveInput): Promise<Plan> {
   ).flat()
   const servicePlans = running.filter((one): one is ServicePlan => !('missing' in one))
   checkPorts(servicePlans)
-  const user = userOf(data)
+  const kind = kindOf(ground.base)
+  const user = userOf(data, kind.user)
   const workspace = `${homeOf(user)}/${input.name}`
   const toolPlans = planTools(tools.wanted, ground, machine)
-  const there = toolPlans.filter(({ from }) => ground.base === 'debian' || from !== 'debian')
+  const there = toolPlans.filter(({ from }) => kind.packageManager !== undefined || from !== 'packages')
   const without = findings.filter((one) => lacksTool(one, there))
   const agent =
     data?.lifecycle.setup === undefined ? agentSetup(detected, findings) : { setups: [], notes: [] }
@@ -115,7 +118,7 @@ export async function draftPlan(input: ResolveInput): Promise<Plan> {
     tools: toolPlans,
     packages: packages.map((one) => ({
       ...one,
-      isThere: ground.base === 'host' && hasPackage(machine, one.name),
+      isThere: kind.hasPackage(machine, one.name),
     })),
     extra: extraPackages(data),
     services: servicePlans,
@@ -142,7 +145,7 @@ export async function draftPlan(input: ResolveInput): Promise<Plan> {
       ...odd,
       ...tools.refused,
       ...without.map(lackingNote),
-      ...(ground.base === 'host' ? lackingHere(machine, needed, tools.wanted) : []),
+      ...lackingHere(ground, machine, needed, tools.wanted),
       ...path.refused,
       ...missingInputs(input, detected),
       ...kotlinNote(data),
@@ -169,8 +172,8 @@ async function keptOrRefused<T>(
 const USER = /^[a-z_][a-z0-9_-]{0,31}$/
 
 /** SECURITY: CF-02. The name is part of paths and of commands. */
-function userOf(data: ProjectData | undefined): string {
-  const user = data?.environment.user ?? 'user'
+function userOf(data: ProjectData | undefined, usual: string): string {
+  const user = data?.environment.user ?? usual
   if (USER.test(user)) return user
   throw invalid('environment.user', `${JSON.stringify(printable(user))} is not the name of a user`)
 }
@@ -197,19 +200,23 @@ function namedBase({ base, file }: ResolveInput): (typeof NAMED_BASES)[string] |
 
 const MOST_NAMED = 8
 
-/** Nothing is installed on the machine itself. */
+/** Of a base that nothing is installed on. */
 function lackingHere(
+  ground: Ground,
   machine: Machine,
   packages: readonly Pick<PackagePlan, 'name'>[],
   tools: readonly FoundTool[],
 ): string[] {
-  const names = [
-    ...packages.flatMap(({ name }) => (hasPackage(machine, name) ? [] : [`the package ${printable(name)}`])),
-    ...tools.flatMap(({ name }) => (isMissing(machine, name) ? [name] : [])),
-  ]
+  const kind = kindOf(ground.base)
+  if (kind.packageManager !== undefined) return []
+  const lacking = kind.lacking(ground, machine, {
+    packages: packages.map(({ name }) => name),
+    tools: tools.map(({ name }) => name),
+  })
+  const names = [...lacking.packages.map((name) => `the package ${printable(name)}`), ...lacking.tools]
   if (names.length === 0) return []
   return [
-    `not known to be on this machine, where nothing is installed: ${names.slice(0, MOST_NAMED).join(', ')}${names.length > MOST_NAMED ? ' and more' : ''}; base = "debian" has them`,
+    `not known to be ${kind.within(ground)}, where nothing is installed: ${names.slice(0, MOST_NAMED).join(', ')}${names.length > MOST_NAMED ? ' and more' : ''}; base = "debian" has them`,
   ]
 }
 
@@ -322,24 +329,16 @@ function wantedTools(findings: readonly Finding[]): {
 }
 
 function planTools(wanted: readonly FoundTool[], ground: Ground, machine: Machine): ToolPlan[] {
+  const kind = kindOf(ground.base)
   return wanted.flatMap((tool): ToolPlan[] => {
     const { name, version, evidence } = tool
-    const here = machine.host.find(
-      (one) => one.name === name && (version === undefined || satisfies('tool', one.version, version)),
-    )
-    if (ground.base === 'host' && here)
-      return [{ name, version: known(here.version), evidence, from: 'host', directory: here.directory }]
+    const here = kind.tool(machine, name, (one) => version === undefined || satisfies('tool', one, version))
+    if (here) return [{ name, evidence, from: 'base', ...here }]
     if (NPM_TOOLS.includes(name)) return [{ name, version, evidence, from: 'npm' }]
     if (PIP_TOOLS.includes(name)) return [{ name, version, evidence, from: 'pip' }]
-    if (ground.base === 'debian' ? hasTool(ground.suite, name) : Object.hasOwn(TOOL_PACKAGES, name))
-      return [{ name, version, evidence, from: 'debian' }]
+    if (kind.isPackaged(ground, name)) return [{ name, version, evidence, from: 'packages' }]
     return []
   })
-}
-
-/** Of programs that take long to say their version nobody asks for it. */
-function known(version: string): string | undefined {
-  return version === '0' ? undefined : version
 }
 
 /** Whether a language of whatever toolchain there is has none here. */
@@ -486,7 +485,7 @@ function planPorts(input: ResolveInput, findings: readonly Finding[]): PortPlan[
 function homes(languages: readonly LanguagePlan[], tools: readonly ToolPlan[]): VariablePlan[] {
   return languages.flatMap(({ language, source }): VariablePlan[] => {
     const isNode = language === 'node' && source.kind === 'npm'
-    const isTold = isNode || (language === 'java' && source.kind === 'host')
+    const isTold = isNode || (language === 'java' && source.kind === 'there')
     const [bin = ''] = directoryOf(language, source)
     if (!isTold || !bin.endsWith('/bin') || SYSTEM.includes(bin)) return []
     const names = isNode ? headersVariables(source.npm, tools) : ['JAVA_HOME']
@@ -591,10 +590,12 @@ export const TOOLS_BIN = `${TOOLS}/bin`
 
 export function directoryOf(language: Language, one: LanguagePlan['source']): string[] {
   switch (one.kind) {
-    case 'host':
+    case 'there':
       return [one.directory]
-    case 'debian':
+    case 'packaged':
       return one.tool.directory ? [one.tool.directory] : []
+    case 'own':
+      return []
     default:
       return [`/opt/agentpod/${language}-${one.version}/bin`]
   }
@@ -627,7 +628,8 @@ function planPresets(
   for (const name of ['npm', 'pip', 'cargo', 'go'] as const)
     if (extra[name].length > 0)
       add(name, { file: input.file?.name ?? '', said: `[environment.packages] ${name}` })
-  if (ground.base === 'debian') add('apt', { file: '', said: 'the base is Debian' })
+  const { packageManager } = kindOf(ground.base)
+  if (packageManager) add(packageManager, { file: '', said: 'the base is Debian' })
   return CLIENT_PRESETS.flatMap((name) => {
     const evidence = wanted.get(name)
     return evidence ? [{ name, evidence }] : []

@@ -1,11 +1,13 @@
 /** Which services run beside the project, and from where. */
+import { kindOf } from '../../bases/bases.ts'
+import { DEBIAN_SERVERS } from '../../bases/debian-packages.ts'
+import type { Ground, Machine, PackagedTool } from '../../bases/kind.ts'
 import type { Service } from '../../core/environment.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { SUITES } from '../../core/recipe.ts'
 import type { FoundService, ServiceAccount } from '../detect/finding.ts'
 import type { Choice, Evidence } from '../evidence.ts'
 import type { ServiceWish } from '../project/data.ts'
-import { DEBIAN_SERVERS, type DebianTool } from './debian.ts'
 import {
   KNOWN_SERVICES,
   type KnownService,
@@ -15,7 +17,6 @@ import {
   SERVICE_DATA,
   type ServiceParts,
 } from './service-catalog.ts'
-import type { Ground, Machine } from './sources.ts'
 import { satisfies } from './version.ts'
 
 export interface WantedService {
@@ -129,12 +130,10 @@ function rejectedOf({ choice }: WantedService): Choice['beat'][number] {
 }
 
 /** What a base has for a service: undefined where it has none. */
-export function serverOn(ground: Ground, machine: Machine, name: string): DebianTool | undefined {
+export function serverOn(ground: Ground, machine: Machine, name: string): PackagedTool | undefined {
   const known = KNOWN_SERVICES[name]
   if (!known) return undefined
-  if (ground.base === 'debian') return DEBIAN_SERVERS[ground.suite][name]
-  const tool = machine.host.find((one) => one.name === known.tool)
-  return tool && { version: tool.version, packages: [] }
+  return kindOf(ground.base).server(ground, machine, name, known.tool)
 }
 
 /** Whether a base can run it as it is wanted. What only detection wants may have another version. */
@@ -149,7 +148,7 @@ export function canRun(ground: Ground, machine: Machine, wanted: WantedService):
 const isStrict = ({ choice, version }: WantedService): boolean =>
   choice.rank === 'agentpod.toml' && choice.value === version
 
-function isMet(server: DebianTool, { version }: WantedService): boolean {
+function isMet(server: PackagedTool, { version }: WantedService): boolean {
   return version === undefined || satisfies('tool', server.version, version)
 }
 
@@ -160,7 +159,7 @@ export function planService(
 ): ServicePlan | { readonly missing: string } {
   if (wanted.command) return { ...wanted, has: undefined, packages: [], note: undefined }
   const server = wanted.known === undefined ? undefined : serverOn(ground, machine, wanted.known)
-  const where = ground.base === 'host' ? 'this machine' : `Debian ${ground.suite}`
+  const where = kindOf(ground.base).called(ground)
   if (!server || (isStrict(wanted) && !isMet(server, wanted))) {
     const missing = server
       ? `${wanted.name} ${wanted.version} is not available: ${where} has ${server.version}`
@@ -184,9 +183,7 @@ export function planService(
 /** Only a base that has everything can be chosen for it. */
 function elsewhere({ base }: Ground, { known }: WantedService): string {
   const isDebians = known !== undefined && SUITES.some((suite) => DEBIAN_SERVERS[suite][known])
-  return base === 'host' && isDebians
-    ? '; Debian does: install it on this machine, or write [environment] base = "debian" with versions that Debian has'
-    : ''
+  return isDebians ? kindOf(base).otherwise : ''
 }
 
 /** The service as the engine runs it. */

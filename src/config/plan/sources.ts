@@ -1,24 +1,17 @@
 /** Where a language comes from: this machine, Debian, npm or Go's module proxy. Errors name each source tried. */
 
+import { kindOf } from '../../bases/bases.ts'
+import { DEBIAN } from '../../bases/debian-packages.ts'
+import type { BaseSource, Ground, Machine } from '../../bases/kind.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { SUITES, type Suite } from '../../core/recipe.ts'
 import type { Language } from '../detect/finding.ts'
 import { printable } from '../problem.ts'
-import { DEBIAN, type DebianTool } from './debian.ts'
 import type { Listed, Listings } from './listings.ts'
 import { byVersion, isLatest, mayBe, satisfies, toRange, toVersion } from './version.ts'
 
-/** What the server said about itself. */
-export interface Machine {
-  readonly arch: string
-  /** Debian's release where none is named. */
-  readonly suite: string
-  readonly host: readonly { readonly name: string; readonly version: string; readonly directory: string }[]
-}
-
 export type Source =
-  | { readonly kind: 'host'; readonly version: string; readonly directory: string }
-  | { readonly kind: 'debian'; readonly version: string; readonly tool: DebianTool }
+  | BaseSource
   | {
       readonly kind: 'npm'
       readonly version: string
@@ -28,9 +21,6 @@ export type Source =
       readonly npm?: Listed | undefined
     }
   | { readonly kind: 'go'; readonly version: string; readonly arch: string }
-
-/** A base to stand on. */
-export type Ground = { readonly base: 'host' } | { readonly base: 'debian'; readonly suite: Suite }
 
 /** Languages whose programs come from npm, by the package of an architecture. */
 const FROM_NPM: Partial<Record<Language, (arch: string) => string>> = {
@@ -72,17 +62,11 @@ export async function seek(
   lists: Listings,
 ): Promise<Sought> {
   const tried: Tried[] = []
-  if (ground.base === 'host') {
-    const there = machine.host.filter(({ name }) => name === toolName(language))
-    const found = there.find(({ version }) => wishes.every((wish) => satisfies(language, version, wish)))
-    if (found) return { source: { kind: 'host', version: found.version, directory: found.directory }, tried }
-    tried.push({ where: 'this machine', had: distinctVersions(there) })
-  } else {
-    const there = DEBIAN[ground.suite][language] ?? []
-    const found = there.find(({ version }) => wishes.every((wish) => mayBe(language, version, wish)))
-    if (found) return { source: { kind: 'debian', version: found.version, tool: found }, tried }
-    tried.push({ where: `Debian ${ground.suite}`, had: distinctVersions(there) })
-  }
+  const kind = kindOf(ground.base)
+  const there = kind.languages(ground, machine, language)
+  const source = there.find((one) => wishes.every((wish) => mayServe(language, one, wish)))
+  if (source) return { source, tried }
+  tried.push({ where: kind.called(ground), had: distinctVersions(there) })
   try {
     return { source: await fromRegistry(language, wishes, machine, lists, tried), tried }
   } catch (error) {
@@ -91,14 +75,15 @@ export async function seek(
   }
 }
 
+/** Of packages only a part of the version is known, and of an image's own tools none of it. */
+export function mayServe(language: Language, { kind, version }: Source, wish: string): boolean {
+  if (kind === 'own') return true
+  return kind === 'packaged' ? mayBe(language, version, wish) : satisfies(language, version, wish)
+}
+
 /** Newest first; one version may lie in several directories. */
 function distinctVersions(there: readonly { readonly version: string }[]): string[] {
   return [...new Set(there.map(({ version }) => version))].toSorted(byVersion)
-}
-
-/** The tool of the machine that is the language. */
-function toolName(language: Language): string {
-  return language === 'c' ? 'gcc' : language
 }
 
 async function fromRegistry(

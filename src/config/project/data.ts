@@ -1,15 +1,18 @@
 /** What `agentpod.toml` says, in one form: sizes and times as numbers, commands as lists, tables in the order of the file. */
+import type { Isolation } from '../../core/capability.ts'
 import type { Readiness, StopSignal } from '../../core/environment.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 import type { Verb } from '../detect/finding.ts'
 import { type NetworkWish, wishOf } from '../network-table.ts'
 import { allowedKinds, type PermissionsWish, permissionsWish, withoutUngranted } from '../permissions.ts'
-import { isNothing, NO_PRIVILEGES, type Privileges } from '../privileges.ts'
+import { hasImage, isNothing, NO_PRIVILEGES, type Privileges } from '../privileges.ts'
 import type { PackageManager, ProjectBase, ProjectLanguage } from './environment-table.ts'
 import type { ProfileTable, ProjectTables } from './schema.ts'
 import { isKnownService, type KnownService } from './services-table.ts'
 
 export interface ProjectData {
+  /** The least that its sandboxes may have. */
+  readonly isolation?: Isolation | undefined
   readonly environment: EnvironmentWish
   /** In the order of the file. */
   readonly services: readonly ServiceWish[]
@@ -37,6 +40,7 @@ export interface EnvironmentWish {
   readonly name?: string | undefined
   readonly base?: ProjectBase | undefined
   readonly suite?: string | undefined
+  readonly image?: string | undefined
   readonly user?: string | undefined
   readonly sudo?: boolean | undefined
   /** `false`: none, even where it is detected. */
@@ -93,6 +97,7 @@ export function projectData(tables: ProjectTables): ProjectData {
   const { languages = {}, packages = {}, variables = {}, ...environment } = tables.environment ?? {}
   const { apt = [], npm = [], pip = [], cargo = [], go = [] } = packages
   return {
+    ...(tables.isolation !== undefined && { isolation: tables.isolation }),
     environment: {
       ...environment,
       languages: Object.fromEntries(
@@ -183,6 +188,7 @@ function privilegesOf({ environment, ports, agents }: ProjectData): Privileges {
     sudo: environment.sudo === true || environment.user === 'root',
     ports: ports.filter(({ isPublic }) => isPublic).map(({ port }) => port),
     permissions: allowedKinds(agents.permissions),
+    ...(environment.image !== undefined && { images: [environment.image] }),
   }
 }
 
@@ -191,12 +197,15 @@ export function onlyGranted(data: ProjectData, wish: NetworkWish): ProjectData {
   const granted = wish.privileges ?? NO_PRIVILEGES
   const { environment, ports, agents } = data
   const open: readonly number[] | 'any' = granted.ports
+  const isImage = environment.image !== undefined && hasImage(granted, environment.image)
   return {
     ...data,
     environment: {
       ...environment,
       sudo: environment.sudo === true && granted.sudo,
       user: environment.user === 'root' && !granted.sudo ? undefined : environment.user,
+      // A file that names an image has no other base.
+      ...(environment.image !== undefined && !isImage && { image: undefined, base: undefined }),
     },
     ports: ports.map((one) => ({
       ...one,

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { BASES } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { parseName } from '../../core/id.ts'
+import { LONGEST_IMAGE_REF, parseImageRef } from '../../core/image-ref.ts'
 import { nearest } from '../../util/nearest.ts'
 import type { Language } from '../detect/finding.ts'
 import { about, table, taken } from './values.ts'
@@ -152,7 +153,7 @@ export const environmentTable = z.strictObject({
     .optional()
     .meta(
       about(
-        'What everything else is put on: `host` shows the tools of this machine, `debian` is a Debian of its own, and the others are a Debian with languages on it, of which `fullstack` and `polyglot` have several.',
+        'What everything else is put on: `host` shows the tools of this machine, `debian` is a Debian of its own, `image` is the container image that `image` names, and the others are a Debian with languages on it, of which `fullstack` and `polyglot` have several.',
         'as detected',
       ),
     ),
@@ -162,15 +163,31 @@ export const environmentTable = z.strictObject({
     .optional()
     .meta(
       about(
-        'The release of Debian, by its name, for every base but `host`: `"trixie"`.',
+        'The release of Debian, by its name, for every base but `host` and `image`: `"trixie"`.',
         'the one of this machine',
+      ),
+    ),
+  image: z
+    .string()
+    .max(LONGEST_IMAGE_REF)
+    .superRefine(taken(parseImageRef))
+    .optional()
+    .meta(
+      about(
+        'The container image that everything is put on, like `"debian:12"` or `"ghcr.io/owner/name@sha256:..."`. The tools are the image’s own: nothing is installed from packages of Debian. It is asked for before it holds, and needs a provider that takes images.',
+        'none',
       ),
     ),
   user: z
     .string()
     .regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'is not the name of a user')
     .optional()
-    .meta(about('Who commands run as inside; `"root"` needs the same grant as `sudo`.', '`"user"`')),
+    .meta(
+      about(
+        'Who commands run as inside; `"root"` needs the same grant as `sudo`.',
+        '`"user"`; in an image `"root"`',
+      ),
+    ),
   sudo: z
     .boolean()
     .optional()

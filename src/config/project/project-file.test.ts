@@ -254,7 +254,7 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     'environment.base.x = 1',
-    '1:13 environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not a table',
+    '1:13 environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not a table',
   ],
   ['environment.lang.node = "1"', '1:13 there is no key environment.lang'],
   [
@@ -311,16 +311,33 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[environment]\nbase = "debain"',
-    '2:8 environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "debain" (did you mean debian?)',
+    '2:8 environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "debain" (did you mean debian?)',
   ],
   [
     '[environment]\nbase = "fulstack" # x',
-    '2:8 environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "fulstack" (did you mean fullstack?)',
+    '2:8 environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "fulstack" (did you mean fullstack?)',
   ],
   ['[environment]\nbase = debian', '2:8 invalid value (text stands in quotes: "debian")'],
   [
     '[environment]\nsuite = "Trixie!"',
     '2:9 environment.suite: must be a release of Debian by its name, like "trixie"',
+  ],
+  [
+    '[environment]\nimage = "Debian 12"',
+    '2:9 environment.image: "Debian 12" does not name an image (write one like debian:12, ghcr.io/owner/name:tag or name@sha256:..., in lower case)',
+  ],
+  [
+    '[environment]\nimage = "node:22"\nbase = "debian"',
+    '2:9 environment.image: the base debian is no image (leave one of them out, or set base = "image")',
+  ],
+  ['[environment]\nbase = "image"', '2:8 environment.base: needs the name of an image (image = "debian:12")'],
+  [
+    '[environment]\nimage = "node:22"\nsuite = "trixie"',
+    '3:9 environment.suite: the base image has no release of Debian to choose (leave it out, or set base = "debian")',
+  ],
+  [
+    '[environment]\nimage = "node:22"\n[environment.packages]\napt = ["curl"]',
+    '4:7 environment.packages.apt: nothing is installed from packages of Debian into an image (take an image that has them, or install them by [lifecycle] setup, or set base = "debian")',
   ],
   [
     '[environment]\nbase = "host"\nsuite = "trixie"',
@@ -710,7 +727,7 @@ describe('what is wrong is told with its place', () => {
         assert.deepEqual(error.message.split('\n'), [
           'agentpod.toml:2:8: resources.cpus: must be a number, not a string',
           'agentpod.toml:3:1: there is no key resources.mem',
-          'agentpod.toml:6:8: environment.base: must be "host", "debian", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "x"',
+          'agentpod.toml:6:8: environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "x"',
         ])
         assert.equal(error.hint, '`agentpod config check` shows each place')
         assert.deepEqual(error.details?.problems[1], {

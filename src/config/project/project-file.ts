@@ -1,4 +1,8 @@
 /** `agentpod.toml`, read as a whole: the schema first, then what has to be right between tables. */
+import { kindOf } from '../../bases/bases.ts'
+import { image } from '../../bases/image.ts'
+import type { Base } from '../../core/environment.ts'
+import { baseOf } from '../plan/named-bases.ts'
 import type { Remark } from '../problem.ts'
 import { parseToml, type TomlFile, type TomlSource } from '../toml.ts'
 import { type ProjectData, projectData } from './data.ts'
@@ -15,20 +19,62 @@ export function parseProject(source: TomlSource): ProjectFile {
 
 function checkTables(tables: ProjectTables): Remark[] {
   return [
-    ...suiteOfHost(tables),
+    ...suiteOfNone(tables),
+    ...imageOfBase(tables),
     ...secretVariables(tables),
     ...sharedPorts(tables),
     ...checkProfiles(projectData(tables)),
   ]
 }
 
-function suiteOfHost({ environment }: ProjectTables): Remark[] {
-  if (environment?.base !== 'host' || environment.suite === undefined) return []
+/** The base that the file comes to, where it says so. */
+function namedBase({ environment }: ProjectTables): Base | undefined {
+  if (environment?.base !== undefined) return baseOf(environment.base)
+  return environment?.image === undefined ? undefined : image.name
+}
+
+function suiteOfNone(tables: ProjectTables): Remark[] {
+  const base = namedBase(tables)
+  if (base === undefined || tables.environment?.suite === undefined) return []
+  if (kindOf(base).releases.length > 0) return []
   return [
     {
       path: ['environment', 'suite'],
-      message: 'the base host has no release of Debian to choose',
+      message: `the base ${base} has no release of Debian to choose`,
       hint: 'leave it out, or set base = "debian"',
+    },
+  ]
+}
+
+/** Nothing is installed from packages of Debian where an image is taken as it is. */
+function imageOfBase(tables: ProjectTables): Remark[] {
+  const base = namedBase(tables)
+  const { image: ref, packages } = tables.environment ?? {}
+  if (base === undefined) return []
+  if (!kindOf(base).takesImage)
+    return ref === undefined
+      ? []
+      : [
+          {
+            path: ['environment', 'image'],
+            message: `the base ${tables.environment?.base} is no image`,
+            hint: 'leave one of them out, or set base = "image"',
+          },
+        ]
+  if (ref === undefined)
+    return [
+      {
+        path: ['environment', 'base'],
+        message: 'needs the name of an image',
+        hint: 'image = "debian:12"',
+      },
+    ]
+  if ((packages?.apt ?? []).length === 0) return []
+  return [
+    {
+      path: ['environment', 'packages', 'apt'],
+      message: 'nothing is installed from packages of Debian into an image',
+      hint: 'take an image that has them, or install them by [lifecycle] setup, or set base = "debian"',
     },
   ]
 }

@@ -34,8 +34,11 @@ and secrets beyond the user's own file, \`sudo\`, public ports, and permissions 
 | version | a string: one version or a range, in the words of its language; \`"latest"\` |
 | rule | a string or a table that names a host |`
 
+const TOP = 'Keys of the file itself stand at its top.'
+
 /** By the name of the section. Each is a file that can be read. */
 export const EXAMPLES: Readonly<Record<string, string>> = {
+  '': 'isolation = "container"',
   environment: `[environment]
 name = "my-project"
 base = "fullstack"
@@ -118,7 +121,8 @@ permissions = ["network"]`
 
 const USER_FILE = `## Your own file
 
-\`config.toml\` in the state directory is yours. It has \`[network]\` and \`[secrets]\` as above, which grant what they name, \`[agents]\` as above, which a project's file makes stricter and no wider, and
+\`config.toml\` in the state directory is yours. At its top, \`provider = "docker"\` names the provider that makes your sandboxes where no command and no
+\`AGENTPOD_PROVIDER\` names another (\`agentpod provider ls\` lists them). It has \`[network]\` and \`[secrets]\` as above, which grant what they name, \`[agents]\` as above, which a project's file makes stricter and no wider, and
 \`[grants]\`: what projects may have without a question. A grant gives nothing to a project that does not ask for it.`
 
 export function projectReference(): string {
@@ -135,8 +139,8 @@ export function projectReference(): string {
 function written({ name, description, rows }: Section): string {
   const example = EXAMPLES[name]
   return [
-    `## \`[${name}]\``,
-    description,
+    name === '' ? '## Before the first table' : `## \`[${name}]\``,
+    name === '' ? TOP : description,
     table(rows),
     ...(example === undefined ? [] : [fenced(example)]),
   ].join('\n\n')

@@ -1,5 +1,6 @@
 /** `agentpod.toml` as a whole. Everything may be left out. */
 import { z } from 'zod'
+import { ISOLATIONS } from '../../core/capability.ts'
 import { networkTable, secretsTable } from '../network-table.ts'
 import { agentsTable, permissionsTable } from './agents-table.ts'
 import { environmentTable } from './environment-table.ts'
@@ -38,6 +39,15 @@ const KNOWN = Object.keys(KNOWN_SERVICES)
   .join(', ')
 
 export const projectSchema = z.strictObject({
+  isolation: z
+    .enum(ISOLATIONS)
+    .optional()
+    .meta(
+      about(
+        'The least isolation that its sandboxes may have: `container`, `gvisor` or `vm`. An option may ask for more, never for less.',
+        'any',
+      ),
+    ),
   environment: environmentTable
     .optional()
     .meta(about('What is inside: the base, the user, languages, packages and variables.')),

@@ -1,4 +1,6 @@
 /** What plans are made of, made by hand: projects, machines, registries. */
+
+import type { Machine } from '../../bases/kind.ts'
 import { parseRule } from '../../policy/rule.ts'
 import type { Detected } from '../detect/detect.ts'
 import type { Finding, FoundTool, Language } from '../detect/finding.ts'
@@ -7,7 +9,6 @@ import type { Listed, Listings } from '../plan/listings.ts'
 import type { Plan } from '../plan/plan.ts'
 import { resolvePlan } from '../plan/resolve.ts'
 import type { ResolveInput } from '../plan/resolve-input.ts'
-import type { Machine } from '../plan/sources.ts'
 import { CLIENT_PRESETS, type ClientPreset } from '../presets/catalog.ts'
 import type { Preset } from '../presets/presets.ts'
 import { parseProject } from '../project/project-file.ts'

@@ -1,4 +1,4 @@
-/** The `debian` base: bootstrapped once from packages, with the mirrors this machine's own apt uses. */
+/** How the base `debian` is built: bootstrapped once from packages, with the mirrors this machine's own apt uses. */
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'

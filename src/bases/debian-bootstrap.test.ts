@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, test } from 'node:test'
 import { type ErrorCode, isAgentPodError } from '../core/error.ts'
 import { FakeClock } from '../testing/fake-clock.ts'
 import { FakeProvider } from '../testing/fake-provider.ts'
-import { buildDebian, hostSuite } from './debian.ts'
+import { buildDebian, hostSuite } from './debian-bootstrap.ts'
 import { LayerRoots } from './roots.ts'
 
 let scratch: string
@@ -200,7 +200,7 @@ describe('roots', () => {
     assert.equal(built.size, 2)
     await some.ensure({ name: 'debian', suite: 'trixie' }, to, () => undefined)
     assert.equal(readFileSync(join(scratch, 'calls'), 'utf8'), 'x\nx\n')
-    assert.deepEqual(await some.ensure({ name: 'host' }, to, () => undefined), { kind: 'host' })
+    assert.deepEqual(await some.ensure({ name: 'host' }, to, () => undefined), { root: { kind: 'host' } })
   })
 
   test('one that failed is tried again, and leaves no file', async () => {
@@ -214,7 +214,7 @@ describe('roots', () => {
     assert.ok(!existsSync(join(scratch, 'debian-fake-trixie-plain.tar')))
     bootstrap()
     assert.equal(
-      (await some.ensure({ name: 'debian', suite: 'trixie' }, to, () => undefined))['kind'],
+      (await some.ensure({ name: 'debian', suite: 'trixie' }, to, () => undefined)).root['kind'],
       'layers',
     )
   })

@@ -1,12 +1,13 @@
-/** From the name of a base to layers that a provider has. One build at a time; what was built is remembered by digest. */
+/** Makes bases ready on a provider. One build of a Debian at a time; what was built is remembered by digest. */
 import { createReadStream, mkdirSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { AgentPodError, invalid } from '../core/error.ts'
-import type { Provider, RootRef } from '../core/provider.ts'
-import type { BaseWish } from '../core/recipe.ts'
-import { type Kit, SUITES } from '../core/recipe.ts'
-import { buildDebian, DEBIAN_RECIPE, hostSuite } from './debian.ts'
+import { invalid } from '../core/error.ts'
+import type { Provider } from '../core/provider.ts'
+import type { BaseWish, Kit } from '../core/recipe.ts'
+import { kindOf } from './bases.ts'
+import { buildDebian, DEBIAN_RECIPE, hostSuite } from './debian-bootstrap.ts'
+import type { Ready } from './kind.ts'
 
 export interface RootsParts {
   readonly tmpDir: string
@@ -43,32 +44,29 @@ export class LayerRoots {
     return hostSuite()
   }
 
-  async ensure(
-    { name, suite = this.suite, kit = 'plain' }: BaseWish,
-    provider: Provider,
-    onProgress: Progress,
-  ): Promise<RootRef> {
-    if (name === 'host') return hostRoot(provider)
-    // SECURITY: CP-16. Whoever may ask for a release may not have us try names.
-    if (suite !== this.suite && !SUITES.some((known) => known === suite))
+  /** With what the base says about itself. */
+  async ensure(wish: BaseWish, provider: Provider, onProgress: Progress): Promise<Ready> {
+    const kind = kindOf(wish.name)
+    if (wish.image !== undefined && !kind.takesImage)
       throw invalid(
-        'suite.unknown',
-        `there is no release ${suite} of Debian that we know`,
-        `known are ${SUITES.join(', ')}`,
+        'environment.image',
+        `the base ${wish.name} is no image`,
+        'leave the image out, or set the base to image',
       )
-    const layers = provider.layers
-    if (!layers) {
-      throw new AgentPodError({
-        code: 'unsupported',
-        reason: 'provider.layers',
-        message: `${provider.name} takes no layers`,
-      })
-    }
-    const variant = kit === 'plain' ? name : `${name}-${kit}`
+    return kind.ready(wish, {
+      provider,
+      suite: this.suite,
+      onProgress,
+      debian: (suite, kit) => this.#debian(suite, kit, provider, onProgress),
+    })
+  }
+
+  async #debian(suite: string, kit: Kit, provider: Provider, onProgress: Progress): Promise<string> {
+    const variant = kit === 'plain' ? 'debian' : `debian-${kit}`
     const key = `base:${provider.name}:${variant}:${suite}:${DEBIAN_RECIPE}:${this.#parts.arch}`
     const digest = this.#parts.built.get(key)
-    if (digest && (await layers.has(digest, ASK))) return layers.root([digest])
-    return layers.root([await this.#build({ key, suite, kit }, provider, onProgress)])
+    if (digest && (await provider.layers?.has(digest, ASK))) return digest
+    return this.#build({ key, suite, kit }, provider, onProgress)
   }
 
   /** Callers that come while a build runs wait for it and hear its progress from there on. */
@@ -101,14 +99,4 @@ export class LayerRoots {
       await rm(file, { force: true })
     }
   }
-}
-
-function hostRoot(provider: Provider): RootRef {
-  if (provider.host) return provider.host.root()
-  throw new AgentPodError({
-    code: 'unsupported',
-    reason: 'provider.host',
-    message: `${provider.name} does not run on this machine's tools`,
-    hint: 'choose the base debian, or an image',
-  })
 }

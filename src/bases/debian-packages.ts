@@ -1,19 +1,11 @@
 /** What Debian's releases have, as data with a date: which versions, in which packages. */
-import { SUITES, type Suite } from '../../core/recipe.ts'
-import type { Language } from '../detect/finding.ts'
+import { SUITES, type Suite } from '../core/recipe.ts'
+import type { PackagedTool } from './kind.ts'
 
 export const DEBIAN_DATE = '2026-11-16'
 
 export function isSuite(text: string): text is Suite {
   return (SUITES as readonly string[]).includes(text)
-}
-
-export interface DebianTool {
-  readonly version: string
-  readonly packages: readonly string[]
-  /** Where its programs are, where that is not on every PATH. */
-  readonly directory?: string | undefined
-  readonly variables?: Readonly<Record<string, string>> | undefined
 }
 
 /**
@@ -30,14 +22,15 @@ const RUST = ['rustc', 'cargo', ...C]
 const RUBY = ['ruby-full', 'bundler', 'libyaml-dev', ...C]
 const PHP = ['php-cli', 'php-xml', 'php-mbstring', 'php-curl', 'php-zip', 'php-sqlite3', 'composer', 'unzip']
 
-function java(major: number): DebianTool {
+function java(major: number): PackagedTool {
   // The directory is named after the architecture; a link of ours is not.
   return { version: String(major), packages: [`openjdk-${major}-jdk-headless`] }
 }
 
-const plain = (version: string, packages: readonly string[]): DebianTool[] => [{ version, packages }]
+const plain = (version: string, packages: readonly string[]): PackagedTool[] => [{ version, packages }]
 
-export const DEBIAN: Readonly<Record<Suite, Partial<Record<Language, readonly DebianTool[]>>>> = {
+/** Languages, by the names that detection has for them. */
+export const DEBIAN: Readonly<Record<Suite, Readonly<Record<string, readonly PackagedTool[]>>>> = {
   bullseye: {
     python: plain('3.9', PYTHON),
     rust: plain('1.48', RUST),
@@ -70,7 +63,7 @@ export const DEBIAN: Readonly<Record<Suite, Partial<Record<Language, readonly De
 }
 
 /** Servers, by the names of [services]. */
-export const DEBIAN_SERVERS: Readonly<Record<Suite, Readonly<Record<string, DebianTool>>>> = {
+export const DEBIAN_SERVERS: Readonly<Record<Suite, Readonly<Record<string, PackagedTool>>>> = {
   bullseye: {
     postgres: { version: '13', packages: ['postgresql-13'] },
     redis: { version: '6.0', packages: ['redis-server'] },
@@ -165,29 +158,4 @@ const TOOL_SUITES: Readonly<Record<string, readonly Suite[]>> = {
 export function hasTool(suite: Suite, tool: string): boolean {
   if (!Object.hasOwn(TOOL_PACKAGES, tool)) return false
   return (Object.hasOwn(TOOL_SUITES, tool) ? TOOL_SUITES[tool] : undefined)?.includes(suite) ?? true
-}
-
-export interface NamedBase {
-  readonly about: string
-  readonly languages: readonly Language[]
-  readonly packages: readonly string[]
-}
-
-/** Recipes of ours on Debian, by the names that `base` takes. */
-export const NAMED_BASES: Readonly<Record<string, NamedBase>> = {
-  js: { about: 'Debian with Node', languages: ['node'], packages: [...C] },
-  python: { about: 'Debian with Python', languages: ['python'], packages: [] },
-  go: { about: 'Debian with Go', languages: ['go'], packages: [...C] },
-  rust: { about: 'Debian with Rust', languages: ['rust'], packages: ['libssl-dev'] },
-  java: { about: 'Debian with a JDK and Maven', languages: ['java'], packages: ['maven'] },
-  fullstack: {
-    about: 'Debian with Node and Python, and clients of databases',
-    languages: ['node', 'python'],
-    packages: ['postgresql-client', 'redis-tools', 'sqlite3', 'libpq-dev'],
-  },
-  polyglot: {
-    about: 'Debian with Node, Python, Go, Rust and Java',
-    languages: ['node', 'python', 'go', 'rust', 'java'],
-    packages: ['maven', 'cmake', 'ninja-build', 'libssl-dev', 'libpq-dev', 'sqlite3'],
-  },
 }

@@ -1,0 +1,248 @@
+/** What each kind of base says of itself, and how it is made ready. */
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, test } from 'node:test'
+import { BASES, DEFAULT_ENVIRONMENT } from '../core/environment.ts'
+import type { Images, Provider } from '../core/provider.ts'
+import { FakeClock } from '../testing/fake-clock.ts'
+import { FakeProvider } from '../testing/fake-provider.ts'
+import { allKinds, kindOf, settledOn } from './bases.ts'
+import type { Machine } from './kind.ts'
+import { LayerRoots } from './roots.ts'
+
+const scratch = mkdtempSync(join(tmpdir(), 'agentpod-bases-'))
+after(() => rmSync(scratch, { recursive: true }))
+
+const DIGEST = `sha256:${'a'.repeat(64)}`
+const MACHINE: Machine = {
+  arch: 'x64',
+  suite: 'bookworm',
+  host: [
+    { name: 'gcc', version: '12.2.0', directory: '/usr/bin' },
+    { name: 'make', version: '4.3', directory: '/usr/bin' },
+    { name: 'gradle', version: '0', directory: '/opt/gradle/bin' },
+    { name: 'postgres', version: '15.1', directory: '/usr/lib/postgresql/15/bin' },
+  ],
+}
+
+const roots = new LayerRoots({
+  tmpDir: scratch,
+  logFile: join(scratch, 'log'),
+  isRoot: false,
+  arch: 'x64',
+  env: {},
+  built: { get: () => undefined, set: () => undefined },
+})
+
+/** A provider that takes images, and remembers which it was asked for. */
+const FAKE = new FakeProvider({ clock: new FakeClock() })
+
+function withImages(asked: string[], own: { user?: string; workdir?: string } = {}): Provider {
+  const provider: Provider = new FakeProvider({ clock: new FakeClock() })
+  const images: Images = {
+    ensure: async (ref, onProgress) => {
+      asked.push(ref)
+      onProgress('pulling')
+      return {
+        ref,
+        digest: DIGEST,
+        root: { kind: 'layers', layers: ['a'.repeat(64)] },
+        env: { PATH: '/usr/local/go/bin:/bin' },
+        ...own,
+      }
+    },
+  }
+  return Object.assign(provider, { images })
+}
+
+describe('the kinds', () => {
+  test('are those that core lists, each under its name', () => {
+    assert.deepEqual(
+      allKinds().map(({ name }) => name),
+      [...BASES],
+    )
+    for (const name of BASES) assert.equal(kindOf(name).name, name)
+  })
+
+  test('have a word for themselves', () => {
+    assert.deepEqual(
+      [
+        { base: 'host' as const },
+        { base: 'debian' as const, suite: 'trixie' as const },
+        { base: 'image' as const, image: 'node:22' },
+      ].map((ground) => {
+        const kind = kindOf(ground.base)
+        return [kind.called(ground), kind.within(ground), kind.detail(ground)]
+      }),
+      [
+        ['this machine', 'on this machine', undefined],
+        ['Debian trixie', 'in Debian trixie', 'trixie'],
+        ['the image node:22', 'in the image node:22', 'node:22'],
+      ],
+    )
+  })
+
+  test('trust the machine’s certificates only where its files are theirs', () =>
+    assert.deepEqual(
+      allKinds().map(({ trust }) => trust),
+      ['machine', 'own', 'own'],
+    ))
+
+  test('are in keys by what could make the layers on them other ones', () => {
+    const root = { kind: 'layers', layers: ['b'] } as const
+    assert.deepEqual(
+      kindOf('host').identity({ name: 'host', tools: { node: '22' } }, { kind: 'host' }, FAKE),
+      {
+        node: '22',
+      },
+    )
+    assert.deepEqual(kindOf('debian').identity({ name: 'debian' }, root, FAKE), ['b'])
+    assert.equal(kindOf('image').identity({ name: 'image', image: 'x', digest: DIGEST }, root, FAKE), DIGEST)
+    assert.deepEqual(kindOf('image').identity({ name: 'image', image: 'x' }, root, FAKE), root)
+  })
+})
+
+describe('host', () => {
+  const host = kindOf('host')
+  const ground = { base: 'host' } as const
+
+  test('has what the machine has', () => {
+    assert.deepEqual(host.languages(ground, MACHINE, 'c'), [
+      { kind: 'there', version: '12.2.0', directory: '/usr/bin', where: 'this machine' },
+    ])
+    assert.deepEqual(host.languages(ground, MACHINE, 'node'), [])
+    assert.deepEqual(host.server(ground, MACHINE, 'postgres', 'postgres'), { version: '15.1', packages: [] })
+    assert.deepEqual(
+      host.tool(MACHINE, 'gradle', () => true),
+      { version: undefined, directory: '/opt/gradle/bin' },
+    )
+    assert.equal(
+      host.tool(MACHINE, 'make', () => false),
+      undefined,
+    )
+  })
+
+  test('lacks what nobody knows it to have, and installs nothing', () => {
+    const wish = { packages: ['build-essential', 'libpq-dev'], tools: ['make', 'maven', 'pnpm'] }
+    assert.deepEqual(host.lacking(ground, MACHINE, wish), { packages: ['libpq-dev'], tools: ['maven'] })
+    assert.equal(host.packageManager, undefined)
+    assert.equal(host.lockRefusal?.reason, 'lock.host')
+  })
+})
+
+describe('debian', () => {
+  const debian = kindOf('debian')
+
+  test('has what its release has', () => {
+    const languages = debian.languages({ base: 'debian', suite: 'bookworm' }, MACHINE, 'python')
+    assert.deepEqual(
+      languages.map(({ kind, version, where }) => [kind, version, where]),
+      [['packaged', '3.11', 'Debian']],
+    )
+    assert.equal(debian.server({ base: 'debian', suite: 'trixie' }, MACHINE, 'postgres', 'x')?.version, '17')
+    const lacking = (suite: 'bookworm' | 'trixie'): readonly string[] =>
+      debian.lacking({ base: 'debian', suite }, MACHINE, { packages: ['x'], tools: ['just', 'make'] }).tools
+    assert.deepEqual([lacking('bookworm'), lacking('trixie')], [['just'], []])
+  })
+
+  test('is refused where a provider takes no layers', async () => {
+    const provider = new FakeProvider({ clock: new FakeClock(), layers: false })
+    await assert.rejects(
+      roots.ensure({ name: 'debian', suite: 'trixie' }, provider, () => undefined),
+      {
+        code: 'unsupported',
+        reason: 'provider.layers',
+      },
+    )
+  })
+})
+
+describe('image', () => {
+  const image = kindOf('image')
+  const ground = { base: 'image', image: 'node:22' } as const
+  const wish = { name: 'image', image: 'node:22' } as const
+
+  test('has tools of its own, which nobody has looked at', () => {
+    assert.deepEqual(image.languages(ground, MACHINE, 'node'), [
+      { kind: 'own', version: '', where: 'the image' },
+    ])
+    assert.equal(image.server(ground, MACHINE, 'postgres', 'postgres'), undefined)
+    assert.equal(image.packageManager, undefined)
+    assert.deepEqual(image.lacking(ground, MACHINE, { packages: ['curl'], tools: ['make'] }), {
+      packages: ['curl'],
+      tools: [],
+    })
+    assert.deepEqual(image.grounds(), [], 'no plan chooses one by itself')
+    assert.deepEqual(image.recipe(ground, {}), wish)
+    assert.equal(image.lockRefusal?.reason, 'lock.image')
+  })
+
+  test('is fetched by the provider, by its full name', async () => {
+    const asked: string[] = []
+    const lines: string[] = []
+    const ready = await roots.ensure(wish, withImages(asked, { user: 'node', workdir: '/app' }), (line) =>
+      lines.push(line),
+    )
+    assert.deepEqual(asked, ['docker.io/library/node:22'])
+    assert.deepEqual(lines, ['pulling'])
+    assert.deepEqual(ready, {
+      root: { kind: 'layers', layers: ['a'.repeat(64)] },
+      digest: DIGEST,
+      variables: { PATH: '/usr/local/go/bin:/bin' },
+      user: 'node',
+      workdir: '/app',
+    })
+  })
+
+  test('that is held to a digest is asked for by it', async () => {
+    const asked: string[] = []
+    await roots.ensure({ ...wish, digest: DIGEST }, withImages(asked), () => undefined)
+    assert.deepEqual(asked, [`docker.io/library/node:22@${DIGEST}`])
+  })
+
+  for (const [what, asked, reason] of [
+    ['no image', { name: 'image' }, 'image.missing'],
+    ['no reference', { name: 'image', image: 'No Image' }, 'image.reference'],
+    ['a digest that is none', { name: 'image', image: 'node', digest: 'x' }, 'image.digest'],
+    ['an image for another base', { name: 'host', image: 'node' }, 'environment.image'],
+  ] as const)
+    test(`${what} is refused before the provider is asked`, async () => {
+      const fetched: string[] = []
+      await assert.rejects(
+        roots.ensure(asked, withImages(fetched), () => undefined),
+        {
+          code: 'invalid_argument',
+          reason,
+        },
+      )
+      assert.deepEqual(fetched, [])
+    })
+
+  test('is refused where the provider takes none, and who does is named', () =>
+    assert.rejects(
+      roots.ensure(wish, new FakeProvider({ clock: new FakeClock() }), () => undefined),
+      {
+        code: 'unsupported',
+        reason: 'provider.images',
+        hint: /docker/,
+      },
+    ))
+
+  for (const [what, own, asked, expected] of [
+    ['its own', { user: 'node', workdir: '/app' }, {}, ['node', '/app']],
+    ['its own, without the group', { user: 'node:staff' }, {}, ['node', '']],
+    ['root where it names a number', { user: '1000:1000' }, {}, ['root', '']],
+    ['root where it says nothing', {}, {}, ['root', '']],
+    ['whoever was asked for', { user: 'node', workdir: '/app' }, { user: 'me', workdir: '/w' }, ['me', '/w']],
+  ] as const)
+    test(`its user is ${what}`, () => {
+      const environment = { ...DEFAULT_ENVIRONMENT, base: 'image', image: 'node:22' } as const
+      const { user, workdir } = settledOn(environment, asked, own)
+      assert.deepEqual([user, workdir], expected)
+    })
+
+  test('another base has the usual one', () =>
+    assert.equal(settledOn(DEFAULT_ENVIRONMENT, {}, {}).user, DEFAULT_ENVIRONMENT.user))
+})

@@ -1,0 +1,78 @@
+import type { ProviderView } from '../../api/schema/provider.ts'
+import type { CheckView } from '../../api/schema/server.ts'
+import { invalid } from '../../core/error.ts'
+import { JSON_OPTION } from '../args/options.ts'
+import type { Command, CommandContext } from '../command.ts'
+import { printable, type Terminal, table } from '../output/terminal.ts'
+
+const NOT_READY = 6
+
+export const command: Command = {
+  usage: 'agentpod provider ls|check [--json] [NAME]',
+  examples: [
+    'agentpod provider ls                 who makes sandboxes here, and what each can do',
+    'agentpod provider check docker       what is wrong with it, and what to do',
+  ],
+  options: JSON_OPTION,
+  verbs: ['ls', 'check'],
+  words: { min: 1, max: 2 },
+  async run(ctx, parsed) {
+    const [verb, name] = parsed.words
+    const isJson = parsed.has('json')
+    if (verb === 'ls' && name === undefined) return list(ctx, isJson)
+    if (verb === 'check' && name !== undefined) return check(ctx, name, isJson)
+    throw invalid('provider.verb', `provider takes ls, or check and a name`, '`agentpod provider ls`')
+  },
+}
+
+async function list({ client, terminal }: CommandContext, isJson: boolean): Promise<number> {
+  const providers = await (await client()).providers()
+  if (isJson) {
+    terminal.out(JSON.stringify(providers, null, 2))
+    return 0
+  }
+  for (const line of table([
+    ['NAME', 'READY', 'ISOLATION', 'BASES', 'NETWORK', 'PAUSE', 'SNAPSHOTS'],
+    ...providers.map(row),
+  ]))
+    terminal.out(line)
+  for (const { name, reason } of providers)
+    if (reason !== undefined) terminal.out(`${name}: ${printable(reason)}`)
+  return 0
+}
+
+function row({ name, ready, isolation, isDefault, capabilities }: ProviderView): string[] {
+  const bases = [
+    capabilities?.host && 'host',
+    capabilities?.layers && 'debian',
+    capabilities?.images && 'image',
+  ].filter(Boolean)
+  return [
+    isDefault ? `${name} (default)` : name,
+    ready ? 'yes' : 'no',
+    isolation ?? '-',
+    bases.join(', ') || '-',
+    capabilities?.network ?? '-',
+    capabilities?.pause ?? '-',
+    capabilities?.snapshot ?? '-',
+  ]
+}
+
+async function check({ client, terminal }: CommandContext, name: string, isJson: boolean): Promise<number> {
+  const checks = await (await client()).checkProvider(name)
+  const isWell = checks.every(({ ok, required }) => ok || !required)
+  if (isJson) terminal.out(JSON.stringify({ ok: isWell, checks }, null, 2))
+  else {
+    terminal.out(isWell ? `${name} is ready.` : `${name} is not ready:`)
+    printChecks(terminal, checks)
+  }
+  return isWell ? 0 : NOT_READY
+}
+
+export function printChecks(terminal: Terminal, checks: readonly CheckView[]): void {
+  for (const one of checks) {
+    const mark = one.ok ? terminal.green('ok') : one.required ? terminal.red('missing') : 'limited'
+    terminal.out(`${mark.padEnd(8)} ${one.name}: ${printable(one.detail)}`)
+    if (!one.ok && one.hint) terminal.out(`         ${terminal.dim(printable(one.hint))}`)
+  }
+}

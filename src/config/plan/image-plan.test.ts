@@ -1,0 +1,156 @@
+/** Plans on a container image, which is taken as it is. */
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { isAgentPodError } from '../../core/error.ts'
+import { evidence, finding, type Given, machine, plan, presets, tool } from '../testing/plan-parts.ts'
+import { explain } from './explain.ts'
+import { initText } from './init.ts'
+import { lockText, wishesOf } from './lock.ts'
+import { recipeOf } from './recipe.ts'
+
+const SHOP: Given = {
+  machine: machine('node 22.1.0', 'postgres 15.1'),
+  detected: {
+    files: ['package.json'],
+    findings: [
+      finding('node', {
+        versions: ['>=99 [manifest] package.json'],
+        tools: [tool('pnpm', '9'), tool('maven')],
+        inputs: ['package.json'],
+        commands: { setup: { run: 'pnpm install', evidence: evidence('package.json') } },
+        packages: [{ name: 'libpq-dev', evidence: evidence('package.json') }],
+        presets: ['npm'],
+      }),
+    ],
+    services: [{ name: 'postgres', version: undefined, evidence: evidence('compose.yaml') }],
+  },
+}
+
+describe('a plan on an image', () => {
+  test('takes the image as it is: no packages of Debian, no language, no tool', async () => {
+    const made = await plan({ ...SHOP, image: 'node:22' })
+    assert.deepEqual(made.ground, { base: 'image', image: 'node:22' })
+    assert.deepEqual(
+      made.languages.map(({ language, source }) => [language, source.kind]),
+      [['node', 'own']],
+    )
+    assert.deepEqual(
+      made.tools.map(({ name, from }) => [name, from]),
+      [
+        ['pnpm', 'base'],
+        ['maven', 'base'],
+      ],
+    )
+    assert.deepEqual(made.services, [])
+    assert.ok(!made.presets.some(({ name }) => name === 'apt'))
+    const { base, steps } = recipeOf(made, presets())
+    assert.deepEqual(base, { name: 'image', image: 'node:22' })
+    assert.deepEqual(
+      steps.map(({ name, user }) => [name, user]),
+      [['dependencies/node', 'root']],
+    )
+    assert.equal(made.workspace, '/root/shop')
+  })
+
+  test('says in its explanation whose tools they are, and what is not there', async () => {
+    const made = await plan({ ...SHOP, image: 'node:22' })
+    const said = new Map(explain(made).map(({ key, value }) => [key, value]))
+    assert.equal(said.get('base'), 'image (node:22)')
+    assert.equal(said.get('languages.node'), "the image's own")
+    assert.equal(said.get('tools.pnpm'), "the image node:22's own")
+    assert.equal(said.get('packages.libpq-dev'), 'not installed: the image is used as it is')
+    assert.ok(
+      made.notes.some((note) =>
+        note.startsWith(
+          'not known to be in the image node:22, where nothing is installed: the package libpq-dev',
+        ),
+      ),
+    )
+    assert.ok(
+      made.notes.some((note) => /postgres is not available.*nothing is installed into an image/.test(note)),
+    )
+    assert.ok(!made.notes.some((note) => note.includes('is taken')))
+  })
+
+  for (const [what, given, expected] of [
+    ['the option', { image: 'node:22' }, ['image', 'node:22', 'flag', '--image node:22']],
+    [
+      'the file',
+      { toml: '[environment]\nimage = "node:22"' },
+      ['image', 'node:22', 'agentpod.toml', 'image = "node:22"'],
+    ],
+    [
+      'the option before the file’s image',
+      { image: 'node:24', toml: '[environment]\nimage = "node:22"' },
+      ['image', 'node:24', 'flag', '--image node:24'],
+    ],
+    [
+      'the option before the file’s base',
+      { image: 'node:24', toml: '[environment]\nbase = "debian"' },
+      ['image', 'node:24', 'flag', '--image node:24'],
+    ],
+    [
+      'the file before the lock',
+      { toml: '[environment]\nimage = "node:22"', locked: { name: 'debian', suite: 'trixie' } },
+      ['image', 'node:22', 'agentpod.toml', 'image = "node:22"'],
+    ],
+    [
+      'another base before the file’s image',
+      { base: 'host', toml: '[environment]\nimage = "node:22"' },
+      ['host', undefined, 'flag', '--base host'],
+    ],
+    [
+      'the base image with the file’s',
+      { base: 'image', toml: '[environment]\nimage = "node:22"' },
+      ['image', 'node:22', 'agentpod.toml', 'image = "node:22"'],
+    ],
+  ] as const)
+    test(`is chosen by ${what}`, async () => {
+      const { ground, base } = await plan(given)
+      assert.deepEqual([ground.base, ground.image, base.rank, base.evidence.said], expected)
+    })
+
+  test('runs as root unless a user is named, and puts nothing in its way', async () => {
+    assert.equal((await plan({ image: 'node:22' })).user, 'root')
+    const { user, workspace } = await plan({ toml: '[environment]\nimage = "node:22"\nuser = "node"' })
+    assert.deepEqual([user, workspace], ['node', '/home/node/shop'])
+    assert.deepEqual(recipeOf(await plan({ image: 'node:22' }), presets()).steps, [])
+  })
+
+  test('packages of languages are installed by the image’s own programs', async () => {
+    const made = await plan({
+      toml: '[environment]\nimage = "node:22"\n[environment.packages]\nnpm = ["pnpm@9"]',
+    })
+    assert.deepEqual(
+      recipeOf(made, presets()).steps.map(({ name }) => name),
+      ['packages/npm'],
+    )
+  })
+
+  test('refuses what it cannot have: a service of Debian, a base without an image', async () => {
+    const refused = (reason: string) => (error: unknown) => isAgentPodError(error) && error.reason === reason
+    await assert.rejects(
+      plan({ toml: '[environment]\nimage = "node:22"\n[services]\nredis = {}' }),
+      refused('service.unavailable'),
+    )
+    await assert.rejects(plan({ base: 'image' }), refused('image.missing'))
+    await assert.rejects(plan({ image: 'no image' }), refused('image.reference'))
+  })
+
+  test('is not locked, since its digest does that, and another image is another wish', async () => {
+    const made = await plan({ image: 'node:22' })
+    const found = { digest: 'a'.repeat(64), apt: {}, npm: {}, pip: {} }
+    assert.throws(
+      () => lockText(made, found),
+      (error) => isAgentPodError(error, 'failed_precondition') && error.reason === 'lock.image',
+    )
+    assert.notEqual(wishesOf(made), wishesOf(await plan({ image: 'node:24' })))
+  })
+
+  test('is what `init` writes, and can be read again', async () => {
+    const text = initText('shop', await plan({ ...SHOP, image: 'node:22' }))
+    assert.match(text, /^image = "node:22"/m)
+    assert.doesNotMatch(text, /^base|apt = |environment.languages/m)
+    assert.deepEqual((await plan({ toml: text })).ground, { base: 'image', image: 'node:22' })
+  })
+})
