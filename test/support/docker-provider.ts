@@ -22,9 +22,9 @@ export interface DockerStage {
   close(): Promise<void>
 }
 
-export async function openDocker(name = 'contract-one'): Promise<DockerStage> {
+export async function openDocker(o: { python?: boolean } = {}): Promise<DockerStage> {
   const daemon = await DockerDaemon.start()
-  const owner = parseOwner(name)
+  const owner = parseOwner('contract-one')
   const provider = dockerProvider({ env: daemon.env, poddFile: PODD, owner })
   const close = async (): Promise<void> => {
     provider.close()
@@ -32,7 +32,7 @@ export async function openDocker(name = 'contract-one'): Promise<DockerStage> {
   }
   try {
     const rootFile = join(daemon.directory, 'root.tar')
-    packRoot(rootFile)
+    packRoot(rootFile, o)
     const digest = createHash('sha256').update(readFileSync(rootFile)).digest('hex')
     const { layers } = provider
     if (!layers) throw new Error('the provider takes no layers')

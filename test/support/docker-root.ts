@@ -1,10 +1,12 @@
 /** A small root file system of this machine's own programs, as a tar file: an image for tests that needs no registry. */
 import { execFileSync } from 'node:child_process'
 import {
+  chmodSync,
   cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   realpathSync,
   rmSync,
   symlinkSync,
@@ -61,7 +63,7 @@ const TREES = [
   '/usr/lib/aarch64-linux-gnu/perl-base',
 ]
 
-export function packRoot(file: string): void {
+export function packRoot(file: string, o: { python?: boolean } = {}): void {
   const root = mkdtempSync(join(tmpdir(), 'agentpod-root-'))
   try {
     for (const directory of [
@@ -76,10 +78,13 @@ export function packRoot(file: string): void {
       'home',
     ])
       mkdirSync(join(root, directory), { recursive: true })
+    for (const directory of ['tmp', 'var/tmp']) chmodSync(join(root, directory), 0o1777)
     for (const name of ['bin', 'sbin', 'lib', 'lib64']) symlinkSync(`usr/${name}`, join(root, name))
-    const programs = PROGRAMS.map(find).filter((path) => path !== undefined)
+    const names = o.python ? [...PROGRAMS, 'python3'] : PROGRAMS
+    const programs = names.map(find).filter((path) => path !== undefined)
     for (const path of [...programs, ...programs.flatMap(libraries)]) copy(root, path)
     for (const path of TREES.filter((tree) => existsSync(tree))) copy(root, path)
+    if (o.python) copyPython(root)
     writeFileSync(join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/bin/bash\n')
     writeFileSync(join(root, 'etc/group'), 'root:x:0:\n')
     execFileSync('tar', [
@@ -105,6 +110,17 @@ function libraries(program: string): string[] {
     // A script, or a program without libraries.
     return []
   }
+}
+
+/** The modules that come with Python, and the libraries of those that are in C. */
+function copyPython(root: string): void {
+  const modules = execFileSync('/usr/bin/python3', ['-c', 'import os; print(os.path.dirname(os.__file__))'], {
+    encoding: 'utf8',
+  }).trim()
+  copy(root, modules)
+  const compiled = join(modules, 'lib-dynload')
+  for (const name of readdirSync(compiled))
+    for (const path of libraries(join(compiled, name))) copy(root, path)
 }
 
 /** Every directory of the machine's root that is a link into /usr is one here too. */
