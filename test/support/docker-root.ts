@@ -53,6 +53,7 @@ const PROGRAMS = [
     'sort',
     'stat',
   ],
+  ...['basename', 'comm', 'cut', 'date', 'dirname', 'mktemp', 'sha256sum', 'tee', 'tr', 'uniq', 'xargs'],
   ...['su', 'sync', 'tail', 'tar', 'test', 'touch', 'true', 'umount', 'uname', 'unshare', 'wc', 'whoami'],
 ]
 /** perl reaches system calls that no program has a name for. */
