@@ -24,6 +24,7 @@ import { Engine } from '../engine/engine.ts'
 import { Keys } from '../engine/keys.ts'
 import { DEFAULT_QUOTA } from '../engine/quota.ts'
 import { crun } from '../providers/crun/provider.ts'
+import { dockerProvider } from '../providers/docker/provider.ts'
 import { Podhost } from '../providers/local/podhost.ts'
 import { Runs } from '../runs/runs.ts'
 import { openBox } from '../secrets/box.ts'
@@ -179,6 +180,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       built: { get: (key) => sandboxes.meta(key), set: (key, digest) => sandboxes.setMeta(key, digest) },
     })
     const decisions = metrics.counter('agentpod_network_decisions', 'What the way out decided, by verdict.')
+    const owner = ownerOf(home, sandboxes)
     const engine = new Engine({
       sandboxes,
       snapshots: snapshotStore(state),
@@ -186,13 +188,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       events: eventStore(events),
       providers: [
         crun(podhost, home.tmp),
+        dockerProvider({ env: process.env, poddFile: options.programs.podd, owner }),
         ...(options.providers ?? []).map((open) =>
           open({ home: home.root, podd: options.programs.podd, log }),
         ),
       ],
       defaultProvider: options.defaultProvider,
       roots,
-      owner: ownerOf(home, sandboxes),
+      owner,
       clock,
       random: systemRandom,
       log,
