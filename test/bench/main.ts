@@ -14,6 +14,7 @@ import type { Sandbox } from '../../src/client/sandbox.ts'
 import { encodeFrame } from '../../src/util/connect-frame.ts'
 import { podhostOf } from '../support/host-view.ts'
 import { ROOT, World } from '../support/world.ts'
+import { onDocker } from './docker.ts'
 import { wayOut } from './egress.ts'
 import { environments } from './environments.ts'
 import { roundRobin, type Summary, summarize, timed } from './measure.ts'
@@ -129,6 +130,7 @@ async function main(): Promise<void> {
   await wayOut(report, { mib: quick ? 64 : 1024, rounds })
   await environments(report, { rounds })
   await runs(report, { rounds, scale: quick ? 0.02 : 1 })
+  await onDocker(report, { rounds })
 
   heading('The command line')
   table(

@@ -135,6 +135,18 @@ describe('agentpod on docker', { skip }, () => {
     assert.equal(daemon.docker('ps', '--all', '--quiet'), '')
   })
 
+  test('takes files in and out, and what somebody removes behind our back is gone', async () => {
+    await world.ok(['create', ...ON_DOCKER, '--name', 'lasting'])
+    writeFileSync(join(repository, 'in.txt'), 'content')
+    await world.ok(['cp', join(repository, 'in.txt'), 'lasting:/tmp/in.txt'])
+    process.kill(world.serverPid, 'SIGKILL')
+    assert.equal(await world.ok(['exec', 'lasting', '--', 'cat', '/tmp/in.txt']), 'content')
+    daemon.docker('rm', '-f', daemon.docker('ps', '--quiet', '--filter', 'label=agentpod.sandbox'))
+    const { code } = await world.cli(['exec', 'lasting', '--', 'true'])
+    assert.notEqual(code, 0)
+    await until('its record says so', async () => (await world.ok(['ls', '--json'])) === '[]\n')
+  })
+
   test('takes the provider of AGENTPOD_PROVIDER and of config.toml, and an option goes before both', async () => {
     const providerOf = async (words: readonly string[], env = {}): Promise<string> => {
       const { provider } = JSON.parse(await world.ok(['create', '--json', ...words], { env })) as SandboxView

@@ -15,47 +15,13 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 
-const PROGRAMS = [
-  ...[
-    'bash',
-    'cat',
-    'chmod',
-    'chown',
-    'cp',
-    'dd',
-    'df',
-    'echo',
-    'env',
-    'false',
-    'find',
-    'git',
-    'grep',
-    'head',
-    'hostname',
-    'id',
-    'kill',
-  ],
-  ...[
-    'ln',
-    'ls',
-    'mkdir',
-    'mkfifo',
-    'mount',
-    'mv',
-    'perl',
-    'printenv',
-    'ps',
-    'readlink',
-    'rm',
-    'sed',
-    'sh',
-    'sleep',
-    'sort',
-    'stat',
-  ],
-  ...['basename', 'comm', 'cut', 'date', 'dirname', 'mktemp', 'sha256sum', 'tee', 'tr', 'uniq', 'xargs'],
-  ...['su', 'sync', 'tail', 'tar', 'test', 'touch', 'true', 'umount', 'uname', 'unshare', 'wc', 'whoami'],
-]
+const PROGRAMS = `
+base64 basename bash cat chmod chown cmp cp cut date dd df diff dirname echo env expr false find git
+grep gzip head hostname id kill ln ls mkdir mkfifo mktemp mount mv nohup od perl printenv ps
+readlink realpath rm sed seq sh sha256sum sleep sort stat su sync tail tar tee test timeout touch tr
+true umount uname uniq unshare wc whoami xargs`
+  .trim()
+  .split(/\s+/)
 /** perl reaches system calls that no program has a name for. */
 const TREES = [
   '/usr/lib/git-core/git',

@@ -1,4 +1,5 @@
 /** Calls to the Docker daemon. Nothing of dockerode is loaded before the first one. */
+import { access, constants } from 'node:fs/promises'
 import type { Duplex, Readable } from 'node:stream'
 import { z } from 'zod'
 import type { CallOptions } from '../../core/call.ts'
@@ -46,22 +47,28 @@ interface Connection {
 export class Daemon {
   readonly #env: Environment
   #connection: Promise<Connection> | undefined
+  #onConnected: () => void = () => undefined
 
   constructor(env: Environment) {
     this.#env = env
+  }
+
+  /** Calls back whenever the daemon was reached after it was not known to be there. */
+  onConnected(listener: () => void): void {
+    this.#onConnected = listener
   }
 
   /** One whole answer, as JSON where it is some. */
   async json(ask: Ask, o: CallOptions): Promise<unknown> {
     const signal = callSignal(o)
     const { modem, endpoint } = await this.#connected(signal, o)
-    return dial(modem, endpoint, ask, { signal, o })
+    return answerOf(modem, endpoint, ask, { signal, o })
   }
 
   /** An answer that comes in pieces; the signal ends it at any time. */
   async stream(ask: Ask, o: CallOptions, signal: AbortSignal): Promise<Readable> {
     const { modem, endpoint } = await this.#connected(callSignal(o), o)
-    return (await dial(modem, endpoint, ask, { signal, o, isStream: true })) as Readable
+    return (await dial(modem, endpoint, ask, { signal, o })) as Readable
   }
 
   /** A connection that the daemon hands over: raw bytes both ways from here on. The signal is for the opening alone. */
@@ -73,7 +80,7 @@ export class Daemon {
     signal.addEventListener('abort', give, { once: true })
     try {
       signal.throwIfAborted()
-      const how = { signal: opening.signal, o, isStream: true, hijack: true }
+      const how = { signal: opening.signal, o, hijack: true }
       return (await dial(modem, endpoint, ask, how)) as Duplex
     } finally {
       signal.removeEventListener('abort', give)
@@ -102,7 +109,7 @@ export class Daemon {
     if (this.#connection) return this.#connection
     const made = this.#connect(signal, o)
     this.#connection = made
-    made.catch(() => {
+    made.then(this.#onConnected, () => {
       if (this.#connection === made) this.#connection = undefined
     })
     return made
@@ -110,12 +117,17 @@ export class Daemon {
 
   async #connect(signal: AbortSignal, o: CallOptions): Promise<Connection> {
     const endpoint = await findEndpoint(this.#env)
+    // Where there is no daemon, nothing is loaded for it.
+    if (endpoint.kind === 'unix')
+      await access(endpoint.path, constants.W_OK).catch((error) =>
+        Promise.reject(unreachable(error, endpoint)),
+      )
     const { default: Docker } = await import('dockerode')
     const { options, close } = connectionOptions(endpoint, this.#env)
     const open = (version?: string): Modem =>
       new Docker({ ...options, ...(version && { version }) }).modem as Modem
     try {
-      const answer = await dial(open(), endpoint, { method: 'GET', path: '/version' }, { signal, o })
+      const answer = await answerOf(open(), endpoint, { method: 'GET', path: '/version' }, { signal, o })
       const { ApiVersion, MinAPIVersion = OLDEST_API, Version } = parseAnswer(VERSION, answer)
       if (isOlder(ApiVersion, OLDEST_API)) throw tooOld(Version, ApiVersion)
       const spoken = isOlder(OLDEST_API, MinAPIVersion) ? MinAPIVersion : OLDEST_API
@@ -130,30 +142,47 @@ export class Daemon {
 interface DialOptions {
   readonly signal: AbortSignal
   readonly o: CallOptions
-  readonly isStream?: boolean
   readonly hijack?: boolean
+}
+
+/** dockerode would wait for ever for the rest of an answer that was cut off, and hold one of any length. */
+async function answerOf(modem: Modem, endpoint: Endpoint, ask: Ask, how: DialOptions): Promise<unknown> {
+  const stream = (await dial(modem, endpoint, ask, how)) as Readable
+  try {
+    return parsedJson((await collect(stream)).toString('utf8'))
+  } catch (error) {
+    throw failure(error, endpoint, how)
+  }
+}
+
+function parsedJson(text: string): unknown {
+  try {
+    return text === '' ? undefined : JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+function failure(error: unknown, endpoint: Endpoint, how: DialOptions): AgentPodError {
+  if (isAgentPodError(error)) return error
+  return refused(error) ?? withoutAnswer(error, how.o, how.signal) ?? unreachable(error, endpoint)
 }
 
 const GOOD = { 200: true, 201: true, 204: true, 304: true }
 
 function dial(modem: Modem, endpoint: Endpoint, ask: Ask, how: DialOptions): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const fail = (error: unknown): void =>
-      reject(
-        isAgentPodError(error)
-          ? error
-          : (refused(error) ?? withoutAnswer(error, how.o, how.signal) ?? unreachable(error, endpoint)),
-      )
+    const fail = (error: unknown): void => reject(failure(error, endpoint, how))
     if (how.signal.aborted) return fail(how.signal.reason)
     modem.dial(
       {
         method: ask.method,
-        path: `${ask.path}?`,
+        path: ask.query ? `${ask.path}?` : ask.path,
         options: { _query: ask.query ?? {}, _body: ask.body ?? {} },
         ...(ask.archive && { file: ask.archive }),
         ...(ask.registry && { authconfig: ask.registry }),
         ...(how.hijack && { hijack: true, openStdin: true, allowEmpty: true }),
-        isStream: how.isStream === true,
+        isStream: true,
         statusCodes: GOOD,
         abortSignal: how.signal,
       },

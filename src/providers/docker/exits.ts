@@ -17,10 +17,17 @@ export class Exits {
   readonly #containers: Containers
   readonly #listeners = new Set<(exit: Exit) => void>()
   #following: AbortController | undefined
+  #isUsed: boolean
 
   constructor(daemon: Daemon, containers: Containers) {
+    this.#isUsed = false
     this.#daemon = daemon
     this.#containers = containers
+    // A daemon that nobody uses is not followed.
+    daemon.onConnected(() => {
+      this.#isUsed = true
+      this.#begin()
+    })
   }
 
   listen(listener: (exit: Exit) => void): () => void {
@@ -38,7 +45,7 @@ export class Exits {
   }
 
   #begin(): void {
-    if (this.#following) return
+    if (this.#following || !this.#isUsed || this.#listeners.size === 0) return
     this.#following = new AbortController()
     void this.#follow(this.#following.signal)
   }
