@@ -46,17 +46,3 @@ test('numbers rise and are not used again after events are removed', () => {
 test('a sandbox without events has none', () => {
   assert.deepEqual(events.of('none', { after: 0, limit: 10 }), [])
 })
-
-test('of one type a sandbox keeps its newest, never more than it may', () => {
-  const [most, type] = [1000, 'network.decision'] as const
-  const other = append('one1', 0)
-  for (let at = 1; at <= 3000; at++) {
-    events.appendAll([{ at, sandboxId: 'one1', type, data: {} }], { type, most })
-    if (at % 97 !== 0) continue
-    const kept = events.of('one1', { after: 0, limit: 5000, type })
-    assert.ok(kept.length <= most, `${kept.length} at ${at}`)
-    assert.ok(kept.length >= Math.min(at, most - 256), `${kept.length} at ${at}`)
-    assert.equal(kept.at(-1)?.at, at)
-  }
-  assert.equal(events.of('one1', { after: 0, limit: 1 })[0]?.seq, other, 'those of other types stay')
-})

@@ -57,7 +57,7 @@ export const EVENT_MIGRATIONS: readonly Migration[] = [
 
 export interface EventStore {
   append(event: Omit<SandboxEvent, 'seq'>): SandboxEvent
-  /** Several in one go. Of the type that is named, a sandbox keeps its newest: at most `most`, and no fewer than those but a few. */
+  /** Several in one go. Of the type that is named, a sandbox keeps its newest `most`, give or take a few. */
   appendAll(events: readonly Omit<SandboxEvent, 'seq'>[], keep: { type: EventType; most: number }): void
   /** Events of one type, of every sandbox, after `after`, oldest first. */
   ofType(type: EventType, o: { after: number; limit: number }): SandboxEvent[]
@@ -94,9 +94,7 @@ export function eventStore(db: DatabaseSync): EventStore {
           const { sandboxId } = event
           const count = (unpruned.get(sandboxId) ?? PRUNE_EVERY - 1) + 1
           unpruned.set(sandboxId, count % PRUNE_EVERY)
-          // So many more come before the next look.
-          const kept = Math.max(most - PRUNE_EVERY, 0)
-          if (count >= PRUNE_EVERY) prune.run(sandboxId, type, sandboxId, type, kept)
+          if (count >= PRUNE_EVERY) prune.run(sandboxId, type, sandboxId, type, most)
         }
       })
       if (unpruned.size > MOST_REMEMBERED) unpruned.clear()

@@ -131,6 +131,11 @@ export function checkCycles(files: readonly Parsed[]): Violation[] {
   return found
 }
 
+/** Where such a word means something else: a directory that projects have. */
+const OTHER_MEANINGS: Readonly<Record<string, readonly string[]>> = {
+  'src/config/detect/python-project.ts': ['docker'],
+}
+
 /** A provider's name stands in its own folder, in main/ and in tests: nothing else may depend on which ones exist. */
 export function checkProviderNames(files: readonly Parsed[]): Violation[] {
   const zones = files.map((file) => zoneOf(file.path)).filter((zone) => zone.startsWith('providers/'))
@@ -142,6 +147,7 @@ export function checkProviderNames(files: readonly Parsed[]): Violation[] {
     .flatMap((file) =>
       file.literals
         .filter(({ value }) => names.has(value) && zoneOf(file.path) !== `providers/${value}`)
+        .filter(({ value }) => !(OTHER_MEANINGS[file.path] ?? []).includes(value))
         .map(({ value, line }) => ({ path: file.path, line, rule: `names the provider '${value}'` })),
     )
 }
