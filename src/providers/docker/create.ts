@@ -96,7 +96,7 @@ export class Creator {
       else if (/podd.*no such file/i.test(words)) volume.forget()
       else {
         images.forget()
-        throw error
+        throw /cannot overwrite/i.test(words) ? unsafeImage(error) : error
       }
       limits.refuseMissing(plan.required, limits.levels(info, plan.resources.files))
       return this.#make(plan, ground, info, o).catch(async (again) => {
@@ -114,7 +114,7 @@ export class Creator {
       plan,
       image: image.id,
       labels,
-      volume: await volume.ensure(image.id, o),
+      volume: await volume.ensure(image.id),
       files: limits.files(plan.resources.files),
       diskIsLimited: limits.limitsDisk(info),
     })
@@ -193,6 +193,17 @@ export function variablesOf(env: readonly string[]): Record<string, string> {
     if (name !== undefined && value !== undefined) found[name] = value
   }
   return found
+}
+
+function unsafeImage(cause: unknown): AgentPodError {
+  return new AgentPodError({
+    code: 'invalid_argument',
+    reason: 'image.unsafe',
+    message:
+      'the image has a link or a file where a directory has to be: /.agentpod, /tmp, /etc or /home/user',
+    hint: 'rebuild the image so that these are directories',
+    cause,
+  })
 }
 
 function foreign(name: string): AgentPodError {

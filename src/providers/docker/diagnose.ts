@@ -17,7 +17,7 @@ export async function diagnose(
 ): Promise<readonly Check[]> {
   try {
     const endpoint = await daemon.endpoint()
-    const { engine, api } = await daemon.versions(o)
+    const { engine, api } = await daemon.versions()
     const info = await limits.info(o)
     return [
       good('docker', `Docker ${engine} (API ${api}) at ${describeEndpoint(endpoint)}, from ${endpoint.from}`),

@@ -8,10 +8,11 @@ import { isAgentPodError } from '../../core/error.ts'
 import { collect, type Daemon } from './daemon.ts'
 import { packTar, readTar, type TarFile } from './tar.ts'
 
-export const DIRECTORY = '.agentpod'
-export const PROGRAMS = `/${DIRECTORY}/bin`
+const DIRECTORY = '.agentpod'
+/** SECURITY: DK-02. Right below the root: of a mount point, no part of its path can be moved out of the way from inside. */
+export const PROGRAMS = `/${DIRECTORY}`
 export const PODD = `${PROGRAMS}/podd`
-export const TOKEN_FILE = `/${DIRECTORY}/token`
+export const TOKEN_FILE = '/.agentpod-token'
 
 const USER = 'user'
 const FIRST_ID = 1000
@@ -118,7 +119,8 @@ export interface Identity {
 export function furnishingArchive(files: Furnishing, { hostname, machineId, token }: Identity): Buffer {
   return packTar([
     ...files,
-    // The runtime mounts over it and keeps its mode.
+    // SECURITY: FS-14. The runtime mounts over these; the daemon refuses the archive where an image has something else than a directory there.
+    { path: DIRECTORY, mode: 0o755 },
     { path: 'tmp', mode: 0o1777 },
     textFile('etc/machine-id', [machineId]),
     textFile('etc/hosts', [
@@ -128,18 +130,15 @@ export function furnishingArchive(files: Furnishing, { hostname, machineId, toke
     ]),
     // Nothing answers there: a name that the way out does not resolve fails at once.
     textFile('etc/resolv.conf', ['nameserver 127.0.0.53', 'options timeout:2 attempts:1']),
-    ...tokenFiles(token),
+    tokenFile(token),
   ])
 }
 
 /** For a container that starts again: it has everything else. */
 export function tokenArchive(token: string): Buffer {
-  return packTar(tokenFiles(token))
+  return packTar([tokenFile(token)])
 }
 
-function tokenFiles(token: string): TarFile[] {
-  return [
-    { path: DIRECTORY, mode: 0o755 },
-    { path: TOKEN_FILE.slice(1), mode: 0o400, content: Buffer.from(token) },
-  ]
+function tokenFile(token: string): TarFile {
+  return { path: TOKEN_FILE.slice(1), mode: 0o400, content: Buffer.from(token) }
 }
