@@ -8,7 +8,7 @@ import { containerBody } from './container-body.ts'
 import type { Containers } from './containers.ts'
 import type { Daemon } from './daemon.ts'
 import type { DaemonLimits } from './daemon-limits.ts'
-import { type Furnishing, furnishingArchive, lookForAccounts } from './furnish.ts'
+import { type Furnishing, furnishingArchive, lookForAccounts, unsafeImage } from './furnish.ts'
 import type { ImageInfo, ImageStore } from './image-store.ts'
 import {
   COMPOSED,
@@ -193,17 +193,6 @@ export function variablesOf(env: readonly string[]): Record<string, string> {
     if (name !== undefined && value !== undefined) found[name] = value
   }
   return found
-}
-
-function unsafeImage(cause: unknown): AgentPodError {
-  return new AgentPodError({
-    code: 'invalid_argument',
-    reason: 'image.unsafe',
-    message:
-      'the image has a link or a file where a directory has to be: /.agentpod, /tmp, /etc or /home/user',
-    hint: 'rebuild the image so that these are directories',
-    cause,
-  })
 }
 
 function foreign(name: string): AgentPodError {
