@@ -131,6 +131,9 @@ export function checkCycles(files: readonly Parsed[]): Violation[] {
   return found
 }
 
+/** Directories that projects have, one of which is called as a provider. */
+const NAMES_OF_DIRECTORIES = 'src/config/detect/python-project.ts'
+
 /** A provider's name stands in its own folder, in main/ and in tests: nothing else may depend on which ones exist. */
 export function checkProviderNames(files: readonly Parsed[]): Violation[] {
   const zones = files.map((file) => zoneOf(file.path)).filter((zone) => zone.startsWith('providers/'))
@@ -139,6 +142,7 @@ export function checkProviderNames(files: readonly Parsed[]): Violation[] {
   )
   return files
     .filter((file) => file.path.startsWith('src/') && !isTest(file.path) && zoneOf(file.path) !== 'main')
+    .filter(({ path }) => path !== NAMES_OF_DIRECTORIES)
     .flatMap((file) =>
       file.literals
         .filter(({ value }) => names.has(value) && zoneOf(file.path) !== `providers/${value}`)

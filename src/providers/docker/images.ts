@@ -78,7 +78,7 @@ function imageOf(ref: string, info: ImageInfo): Image {
   return {
     ref,
     digest,
-    root: { kind: 'image', image: info.id },
+    root: { image: info.id },
     env: variablesOf(info.env),
     ...(info.user !== '' && { user: info.user }),
     ...(info.workdir !== '' && { workdir: info.workdir }),

@@ -70,7 +70,7 @@ export class Roots {
 
   async #base(root: DockerRoot, o: CallOptions): Promise<ImageInfo[]> {
     const { images, owner } = this.#options
-    if (root.kind === 'layers')
+    if ('layers' in root)
       return Promise.all(
         root.layers.map(async (digest) => {
           const found = await images.find(layerTag(owner, digest), o)
