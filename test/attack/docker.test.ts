@@ -101,9 +101,10 @@ describe('attacks from a container of Docker', { skip: NO_DOCKER, timeout: 600_0
     const program = `
 import shutil
 shutil.copy('/usr/bin/true', '/var/tmp/mine')
-tell({'mine': write('/var/tmp/mine', 'x'), 'podd': write('/.agentpod/bin/podd', 'x'),
-  'mode': attempt(lambda: os.chmod('/.agentpod/bin/podd', 0o777)), 'gone': attempt(lambda: os.unlink('/.agentpod/bin/podd')),
-  'moved': attempt(lambda: os.rename('/.agentpod/bin', '/.agentpod/old')), 'exe': write('/proc/1/exe', 'x')})`
+tell({'mine': write('/var/tmp/mine', 'x'), 'podd': write('/.agentpod/podd', 'x'),
+  'mode': attempt(lambda: os.chmod('/.agentpod/podd', 0o777)), 'gone': attempt(lambda: os.unlink('/.agentpod/podd')),
+  'moved': attempt(lambda: os.rename('/.agentpod', '/old')), 'removed': attempt(lambda: os.rmdir('/.agentpod')),
+  'made': attempt(lambda: os.close(os.open('/.agentpod/x', os.O_CREAT | os.O_WRONLY))), 'exe': write('/proc/1/exe', 'x')})`
     for (const user of USERS) {
       const { mine, ...others } = await inside<Record<string, string>>(program, user)
       assert.equal(mine, 'ok', 'the control')
@@ -204,7 +205,7 @@ tell(found)`
   for (const target of ['podd', 'podd connect'])
     test(`PR-05 DK-01 nobody inside traces ${target}, reads its memory or follows its links`, async () => {
       const program = `
-pids = [p for p in os.listdir('/proc') if p.isdigit() and read('/proc/%s/cmdline' % p).startswith('/.agentpod/bin/podd\\0')]
+pids = [p for p in os.listdir('/proc') if p.isdigit() and read('/proc/%s/cmdline' % p).startswith('/.agentpod/podd\\0')]
 pids = [p for p in pids if ('connect' in read('/proc/%s/cmdline' % p)) == ${target === 'podd' ? 'False' : 'True'}]
 target = int(os.environ.get('TARGET') or pids[0])
 def opened(path, flags=os.O_RDONLY): return attempt(lambda: os.close(os.open(path, flags)))
@@ -444,7 +445,8 @@ tell({p: read(p)[:0] or attempt(lambda: os.close(os.open(p, os.O_WRONLY))) for p
     const made = await stage.provider.create(plan, CALL).catch(() => undefined)
     await stage.provider.destroy(id, CALL)
     assert.equal(readFileSync(join(stage.daemon.directory, 'canary'), 'utf8'), token)
-    for (const name of ['token', 'bin']) assert.ok(!existsSync(join(stage.daemon.directory, name)), name)
+    for (const name of ['.agentpod-token', 'podd'])
+      assert.ok(!existsSync(join(stage.daemon.directory, name)), name)
     assert.ok(made === undefined || typeof made.handle.data['container'] === 'string')
     await layers.remove(digestOf(archive), CALL)
   })

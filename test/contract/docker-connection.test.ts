@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { createServer as createTlsServer } from 'node:tls'
 import { gzipSync } from 'node:zlib'
+import { isAgentPodError } from '../../src/core/error.ts'
 import type { Provider } from '../../src/core/provider.ts'
 import { dockerProvider } from '../../src/providers/docker/provider.ts'
 import { rejectsWith } from '../../src/testing/contract-context.ts'
@@ -132,7 +133,7 @@ describe('ways to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
       const ref = `${registry.host}/team/tool:1`
       await assert.rejects(
         images.ensure(ref, () => undefined, CALL),
-        /docker login/,
+        (error) => isAgentPodError(error, 'unavailable') && /docker login/.test(error.hint ?? ''),
       )
       const auth = Buffer.from('me:secret').toString('base64')
       writeFileSync(join(config, 'config.json'), JSON.stringify({ auths: { [registry.host]: { auth } } }))

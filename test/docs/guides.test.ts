@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { NO_DOCKER } from '../support/docker-daemon.ts'
+import { openDocker } from '../support/docker-provider.ts'
 import { commandsIn, runAll } from '../support/documented.ts'
 import { ROOT, World } from '../support/world.ts'
 
@@ -14,8 +16,11 @@ const IN_ITS_OWN = 'agents.md'
 /** Its code is run by test/findings/daily.test.ts. */
 const CODE = 'sdk.md'
 
+/** Its commands need a Docker daemon, and an image that is there. */
+const ON_DOCKER = 'docker.md'
+
 for (const guide of readdirSync(GUIDES).filter(
-  (name) => name.endsWith('.md') && name !== IN_ITS_OWN && name !== CODE,
+  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, ON_DOCKER].includes(name),
 )) {
   test(`${guide} works as written`, { timeout: 120_000 }, async () => {
     await using world = new World()
@@ -34,4 +39,21 @@ test(`${IN_ITS_OWN} works as written, in an empty directory`, { timeout: 240_000
   const lines = commandsIn(readFileSync(join(GUIDES, IN_ITS_OWN), 'utf8'))
   assert.ok(lines.length >= 20)
   runAll(lines, world.home, { cwd, env: { HOME: user, PATH: `${ROOT}:${process.env['PATH']}` } })
+})
+
+test(`${ON_DOCKER} works as written, on a daemon of its own`, {
+  skip: NO_DOCKER,
+  timeout: 240_000,
+}, async () => {
+  const { daemon, rootFile, close } = await openDocker()
+  try {
+    daemon.docker('import', rootFile, 'debian:12')
+    const env = { DOCKER_HOST: `unix://${daemon.socket}`, DOCKER_CONFIG: daemon.directory }
+    await using world = new World({ env })
+    const lines = commandsIn(readFileSync(join(GUIDES, ON_DOCKER), 'utf8'))
+    assert.ok(lines.length >= 5)
+    runAll(lines, world.home, { env })
+  } finally {
+    await close()
+  }
 })

@@ -1,6 +1,6 @@
 /** How bytes get to the daemon. Each call has a connection of its own: one that the daemon closed meanwhile is never used again. */
 import { spawn } from 'node:child_process'
-import { Agent as HttpAgent } from 'node:http'
+import { type ClientRequest, Agent as HttpAgent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import { Duplex } from 'node:stream'
 import type { Endpoint, Environment } from './endpoint.ts'
@@ -14,7 +14,7 @@ export interface ConnectionOptions {
 const NOTHING = { host: '', port: '', username: '', ca: undefined, cert: undefined, key: undefined }
 
 export function connectionOptions(endpoint: Endpoint, env: Environment): ConnectionOptions {
-  const agent = agentFor(endpoint, env)
+  const agent = withoutRedirects(agentFor(endpoint, env))
   const close = (): void => agent.destroy()
   switch (endpoint.kind) {
     case 'unix':
@@ -27,6 +27,22 @@ export function connectionOptions(endpoint: Endpoint, env: Environment): Connect
       // The name only stands in the Host header; the connection goes through ssh.
       return { options: { ...NOTHING, protocol: 'http', host: 'docker', port: 80, agent }, close }
   }
+}
+
+/**
+ * SECURITY: dockerode follows redirects, wherever they lead. A daemon, or what answers in its place, has none to send: without the header,
+ * such an answer is an error like others.
+ */
+function withoutRedirects(agent: HttpAgent): HttpAgent {
+  const inner = agent as HttpAgent & { addRequest(request: ClientRequest, ...rest: unknown[]): void }
+  const addRequest = inner.addRequest.bind(inner)
+  inner.addRequest = (request, ...rest) => {
+    request.prependListener('response', ({ headers }) => {
+      delete headers.location
+    })
+    addRequest(request, ...rest)
+  }
+  return agent
 }
 
 function agentFor(endpoint: Endpoint, env: Environment): HttpAgent {

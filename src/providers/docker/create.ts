@@ -8,7 +8,7 @@ import { containerBody } from './container-body.ts'
 import type { Containers } from './containers.ts'
 import type { Daemon } from './daemon.ts'
 import type { DaemonLimits } from './daemon-limits.ts'
-import { type Furnishing, furnishingArchive, lookForAccounts } from './furnish.ts'
+import { type Furnishing, furnishingArchive, lookForAccounts, unsafeImage } from './furnish.ts'
 import type { ImageInfo, ImageStore } from './image-store.ts'
 import {
   COMPOSED,
@@ -96,7 +96,7 @@ export class Creator {
       else if (/podd.*no such file/i.test(words)) volume.forget()
       else {
         images.forget()
-        throw error
+        throw /cannot overwrite/i.test(words) ? unsafeImage(error) : error
       }
       limits.refuseMissing(plan.required, limits.levels(info, plan.resources.files))
       return this.#make(plan, ground, info, o).catch(async (again) => {
@@ -114,7 +114,7 @@ export class Creator {
       plan,
       image: image.id,
       labels,
-      volume: await volume.ensure(image.id, o),
+      volume: await volume.ensure(image.id),
       files: limits.files(plan.resources.files),
       diskIsLimited: limits.limitsDisk(info),
     })

@@ -104,7 +104,7 @@ describe('calls to the Docker daemon', () => {
       [409, 'conflict'],
       [400, 'invalid_argument'],
       [503, 'unavailable'],
-      [500, 'internal'],
+      [500, 'failed_precondition'],
     ] as const) {
       answer = says(versions, status, { message: 'no\u001b[31m such thing' })
       await assert.rejects(daemon.json(PING, CALL), (error) => {
@@ -133,6 +133,15 @@ describe('calls to the Docker daemon', () => {
     const giveUp = new AbortController()
     setTimeout(() => giveUp.abort(), 50)
     await refused(daemon.json(PING, { ...CALL, signal: giveUp.signal }), 'canceled', 'canceled')
+  })
+
+  test('follow no redirect, wherever it leads', async () => {
+    await daemon.json(PING, CALL)
+    for (const location of [`http://127.0.0.1:1/x`, '/v1.41/elsewhere', 'http:///', '::']) {
+      answer = (_, response) => response.writeHead(301, { location }).end('{"message":"moved"}')
+      await refused(daemon.json(PING, CALL), 'failed_precondition', 'docker.status_301')
+    }
+    assert.deepEqual(new Set(seen), new Set(['GET /version', 'GET /v1.41/thing']))
   })
 
   test('load nothing of dockerode before there is a daemon to call', async () => {

@@ -13,6 +13,8 @@ import { refused } from './refusal.ts'
 /** The oldest Engine API that has what this provider uses: Docker 20.10. */
 const OLDEST_API = '1.41'
 const LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
+/** Whoever comes first asks for all, so that their own deadline does not count. */
+const CONNECT: CallOptions = { timeoutMs: 10_000 }
 
 export interface Ask {
   readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
@@ -61,19 +63,19 @@ export class Daemon {
   /** One whole answer, as JSON where it is some. */
   async json(ask: Ask, o: CallOptions): Promise<unknown> {
     const signal = callSignal(o)
-    const { modem, endpoint } = await this.#connected(signal, o)
+    const { modem, endpoint } = await this.#connected()
     return answerOf(modem, endpoint, ask, { signal, o })
   }
 
   /** An answer that comes in pieces; the signal ends it at any time. */
   async stream(ask: Ask, o: CallOptions, signal: AbortSignal): Promise<Readable> {
-    const { modem, endpoint } = await this.#connected(callSignal(o), o)
+    const { modem, endpoint } = await this.#connected()
     return (await dial(modem, endpoint, ask, { signal, o })) as Readable
   }
 
   /** A connection that the daemon hands over: raw bytes both ways from here on. The signal is for the opening alone. */
   async hijack(ask: Ask, o: CallOptions, signal: AbortSignal): Promise<Duplex> {
-    const { modem, endpoint } = await this.#connected(signal, o)
+    const { modem, endpoint } = await this.#connected()
     // Node ends a connection that was handed over, too, when the request's signal aborts.
     const opening = new AbortController()
     const give = (): void => opening.abort(signal.reason)
@@ -91,8 +93,8 @@ export class Daemon {
     return findEndpoint(this.#env)
   }
 
-  async versions(o: CallOptions): Promise<{ readonly api: string; readonly engine: string }> {
-    const { apiVersion, engineVersion } = await this.#connected(callSignal(o), o)
+  async versions(): Promise<{ readonly api: string; readonly engine: string }> {
+    const { apiVersion, engineVersion } = await this.#connected()
     return { api: apiVersion, engine: engineVersion }
   }
 
@@ -105,9 +107,9 @@ export class Daemon {
   }
 
   /** Remembered once it worked. A daemon that did not answer is asked again the next time. */
-  #connected(signal: AbortSignal, o: CallOptions): Promise<Connection> {
+  #connected(): Promise<Connection> {
     if (this.#connection) return this.#connection
-    const made = this.#connect(signal, o)
+    const made = this.#connect()
     this.#connection = made
     made.then(this.#onConnected, () => {
       if (this.#connection === made) this.#connection = undefined
@@ -115,7 +117,8 @@ export class Daemon {
     return made
   }
 
-  async #connect(signal: AbortSignal, o: CallOptions): Promise<Connection> {
+  async #connect(): Promise<Connection> {
+    const [o, signal] = [CONNECT, callSignal(CONNECT)]
     const endpoint = await findEndpoint(this.#env)
     // Where there is no daemon, nothing is loaded for it.
     if (endpoint.kind === 'unix')

@@ -18,7 +18,7 @@ export async function diagnose(
   try {
     const endpoint = await daemon.endpoint()
     limits.forget()
-    const { engine, api } = await daemon.versions(o)
+    const { engine, api } = await daemon.versions()
     const info = await limits.info(o)
     return [
       good('docker', `Docker ${engine} (API ${api}) at ${describeEndpoint(endpoint)}, from ${endpoint.from}`),

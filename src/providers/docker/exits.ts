@@ -1,4 +1,5 @@
 /** News of containers that end. One stream of events for all listeners, made again whenever it breaks. */
+import { isSandboxId } from '../../core/id.ts'
 import type { Exit } from '../../core/provider.ts'
 import { sleep, systemClock } from '../../util/clock.ts'
 import { EVENT } from './answers.ts'
@@ -70,7 +71,7 @@ export class Exits {
   }
 
   async #tell(container: string, attributes: Readonly<Record<string, string>>): Promise<void> {
-    if (this.#containers.isEnding(container)) return
+    if (this.#containers.isEnding(container) || !isSandboxId(attributes[SANDBOX] ?? '')) return
     const found = await this.#containers.look(container, CALL).catch(() => undefined)
     const ending = found
       ? endingOf(found)

@@ -4,14 +4,16 @@
  */
 import { Readable } from 'node:stream'
 import type { CallOptions } from '../../core/call.ts'
-import { isAgentPodError } from '../../core/error.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { callSignal } from './call-signal.ts'
 import { collect, type Daemon } from './daemon.ts'
 import { packTar, readTar, type TarFile } from './tar.ts'
 
-export const DIRECTORY = '.agentpod'
-export const PROGRAMS = `/${DIRECTORY}/bin`
+const DIRECTORY = '.agentpod'
+/** SECURITY: DK-02. Right below the root: of a mount point, no part of its path can be moved out of the way from inside. */
+export const PROGRAMS = `/${DIRECTORY}`
 export const PODD = `${PROGRAMS}/podd`
-export const TOKEN_FILE = `/${DIRECTORY}/token`
+export const TOKEN_FILE = '/.agentpod-token'
 
 const USER = 'user'
 const FIRST_ID = 1000
@@ -27,9 +29,23 @@ export async function lookForAccounts(
   container: string,
   o: CallOptions,
 ): Promise<Furnishing> {
+  // SECURITY: DK-02. Behind a link of the image, root inside could lead to a program of its own.
+  const mounted = await firstEntry(daemon, container, PROGRAMS, o)
+  if (mounted?.type !== '5') throw unsafeImage()
   const passwd = await readInside(daemon, container, '/etc/passwd', o)
   const group = passwd === undefined ? undefined : await readInside(daemon, container, '/etc/group', o)
   return accountFiles(passwd, group)
+}
+
+export function unsafeImage(cause?: unknown): AgentPodError {
+  return new AgentPodError({
+    code: 'invalid_argument',
+    reason: 'image.unsafe',
+    message:
+      'the image has a link or a file where a directory has to be: /.agentpod, /tmp, /etc or /home/user',
+    hint: 'rebuild the image so that these are directories',
+    cause,
+  })
 }
 
 export function accountFiles(passwd: string | undefined, group: string | undefined): Furnishing {
@@ -84,20 +100,24 @@ async function readInside(
   path: string,
   o: CallOptions,
 ): Promise<string | undefined> {
+  const entry = await firstEntry(daemon, container, path, o)
+  return entry?.type === '0' ? entry.content.toString('utf8') : undefined
+}
+
+/** What a path is, with its content where that is a file; undefined where there is nothing. */
+async function firstEntry(
+  daemon: Daemon,
+  container: string,
+  path: string,
+  o: CallOptions,
+): Promise<{ readonly type: string; readonly content: Buffer } | undefined> {
   const ended = new AbortController()
+  const signal = AbortSignal.any([ended.signal, callSignal(o)])
   try {
     const ask = { method: 'GET', path: `/containers/${container}/archive`, query: { path } } as const
-    const stream = await daemon.stream(
-      ask,
-      o,
-      AbortSignal.any([ended.signal, AbortSignal.timeout(o.timeoutMs)]),
-    )
-    const archive = await collect(stream, LONGEST_FILE_BYTES)
-    for await (const { type, content } of readTar(Readable.from([archive], { objectMode: false }))) {
-      if (type !== '0') return undefined
-      const parts: Buffer[] = []
-      for await (const part of content()) parts.push(part)
-      return Buffer.concat(parts).toString('utf8')
+    for await (const { type, size, content } of readTar(await daemon.stream(ask, o, signal))) {
+      if (type !== '0' || size > LONGEST_FILE_BYTES) return { type, content: Buffer.alloc(0) }
+      return { type, content: await collect(Readable.from(content(), { objectMode: false })) }
     }
     return undefined
   } catch (error) {
@@ -118,7 +138,7 @@ export interface Identity {
 export function furnishingArchive(files: Furnishing, { hostname, machineId, token }: Identity): Buffer {
   return packTar([
     ...files,
-    // The runtime mounts over it and keeps its mode.
+    // SECURITY: FS-14. The runtime mounts over it; the daemon refuses the archive where an image has something else than a directory there.
     { path: 'tmp', mode: 0o1777 },
     textFile('etc/machine-id', [machineId]),
     textFile('etc/hosts', [
@@ -128,18 +148,15 @@ export function furnishingArchive(files: Furnishing, { hostname, machineId, toke
     ]),
     // Nothing answers there: a name that the way out does not resolve fails at once.
     textFile('etc/resolv.conf', ['nameserver 127.0.0.53', 'options timeout:2 attempts:1']),
-    ...tokenFiles(token),
+    tokenFile(token),
   ])
 }
 
 /** For a container that starts again: it has everything else. */
 export function tokenArchive(token: string): Buffer {
-  return packTar(tokenFiles(token))
+  return packTar([tokenFile(token)])
 }
 
-function tokenFiles(token: string): TarFile[] {
-  return [
-    { path: DIRECTORY, mode: 0o755 },
-    { path: TOKEN_FILE.slice(1), mode: 0o400, content: Buffer.from(token) },
-  ]
+function tokenFile(token: string): TarFile {
+  return { path: TOKEN_FILE.slice(1), mode: 0o400, content: Buffer.from(token) }
 }

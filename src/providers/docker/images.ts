@@ -12,7 +12,7 @@ import { registryAuth } from './registry-auth.ts'
 
 /** As the reference grammar has it: [HOST[:PORT]/]PATH[:TAG][@DIGEST]. */
 const REFERENCE =
-  /^(?:(?:[a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(?::\d{1,5})?\/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/
+  /^(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\])(?::\d{1,5})?\/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/
 const ID = /^(?:sha256:)?[0-9a-f]{64}$/
 const LONGEST = 400
 const UNKNOWN =
@@ -84,7 +84,7 @@ function imageOf(ref: string, info: ImageInfo): Image {
   return {
     ref,
     digest,
-    root: { kind: 'image', image: info.id },
+    root: { image: info.id },
     env: variablesOf(info.env),
     ...(info.user !== '' && { user: info.user }),
     ...(info.workdir !== '' && { workdir: info.workdir }),

@@ -81,12 +81,12 @@ export function layers({ daemon, images, roots, owner }: LayersOptions): Layers 
     },
 
     root(digests) {
-      return { kind: 'layers', layers: digests.map(parseDigest) }
+      return { layers: digests.map(parseDigest) }
     },
 
     of(root) {
       const parsed = parseRoot(root)
-      return parsed.kind === 'layers' ? parsed.layers : []
+      return 'layers' in parsed ? parsed.layers : []
     },
   }
 }

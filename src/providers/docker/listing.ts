@@ -1,6 +1,6 @@
 /** What of ours is at the daemon, by labels alone. */
 import type { CallOptions } from '../../core/call.ts'
-import type { OwnerLabel } from '../../core/id.ts'
+import { isSandboxId, type OwnerLabel } from '../../core/id.ts'
 import { CONTAINERS, type ContainerRow, IMAGES, VOLUMES } from './answers.ts'
 import { type Daemon, parseAnswer } from './daemon.ts'
 import { OWNER, SANDBOX } from './names.ts'
@@ -19,7 +19,12 @@ export async function listContainers(
 ): Promise<readonly ContainerRow[]> {
   const filters = filtersOf([owner === undefined ? OWNER : `${OWNER}=${owner}`, SANDBOX])
   const query = { all: '1', filters }
-  return parseAnswer(CONTAINERS, await daemon.json({ method: 'GET', path: '/containers/json', query }, o))
+  const rows = parseAnswer(
+    CONTAINERS,
+    await daemon.json({ method: 'GET', path: '/containers/json', query }, o),
+  )
+  // Labels are everybody's to write.
+  return rows.filter(({ Labels }) => isSandboxId(Labels[SANDBOX] ?? ''))
 }
 
 /** Images with a tag that have this label. */

@@ -14,7 +14,8 @@ import { packTar } from './tar.ts'
 
 /** Written last: a volume without it was left half filled. */
 const COMPLETE = 'complete'
-/** Undoing has a time of its own: the caller's may be over. */
+/** Filling and undoing have a time of their own: whoever comes first does it for all. */
+const FILL: CallOptions = { timeoutMs: 120_000 }
 const UNDO: CallOptions = { timeoutMs: 20_000 }
 
 export interface PoddVolumeOptions {
@@ -32,9 +33,9 @@ export class PoddVolume {
   }
 
   /** The volume's name. `image` is any that the daemon has. */
-  ensure(image: string, o: CallOptions): Promise<string> {
+  ensure(image: string): Promise<string> {
     if (this.#filled) return this.#filled
-    const filled = this.#fill(image, o)
+    const filled = this.#fill(image, FILL)
     this.#filled = filled
     filled.catch(() => this.forget())
     return filled

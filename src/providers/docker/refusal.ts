@@ -25,7 +25,7 @@ export function refused(error: unknown): AgentPodError | undefined {
       hint: 'free some disk space (`docker system df` shows what takes it) and try again',
     })
   return new AgentPodError({
-    code: CODES[statusCode] ?? 'internal',
+    code: CODES[statusCode] ?? 'failed_precondition',
     reason: `docker.status_${statusCode}`,
     message: `Docker: ${words}`,
     details: { status: statusCode },

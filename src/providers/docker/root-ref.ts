@@ -13,13 +13,9 @@ const SNAPSHOTS = z
   .optional()
   .transform((ids) => (ids ?? []) as SnapshotId[])
 
-const ROOT = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('image'), image: z.string().regex(IMAGE_ID), over: SNAPSHOTS }),
-  z.strictObject({
-    kind: z.literal('layers'),
-    layers: z.array(z.string().regex(DIGEST)).min(1).max(MOST_LAYERS),
-    over: SNAPSHOTS,
-  }),
+const ROOT = z.union([
+  z.strictObject({ image: z.string().regex(IMAGE_ID), over: SNAPSHOTS }),
+  z.strictObject({ layers: z.array(z.string().regex(DIGEST)).min(1).max(MOST_LAYERS), over: SNAPSHOTS }),
 ])
 export type DockerRoot = z.infer<typeof ROOT>
 
@@ -53,7 +49,7 @@ export function overIn(label: string | undefined): readonly SnapshotId[] {
 export function layersIn(label: string | undefined): readonly string[] {
   try {
     const root = parseRoot(JSON.parse(label ?? ''))
-    return root.kind === 'layers' ? root.layers : []
+    return 'layers' in root ? root.layers : []
   } catch {
     return []
   }

@@ -3,12 +3,15 @@ import { createHash } from 'node:crypto'
 import type { CallOptions } from '../../core/call.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { OwnerLabel, SnapshotId } from '../../core/id.ts'
-import { compose, type StackedLayer } from './compose.ts'
+import { type Composition, compose, type StackedLayer } from './compose.ts'
 import type { Daemon } from './daemon.ts'
 import type { ImageInfo, ImageStore } from './image-store.ts'
 import { listImages } from './listing.ts'
 import { COMPOSED, composedTag, layerTag, OWN_LAYERS, OWNER, ROOT, snapshotTag } from './names.ts'
 import { type DockerRoot, rootRef } from './root-ref.ts'
+
+/** The daemon hands out whole images for it, which may be large. */
+const COMPOSE: CallOptions = { timeoutMs: 15 * 60_000 }
 
 export interface RootsOptions {
   readonly daemon: Daemon
@@ -67,7 +70,7 @@ export class Roots {
 
   async #base(root: DockerRoot, o: CallOptions): Promise<ImageInfo[]> {
     const { images, owner } = this.#options
-    if (root.kind === 'layers')
+    if ('layers' in root)
       return Promise.all(
         root.layers.map(async (digest) => {
           const found = await images.find(layerTag(owner, digest), o)
@@ -82,9 +85,21 @@ export class Roots {
     return [found]
   }
 
-  /** Made once, by whoever comes first. */
+  /** One that is under way goes on whoever gives up waiting; the next create finds it. */
+  #compose(composition: Composition): Promise<void> {
+    const { tag } = composition
+    const under = this.#composing.get(tag)
+    if (under) return under
+    const work = compose(this.#options.daemon, composition, COMPOSE).finally(() =>
+      this.#composing.delete(tag),
+    )
+    this.#composing.set(tag, work)
+    return work
+  }
+
+  /** Made once. */
   async #composed(root: DockerRoot, stack: readonly StackedLayer[], o: CallOptions): Promise<ImageInfo> {
-    const { daemon, images, owner } = this.#options
+    const { images, owner } = this.#options
     const [lowest] = stack
     if (!lowest) throw absent('image.empty', 'the image has no layers, so nothing could run in it')
     const hash = createHash('sha256')
@@ -94,14 +109,7 @@ export class Roots {
     const found = await images.find(tag, o)
     if (found) return found
     const labels = { [OWNER]: owner, [COMPOSED]: hash, [ROOT]: JSON.stringify(rootRef(root)) }
-    const under = this.#composing.get(tag)
-    const work = under ?? compose(daemon, { tag, stack, labels, base: lowest.source }, o)
-    if (!under) this.#composing.set(tag, work)
-    try {
-      await work
-    } finally {
-      this.#composing.delete(tag)
-    }
+    await this.#compose({ tag, stack, labels, base: lowest.source })
     const made = await images.find(tag, o)
     if (made) return made
     throw new AgentPodError({

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import type { CallOptions } from '../../core/call.ts'
 import { AgentPodError } from '../../core/error.ts'
-import { type OwnerLabel, parseSnapshotId, type SandboxId, type SnapshotId } from '../../core/id.ts'
+import { isSnapshotId, type OwnerLabel, type SandboxId, type SnapshotId } from '../../core/id.ts'
 import type { Kept, Snapshots } from '../../core/provider.ts'
 import type { Container } from './answers.ts'
 import { fetchLayers, loadArchive, loadImage } from './compose.ts'
@@ -51,7 +51,8 @@ export function snapshots(options: SnapshotsOptions): Snapshots {
       const found = await listImages(daemon, owner, SNAPSHOT, o)
       return found
         .filter(({ tags }) => tags.length > 0)
-        .map(({ labels }) => parseSnapshotId(labels[SNAPSHOT] ?? ''))
+        .map(({ labels }) => labels[SNAPSHOT] ?? '')
+        .filter(isSnapshotId)
     },
 
     async remove(id, o) {
