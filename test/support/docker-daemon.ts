@@ -120,8 +120,9 @@ export class DockerDaemon {
     rmSync(this.directory, { recursive: true, force: true })
   }
 
+  /** Not called as those of AgentPod itself, which the check for what is left looks at. */
   get #group(): string {
-    return basename(this.directory)
+    return `docker-of-${basename(this.directory)}`
   }
 
   #answers(): Promise<boolean> {
@@ -167,7 +168,7 @@ export class DockerDaemon {
     const [data, image] = [join(this.directory, 'data'), join(this.directory, 'disk.img')]
     const size = `${this.#diskMib}M`
     const disk = this.#diskMib
-      ? ` && mkdir -p ${data} && truncate -s ${size} ${image} && mkfs.ext4 -q ${image} && mount -o loop ${image} ${data}`
+      ? ` && mkdir -p ${data} && truncate -s ${size} ${image} && mkfs.ext4 -q -m 0 ${image} && mount -o loop ${image} ${data}`
       : ''
     const script = `${own}${disk} && echo ready && exec cat > /dev/null`
     const holder = spawn('unshare', ['--mount', '--propagation', 'private', 'sh', '-c', script], {
