@@ -351,6 +351,54 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
   })
 })
 
+test('a sandbox that fills the daemon’s disk hurts others by that alone, and all is well when it is gone', {
+  skip: NO_DOCKER,
+  timeout: 240_000,
+}, async () => {
+  const stage = await openDocker({ diskMib: 400 })
+  try {
+    const make = async (): Promise<{ id: SandboxId; guest: Guest }> => {
+      const plan: CreatePlan = {
+        sandboxId: newSandboxId(systemRandom),
+        owner: stage.owner,
+        hostname: 'full',
+        root: stage.root,
+        resources: resolveResources({ memoryMib: 256, pids: 64, files: 1024 }),
+        required: [],
+        deadlineAt: Date.now() + HOUR_MS,
+        whenOver: 'destroy',
+      }
+      const created = await stage.provider.create(plan, CALL)
+      const guest = stage.provider.open(created.handle)
+      await guest.configure({ ...INIT, env: created.env }, CALL)
+      return { id: plan.sandboxId, guest }
+    }
+    const [greedy, neighbour] = [await make(), await make()]
+    const filled = await runCommand(greedy.guest, 'dd', [
+      'if=/dev/zero',
+      'of=/home/user/full',
+      'bs=1M',
+      'count=4096',
+    ])
+    assert.match(filled.stderr, /No space left/)
+    for (const { guest } of [greedy, neighbour])
+      assert.equal((await runCommand(guest, 'echo', ['here'])).stdout, 'here\n')
+    await assert.rejects(make(), (error) => isAgentPodError(error) && error.reason === 'disk.full')
+    assert.equal(
+      (await stage.provider.list(stage.owner, CALL)).length,
+      2,
+      'the failed create has left nothing',
+    )
+    greedy.guest.close()
+    await stage.provider.destroy(greedy.id, CALL)
+    const later = await make()
+    assert.equal((await runCommand(later.guest, 'echo', ['again'])).stdout, 'again\n')
+    for (const { guest } of [neighbour, later]) guest.close()
+  } finally {
+    await stage.close()
+  }
+})
+
 function isUnavailable(error: unknown): false {
   assert.ok(isAgentPodError(error, 'unavailable'), String(error))
   return false

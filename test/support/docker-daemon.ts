@@ -34,6 +34,7 @@ export class DockerDaemon {
   readonly directory = mkdtempSync(join(tmpdir(), 'agentpod-docker-'))
   readonly socket = join(this.directory, 'docker.sock')
   #child: ChildProcess | undefined
+  #diskMib: number | undefined
   /** Holds the mount namespace that each life of the daemon has. */
   #holder: ChildProcess | undefined
 
@@ -42,8 +43,10 @@ export class DockerDaemon {
     return { PATH, HOME: this.directory, DOCKER_HOST: `unix://${this.socket}` }
   }
 
-  static async start(): Promise<DockerDaemon> {
+  /** With `diskMib`, all its files lie on a disk of that size. */
+  static async start(o: { diskMib?: number } = {}): Promise<DockerDaemon> {
     const daemon = new DockerDaemon()
+    daemon.#diskMib = o.diskMib
     try {
       await daemon.start()
     } catch (error) {
@@ -117,8 +120,9 @@ export class DockerDaemon {
     rmSync(this.directory, { recursive: true, force: true })
   }
 
+  /** Not called as those of AgentPod itself, which the check for what is left looks at. */
   get #group(): string {
-    return basename(this.directory)
+    return `docker-of-${basename(this.directory)}`
   }
 
   #answers(): Promise<boolean> {
@@ -161,7 +165,12 @@ export class DockerDaemon {
     const own = SHARED.map((path) => `mkdir -p ${path} && mount -t tmpfs -o mode=755 tmpfs ${path}`).join(
       ' && ',
     )
-    const script = `${own} && echo ready && exec cat > /dev/null`
+    const [data, image] = [join(this.directory, 'data'), join(this.directory, 'disk.img')]
+    const size = `${this.#diskMib}M`
+    const disk = this.#diskMib
+      ? ` && mkdir -p ${data} && truncate -s ${size} ${image} && mkfs.ext4 -q -m 0 ${image} && mount -o loop ${image} ${data}`
+      : ''
+    const script = `${own}${disk} && echo ready && exec cat > /dev/null`
     const holder = spawn('unshare', ['--mount', '--propagation', 'private', 'sh', '-c', script], {
       stdio: ['pipe', 'pipe', 'inherit'],
       env: { PATH },

@@ -22,8 +22,8 @@ export interface DockerStage {
   close(): Promise<void>
 }
 
-export async function openDocker(o: { python?: boolean } = {}): Promise<DockerStage> {
-  const daemon = await DockerDaemon.start()
+export async function openDocker(o: { python?: boolean; diskMib?: number } = {}): Promise<DockerStage> {
+  const daemon = await DockerDaemon.start(o)
   const owner = parseOwner('contract-one')
   const provider = dockerProvider({ env: daemon.env, poddFile: PODD, owner })
   const close = async (): Promise<void> => {
