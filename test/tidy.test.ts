@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { checkBaseNames } from './tidy/bases.ts'
-import { checkCycles, checkDirections, checkProviderNames } from './tidy/directions.ts'
+import { checkCycles, checkDirections, checkExamples, checkProviderNames } from './tidy/directions.ts'
 import { checkAttacks, checkLinks } from './tidy/documents.ts'
 import { checkCalls, checkExports, checkNames } from './tidy/habits.ts'
 import { checkMachinePaths, checkRegistryHosts, findRegistryHosts, registryHosts } from './tidy/machine.ts'
@@ -25,10 +25,14 @@ describe('the repository', () => {
   test('imports form no cycles', () => assertNone(checkCycles(sources)))
   test('only its own folder compares the names of bases', () => assertNone(checkBaseNames(sources)))
   test('only its own folder names a provider', () => assertNone(checkProviderNames(sources)))
+  test('examples import public entries alone', () =>
+    assertNone(checkExamples(files.filter(({ path }) => /^examples\/.*\.ts$/.test(path)).map(parse))))
   test('files are named in kebab-case for what is inside', () =>
     assertNone(
       checkNames(
-        paths.filter((path) => /^(?:src|test|scripts)\//.test(path) && !path.includes('/fixtures/')),
+        paths.filter(
+          (path) => /^(?:src|test|scripts|examples\/provider)\//.test(path) && !path.includes('/fixtures/'),
+        ),
       ),
     ))
   test('only src/exports/ re-exports and nothing has a default export', () =>
@@ -78,6 +82,18 @@ describe('the rules find', () => {
         'src/engine/destroy.ts:1',
         'src/novel/thing.ts:1',
       ],
+    },
+    {
+      name: 'an example that reaches into the sources',
+      found: () =>
+        checkExamples([
+          source(
+            'examples/provider/a.ts',
+            "import { b } from './b.ts'\nimport { P } from 'agentpod/provider'",
+          ),
+          source('examples/provider/b.ts', "\nimport type { P } from '../../src/core/provider.ts'"),
+        ]),
+      at: ['examples/provider/b.ts:2'],
     },
     {
       name: 'nothing in comments, strings, templates and patterns',

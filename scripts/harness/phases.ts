@@ -40,7 +40,10 @@ export function phasesOf(command: Command, selection: Selection): Phase[][] {
           attack: { minutes: 15 },
           compat: { minutes: 15 },
           crash: { minutes: 10 },
-          contract: { minutes: 10 },
+          contract: {
+            minutes: 10,
+            only: ['test/contract/**/*.test.ts', 'examples/provider/*.test.ts'],
+          },
           docs: { minutes: 10 },
         }),
         ...asOrdinaryUser(selection, USER_SLICE, 15),

@@ -1,6 +1,6 @@
 /** What the author of a provider imports. */
 export type { CallOptions, GuestCall } from '../core/call.ts'
-export { type Capabilities, type Check, ISOLATIONS, type Isolation } from '../core/capability.ts'
+export { type Capabilities, type Check, ISOLATIONS, type Isolation, isAtLeast } from '../core/capability.ts'
 export { AgentPodError, type ErrorCode, isAgentPodError } from '../core/error.ts'
 export type {
   Guest,
@@ -40,6 +40,7 @@ export {
   type SandboxId,
   type SnapshotId,
 } from '../core/id.ts'
+export type { NetworkLevel } from '../core/network.ts'
 export type {
   Created,
   CreatePlan,
@@ -72,3 +73,5 @@ export {
   type Resources,
 } from '../core/resources.ts'
 export type { WhenOver } from '../core/spec.ts'
+export { poddGuest } from '../guest/podd.ts'
+export { multiplexedStreams, type PoddDoor, type PoddStreams, socketStreams } from '../guest/streams.ts'

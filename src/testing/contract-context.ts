@@ -40,7 +40,7 @@ export interface ContractWorld {
 
 export interface ContractCase {
   readonly name: string
-  /** Why this provider cannot run the case, or undefined when it can. */
+  /** Why this provider cannot run the case, by the capability that decides it, or undefined when it can. */
   readonly needs?: (capabilities: Capabilities) => string | undefined
   run(ctx: ContractContext): Promise<void>
 }
@@ -67,17 +67,28 @@ export async function runContractCase(one: ContractCase, world: ContractWorld): 
   const reason = one.needs?.(await world.provider.capabilities(CALL))
   if (reason !== undefined) return reason
   const ctx = new ContractContext(world)
+  let skipped: string | undefined
   try {
     await one.run(ctx)
+  } catch (error) {
+    if (!(error instanceof Skipped)) throw error
+    skipped = error.message
   } finally {
     await ctx.destroyAll()
   }
   for (const owner of [world.owner, world.otherOwner]) {
     assert.deepEqual(await world.provider.list(owner, CALL), [], 'something is left behind')
-    assert.deepEqual(await world.provider.snapshots?.list(owner, CALL), [], 'a snapshot is left behind')
+    assert.deepEqual(
+      (await world.provider.snapshots?.list(owner, CALL)) ?? [],
+      [],
+      'a snapshot is left behind',
+    )
   }
-  return undefined
+  return skipped
 }
+
+/** Ends a case that turns out not to be for this provider. */
+class Skipped extends Error {}
 
 /** One case's view of the provider: it remembers what was made, so that it is destroyed whatever happens. */
 export class ContractContext {
@@ -149,6 +160,11 @@ export class ContractContext {
     return id
   }
 
+  /** For what only a sandbox can tell; everything else is in `needs`. */
+  skip(reason: string): never {
+    throw new Skipped(reason)
+  }
+
   inspect(id: SandboxId): Promise<Observed> {
     return this.provider.inspect(id, CALL)
   }
@@ -171,7 +187,7 @@ export function stoppingOf({ stopping }: Provider): Stopping {
   return stopping
 }
 
-/** The reason why a provider cannot run a case, by what it lacks. */
+/** The reason why a provider cannot run a case, by the capability that decides it. */
 export const NEEDS = {
   pausing: ({ pause }: Capabilities) =>
     pause === 'none' ? 'capability pause: it freezes nothing' : undefined,
@@ -184,6 +200,10 @@ export const NEEDS = {
     metering === 'none' ? 'capability metering: it measures nothing from outside' : undefined,
   deadlines: ({ deadlines }: Capabilities) =>
     deadlines === 'guest' ? 'capability deadlines: the guest alone holds them' : undefined,
+  noPausing: ({ pause }: Capabilities) =>
+    pause === 'none' ? undefined : 'capability pause: it can freeze a sandbox',
+  missingLimits: ({ limits }: Capabilities) =>
+    limits === 'enforced' ? 'capability limits: every limit holds, so none is refused' : undefined,
 } as const
 
 export function snapshotsOf({ snapshots }: Provider): Snapshots {

@@ -1,8 +1,18 @@
 /** The part of the provider contract about the inside of a sandbox: processes by offset, input, signals, files. */
 import assert from 'node:assert/strict'
-import type { Guest } from '../core/guest.ts'
+import type { Guest, GuestLeases } from '../core/guest.ts'
 import type { GuestCommand } from '../core/guest-process.ts'
-import { CALL, type ContractCase, contentOf, heard, rejectsWith, writeFile } from './contract-context.ts'
+import {
+  CALL,
+  type ContractCase,
+  type ContractContext,
+  contentOf,
+  exitWithin,
+  HOUR_MS,
+  heard,
+  rejectsWith,
+  writeFile,
+} from './contract-context.ts'
 
 const inTime = (): { signal: AbortSignal } => ({ signal: AbortSignal.timeout(30_000) })
 
@@ -11,6 +21,14 @@ async function begin(guest: Guest, tag: string, command: Partial<GuestCommand>):
   const all = { command: 'cat', args: [], env: {}, stdin: true, tag, ...command }
   for await (const event of guest.processes.start(all, inTime())) if (event.kind === 'start') return event.pid
   throw new assert.AssertionError({ message: `${tag} did not start` })
+}
+
+/** A guest may leave leases out where the provider holds deadlines, and nowhere else. */
+async function leaseOf(ctx: ContractContext, { lease }: Guest): Promise<GuestLeases> {
+  if (lease) return lease
+  const { deadlines } = await ctx.provider.capabilities(CALL)
+  assert.equal(deadlines, 'provider', 'capability deadlines is guest, so the guest has leases')
+  return ctx.skip('capability deadlines: the provider alone holds them, the guest has no lease')
 }
 
 export const GUEST_CONTRACT: readonly ContractCase[] = [
@@ -109,6 +127,19 @@ export const GUEST_CONTRACT: readonly ContractCase[] = [
       await guest.files.remove('/tmp/dir/b', inTime())
       await guest.files.remove('/tmp/dir/b', inTime())
       await rejectsWith(guest.files.stat('/tmp/dir/b', inTime()), 'not_found')
+    },
+  },
+  {
+    name: 'the guest ends the sandbox when its lease is over, and renew moves that end',
+    async run(ctx) {
+      const { id, guest } = await ctx.started({}, { lease: { remainingMs: 1500, idleMs: 0 } })
+      const lease = await leaseOf(ctx, guest)
+      await lease.renew({ remainingMs: HOUR_MS, idleMs: 0 }, CALL)
+      await ctx.world.pass(2500)
+      assert.equal((await ctx.inspect(id)).state, 'running')
+      await lease.renew({ remainingMs: 200, idleMs: 0 }, CALL)
+      assert.equal((await exitWithin(ctx, id, 200 + ctx.world.graceMs)).expired, true)
+      assert.deepEqual(await ctx.inspect(id), { state: 'exited', oomKilled: false, expired: true })
     },
   },
 ]

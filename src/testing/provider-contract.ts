@@ -251,24 +251,14 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'the guest ends the sandbox when its lease is over, and renew moves that end',
-    async run(ctx) {
-      const { id, guest } = await ctx.started({}, { lease: { remainingMs: 1500, idleMs: 0 } })
-      // A guest that has no lease ends nothing by itself.
-      if (!guest.lease) return
-      await guest.lease.renew({ remainingMs: HOUR_MS, idleMs: 0 }, CALL)
-      await ctx.world.pass(2500)
-      assert.equal((await ctx.inspect(id)).state, 'running')
-      await guest.lease.renew({ remainingMs: 200, idleMs: 0 }, CALL)
-      assert.equal((await exitWithin(ctx, id, 200 + ctx.world.graceMs)).expired, true)
-      assert.deepEqual(await ctx.inspect(id), EXPIRED)
-    },
-  },
-  {
     name: 'a sandbox that ended by itself does not answer, and is destroyed like any other',
     async run(ctx) {
-      const { id, guest } = await ctx.started({}, { lease: { remainingMs: 300, idleMs: 0 } })
-      await exitWithin(ctx, id, 300 + ctx.world.graceMs)
+      // The guest or the provider ends it, whichever of them holds deadlines.
+      const { id, guest } = await ctx.started(
+        { deadlineAt: ctx.world.now() + 1500 },
+        { lease: { remainingMs: 300, idleMs: 0 } },
+      )
+      await exitWithin(ctx, id, 1500 + ctx.world.graceMs)
       await rejectsWith(guest.health({ timeoutMs: 2000 }), 'unavailable')
       await ctx.provider.destroy(id, CALL)
       assert.deepEqual(await ctx.inspect(id), { state: 'absent' })
@@ -331,8 +321,7 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'a required limit that cannot hold is refused before anything exists',
-    needs: (capabilities) =>
-      capabilities.limits === 'enforced' ? 'every limit holds here, so none can be refused' : undefined,
+    needs: NEEDS.missingLimits,
     async run(ctx) {
       const { limits, handle } = await ctx.create()
       await ctx.provider.destroy(handle.sandboxId, CALL)

@@ -69,8 +69,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
   },
   {
     name: 'without a freezer, a live snapshot is unsupported, and nothing is touched',
-    needs: (capabilities) =>
-      keeper(capabilities) ?? (capabilities.pause === 'none' ? undefined : 'it can freeze a sandbox'),
+    needs: (capabilities) => keeper(capabilities) ?? NEEDS.noPausing(capabilities),
     async run(ctx) {
       const { id, guest } = await ctx.started()
       await rejectsWith(ctx.snapshot(id), 'unsupported', 'snapshot.live_unsupported')

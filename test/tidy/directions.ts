@@ -47,7 +47,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   client: [...NOUNS, 'api/schema', 'sync'],
   cli: [...NOUNS, 'client', 'config', 'sync', 'agents', 'bases', 'api/schema'],
   testing: NOUNS,
-  exports: ['client', 'core', 'testing', 'main'],
+  exports: ['client', 'core', 'guest', 'testing', 'main'],
   web: ['client'],
 }
 
@@ -149,5 +149,16 @@ export function checkProviderNames(files: readonly Parsed[]): Violation[] {
         .filter(({ value }) => names.has(value) && zoneOf(file.path) !== `providers/${value}`)
         .filter(({ value }) => !(OTHER_MEANINGS[file.path] ?? []).includes(value))
         .map(({ value, line }) => ({ path: file.path, line, rule: `names the provider '${value}'` })),
+    )
+}
+
+/** An example is what a stranger would write: of ours it imports the entries of package.json, and nothing beside its own folder. */
+export function checkExamples(files: readonly Parsed[]): Violation[] {
+  return files
+    .filter(({ path }) => path.startsWith('examples/'))
+    .flatMap(({ path, imports }) =>
+      imports
+        .filter(({ specifier }) => specifier.startsWith('..'))
+        .map(({ specifier, line }) => ({ path, line, rule: `an example may not import ${specifier}` })),
     )
 }

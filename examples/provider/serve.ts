@@ -1,0 +1,23 @@
+/** A server with the provider in it: `node serve.ts STATE_DIRECTORY`. Clients find it there: AGENTPOD_HOME=STATE_DIRECTORY. */
+import { join, resolve } from 'node:path'
+import { startServer } from 'agentpod/server'
+import { namespaces } from './provider.ts'
+
+const [home] = process.argv.slice(2)
+if (home === undefined) throw new Error('usage: node serve.ts STATE_DIRECTORY')
+const dist = join(import.meta.dirname, '../../dist')
+
+const server = await startServer({
+  home: resolve(home),
+  version: 'example',
+  programs: {
+    podhost: join(dist, 'bin', 'podhost'),
+    podd: join(dist, 'bin', 'podd'),
+    egress: join(dist, 'egress.js'),
+  },
+  idleExitMs: 0,
+  providers: [(parts) => namespaces({ directory: join(parts.home, 'namespaces'), podd: parts.podd })],
+  writeLog: (line) => void process.stderr.write(line),
+})
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void server.stop())
+await server.done

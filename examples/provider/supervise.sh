@@ -1,0 +1,10 @@
+# Starts one sandbox and writes down how it ended: `sh supervise.sh EXIT_FILE HOST_NAME DISK_MIB OPEN_FILES`.
+# Descriptors: 0 gives two lines, the first when the users are mapped, the second with the token; 3 is the program podd;
+# 4 takes the line of /proc/self/stat. The process it names becomes podd.
+exit_file=$1
+shift
+unshare --user --keep-caps --fork --pid --mount --uts --ipc --net --cgroup sh -c '
+  read -r stat </proc/self/stat && echo "$stat" >&4 && exec 4>&-
+  read -r mapped && exec setpriv --reuid 0 --regid 0 --clear-groups sh -euc "$@"
+' start "$(cat "$(dirname "$0")/inside.sh")" inside "$@"
+echo $? >"$exit_file.new" && mv "$exit_file.new" "$exit_file"
