@@ -1,5 +1,5 @@
 /**
- * Engine, reaper and reconciler against a provider that misbehaves, on a clock of their own. AGENTPOD_SEEDS=N runs N seeds;
+ * Engine, reaper and reconciler against providers that misbehave, on a clock of their own. AGENTPOD_SEEDS=N runs N seeds;
  * AGENTPOD_SEED=S runs that one.
  */
 import { test } from 'node:test'
@@ -9,17 +9,18 @@ const only = process.env['AGENTPOD_SEED']
 const count = Number(process.env['AGENTPOD_SEEDS'] ?? 300)
 const seeds = only === undefined ? Array.from({ length: count }, (_, n) => n + 1) : [Number(only)]
 
-test(`what was promised holds after everything that ${seeds.length} seeds can do`, async () => {
-  for (const seed of seeds) {
-    try {
-      await new Simulation(seed).run()
-    } catch (error) {
-      throw new Error(
-        `seed ${seed} fails; AGENTPOD_SEED=${seed} node --test test/simulation.test.ts replays it\n${(error as Error).message}`,
-        {
-          cause: error,
-        },
-      )
+for (const hasTwo of [false, true]) {
+  const providers = hasTwo ? 'two providers, one of them failing' : 'a provider that fails'
+  test(`what was promised holds after everything that ${seeds.length} seeds can do with ${providers}`, async () => {
+    for (const seed of seeds) {
+      try {
+        await new Simulation(seed, { hasTwo }).run()
+      } catch (error) {
+        throw new Error(
+          `seed ${seed} fails; AGENTPOD_SEED=${seed} node --test test/simulation.test.ts replays it\n${(error as Error).message}`,
+          { cause: error },
+        )
+      }
     }
-  }
-})
+  })
+}

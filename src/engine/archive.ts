@@ -126,6 +126,7 @@ export async function importSnapshot(
   const name = request.name === undefined ? undefined : parseName(request.name)
   const reader = new ByteReader(archive)
   const { base, spec, parts, createdAt } = await readManifest(reader)
+  ctx.providers.groupOf(provider, base)
   const files: { part: Part; file: string }[] = []
   try {
     for (const one of parts) {

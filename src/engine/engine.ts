@@ -22,6 +22,7 @@ import { Album, type Layer } from './album.ts'
 import { exportSnapshot, type ImportRequest, importSnapshot } from './archive.ts'
 import { Authorities } from './authorities.ts'
 import { CALL } from './call.ts'
+import { clearAll } from './clear.ts'
 import type { Context, EngineParts, Live } from './context.ts'
 import { type CreateRequest, create } from './create.ts'
 import { Deadlines } from './deadlines.ts'
@@ -43,10 +44,10 @@ import { Secrets } from './secrets.ts'
 import { beginServices } from './services.ts'
 import { removeSnapshot, takeSnapshot } from './snapshot.ts'
 import { start, stop } from './stop.ts'
-import { exited, expire, onTime, reconcile, Sweeper } from './sweep.ts'
+import { expire, onTime, reconcile } from './sweep.ts'
 import { type Usage, usage } from './usage.ts'
+import { Watch } from './watch.ts'
 
-const SWEEP_EVERY_MS = 3000
 /** How long a start waits for what providers say of an earlier life. */
 const FIRST_SWEEP_MS = 5000
 
@@ -75,9 +76,7 @@ export interface NewSandbox extends Omit<CreateRequest, 'origin'> {
 
 export class Engine {
   readonly #ctx: Context
-  /** What ends the watch over each provider that is in use. */
-  readonly #watches = new Map<string, () => void>()
-  #earlier: ReadonlySet<SnapshotId> = new Set()
+  readonly #watch: Watch
   readonly #followers = new Followers()
   readonly #deadlines: Deadlines
   readonly networks: Networks
@@ -88,7 +87,7 @@ export class Engine {
     this.#deadlines = new Deadlines(parts.clock, (id) => this.#onTime(id))
     this.#ctx = {
       ...parts,
-      providers: new Providers(parts),
+      providers: new Providers({ ...parts, uses: parts.sandboxes }),
       ledger: new Ledger({ ...parts, onWritten: (sandbox) => this.#deadlines.follow(sandbox) }),
       album: new Album(parts.snapshots),
       live: new Map(),
@@ -96,6 +95,7 @@ export class Engine {
       lock: new KeyedLock(),
       authorities: new Authorities(() => ({ now: parts.clock.now(), random: parts.random })),
     }
+    this.#watch = new Watch(this.#ctx)
     const desk: Desk = {
       ctx: this.#ctx,
       get: (ref, who) => this.get(ref, who),
@@ -112,10 +112,9 @@ export class Engine {
 
   /** Adopts or clears what an earlier life left, then keeps watch. */
   async open(): Promise<void> {
-    const { providers, album, ledger, clock } = this.#ctx
-    this.#earlier = new Set(album.all().map(({ id }) => id))
+    const { providers, ledger, clock } = this.#ctx
     const first: Promise<void>[] = []
-    providers.onUsed = (provider) => first.push(this.#watch(provider))
+    providers.onUsed = (provider) => first.push(this.#watch.add(provider))
     providers.use(providers.default)
     await reconcile(this.#ctx)
     // A provider that does not answer keeps nobody else waiting for long.
@@ -124,51 +123,24 @@ export class Engine {
     await Promise.race([Promise.all(first), waited.promise])
     cancel()
     for (const sandbox of ledger.living()) this.#deadlines.follow(sandbox)
-    providers.onUsed = (provider) => void this.#watch(provider)
+    providers.onUsed = (provider) => void this.#watch.add(provider)
   }
 
   /** Stops watching; sandboxes live on until their deadlines, which provider and guest hold. */
   close(): void {
+    if (this.#isStopped) return
     this.#isStopped = true
-    for (const end of this.#watches.values()) end()
-    this.#ctx.providers.close()
+    this.#ctx.providers.onUsed = () => undefined
+    this.#watch.end()
     this.#deadlines.close()
     for (const { guest } of [...this.#ctx.live.values(), ...this.#ctx.frozen.values()]) guest.close()
+    // Last: the ways into sandboxes go through them.
+    this.#ctx.providers.close()
   }
 
   #onTime(id: SandboxId): void {
     if (this.#isStopped) return
     onTime(this.#ctx, id).catch((error) => ignore(this.#ctx.log, error, 'the next sweep tries again'))
-  }
-
-  /** Sweeps one provider now and every few seconds, and listens to it. Resolves when the first sweep is over. */
-  async #watch(provider: Provider): Promise<void> {
-    const { log, clock } = this.#ctx
-    const sweeper = new Sweeper(this.#ctx, provider, this.#earlierOf(provider))
-    const unsubscribe = provider.onExit((exit) => {
-      exited(this.#ctx, exit).catch((error) => ignore(log, error, 'the next sweep sees it'))
-    })
-    let cancel = (): void => undefined
-    this.#watches.set(provider.name, () => {
-      unsubscribe()
-      cancel()
-    })
-    const round = async (isFirst: boolean): Promise<void> => {
-      try {
-        if (isFirst || sweeper.isNeeded) await sweeper.sweep()
-      } catch (error) {
-        ignore(log, error, `a sweep of ${provider.name} failed; the next one tries again`)
-      }
-      if (!this.#isStopped) cancel = clock.after(SWEEP_EVERY_MS, () => void round(false))
-    }
-    await round(true)
-  }
-
-  #earlierOf({ name }: Provider): Set<SnapshotId> {
-    const ours = this.#ctx.album
-      .all()
-      .filter(({ id, provider }) => provider === name && this.#earlier.has(id))
-    return new Set(ours.map(({ id }) => id))
   }
 
   /** `who` says which snapshots it may be made from. */
@@ -399,13 +371,24 @@ export class Engine {
     return forked
   }
 
-  /** Destroys every sandbox, every snapshot and everything kept for later ones. Nothing is watched from then on. */
+  /**
+   * Destroys every sandbox, every snapshot and everything kept for later ones; nothing is watched from then on. Where something is left,
+   * the error says what, and the watch goes on.
+   */
   async clear(): Promise<void> {
+    const { providers } = this.#ctx
+    // A sweep would start the helpers again that a provider ends.
+    const { onUsed } = providers
+    providers.onUsed = () => undefined
+    this.#watch.end()
+    try {
+      await clearAll(this.#ctx)
+    } catch (error) {
+      providers.onUsed = onUsed
+      for (const provider of providers.used) onUsed(provider)
+      throw error
+    }
     this.close()
-    await Promise.all(this.#ctx.ledger.living().map(({ id }) => destroy(this.#ctx, id)))
-    // Newest first: what others stand on is older than they are.
-    for (const snapshot of this.#ctx.album.all().reverse()) await removeSnapshot(this.#ctx, snapshot)
-    for (const provider of this.#ctx.providers.used) await provider.clear({ timeoutMs: 120_000 })
   }
 
   /** The way into a running sandbox. Asks no database: this is the hot path of every exec. */
@@ -415,6 +398,7 @@ export class Engine {
     const sandbox = this.#find(ref, who)
     const found = sandbox && this.#ctx.live.get(sandbox.id)
     if (found) return found
+    if (sandbox?.state === 'running') this.#ctx.providers.of(sandbox)
     throw notRunning(ref, sandbox)
   }
 
@@ -538,12 +522,14 @@ export class Engine {
 }
 
 const DIAGNOSE = { timeoutMs: 60_000 }
+/** In a list, one that does not answer must not keep the others waiting for as long. */
+const DESCRIBE = { timeoutMs: 15_000 }
 
 async function describe(provider: Provider): Promise<ProviderInfo> {
   const { name } = provider
   try {
-    const capabilities = await provider.capabilities(CALL)
-    const failed = (await provider.diagnose(DIAGNOSE)).find(({ ok, required }) => required && !ok)
+    const capabilities = await provider.capabilities(DESCRIBE)
+    const failed = (await provider.diagnose(DESCRIBE)).find(({ ok, required }) => required && !ok)
     const reason = failed && [failed.detail, failed.hint].filter(Boolean).join('; ')
     return { name, isolation: capabilities.isolation, ready: !failed, reason, capabilities }
   } catch (error) {

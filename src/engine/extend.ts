@@ -23,6 +23,7 @@ export async function extend(
   return ctx.lock.run(id, async () => {
     const live = ctx.live.get(id)
     const sandbox = ctx.ledger.get(id)
+    if (sandbox?.state === 'running') ctx.providers.of(sandbox)
     if (!live || sandbox?.state !== 'running') throw notRunning(id, sandbox)
     const deadlineAt = ctx.clock.now() + ttlMs
     if (o.onlyLonger && sandbox.deadlineAt >= deadlineAt) return sandbox

@@ -15,7 +15,12 @@ const UNDO_TIMEOUT_MS = 10_000
 
 export function guardedProvider(
   inner: Provider,
-  parts: { readonly log: Log; readonly clock: Clock },
+  parts: {
+    readonly log: Log
+    readonly clock: Clock
+    /** Told when a create that its caller gave up may have left a sandbox. */
+    onLeft?(): void
+  },
 ): Provider {
   const { log, clock } = parts
 
@@ -43,11 +48,10 @@ export function guardedProvider(
       made.then(
         async () => {
           if (!abandoned && !inside.signal?.aborted) return
-          await inner
-            .destroy(plan.sandboxId, { timeoutMs: UNDO_TIMEOUT_MS })
-            .catch((error) =>
-              ignore(log, error, `late create of ${plan.sandboxId} not undone; the sweep will`),
-            )
+          await inner.destroy(plan.sandboxId, { timeoutMs: UNDO_TIMEOUT_MS }).catch((error) => {
+            ignore(log, error, `late create of ${plan.sandboxId} not undone; the sweep will`)
+            parts.onLeft?.()
+          })
         },
         () => undefined,
       )

@@ -1,8 +1,13 @@
 /** Which provider makes a sandbox. Decided before anything is made. */
+import type { CallOptions } from '../core/call.ts'
 import { ISOLATIONS, type Isolation, isAtLeast } from '../core/capability.ts'
-import { AgentPodError, invalid, isAgentPodError } from '../core/error.ts'
+import { AgentPodError, invalid } from '../core/error.ts'
 import type { Provider } from '../core/provider.ts'
+import { CALL } from './call.ts'
 import type { Providers } from './providers.ts'
+
+/** How long one that nobody named is waited for. */
+const PROBE = { timeoutMs: 5000 }
 
 export interface Wish {
   readonly provider?: string | undefined
@@ -28,11 +33,11 @@ export async function place(providers: Providers, wish: Wish): Promise<Placement
   if (fixed) return checked(providers, fixed, wish)
   const placement = await levelOf(providers, providers.default)
   if (isEnough(placement, wish)) return { ...placement, provider: providers.use(placement.provider) }
-  for (const provider of providers.all) {
-    const other = await levelOf(providers, provider).catch((error: unknown) => {
-      if (isAgentPodError(error)) return undefined
-      throw error
-    })
+  // All are asked at once, so that several that do not answer take no longer than one.
+  for (const asked of providers.all.map((provider) =>
+    levelOf(providers, provider, PROBE).catch(() => undefined),
+  )) {
+    const other = await asked
     if (other && isEnough(other, wish)) return { ...other, provider: providers.use(other.provider) }
   }
   throw await tooWeak(providers, wish)
@@ -57,8 +62,8 @@ async function checked(providers: Providers, provider: Provider, wish: Wish): Pr
   throw await tooWeak(providers, wish, provider)
 }
 
-async function levelOf(providers: Providers, provider: Provider): Promise<Placement> {
-  return { provider, isolation: await providers.isolationOf(provider) }
+async function levelOf(providers: Providers, provider: Provider, o: CallOptions = CALL): Promise<Placement> {
+  return { provider, isolation: await providers.isolationOf(provider, o) }
 }
 
 function isEnough({ isolation }: Placement, wish: Wish): boolean {
@@ -66,7 +71,7 @@ function isEnough({ isolation }: Placement, wish: Wish): boolean {
 }
 
 async function tooWeak(providers: Providers, wish: Wish, provider?: Provider): Promise<AgentPodError> {
-  const asked = await Promise.allSettled(providers.all.map((one) => levelOf(providers, one)))
+  const asked = await Promise.allSettled(providers.all.map((one) => levelOf(providers, one, PROBE)))
   const levels = asked.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
   const able = levels.filter((one) => isEnough(one, wish)).map((one) => one.provider.name)
   const offered = levels.map((one) => `${one.provider.name} offers ${one.isolation}`).join(', ')

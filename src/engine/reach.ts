@@ -18,5 +18,9 @@ export async function reach(ctx: Context, id: SandboxId, mayWake: boolean): Prom
     else if (state === 'stopped' && isWoken) await start(ctx, id)
     else await ctx.lock.run(id, async () => undefined)
   }
-  throw notRunning(id, ctx.ledger.get(id))
+  const live = ctx.live.get(id)
+  if (live) return live
+  const sandbox = ctx.ledger.get(id)
+  if (sandbox?.state === 'running') ctx.providers.of(sandbox)
+  throw notRunning(id, sandbox)
 }

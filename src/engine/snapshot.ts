@@ -75,9 +75,10 @@ export async function removeSnapshot(ctx: Context, snapshot: Snapshot): Promise<
       hint: 'try again in a moment; `agentpod runs` shows what waits',
     })
   }
+  const keeper = ctx.providers.group(snapshot, 'snapshots')
   ctx.album.mark(snapshot, 'deleting')
   failpoint('snapshot.unlisted')
-  await ctx.providers.group(snapshot, 'snapshots').remove(snapshot.id, CALL)
+  await keeper.remove(snapshot.id, CALL)
   ctx.album.forget(snapshot.id)
   await releaseLayers(ctx, snapshot)
 }
@@ -107,8 +108,9 @@ export async function sweepSnapshots(
   const keeper = provider.snapshots
   if (!keeper) return
   const found = new Set(await keeper.list(ctx.owner, CALL))
-  const known = ctx.album.all().filter((one) => one.provider === provider.name)
-  const knownIds = new Set(known.map(({ id }) => id))
+  const all = ctx.album.all()
+  const known = all.filter((one) => one.provider === provider.name)
+  const knownIds = new Set(all.map(({ id }) => id))
   for (const id of found) if (!knownIds.has(id)) await removeUnknown(ctx, keeper, id)
   // Newest first: what others stand on is older than they are.
   for (const snapshot of known.reverse()) {

@@ -35,6 +35,9 @@ export async function reconcile(ctx: Context): Promise<void> {
     if (ctx.providers.has(record)) ctx.providers.of(record)
 }
 
+/** How many rounds lie between two sweeps of a provider that has none of our records and does not answer. */
+const ROUNDS_BETWEEN = 10
+
 /**
  * The sweeps of one provider, one after another. While it does not answer, nothing of it is taken for gone, and the sweeps of other
  * providers go on.
@@ -44,6 +47,7 @@ export class Sweeper {
   readonly #provider: Provider
   /** Snapshots of an earlier life, until the first sweep that succeeds has looked at them. */
   #earlier: ReadonlySet<SnapshotId>
+  #skipped = 0
 
   constructor(ctx: Context, provider: Provider, earlier: ReadonlySet<SnapshotId>) {
     this.#ctx = ctx
@@ -51,38 +55,46 @@ export class Sweeper {
     this.#earlier = earlier
   }
 
-  /** Whether something of the provider has to be looked after. */
-  get isNeeded(): boolean {
-    const { ledger, album } = this.#ctx
+  /** Whether something of the provider has to be looked after now. */
+  isDue(): boolean {
+    const { ledger, album, providers } = this.#ctx
     const isOurs = ({ provider }: { readonly provider: string }): boolean => provider === this.#provider.name
-    return (
-      this.#earlier.size > 0 ||
-      ledger.living().some(isOurs) ||
-      album.all().some((one) => isOurs(one) && one.state === 'deleting')
-    )
+    if (this.#earlier.size > 0 || ledger.living().some(isOurs)) return true
+    if (album.all().some((one) => isOurs(one) && one.state === 'deleting')) return true
+    // What no record tells of is looked for less often where the provider does not answer for long.
+    const doubt = providers.doubtOf(this.#provider)
+    if (doubt === 'none') return false
+    return doubt === 'fresh' || this.#skipped++ % ROUNDS_BETWEEN === 0
   }
 
   /** One round. A failure for one sandbox leaves the others' repair alone. */
   async sweep(): Promise<void> {
     const ctx = this.#ctx
     const provider = this.#provider
+    const startedAt = ctx.clock.now()
     const listed = await provider.list(ctx.owner, CALL)
     const found = new Map(listed.map(({ handle, observed }) => [handle.sandboxId, observed]))
-    const ours = ctx.ledger.living().filter((sandbox) => sandbox.provider === provider.name)
-    const known = new Set(ours.map(({ id }) => id))
+    const living = ctx.ledger.living()
+    const known = new Set(living.map(({ id }) => id))
+    // INVARIANT: the record is written before a sandbox is made, so one without a record is nobody's. Two providers may reach one
+    // machine, so a sandbox of the other is no orphan.
     const orphans = listed.filter(({ handle }) => !known.has(handle.sandboxId))
     const snapshots = sweepSnapshots(ctx, provider, this.#earlier).then(() => {
       this.#earlier = new Set()
     })
     const repairs = [
-      ...ours.map((sandbox) => repair(ctx, sandbox, found.get(sandbox.id) ?? { state: 'absent' })),
+      ...living
+        .filter((sandbox) => sandbox.provider === provider.name)
+        .map((sandbox) => repair(ctx, sandbox, found.get(sandbox.id) ?? { state: 'absent' })),
       ...orphans.map(({ handle }) => provider.destroy(handle.sandboxId, CALL)),
       snapshots,
     ]
-    for (const result of await Promise.allSettled(repairs)) {
+    const failed = (await Promise.allSettled(repairs)).filter(({ status }) => status === 'rejected')
+    for (const result of failed) {
       if (result.status === 'rejected')
         ignore(ctx.log, result.reason, 'a repair failed; the next sweep tries again')
     }
+    if (failed.length === 0) ctx.providers.settle(provider, startedAt)
   }
 }
 
@@ -164,20 +176,16 @@ async function over(ctx: Context, sandbox: Sandbox, isStillOver: StillWanted): P
 async function settle(ctx: Context, id: SandboxId): Promise<void> {
   const sandbox = ctx.ledger.get(id)
   if (!sandbox || sandbox.endedAt !== undefined) return
-  switch (sandbox.state) {
-    case 'stopping':
-    case 'starting':
-      await halt(ctx, id)
-      return
-    case 'pausing':
-    case 'resuming': {
-      const observed = await ctx.providers.of(sandbox).inspect(id, CALL)
-      if (observed.state === 'paused') ctx.ledger.move(id, 'paused')
-      else if (observed.state === 'running')
-        await thaw(ctx, sandbox, ctx.clock.now() + sandbox.spec.lifetime.ttlMs)
-      else await lose(ctx, sandbox, observed)
-    }
-  }
+  const isHalted = sandbox.state === 'stopping' || sandbox.state === 'starting'
+  if (!isHalted && sandbox.state !== 'pausing' && sandbox.state !== 'resuming') return
+  const observed = await ctx.providers.of(sandbox).inspect(id, CALL)
+  // What is gone can neither be stopped nor run on.
+  if (observed.state === 'absent') await lose(ctx, sandbox, observed)
+  else if (isHalted) await halt(ctx, id)
+  else if (observed.state === 'paused') ctx.ledger.move(id, 'paused')
+  else if (observed.state === 'running')
+    await thaw(ctx, sandbox, ctx.clock.now() + sandbox.spec.lifetime.ttlMs)
+  else await lose(ctx, sandbox, observed)
 }
 
 export async function exited(ctx: Context, exit: Exit): Promise<void> {
@@ -227,12 +235,13 @@ function freezeRecord(ctx: Context, { id, state }: Sandbox): void {
 async function lose(ctx: Context, sandbox: Sandbox, observed: Observed): Promise<void> {
   const { id, spec, deadlineAt, state } = sandbox
   const { whenOver } = spec.lifetime
-  const wasExpired =
-    state === 'running' &&
-    ((observed.state === 'exited' && observed.expired) || deadlineAt <= ctx.clock.now())
-  const hasFiles = observed.state === 'exited' || observed.state === 'stopped'
+  const isOverdue = observed.state === 'exited' && observed.expired
+  const wasExpired = state === 'running' && (isOverdue || deadlineAt <= ctx.clock.now())
+  const isKept = observed.state === 'exited' || observed.state === 'stopped'
+  // Where nothing can be started again, files are of no use.
+  const hasFiles = isKept && ctx.providers.of(sandbox).stopping !== undefined
   if (hasFiles && (whenOver !== 'destroy' || state !== 'running')) {
-    ctx.ledger.move(id, 'stop', { ending: wasExpired ? EXPIRED : lost(observed) })
+    ctx.ledger.move(id, 'stop', { ending: wasExpired || isOverdue ? EXPIRED : lost(observed) })
     await halt(ctx, id)
   } else if (wasExpired) {
     await end(ctx, sandbox, EXPIRED)

@@ -6,7 +6,9 @@ import { chmodSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import { type Duplex, pipeline } from 'node:stream'
 import type { CallOptions } from '../core/call.ts'
+import { AgentPodError } from '../core/error.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
+import { withTimeout } from '../util/deadline.ts'
 import { socketPath } from '../util/socket-path.ts'
 
 const DIAL_MS = 10_000
@@ -49,7 +51,7 @@ export class EgressRelay {
     socket.on('error', () => socket.destroy())
     try {
       const { signal } = this.#ended
-      const stream = await this.#options.dial({ timeoutMs: DIAL_MS, signal })
+      const stream = await this.#dial(signal)
       if (socket.destroyed || signal.aborted) {
         stream.destroy()
         socket.destroy()
@@ -57,6 +59,8 @@ export class EgressRelay {
       }
       this.#open.add(stream)
       stream.once('close', () => this.#open.delete(stream))
+      // A pipeline that has ended listens no more, and an error that nobody hears would end the process.
+      stream.on('error', () => stream.destroy())
       const end = (error: Error | null | undefined): void => {
         if (!error) return
         socket.destroy()
@@ -68,5 +72,24 @@ export class EgressRelay {
       ignore(this.#options.log, error, 'a connection of the way out was not made')
       socket.destroy()
     }
+  }
+
+  /** A provider that does not keep to the limit is given up, and what it opens later is closed. */
+  async #dial(signal: AbortSignal): Promise<Duplex> {
+    return withTimeout(
+      DIAL_MS,
+      signal,
+      async (joined) => {
+        const stream = await this.#options.dial({ timeoutMs: DIAL_MS, signal: joined })
+        if (joined.aborted) stream.destroy()
+        return stream
+      },
+      () =>
+        new AgentPodError({
+          code: 'deadline_exceeded',
+          reason: 'provider.timeout',
+          message: `the sandbox was not reached within ${DIAL_MS} ms`,
+        }),
+    )
   }
 }

@@ -213,11 +213,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       addedInside: insideOf,
       onCreated: (seconds, outcome) => createSeconds.observe({ outcome }, seconds),
     })
+    scope.defer(() => engine.close())
     await engine.open()
     await wayOut
       .adopt()
       .catch((error) => ignore(log, error, 'an egress process of an earlier life did not answer'))
-    scope.defer(() => engine.close())
     describeProcess(metrics, engine)
     const files = new InputFiles({ directory: home.buildFiles, clock, random: systemRandom })
     const builder = new Builder({ engine, files, arch: process.arch, clock, log })

@@ -61,6 +61,8 @@ export interface FakeProviderOptions {
   readonly layers?: boolean | undefined
   /** False for a provider without a freezer: no pause, and snapshots of stopped sandboxes only. */
   readonly freezes?: boolean | undefined
+  /** Groups that it does not have. */
+  readonly lacks?: readonly ('snapshots' | 'stopping' | 'egress' | 'host')[] | undefined
   /** How long after a deadline it acts by itself. */
   readonly graceMs?: number | undefined
 }
@@ -87,20 +89,15 @@ type Fault =
 export class FakeProvider implements Provider {
   readonly name: string
   readonly layers?: Layers
-  readonly snapshots: Snapshots
+  readonly snapshots?: Snapshots
   readonly pausing?: Pausing
-  readonly stopping: Stopping = {
-    stop: (id, o) => this.#stop(id, o),
-    start: (plan, o) => this.#start(plan, o),
-  }
+  readonly stopping?: Stopping
   readonly deadlines: Deadlines = {
     extend: (id, at, o) => this.#call('extend', id, o, () => this.#arm(this.#need(id), at)),
   }
   readonly metering: Metering = { stats: (id, o) => this.#stats(id, o) }
-  readonly egress: Egress = {
-    door: ({ sandboxId }) => ({ kind: 'socket', path: `/fake/${sandboxId}.out` }),
-  }
-  readonly host: HostBase = { root: () => HOST_ROOT }
+  readonly egress?: Egress
+  readonly host?: HostBase
   /** Every call in order, as `name id`. */
   readonly calls: string[] = []
   /** Runs at the moment a create begins, before anything exists. */
@@ -119,7 +116,12 @@ export class FakeProvider implements Provider {
     this.name = options.name ?? 'fake'
     if (options.layers !== false) this.layers = this.#layerStore()
     if (options.freezes !== false) this.pausing = this.#freezer()
-    this.snapshots = this.#snapshotStore()
+    const has = (group: NonNullable<FakeProviderOptions['lacks']>[number]): boolean =>
+      !options.lacks?.includes(group)
+    if (has('snapshots')) this.snapshots = this.#snapshotStore()
+    if (has('stopping')) this.stopping = this.#stopper()
+    if (has('egress')) this.egress = DOORS
+    if (has('host')) this.host = { root: () => HOST_ROOT }
   }
 
   // What a test does to it.
@@ -208,14 +210,14 @@ export class FakeProvider implements Provider {
       isolation: this.#options.isolation ?? 'container',
       limits: LIMITED.every((limit) => this.#level(limit) === 'enforced') ? 'enforced' : 'soft',
       pause: this.#freezes ? 'freeze' : 'none',
-      snapshot: 'disk',
+      snapshot: this.snapshots ? 'disk' : 'none',
       layers: this.layers !== undefined,
-      network: 'transparent',
-      stop: 'files',
+      network: this.egress ? 'transparent' : 'none',
+      stop: this.stopping ? 'files' : 'none',
       metering: 'host',
       deadlines: 'provider',
       images: false,
-      host: true,
+      host: this.host !== undefined,
       notes: ['it is a fake'],
     }))
   }
@@ -315,6 +317,10 @@ export class FakeProvider implements Provider {
     this.#listeners.clear()
   }
 
+  #stopper(): Stopping {
+    return { stop: (id, o) => this.#stop(id, o), start: (plan, o) => this.#start(plan, o) }
+  }
+
   #freezer(): Pausing {
     return {
       pause: (id, o) =>
@@ -357,7 +363,7 @@ export class FakeProvider implements Provider {
       handle: handleOf(sandboxId),
       limits: this.#levels(),
       env: { PATH: '/usr/local/bin:/usr/bin:/bin' },
-      network: { level: 'transparent' },
+      network: { level: this.egress ? 'transparent' : 'none' },
     }
   }
 
@@ -537,6 +543,7 @@ export class FakeProvider implements Provider {
   }
 }
 
+const DOORS: Egress = { door: ({ sandboxId }) => ({ kind: 'socket', path: `/fake/${sandboxId}.out` }) }
 const HOST_ROOT: RootRef = { kind: 'host' }
 
 function layersOf({ layers }: RootRef): readonly string[] {

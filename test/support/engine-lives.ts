@@ -1,4 +1,4 @@
-/** An engine on fakes that can be killed and begun again: the databases and the provider outlive it. */
+/** An engine on fakes that can be killed and begun again: the databases and the providers outlive it. */
 import { tmpdir } from 'node:os'
 import { parseOwner } from '../../src/core/id.ts'
 import { Engine } from '../../src/engine/engine.ts'
@@ -7,23 +7,29 @@ import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
 import { snapshotStore } from '../../src/store/snapshots.ts'
 import { silentLog } from '../../src/telemetry/log.ts'
-import { FakeClock } from '../../src/testing/fake-clock.ts'
-import { FakeProvider } from '../../src/testing/fake-provider.ts'
+import { FakeClock, settled } from '../../src/testing/fake-clock.ts'
+import { FakeProvider, type FakeProviderOptions } from '../../src/testing/fake-provider.ts'
 import type { Clock } from '../../src/util/clock.ts'
 import type { Random } from '../../src/util/random.ts'
 
 export interface LivesOptions {
   readonly random: Random
+  /** Names of the providers, the default one first; one of its own name when left out. */
+  readonly names?: readonly string[] | undefined
   readonly freezes?: boolean | undefined
+  /** What is said of the providers beside that, by name. */
+  readonly options?: Readonly<Record<string, Partial<FakeProviderOptions>>> | undefined
   readonly tmpDir?: string | undefined
 }
 
 /** As podhost has it: server and guest come first. */
 const GRACE_MS = 2000
+/** As the engine has it. */
+const OPEN_MS = 5000
 
 export class EngineLives implements Disposable {
   readonly clock = new FakeClock()
-  readonly provider: FakeProvider
+  readonly providers: readonly FakeProvider[]
   readonly #random: Random
   readonly #tmpDir: string
   readonly #state = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
@@ -33,11 +39,19 @@ export class EngineLives implements Disposable {
   constructor(o: LivesOptions) {
     this.#random = o.random
     this.#tmpDir = o.tmpDir ?? tmpdir()
-    this.provider = new FakeProvider({
-      clock: this.clock,
-      freezes: o.freezes,
-      graceMs: GRACE_MS,
-    })
+    const { clock } = this
+    const { names = [undefined], freezes } = o
+    const common = { clock, freezes, graceMs: GRACE_MS }
+    this.providers = names.map(
+      (name) => new FakeProvider({ ...common, name, ...(name !== undefined && o.options?.[name]) }),
+    )
+  }
+
+  /** The default one. */
+  get provider(): FakeProvider {
+    const [first] = this.providers
+    if (first) return first
+    throw new Error('there is no provider')
   }
 
   get engine(): Engine {
@@ -60,7 +74,7 @@ export class EngineLives implements Disposable {
       sandboxes: mortal(life, sandboxStore(this.#state)),
       snapshots: mortal(life, snapshotStore(this.#state)),
       events: mortal(life, eventStore(this.#events)),
-      providers: [this.#provider(life, this.provider)],
+      providers: this.providers.map((provider) => this.#mortal(life, provider)),
       roots: { ensure: async () => ({ root: { kind: 'host' } }) },
       owner: parseOwner('lives-test'),
       tmpDir: this.#tmpDir,
@@ -69,8 +83,20 @@ export class EngineLives implements Disposable {
       log: silentLog,
     })
     this.#life = Object.assign(life, { engine })
-    await engine.open()
+    await this.#opened(engine)
     return engine
+  }
+
+  /** Opened within the time that a start gives to providers that do not answer. */
+  async #opened(engine: Engine): Promise<void> {
+    let isOpen = false
+    const opening = engine.open().then(() => {
+      isOpen = true
+    })
+    await Promise.race([opening, settled()])
+    if (!isOpen) await this.clock.advance(OPEN_MS)
+    if (!isOpen) await Promise.race([opening, settled()])
+    if (!isOpen) throw new Error(`the engine is not open after ${OPEN_MS} ms`)
   }
 
   /** As kill -9: from here on the engine reads and writes nothing. What it had asked of the provider still happens. */
@@ -87,7 +113,7 @@ export class EngineLives implements Disposable {
     this.#events.close()
   }
 
-  #provider(life: { isOver: boolean }, provider: FakeProvider): FakeProvider {
+  #mortal(life: { isOver: boolean }, provider: FakeProvider): FakeProvider {
     return new Proxy(provider, {
       get: (target, key) => {
         const value = Reflect.get(target, key, target)
