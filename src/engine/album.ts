@@ -49,11 +49,6 @@ export class Album {
     return [...this.#snapshots.values()]
   }
 
-  /** Whether something waits to be removed. */
-  get hasUnfinished(): boolean {
-    return this.all().some(({ state }) => state === 'deleting')
-  }
-
   /** What a caller may see of it: finished ones that were taken to be kept. */
   list(who: Principal): Snapshot[] {
     return this.all().filter((snapshot) => isShown(snapshot) && (who.isAdmin || snapshot.owner === who.owner))
