@@ -35,7 +35,9 @@ export async function launch(
   const ended = once(child, 'exit')
   const [stdin, , , , told] = child.stdio
   try {
-    const [line] = (await once(told as Readable, 'data', { signal })) as [Buffer]
+    const first = once(told as Readable, 'data', { signal }) as Promise<Buffer[]>
+    const [line] = await Promise.race([first, ended.then(() => [])])
+    if (!line) throw notStarted(await readFile(records.logFile(sandboxId), 'utf8'))
     const { pid, startTime } = parseStat(line.toString('latin1'))
     await records.write({ sandboxId, owner, pid, startTime, token })
     for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${pid}/${map}`, USER_MAP)

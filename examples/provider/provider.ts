@@ -27,7 +27,7 @@ import {
   type SandboxId,
 } from 'agentpod/provider'
 import { dial, launch, missingTools } from './launch.ts'
-import { isAlive, Records } from './records.ts'
+import { isAlive, kill, Records } from './records.ts'
 
 export interface NamespacesOptions {
   /** Where it keeps its records; of this provider alone. */
@@ -40,6 +40,7 @@ export interface NamespacesOptions {
 const EXPIRED = 79
 /** How long the supervisor may take to write down that podd ended. */
 const SETTLE_MS = 1000
+const UNDO_MS = 10_000
 
 const CAPABILITIES: Capabilities = {
   isolation: 'container',
@@ -124,7 +125,8 @@ class Namespaces implements Provider {
       try {
         await launch(this.#records, this.#podd, plan, token, callSignal(o))
       } catch (error) {
-        await this.destroy(sandboxId, o)
+        // The caller's time may be over, and nothing may be left all the same.
+        await this.destroy(sandboxId, { timeoutMs: UNDO_MS })
         throw error
       }
     }
@@ -164,7 +166,7 @@ class Namespaces implements Provider {
     this.#streams.delete(id)
     const entry = await this.#records.read(id)
     if (entry) {
-      if (isAlive(entry)) process.kill(entry.pid, 'SIGKILL')
+      kill(entry)
       for (const signal = callSignal(o); isAlive(entry); ) await sleep(5, undefined, { signal })
       await this.#ended(id)
     }

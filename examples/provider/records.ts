@@ -101,6 +101,15 @@ export function isAlive({ pid, startTime }: Process): boolean {
   }
 }
 
+export function kill(one: Process): void {
+  try {
+    if (isAlive(one)) process.kill(one.pid, 'SIGKILL')
+  } catch (error) {
+    // It ended in between.
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
 function unlessMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
 }
