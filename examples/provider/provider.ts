@@ -1,6 +1,7 @@
 /**
- * A provider that makes each sandbox of namespaces of this machine, with the tools of util-linux alone. podd runs in them on a root file
- * system in memory. It is the example of CONTRIBUTING.md, "A new provider": complete, and with the optional groups that cost nothing.
+ * A provider that makes each sandbox of namespaces of this machine, with the tools of util-linux. podd runs in
+ * them, on a root file system in memory. It is the example of CONTRIBUTING.md, "A new provider": it has the
+ * required members, and the optional groups that cost little.
  */
 import { randomBytes } from 'node:crypto'
 import { watch } from 'node:fs'
@@ -160,7 +161,7 @@ class Namespaces implements Provider {
     return poddGuest(this.#streamsTo(sandboxId))
   }
 
-  /** podd is the first process of its namespace: with it the kernel ends all the others, and their mounts go with them. */
+  /** podd is the first process of its namespace: the kernel ends all others with it, and their mounts too. */
   async destroy(id: SandboxId, o: CallOptions): Promise<void> {
     this.#streams.get(id)?.close()
     this.#streams.delete(id)
