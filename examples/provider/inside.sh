@@ -1,4 +1,4 @@
-# The inside of a sandbox, by root of its user namespace: a root file system in memory, then podd in place of this shell.
+# Run by root of the sandbox's user namespace. Makes a root file system in memory, and becomes podd in it.
 # The arguments are the host name, the MiB that its files may take, and how many files a process may have open.
 ip link set lo up
 hostname "$1"

@@ -22,7 +22,7 @@ export function missingTools(): string[] {
   return TOOLS.filter((tool) => !directories.some((directory) => existsSync(join(directory, tool))))
 }
 
-/** Resolves when podd listens. The shell waits for its users until the record is written, so nothing runs unrecorded. */
+/** Resolves when podd listens. The shell waits until the record is written, so nothing runs unrecorded. */
 export async function launch(
   records: Records,
   podd: string,
@@ -35,14 +35,16 @@ export async function launch(
   const ended = once(child, 'exit')
   const [stdin, , , , told] = child.stdio
   try {
-    const [line] = (await once(told as Readable, 'data', { signal })) as [Buffer]
+    const first = once(told as Readable, 'data', { signal }) as Promise<Buffer[]>
+    const [line] = await Promise.race([first, ended.then(() => [])])
+    if (!line) throw notStarted(await readFile(records.logFile(sandboxId), 'utf8'))
     const { pid, startTime } = parseStat(line.toString('latin1'))
     await records.write({ sandboxId, owner, pid, startTime, token })
     for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${pid}/${map}`, USER_MAP)
     stdin?.write(`\n${token}\n`)
     await untilListening({ pid, startTime }, records.logFile(sandboxId), signal)
   } catch (error) {
-    // A shell that still waits for its lines leaves. One that is past them has a record, and is destroyed by it.
+    // A shell that still waits for its lines leaves. One that has them has a record, and is destroyed.
     stdin?.destroy()
     if (!(await records.read(sandboxId))) await ended
     throw error
@@ -78,7 +80,7 @@ async function untilListening(podd: Process, logFile: string, signal: AbortSigna
   }
 }
 
-/** One stream: `podd connect`, run in the sandbox's network by root of the sandbox, copies between it and podd's socket. */
+/** One stream: `podd connect`, run in the sandbox's network by its root, copies to and from podd. */
 export async function dial({ pid, startTime, token }: Entry, podd: string): Promise<Duplex> {
   if (!isAlive({ pid, startTime })) throw new Error('the sandbox has ended')
   await using program = await open(podd)

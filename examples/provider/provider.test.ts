@@ -99,6 +99,22 @@ describe('the example', { skip }, () => {
     assert.deepEqual(await broken.list(world.owner, CALL), [])
     assert.deepEqual(readdirSync(directory), [])
   })
+
+  test('a create whose time is over at any moment leaves nothing', async () => {
+    const outcomes = new Set<string>()
+    for (let timeoutMs = 1; timeoutMs < 400; timeoutMs = Math.ceil(timeoutMs * 1.3)) {
+      const plan = new ContractContext(world).plan()
+      const outcome = await provider.create(plan, { timeoutMs }).then(
+        () => 'created',
+        () => 'over',
+      )
+      outcomes.add(outcome)
+      if (outcome === 'created') await provider.destroy(plan.sandboxId, CALL)
+      assert.deepEqual(await provider.list(world.owner, CALL), [])
+      assert.deepEqual(readdirSync(directory), [])
+    }
+    assert.ok(outcomes.has('over'))
+  })
 })
 
 const EARLIER_PROCESS = `

@@ -1,6 +1,7 @@
 /**
- * A provider that makes each sandbox of namespaces of this machine, with the tools of util-linux alone. podd runs in them on a root file
- * system in memory. It is the example of CONTRIBUTING.md, "A new provider": complete, and with the optional groups that cost nothing.
+ * A provider that makes each sandbox of namespaces of this machine, with the tools of util-linux. podd runs in
+ * them, on a root file system in memory. It is the example of CONTRIBUTING.md, "A new provider": it has the
+ * required members, and the optional groups that cost little.
  */
 import { randomBytes } from 'node:crypto'
 import { watch } from 'node:fs'
@@ -27,7 +28,7 @@ import {
   type SandboxId,
 } from 'agentpod/provider'
 import { dial, launch, missingTools } from './launch.ts'
-import { isAlive, Records } from './records.ts'
+import { isAlive, kill, Records } from './records.ts'
 
 export interface NamespacesOptions {
   /** Where it keeps its records; of this provider alone. */
@@ -40,6 +41,7 @@ export interface NamespacesOptions {
 const EXPIRED = 79
 /** How long the supervisor may take to write down that podd ended. */
 const SETTLE_MS = 1000
+const UNDO_MS = 10_000
 
 const CAPABILITIES: Capabilities = {
   isolation: 'container',
@@ -124,7 +126,8 @@ class Namespaces implements Provider {
       try {
         await launch(this.#records, this.#podd, plan, token, callSignal(o))
       } catch (error) {
-        await this.destroy(sandboxId, o)
+        // The caller's time may be over, and nothing may be left all the same.
+        await this.destroy(sandboxId, { timeoutMs: UNDO_MS })
         throw error
       }
     }
@@ -158,13 +161,13 @@ class Namespaces implements Provider {
     return poddGuest(this.#streamsTo(sandboxId))
   }
 
-  /** podd is the first process of its namespace: with it the kernel ends all the others, and their mounts go with them. */
+  /** podd is the first process of its namespace: the kernel ends all others with it, and their mounts too. */
   async destroy(id: SandboxId, o: CallOptions): Promise<void> {
     this.#streams.get(id)?.close()
     this.#streams.delete(id)
     const entry = await this.#records.read(id)
     if (entry) {
-      if (isAlive(entry)) process.kill(entry.pid, 'SIGKILL')
+      kill(entry)
       for (const signal = callSignal(o); isAlive(entry); ) await sleep(5, undefined, { signal })
       await this.#ended(id)
     }

@@ -1,4 +1,4 @@
-/** What is written down of each sandbox, one file for each. A later server finds its sandboxes by these files alone. */
+/** What is written down of each sandbox, a file for each. A later server finds its sandboxes by them alone. */
 import { mkdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -98,6 +98,15 @@ export function isAlive({ pid, startTime }: Process): boolean {
     return now.startTime === startTime && now.state !== 'Z'
   } catch {
     return false
+  }
+}
+
+export function kill(one: Process): void {
+  try {
+    if (isAlive(one)) process.kill(one.pid, 'SIGKILL')
+  } catch (error) {
+    // It ended in between.
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
 }
 

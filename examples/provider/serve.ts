@@ -1,10 +1,10 @@
-/** A server with the provider in it: `node serve.ts STATE_DIRECTORY`. Clients find it there: AGENTPOD_HOME=STATE_DIRECTORY. */
+/** A server with the provider in it: `node serve.ts HOME`. Clients find it by AGENTPOD_HOME=HOME. */
 import { join, resolve } from 'node:path'
 import { startServer } from 'agentpod/server'
 import { namespaces } from './provider.ts'
 
 const [home] = process.argv.slice(2)
-if (home === undefined) throw new Error('usage: node serve.ts STATE_DIRECTORY')
+if (home === undefined) throw new Error('usage: node serve.ts HOME')
 const dist = join(import.meta.dirname, '../../dist')
 
 const server = await startServer({

@@ -1,6 +1,6 @@
 # Starts one sandbox and writes down how it ended: `sh supervise.sh EXIT_FILE HOST_NAME DISK_MIB OPEN_FILES`.
-# Descriptors: 0 gives two lines, the first when the users are mapped, the second with the token; 3 is the program podd;
-# 4 takes the line of /proc/self/stat. The process it names becomes podd.
+# Descriptor 0 gives two lines: an empty one when the users are mapped, then the token. 3 is the program podd.
+# 4 takes the line of /proc/self/stat; the process that it names becomes podd.
 exit_file=$1
 shift
 unshare --user --keep-caps --fork --pid --mount --uts --ipc --net --cgroup sh -c '

@@ -21,7 +21,8 @@ export async function agentLayer(
   const { arch } = await pod.builds.toolchains()
   const { packageManager } = kindOf(base.name)
   const recipe = agentRecipe(agent, {
-    base,
+    // What else a project's base says, such as the tools it relies on, is no part of the agent's layer.
+    base: { name: base.name, ...(base.image !== undefined && { image: base.image }) },
     arch,
     npm: await source(ctx, 'npm'),
     ...(kind === 'pip' && { pip: await source(ctx, 'pip') }),

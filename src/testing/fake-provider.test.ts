@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../core/error.ts'
 import { newSandboxId, newSnapshotId, parseOwner } from '../core/id.ts'
+import type { Handle, Provider } from '../core/provider.ts'
 import { ContractContext, type ContractWorld, runCommand, runContractCase } from './contract-context.ts'
 import { FakeClock } from './fake-clock.ts'
 import { FakeProvider, type FakeProviderOptions } from './fake-provider.ts'
@@ -114,4 +115,29 @@ test('input reaches a fake command and a port that echoes echoes', async () => {
   const heard: Buffer[] = []
   for await (const chunk of port) heard.push(chunk as Buffer)
   assert.equal(Buffer.concat(heard).toString(), 'ping')
+})
+
+/** An object with some members replaced. */
+function but<T extends object>(inner: T, changed: Partial<Record<keyof T, unknown>>): T {
+  return new Proxy(inner, {
+    get(target, key) {
+      if (key in changed) return changed[key as keyof T]
+      const value = Reflect.get(target, key)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}
+
+test('a guest may have no lease where the provider holds deadlines, and nowhere else', async () => {
+  const one = PROVIDER_CONTRACT.find(({ name }) => name.startsWith('the guest ends the sandbox'))
+  assert.ok(one)
+  const world = fakeWorld()
+  const { provider: inner } = world
+  const leaseless = { open: (handle: Handle) => but(inner.open(handle), { lease: undefined }) }
+  const reason = await runContractCase(one, { ...world, provider: but<Provider>(inner, leaseless) })
+  assert.match(reason ?? '', /^capability deadlines: /)
+  const capabilities = async () => ({ ...(await inner.capabilities(CALL)), deadlines: 'guest' })
+  const nobody = but<Provider>(inner, { ...leaseless, capabilities })
+  await assert.rejects(runContractCase(one, { ...world, provider: nobody }), /the guest has leases/)
+  assert.deepEqual(inner.existing, [])
 })

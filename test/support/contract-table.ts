@@ -8,7 +8,7 @@ import { ROOT } from './world.ts'
 /** Notes are about one machine, so the page has none. */
 export type Levels = Omit<Capabilities, 'notes'>
 
-/** As they are where nothing is missing: all cgroup controllers for crun, a daemon with the usual storage driver for docker. */
+/** As they are where nothing is missing. Docker's usual storage driver limits no disk. */
 export const LEVELS = JSON.parse(
   readFileSync(join(ROOT, 'docs/reference/providers.json'), 'utf8'),
 ) as Readonly<Record<'crun' | 'docker' | 'fake' | 'example', Levels>>
