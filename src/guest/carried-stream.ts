@@ -59,8 +59,9 @@ export class CarriedStream extends Duplex {
     // Nothing is taken before somebody reads.
     stream.pause()
     stream.on('data', (chunk: Buffer) => this.#receive(chunk))
-    stream.on('error', (error) => this.destroy(error))
-    stream.once('close', () => this.#closed())
+    // Node's HTTP client waits for ever on a socket that was destroyed before it listens, which it does a few ticks after it was given the socket.
+    stream.on('error', (error) => setImmediate(() => this.destroy(error)))
+    stream.once('close', () => setImmediate(() => this.#closed()))
   }
 
   override _read(): void {

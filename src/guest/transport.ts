@@ -2,11 +2,12 @@
 import { Duplex } from 'node:stream'
 
 const DRAIN_MS = 10
-const MOST_DRAINS = 500
+/** HTTP/2 stops reading while it waits for a write, which may never be done now. So nobody waits long for it to take the rest. */
+const MOST_DRAINS = 20
 
 /**
  * Node 24 stops with an internal assertion, or waits for ever, where the stream below HTTP/2 ends or fails while something is to be written. This one never
- * does: it goes on until it is destroyed, and tells by `onLost`, once, when what is below it is over and everything that came has been taken.
+ * does: it goes on until it is destroyed, and tells by `onLost`, once, when what is below it is over and what came before has been taken.
  */
 export class Transport extends Duplex {
   readonly #below: Duplex
@@ -20,6 +21,7 @@ export class Transport extends Duplex {
       if (!this.push(chunk)) below.pause()
     })
     for (const event of ['end', 'close', 'error']) below.on(event, () => this.#lose(MOST_DRAINS))
+    if (below.destroyed || below.readableEnded) setImmediate(() => this.#lose(0))
   }
 
   override _read(): void {

@@ -18,6 +18,7 @@ import { Builder } from '../build/builder.ts'
 import { InputFiles } from '../build/input-files.ts'
 import { Toolchains } from '../build/toolchains.ts'
 import { homeAt } from '../core/home.ts'
+import type { OwnerLabel } from '../core/id.ts'
 import type { Provider } from '../core/provider.ts'
 import { parseUpstreamProxy } from '../egress/upstream-proxy.ts'
 import { Engine } from '../engine/engine.ts'
@@ -83,6 +84,8 @@ export interface ProviderParts {
   readonly home: string
   /** The program that is to run inside a sandbox. */
   readonly podd: string
+  /** On everything that the provider makes for this server. */
+  readonly owner: OwnerLabel
   readonly log: Log
 }
 
@@ -179,8 +182,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       env: process.env,
       built: { get: (key) => sandboxes.meta(key), set: (key, digest) => sandboxes.setMeta(key, digest) },
     })
-    const decisions = metrics.counter('agentpod_network_decisions', 'What the way out decided, by verdict.')
     const owner = ownerOf(home, sandboxes)
+    const decisions = metrics.counter('agentpod_network_decisions', 'What the way out decided, by verdict.')
     const engine = new Engine({
       sandboxes,
       snapshots: snapshotStore(state),
@@ -190,7 +193,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
         crun(podhost, home.tmp),
         dockerProvider({ env: process.env, poddFile: options.programs.podd, owner }),
         ...(options.providers ?? []).map((open) =>
-          open({ home: home.root, podd: options.programs.podd, log }),
+          open({ home: home.root, podd: options.programs.podd, owner, log }),
         ),
       ],
       defaultProvider: options.defaultProvider,

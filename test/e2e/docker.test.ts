@@ -1,127 +1,219 @@
-/** AgentPod as a person uses it, with containers of Docker: nothing differs but the name of the provider. */
+/** Docker as a person meets it on the command line: what there is, what goes wrong, and a branch that comes back. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { NO_DOCKER } from '../support/docker-daemon.ts'
-import { type DockerStage, openDocker } from '../support/docker-provider.ts'
-import { until, World } from '../support/world.ts'
+import type { ProviderView } from '../../src/api/schema/provider.ts'
+import type { SandboxView } from '../../src/api/schema/sandbox.ts'
+import { DockerDaemon, NO_DOCKER } from '../support/docker-daemon.ts'
+import { packRoot } from '../support/docker-root.ts'
+import { Internet, noInternet, SITE } from '../support/internet.ts'
+import { type CliResult, until, type World } from '../support/world.ts'
 
-const IMAGE = 'example:1'
+const IMAGE = 'tests/small:1'
+const TOKEN = `canary-${Math.random().toString(36).slice(2)}`
+const skip = NO_DOCKER || noInternet()
+
+let daemon: DockerDaemon
+let internet: Internet
+let world: World
+let repository: string
+
+before(async () => {
+  if (skip) return
+  daemon = await DockerDaemon.start()
+  const file = join(daemon.directory, 'small.tar')
+  packRoot(file)
+  daemon.docker('import', file, IMAGE)
+  internet = await Internet.open(['site.example'])
+  internet.name('site.example', [SITE])
+  internet.name('other.example', [SITE])
+  const { DOCKER_HOST = '' } = daemon.env
+  world = internet.world({ DOCKER_HOST, MY_TOKEN: TOKEN })
+  repository = world.directory()
+  const git = (...words: string[]): unknown =>
+    execFileSync('git', ['-c', 'user.name=n', '-c', 'user.email=n@example.com', ...words], {
+      cwd: repository,
+    })
+  git('init', '--quiet')
+  writeFileSync(join(repository, 'one.txt'), 'one\n')
+  git('add', '.')
+  git('commit', '--quiet', '-m', 'one')
+})
+after(async () => {
+  if (skip) return
+  try {
+    await world[Symbol.asyncDispose]()
+  } finally {
+    await internet[Symbol.asyncDispose]()
+    await daemon[Symbol.asyncDispose]()
+  }
+})
+
 const ON_DOCKER = ['--provider', 'docker', '--image', IMAGE]
 
-describe('agentpod on Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
-  let stage: DockerStage
-  let world: World
+/** A request through the proxy that programs inside are told of. */
+function asked(url: string, header = ''): string {
+  const head = `GET ${url} HTTP/1.1\\r\\nHost: ${new URL(url).host}\\r\\n${header}Connection: close\\r\\n\\r\\n`
+  return `exec 3<>/dev/tcp/127.0.0.1/61080; printf "${head}" >&3; cat <&3`
+}
 
-  before(async () => {
-    stage = await openDocker()
-    stage.daemon.docker('import', '--change', 'ENV GREETING=hello', stage.rootFile, IMAGE)
-    world = new World({
-      env: { DOCKER_HOST: `unix://${stage.daemon.socket}`, DOCKER_CONFIG: stage.daemon.directory },
-    })
+async function refused(
+  words: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<CliResult> {
+  const answer = await world.cli(words, { env })
+  assert.notEqual(answer.code, 0, answer.stdout)
+  assert.match(answer.stderr, /^error: .+\nhint: .+/m)
+  return answer
+}
+
+describe('agentpod on docker', { skip }, () => {
+  test('is listed with what it can do, and its check says that it is ready', async () => {
+    const providers = JSON.parse(await world.ok(['provider', 'ls', '--json'])) as ProviderView[]
+    const docker = providers.find(({ name }) => name === 'docker')
+    assert.deepEqual(
+      [docker?.ready, docker?.isolation, docker?.capabilities?.images, docker?.capabilities?.network],
+      [true, 'container', true, 'proxy'],
+    )
+    assert.match(await world.ok(['provider', 'check', 'docker']), /^docker is ready\.\n/)
+    assert.match(await world.ok(['doctor']), /docker: Docker \d/)
   })
 
-  after(async () => {
-    try {
-      await world?.[Symbol.asyncDispose]()
-      const filter = ['--filter', 'label=agentpod.sandbox']
-      if (stage) assert.equal(stage.daemon.docker('ps', '-aq', ...filter), '', 'a reset leaves no container')
-    } finally {
-      await stage?.close()
-    }
+  test('runs a command on a copy of the repository and leaves a branch', async () => {
+    const run = ['run', ...ON_DOCKER, '--bare', '--', 'sh', '-c', 'cat one.txt; echo two > two.txt']
+    const { code, stdout, stderr } = await world.cli(run, { cwd: repository })
+    assert.deepEqual([code, stdout], [0, 'one\n'], stderr)
+    const [branch = ''] = /agentpod\/\S+/.exec(stderr) ?? []
+    const shown = execFileSync('git', ['show', `${branch}:two.txt`], { cwd: repository, encoding: 'utf8' })
+    assert.equal(shown, 'two\n')
+    assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [], 'nothing is left')
   })
 
-  test('the provider is listed with what it can do, and its diagnosis says what is limited', async () => {
-    const listed = JSON.parse(await world.ok(['provider', 'ls', '--json'])) as Record<string, unknown>[]
-    const docker = listed.find(({ name }) => name === 'docker')
-    assert.equal(docker?.['isolation'], 'container')
-    assert.equal(docker?.['ready'], true)
-    assert.match(await world.ok(['provider', 'check', 'docker']), /Docker \d+\./)
+  test('reaches nothing unless it is allowed, and a secret stays outside', async () => {
+    await world.ok(['secret', 'set', 'MY_TOKEN', '--host', 'site.example', '--from-env', 'MY_TOKEN'])
+    const create = [
+      'create',
+      ...ON_DOCKER,
+      '--name',
+      'net',
+      '--allow',
+      'site.example',
+      '--secret',
+      'MY_TOKEN',
+    ]
+    await world.ok(create)
+    const exec = (script: string): Promise<string> => world.ok(['exec', 'net', '--', 'bash', '-c', script])
+    assert.match(await exec(asked('http://site.example/')), /hello from /)
+    assert.match(await exec(asked('http://other.example/')), /no rule allows other\.example/)
+    assert.ok(!(await exec('env; cat /proc/*/environ 2>/dev/null || true')).includes(TOKEN))
+    assert.match(await exec('env'), /^MY_TOKEN=/m, 'it has the placeholder')
+    await world.ok(['destroy', 'net'])
   })
 
-  test('an image becomes a sandbox with its variables, and files go in, out and through a fork', async () => {
+  test('pauses, stops, snapshots and forks, also after the server was restarted', async () => {
     await world.ok(['create', ...ON_DOCKER, '--name', 'one'])
-    assert.equal(await world.ok(['exec', 'one', '--', 'printenv', 'GREETING']), 'hello\n')
-    const directory = world.directory()
-    writeFileSync(join(directory, 'in.txt'), 'content')
-    await world.ok(['cp', join(directory, 'in.txt'), 'one:/tmp/in.txt'])
-    assert.equal(await world.ok(['exec', 'one', '--', 'cat', '/tmp/in.txt']), 'content')
-    await world.ok(['exec', 'one', '--', 'sh', '-c', 'mkdir -p /var/kept && echo kept > /var/kept/file'])
+    await world.ok(['exec', 'one', '--', 'sh', '-c', 'echo kept > /root/kept'])
+    await world.ok(['server', 'stop'])
+    await world.ok(['pause', 'one'])
+    assert.equal(await world.ok(['exec', 'one', '--', 'cat', '/root/kept']), 'kept\n', 'a call wakes it')
+    await world.ok(['stop', 'one'])
+    await world.ok(['start', 'one'])
+    await world.ok(['snapshot', 'create', 'one', '--name', 'golden'])
     await world.ok(['fork', 'one', '--name', 'two'])
-    assert.equal(await world.ok(['exec', 'two', '--', 'cat', '/var/kept/file']), 'kept\n')
-    for (const verb of ['pause', 'resume', 'stop', 'start']) await world.ok([verb, 'two'])
-    assert.equal(await world.ok(['exec', 'two', '--', 'cat', '/var/kept/file']), 'kept\n')
-    const rows = JSON.parse(await world.ok(['ls', '--json'])) as {
-      name: string
-      provider: string
-      isolation: string
-    }[]
-    assert.deepEqual(rows.map(({ name, provider, isolation }) => [name, provider, isolation]).sort(), [
-      ['one', 'docker', 'container'],
-      ['two', 'docker', 'container'],
-    ])
-    await world.ok(['destroy', 'one', 'two'])
+    await world.ok(['restore', 'golden', '--name', 'three'])
+    for (const name of ['one', 'two', 'three'])
+      assert.equal(await world.ok(['exec', name, '--', 'cat', '/root/kept']), 'kept\n', name)
+    const listed = JSON.parse(await world.ok(['ls', '--json'])) as SandboxView[]
+    assert.deepEqual(
+      [...new Set(listed.map((one) => `${one.provider} ${one.isolation}`))],
+      ['docker container'],
+    )
+    for (const name of ['one', 'two', 'three']) await world.ok(['destroy', name])
+    await world.ok(['snapshot', 'rm', 'golden'])
+    assert.equal(daemon.docker('ps', '--all', '--quiet'), '')
   })
 
-  test('a server that is killed finds its sandbox again and goes on', async () => {
+  test('takes files in and out, and what somebody removes behind our back is gone', async () => {
     await world.ok(['create', ...ON_DOCKER, '--name', 'lasting'])
-    const pid = world.serverPid
-    process.kill(pid, 'SIGKILL')
-    await until('the server is gone', () => {
-      try {
-        process.kill(pid, 0)
-        return false
-      } catch {
-        return true
-      }
-    })
-    assert.equal(await world.ok(['exec', 'lasting', '--', 'echo', 'again']), 'again\n')
-    stage.daemon.docker('rm', '-f', stage.daemon.docker('ps', '-q', '--filter', 'label=agentpod.sandbox'))
-    const gone = await world.cli(['exec', 'lasting', '--', 'true'])
-    assert.notEqual(gone.code, 0, 'a container that somebody removed is no sandbox any more')
-    await world.cli(['destroy', 'lasting'])
+    writeFileSync(join(repository, 'in.txt'), 'content')
+    await world.ok(['cp', join(repository, 'in.txt'), 'lasting:/tmp/in.txt'])
+    process.kill(world.serverPid, 'SIGKILL')
+    assert.equal(await world.ok(['exec', 'lasting', '--', 'cat', '/tmp/in.txt']), 'content')
+    daemon.docker('rm', '-f', daemon.docker('ps', '--quiet', '--filter', 'label=agentpod.sandbox'))
+    const { code } = await world.cli(['exec', 'lasting', '--', 'true'])
+    assert.notEqual(code, 0)
+    await until('its record says so', async () => (await world.ok(['ls', '--json'])) === '[]\n')
   })
 
-  test('nothing leaves a sandbox that may reach nothing, and programs are told so', async () => {
-    await world.ok(['create', ...ON_DOCKER, '--name', 'alone'])
-    const ask = `exec 3<>/dev/tcp/127.0.0.1/61080 && printf 'CONNECT example.com:443 HTTP/1.1\\r\\nHost: example.com\\r\\n\\r\\n' >&3 && head -n 1 <&3`
-    assert.match(await world.ok(['exec', 'alone', '--', 'bash', '-c', ask]), /^HTTP\/1\.1 403/)
-    const direct = await world.cli(['exec', 'alone', '--', 'bash', '-c', 'exec 3<>/dev/tcp/192.0.2.1/80'])
-    assert.match(direct.stderr, /unreachable/i)
-    await world.ok(['destroy', 'alone'])
-  })
-
-  test('a run leaves a branch', async () => {
-    const project = world.directory()
-    const git = (...args: string[]): string =>
-      execFileSync('git', ['-c', 'user.name=T', '-c', 'user.email=t@example.com', ...args], {
-        cwd: project,
-        encoding: 'utf8',
-      })
-    git('init', '--quiet', '--initial-branch=main')
-    writeFileSync(join(project, 'a.txt'), 'a\n')
-    git('add', '.')
-    git('commit', '--quiet', '--message=one')
-    await world.ok(['run', ...ON_DOCKER, '--', 'sh', '-c', 'echo changed > b.txt'], { cwd: project })
-    const branch =
-      git('branch', '--list', 'agentpod/*', '--format=%(refname:short)').trim().split('\n').at(-1) ?? ''
-    assert.notEqual(branch, '')
-    assert.equal(git('show', `${branch}:b.txt`), 'changed\n')
-  })
-
-  test('what Docker cannot do is refused before anything is made', async () => {
-    const filter = ['--filter', 'label=agentpod.sandbox']
-    const earlier = stage.daemon.docker('ps', '-aq', ...filter)
-    for (const [args, words] of [
-      [['--disk', '1g'], /disk/],
-      [['--isolation', 'vm'], /isolation|vm/],
-    ] as const) {
-      const { code, stderr } = await world.cli(['create', ...ON_DOCKER, ...args])
-      assert.notEqual(code, 0)
-      assert.match(stderr, words)
+  test('takes the provider of AGENTPOD_PROVIDER and of config.toml, and an option goes before both', async () => {
+    const providerOf = async (words: readonly string[], env = {}): Promise<string> => {
+      const { provider } = JSON.parse(await world.ok(['create', '--json', ...words], { env })) as SandboxView
+      return provider
     }
-    assert.equal(stage.daemon.docker('ps', '-aq', ...filter), earlier)
+    const env = { AGENTPOD_PROVIDER: 'docker' }
+    assert.equal(await providerOf(['--image', IMAGE], env), 'docker')
+    assert.equal(await providerOf(['--provider', 'crun'], env), 'crun')
+    writeFileSync(join(world.home, 'config.toml'), 'provider = "docker"\n')
+    assert.equal(await providerOf(['--image', IMAGE]), 'docker')
+    assert.equal(await providerOf([], { AGENTPOD_PROVIDER: 'crun' }), 'crun')
+    writeFileSync(join(world.home, 'config.toml'), '')
+    const listed = JSON.parse(await world.ok(['ls', '--json'])) as SandboxView[]
+    for (const { id } of listed) await world.ok(['destroy', id])
+  })
+
+  test('refuses what it cannot do before anything is made, and says who can', async () => {
+    assert.match(
+      (await refused(['create', '--provider', 'nope'])).stderr,
+      /no provider nope.*\n.*crun, docker/,
+    )
+    assert.match((await refused(['create', '--image', IMAGE])).stderr, /crun takes no images.*\n.*docker/)
+    assert.match(
+      (await refused(['create', '--isolation', 'vm'])).stderr,
+      /no provider here isolates .* by vm/,
+    )
+    const weak = await refused(['create', ...ON_DOCKER, '--isolation', 'gvisor'])
+    assert.match(weak.stderr, /docker does not isolate/)
+    assert.match((await refused(['create', ...ON_DOCKER, '--disk', '1g'])).stderr, /limit on disk/)
+    assert.match(
+      (await refused(['create', '--provider', 'docker', '--base', 'host'])).stderr,
+      /this machine's tools/,
+    )
+    const unknown = await refused(['create', '--provider', 'docker', '--image', 'tests/none:1'])
+    assert.match(unknown.stderr, /tests\/none:1/)
+    writeFileSync(join(repository, 'agentpod.toml'), 'isolation = "vm"\n')
+    const { code, stderr } = await world.cli(['run', ...ON_DOCKER, '--bare', '--', 'true'], {
+      cwd: repository,
+    })
+    assert.notEqual(code, 0)
+    assert.match(stderr, /does not isolate a sandbox by vm/, 'a project may raise it')
+    assert.deepEqual(JSON.parse(await world.ok(['ls', '--all', '--json'])).at(0)?.provider, 'docker')
+    assert.equal(daemon.docker('ps', '--all', '--quiet'), '')
+  })
+
+  test('a daemon that is gone is said to be gone, and crun goes on', async () => {
+    await world.ok(['create', ...ON_DOCKER, '--name', 'held'])
+    await daemon.kill()
+    const providers = JSON.parse(await world.ok(['provider', 'ls', '--json'])) as ProviderView[]
+    const docker = providers.find(({ name }) => name === 'docker')
+    assert.equal(docker?.ready, false)
+    assert.match(docker?.reason ?? '', /Docker/)
+    await refused(['create', ...ON_DOCKER])
+    assert.equal(await world.ok(['run', '--no-project', '--', 'echo', 'here']), 'here\n')
+    const listed = JSON.parse(await world.ok(['ls', '--json'])) as SandboxView[]
+    assert.deepEqual(
+      listed.map(({ name, state }) => [name, state]),
+      [['held', 'running']],
+      'nothing of it is taken for gone',
+    )
+    await daemon.start()
+    // A daemon that comes back ends what ran before, unless it was told to keep it: what is gone is said then.
+    await until('its end is seen', async () => {
+      const all = JSON.parse(await world.ok(['ls', '--all', '--json'])) as SandboxView[]
+      return all.some(({ name, state, ending }) => name === 'held' && state === 'failed' && ending !== null)
+    })
+    assert.equal(daemon.docker('ps', '--all', '--quiet'), '', 'and nothing of it is left')
+    assert.equal(await world.ok(['run', '--no-project', ...ON_DOCKER, '--', 'echo', 'again']), 'again\n')
   })
 })

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { type Duplex, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { after, before, test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
 import { isAgentPodError } from '../../src/core/error.ts'
 import type { Guest } from '../../src/core/guest.ts'
 import { followConversation, startConversation } from '../../src/guest/conversation.ts'
@@ -214,6 +215,22 @@ test('a connection that is killed is dialled again, and output goes on where it 
   assert.equal(kills, 3)
   assert.equal(exitCode, 7)
   assert.equal(text, Array.from({ length: 40 }, (_, i) => `line ${i + 1}\n`).join(''))
+})
+
+test('transfers whose connection is killed at any moment all end, and the next call works', async () => {
+  const { guest, directory, carriers } = behind
+  writeFileSync(join(directory, 'cut'), content(7, 8 * MIB))
+  for (const killedAfterMs of [0, 5, 20, 50, 100]) {
+    const transfers = Array.from({ length: 20 }, (_, i) =>
+      i % 2 === 0
+        ? upload(guest, join(directory, `cut-${i}`), content(i, 4 * MIB))
+        : download(guest, join(directory, 'cut')).then(buffer),
+    )
+    await pause(killedAfterMs)
+    carriers.at(-1)?.kill('SIGKILL')
+    await Promise.allSettled(transfers)
+    await guest.health(CALL)
+  }
 })
 
 test('a newer connection replaces the older one, whose streams are cut', async () => {

@@ -40,6 +40,8 @@ export interface AgentStageOptions {
   readonly modelHosts?: readonly string[]
   /** Names of other sites, with certificates. */
   readonly sites?: readonly string[]
+  /** More variables for every command. */
+  readonly env?: Readonly<Record<string, string>>
   /** Where packages are kept between runs of tests. */
   readonly packages?: string
 }
@@ -102,7 +104,7 @@ interface Closed {
 
 export class AgentStage implements AsyncDisposable {
   /** On the real network. Of no use once the stage is closed. */
-  readonly outside = new World()
+  readonly outside: World
   readonly #options: AgentStageOptions
   readonly #scratch = mkdtempSync(join(tmpdir(), 'agentpod-stage-'))
   #directories = 0
@@ -110,6 +112,7 @@ export class AgentStage implements AsyncDisposable {
 
   private constructor(options: AgentStageOptions) {
     this.#options = options
+    this.outside = new World(options.env ? { env: options.env } : {})
   }
 
   static async open(options: AgentStageOptions): Promise<AgentStage> {
@@ -148,7 +151,8 @@ export class AgentStage implements AsyncDisposable {
     const hosts = [...MODEL_HOSTS, ...modelHosts]
     const internet = await Internet.open(sites)
     const model = this.#model(internet, hosts)
-    const world = new World({ home: this.home, wrap: internet.onMachine, env: { SSL_CERT_FILE: BUNDLE } })
+    const env = { ...this.#options.env, SSL_CERT_FILE: BUNDLE }
+    const world = new World({ home: this.home, wrap: internet.onMachine, env })
     this.#closed = { internet, model, world }
     await model.ready()
     connect(internet.machine.pid, model.pid)

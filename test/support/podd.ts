@@ -79,7 +79,8 @@ async function streamed(directories: readonly string[], start: () => Piped): Pro
     return duplexOf(carrier)
   })
   const guest = poddGuest(streams)
-  const lease = { remainingMs: 0, idleMs: 0 }
+  // One that a killed test leaves ends by itself.
+  const lease = { remainingMs: 600_000, idleMs: 0 }
   const init = { env: {}, defaultUser: USER, defaultWorkdir: '', sudo: false, lease }
   await guest.configure(init, { timeoutMs: 10_000 })
   return {

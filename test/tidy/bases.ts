@@ -15,6 +15,7 @@ const OTHER_MEANINGS: Readonly<Record<string, readonly string[]>> = {
   // Kinds of roots, in an archive and in the words of podhost.
   'src/engine/archive.ts': ['host'],
   'src/providers/local/protocol.ts': ['host'],
+  'src/providers/docker/root-ref.ts': ['image'],
 }
 
 const BEFORE = /(?:[!=]==?|\bcase|\.(?:includes|startsWith|endsWith|indexOf|literal)\()\s*$/

@@ -131,8 +131,10 @@ export function checkCycles(files: readonly Parsed[]): Violation[] {
   return found
 }
 
-/** Directories that projects have, one of which is called as a provider. */
-const NAMES_OF_DIRECTORIES = 'src/config/detect/python-project.ts'
+/** Where such a word means something else: a directory that projects have. */
+const OTHER_MEANINGS: Readonly<Record<string, readonly string[]>> = {
+  'src/config/detect/python-project.ts': ['docker'],
+}
 
 /** A provider's name stands in its own folder, in main/ and in tests: nothing else may depend on which ones exist. */
 export function checkProviderNames(files: readonly Parsed[]): Violation[] {
@@ -142,10 +144,10 @@ export function checkProviderNames(files: readonly Parsed[]): Violation[] {
   )
   return files
     .filter((file) => file.path.startsWith('src/') && !isTest(file.path) && zoneOf(file.path) !== 'main')
-    .filter(({ path }) => path !== NAMES_OF_DIRECTORIES)
     .flatMap((file) =>
       file.literals
         .filter(({ value }) => names.has(value) && zoneOf(file.path) !== `providers/${value}`)
+        .filter(({ value }) => !(OTHER_MEANINGS[file.path] ?? []).includes(value))
         .map(({ value, line }) => ({ path: file.path, line, rule: `names the provider '${value}'` })),
     )
 }

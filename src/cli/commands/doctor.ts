@@ -1,5 +1,6 @@
 import { userInfo } from 'node:os'
 import type { CheckView } from '../../api/schema/server.ts'
+import type { AgentPod } from '../../client/client.ts'
 import { asAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
@@ -44,6 +45,13 @@ interface Collected {
   readonly isRootless: boolean
 }
 
+/** What the other providers lack keeps nobody from sandboxes of the usual one. */
+async function otherProviders(pod: AgentPod): Promise<CheckView[]> {
+  const others = (await pod.providers()).filter(({ isDefault }) => !isDefault)
+  const checks = await Promise.all(others.map(({ name }) => pod.checkProvider(name)))
+  return checks.flat().map((check) => ({ ...check, required: false }))
+}
+
 /** A server that cannot start is the first finding, not the end of the search. */
 async function collect(ctx: CommandContext): Promise<Collected> {
   try {
@@ -58,7 +66,8 @@ async function collect(ctx: CommandContext): Promise<Collected> {
     const notes = capabilities.notes.map(
       (note): CheckView => ({ name: 'note', ok: false, required: false, detail: note }),
     )
-    return { checks: [server, ...(await pod.checks()), ...notes], isRootless: !isRoot }
+    const others = await otherProviders(pod)
+    return { checks: [server, ...(await pod.checks()), ...notes, ...others], isRootless: !isRoot }
   } catch (thrown) {
     const { message, hint } = asAgentPodError(thrown)
     const server: CheckView = { name: 'server', ok: false, required: true, detail: message }

@@ -31,6 +31,11 @@ export class DaemonLimits {
     return asked
   }
 
+  /** Has the daemon asked anew: it may be another one by now, or none. */
+  forget(): void {
+    this.#info = undefined
+  }
+
   /** The number of files to set; undefined where the daemon has refused as many. */
   files(wanted: number): number | undefined {
     return wanted < this.#filesRefused ? wanted : undefined

@@ -17,6 +17,7 @@ export async function diagnose(
 ): Promise<readonly Check[]> {
   try {
     const endpoint = await daemon.endpoint()
+    limits.forget()
     const { engine, api } = await daemon.versions()
     const info = await limits.info(o)
     return [

@@ -22,7 +22,7 @@ export function images(daemon: Daemon, store: ImageStore, env: Environment): Ima
   return {
     async ensure(ref, onProgress, o) {
       const name = parseReference(ref)
-      const found = await store.look(name, o)
+      const found = (await store.look(name, o)) ?? (await byId(store, name, o))
       if (found) return imageOf(name, found)
       if (ID.test(name)) throw unknown(name)
       onProgress(`pulling ${name}`)
@@ -32,6 +32,12 @@ export function images(daemon: Daemon, store: ImageStore, env: Environment): Ima
       return imageOf(name, pulled)
     },
   }
+}
+
+/** An image that came from no registry has no digest of one: it is held to by its id. */
+async function byId(store: ImageStore, name: string, o: CallOptions): Promise<ImageInfo | undefined> {
+  const id = name.split('@')[1]
+  return id === undefined ? undefined : store.look(id, o)
 }
 
 /** The name with its tag written out. */
