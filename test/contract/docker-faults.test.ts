@@ -374,12 +374,11 @@ test('a sandbox that fills the daemon’s disk hurts others by that alone, and a
       return { id: plan.sandboxId, guest }
     }
     const [greedy, neighbour] = [await make(), await make()]
-    const filled = await runCommand(greedy.guest, 'dd', [
-      'if=/dev/zero',
-      'of=/home/user/full',
-      'bs=1M',
-      'count=4096',
-    ])
+    // To the last block: a create needs little.
+    const fill =
+      'cat /dev/zero > /home/user/full; sync; i=0; while echo x > /home/user/$i; do i=$((i + 1)); done; sync'
+    await runCommand(greedy.guest, 'sh', ['-c', fill])
+    const filled = await runCommand(greedy.guest, 'sh', ['-c', `${fill}; exit 0`])
     assert.match(filled.stderr, /No space left/)
     for (const { guest } of [greedy, neighbour])
       assert.equal((await runCommand(guest, 'echo', ['here'])).stdout, 'here\n')

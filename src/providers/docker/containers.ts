@@ -16,6 +16,8 @@ export class Containers {
   readonly #daemon: Daemon
   /** The daemon's ids of sandboxes; looked up by label where one is missing. */
   readonly #ids = new Map<SandboxId, string>()
+  /** Made here and of no snapshot: nothing but the container itself goes with them. */
+  readonly #plain = new Set<string>()
   /** Those that we are ending: their end is no news. */
   readonly #ending = new Set<string>()
   readonly #clock: Clock = systemClock
@@ -51,6 +53,12 @@ export class Containers {
     })
   }
 
+  /** The daemon's id of one that can be removed without a look at it. */
+  plain(id: SandboxId): string | undefined {
+    const known = this.#ids.get(id)
+    return known !== undefined && this.#plain.has(known) ? known : undefined
+  }
+
   /** By the daemon's id or by name. */
   async look(ref: string, o: CallOptions, size = false): Promise<Container | undefined> {
     try {
@@ -71,6 +79,7 @@ export class Containers {
     const made = await this.#daemon.json({ method: 'POST', path: '/containers/create', query, body }, o)
     const { Id } = parseAnswer(MADE, made)
     this.#ids.set(plan.sandboxId, Id)
+    if (plan.snapshot === undefined) this.#plain.add(Id)
     return Id
   }
 
@@ -106,13 +115,12 @@ export class Containers {
     const deadline = this.#clock.now() + o.timeoutMs
     for (;;) {
       try {
-        await this.#daemon.json(
-          { method: 'DELETE', path: `/containers/${id}`, query: { force: '1', v: '1' } },
-          o,
-        )
+        const query = { force: '1', v: '1' }
+        return void (await this.#daemon.json({ method: 'DELETE', path: `/containers/${id}`, query }, o))
       } catch (error) {
-        // `conflict`: somebody else removes it already.
-        if (!isAgentPodError(error, 'conflict') && !isAgentPodError(error, 'not_found')) throw error
+        if (isAgentPodError(error, 'not_found')) return
+        // Somebody else removes it already.
+        if (!isAgentPodError(error, 'conflict')) throw error
       }
       if (!(await this.look(id, o))) return
       if (this.#clock.now() > deadline) throw stillThere(id)
@@ -129,7 +137,7 @@ export class Containers {
     } catch {
       // The next create of this id, or a destroy, finds it.
     }
-    this.#ids.delete(plan.sandboxId)
+    this.forget(plan.sandboxId)
   }
 
   /** Whether we are ending it, or have. */
@@ -144,7 +152,10 @@ export class Containers {
 
   forget(id: SandboxId): void {
     const known = this.#ids.get(id)
-    if (known !== undefined) this.#ending.delete(known)
+    if (known !== undefined) {
+      this.#ending.delete(known)
+      this.#plain.delete(known)
+    }
     this.#ids.delete(id)
   }
 }

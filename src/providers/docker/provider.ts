@@ -129,10 +129,12 @@ class DockerProvider implements Provider {
   }
 
   async destroy(id: SandboxId, o: CallOptions): Promise<void> {
-    const found = await this.#containers.find(id, o)
-    if (found) {
-      this.#cut(found.Id)
-      await this.#containers.remove(found.Id, o)
+    const plain = this.#containers.plain(id)
+    const found = plain === undefined ? await this.#containers.find(id, o) : undefined
+    const container = plain ?? found?.Id
+    if (container !== undefined) {
+      this.#cut(container)
+      await this.#containers.remove(container, o)
     }
     // Of a snapshot that was removed meanwhile this was the last use.
     if (found && found.Config.Labels[SNAPSHOT] !== '') await this.#images.removeUnused(found.Image, o)
