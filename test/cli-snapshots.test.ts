@@ -85,7 +85,7 @@ test('pause, resume, stop and start take names, and say what became of them', as
   assert.equal(Date.parse(started?.deadlineAt ?? '') - front.clock.now(), 600_000)
   const table = await ok('ls')
   assert.match(table, /one +running/)
-  assert.match(table, /two +paused +fake +host +\S+ +- /)
+  assert.match(table, /two +paused +fake +container +host +\S+ +- /)
 })
 
 test('a verb that the state does not allow has a hint', async () => {

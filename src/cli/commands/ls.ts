@@ -26,7 +26,7 @@ export const command: Command = {
       terminal.say('no sandboxes; `agentpod create` makes one')
     } else {
       for (const line of table([
-        ['ID', 'NAME', 'STATE', 'PROVIDER', 'BASE', 'AGE', 'TIME LEFT', 'LABELS'],
+        ['ID', 'NAME', 'STATE', 'PROVIDER', 'ISOLATION', 'BASE', 'AGE', 'TIME LEFT', 'LABELS'],
         ...sandboxes.map(row),
       ]))
         terminal.out(line)
@@ -42,6 +42,7 @@ function row(s: SandboxView): string[] {
     s.name ?? runOf(s),
     s.ending && s.state !== 'running' ? `${s.state} (${printable(s.ending.message)})` : s.state,
     s.provider,
+    s.isolation,
     s.base,
     span(now - Date.parse(s.createdAt)),
     timeLeft(s, now),
