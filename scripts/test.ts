@@ -3,7 +3,7 @@
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { killChildren } from './harness/child.ts'
-import { COMMANDS, type Command, type Phase, phasesOf } from './harness/phases.ts'
+import { COMMANDS, type Command, type Lane, type Phase, phasesOf } from './harness/phases.ts'
 import { type Case, count, failed, skipsByReason, slowest } from './harness/result.ts'
 
 const USAGE = `usage: scripts/with-node scripts/test.ts ${COMMANDS.join('|')} [--only <part of a phase or file name>] [--verbose]`
@@ -22,10 +22,13 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
 const concurrency = Number(process.env['TEST_CONCURRENCY']) || undefined
 const cases: Case[] = []
 for (const group of phasesOf(command, { root: join(import.meta.dirname, '..'), only, concurrency })) {
-  const results = await Promise.all(group.map(runPhase))
-  cases.push(...results.flat())
+  await Promise.all(group.map(runLane))
 }
 summarise(cases)
+
+async function runLane(phases: Lane): Promise<void> {
+  for (const phase of phases) cases.push(...(await runPhase(phase)))
+}
 
 async function runPhase({ name, run }: Phase): Promise<Case[]> {
   const startedAt = performance.now()

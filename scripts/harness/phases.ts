@@ -26,8 +26,11 @@ export type Selection = {
   readonly concurrency: number | undefined
 }
 
-/** Gives groups of phases: the groups run one after the other, the phases of a group at the same time. */
-export function phasesOf(command: Command, selection: Selection): Phase[][] {
+/** Phases that run one after the other. */
+export type Lane = readonly Phase[]
+
+/** Gives groups of lanes: the groups run one after the other, the lanes of a group at the same time. */
+export function phasesOf(command: Command, selection: Selection): Lane[][] {
   switch (command) {
     case 'check':
       return checks(selection, { short: true })
@@ -60,7 +63,7 @@ export function phasesOf(command: Command, selection: Selection): Phase[][] {
   }
 }
 
-function checks(selection: Selection, { short }: { short: boolean }): Phase[][] {
+function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
   const { root } = selection
   const programs: Phase[] = [
     program(root, 'types', 2 * MINUTE, ['node_modules/.bin/tsc', '--noEmit', '--pretty', 'false']),
@@ -75,16 +78,17 @@ function checks(selection: Selection, { short }: { short: boolean }): Phase[][] 
     'test/*.test.ts',
     'test/model/*.test.ts',
   ])
-  return [programs.filter(({ name }) => name.includes(selection.only ?? '')), unit].filter(
-    (group) => group.length > 0,
-  )
+  const chosen = programs.filter(({ name }) => name.includes(selection.only ?? ''))
+  return [chosen.map((phase) => [phase]), [unit]]
 }
 
-/** In each group they wait often, for times to be over and for other people's programs; no figure of theirs is a time. */
-const TOGETHER: readonly (readonly string[])[] = [
-  ['findings', 'e2e'],
-  ['attack', 'compat'],
-  ['crash', 'contract', 'docs'],
+/**
+ * Two lanes of phases that run beside each other. They wait often, for times to be over and for other people's programs; no figure of theirs is a
+ * time. Each lane takes about as long as the other.
+ */
+const LANES: readonly (readonly string[])[] = [
+  ['findings', 'attack'],
+  ['e2e', 'compat', 'contract', 'crash', 'docs'],
 ]
 
 /** The files of a folder below test/, or some of them. */
@@ -95,7 +99,7 @@ type Part = {
 }
 
 // These tests start ./agentpod, so the build comes first, and they touch the machine, so what they leave is a failure.
-function onRealParts(selection: Selection, parts: Readonly<Record<string, Part>>): Phase[][] {
+function onRealParts(selection: Selection, parts: Readonly<Record<string, Part>>): Lane[][] {
   const runDirectory = nameRunDirectory()
   const phases = Object.entries(parts).flatMap(([name, { minutes, without, only }]) => {
     const limits = { limitMs: minutes * MINUTE, atOnce: 1, tmpDir: runDirectory, without }
@@ -119,10 +123,9 @@ function onRealParts(selection: Selection, parts: Readonly<Record<string, Part>>
     name: 'leftovers',
     run: async () => [await checkLeftovers(runDirectory, earlier)],
   }
-  const isAlone = ({ name }: Phase): boolean => !TOGETHER.some((group) => group.includes(name))
-  const alone = phases.filter(isAlone).map((phase) => [phase])
-  const together = TOGETHER.map((group) => phases.filter(({ name }) => group.includes(name)))
-  return [[build], ...together, ...alone, [leftovers]].filter((group) => group.length > 0)
+  const isAlone = ({ name }: Phase): boolean => !LANES.some((lane) => lane.includes(name))
+  const lanes = LANES.map((lane) => lane.flatMap((name) => phases.filter((phase) => phase.name === name)))
+  return [[[build]], lanes, [phases.filter(isAlone)], [[leftovers]]]
 }
 
 function program(
@@ -146,7 +149,7 @@ function program(
 const USER_SLICE = ['run', 'runs', 'pause'].map((name) => `test/e2e/${name}.test.ts`)
 
 /** The same tests in a clone that belongs to an ordinary user. `--only user` chooses them, `--only user:PART` some of them. */
-function asOrdinaryUser(selection: Selection, patterns: readonly string[], limitMinutes: number): Phase[][] {
+function asOrdinaryUser(selection: Selection, patterns: readonly string[], limitMinutes: number): Lane[][] {
   const { root, only = 'user' } = selection
   const [phase, part = ''] = only.split(':')
   if (phase !== 'user') return []
@@ -156,7 +159,7 @@ function asOrdinaryUser(selection: Selection, patterns: readonly string[], limit
   const options = { root, files, concurrency: 1, limitMs: limitMinutes * MINUTE }
   const user: Phase = { name: 'user', run: () => runAsOrdinaryUser(options) }
   const build = program(root, 'build', 5 * MINUTE, [join(root, 'scripts/build')])
-  return files.length === 0 ? [] : [[build], [user]]
+  return files.length === 0 ? [] : [[[build, user]]]
 }
 
 type TestLimits = {
