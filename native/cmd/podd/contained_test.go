@@ -19,7 +19,8 @@ import (
 
 const (
 	containerToken = "test-token-0123456789-0123456789-abc"
-	// What a container engine is asked to grant: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID.
+	// The capabilities that a container engine has to grant: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL,
+	// SETGID, SETUID.
 	containerCapabilities = "+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid"
 	containerSet          = "00000000000000fb"
 )
@@ -43,7 +44,7 @@ func startContained(t *testing.T, engine ...string) (p *podd, name string) {
 	script := "mount -t proc proc /proc && exec " + strings.Join(append(setpriv, program...), " ")
 	command := exec.Command("/bin/sh", "-c", script)
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 65536}}
-	// The network is shared, because a name of the abstract kind belongs to it and the test connects from here.
+	// The network is shared, because an abstract socket belongs to it and the test connects from here.
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC,
 		UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
@@ -86,7 +87,7 @@ func containedClient(t *testing.T, name string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: open}}
 }
 
-// status is a payload's sets and flags.
+// status is a payload's capability sets and flags.
 func (p *podd) status(who string) map[string]string {
 	p.t.Helper()
 	r := p.sh("cat /proc/self/status", as(who)...)
@@ -98,7 +99,7 @@ func (p *podd) status(who string) map[string]string {
 	return fields
 }
 
-func TestInAContainerAnOrdinaryUserHoldsNothingAndRootTheFew(t *testing.T) {
+func TestInAContainerAnOrdinaryUserHasNoCapabilitiesAndRootHasFew(t *testing.T) {
 	for _, engine := range [][]string{nil, {"--no-new-privs"}} {
 		p, _ := startContained(t, engine...)
 		const none, becoming = "0000000000000000", "00000000000000c0"
@@ -120,7 +121,7 @@ func TestInAContainerAnOrdinaryUserHoldsNothingAndRootTheFew(t *testing.T) {
 				}
 			}
 		}
-		// A program with the bit of root gives an ordinary user nothing.
+		// A setuid-root program gives an ordinary user nothing.
 		if r := p.sh("cp /bin/sh /tmp/agentpod-test-sh && chmod 4755 /tmp/agentpod-test-sh"); r.exitCode != 0 {
 			t.Fatalf("%+v", r)
 		}
@@ -136,7 +137,7 @@ func TestInAContainerRootCanInstallAndSeesNothingOfPodd(t *testing.T) {
 	p, _ := startContained(t)
 	p.plain("PUT", "/agentpod/init", `{"sudo":true}`, 200)
 	dir := t.TempDir()
-	// What dpkg does: owners, modes with the bit of a group, files of others.
+	// What dpkg does: change owners, set setgid bits, and access files of other users.
 	script := fmt.Sprintf("set -e; cd %s; mkdir d; touch d/f; chown %s:tty d/f; chmod 2755 d/f; stat -c %%U:%%G:%%a d/f; "+
 		"su %s -s /bin/sh -c 'id -un'", dir, user, user)
 	if r := p.sh(script); r.stdout != user+":tty:2755\n"+user+"\n" {
@@ -153,9 +154,9 @@ func TestInAContainerRootCanInstallAndSeesNothingOfPodd(t *testing.T) {
 	}
 }
 
-func TestInAContainerAnOrdinaryUsersProgramTakesNoPlaceAtTheSocket(t *testing.T) {
+func TestInAContainerAnOrdinaryUsersProgramCannotBlockTheSocket(t *testing.T) {
 	p, name := startContained(t)
-	// A stranger that says nothing may stay for five seconds. One of an ordinary user is closed at once.
+	// A connection that sends nothing may stay for five seconds. One of an ordinary user is closed at once.
 	wait := func(who string) string {
 		return p.sh("sleep 2 | timeout 1 "+built(t)+" connect "+name+"; echo $?", as(who)...).stdout
 	}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestFilesGoInAndOut(t *testing.T) {
+func TestFilesCanBeUploadedAndDownloaded(t *testing.T) {
 	p := startPodd(t)
 	dir := t.TempDir()
 	name := filepath.Join(dir, "new/dir/f.txt")
@@ -38,7 +38,7 @@ func TestFilesGoInAndOut(t *testing.T) {
 	p.plain("POST", "/files", unnamed, 400, "Content-Type", "multipart/form-data; boundary=b")
 }
 
-func TestWhatIsNoPlainFileIsRefusedAtOnce(t *testing.T) {
+func TestSpecialFilesAreRefusedImmediately(t *testing.T) {
 	p := startPodd(t)
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
@@ -58,7 +58,7 @@ func TestWhatIsNoPlainFileIsRefusedAtOnce(t *testing.T) {
 	p.plain("GET", "/files?path=a%00b", "", 400)
 }
 
-func TestFilesOfTheKernelAreReadToTheirEnd(t *testing.T) {
+func TestKernelFilesAreReadToTheirEnd(t *testing.T) {
 	p := startPodd(t)
 	for _, name := range []string{"/proc/cpuinfo", "/proc/self/net/dev", "/proc/sys/kernel/ostype", "/sys/class/net/lo/mtu", "/proc/1/cmdline"} {
 		want, err := os.ReadFile(name)
@@ -76,7 +76,7 @@ func TestFilesOfTheKernelAreReadToTheirEnd(t *testing.T) {
 
 }
 
-func TestTheFilesystemService(t *testing.T) {
+func TestTheFilesystemServiceAnswersLikeEnvd(t *testing.T) {
 	p := startPodd(t)
 	dir := t.TempDir()
 	call := func(method, body string, status int) string {
@@ -109,7 +109,7 @@ func TestTheFilesystemService(t *testing.T) {
 	call("Stat", `{}`, 400)
 }
 
-func TestWatchersTellWhatChanges(t *testing.T) {
+func TestWatchersReportChanges(t *testing.T) {
 	p := startPodd(t)
 	dir := t.TempDir()
 	s := p.open("/filesystem.Filesystem/WatchDir", map[string]any{"path": dir, "recursive": true})
@@ -134,7 +134,7 @@ func TestWatchersTellWhatChanges(t *testing.T) {
 	}
 }
 
-func TestTreesTravelAsTar(t *testing.T) {
+func TestTreesArePackedAndUnpackedAsTar(t *testing.T) {
 	p := startPodd(t)
 	from, to := t.TempDir(), t.TempDir()
 	os.MkdirAll(from+"/a", 0o755)
@@ -186,7 +186,7 @@ func TestATunnelCarriesBytesBothWays(t *testing.T) {
 	p.plain("GET", "/agentpod/tunnel?port=1", "", 426)
 }
 
-func TestOddRequestsHaveClearAnswers(t *testing.T) {
+func TestMalformedRequestsGetClearErrors(t *testing.T) {
 	p := startPodd(t)
 	p.plain("GET", "/health", "", 204)
 	p.plain("GET", "/nope", "", 404)

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// user is an account every Linux has that is not root.
+// user is an account that every Linux has and that is not root.
 const user = "nobody"
 
-func TestAPayloadHoldsNothing(t *testing.T) {
+func TestAPayloadHasNoCapabilitiesAndNoDescriptors(t *testing.T) {
 	p := startGuarded(t)
 	for _, who := range []string{"root", user} {
 		// podd raises the score right after the start.
@@ -50,7 +50,8 @@ func TestASudoEnvironmentGetsTheDocumentedSet(t *testing.T) {
 func TestNoSignalFromInsideEndsPodd(t *testing.T) {
 	p := startGuarded(t)
 	p.plain("PUT", "/agentpod/init", `{"sudo":true}`, 200)
-	// Many at once: while podd handles one signal it blocks the others, and the kernel treats a blocked one differently.
+	// Many at once: while podd handles one signal it blocks the others, and the kernel treats a blocked
+	// signal differently.
 	p.sh("for i in $(seq 1 20); do for s in $(seq 1 64); do kill -$s 1; done & done; wait")
 	p.plain("GET", "/health", "", 204)
 	if r := p.sh("echo alive"); r.stdout != "alive\n" {
@@ -66,8 +67,8 @@ func TestOrphansAreReaped(t *testing.T) {
 	})
 }
 
-// No cgroup bounds this sandbox, so the tree is bounded by itself; test/attack has the true bomb.
-func TestATreeOfProcessesDiesWhole(t *testing.T) {
+// No cgroup limits this sandbox, so the tree limits itself; test/attack has the real fork bomb.
+func TestAKillEndsTheWholeProcessTree(t *testing.T) {
 	p := startGuarded(t)
 	s := p.start(command("sh", "-c", "f() { [ $1 -gt 0 ] && { f $(($1-1)) & f $(($1-1)) & }; sleep 60; }; f 6 & sleep 60"), append(as(user), "Connect-Timeout-Ms", "400")...)
 	s.rest()
@@ -77,7 +78,7 @@ func TestATreeOfProcessesDiesWhole(t *testing.T) {
 	})
 }
 
-func TestFilesAreTheUsersOwn(t *testing.T) {
+func TestFileOperationsUseTheUsersRights(t *testing.T) {
 	p := startGuarded(t)
 	dir := t.TempDir()
 	os.Chmod(dir, 0o755)

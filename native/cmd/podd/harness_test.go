@@ -47,7 +47,7 @@ func startPodd(t *testing.T) *podd {
 	return launch(t, exec.Command(self(t), "--unguarded"))
 }
 
-// startGuarded runs podd as PID 1 of namespaces of its own, all guards up.
+// startGuarded runs podd as PID 1 of its own namespaces, with all guards.
 func startGuarded(t *testing.T) *podd {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces with a range of users need root here")
@@ -69,7 +69,7 @@ func self(t *testing.T) string {
 	return path
 }
 
-// built is podd as it ships: static, since a process that holds C threads cannot change all of them at once.
+// built is podd as it ships: static, because a process with C threads cannot change all of them at once.
 func built(t *testing.T) string {
 	buildOnce.Do(func() {
 		dir, err := os.MkdirTemp("", "podd")
@@ -110,7 +110,7 @@ func launch(t *testing.T, command *exec.Cmd) *podd {
 	command.ExtraFiles = []*os.File{file}
 	command.Stderr = &log
 	err = command.Start()
-	file.Close() // from here on podd alone holds the socket, so its end is seen as one
+	file.Close() // from here on only podd has the socket, so its end is visible
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func launch(t *testing.T, command *exec.Cmd) *podd {
 	return p
 }
 
-// plain makes one call and wants a status.
+// plain makes one call and expects a status.
 func (p *podd) plain(method, path, body string, status int, headers ...string) string {
 	p.t.Helper()
 	request, _ := http.NewRequest(method, "http://podd"+path, strings.NewReader(body))
@@ -147,7 +147,7 @@ func (p *podd) plain(method, path, body string, status int, headers ...string) s
 	return string(text)
 }
 
-// event is the union of what streams say.
+// event has the fields of all events of the streams.
 type event struct {
 	Event struct {
 		Start *struct{ Pid int }

@@ -1,5 +1,6 @@
-// podd is PID 1 of a sandbox: it starts processes, moves files and tunnels ports for the server outside. It speaks
-// spec/guest-protocol.md on a listener it inherits, or over one byte stream. `podd connect` leads to such a stream.
+// podd is PID 1 of a sandbox: it starts processes, moves files and tunnels ports for the server outside. It
+// speaks spec/guest-protocol.md on a listener that it inherits, or over one byte stream. `podd connect`
+// connects to such a stream.
 package main
 
 import (
@@ -13,17 +14,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentpod/native/internal/egress"
 	"agentpod/native/internal/guard"
 	"agentpod/native/internal/guest"
 	"agentpod/native/internal/kernelfs"
 	"agentpod/native/internal/process"
 	"agentpod/native/internal/seccomp"
-	"agentpod/native/internal/wayout"
 )
 
 const (
 	exitFailed  = 1
-	exitExpired = 79 // the lease is over; podhost reads it
+	exitExpired = 79 // the lease has expired; podhost reads this code
 	umask       = 0o022
 	// gcPercent trades processor time for a small idle footprint.
 	gcPercent = 30
@@ -31,7 +32,7 @@ const (
 
 type options struct {
 	listenerFD, groupFD, oomFD, parentFD int
-	out                                  wayout.Options
+	egress                               egress.Options
 	waitMs                               int64
 	narrow                               bool
 	unguarded                            bool
@@ -40,8 +41,8 @@ type options struct {
 }
 
 func init() {
-	// The first thread is kept for main. File operations change the identity of the thread they run on and then end
-	// it, which the first thread cannot do.
+	// The first thread is kept for main. File operations change the identity of their thread and then end it,
+	// and the first thread cannot end.
 	runtime.LockOSThread()
 }
 
@@ -56,18 +57,18 @@ func main() {
 	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
 	flag.IntVar(&o.groupFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")
 	flag.IntVar(&o.oomFD, "oom-events-fd", -1, "memory.events or memory.oom_control of the sandbox, open for reading")
-	flag.IntVar(&o.out.DoorFD, "door-fd", -1, "listening TCP socket where what wants to leave arrives")
-	flag.IntVar(&o.out.OutFD, "out-fd", -1, "listening unix socket where the egress process dials in")
-	flag.IntVar(&o.out.DNSFD, "dns-fd", -1, "UDP socket of the resolver")
-	flag.IntVar(&o.out.DNSOverTCPFD, "dns-tcp-fd", -1, "listening TCP socket of the resolver")
-	flag.IntVar(&o.parentFD, "parent-fd", -1, "pipe from podhost: its end means to leave, a byte on it means to stay")
-	flag.Int64Var(&o.waitMs, "wait-ms", 0, "leave when nobody has said within this time what the sandbox is")
-	flag.BoolVar(&o.narrow, "narrow-kernel-files", false, "leave of /sys and /proc what programs need; in a mount namespace of podd's own alone")
+	flag.IntVar(&o.egress.ListenerFD, "door-fd", -1, "listening TCP socket for connections that leave the sandbox")
+	flag.IntVar(&o.egress.OutFD, "out-fd", -1, "listening unix socket for the egress process")
+	flag.IntVar(&o.egress.DNSFD, "dns-fd", -1, "UDP socket of the resolver")
+	flag.IntVar(&o.egress.DNSOverTCPFD, "dns-tcp-fd", -1, "listening TCP socket of the resolver")
+	flag.IntVar(&o.parentFD, "parent-fd", -1, "pipe from podhost: end when it closes, stay when a byte arrives")
+	flag.Int64Var(&o.waitMs, "wait-ms", 0, "end if no settings arrive within this time")
+	flag.BoolVar(&o.narrow, "narrow-kernel-files", false, "hide what programs do not need of /sys and /proc; only in podd's own mount namespace")
 	flag.BoolVar(&o.unguarded, "unguarded", false, "no guards and no peer check, for tests outside a sandbox")
-	flag.BoolVar(&o.stdio, "stdio", false, "serve HTTP/2 on stdin and stdout, in place of a listening socket, until they end")
-	flag.StringVar(&o.streams, "streams", "", "serve HTTP/2 on connections to this abstract unix socket (@NAME), in place of a listening socket")
-	flag.StringVar(&o.tokenFile, "token-file", "", "what a connection of --streams has to know; read and removed at once")
-	flag.IntVar(&o.out.DoorPort, "door", 0, "port of 127.0.0.1 where what wants to leave arrives, where no door is inherited")
+	flag.BoolVar(&o.stdio, "stdio", false, "serve HTTP/2 on stdin and stdout, instead of a listening socket, until they end")
+	flag.StringVar(&o.streams, "streams", "", "serve HTTP/2 on connections to this abstract unix socket (@NAME), instead of a listening socket")
+	flag.StringVar(&o.tokenFile, "token-file", "", "file with the token for --streams; read and removed at once")
+	flag.IntVar(&o.egress.Port, "door", 0, "port of 127.0.0.1 for connections that leave the sandbox, if no socket is inherited")
 	flag.Parse()
 	err := run(o)
 	switch {
@@ -84,7 +85,7 @@ func fail(err error) {
 	os.Exit(exitFailed)
 }
 
-// run serves until the lease is over.
+// run serves until the lease expires.
 func run(o options) error {
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(gcPercent)
@@ -105,18 +106,18 @@ func run(o options) error {
 		Reaper: process.NewReaper(children), Launchers: launchers,
 		OOM: &process.OOMCounter{FD: o.oomFD}, SpillDirs: []string{"/var/tmp", "/tmp"},
 	}
-	o.out.Guarded = !o.unguarded
-	park, err := wayout.Serve(o.out)
+	o.egress.Guarded = !o.unguarded
+	addConnection, err := egress.Serve(o.egress)
 	if err != nil {
 		return err
 	}
 	failed := make(chan error, 1)
-	listener, err := open(o, token, park, failed)
+	listener, err := open(o, token, addConnection, failed)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	server := guest.New(table)
-	server.DoorPort = o.out.DoorPort
+	server.EgressPort = o.egress.Port
 	server.Lease.Set(guest.Terms{RemainingMs: o.waitMs})
 	go func() { failed <- server.Serve(listener) }()
 	expired := make(chan struct{})
@@ -141,14 +142,15 @@ func run(o options) error {
 		}
 		return err
 	case <-abandoned:
-		return errors.New("podhost has ended before this was a sandbox")
+		return errors.New("podhost ended before the sandbox was ready")
 	case <-expired:
 		table.KillAll()
 		return nil
 	}
 }
 
-// raiseGuards puts every defence in place, in the one order that works: each step needs what a later one gives up.
+// raiseGuards puts every defence in place. The order matters: each step needs privileges that a later one
+// drops.
 func raiseGuards(o options) (launchers process.Launchers, err error) {
 	if err := guard.SealDescriptors(); err != nil {
 		return launchers, fmt.Errorf("seal descriptors: %w", err)
@@ -170,7 +172,7 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 			return launchers, fmt.Errorf("ask for the capabilities: %w", err)
 		}
 		if !canStrip {
-			return raiseHeldGuards(o)
+			return raiseGuardsInContainer(o)
 		}
 	}
 	if err := seccomp.Install(); err != nil {
@@ -182,9 +184,9 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 	return launchers, guard.DropCapabilities()
 }
 
-// raiseHeldGuards does the same with no more than the capabilities that a container engine grants.
-func raiseHeldGuards(o options) (launchers process.Launchers, err error) {
-	if err := guard.HoldPrivileges(); err != nil {
+// raiseGuardsInContainer does the same with only the capabilities that a container engine grants.
+func raiseGuardsInContainer(o options) (launchers process.Launchers, err error) {
+	if err := guard.LimitPrivileges(); err != nil {
 		return launchers, err
 	}
 	if err := seccomp.Install(); err != nil {
@@ -193,5 +195,5 @@ func raiseHeldGuards(o options) (launchers process.Launchers, err error) {
 	if launchers, err = process.NewLaunchers(o.groupFD, false); err != nil {
 		return launchers, err
 	}
-	return launchers, launchers.Strict.Prepare(guard.HoldThread)
+	return launchers, launchers.Strict.Prepare(guard.LimitThread)
 }

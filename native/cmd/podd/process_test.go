@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestACommandsOutputAndEnd(t *testing.T) {
+func TestTheOutputAndExitOfACommandAreStreamed(t *testing.T) {
 	p := startPodd(t)
 	r := p.sh("echo out; echo err >&2; exit 3")
 	if r.stdout != "out\n" || r.stderr != "err\n" || r.exitCode != 3 || r.signal != "" {
@@ -67,7 +67,7 @@ func TestAStartsTimeoutKillsItsWholeTree(t *testing.T) {
 	eventually(t, "the children die", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-func TestAClientThatLeavesLosesNoOutput(t *testing.T) {
+func TestAClientThatReconnectsLosesNoOutput(t *testing.T) {
 	p := startPodd(t)
 	message := command("sh", "-c", "echo before; read x; seq 300000; echo after")
 	message["tag"], message["stdin"] = "job", true
@@ -91,7 +91,7 @@ func TestAClientThatLeavesLosesNoOutput(t *testing.T) {
 	}
 }
 
-func TestASlowReaderHoldsTheProcessBackAndNotPoddsMemory(t *testing.T) {
+func TestASlowReaderBlocksTheProcessAndDoesNotFillPoddsMemory(t *testing.T) {
 	p := startPodd(t)
 	s := p.start(command("sh", "-c", "yes | head -c 400000000; echo done >&2"))
 	e, _ := s.next()
@@ -112,7 +112,7 @@ func residentOf(t *testing.T, pid int) int {
 	return pages * os.Getpagesize()
 }
 
-func TestATerminalSizesTypesAndHangsUp(t *testing.T) {
+func TestATerminalCanBeResizedWrittenToAndHungUp(t *testing.T) {
 	p := startPodd(t)
 	message := command("sh", "-c", "tty; read a; stty size; echo got $a; exit 5")
 	message["pty"] = map[string]any{"size": map[string]int{"cols": 100, "rows": 30}}
@@ -128,7 +128,7 @@ func TestATerminalSizesTypesAndHangsUp(t *testing.T) {
 	}
 }
 
-func TestInputClosesAndDoesNotBlockForEver(t *testing.T) {
+func TestInputCanBeClosedAndDoesNotBlockForEver(t *testing.T) {
 	p := startPodd(t)
 	message := command("cat")
 	delete(message, "stdin")
@@ -149,7 +149,7 @@ func TestInputClosesAndDoesNotBlockForEver(t *testing.T) {
 	p.plain("POST", "/process.Process/SendSignal", target+`,"signal":"SIGNAL_SIGTERM"}`, 200)
 }
 
-func TestInputThatIsSaidAgainArrivesOnce(t *testing.T) {
+func TestRepeatedInputArrivesOnce(t *testing.T) {
 	p := startPodd(t)
 	message := command("cat")
 	message["tag"], message["stdin"] = "job", true
@@ -187,7 +187,7 @@ func TestInputThatIsSaidAgainArrivesOnce(t *testing.T) {
 	if r := s.rest(); r.stdout != "one\ntwo\nthree\nhi" {
 		t.Fatalf("%+v", r)
 	}
-	// What it had already is still said to be there; more is not taken.
+	// Bytes that it has already are confirmed; no more are accepted.
 	send("0", "one\n", 200)
 	send("16", "x", 400)
 	if r := p.open("/agentpod/attach", map[string]any{"process": map[string]any{"tag": "job"}, "stdout": "8"}).rest(); r.stdout != "three\nhi" {
@@ -198,8 +198,8 @@ func TestInputThatIsSaidAgainArrivesOnce(t *testing.T) {
 	}
 }
 
-// A pipe holds 64 KiB: of a larger write that is given up, what the process got is counted.
-func TestInputThatWasGivenUpIsCounted(t *testing.T) {
+// A pipe holds 64 KiB: of a larger canceled write, the bytes that the process received are counted.
+func TestCanceledInputIsCounted(t *testing.T) {
 	p := startPodd(t)
 	message := command("sh", "-c", "while ! test -e $0; do sleep 0.05; done; exec cat", t.TempDir()+"/go")
 	message["tag"], message["stdin"] = "slow", true
@@ -213,7 +213,7 @@ func TestInputThatWasGivenUpIsCounted(t *testing.T) {
 	if response, err := p.client.Do(request); err == nil {
 		t.Fatalf("%d", response.StatusCode)
 	}
-	// The next writer waits until the one before is out of its way.
+	// The next writer waits until the one before has finished.
 	os.WriteFile(file, nil, 0o600)
 	if answer := p.plain("POST", "/agentpod/input?tag=slow&offset=0", data, 200); !strings.Contains(answer, fmt.Sprint(len(data))) {
 		t.Error(answer)
@@ -248,7 +248,7 @@ func TestALeaseEndsPodd(t *testing.T) {
 			e, _ := p.start(command("sleep", "60")).next()
 			p.client.CloseIdleConnections()
 			if name == "idle" {
-				p = startPodd(t) // an open stream is no idleness
+				p = startPodd(t) // an open stream is not idle
 			}
 			p.plain("PUT", "/agentpod/lease", terms, 200)
 			state, err := p.command.Process.Wait()

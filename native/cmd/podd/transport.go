@@ -6,20 +6,20 @@ import (
 	"os"
 
 	_ "agentpod/native/internal/early"
+	"agentpod/native/internal/egress"
 	"agentpod/native/internal/guest"
 	"agentpod/native/internal/streams"
-	"agentpod/native/internal/wayout"
 )
 
 var errStreamOver = errors.New("the stream has ended")
 
-// readToken checks how podd shall be reached, and takes the token before anything can run.
+// readToken checks the flags for the transport, and reads the token before any payload can run.
 func readToken(o options) (string, error) {
 	switch {
 	case o.stdio && o.streams != "":
-		return "", errors.New("--stdio and --streams exclude each other")
+		return "", errors.New("--stdio and --streams cannot be combined")
 	case o.streams == "" && o.tokenFile != "":
-		return "", errors.New("--token-file goes with --streams")
+		return "", errors.New("--token-file needs --streams")
 	case o.streams == "":
 		return "", nil
 	case o.tokenFile == "":
@@ -28,25 +28,26 @@ func readToken(o options) (string, error) {
 	return streams.ReadToken(o.tokenFile)
 }
 
-// open makes the listener of podd's server: the inherited socket, or what arrives by streams.
-func open(o options, token string, park wayout.Park, failed chan<- error) (net.Listener, error) {
+// open returns the listener of podd's server: the inherited socket, or the connections that arrive by
+// streams.
+func open(o options, token string, addConnection egress.AddConnection, failed chan<- error) (net.Listener, error) {
 	if !o.stdio && o.streams == "" {
 		return guest.Listen(o.listenerFD, !o.unguarded)
 	}
 	queue := streams.NewQueue()
-	doors := streams.Doors{API: queue.Hand, Egress: park}
+	targets := streams.Targets{API: queue.Put, Egress: addConnection}
 	if o.stdio {
 		conn, err := streams.Stdio()
 		if err != nil {
 			return nil, err
 		}
 		go func() {
-			doors.Serve(conn)
+			targets.Serve(conn)
 			failed <- errStreamOver
 		}()
 		return guest.Bound(queue), nil
 	}
-	listener, err := streams.Listen(o.streams, token, doors)
+	listener, err := streams.Listen(o.streams, token, targets)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,10 @@ import (
 
 var binaries string
 
-// TestMain builds the real programs: these tests drive podhost over its socket and look at the host from outside.
+// TestMain builds the real programs: these tests drive podhost over its socket and look at the host from
+// outside.
 func TestMain(m *testing.M) {
-	// In a virtual machine without Go, whoever made it has built them.
+	// A virtual machine without Go gets them prebuilt.
 	if binaries = os.Getenv("AGENTPOD_TEST_PROGRAMS"); binaries != "" {
 		os.Exit(m.Run())
 	}
@@ -52,7 +53,7 @@ type daemon struct {
 	t    *testing.T
 	home string
 	cmd  *exec.Cmd
-	// flags and env are further ones of the next run.
+	// flags and env are additional ones for the next run.
 	flags, env []string
 }
 
@@ -61,7 +62,7 @@ func start(t *testing.T) *daemon {
 	return startWith(t, daemon{})
 }
 
-// startWith starts one with flags and variables.
+// startWith starts a podhost with flags and variables.
 func startWith(t *testing.T, asked daemon) *daemon {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -70,7 +71,7 @@ func startWith(t *testing.T, asked daemon) *daemon {
 	if _, err := exec.LookPath("crun"); err != nil {
 		t.Skip("needs crun")
 	}
-	// A short path of its own: t.TempDir's name may be longer than a socket address.
+	// A short path: t.TempDir's may be longer than a socket address.
 	home, err := os.MkdirTemp("/tmp", "podhost-home-")
 	if err != nil {
 		t.Fatal(err)

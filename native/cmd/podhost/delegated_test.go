@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startAsUser starts the podhost of an ordinary user. It says when it is ready and goes on in the background.
+// startAsUser starts the podhost of an ordinary user. It prints when it is ready and continues in the
+// background.
 func startAsUser(t *testing.T) *daemon {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -33,9 +34,9 @@ func startAsUser(t *testing.T) *daemon {
 	return d
 }
 
-// TestAGivenGroupHoldsForAnOrdinaryUser needs a machine with cgroup v2 and either systemd or a group that
+// TestLimitsAreEnforcedInADelegatedGroup needs a machine with cgroup v2 and either systemd or a group that
 // root gave to this user; test/long/cgroup-v2.test.ts makes one of each.
-func TestAGivenGroupHoldsForAnOrdinaryUser(t *testing.T) {
+func TestLimitsAreEnforcedInADelegatedGroup(t *testing.T) {
 	d := startAsUser(t)
 	c := d.dial()
 	c.conn.SetDeadline(time.Now().Add(5 * time.Minute))
@@ -84,7 +85,7 @@ func TestAGivenGroupHoldsForAnOrdinaryUser(t *testing.T) {
 	}
 }
 
-// limitsHold goes beyond each limit from inside.
+// limitsHold exceeds each limit from inside.
 func limitsHold(t *testing.T, c *client, made map[string]any, group string) {
 	t.Helper()
 	if said, code := sh(t, made, "head -c 16m /dev/zero | tail -c 16m | wc -c"); code != 0 || strings.TrimSpace(said) != fmt.Sprint(16<<20) {
@@ -96,7 +97,7 @@ func limitsHold(t *testing.T, c *client, made map[string]any, group string) {
 	if stats := c.must("sandbox.stats", id("held1")); stats["oomKills"].(float64) < 1 || stats["pidsLimit"].(float64) != 32 {
 		t.Errorf("stats: %v", stats)
 	}
-	// A fork takes half a second where the machine is emulated and busy; all of them have to live at once.
+	// A fork takes half a second if the machine is emulated and busy; all of them have to run at once.
 	sh(t, made, "timeout -s KILL 40 bash -c 'for i in {1..40}; do sleep 30 >/dev/null 2>&1 & done'")
 	if events := text(t, filepath.Join(group, "payload/pids.events")); !strings.HasPrefix(events, "max ") || strings.HasPrefix(events, "max 0") {
 		t.Errorf("pids.events: %s", events)
@@ -107,7 +108,7 @@ func limitsHold(t *testing.T, c *client, made map[string]any, group string) {
 	}
 }
 
-// itStandsStill pauses the sandbox while something in it uses the processor.
+// itStandsStill pauses the sandbox while a process in it uses the processor.
 func itStandsStill(t *testing.T, c *client, made map[string]any, group string) {
 	t.Helper()
 	sh(t, made, "setsid bash -c 'while :; do :; done' >/dev/null 2>&1 &")

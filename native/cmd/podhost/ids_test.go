@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// idsOutside are the first and the last id that a process's root and everybody else inside are outside.
+// idsOutside are the first and the last id outside of a process's user namespace.
 func idsOutside(t *testing.T, pid int) (first, last int) {
 	t.Helper()
 	for _, file := range []string{"/uid_map", "/gid_map"} {
@@ -25,7 +25,7 @@ func idsOutside(t *testing.T, pid int) (first, last int) {
 	return first, first + 65535
 }
 
-// claims are the ranges that a home has claimed.
+// claims are the ranges that a state directory has claimed.
 func (d *daemon) claims() map[int]bool {
 	links, _ := filepath.Glob("/run/agentpod/ids/*")
 	claimed := map[int]bool{}
@@ -45,7 +45,7 @@ func ownIDs(t *testing.T, c *client) {
 	}
 }
 
-// shellPids are the first processes of the blank shells of a home.
+// shellPids are the first processes of the blank shells of a state directory.
 func (d *daemon) shellPids() []int {
 	var pids []int
 	files, _ := filepath.Glob(filepath.Join(d.home, "shells/*/pid"))
@@ -58,7 +58,7 @@ func (d *daemon) shellPids() []int {
 	return pids
 }
 
-func TestSandboxesAndShellsOfTwoHomesHaveDisjointIDs(t *testing.T) {
+func TestSandboxesAndShellsOfTwoStateDirectoriesHaveDisjointIDs(t *testing.T) {
 	seen := map[int]string{}
 	for i := 0; i < 2; i++ {
 		d := startWith(t, daemon{flags: []string{"--shells", "2"}})
@@ -90,7 +90,7 @@ func TestSandboxesAndShellsOfTwoHomesHaveDisjointIDs(t *testing.T) {
 	}
 }
 
-func TestARangeIsKeptThroughAKillAndFreedWithItsSandbox(t *testing.T) {
+func TestARangeOfIDsSurvivesAKilledPodhostAndIsFreedWithItsSandbox(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	ownIDs(t, c)
@@ -124,7 +124,7 @@ func TestARangeIsKeptThroughAKillAndFreedWithItsSandbox(t *testing.T) {
 	d.run()
 }
 
-func TestFilesBelongToTheSameUsersUnderOtherIDs(t *testing.T) {
+func TestFilesKeepTheirOwnersWhenASandboxGetsOtherIDs(t *testing.T) {
 	onEachPool(t, func(t *testing.T, d *daemon, c *client) {
 		ownIDs(t, c)
 		made := c.create("first", nil)

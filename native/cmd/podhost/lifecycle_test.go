@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is a path in a sandbox that runs, as the host sees it.
+// inside is a path in a running sandbox, as the host sees it.
 func inside(made map[string]any, path string) string {
 	return fmt.Sprintf("/proc/%d/root%s", int(made["pid"].(float64)), path)
 }
@@ -54,7 +54,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-func TestAPausedSandboxStandsStillAndCanBeDestroyed(t *testing.T) {
+func TestAPausedSandboxIsFrozenAndCanBeDestroyed(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
@@ -89,7 +89,8 @@ func TestAPausedSandboxStandsStillAndCanBeDestroyed(t *testing.T) {
 	d.nothingLeft()
 }
 
-func TestAStoppedSandboxStartsOnItsFiles(t *testing.T) {
+// STATE-3
+func TestAStoppedSandboxStartsAgainOnItsFiles(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
@@ -134,7 +135,7 @@ func TestAStoppedSandboxStartsOnItsFiles(t *testing.T) {
 	if text(t, inside(made, "/etc/machine-id")) != machine || text(t, inside(made, "/proc/sys/kernel/random/boot_id")) == boot {
 		t.Error("a start changes the boot id and nothing else")
 	}
-	// One that has ended can be stopped, and started, too.
+	// A sandbox that has ended can be stopped and started, too.
 	unix.Kill(int(made["pid"].(float64)), unix.SIGKILL)
 	waitFor(t, "the end", func() bool { return c.state("rest1") == "exited" })
 	c.must("sandbox.stop", id("rest1"))
@@ -152,7 +153,7 @@ func waitFor(t *testing.T, what string, isSo func() bool) {
 	}
 }
 
-func TestASnapshotIsOneMomentAndItsForksAreTheirOwn(t *testing.T) {
+func TestASnapshotIsConsistentAndItsForksAreIndependent(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
@@ -193,7 +194,7 @@ func TestASnapshotIsOneMomentAndItsForksAreTheirOwn(t *testing.T) {
 	}
 	c.close()
 	d.kill()
-	// Half a snapshot, as a podhost that dies leaves one.
+	// An incomplete snapshot, as a podhost that is killed leaves it.
 	if err := os.MkdirAll(filepath.Join(d.home, "snapshots/half1/upper"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func TestASnapshotIsOneMomentAndItsForksAreTheirOwn(t *testing.T) {
 	d.nothingLeft()
 }
 
-func TestWhatASandboxLeavesBehindIsNeverFollowed(t *testing.T) {
+func TestLinksThatASandboxLeavesAreNeverFollowed(t *testing.T) {
 	for name, leave := range map[string]func(root string) error{
 		"etc":       func(root string) error { return swapForLink(root, "etc") },
 		".agentpod": func(root string) error { return swapForLink(root, ".agentpod") },
@@ -262,7 +263,7 @@ func swapForLink(root, name string) error {
 	return os.Symlink("/var/tmp", filepath.Join(root, name))
 }
 
-func TestTimeThatIsUpPausesOrStops(t *testing.T) {
+func TestADeadlinePausesOrStopsASandbox(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
@@ -287,7 +288,7 @@ func TestTimeThatIsUpPausesOrStops(t *testing.T) {
 	c.expect("running", "over1")
 }
 
-func TestAStartOrStopThatWasCutOffIsMadeTrue(t *testing.T) {
+func TestAnInterruptedStartOrStopIsFinished(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	for _, id := range []string{"cut01", "cut02"} {
@@ -358,7 +359,7 @@ func TestAnExportedSnapshotCanBeImportedAndForked(t *testing.T) {
 	d.nothingLeft()
 }
 
-func TestADiskLimitHoldsInside(t *testing.T) {
+func TestADiskLimitIsEnforcedInside(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
@@ -377,7 +378,7 @@ func TestADiskLimitHoldsInside(t *testing.T) {
 	if stats := c.must("sandbox.stats", id("full1")); stats["diskBytes"].(float64) > 40<<20 {
 		t.Errorf("%v", stats)
 	}
-	// The limit goes along with a start.
+	// A start applies the limit.
 	c.must("sandbox.stop", id("full1"))
 	made = c.must("sandbox.start", c.args("full1", map[string]any{"resources": map[string]any{"diskBytes": 128 << 20}}))
 	if err := os.WriteFile(inside(made, "/root/big"), make([]byte, 64<<20), 0o600); err != nil {
@@ -406,7 +407,7 @@ func TestNoProcessOfTheRuntimeStaysBehind(t *testing.T) {
 	waitFor(t, "children that are sandboxes alone", isAlone)
 }
 
-// childrenOf gives state and name of each.
+// childrenOf returns state and name of each child.
 func childrenOf(t *testing.T, pid int) [][2]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -1,4 +1,4 @@
-// podhost is AgentPod's privileged helper on the host. spec/host-protocol.md describes what it answers to.
+// podhost is AgentPod's privileged helper on the host. spec/host-protocol.md describes its protocol.
 package main
 
 import (
@@ -15,6 +15,8 @@ import (
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/enter"
 	"agentpod/native/internal/host"
+	"agentpod/native/internal/host/lifecycle"
+	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/launch"
 	"agentpod/native/internal/mount"
 
@@ -27,12 +29,13 @@ var version = "dev"
 const (
 	exitFailure = 1
 	exitUsage   = 2
-	// exitUnable: this host, or this user on it, lacks what sandboxes need.
+	// exitUnable: this host, or this user on it, lacks something that sandboxes need.
 	exitUnable = 3
 )
 
-// The main goroutine keeps the main thread to itself. Goroutines that change their thread (into a sandbox's namespaces, or to another user) end
-// with it instead of giving it back; Go cannot end the main thread, and would give it to the next goroutine as it is.
+// The main goroutine keeps the main thread to itself. Some goroutines change their thread (into a sandbox's
+// namespaces, or to another user) and then let it end. Go cannot end the main thread, and would give it to
+// the next goroutine in its changed state.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -79,7 +82,7 @@ func usage() {
 type options struct {
 	home, podd, runtime, log string
 	rootless                 bool
-	// noCgroup is why an ordinary user's systemd gave no cgroup.
+	// noCgroup is the reason why the user's systemd gave no cgroup.
 	noCgroup string
 	shells   uint
 }
@@ -96,14 +99,14 @@ func parse(args []string) options {
 	flags.StringVar(&o.noCgroup, "no-cgroup", "", "")
 	flags.UintVar(&o.shells, "shells", 0, "")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || !filepath.IsAbs(o.home) || !filepath.IsAbs(o.podd) ||
-		filepath.Clean(o.home) == "/" || o.shells > host.MostShells {
+		filepath.Clean(o.home) == "/" || o.shells > shells.Most {
 		usage()
 	}
 	o.home, o.podd = filepath.Clean(o.home), filepath.Clean(o.podd)
 	return o
 }
 
-// serve moves into namespaces of podhost's own; there, serveInside goes on.
+// serve moves into namespaces of podhost's own, where serveInside continues.
 func serve(args []string) error {
 	o := parse(args)
 	if os.Geteuid() == 0 {
@@ -113,7 +116,7 @@ func serve(args []string) error {
 	if err := cgroup.AskForScope(os.Getuid()); err != nil {
 		args = append(args, "--no-cgroup", err.Error())
 	}
-	if err := enter.Rejoin(host.Living(o.home), append([]string{"serve-joined"}, args...)); err != nil {
+	if err := enter.Rejoin(lifecycle.RunningPids(o.home), append([]string{"serve-joined"}, args...)); err != nil {
 		return err
 	}
 	code, err := enter.UserNamespace(append([]string{"serve-mapped"}, args...))
@@ -141,7 +144,7 @@ func serveInside(args []string) error {
 		output = file
 	}
 	logger := log.New(output, "", log.LstdFlags|log.Lmicroseconds|log.LUTC)
-	if err := enter.Settle(o.rootless); err != nil {
+	if err := enter.PrepareMounts(o.rootless); err != nil {
 		return err
 	}
 	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Runtime: o.runtime, Rootless: o.rootless, NoCgroup: o.noCgroup, Shells: int(o.shells), Version: version}, logger)

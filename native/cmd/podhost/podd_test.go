@@ -20,7 +20,7 @@ func poddClient(socket string) *http.Client {
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }}}
 }
 
-// initialize says what a server says first.
+// initialize sends the first message of a server.
 func initialize(t *testing.T, made map[string]any, body string) {
 	t.Helper()
 	request, _ := http.NewRequest("PUT", "http://podd/agentpod/init", strings.NewReader(body))

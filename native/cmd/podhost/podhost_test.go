@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestASandboxLivesAndLeavesNothing(t *testing.T) {
+func TestADestroyedSandboxLeavesNothingBehind(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
@@ -91,7 +91,7 @@ func TestPoddGetsItsDescriptorsAndNothingOfTheHost(t *testing.T) {
 	defer c.close()
 	made := c.create("fds01", nil)
 	pid := int(made["pid"].(float64))
-	// Until it answers it may still be the runtime, about to execute it.
+	// Until it answers it may still be the runtime, about to execute podd.
 	health(t, made["socket"].(string))
 	links, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -100,7 +100,7 @@ func TestPoddGetsItsDescriptorsAndNothingOfTheHost(t *testing.T) {
 	for _, link := range links {
 		target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, link.Name()))
 		if errors.Is(err, os.ErrNotExist) {
-			// It was podd's own for a moment, and is closed.
+			// podd used it for a moment and closed it.
 			continue
 		}
 		known := target == "/dev/null" || strings.HasSuffix(target, "/podd.log") || strings.HasPrefix(target, "socket:") ||
@@ -122,19 +122,20 @@ func TestPoddGetsItsDescriptorsAndNothingOfTheHost(t *testing.T) {
 			t.Errorf("%s is visible inside", hidden)
 		}
 	}
-	// SECURITY: PR-03, without any help of seccomp: even root of the namespace, with every capability, gets no nested one.
+	// SECURITY: PR-03, without seccomp: even root of the namespace, with every capability, cannot make a
+	// nested one.
 	nested := exec.Command("nsenter", "-U", "-S", "0", "-G", "0", "-t", fmt.Sprint(pid), "unshare", "-U", "true")
 	if output, err := nested.CombinedOutput(); err == nil {
 		t.Errorf("a nested user namespace was made: %s", output)
 	}
 }
 
-func TestPodhostKilledAndStartedAgainFindsItsSandboxes(t *testing.T) {
+func TestARestartedPodhostFindsItsSandboxes(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	kept := c.create("kept1", nil)
 	lost := c.create("lost1", nil)
-	// What a podhost that dies at a bad moment leaves behind.
+	// What a podhost that is killed at a bad moment leaves behind.
 	for name, state := range map[string]string{"half1": "creating", "half2": "destroying"} {
 		dir := filepath.Join(d.home, "sandboxes", name)
 		write(t, dir+"/upper/x/y", "")
@@ -189,7 +190,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestARecycledPidIsNotTouched(t *testing.T) {
+func TestAProcessWithARecycledPidIsNotTouched(t *testing.T) {
 	d := start(t)
 	d.stop()
 	bystander := exec.Command("sleep", "60")
@@ -211,7 +212,7 @@ func TestARecycledPidIsNotTouched(t *testing.T) {
 	}
 }
 
-func TestADeadlineEndsTheSandboxWithoutAServer(t *testing.T) {
+func TestADeadlineEndsASandboxWithoutAServer(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
@@ -230,7 +231,7 @@ func TestADeadlineEndsTheSandboxWithoutAServer(t *testing.T) {
 	}
 }
 
-func TestManyAtOnceAndTheSameTwice(t *testing.T) {
+func TestConcurrentAndRepeatedCreatesSucceed(t *testing.T) {
 	d := start(t)
 	var wait sync.WaitGroup
 	pids := make(chan any, 4)
@@ -271,7 +272,7 @@ func TestManyAtOnceAndTheSameTwice(t *testing.T) {
 	d.nothingLeft()
 }
 
-func TestASecondPodhostForTheSameHomeLeaves(t *testing.T) {
+func TestASecondPodhostForTheSameStateDirectoryExits(t *testing.T) {
 	d := start(t)
 	second := exec.Command(filepath.Join(binaries, "podhost"), "serve", "--home", d.home, "--podd", filepath.Join(binaries, "podd"))
 	output, err := second.CombinedOutput()
@@ -280,7 +281,7 @@ func TestASecondPodhostForTheSameHomeLeaves(t *testing.T) {
 	}
 }
 
-func TestGarbageOnTheSocketHarmsNobody(t *testing.T) {
+func TestGarbageOnTheSocketDoesNotDisturbOtherClients(t *testing.T) {
 	d := start(t)
 	good := d.dial()
 	defer good.close()
@@ -306,7 +307,7 @@ func TestGarbageOnTheSocketHarmsNobody(t *testing.T) {
 	}
 }
 
-func TestProbeFindsThisHostFit(t *testing.T) {
+func TestProbeFindsThisHostSuitable(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()
@@ -319,7 +320,7 @@ func TestProbeFindsThisHostFit(t *testing.T) {
 	d.nothingLeft()
 }
 
-func TestClearRemovesTheTreesUnlessASandboxExists(t *testing.T) {
+func TestClearRemovesBaseTreesUnlessASandboxExists(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()

@@ -1,4 +1,4 @@
-// Package account knows the users of the sandbox and does work as one of them.
+// Package account finds the users of the sandbox and does work as one of them.
 package account
 
 import (
@@ -13,8 +13,8 @@ import (
 	"agentpod/native/internal/connect"
 )
 
-// The sandbox's root owns /etc/passwd, so the file is hostile: it is read up to a bound, and lines that are not
-// exactly right do not count.
+// The sandbox's root owns /etc/passwd, so the file is hostile: it is read up to a limit, and malformed lines
+// are ignored.
 const (
 	maxFile   = 4 << 20
 	maxLine   = 8 << 10

@@ -45,7 +45,7 @@ func hardlink(name, to string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}
 }
 
-// arena is a root to unpack in, with a neighbour that must stay as it is.
+// arena is a root to unpack in, with a neighbour that must not change.
 func arena(t testing.TB) (root string, untouched func()) {
 	top := t.TempDir()
 	root = filepath.Join(top, "root")
@@ -65,8 +65,8 @@ func arena(t testing.TB) (root string, untouched func()) {
 	}
 }
 
-// TestHostileEntriesStayInsideOrAreRefused covers the attack cases FS-09, FS-10 and SC-01.
-func TestHostileEntriesStayInsideOrAreRefused(t *testing.T) {
+// TestHostileTarEntriesStayInsideOrAreRefused covers the attack cases FS-09, FS-10 and SC-01.
+func TestHostileTarEntriesStayInsideOrAreRefused(t *testing.T) {
 	for name, entries := range map[string][]tar.Header{
 		"a step up":                   {file("../outside/x")},
 		"a step up in the middle":     {file("a/../../outside/x")},
@@ -94,7 +94,7 @@ func TestHostileEntriesStayInsideOrAreRefused(t *testing.T) {
 	}
 }
 
-func TestAFileReplacesALinkAndNotItsTarget(t *testing.T) {
+func TestAnUnpackedFileReplacesALinkAndNotItsTarget(t *testing.T) {
 	root, untouched := arena(t)
 	entries := tarOf(symlink("l", "../outside/secret"), file("l"), dir("d"), symlink("d2", "../outside"), dir("d2"), file("d2/x"))
 	if err := Unpack(root, bytes.NewReader(entries), false); err != nil {
@@ -106,7 +106,7 @@ func TestAFileReplacesALinkAndNotItsTarget(t *testing.T) {
 	}
 }
 
-func TestModesAndTimesAreKeptAndSetuidIsNot(t *testing.T) {
+func TestUnpackingKeepsModesAndTimesButNotSetuid(t *testing.T) {
 	root, _ := arena(t)
 	when := time.Unix(1_500_000_000, 0)
 	entries := []tar.Header{
@@ -126,7 +126,7 @@ func TestModesAndTimesAreKeptAndSetuidIsNot(t *testing.T) {
 	os.Chmod(filepath.Join(root, "ro"), 0o755)
 }
 
-func TestABombIsRefused(t *testing.T) {
+func TestADecompressionBombIsRefused(t *testing.T) {
 	root, _ := arena(t)
 	var zipped bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
@@ -147,7 +147,7 @@ func TestABombIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsPackedUnpacksTheSame(t *testing.T) {
+func TestAPackedTreeUnpacksTheSame(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "new")
 	os.MkdirAll(filepath.Join(from, "a/b"), 0o755)
 	os.WriteFile(filepath.Join(from, "a/b/c"), bytes.Repeat([]byte("x"), 300_000), 0o755)

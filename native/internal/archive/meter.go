@@ -10,11 +10,11 @@ const (
 	maxEntries = 2_000_000
 	maxBytes   = 64 << 30
 	maxRatio   = 1000
-	// freeBytes may come out before the ratio counts: a small archive of zeros is no bomb.
+	// freeBytes of output are allowed before the ratio counts: a small archive of zeros is no bomb.
 	freeBytes = 64 << 20
 )
 
-// Meter counts what goes into a decoder and what comes out of it, and refuses a bomb.
+// Meter counts the bytes that go into a decoder and come out of it, and refuses a decompression bomb.
 type Meter struct {
 	source  io.Reader
 	in, out int64
@@ -29,14 +29,14 @@ func (m *Meter) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// Grow announces size more bytes of output.
+// Grow adds size bytes to the output before they are written.
 func (m *Meter) Grow(size int64) error {
 	if size < 0 || size > maxBytes-m.out {
-		return connect.TooLarge("more than %d bytes come out", int64(maxBytes))
+		return connect.TooLarge("the data is larger than %d bytes when decompressed", int64(maxBytes))
 	}
 	m.out += size
 	if m.out > freeBytes && m.out/maxRatio > m.in {
-		return connect.TooLarge("more than %d times as many bytes come out as go in", maxRatio)
+		return connect.TooLarge("the data is more than %d times larger when decompressed", maxRatio)
 	}
 	return nil
 }

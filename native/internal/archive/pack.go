@@ -15,17 +15,17 @@ import (
 	"agentpod/native/internal/connect"
 )
 
-// leftOutRecord is the record of a global header that names a path that was left out, after the reason and a
-// line's end.
+// leftOutRecord is the record of a global header that names a skipped path: the reason, a newline and the
+// path.
 const leftOutRecord = "AGENTPOD.leftout"
 
-// maxDepth bounds the directories open at once while packing.
+// maxDepth bounds the directories that are open at the same time.
 const maxDepth = 256
 
 // Pack writes a directory's contents, or one file, as a tar stream, with the identity of the calling thread.
-// begin is called before the first byte; an error after it leaves the stream without its end.
+// It calls begin before the first byte. After an error later than that, the stream has no end.
 func Pack(name string, begin func() io.Writer) error {
-	// Only the name itself may be a link: it is what the caller asked for.
+	// Only the name itself may be a link, because the caller asked for it.
 	fd, err := openPlain(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}
@@ -84,8 +84,8 @@ func (p *packer) directory(fd int, prefix string, depth int) error {
 	return nil
 }
 
-// leaveOut says in the stream what is not in it: an error would break off all the rest. Readers that do not
-// know the record pass over it.
+// leaveOut records in the stream what is missing from it, because an error would end the whole stream.
+// Readers that do not know the record skip it.
 func (p *packer) leaveOut(name, why string) error {
 	if len(name) > unix.PathMax {
 		name = name[:unix.PathMax]
@@ -95,7 +95,7 @@ func (p *packer) leaveOut(name, why string) error {
 	})
 }
 
-// isKernel says that a directory shows the kernel's state, which is no part of a tree of files.
+// isKernel reports whether a directory shows the kernel's state, which is not part of a tree of files.
 func isKernel(fd int) bool {
 	var system unix.Statfs_t
 	if unix.Fstatfs(fd, &system) != nil {
@@ -108,7 +108,7 @@ func isKernel(fd int) bool {
 	return false
 }
 
-// entry packs one name. What is neither file, directory nor link is left out, and so is what went away
+// entry packs one name. It skips anything that is neither file, directory nor link, and files that disappear
 // meanwhile.
 func (p *packer) entry(parent int, base, name string, depth int) error {
 	var stat unix.Stat_t
@@ -157,7 +157,7 @@ func (p *packer) entry(parent int, base, name string, depth int) error {
 	return unix.Close(fd)
 }
 
-// file packs an open file and closes it. A file that grows is cut at the size it had; one that shrinks is an
+// file packs an open file and closes it. A file that grows is cut at its first size; one that shrinks is an
 // error.
 func (p *packer) file(fd int, name string, stat *unix.Stat_t) error {
 	file := os.NewFile(uintptr(fd), name)

@@ -13,19 +13,19 @@ import (
 
 const directoryFlags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOFOLLOW
 
-// root is a directory below which entries are made. Nothing it opens lies outside, whatever links stand inside.
+// root is a directory in which entries are made. It opens nothing outside, whatever links there are inside.
 //
-// SECURITY: attack cases FS-09, FS-10 and SC-01; the kernel walks the path and refuses a symbolic link or a step up,
-// so there is no moment between a check and a use.
+// SECURITY: attack cases FS-09, FS-10 and SC-01; the kernel walks the path and refuses a symbolic link or a
+// step up, so there is no moment between a check and a use.
 type root struct {
 	fd int
-	// parent is the directory opened last; archives name files of one directory in a row.
+	// parent is the directory that was opened last. Archives name the files of one directory in a row.
 	parent     int
 	parentName string
 	noOpenat2  bool
 }
 
-// openRoot opens a directory, which may itself be reached through links, and makes it where it is missing.
+// openRoot opens a directory, which may be reached through links, and makes it if it does not exist.
 func openRoot(dir string) (*root, error) {
 	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	fd, err := openPlain(dir, flags)
@@ -41,7 +41,7 @@ func openRoot(dir string) (*root, error) {
 	return &root{fd: fd, parent: -1}, nil
 }
 
-// openPlain follows links but those of /proc.
+// openPlain follows all links except those of /proc.
 //
 // SECURITY: FS-02. A link into /proc/self/fd, opened by podd, is one of podd's own descriptors.
 func openPlain(name string, flags int) (int, error) {
@@ -65,7 +65,7 @@ func (r *root) forgetParent() {
 	}
 }
 
-// enter gives the directory that holds name, and name's last part. Missing directories are made.
+// enter returns the directory that holds name, and name's last part. It makes missing directories.
 func (r *root) enter(name string) (fd int, base string, err error) {
 	dir, base := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")
@@ -128,7 +128,8 @@ func (r *root) walk(dir string, before func(parent int, name string) error) (int
 	return current, nil
 }
 
-// replace runs make, and once more after what stands in its way is gone. A directory is never removed.
+// replace runs make. If something is in the way it removes that and runs make again. It never removes a
+// directory.
 func replace(parent int, base string, create func() error) error {
 	err := create()
 	if err != unix.EEXIST {
@@ -140,14 +141,14 @@ func replace(parent int, base string, create func() error) error {
 	return create()
 }
 
-// checkName accepts a relative path without steps up and cleans it; "" stands for the root itself.
+// checkName accepts a relative path without steps up and cleans it; "" is the root itself.
 func checkName(name string) (string, error) {
 	if len(name) > unix.PathMax-1 || strings.IndexByte(name, 0) >= 0 || strings.HasPrefix(name, "/") {
-		return "", connect.Errorf(connect.InvalidArgument, "entry %.200q: the name is absolute, too long or holds a NUL byte", name)
+		return "", connect.Errorf(connect.InvalidArgument, "entry %.200q: the name is absolute, too long or contains a NUL byte", name)
 	}
 	for _, part := range strings.Split(name, "/") {
 		if part == ".." {
-			return "", connect.Errorf(connect.InvalidArgument, "entry %.200q: the name steps up", name)
+			return "", connect.Errorf(connect.InvalidArgument, "entry %.200q: the name contains ..", name)
 		}
 	}
 	if name = path.Clean(name); name == "." {
@@ -158,7 +159,7 @@ func checkName(name string) (string, error) {
 
 func entryError(name string, err error) error {
 	if err == unix.ELOOP || err == unix.ENOTDIR || err == unix.EXDEV {
-		return connect.Errorf(connect.InvalidArgument, "entry %.200q: its directory is a link or no directory", name)
+		return connect.Errorf(connect.InvalidArgument, "entry %.200q: its directory is a link or not a directory", name)
 	}
 	return &os.PathError{Op: "unpack", Path: name, Err: err}
 }

@@ -20,15 +20,15 @@ const (
 	maxDeferred = 1 << 17
 )
 
-// Unpack reads a tar stream and makes its entries below dir, with the identity of the calling thread. It stops at the
-// first entry that is wrong; what came before stays.
+// Unpack reads a tar stream and makes its entries in dir, with the identity of the calling thread. It stops
+// at the first bad entry; the entries before it stay.
 func Unpack(dir string, source io.Reader, gzipped bool) error {
 	meter := NewMeter(source)
 	stream := io.Reader(bufio.NewReaderSize(meter, readAhead))
 	if gzipped {
 		unzipped, err := gzip.NewReader(stream)
 		if err != nil {
-			return connect.Errorf(connect.InvalidArgument, "the body is not gzip: %v", err)
+			return connect.Errorf(connect.InvalidArgument, "the body is not valid gzip: %v", err)
 		}
 		stream = bufio.NewReaderSize(unzipped, copyBuffer)
 	}
@@ -41,7 +41,8 @@ func Unpack(dir string, source io.Reader, gzipped bool) error {
 	if err := u.run(); err != nil {
 		return err
 	}
-	// The end of a tar stream is padded; the rest of the body must be read for the connection to serve on.
+	// The end of a tar stream is padded. The whole body must be read so that the connection can be used
+	// again.
 	_, err = io.Copy(io.Discard, io.LimitReader(stream, readAhead))
 	return err
 }
@@ -54,8 +55,8 @@ type unpacker struct {
 	dirs   []deferred
 }
 
-// deferred is a directory whose mode and time are set last: a read-only one would refuse its own entries, and each
-// entry made changes the time.
+// deferred is a directory whose mode and time are set last: a read-only directory would refuse its own
+// entries, and each new entry changes the time.
 type deferred struct {
 	name string
 	mode uint32
@@ -85,14 +86,14 @@ func streamError(err error) error {
 	if errors.As(err, &known) {
 		return known
 	}
-	return connect.Errorf(connect.InvalidArgument, "the archive does not parse: %v", err)
+	return connect.Errorf(connect.InvalidArgument, "the archive cannot be parsed: %v", err)
 }
 
 func (u *unpacker) entry(header *tar.Header) error {
 	if header.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
-	// Each entry costs its header, and a sparse file costs all it pretends to be.
+	// Each entry counts with its header, and a sparse file with its full size.
 	if err := u.meter.Grow(header.Size + 512); err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (u *unpacker) entry(header *tar.Header) error {
 	case tar.TypeLink:
 		err = u.hardLink(parent, base, header)
 	default:
-		return connect.Errorf(connect.InvalidArgument, "entry %.200q: type %q is no file, directory or link", header.Name, header.Typeflag)
+		return connect.Errorf(connect.InvalidArgument, "entry %.200q: type %q is not a file, directory or link", header.Name, header.Typeflag)
 	}
 	var known *connect.Error
 	if err == nil || errors.As(err, &known) {
@@ -123,7 +124,7 @@ func (u *unpacker) entry(header *tar.Header) error {
 	return entryError(header.Name, err)
 }
 
-// permissions strips the bits that would make a program run as somebody else.
+// permissions removes the bits that make a program run as another user.
 func permissions(header *tar.Header) uint32 { return uint32(header.Mode) & 0o1777 }
 
 func (u *unpacker) file(parent int, base string, header *tar.Header) error {
@@ -202,7 +203,8 @@ func (u *unpacker) hardLink(parent int, base string, header *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	// enter may close the directory it gave before, so the link's own is kept by a duplicate.
+	// enter may close the directory that it returned before, so a duplicate keeps the link's own directory
+	// open.
 	parent, err = unix.FcntlInt(uintptr(parent), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return err
@@ -217,7 +219,7 @@ func (u *unpacker) hardLink(parent int, base string, header *tar.Header) error {
 		return err
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		return connect.Errorf(connect.InvalidArgument, "entry %.200q: it links to something other than a file", header.Name)
+		return connect.Errorf(connect.InvalidArgument, "entry %.200q: the link does not lead to a file", header.Name)
 	}
 	if unix.Fstatat(parent, base, &own, unix.AT_SYMLINK_NOFOLLOW) == nil && own.Ino == stat.Ino && own.Dev == stat.Dev {
 		return nil
@@ -225,7 +227,8 @@ func (u *unpacker) hardLink(parent int, base string, header *tar.Header) error {
 	return replace(parent, base, func() error { return unix.Linkat(from, fromBase, parent, base, 0) })
 }
 
-// finish sets what was deferred, deepest last to first, so that a parent's time comes after its children's.
+// finish sets what was deferred, from the last directory to the first, so that a parent's time is set after
+// its children's.
 func (u *unpacker) finish() error {
 	for i := len(u.dirs) - 1; i >= 0; i-- {
 		dir := u.dirs[i]
@@ -235,7 +238,7 @@ func (u *unpacker) finish() error {
 		}
 		fd, err := unix.Openat(parent, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
-			continue // a later entry took its place
+			continue // a later entry replaced it
 		}
 		if err != nil {
 			return entryError(dir.name, err)

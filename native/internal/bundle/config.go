@@ -3,15 +3,15 @@ package bundle
 
 import "strconv"
 
-// Spec is what differs between sandboxes.
+// Spec has the parts that differ between sandboxes.
 type Spec struct {
 	Hostname string
 	// Root is the mounted root file system.
 	Root string
 	// UserNamespace is the path of the sealed namespace to join.
 	UserNamespace string
-	// NetworkNamespace is the path of one that belongs to it, or "" for one of the runtime's making, in which
-	// nothing leads out.
+	// NetworkNamespace is the path of a network namespace that belongs to it. If it is "", the runtime makes
+	// one without any connection to the outside.
 	NetworkNamespace string
 	// BootID is the file shown as the kernel's boot id.
 	BootID             string
@@ -20,29 +20,29 @@ type Spec struct {
 	TmpBytes, ShmBytes int64
 }
 
-// terminals is how many pseudo-terminals a sandbox may have: the kernel has 4096 for the whole machine
+// terminals is how many pseudo-terminals a sandbox may have. The kernel has 4096 for the whole machine
 // (kernel.pty.max).
 //
 // SECURITY: RS-15.
 const terminals = 128
 
-// PoddPath is where podd lies inside every sandbox.
+// PoddPath is the path of podd inside every sandbox.
 const PoddPath = "/.agentpod/podd"
 
-// podd begins with what it needs to install its seccomp filter and to set up payloads, and drops the rest
-// before it serves; a payload gets none of it.
+// podd starts with the capabilities that it needs to install its seccomp filter and to set up payloads, and
+// drops the rest before it serves. A payload gets none of them.
 var capabilities = []string{
 	"CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 	"CAP_FSETID", "CAP_SETFCAP", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE",
 }
 
-// readonlyPaths is short, since podd covers everything else of /proc and /sys that is not for a sandbox.
+// readonlyPaths is short, because podd covers everything else of /proc and /sys that a sandbox must not see.
 var readonlyPaths = []string{"/proc/sys"}
 
 type object = map[string]any
 
-// Config returns the configuration, ready to be encoded. It has no seccomp section (podd installs the filter
-// itself, as it does where there is no OCI runtime) and no resources (podhost writes the cgroups).
+// Config returns the configuration, ready to be encoded. It has no seccomp section, because podd installs the
+// filter itself, also where there is no OCI runtime. It has no resources, because podhost writes the cgroups.
 func Config(s Spec) object {
 	rlimits := []object{
 		{"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
@@ -60,7 +60,7 @@ func Config(s Spec) object {
 			"args":     append([]string{PoddPath}, s.PoddArgs...),
 			"env":      []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			"cwd":      "/",
-			// podd sets no_new_privs for each payload that has to have it; with sudo, some have not.
+			// podd sets no_new_privs for each payload that must have it. With sudo, some payloads do not.
 			"noNewPrivileges": false,
 			"capabilities":    object{"bounding": capabilities, "effective": capabilities, "permitted": capabilities},
 			"rlimits":         rlimits,

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheConfigurationClosesWhatASandboxMustNotReach(t *testing.T) {
+func TestTheRuntimeConfigurationRestrictsASandbox(t *testing.T) {
 	data, err := json.Marshal(Config(Spec{Hostname: "box", Root: "/mnt/root/abcd", UserNamespace: "/proc/1/fd/9", NetworkNamespace: "/proc/1/fd/10", BootID: "/mnt/file/boot-abcd",
 		PoddArgs: []string{"--listener-fd", "3"}, Files: 256, TmpBytes: 1 << 20}))
 	if err != nil {
@@ -53,7 +53,7 @@ func TestTheConfigurationClosesWhatASandboxMustNotReach(t *testing.T) {
 			t.Errorf("%s capabilities: %v", set, names)
 		}
 	}
-	// The only thing of the host that the runtime binds in is the file that stands for the boot id.
+	// The only file of the host that the runtime binds is the one for the boot id.
 	for _, m := range config.Mounts {
 		if options := strings.Join(m.Options, ","); strings.Contains(options, "bind") && (m.Source != "/mnt/file/boot-abcd" || !strings.Contains(options, "ro")) {
 			t.Errorf("mount %+v", m)

@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Headroom is what a sandbox's own group allows beyond its payload's limit on processes, so that podd keeps
-// working while the payload is at its limit (case RS-01).
+// Headroom is how many more processes a sandbox's own group allows than its payload's group, so that podd
+// keeps working while the payload is at its limit (case RS-01).
 const Headroom = 64
 
-// Limits are what to enforce; zero leaves one out.
+// Limits are the limits to enforce; zero means no limit.
 type Limits struct {
 	MemoryBytes int64
 	SwapBytes   int64
@@ -25,7 +25,7 @@ type Limits struct {
 	Pids        int64
 }
 
-// Level says how far a limit holds.
+// Level says whether a limit is enforced.
 type Level struct {
 	Level  string `json:"level"`
 	Reason string `json:"reason,omitempty"`
@@ -33,15 +33,15 @@ type Level struct {
 
 var Enforced = Level{Level: "enforced"}
 
-// NotAsked is the level of a limit that was left out.
-var NotAsked = Level{Level: "none", Reason: "not asked for"}
+// NotAsked is the level of a limit that was not requested.
+var NotAsked = Level{Level: "none", Reason: "not requested"}
 
-// None says why a limit does not hold.
+// None is the level of a limit that is not enforced, with the reason.
 func None(format string, args ...any) Level {
 	return Level{Level: "none", Reason: fmt.Sprintf(format, args...)}
 }
 
-// Usage is what a sandbox's groups count.
+// Usage is what a sandbox's groups have counted.
 type Usage struct {
 	CPUMs    int64 `json:"cpuMs"`
 	MemBytes int64 `json:"memBytes"`
@@ -52,17 +52,17 @@ type Usage struct {
 	OOMKills int64 `json:"oomKills"`
 }
 
-// A Group is one sandbox's place in the hierarchy.
+// A Group is one sandbox's group in the hierarchy.
 type Group struct {
 	// Procs are the cgroup.procs files that the sandbox's first process writes itself into.
 	Procs []string
-	// Payload, for podd to move its payload's launcher threads with, and OOM, to watch, are nil where there
-	// is none.
+	// Payload is for podd to move its payload's launcher threads. OOM is for podd to watch. They are nil if
+	// the controller is missing.
 	Payload, OOM *os.File
 	Levels       map[string]Level
 }
 
-// Close releases the descriptors; the groups stay.
+// Close closes the descriptors; the groups stay.
 func (g *Group) Close() {
 	for _, f := range []*os.File{g.Payload, g.OOM} {
 		if f != nil {
@@ -71,33 +71,33 @@ func (g *Group) Close() {
 	}
 }
 
-// A Manager makes and removes groups. Every method takes a sandbox's id, and works without any memory of it.
+// A Manager makes and removes groups. Every method takes a sandbox's id and keeps no state about it.
 type Manager interface {
 	// Version is "v1", "v2" or "none".
 	Version() string
 	Controllers() []string
-	// Create makes the group and sets its limits; what a controller cannot do is said in Levels.
+	// Create makes the group and sets its limits. Levels says which limits could not be set.
 	Create(id string, limits Limits) (*Group, error)
-	// Limit sets the limits of a group that exists, and says how far each of them holds.
+	// Limit sets the limits of an existing group, and returns which of them are enforced.
 	Limit(id string, limits Limits) map[string]Level
 	Usage(id string) Usage
 	// Freezes reports whether Freeze can work here.
 	Freezes() bool
-	// Freeze returns when no process of the group runs any more; after an error all of them do.
+	// Freeze returns when no process of the group runs any more. After an error all of them run.
 	Freeze(id string) error
-	// Thaw lets them run again; it may be called at any time.
+	// Thaw lets the processes run again. It may be called at any time.
 	Thaw(id string) error
 	// Kill sends SIGKILL to every process in the group, frozen ones included.
 	Kill(id string)
-	// Remove removes the group, waiting for processes that are on their way out.
+	// Remove removes the group. It waits for processes that are about to end.
 	Remove(id string) error
 	// IDs lists the sandboxes that have a group.
 	IDs() []string
-	// Close removes the groups above the sandboxes' if no sandbox is left in them.
+	// Close removes the groups above those of the sandboxes if they are empty.
 	Close()
 }
 
-// Detect finds what this host offers. scope keeps several state directories on one host apart.
+// Detect finds what this host offers. scope separates several state directories on one host.
 func Detect(scope string) Manager {
 	mounts := readMounts()
 	if m, err := newV1(mounts, scope); err == nil {
@@ -110,8 +110,8 @@ func Detect(scope string) Manager {
 	return none{reason: err.Error()}
 }
 
-// DetectDelegated finds what an ordinary user has. missing is why nothing was given to podhost, if so. The
-// file keeps where the groups are, for the next podhost: it starts in another group.
+// DetectDelegated finds what an ordinary user has. missing is the reason why podhost got no group, if it got
+// none. The file records where the groups are, because the next podhost starts in another group.
 func DetectDelegated(scope, file, missing string) Manager {
 	m, err := newDelegatedV2(readMounts(), scope, file)
 	switch {
@@ -131,8 +131,8 @@ func readMounts() map[string]string {
 	for _, line := range strings.Split(string(data), "\n") {
 		before, after, found := strings.Cut(line, " - ")
 		fields, tail := strings.Fields(before), strings.Fields(after)
-		// Only a mount of the hierarchy's root will do: below a bind of one group the names mean something
-		// else.
+		// Only a mount of the hierarchy's root is usable: below a bind mount of one group the names mean
+		// something else.
 		if !found || len(fields) < 5 || len(tail) < 3 || fields[3] != "/" {
 			continue
 		}
@@ -157,7 +157,7 @@ func readInt(dir, file string) int64 {
 	if err != nil {
 		return 0
 	}
-	// "max", and v1's way of saying it, are no limit.
+	// "max", and its v1 equivalent, mean no limit.
 	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 	if err != nil || n > 1<<60 {
 		return 0
@@ -186,8 +186,8 @@ func killAll(dir string) {
 	}
 }
 
-// removeDir removes one empty group. A process that has ended leaves its group a moment later, hence the
-// patience.
+// removeDir removes one empty group. It retries, because a process that has ended leaves its group a moment
+// later.
 func removeDir(dir string) error {
 	deadline := time.Now().Add(5 * time.Second)
 	for wait := 200 * time.Microsecond; ; wait *= 2 {

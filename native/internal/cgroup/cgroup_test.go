@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestGroupsAreMadeLimitedKilledAndRemoved(t *testing.T) {
+func TestControlGroupsAreCreatedLimitedKilledAndRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -52,7 +52,7 @@ func TestGroupsAreMadeLimitedKilledAndRemoved(t *testing.T) {
 		if err := m.Thaw("abcd"); err != nil {
 			t.Fatal(err)
 		}
-		// Frozen when it is killed: the kill must get through.
+		// It is frozen when it is killed: the kill must arrive.
 		if err := m.Freeze("abcd"); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestGroupsAreMadeLimitedKilledAndRemoved(t *testing.T) {
 	}
 }
 
-func TestWithoutGroupsEachLimitSaysWhy(t *testing.T) {
+func TestWithoutControlGroupsEachLimitHasAReason(t *testing.T) {
 	group, err := none{reason: "a test"}.Create("abcd", Limits{MemoryBytes: 1, Pids: 1})
 	if err != nil {
 		t.Fatal(err)

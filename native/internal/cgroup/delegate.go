@@ -14,16 +14,16 @@ import (
 
 const (
 	askTimeout = 5 * time.Second
-	// scopePrefix begins the name of the units that we ask for.
+	// scopePrefix is the beginning of the names of our systemd scopes.
 	scopePrefix = "agentpod-"
 )
 
-// AskForScope has the user's systemd put this process into a scope of its own, whose control groups this user
-// may then make and limit. The error says in words what is missing and which command mends it.
+// AskForScope asks the user's systemd to put this process into a scope of its own, in which this user may
+// make and limit control groups. The error says what is missing and which command fixes it.
 func AskForScope(uid int) error {
 	root, there := readMounts()[""]
 	if controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")); !there || err != nil || !strings.Contains(string(controllers), "memory") {
-		return errors.New("this machine has cgroup v1, of which an ordinary user gets nothing: boot with systemd.unified_cgroup_hierarchy=1, or run as root")
+		return errors.New("this machine has cgroup v1, which an ordinary user cannot use: boot with systemd.unified_cgroup_hierarchy=1, or run as root")
 	}
 	return askForScope(fmt.Sprintf("/run/user/%d", uid), uid, askTimeout)
 }
@@ -41,7 +41,7 @@ func askForScope(runtimeDir string, uid int, timeout time.Duration) error {
 	if err := startScope(ctx, runtimeDir, name); err != nil {
 		return err
 	}
-	// It answers before it has done so.
+	// systemd answers before it has moved the process.
 	for wait := time.Millisecond; ; wait *= 2 {
 		if filepath.Base(ownGroup()) == name {
 			return nil
@@ -60,14 +60,14 @@ func startScope(ctx context.Context, runtimeDir, name string) error {
 		"4", "Description", "s", "AgentPod's sandboxes", "Delegate", "b", "true", "CollectMode", "s", "inactive-or-failed",
 		"PIDs", "au", "1", strconv.Itoa(os.Getpid()), "0")
 	ask.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtimeDir, "DBUS_SESSION_BUS_ADDRESS=unix:path="+filepath.Join(runtimeDir, "bus"))
-	// A child that busctl leaves behind must not hold us up.
+	// A child that busctl leaves behind must not delay podhost.
 	ask.WaitDelay = 100 * time.Millisecond
 	said, err := ask.CombinedOutput()
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, exec.ErrNotFound):
-		return errors.New("busctl, which asks systemd for a cgroup, is missing: install the systemd package")
+		return errors.New("busctl is missing, which asks systemd for a cgroup: install the systemd package")
 	case ctx.Err() != nil:
 		return errors.New("systemd did not answer when asked for a cgroup: `systemctl --user status` shows why")
 	default:
@@ -75,7 +75,7 @@ func startScope(ctx context.Context, runtimeDir, name string) error {
 	}
 }
 
-// ownGroup is the path of this process's group in the v2 hierarchy, "" where there is none.
+// ownGroup is the path of this process's group in the v2 hierarchy, or "" if there is none.
 func ownGroup() string {
 	data, _ := os.ReadFile("/proc/self/cgroup")
 	_, own, _ := strings.Cut("\n"+string(data), "\n0::")

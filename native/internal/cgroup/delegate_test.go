@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// withBusctl makes the script the only busctl there is, and a directory with a bus.
+// withBusctl makes the script the only busctl, and a directory with a bus.
 func withBusctl(t *testing.T, script string) (runtimeDir string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,10 +37,10 @@ func unified(t *testing.T) string {
 	return root
 }
 
-func TestAskingForAScopeEndsInIt(t *testing.T) {
+func TestPodhostMovesIntoTheScopeItAskedFor(t *testing.T) {
 	root, before := unified(t), ownGroup()
-	// What busctl is called with, by systemd's documentation of StartTransientUnit: the signature, then a
-	// value for each letter of it.
+	// The arguments of busctl, according to systemd's documentation of StartTransientUnit: the signature,
+	// then a value for each letter of it.
 	runtimeDir := withBusctl(t, fmt.Sprintf(`
 want="--user --quiet call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager StartTransientUnit"
 want="$want ssa(sv)a(sa(sv)) $9 fail 4 Description s AgentPod's sandboxes Delegate b true CollectMode s inactive-or-failed PIDs au 1 $PPID 0"
@@ -62,14 +62,14 @@ mkdir "%[1]s/$9" || exit
 	if name := filepath.Base(scope); !strings.HasPrefix(name, scopePrefix) || !strings.HasSuffix(name, ".scope") || !isBoundary(filepath.Join(root, scope)) {
 		t.Errorf("the scope is %s", scope)
 	}
-	// Whoever is in one asks for no other.
+	// A process that is in a scope does not ask for another.
 	withBusctl(t, "exit 1")
 	if err := askForScope(runtimeDir, 1000, askTimeout); err != nil || ownGroup() != scope {
 		t.Errorf("the second time: %v, in %s", err, ownGroup())
 	}
 }
 
-func TestAScopeThatIsNotGivenSaysWhatToDo(t *testing.T) {
+func TestARefusedScopeSaysWhatToDo(t *testing.T) {
 	for name, one := range map[string]struct{ script, says string }{
 		"refused":      {"echo 'Call failed: Access denied' >&2; exit 1", "Call failed: Access denied"},
 		"no answer":    {"exec sleep 60", "did not answer"},
@@ -93,7 +93,7 @@ func TestAScopeThatIsNotGivenSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestOnlyAGroupThatWasGivenIsEmptied(t *testing.T) {
+func TestOnlyADelegatedGroupIsEmptied(t *testing.T) {
 	root := unified(t)
 	given := filepath.Join(root, fmt.Sprintf("test-%d", os.Getpid()))
 	inner := filepath.Join(given, "terminal")
@@ -104,7 +104,7 @@ func TestOnlyAGroupThatWasGivenIsEmptied(t *testing.T) {
 		removeDir(inner)
 		removeDir(given)
 	})
-	// Here root is the user whose groups these are, and 65534 is somebody else.
+	// Here root owns these groups, and 65534 is another user.
 	if isBoundary(inner) {
 		t.Error("a group below one's own was given by nobody")
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// freezeTimeout is how long the processes of a group may take to come to rest. It takes a millisecond; one
-// that waits in the kernel for a disk takes as long as the disk.
+// freezeTimeout is how long the processes of a group may take to freeze. It usually takes a millisecond; a
+// process that waits in the kernel for a disk takes as long as the disk.
 const freezeTimeout = 3 * time.Second
 
 func (m *v1) Freezes() bool { return m.dirs["freezer"] != "" }
@@ -64,7 +64,7 @@ func untilFrozen(isFrozen func() bool) error {
 	deadline := time.Now().Add(freezeTimeout)
 	for wait := 50 * time.Microsecond; !isFrozen(); {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("a process did not come to rest in %v", freezeTimeout)
+			return fmt.Errorf("a process did not stop within %v", freezeTimeout)
 		}
 		time.Sleep(wait)
 		if wait < 10*time.Millisecond {

@@ -1,6 +1,6 @@
 package cgroup
 
-// none stands in where no group can be made.
+// none is the manager for hosts on which no group can be made.
 type none struct{ reason string }
 
 func (n none) Version() string       { return "none" }

@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// processShare is how many quarters of the machine's processes and threads all sandboxes together may have.
-// The rest stays with the host, whatever the sandboxes do.
+// processShare is how many quarters of the machine's processes and threads all sandboxes together may use.
+// The rest stays with the host.
 const processShare = 3
 
-// limitAllProcesses limits the processes and threads of all sandboxes together, which are those of the group
-// dir. A value that cannot be read or written is left: each sandbox's own limit says whether it holds.
+// limitAllProcesses limits the processes and threads of all sandboxes together, which are in the group dir.
+// It ignores values that it cannot read or write: each sandbox's own limit says whether it is enforced.
 //
 // SECURITY: RS-18.
 func limitAllProcesses(dir string) {
@@ -21,8 +21,8 @@ func limitAllProcesses(dir string) {
 	}
 }
 
-// mostProcesses is what the machine can have, or a group above dir if that is less: a service manager limits
-// each user, and a container's runtime each container. 0 means that nothing is known.
+// mostProcesses is the limit of the machine, or of a group above dir if that is lower: a service manager
+// limits each user, and a container runtime each container. 0 means that the limit is not known.
 func mostProcesses(dir, settings string) int64 {
 	most := int64(0)
 	consider := func(limit int64) {

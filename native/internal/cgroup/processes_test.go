@@ -28,7 +28,7 @@ func TestAllSandboxesTogetherLeaveTheHostAQuarterOfItsProcesses(t *testing.T) {
 	}
 }
 
-func TestTheLeastOfTheMachinesAndTheGroupsLimitsCounts(t *testing.T) {
+func TestTheLowestProcessLimitOfMachineAndGroupsCounts(t *testing.T) {
 	root, settings := t.TempDir(), t.TempDir()
 	dir := filepath.Join(root, "user", "agentpod")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

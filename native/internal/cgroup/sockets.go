@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// socketBuffers is the file that limits what TCP and UDP sockets of a group hold. cgroup v1 counts that apart
-// from other memory, and does not count it at all before the first limit is set; v2 counts it as memory.
+// socketBuffers is the file that limits the buffers of a group's TCP and UDP sockets. cgroup v1 counts them
+// apart from other memory, and only after a limit is set; v2 counts them as memory.
 const socketBuffers = "memory.kmem.tcp.limit_in_bytes"
 
 const (
-	// socketShare of its memory is what a sandbox may hold in sockets beside it, within bounds. The kernel
-	// leaves every connection a little even at the limit.
+	// socketShare is the part of its memory that a sandbox may use for socket buffers in addition, within
+	// bounds. The kernel gives every connection a little even at the limit.
 	socketShare      = 16
 	leastSocketBytes = 4 << 20
 	mostSocketBytes  = 64 << 20
 )
 
-// limitSocketBuffers limits one sandbox's.
+// limitSocketBuffers limits the buffers of one sandbox.
 //
 // SECURITY: RS-16.
 func limitSocketBuffers(dir string, memory int64) error {
@@ -31,9 +31,9 @@ func limitSocketBuffers(dir string, memory int64) error {
 	return write(dir, socketBuffers, strconv.FormatInt(bytes, 10))
 }
 
-// limitAllSocketBuffers limits those of all sandboxes together to half of what makes the kernel press every
-// connection of the machine, the host's included. What cannot be read or written is left: each sandbox's own
-// limit says whether it holds.
+// limitAllSocketBuffers limits the buffers of all sandboxes together to half of the amount at which the
+// kernel throttles every connection of the machine. It ignores values that it cannot read or write: each
+// sandbox's own limit says whether it is enforced.
 func limitAllSocketBuffers(dir string) {
 	data, err := os.ReadFile("/proc/sys/net/ipv4/tcp_mem")
 	fields := strings.Fields(string(data))

@@ -14,8 +14,8 @@ type v1 struct {
 	dirs map[string]string
 }
 
-// v1Controllers in the order they are written. cpuacct counts, freezer is for pausing, devices closes what
-// mknod could not open anyway.
+// v1Controllers, in the order in which they are written. cpuacct counts, freezer is for pausing, and devices
+// blocks devices, which mknod could not open anyway.
 var v1Controllers = []string{"memory", "cpu", "pids", "cpuacct", "freezer", "devices"}
 
 // v1Devices are null, zero, full, random, urandom, tty and the pseudo-terminals.
@@ -44,8 +44,8 @@ func newV1(mounts map[string]string, scope string) (*v1, error) {
 		limitAllProcesses(filepath.Dir(dir))
 	}
 	if dir, there := m.dirs["devices"]; there {
-		// Every sandbox's group inherits this list. A group with children refuses the change, and then has
-		// the list already.
+		// Every sandbox's group inherits this list. A group with children refuses the change; it has the list
+		// already.
 		if write(dir, "devices.deny", "a") == nil {
 			for _, device := range v1Devices {
 				write(dir, "devices.allow", device)
@@ -125,7 +125,7 @@ func (m *v1) limitMemory(id string, limits Limits, levels map[string]Level) {
 	case !there:
 		levels["swap"] = None("no memory controller")
 	default:
-		// memory and swap are limited together here, so no swap at all is a limit as well.
+		// Memory and swap share one limit here, so "no swap" is a limit too.
 		levels["swap"] = levelOf(write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(limits.MemoryBytes+limits.SwapBytes, 10)))
 	}
 }
@@ -165,7 +165,7 @@ func (m *v1) limitPids(id string, limits Limits, levels map[string]Level) {
 	}
 }
 
-// payload makes the group below, in which podd's payload is counted; nil without a pids controller.
+// payload makes the child group that counts podd's payload; it returns nil without a pids controller.
 func (m *v1) payload(id string) (*os.File, error) {
 	root, there := m.dirs["pids"]
 	if !there {
@@ -203,7 +203,7 @@ func (m *v1) Kill(id string) {
 		killAll(filepath.Join(root, id))
 		killAll(filepath.Join(root, id, "payload"))
 	}
-	// A frozen process takes its signal when it is thawed.
+	// A frozen process receives its signal when it is thawed.
 	m.Thaw(id)
 }
 
@@ -247,8 +247,8 @@ func levelOf(err error) Level {
 	return None("%v", errors.Unwrap(err))
 }
 
-// cpuQuota turns a number of processors into the scheduler's period and quota; a quota under a millisecond is
-// refused by the kernel.
+// cpuQuota converts a number of processors to the scheduler's period and quota. The kernel refuses a quota
+// under a millisecond.
 func cpuQuota(cpus float64) (period, quota int) {
 	period = 100000
 	quota = int(cpus * float64(period))

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// v2 keeps one directory per sandbox: <root>/agentpod/<scope>/<id>. podd lives in it, and its payload's
-// launcher threads in the threaded child "payload", so that processes can be counted apart while memory is
-// charged to one group.
+// v2 keeps one directory per sandbox: <root>/agentpod/<scope>/<id>. podd runs in it, and its payload's
+// launcher threads run in the threaded child "payload". So processes are counted apart, and memory is charged
+// to one group.
 type v2 struct {
 	dir         string
 	controllers []string
@@ -31,9 +31,9 @@ func newV2(mounts map[string]string, scope string) (*v2, error) {
 	return makeV2(root, []string{"agentpod", scope})
 }
 
-// newDelegatedV2 works below a group that a service manager has given to this user: where an earlier podhost
-// has its sandboxes, or podhost's own. INVARIANT: podhost is in that group, which therefore lives as long as
-// podhost does.
+// newDelegatedV2 works below a group that a service manager gave to this user: the one with the sandboxes of
+// an earlier podhost, or podhost's own. INVARIANT: podhost is in that group, which therefore exists as long
+// as podhost runs.
 func newDelegatedV2(mounts map[string]string, scope, file string) (*v2, error) {
 	root, there := mounts[""]
 	if !there {
@@ -63,8 +63,8 @@ func newDelegatedV2(mounts map[string]string, scope, file string) (*v2, error) {
 	return m, nil
 }
 
-// moveInto puts podhost into a leaf: a group with processes of its own cannot hand controllers to its
-// children.
+// moveInto moves podhost into a leaf, because a group with processes of its own cannot give controllers to
+// its children.
 func moveInto(base string, levels []string) (*v2, error) {
 	leaf := filepath.Join(base, "podhost")
 	if err := os.Mkdir(leaf, 0o755); err != nil && !os.IsExist(err) {
@@ -86,9 +86,9 @@ func moveInto(base string, levels []string) (*v2, error) {
 	return m, nil
 }
 
-// isBoundary says whether a group was given to this user as it is: a scope that we asked for, or a group
-// below one of another user's. The other processes in it, such as the one that started podhost, may be moved
-// within it. A group that merely is the user's, such as a terminal's, stays as it is.
+// isBoundary reports whether a group was given to this user as a whole: a scope that we asked for, or a group
+// below another user's. Other processes in it, such as the one that started podhost, may be moved within it.
+// Any other group of the user, such as a terminal's, stays as it is.
 func isBoundary(group string) bool {
 	if strings.HasPrefix(filepath.Base(group), scopePrefix) {
 		return true
@@ -101,8 +101,8 @@ func isBoundary(group string) bool {
 	return known && int(stat.Uid) != os.Geteuid()
 }
 
-// moveAll moves the processes of one group to another. One that ends meanwhile is no loss; one that stays is
-// seen when controllers are handed on.
+// moveAll moves the processes of one group to another. It ignores processes that end meanwhile. If a process
+// cannot be moved, giving controllers to the children fails later.
 func moveAll(from, to string) {
 	data, _ := os.ReadFile(filepath.Join(from, "cgroup.procs"))
 	for _, pid := range strings.Fields(string(data)) {
@@ -110,7 +110,7 @@ func moveAll(from, to string) {
 	}
 }
 
-// makeV2 hands the controllers down from root through each of the levels.
+// makeV2 enables the controllers from root through each of the levels.
 func makeV2(root string, levels []string) (*v2, error) {
 	m := &v2{dir: root}
 	data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
@@ -214,7 +214,7 @@ func (m *v2) Limit(id string, limits Limits) map[string]Level {
 }
 
 // makePayload makes the threaded child. The order matters: the child's type turns its parent into a threaded
-// domain, and only then may the parent, which is about to hold podd, hand the pids controller on.
+// domain, and only then may the parent, which is about to hold podd, enable the pids controller for it.
 func (m *v2) makePayload(dir string, group *Group) error {
 	payload := filepath.Join(dir, "payload")
 	if err := os.Mkdir(payload, 0o755); err != nil && !os.IsExist(err) {

@@ -1,5 +1,5 @@
-// Package connect is the small part of the Connect protocol that envd's clients use: JSON over HTTP/1.1, unary calls,
-// server streams and client streams.
+// Package connect is the part of the Connect protocol that envd's clients use: JSON over HTTP/1.1, unary
+// calls, server streams and client streams.
 package connect
 
 import (
@@ -45,7 +45,7 @@ var statusOf = map[Code]int{
 	Unauthenticated:    http.StatusUnauthorized,
 }
 
-// Error is what a caller sees. Status replaces the code's own HTTP status where plain HTTP has a better one.
+// Error is what a caller sees. Status replaces the code's own HTTP status if plain HTTP has a better one.
 type Error struct {
 	Code    Code
 	Message string
@@ -54,7 +54,7 @@ type Error struct {
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// HTTPStatus is the status of a unary or plain answer that carries e.
+// HTTPStatus is the status of a unary or plain answer that carries the error.
 func (e *Error) HTTPStatus() int {
 	if e.Status != 0 {
 		return e.Status
@@ -67,15 +67,15 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// TooLarge says that a body or an archive passed a limit.
+// TooLarge is the error for a body or an archive above a limit.
 func TooLarge(format string, args ...any) *Error {
 	e := Errorf(ResourceExhausted, format, args...)
 	e.Status = http.StatusRequestEntityTooLarge
 	return e
 }
 
-// AsError turns any error into one that names its code: an Error passes through, errno becomes the code a caller can
-// act on, everything else is ours.
+// AsError gives any error a code: an Error passes through, an errno becomes a code that a caller can act on,
+// and everything else is internal.
 func AsError(err error) *Error {
 	var known *Error
 	if errors.As(err, &known) {

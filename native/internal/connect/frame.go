@@ -5,14 +5,15 @@ import (
 	"io"
 )
 
-// A stream is a row of frames: one byte of flags, four bytes of length (big endian), that many bytes of JSON.
+// A stream is a sequence of frames: one byte of flags, four bytes of length (big endian), and that many bytes
+// of JSON.
 const (
 	frameHeader    = 5
 	flagCompressed = 1
 	flagEnd        = 2
 )
 
-// MaxMessage bounds one request message. Input for a process comes in messages, files do not.
+// MaxMessage bounds one request message. Input for a process comes in messages; files do not.
 const MaxMessage = 4 << 20
 
 // readFrame reads one frame. io.EOF means that the stream ended cleanly between frames.
@@ -32,7 +33,7 @@ func readFrame(r io.Reader) (flags byte, payload []byte, err error) {
 	if size > MaxMessage {
 		return 0, nil, TooLarge("a message of %d bytes is larger than %d", size, MaxMessage)
 	}
-	// A lying length must not make podd reserve memory for bytes that never come.
+	// A wrong length must not make podd reserve memory for bytes that never come.
 	payload, err = io.ReadAll(io.LimitReader(r, int64(size)))
 	if err != nil {
 		return 0, nil, err
@@ -43,7 +44,7 @@ func readFrame(r io.Reader) (flags byte, payload []byte, err error) {
 	return flags, payload, nil
 }
 
-// beginFrame appends room for a header; endFrame fills it in once the payload is appended.
+// beginFrame appends space for a header; endFrame fills it in after the payload is appended.
 func beginFrame(buf []byte, flags byte) []byte { return append(buf, flags, 0, 0, 0, 0) }
 
 func endFrame(buf []byte) []byte {

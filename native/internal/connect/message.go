@@ -17,7 +17,7 @@ const (
 	streamType = "application/connect+json"
 )
 
-// Int64 is a proto3 int64: a string on the way out, a string or a number on the way in.
+// Int64 is a proto3 int64. It is written as a string, and read from a string or a number.
 type Int64 int64
 
 func (n Int64) MarshalJSON() ([]byte, error) {
@@ -57,7 +57,8 @@ func (b *Bytes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Decode parses one message. Unknown fields pass, as proto3 JSON allows for newer clients; wrong types do not.
+// Decode parses one message. It accepts unknown fields, as proto3 JSON does for newer clients, and refuses
+// wrong types.
 func Decode(text []byte, into any) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}")
@@ -66,7 +67,7 @@ func Decode(text []byte, into any) error {
 		return Errorf(InvalidArgument, "the message is not UTF-8")
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return Errorf(InvalidArgument, "the message does not parse: %v", err)
+		return Errorf(InvalidArgument, "the message cannot be parsed: %v", err)
 	}
 	return nil
 }
@@ -104,7 +105,7 @@ func WriteError(w http.ResponseWriter, err error) {
 	WriteJSON(w, e.HTTPStatus(), wireError{e.Code, e.Message})
 }
 
-// WriteJSON answers with one JSON value and its length, since some clients misread an empty chunked body.
+// WriteJSON answers with one JSON value and its length, because some clients misread an empty chunked body.
 func WriteJSON(w http.ResponseWriter, status int, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -126,7 +127,7 @@ func requireType(r *http.Request, want string) error {
 	if strings.EqualFold(strings.TrimSpace(got), want) {
 		return nil
 	}
-	e := Errorf(Unimplemented, "content type %.80q is not supported, %s is", got, want)
+	e := Errorf(Unimplemented, "content type %.80q is not supported; use %s", got, want)
 	e.Status = http.StatusUnsupportedMediaType
 	return e
 }
@@ -137,15 +138,15 @@ func decompress(data []byte, encoding string) ([]byte, error) {
 		return data, nil
 	case "gzip":
 	default:
-		return nil, Errorf(Unimplemented, "encoding %.40q is not supported, gzip is", encoding)
+		return nil, Errorf(Unimplemented, "encoding %.40q is not supported; use gzip", encoding)
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, Errorf(InvalidArgument, "the message is not gzip")
+		return nil, Errorf(InvalidArgument, "the message is not valid gzip")
 	}
 	plain, err := io.ReadAll(io.LimitReader(reader, MaxMessage+1))
 	if err != nil {
-		return nil, Errorf(InvalidArgument, "the message is not gzip")
+		return nil, Errorf(InvalidArgument, "the message is not valid gzip")
 	}
 	if len(plain) > MaxMessage {
 		return nil, TooLarge("the message is larger than %d bytes", MaxMessage)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// maxTimeout bounds Connect-Timeout-Ms, whose header may hold at most ten digits.
+// maxTimeout bounds Connect-Timeout-Ms, which has at most ten digits.
 const maxTimeout = 9_999_999_999
 
-// Timeout is what Connect-Timeout-Ms asks for; zero means none.
+// Timeout is the value of Connect-Timeout-Ms; zero means none.
 func Timeout(r *http.Request) (time.Duration, error) {
 	text := r.Header.Get("Connect-Timeout-Ms")
 	if text == "" {
@@ -40,7 +40,7 @@ func OpenInbound(r *http.Request) (*Inbound, error) {
 	return &Inbound{body: r.Body, encoding: r.Header.Get("Connect-Content-Encoding")}, nil
 }
 
-// Next parses the next message; io.EOF after the last one.
+// Next parses the next message. It returns io.EOF after the last one.
 func (in *Inbound) Next(into any) error {
 	flags, payload, err := readFrame(in.body)
 	if err != nil {
@@ -64,13 +64,13 @@ func ReadStream(r *http.Request, into any) error {
 		return err
 	}
 	if err := in.Next(into); err == io.EOF {
-		return Errorf(InvalidArgument, "the stream holds no message")
+		return Errorf(InvalidArgument, "the stream contains no message")
 	} else if err != nil {
 		return err
 	}
-	// net/http notices a client that goes away only once the request is read to its end.
+	// net/http notices a client that disconnects only after the request is read to its end.
 	if n, err := io.Copy(io.Discard, io.LimitReader(r.Body, frameHeader+1)); err != nil || n > frameHeader {
-		return Errorf(InvalidArgument, "the stream holds more than one message")
+		return Errorf(InvalidArgument, "the stream contains more than one message")
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (out *Outbound) Send(message any) error {
 	return out.SendWith(func(buf []byte) []byte { return append(buf, text...) })
 }
 
-// Close ends the stream, with an error when there is one. Without Close the client sees a cut stream.
+// Close ends the stream, with an error if there is one. Without Close the client sees a broken stream.
 func (out *Outbound) Close(err error) {
 	var end struct {
 		Error *wireError `json:"error,omitempty"`
@@ -114,7 +114,7 @@ func (out *Outbound) Close(err error) {
 	out.write(flagEnd, func(buf []byte) []byte { return append(buf, text...) })
 }
 
-// frames are shared, so that a quiet stream holds no buffer.
+// frames are pooled, so that an idle stream holds no buffer.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
 
 func (out *Outbound) write(flags byte, appendMessage func([]byte) []byte) error {

@@ -1,4 +1,5 @@
-// Package early does what cannot wait until main. The Go runtime initialises a package with few dependencies first.
+// Package early does what must happen before main. The Go runtime initialises packages with few dependencies
+// first.
 package early
 
 import (
@@ -7,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SECURITY: `podd connect` carries the token and everything that the server says, inside the container, where a payload of
-// root may look at any process of root that is dumpable.
+// SECURITY: `podd connect` carries the token and all data of the server inside the container, where a payload
+// of root may read the memory of any dumpable process of root.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == "connect" {
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

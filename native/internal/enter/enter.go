@@ -1,5 +1,6 @@
-// Package enter moves podhost into namespaces of its own before it starts to work. Go programs have threads from the first
-// moment, and namespaces belong to threads; so each step ends in an exec, which leaves one thread and its namespaces.
+// Package enter moves podhost into its own namespaces before it starts to work. Go programs have threads from
+// the start, and namespaces belong to threads. So each step ends in an exec, which leaves one thread in its
+// namespaces.
 package enter
 
 import (
@@ -16,25 +17,27 @@ import (
 func MountNamespace(args []string) error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return Unable{fmt.Sprintf("root cannot make a mount namespace (%v): inside a container, give it CAP_SYS_ADMIN", err)}
+		return Unable{fmt.Sprintf("root cannot make a mount namespace (%v): in a container, run AgentPod as an ordinary user, or give the container CAP_SYS_ADMIN", err)}
 	}
 	return reexec(args)
 }
 
-// reexec also leaves the session's keys behind. All sandboxes have podhost's empty keyring, which none can ask for (their filter knows no
-// keyctl): one for each of them would soon be all that the kernel lets an ordinary user have.
+// reexec also joins a new session keyring. All sandboxes share podhost's empty keyring, which no program
+// inside can use, because the seccomp filter refuses keyctl. One keyring per sandbox would soon exceed the
+// kernel's limit for an ordinary user.
 func reexec(args []string) error {
 	runtime.LockOSThread()
 	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
-		return fmt.Errorf("a keyring of podhost's own: %w", err)
+		return fmt.Errorf("join a session keyring: %w", err)
 	}
 	return unix.Exec("/proc/self/exe", append([]string{os.Args[0]}, args...), os.Environ())
 }
 
-// Settle finishes the namespace from the inside: no mount gets out of it (those of the host still come in, and, what matters
-// more, go: podhost holds no disk that its owner wants to unmount), and crun gets a cgroup tree it can read. On
-// a hybrid host crun 1.8 refuses to run as long as the v2 mount lists a controller, even with its cgroup handling off.
-func Settle(rootless bool) error {
+// PrepareMounts completes the namespace from the inside. No mount leaves it. Mounts of the host still come in
+// and, more important, unmounts do: podhost keeps no disk busy that its owner wants to unmount. crun also
+// gets a cgroup tree that it can read: on a hybrid host crun 1.8 refuses to run as long as the v2 mount lists
+// a controller, even with its cgroup handling off.
+func PrepareMounts(rootless bool) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("slave mounts: %w", err)
 	}
@@ -45,12 +48,12 @@ func Settle(rootless bool) error {
 	if !rootless {
 		return unix.Unmount(unified, unix.MNT_DETACH)
 	}
-	// A mount taken over from the parent's namespace cannot be unmounted here, only covered.
+	// A mount that comes from the parent's namespace cannot be unmounted here, only covered.
 	return unix.Mount("agentpod", "/sys/fs/cgroup", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=1m")
 }
 
-// hybridMount returns the v2 mount point of a host whose main controllers are v1's, else "". A v1 hierarchy for something else, such as a
-// VPN's net_cls, does not make a host hybrid.
+// hybridMount returns the v2 mount point of a host whose main controllers are v1, or "". A v1 hierarchy for
+// something else, such as a VPN's net_cls, does not make a host hybrid.
 func hybridMount() string {
 	data, _ := os.ReadFile("/proc/self/mountinfo")
 	unified, v1 := "", false

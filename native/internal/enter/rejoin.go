@@ -11,9 +11,10 @@ import (
 // nsGetParent is NS_GET_PARENT of linux/nsfs.h.
 const nsGetParent = 0xb702
 
-// Rejoin executes this program with args as root of the user namespace that an earlier podhost of this user made, found through a
-// sandbox that still lives in it: only from there can its sandboxes be ended. It returns only on failure, or when none of pids is
-// such a sandbox's. Entering takes a program with a single thread, which nsenter is and a Go program never is.
+// Rejoin executes this program with args as root of the user namespace that an earlier podhost of this user
+// made. Only from there can its sandboxes be ended. It finds the namespace through a sandbox that still runs
+// in it. It returns only on failure, or if none of pids belongs to such a sandbox. Entering a user namespace
+// takes a program with a single thread, such as nsenter; a Go program never has one.
 func Rejoin(pids []int, args []string) error {
 	for _, pid := range pids {
 		sandbox, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
@@ -33,7 +34,7 @@ func Rejoin(pids []int, args []string) error {
 		if err != nil {
 			return err
 		}
-		// nsenter opens the namespace anew, by this name; the descriptor itself closes when podhost begins.
+		// nsenter opens the namespace again by this name. The descriptor itself closes when podhost starts.
 		argv := append([]string{"nsenter", fmt.Sprintf("--user=/proc/%d/fd/%d", os.Getpid(), parent), "--setuid", "0", "--setgid", "0", "--", self}, args...)
 		if _, err := unix.FcntlInt(uintptr(parent), unix.F_SETFD, 0); err != nil {
 			return err

@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// Unable is a host that cannot run sandboxes for an ordinary user; the text says what to do.
+// Unable: this host cannot run sandboxes for an ordinary user. The text says what to do.
 type Unable struct{ Advice string }
 
 func (u Unable) Error() string { return u.Advice }
 
 const neededIDs = 65536
 
-// UserNamespace starts this program with args in a user and a mount namespace in which this user is root and owns a range of
-// subordinate ids; there it continues with Mapped. It returns when that process has said its first line, which is passed on, or has
-// ended, with its exit code.
+// UserNamespace starts this program with args in a user and a mount namespace in which this user is root and
+// owns a range of subordinate ids; there it continues with Mapped. It returns when that process has written
+// its first line, which it passes on, or with its exit code when it has ended.
 func UserNamespace(args []string) (int, error) {
 	me, err := user.Current()
 	if err != nil {
@@ -31,7 +31,7 @@ func UserNamespace(args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The gate holds the process back: it must not touch anything before it has its ids.
+	// The gate makes the process wait: it must not touch anything before it has its ids.
 	wait, gate, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -48,14 +48,14 @@ func UserNamespace(args []string) (int, error) {
 	}
 	wait.Close()
 	if err != nil {
-		return 0, Unable{fmt.Sprintf("this user cannot make user namespaces (%v): look at the sysctls kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces, or run as root", err)}
+		return 0, Unable{fmt.Sprintf("this user cannot make user namespaces (%v): check the sysctls kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and user.max_user_namespaces, or run as root; a container also needs a seccomp profile that allows them (docker run --security-opt seccomp=unconfined)", err)}
 	}
 	for _, m := range maps {
 		out, err := exec.Command(m.tool, strconv.Itoa(cmd.Process.Pid), "0", m.own, "1", "1", strconv.Itoa(m.base), strconv.Itoa(neededIDs)).CombinedOutput()
 		if err != nil {
 			cmd.Process.Kill()
 			cmd.Wait()
-			return 0, Unable{fmt.Sprintf("%s: %s (%v)", m.tool, strings.TrimSpace(string(out)), err)}
+			return 0, Unable{fmt.Sprintf("%s: %s (%v)%s", m.tool, strings.TrimSpace(string(out)), err, mapHint(out))}
 		}
 	}
 	if _, err := gate.Write([]byte{1}); err != nil {
@@ -70,6 +70,16 @@ func UserNamespace(args []string) (int, error) {
 	return 0, err
 }
 
+// mapHint is for containers: a setuid tool acts as root, whose capabilities the container has reduced. A tool
+// with a file capability acts as the user, who owns the new namespace.
+func mapHint(output []byte) string {
+	if !strings.Contains(string(output), "Operation not permitted") {
+		return ""
+	}
+	return ": in a container, replace the setuid bits by file capabilities: chmod u-s /usr/bin/newuidmap /usr/bin/newgidmap; " +
+		"setcap cap_setuid=ep /usr/bin/newuidmap; setcap cap_setgid=ep /usr/bin/newgidmap"
+}
+
 // idMap is one call of a mapping tool.
 type idMap struct {
 	tool, own string
@@ -80,11 +90,11 @@ func findMaps(me *user.User) ([]idMap, error) {
 	maps := []idMap{{tool: "newuidmap", own: me.Uid}, {tool: "newgidmap", own: me.Gid}}
 	for i, file := range []string{"/etc/subuid", "/etc/subgid"} {
 		if _, err := exec.LookPath(maps[i].tool); err != nil {
-			return nil, Unable{maps[i].tool + " is missing: install the uidmap (or shadow-utils) package, or run as root"}
+			return nil, Unable{maps[i].tool + " is missing: run `sudo apt-get install uidmap` (or `sudo dnf install shadow-utils`), or run as root"}
 		}
 		base, ok := subordinate(file, me)
 		if !ok {
-			return nil, Unable{fmt.Sprintf("%s gives %s no range of %d ids: run `sudo usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 %s` with a range that is free, or run as root",
+			return nil, Unable{fmt.Sprintf("%s gives %s no range of %d ids: run `sudo usermod --add-subuids 1000000-1065535 --add-subgids 1000000-1065535 %s` with a free range, or run as root",
 				file, me.Username, neededIDs, me.Username)}
 		}
 		maps[i].base = base
@@ -92,8 +102,8 @@ func findMaps(me *user.User) ([]idMap, error) {
 	return maps, nil
 }
 
-// Mapped waits until this process has its ids and executes itself with args: as root of its namespace it regains by exec the
-// capabilities that its first exec, as nobody, has lost.
+// Mapped waits until this process has its ids and executes itself with args. Its first exec, as nobody, lost
+// the capabilities; as root of its namespace it regains them by this exec.
 func Mapped(args []string) error {
 	gate := os.NewFile(3, "gate")
 	if _, err := io.ReadFull(gate, make([]byte, 1)); err != nil {
@@ -103,7 +113,7 @@ func Mapped(args []string) error {
 	return reexec(args)
 }
 
-// subordinate finds a range that is long enough, under the user's name or number.
+// subordinate finds a range that is long enough, by the user's name or number.
 func subordinate(file string, me *user.User) (int, bool) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"agentpod/native/internal/safefs"
 )
 
-// Actor is who a file operation acts for. It begins with the user's own rights. Where these do not reach and Root is set, it acts as
-// root, and what it makes is the user's: as E2B's envd does.
+// Actor is the user for whom a file operation acts. It first tries with the user's own rights. If these are
+// not enough and Root is set, it acts as root, and the user owns what it makes. E2B's envd does the same.
 type Actor struct {
 	User *account.User
 	Root bool
 }
 
-// reader is who looks at directories: root sees into all of them.
+// reader is the user who reads directories: root can read all of them.
 func (a Actor) reader() *account.User {
 	if a.Root {
 		return &account.User{Name: "root"}
@@ -27,7 +27,7 @@ func (a Actor) reader() *account.User {
 	return a.User
 }
 
-// do works as the user, and as root where the user may not and the actor may.
+// do works as the user. If the user lacks permission and the actor may act as root, it works as root.
 func (a Actor) do(work, asRoot func() error) error {
 	err := a.User.As(work)
 	if a.Root && a.User.UID != 0 && errors.Is(err, fs.ErrPermission) {
@@ -46,7 +46,7 @@ func (a Actor) Stat(name string) (entry Entry, err error) {
 	return entry, err
 }
 
-// List describes what is below a directory.
+// List describes the entries below a directory.
 func (a Actor) List(dir string, depth uint32) (entries []Entry, err error) {
 	err = a.reader().As(func() (err error) {
 		entries, err = List(dir, depth)
@@ -74,7 +74,7 @@ func (a Actor) MakeDir(dir string) (entry Entry, err error) {
 		if err := requireAbsent(dir); err != nil {
 			return err
 		}
-		at, err := descend(a.User, dir, way{make: true})
+		at, err := walkAsRoot(a.User, dir, walkOptions{make: true})
 		if err != nil {
 			return err
 		}
@@ -90,18 +90,18 @@ func (a Actor) MakeDir(dir string) (entry Entry, err error) {
 	return entry, err
 }
 
-// Move renames, making the parents of the destination.
+// Move renames, and makes the parents of the destination.
 func (a Actor) Move(source, destination string) (entry Entry, err error) {
 	err = a.do(func() (err error) {
 		entry, err = Move(source, destination)
 		return err
 	}, func() error {
-		from, err := descend(a.User, source, way{})
+		from, err := walkAsRoot(a.User, source, walkOptions{})
 		if err != nil {
 			return err
 		}
 		defer from.Close()
-		to, err := descend(a.User, destination, way{make: true})
+		to, err := walkAsRoot(a.User, destination, walkOptions{make: true})
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (a Actor) Move(source, destination string) (entry Entry, err error) {
 // Remove removes a tree.
 func (a Actor) Remove(name string) error {
 	return a.do(func() error { return Remove(name) }, func() error {
-		at, err := descend(a.User, name, way{})
+		at, err := walkAsRoot(a.User, name, walkOptions{})
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (a Actor) Remove(name string) error {
 	})
 }
 
-// OpenWrite makes a file, or empties the one there, with its parents and exactly this metadata.
+// OpenWrite creates a file, or empties an existing one, with its parents and exactly this metadata.
 func (a Actor) OpenWrite(name string, metadata map[string]string) (file *os.File, err error) {
 	err = a.do(func() (err error) {
 		file, err = OpenWrite(name, metadata)
@@ -145,7 +145,7 @@ func (a Actor) OpenWrite(name string, metadata map[string]string) (file *os.File
 }
 
 func (a Actor) openWriteAsRoot(name string) (*os.File, error) {
-	at, err := descend(a.User, name, way{make: true, follow: true})
+	at, err := walkAsRoot(a.User, name, walkOptions{make: true, follow: true})
 	if err != nil {
 		return nil, err
 	}
@@ -163,17 +163,18 @@ func (a Actor) openWriteAsRoot(name string) (*os.File, error) {
 	}
 	file, err := admitWrite(fd, name)
 	if err == nil {
-		if err = a.hand(fd); err != nil {
+		if err = a.giveToUser(fd); err != nil {
 			file.Close()
 		}
 	}
 	return file, err
 }
 
-// hand gives an open file to the user.
+// giveToUser makes the user the owner of an open file.
 //
-// SECURITY: FS-30. A file of several names may be one that the system needs under another: it keeps its owner.
-func (a Actor) hand(fd int) error {
+// SECURITY: FS-30. A file with several names may be one that the system needs under another name, so it keeps
+// its owner.
+func (a Actor) giveToUser(fd int) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil || stat.Nlink != 1 || int(stat.Uid) == a.User.UID {
 		return err
@@ -192,7 +193,7 @@ func requireAbsent(dir string) error {
 		return nil
 	}
 	if info.IsDir() {
-		return connect.Errorf(connect.AlreadyExists, "directory %.200q exists", dir)
+		return connect.Errorf(connect.AlreadyExists, "directory %.200q exists already", dir)
 	}
 	return connect.Errorf(connect.InvalidArgument, "%.200q exists and is not a directory", dir)
 }

@@ -1,5 +1,5 @@
-// Package files does envd's file operations. Its functions use the identity of the calling thread; callers wrap them
-// in account.User.As.
+// Package files does envd's file operations. Its functions use the identity of the calling thread; callers
+// wrap them in account.User.As.
 package files
 
 import (
@@ -20,7 +20,7 @@ import (
 const (
 	typeFile      = "FILE_TYPE_FILE"
 	typeDirectory = "FILE_TYPE_DIRECTORY"
-	// directorySize is what one block is. Some file systems count a directory's names instead, or say 0.
+	// directorySize is one block. Some file systems report the number of names instead, or 0.
 	directorySize = 4096
 )
 
@@ -39,7 +39,7 @@ type Entry struct {
 	Metadata      map[string]string `json:"metadata,omitempty"`
 }
 
-// namer turns ids into names, reading the account files once.
+// namer turns ids into names. It reads the account files once.
 type namer struct{ users, groups map[int]string }
 
 func newNamer() namer {
@@ -53,8 +53,8 @@ func nameOf(names map[int]string, id uint32) string {
 	return strconv.Itoa(int(id))
 }
 
-// entryOf describes a path without following it. A link has its own name, size and permissions, and the type and
-// mode of what it leads to, which is how envd shows it.
+// entryOf describes a path without following it. For a link, name, size and permissions are the link's own,
+// and type and mode are the target's, as in envd.
 func entryOf(name string, info os.FileInfo, n namer) Entry {
 	entry := Entry{
 		Name: path.Base(name), Path: name, Size: connect.Int64(info.Size()), Permissions: info.Mode().String(),
@@ -86,13 +86,13 @@ func entryOf(name string, info os.FileInfo, n namer) Entry {
 	return entry
 }
 
-// Metadata lives in extended attributes, under the names E2B gives them.
+// Metadata is stored in extended attributes, under E2B's names.
 const (
 	metadataPrefix = "user.e2b."
 	maxMetadata    = 64 << 10
 )
 
-// readMetadata is empty where there is none, or none can be had.
+// readMetadata is empty if there is none or it cannot be read.
 func readMetadata(name string) map[string]string {
 	list := make([]byte, maxMetadata)
 	size, err := unix.Llistxattr(name, list)
@@ -117,7 +117,8 @@ func readMetadata(name string) map[string]string {
 	return metadata
 }
 
-// replaceMetadata makes the file carry exactly these; no metadata on a file system that cannot hold any is fine.
+// replaceMetadata gives the file exactly this metadata. No metadata is fine on a file system that cannot
+// store any.
 func replaceMetadata(fd int, metadata map[string]string) error {
 	list := make([]byte, maxMetadata)
 	size, err := unix.Flistxattr(fd, list)

@@ -10,7 +10,7 @@ import (
 	"agentpod/native/internal/connect"
 )
 
-// maxListed bounds one listing; a deeper look takes several calls.
+// maxListed bounds one listing. A larger tree takes several calls.
 const maxListed = 100_000
 
 // Stat describes one path.
@@ -22,7 +22,8 @@ func Stat(name string) (Entry, error) {
 	return entryOf(name, info, newNamer()), nil
 }
 
-// List describes what is below a directory, depth levels deep, in lexical order. It does not enter links.
+// List describes the entries below a directory, depth levels deep, in lexical order. It does not follow
+// links.
 func List(dir string, depth uint32) ([]Entry, error) {
 	if err := requireDirectory(dir); err != nil {
 		return nil, err
@@ -41,11 +42,11 @@ func List(dir string, depth uint32) ([]Entry, error) {
 			return err
 		}
 		if err != nil {
-			return nil // a directory that the user may not read is listed, not entered
+			return nil // a directory that the user may not read is listed but not entered
 		}
 		info, err := item.Info()
 		if err != nil {
-			return nil // gone since
+			return nil // removed meanwhile
 		}
 		if len(entries) >= maxListed {
 			return connect.Errorf(connect.ResourceExhausted, "more than %d entries below %.200q", maxListed, dir)
@@ -81,7 +82,7 @@ func MakeDir(dir string) (Entry, error) {
 	return Stat(dir)
 }
 
-// Move renames, making the parents of the destination.
+// Move renames, and makes the parents of the destination.
 func Move(source, destination string) (Entry, error) {
 	if _, err := os.Lstat(source); err != nil {
 		return Entry{}, err
@@ -95,7 +96,7 @@ func Move(source, destination string) (Entry, error) {
 	return Stat(destination)
 }
 
-// Remove removes a tree. Like envd, it is content when there is nothing to remove.
+// Remove removes a tree. Like envd, it succeeds if there is nothing to remove.
 func Remove(name string) error {
 	if name == "/" {
 		return connect.Errorf(connect.InvalidArgument, "the root cannot be removed")

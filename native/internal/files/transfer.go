@@ -12,14 +12,15 @@ import (
 	"agentpod/native/internal/connect"
 )
 
-// Source is a file to read. Unsized ones tell their size wrong, or not at all: they are read until they end.
+// Source is a file to read. An unsized file reports a wrong size, or none: it is read until it ends.
 type Source struct {
 	*os.File
 	Unsized bool
 	fd      int
 }
 
-// Reader reads to the end. A file of the kernel that has nothing more for now has ended, so that none holds a reader.
+// Reader reads to the end. A kernel file that has no more data for now counts as ended, so that it cannot
+// block a reader.
 func (s Source) Reader() io.Reader {
 	if s.Unsized {
 		return kernelReader{s}
@@ -27,7 +28,7 @@ func (s Source) Reader() io.Reader {
 	return s.File
 }
 
-// kernelReader keeps to the descriptor: os.File would make it one that waits.
+// kernelReader reads the descriptor directly: os.File would wait for more.
 type kernelReader struct{ source Source }
 
 func (r kernelReader) Read(p []byte) (n int, err error) {
@@ -64,7 +65,7 @@ func OpenRead(name string) (Source, error) {
 		unix.Close(fd)
 		return Source{}, err
 	}
-	// Kernel files mostly say that they are empty, or as long as a page.
+	// Most kernel files report that they are empty, or as long as a page.
 	isUnsized := isKernel(kind) || stat.Size == 0
 	if !isUnsized {
 		unix.SetNonblock(fd, false)
@@ -72,7 +73,7 @@ func OpenRead(name string) (Source, error) {
 	return Source{os.NewFile(uintptr(fd), name), isUnsized, fd}, nil
 }
 
-// OpenWrite makes a file, or empties the one there, with its parents and exactly this metadata.
+// OpenWrite creates a file, or empties an existing one, with its parents and exactly this metadata.
 func OpenWrite(name string, metadata map[string]string) (*os.File, error) {
 	if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func OpenWrite(name string, metadata map[string]string) (*os.File, error) {
 	return file, err
 }
 
-// empty leaves a file with nothing but this metadata, or closes it.
+// empty leaves a file with only this metadata, or closes it.
 func empty(file *os.File, metadata map[string]string) error {
 	err := file.Truncate(0)
 	if err == nil {
@@ -100,7 +101,7 @@ func empty(file *os.File, metadata map[string]string) error {
 	return err
 }
 
-// admitWrite takes a descriptor of a regular file that the kernel has not made up.
+// admitWrite accepts the descriptor of a regular file that is not one of the kernel's.
 func admitWrite(fd int, name string) (*os.File, error) {
 	var stat unix.Stat_t
 	kind, err := fileSystem(fd)
@@ -112,8 +113,8 @@ func admitWrite(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// openRegular looks before it trusts: O_NONBLOCK keeps the open itself from waiting, and a file is emptied only after
-// the look. It follows no magic link, such as those of /proc/PID/fd.
+// openRegular checks before it trusts: O_NONBLOCK keeps the open itself from waiting, and the file is emptied
+// only after the check. It follows no magic link, such as those of /proc/PID/fd.
 func openRegular(name string, flags int, mode uint32) (int, error) {
 	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	how := unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode), Resolve: unix.RESOLVE_NO_MAGICLINKS}
@@ -150,10 +151,12 @@ func isKernel(kind int64) bool {
 	return false
 }
 
-// admitProc lets a file of /proc through, or opens it anew through the directory of its process, once that is known not to be podd.
+// admitProc accepts a file of /proc, or opens it again through the directory of its process after it has
+// checked that the process is not podd.
 //
-// SECURITY: FS-31. The kernel lets every thread of podd look at podd: its memory, its environment, its descriptors. So nothing below a
-// process is read before it is seen whose it is, and the directory that was looked at is the one that is read from.
+// SECURITY: FS-31. The kernel lets every thread of podd read podd: its memory, its environment, its
+// descriptors. So nothing below a process is read before its owner is known, and it is read from the same
+// directory that was checked.
 func admitProc(fd int, name string) (int, error) {
 	where, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil || !strings.HasPrefix(where, "/proc/") {
@@ -164,7 +167,7 @@ func admitProc(fd int, name string) (int, error) {
 		process, below = process[:cut], process[cut+1:]
 	}
 	if _, err := strconv.Atoi(process); err != nil || strings.HasPrefix(below, "net/") {
-		// The whole system's, or the network's, which podd shares with every process.
+		// It belongs to the whole system, or to the network, which podd shares with every process.
 		return fd, nil
 	}
 	unix.Close(fd)
@@ -186,7 +189,7 @@ func admitProc(fd int, name string) (int, error) {
 	return fd, nil
 }
 
-// groupOf is the process that a thread belongs to, by its directory in /proc.
+// groupOf returns the process that a thread belongs to, by its directory in /proc.
 func groupOf(dir int) (int, error) {
 	fd, err := unix.Openat(dir, "status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

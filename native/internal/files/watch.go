@@ -12,6 +12,7 @@ import (
 
 	"agentpod/native/internal/account"
 	"agentpod/native/internal/connect"
+	"agentpod/native/internal/descriptor"
 )
 
 // Event is envd's FilesystemEvent. Name is relative to the watched directory.
@@ -49,7 +50,7 @@ type Watch struct {
 	dirs    map[int32]string // watch descriptor to path relative to root
 }
 
-// WatchOptions choose what a watch covers and tells.
+// WatchOptions choose what a watch covers and reports.
 type WatchOptions struct {
 	Recursive    bool
 	IncludeEntry bool
@@ -59,7 +60,7 @@ type WatchOptions struct {
 func NewWatch(user *account.User, dir string, options WatchOptions) (*Watch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, connect.Errorf(connect.ResourceExhausted, "no more watches: %v", err)
+		return nil, connect.Errorf(connect.ResourceExhausted, "cannot create another watch: %v", err)
 	}
 	w := &Watch{
 		file: os.NewFile(uintptr(fd), "inotify"), user: user, root: dir,
@@ -82,22 +83,22 @@ func NewWatch(user *account.User, dir string, options WatchOptions) (*Watch, err
 // Close ends the watch and any Next that waits.
 func (w *Watch) Close() { w.file.Close() }
 
-// add watches a directory, and those below it in a deep watch. What is found in a directory that appeared just now may
-// have come before the watch, so it is reported through found.
+// add watches a directory, and in a deep watch those below it. The entries of a directory that has just
+// appeared may be older than the watch, so they are reported through found.
 func (w *Watch) add(relative string, found []Event) ([]Event, error) {
 	if len(w.dirs) >= maxWatched {
 		return found, connect.Errorf(connect.ResourceExhausted, "more than %d directories to watch", maxWatched)
 	}
 	full := filepath.Join(w.root, relative)
-	var descriptor int
-	err := control(w.file, func(fd int) (err error) {
-		descriptor, err = unix.InotifyAddWatch(fd, full, watchMask)
+	var watch int
+	err := descriptor.Control(w.file, func(fd int) (err error) {
+		watch, err = unix.InotifyAddWatch(fd, full, watchMask)
 		return err
 	})
 	if err != nil {
 		return found, &os.PathError{Op: "watch", Path: full, Err: err}
 	}
-	w.dirs[int32(descriptor)] = relative
+	w.dirs[int32(watch)] = relative
 	if !w.deep {
 		return found, nil
 	}
@@ -124,7 +125,7 @@ func isGone(err error) bool {
 	return os.IsNotExist(err) || os.IsPermission(err)
 }
 
-// Next waits for changes. An error means that the watch is over.
+// Next waits for changes. An error means that the watch has ended.
 func (w *Watch) Next() ([]Event, error) {
 	buffer := make([]byte, 16<<10)
 	for {
@@ -152,7 +153,7 @@ func (w *Watch) parse(data []byte) ([]Event, error) {
 		name := strings.TrimRight(string(data[:size]), "\x00")
 		data = data[size:]
 		if mask&unix.IN_Q_OVERFLOW != 0 {
-			return nil, connect.Errorf(connect.DataLoss, "changes came faster than they were read")
+			return nil, connect.Errorf(connect.DataLoss, "too many changes at once: some were lost")
 		}
 		more, err := w.translate(descriptor, mask, name)
 		if err != nil {
@@ -163,7 +164,7 @@ func (w *Watch) parse(data []byte) ([]Event, error) {
 	return events, nil
 }
 
-// translate words one kernel event as envd does.
+// translate turns one kernel event into envd's.
 func (w *Watch) translate(descriptor int32, mask uint32, name string) ([]Event, error) {
 	relative, known := w.dirs[descriptor]
 	if !known {
@@ -196,7 +197,7 @@ func (w *Watch) translate(descriptor int32, mask uint32, name string) ([]Event, 
 	return nil, nil
 }
 
-// lost handles a watched directory that is gone. Its parent's watch tells about it, save for the root, whose end is
+// lost handles a watched directory that was removed. Its parent's watch reports it. The end of the root is
 // the end of the watch.
 func (w *Watch) lost(relative string, mask uint32) ([]Event, error) {
 	if relative != "" {
@@ -209,7 +210,7 @@ func (w *Watch) lost(relative string, mask uint32) ([]Event, error) {
 	return []Event{{Name: path.Base(w.root), Type: kind}}, nil
 }
 
-// describe adds what the client asked to know about each path that is still there.
+// describe adds details, if the client asked for them, about each path that still exists.
 func (w *Watch) describe(events []Event) []Event {
 	if !w.entries {
 		return events
@@ -223,16 +224,4 @@ func (w *Watch) describe(events []Event) []Event {
 		return nil
 	})
 	return events
-}
-
-func control(file *os.File, f func(fd int) error) error {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
 }

@@ -10,7 +10,7 @@ import (
 
 const (
 	maxWatchers = 64
-	// maxHeld bounds the events that wait to be fetched; a client that does not fetch loses its watcher.
+	// maxHeld bounds the events that wait to be fetched. A client that does not fetch them loses its watcher.
 	maxHeld = 8192
 )
 
@@ -27,10 +27,10 @@ type watcher struct {
 	err    error
 }
 
-// NewWatchers makes an empty set.
+// NewWatchers returns an empty set.
 func NewWatchers() *Watchers { return &Watchers{byID: map[string]*watcher{}} }
 
-// Create starts a watch and names it.
+// Create starts a watch and returns its name.
 func (ws *Watchers) Create(actor Actor, dir string, options WatchOptions) (string, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *watcher) collect() {
 	}
 }
 
-// Events takes what has happened since the last call.
+// Events returns what has happened since the last call.
 func (ws *Watchers) Events(id string) ([]Event, error) {
 	ws.mu.Lock()
 	w := ws.byID[id]
@@ -88,7 +88,7 @@ func (ws *Watchers) Events(id string) ([]Event, error) {
 	return events, nil
 }
 
-// Remove ends a watch; one that is not there is not found.
+// Remove ends a watch.
 func (ws *Watchers) Remove(id string) error {
 	ws.mu.Lock()
 	w := ws.byID[id]

@@ -1,4 +1,4 @@
-// Package guard puts podd behind its own defences at start: descriptors, dumpable flag, signals, capabilities.
+// Package guard sets up podd's own defences at start: descriptors, dumpable flag, signals, capabilities.
 package guard
 
 import (
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SealDescriptors marks every inherited descriptor close-on-exec, so that a payload gets 0, 1 and 2 and nothing else.
+// SealDescriptors marks every inherited descriptor close-on-exec, so that a payload gets only 0, 1 and 2.
 //
-// SECURITY: attack cases FS-12 and LK-02; a leaked descriptor is a door out of the sandbox.
+// SECURITY: attack cases FS-12 and LK-02; a leaked descriptor can lead out of the sandbox.
 func SealDescriptors() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
@@ -29,7 +29,8 @@ func SealDescriptors() error {
 	return nil
 }
 
-// Undumpable keeps other processes from tracing podd, from reading its memory and from following its /proc links.
+// Undumpable keeps other processes from tracing podd, from reading its memory and from following its /proc
+// links.
 func Undumpable() error {
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAFloodOfSignalsIsTakenAndItsQueueIsBounded(t *testing.T) {
+func TestAFloodOfSignalsIsHandledAndItsQueueIsBounded(t *testing.T) {
 	var before, after unix.Rlimit
 	unix.Getrlimit(unix.RLIMIT_SIGPENDING, &before)
 	if before.Cur <= queueLimit {
@@ -30,7 +30,7 @@ func TestAFloodOfSignalsIsTakenAndItsQueueIsBounded(t *testing.T) {
 	most := 0
 	for i := 0; i < 50*queueLimit; i++ {
 		for _, number := range append(leftToC, 40) {
-			// The test ends here if nobody takes it.
+			// The test ends here if the signal is not handled.
 			if err := unix.Kill(os.Getpid(), unix.Signal(number)); err != nil {
 				t.Fatal(err)
 			}
@@ -41,13 +41,13 @@ func TestAFloodOfSignalsIsTakenAndItsQueueIsBounded(t *testing.T) {
 			}
 		}
 	}
-	// The kernel counts for all processes of the user, and lets its own signals pass the limit.
+	// The kernel counts all processes of the user, and its own signals may exceed the limit.
 	if most > 2*queueLimit {
 		t.Fatalf("%d signals wait", most)
 	}
 }
 
-// waiting is how many signals the kernel holds for this user.
+// waiting is how many signals are pending for this user.
 func waiting(t *testing.T) int {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

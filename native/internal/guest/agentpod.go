@@ -21,15 +21,16 @@ func (s *Server) envs(w http.ResponseWriter, _ *http.Request) {
 	connect.WriteJSON(w, http.StatusOK, env)
 }
 
-// readStrict parses a body of our own calls. Only the server sends these, so an unknown field is a mistake.
+// readStrict parses the body of AgentPod's own calls. Only the server sends these, so an unknown field is an
+// error.
 func readStrict(r *http.Request, into any) error {
 	decoder := json.NewDecoder(io.LimitReader(r.Body, connect.MaxMessage))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return connect.Errorf(connect.InvalidArgument, "the body does not parse: %v", err)
+		return connect.Errorf(connect.InvalidArgument, "the body cannot be parsed: %v", err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return connect.Errorf(connect.InvalidArgument, "the body goes on after its end")
+		return connect.Errorf(connect.InvalidArgument, "the body has extra data at its end")
 	}
 	return nil
 }
@@ -82,7 +83,7 @@ type processInfo struct {
 	StdinBytes  connect.Int64  `json:"stdinBytes"`
 }
 
-// input writes to a process's stdin what is known by its offset there.
+// input writes to a process's stdin. The caller gives the offset of the data in all the input.
 func (s *Server) input(w http.ResponseWriter, r *http.Request) {
 	p, err := s.takeRawInput(r)
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *Server) takeRawInput(r *http.Request) (*process.Process, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, connect.MaxMessage+1))
 	if err != nil {
-		return nil, connect.Errorf(connect.Canceled, "the input was cut: %v", err)
+		return nil, connect.Errorf(connect.Canceled, "the input ended early: %v", err)
 	}
 	if len(data) > connect.MaxMessage {
 		return nil, connect.TooLarge("the input is larger than %d bytes", connect.MaxMessage)

@@ -31,19 +31,21 @@ type entryAnswer struct {
 	Entry files.Entry `json:"entry"`
 }
 
-// fileRules is set by the server to "e2b" on calls of E2B's SDKs. A client's own is not passed on.
+// fileRules is a header that the server sets to "e2b" on calls of E2B's SDKs. The server does not pass on a
+// client's own.
 const fileRules = "Agentpod-File-Rules"
 
-// actorOf is who a file call acts for.
+// actorOf returns the user for whom a file call acts.
 //
-// SECURITY: FS-30. Only where the environment says sudo does a call reach further than its user: there, the user's programs could do the same.
+// SECURITY: FS-30. A call can do more than its user only if the environment says sudo: then the user's
+// programs could do the same.
 func (s *Server) actorOf(r *http.Request) (files.Actor, error) {
 	user, err := s.settings.userOf(r)
 	_, _, _, sudo := s.settings.view()
 	return files.Actor{User: user, Root: sudo && r.Header.Get(fileRules) == "e2b"}, err
 }
 
-// resolve finds who a call acts for and makes a path of theirs absolute.
+// resolve finds the user for whom a call acts and makes the path absolute.
 func (s *Server) resolve(r *http.Request, name string) (files.Actor, string, error) {
 	if name == "" {
 		return files.Actor{}, "", connect.Errorf(connect.InvalidArgument, "path is missing")
@@ -117,7 +119,7 @@ func (in watchRequest) options() files.WatchOptions {
 	return files.WatchOptions{Recursive: in.Recursive, IncludeEntry: in.IncludeEntry}
 }
 
-// watchDir streams changes until the client leaves or its timeout passes.
+// watchDir streams changes until the client disconnects or its timeout expires.
 func (s *Server) watchDir(w http.ResponseWriter, r *http.Request) {
 	var in watchRequest
 	ctx, cancel, err := openStream(r, &in)

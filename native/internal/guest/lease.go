@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Lease ends the sandbox by itself: at a deadline, or after a time without requests. Both are counted on the
-// monotonic clock, so a change of the wall clock moves neither.
+// Lease ends the sandbox at a deadline, or after a time without requests. Both use the monotonic clock, so a
+// change of the wall clock does not move them.
 type Lease struct {
 	mu       sync.Mutex
 	deadline time.Time
@@ -22,7 +22,7 @@ type Terms struct {
 	IdleMs      int64 `json:"idleMs"`
 }
 
-// maxTerm keeps a term inside what a Duration holds.
+// maxTerm keeps a term within the range of a Duration.
 const maxTerm = int64(1) << 42
 
 func newLease() *Lease {
@@ -46,7 +46,7 @@ func (l *Lease) Set(terms Terms) bool {
 	return true
 }
 
-// Enter marks a request as open; the function it returns marks it as over.
+// Enter marks a request as open. The function that it returns marks the request as finished.
 func (l *Lease) Enter() (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *Lease) Enter() (leave func()) {
 	}
 }
 
-// IdleFor is how long no request has been open.
+// IdleFor is how long there has been no open request.
 func (l *Lease) IdleFor() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *Lease) poke() {
 	}
 }
 
-// Wait returns when the lease is over.
+// Wait returns when the lease has expired.
 func (l *Lease) Wait() {
 	for {
 		left, limited := l.left()

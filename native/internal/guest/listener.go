@@ -12,7 +12,7 @@ import (
 
 const maxConnections = 1024
 
-// Listen makes a listener of an inherited descriptor. Where guarded, it serves only peers outside the sandbox.
+// Listen makes a listener of an inherited descriptor. If guarded, it serves only peers outside the sandbox.
 func Listen(fd int, guarded bool) (net.Listener, error) {
 	unix.CloseOnExec(fd)
 	file := os.NewFile(uintptr(fd), "listener")
@@ -24,7 +24,7 @@ func Listen(fd int, guarded bool) (net.Listener, error) {
 	return &listener{Listener: inner, guarded: guarded}, nil
 }
 
-// Bound limits how many connections of a listener are open. Whoever can reach it has shown that they may.
+// Bound limits the number of open connections of a listener whose peers are already authenticated.
 func Bound(inner net.Listener) net.Listener { return &listener{Listener: inner} }
 
 type listener struct {
@@ -48,7 +48,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// connection gives its place back when it closes.
+// connection frees its place when it closes.
 type connection struct {
 	*net.UnixConn
 	listener *listener

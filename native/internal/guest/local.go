@@ -18,7 +18,7 @@ import (
 	"agentpod/native/internal/connect"
 )
 
-// envd's own port. Outside, the server leads it to podd's socket; inside, programs written for E2B ask here.
+// envd's own port. Outside, the server forwards it to podd's socket; inside, programs written for E2B use it.
 const localPort = 49983
 
 const (
@@ -28,10 +28,10 @@ const (
 	maxSocketTable = 16 << 20
 )
 
-// serveLocal answers programs inside at localhost:49983, as much of envd as E2B's own programs ask for.
+// serveLocal answers programs inside at localhost:49983, with the part of envd that E2B's own programs use.
 //
-// SECURITY: FS-32. None of podd's calls is here: what a program gets is that the sandbox lives, its id, and the variables that it was
-// started with. No token is asked for, since a sandbox never holds one.
+// SECURITY: FS-32. None of podd's calls is available here. A program learns that the sandbox runs, its id,
+// and the variables that it was started with. No token is needed, because a sandbox never has one.
 func (s *Server) serveLocal() {
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.answerLocal), ReadTimeout: localTimeout, WriteTimeout: localTimeout,
@@ -54,7 +54,7 @@ func (s *Server) answerLocal(w http.ResponseWriter, r *http.Request) {
 		s.health(w, r)
 	case "GET /envs":
 		if !s.isOwnPeer(r) {
-			connect.WriteError(w, connect.Errorf(connect.PermissionDenied, "the variables are for the sandbox's user and root"))
+			connect.WriteError(w, connect.Errorf(connect.PermissionDenied, "only the sandbox's user and root may read the variables"))
 			return
 		}
 		s.envs(w, r)
@@ -68,7 +68,7 @@ func (s *Server) answerLocal(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isOwnPeer tells whether the one who asks has the variables already: the user whom commands run as, or root.
+// isOwnPeer reports whether the peer has the variables already: it is root, or the user that commands run as.
 func (s *Server) isOwnPeer(r *http.Request) bool {
 	uid, err := peerUID(r)
 	if err != nil {
@@ -79,7 +79,8 @@ func (s *Server) isOwnPeer(r *http.Request) bool {
 	return uid == 0 || err == nil && uid == user.UID
 }
 
-// peerUID is who opened the other end of a connection from inside, by the kernel's table of sockets.
+// peerUID returns the user that opened the other end of a connection from inside, by the kernel's table of
+// sockets.
 func peerUID(r *http.Request) (int, error) {
 	here, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -117,7 +118,8 @@ func findSocket(table string, from, to netip.AddrPort) (int, error) {
 	return 0, os.ErrNotExist
 }
 
-// isAddress compares an address with the kernel's way to write one: words of four bytes in the machine's order, and the port.
+// isAddress compares an address with the kernel's notation: words of four bytes in the machine's byte order,
+// and the port.
 func isAddress(text string, want netip.AddrPort) bool {
 	host, port, _ := strings.Cut(text, ":")
 	number, err := strconv.ParseUint(port, 16, 16)
@@ -135,7 +137,7 @@ func isAddress(text string, want netip.AddrPort) bool {
 	return ok && address.Unmap() == want.Addr().Unmap()
 }
 
-// boundedListener closes what comes while all places are taken.
+// boundedListener closes connections that arrive while all places are taken.
 type boundedListener struct {
 	net.Listener
 	places chan struct{}
@@ -156,7 +158,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// placedConn gives its place back when it closes.
+// placedConn frees its place when it closes.
 type placedConn struct {
 	net.Conn
 	places chan struct{}

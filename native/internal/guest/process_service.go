@@ -71,7 +71,7 @@ func (s *Server) launch(r *http.Request, in startRequest) (*process.Process, *pr
 	env, _, workdir, sudo := s.settings.view()
 	request := process.Request{
 		Config: *in.Process, Tag: in.Tag, User: user, Env: env, Workdir: workdir, Sudo: sudo,
-		// envd's first clients know no switch and expect to be able to write.
+		// envd's first clients do not have this switch and expect to be able to write.
 		Stdin: in.Stdin == nil || *in.Stdin,
 	}
 	if in.Pty != nil {
@@ -112,10 +112,10 @@ func writeInput(r *http.Request, p *process.Process, in *inputRequest) error {
 	case in.Input.Stdin != nil:
 		return p.Write(r.Context(), *in.Input.Stdin, false)
 	}
-	return connect.Errorf(connect.InvalidArgument, "input holds neither stdin nor pty")
+	return connect.Errorf(connect.InvalidArgument, "input contains neither stdin nor pty")
 }
 
-// streamInput takes input in as many messages as the client likes; the first names the process.
+// streamInput accepts input in any number of messages; the first names the process.
 func (s *Server) streamInput(w http.ResponseWriter, r *http.Request) {
 	in, err := connect.OpenInbound(r)
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *Server) sendSignal(_ *http.Request, in *struct {
 	return empty{}, p.Signal(signal)
 }
 
-// parseSignal reads a proto3 enum: a name, or a number, which envd's enum chose to be the signal's own.
+// parseSignal reads a proto3 enum: a name, or a number, which in envd's enum is the signal's own.
 func parseSignal(value any) (syscall.Signal, error) {
 	switch value := value.(type) {
 	case string:
@@ -192,7 +192,7 @@ func parseSignal(value any) (syscall.Signal, error) {
 			return signal, nil
 		}
 	}
-	return 0, connect.Errorf(connect.InvalidArgument, "%.40v is no signal", value)
+	return 0, connect.Errorf(connect.InvalidArgument, "%.40v is not a signal", value)
 }
 
 func (s *Server) update(_ *http.Request, in *struct {

@@ -20,8 +20,8 @@ const (
 	maxKeepalive     = time.Hour
 )
 
-// start runs a process and follows it. A client that leaves leaves the process running. A timeout bounds the command
-// itself, as in envd, whether or not the client still listens.
+// start runs a process and follows it. If the client disconnects, the process keeps running. A timeout limits
+// the command itself, as in envd, whether or not the client still listens.
 func (s *Server) start(w http.ResponseWriter, r *http.Request) {
 	var in startRequest
 	s.stream(w, r, &in, func() (follower, error) {
@@ -56,7 +56,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		if in.Stdout != nil {
 			reader := p.Output.StdoutReader(int64(*in.Stdout))
 			if reader == nil {
-				return follower{}, connect.Errorf(connect.InvalidArgument, "there are no %d bytes of stdout yet", *in.Stdout)
+				return follower{}, connect.Errorf(connect.InvalidArgument, "stdout does not have %d bytes yet", *in.Stdout)
 			}
 			return follower{process: p, reader: reader}, nil
 		}
@@ -89,8 +89,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, in any, open fun
 	f.follow(ctx)
 }
 
-// openStream parses the one message of a server stream and puts the call's timeout into a context. An error with a
-// status of its own is told by that status; all others are told in the stream.
+// openStream parses the one message of a server stream and puts the call's timeout into a context. An error
+// that has its own HTTP status is sent as that status; all others are sent in the stream.
 func openStream(r *http.Request, in any) (context.Context, context.CancelFunc, error) {
 	timeout, err := connect.Timeout(r)
 	if err == nil {
@@ -103,10 +103,10 @@ func openStream(r *http.Request, in any) (context.Context, context.CancelFunc, e
 	return r.Context(), func() {}, err
 }
 
-// timeoutError is nil unless it was the timeout that ended ctx.
+// timeoutError is nil unless the timeout ended ctx.
 func timeoutError(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded {
-		return connect.Errorf(connect.DeadlineExceeded, "the timeout of the call is over")
+		return connect.Errorf(connect.DeadlineExceeded, "the call timed out")
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ type follower struct {
 
 var chunks = sync.Pool{New: func() any { return new([process.ChunkLimit]byte) }}
 
-// follow sends start, output and end. When the client is gone it returns without a word.
+// follow sends start, output and end. If the client has disconnected it returns without an error.
 func (f *follower) follow(ctx context.Context) {
 	start := `{"event":{"start":{"pid":` + strconv.Itoa(f.process.Pid) + `}}}`
 	if f.sendText(start) != nil {
@@ -154,7 +154,7 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
-// sendHeld sends what the journal holds and returns what to wait for.
+// sendHeld sends what the journal has and returns what to wait for.
 func (f *follower) sendHeld(ctx context.Context) (wait <-chan struct{}, ended bool, err error) {
 	buffer := chunks.Get().(*[process.ChunkLimit]byte)
 	defer chunks.Put(buffer)
@@ -175,7 +175,7 @@ func (f *follower) sendHeld(ctx context.Context) (wait <-chan struct{}, ended bo
 	return nil, false, err
 }
 
-// await blocks until there is more to send or ctx ends, and keeps the connection from looking dead meanwhile.
+// await blocks until there is more to send or ctx ends. Meanwhile it keeps the connection from looking dead.
 func (f *follower) await(ctx context.Context, wait <-chan struct{}) {
 	defer f.reader.Waited()
 	ping := time.NewTicker(f.keepalive)
@@ -210,7 +210,7 @@ func appendData(buf []byte, kind process.Kind, data []byte) []byte {
 	return append(buf[:len(buf)+size], `"}}}`...)
 }
 
-// endEvent words status and error as envd does, which took them from Go's os.ProcessState.
+// endEvent formats status and error like envd, which uses the words of Go's os.ProcessState.
 func endEvent(exit *process.Exit) string {
 	type end struct {
 		ExitCode  int    `json:"exitCode,omitempty"`

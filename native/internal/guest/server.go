@@ -1,4 +1,5 @@
-// Package guest serves podd's protocol (spec/guest-protocol.md): envd's services, and what is ours under /agentpod/.
+// Package guest serves podd's protocol (spec/guest-protocol.md): envd's services, and AgentPod's own under
+// /agentpod/.
 package guest
 
 import (
@@ -24,12 +25,12 @@ const (
 // Server answers every call. Make it with New.
 type Server struct {
 	Lease *Lease
-	// DoorPort is where the way out listens, where that is not the usual port.
-	DoorPort  int
-	processes *process.Table
-	watchers  *files.Watchers
-	settings  settings
-	// started is when the sandbox became what it is: podd may have waited in a blank shell before.
+	// EgressPort is the port where connections that leave the sandbox arrive, if it is not the usual one.
+	EgressPort int
+	processes  *process.Table
+	watchers   *files.Watchers
+	settings   settings
+	// started is when podd became this sandbox. podd may have waited in a blank shell before.
 	started atomic.Pointer[time.Time]
 	begun   sync.Once
 	local   sync.Once
@@ -43,7 +44,7 @@ type route struct {
 	silent bool
 }
 
-// New makes a server over a table of processes.
+// New returns a server for a table of processes.
 func New(processes *process.Table) *Server {
 	s := &Server{Lease: newLease(), processes: processes, watchers: files.NewWatchers()}
 	s.begin()
@@ -102,17 +103,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) noRoute(r *http.Request) error {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
 		if _, ok := s.routes[method+" "+r.URL.Path]; ok {
-			e := connect.Errorf(connect.Unimplemented, "%.200q takes %s", r.URL.Path, method)
+			e := connect.Errorf(connect.Unimplemented, "%.200q needs the method %s", r.URL.Path, method)
 			e.Status = http.StatusMethodNotAllowed
 			return e
 		}
 	}
-	e := connect.Errorf(connect.Unimplemented, "no call %s %.200q", r.Method, r.URL.Path)
+	e := connect.Errorf(connect.Unimplemented, "there is no call %s %.200q", r.Method, r.URL.Path)
 	e.Status = http.StatusNotFound
 	return e
 }
 
-// unary adapts a function of one parsed message to a handler.
+// unary turns a function of one parsed message into a handler.
 func unary[In, Out any](serve func(*http.Request, *In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in In

@@ -11,7 +11,7 @@ import (
 	"agentpod/native/internal/trust"
 )
 
-// settings is what PUT /agentpod/init has said so far.
+// settings is what PUT /agentpod/init has set so far.
 type settings struct {
 	mu      sync.Mutex
 	env     map[string]string
@@ -30,7 +30,7 @@ type initRequest struct {
 	Envd           bool               `json:"envd"`
 }
 
-// apply replaces what the request names and leaves the rest.
+// apply replaces what the request names and keeps the rest.
 func (s *settings) apply(request initRequest) error {
 	if request.Env != nil {
 		if err := process.CheckEnv(*request.Env); err != nil {
@@ -62,7 +62,7 @@ func (s *settings) apply(request initRequest) error {
 	return nil
 }
 
-// view is a copy to read without the lock; the map is replaced, never changed.
+// view is a copy that can be read without the lock; the map is replaced, never changed.
 func (s *settings) view() (env map[string]string, user, workdir string, sudo bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *settings) userOf(r *http.Request) (*account.User, error) {
 	if r.Header.Get("Authorization") != "" {
 		given, _, ok := r.BasicAuth()
 		if !ok {
-			return nil, connect.Errorf(connect.Unauthenticated, "the authorization is not Basic")
+			return nil, connect.Errorf(connect.Unauthenticated, "the authorization must be Basic")
 		}
 		name = given
 	} else if given := r.URL.Query().Get("username"); given != "" {

@@ -23,7 +23,7 @@ const (
 	metadataHeader = "X-Metadata-"
 )
 
-// download sends one file. Opening it is the user's act; its bytes may then be read by anyone who holds it.
+// download sends one file. It opens the file as the user; the bytes may then be read with any identity.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	file, err := s.openDownload(r)
 	if err != nil {
@@ -41,7 +41,8 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Disposition", "inline; filename*=UTF-8''"+url.PathEscape(path.Base(file.Name())))
 	header.Set("Vary", "Accept-Encoding")
-	// fetch offers gzip on every request, where compressing costs more than it saves. Who asks for gzip alone means it.
+	// fetch offers gzip on every request, although compressing costs more than it saves. A client that
+	// accepts only gzip wants it.
 	if r.Header.Get("Accept-Encoding") == "gzip" && r.Header.Get("Range") == "" {
 		header.Set("Content-Encoding", "gzip")
 		zipped, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
@@ -71,7 +72,8 @@ func (s *Server) openDownload(r *http.Request) (files.Source, error) {
 	return actor.OpenRead(full)
 }
 
-// copyFile cuts the connection when the file cannot be read to its end: the client must not take half for all.
+// copyFile breaks the connection if the file cannot be read to its end, so that the client does not mistake a
+// part for the whole.
 func copyFile(w io.Writer, source io.Reader, r *http.Request) {
 	_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{source}, make([]byte, transferBuffer))
 	if err != nil && r.Context().Err() == nil {
@@ -125,7 +127,7 @@ func (u *uploader) run(r *http.Request) error {
 	case err == nil && kind == "multipart/form-data" && parameters["boundary"] != "":
 		return u.parts(multipart.NewReader(body, parameters["boundary"]))
 	}
-	e := connect.Errorf(connect.InvalidArgument, "the body is neither multipart/form-data nor application/octet-stream")
+	e := connect.Errorf(connect.InvalidArgument, "the body must be multipart/form-data or application/octet-stream")
 	e.Status = http.StatusUnsupportedMediaType
 	return e
 }
@@ -141,7 +143,7 @@ func (u *uploader) parts(form *multipart.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return connect.Errorf(connect.InvalidArgument, "the form does not parse: %v", err)
+			return connect.Errorf(connect.InvalidArgument, "the form cannot be parsed: %v", err)
 		}
 		if count >= maxParts {
 			return connect.TooLarge("the form has more than %d parts", maxParts)
@@ -154,10 +156,10 @@ func (u *uploader) parts(form *multipart.Reader) error {
 			target = fileName(part)
 		}
 		if target == "" {
-			return connect.Errorf(connect.InvalidArgument, "a part has no filename and the call no path")
+			return connect.Errorf(connect.InvalidArgument, "a part has no filename, and the call has no path")
 		}
 		if u.path != "" && len(u.done) > 0 {
-			return connect.Errorf(connect.InvalidArgument, "path names one file and the form holds several")
+			return connect.Errorf(connect.InvalidArgument, "path names one file, but the form contains several")
 		}
 		if err := u.store(target, part); err != nil {
 			return err
@@ -165,7 +167,7 @@ func (u *uploader) parts(form *multipart.Reader) error {
 	}
 }
 
-// fileName is the whole filename of a part; multipart's own accessor keeps only its last element.
+// fileName is the whole filename of a part. multipart's own accessor keeps only its last element.
 func fileName(part *multipart.Part) string {
 	_, parameters, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil {
@@ -197,21 +199,21 @@ func (u *uploader) store(name string, body io.Reader) error {
 	return err
 }
 
-// decodedBody undoes gzip, within the bounds that make a bomb harmless.
+// decodedBody decompresses gzip, with limits that make a decompression bomb harmless.
 func decodedBody(r *http.Request) (io.Reader, error) {
 	switch r.Header.Get("Content-Encoding") {
 	case "", "identity":
 		return r.Body, nil
 	case "gzip":
 	default:
-		e := connect.Errorf(connect.Unimplemented, "encoding %.40q is not supported, gzip is", r.Header.Get("Content-Encoding"))
+		e := connect.Errorf(connect.Unimplemented, "encoding %.40q is not supported; use gzip", r.Header.Get("Content-Encoding"))
 		e.Status = http.StatusUnsupportedMediaType
 		return nil, e
 	}
 	meter := archive.NewMeter(r.Body)
 	unzipped, err := gzip.NewReader(meter)
 	if err != nil {
-		return nil, connect.Errorf(connect.InvalidArgument, "the body is not gzip")
+		return nil, connect.Errorf(connect.InvalidArgument, "the body is not valid gzip")
 	}
 	return meter.Output(unzipped), nil
 }
@@ -229,11 +231,11 @@ func metadataOf(header http.Header) map[string]string {
 	return metadata
 }
 
-// unpack takes a tar stream in.
+// unpack receives a tar stream.
 func (s *Server) unpack(w http.ResponseWriter, r *http.Request) {
 	encoding := r.Header.Get("Content-Encoding")
 	if encoding != "" && encoding != "identity" && encoding != "gzip" {
-		connect.WriteError(w, connect.Errorf(connect.Unimplemented, "encoding %.40q is not supported, gzip is", encoding))
+		connect.WriteError(w, connect.Errorf(connect.Unimplemented, "encoding %.40q is not supported; use gzip", encoding))
 		return
 	}
 	user, dir, err := s.settings.pathOf(r)
@@ -243,7 +245,7 @@ func (s *Server) unpack(w http.ResponseWriter, r *http.Request) {
 	connect.WriteUnary(w, empty{}, err)
 }
 
-// pack gives a tree out as a tar stream. Past the first byte a failure cuts the connection.
+// pack sends a tree as a tar stream. A failure after the first byte breaks the connection.
 func (s *Server) pack(w http.ResponseWriter, r *http.Request) {
 	user, name, err := s.settings.pathOf(r)
 	began := false

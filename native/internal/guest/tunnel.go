@@ -18,7 +18,8 @@ const (
 	dialTimeout    = 5 * time.Second
 )
 
-// tunnel joins the client to a port inside. It dials before it says 101, so that a closed port has a status.
+// tunnel connects the client to a port inside. It dials before it answers 101, so that a closed port has its
+// own status.
 func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), tunnelProtocol) {
 		e := connect.Errorf(connect.InvalidArgument, "the tunnel needs Upgrade: %s", tunnelProtocol)
@@ -28,7 +29,7 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	port, err := strconv.ParseUint(r.URL.Query().Get("port"), 10, 16)
 	if err != nil || port == 0 {
-		connect.WriteError(w, connect.Errorf(connect.InvalidArgument, "port= is no port"))
+		connect.WriteError(w, connect.Errorf(connect.InvalidArgument, "port= is not a valid port"))
 		return
 	}
 	inside, err := s.dialInside(int(port))
@@ -48,7 +49,7 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	// What the client sent behind its request sits in net/http's buffer.
+	// Data that the client sent after its request is in net/http's buffer.
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if _, err := inside.Write(early); err != nil {
 		return
@@ -57,8 +58,9 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) dialInside(port int) (net.Conn, error) {
-	// SECURITY: CP-09. The door is for what leaves the sandbox; a visitor from outside finds it closed.
-	if port == peer.DoorPort || port == s.DoorPort {
+	// SECURITY: CP-09. This port is for connections that leave the sandbox; a client outside must not reach
+	// it.
+	if port == peer.EgressPort || port == s.EgressPort {
 		return nil, syscall.ECONNREFUSED
 	}
 	conn, err := net.DialTimeout("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dialTimeout)
@@ -68,8 +70,8 @@ func (s *Server) dialInside(port int) (net.Conn, error) {
 	return conn, err
 }
 
-// join copies both ways. The end of one direction is passed on, and the other goes on until its own. The
-// concrete types let the runtime splice, so the bytes stay in the kernel.
+// join copies both ways. It passes the end of one direction on, and the other continues until its own end.
+// The concrete types let the runtime splice, so the bytes stay in the kernel.
 func join(outside *net.UnixConn, inside *net.TCPConn) {
 	done := make(chan struct{})
 	go func() {

@@ -18,15 +18,15 @@ import (
 // tick is the unit of times in /proc/<pid>/stat; Linux reports it as 1/100 s to every program.
 const tick = 10 * time.Millisecond
 
-// sample is what /proc tells about the sandbox.
+// sample is what /proc reports about the sandbox.
 type sample struct {
 	cpu  time.Duration
 	mem  int64
 	pids int
 }
 
-// takeSample adds up all processes. podd is PID 1 and reaps every orphan, so the time of the dead is in its own
-// account of children.
+// takeSample adds up all processes. podd is PID 1 and reaps every orphan, so the time of ended processes is
+// in its own count of children.
 func takeSample() (sum sample) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -43,7 +43,8 @@ func takeSample() (sum sample) {
 		if err != nil {
 			continue
 		}
-		// Behind the name: field 0 is the state, 11 to 14 are user and system time, own and of reaped children.
+		// After the name, field 0 is the state, and 11 to 14 are user and system time, own and of reaped
+		// children.
 		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 		if len(fields) < 22 {
 			continue
@@ -65,8 +66,8 @@ func number(text []byte) int64 {
 	return n
 }
 
-// memory prefers the control group's own account where one is mounted, and falls back to the processes' private
-// pages and the machine's size.
+// memory uses the control group's count if a group is mounted. Otherwise it uses the processes' private pages
+// and the machine's size.
 func memory(private int64) (used, limit, cache int64) {
 	used, limit = private, memInfo("MemTotal:")
 	for _, names := range [][2]string{
@@ -105,7 +106,7 @@ func disk() (used, total int64) {
 	return int64(fs.Blocks-fs.Bfree) * fs.Bsize, int64(fs.Blocks) * fs.Bsize
 }
 
-// cpuMeter turns processor time into a share of the time since it was asked last.
+// cpuMeter turns processor time into a share of the time since the last call.
 type cpuMeter struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -127,7 +128,7 @@ func (m *cpuMeter) percent(used time.Duration, now, started time.Time) float64 {
 	return float64(spent*10000/elapsed/time.Duration(runtime.NumCPU())) / 100
 }
 
-// metrics speaks envd's form.
+// metrics answers in envd's format.
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	now, sum := time.Now(), takeSample()
 	used, limit, cache := memory(sum.mem)

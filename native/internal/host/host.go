@@ -1,19 +1,25 @@
+// Package host is podhost's daemon. It puts together the parts that own the sandboxes, snapshots and layers
+// of one state directory, and dispatches requests to them.
 package host
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/host/lifecycle"
+	"agentpod/native/internal/host/processes"
+	"agentpod/native/internal/host/serve"
+	"agentpod/native/internal/host/shells"
+	"agentpod/native/internal/host/snapshots"
 	"agentpod/native/internal/ids"
+	"agentpod/native/internal/keylock"
 	"agentpod/native/internal/layer"
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/pool"
@@ -22,54 +28,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walksDir is where the podhosts of this machine record which of its files they hide. A reboot empties it.
-const walksDir = "/run/agentpod/private-files"
+const (
+	// walksDir is where the podhosts of this machine record which of its files they hide. A reboot empties
+	// it.
+	walksDir = "/run/agentpod/private-files"
+	// idleLimit is how long podhost stays without a client and without a running sandbox.
+	idleLimit = 10 * time.Minute
+	// refreshInterval is how often podhost checks whether to search the machine for private files again.
+	refreshInterval = 10 * time.Second
+)
 
-// Host owns the sandboxes of one state directory.
+// Config is what podhost is started with.
+type Config struct {
+	Home, Podd, Runtime string
+	Rootless            bool
+	// NoCgroup is the reason why systemd gave an ordinary user no cgroup. It is empty if it gave one.
+	NoCgroup string
+	// Shells is how many blank shells to keep ready.
+	Shells  int
+	Version string
+}
+
+// Host owns everything in one state directory.
 type Host struct {
 	config Config
 	home   string
 	log    *log.Logger
-	// stored is what the ids of sandboxes' files are on the disk, and ids gives out those that they run as.
-	stored  mount.Range
-	ids     *ids.Allocator
-	cgroups cgroup.Manager
-	runtime Runtime
-	program sealedProgram
-	stage   *mount.Stage
-	builder *rootfs.Builder
-	// bases are the base trees that living sandboxes stand on, as found at start.
-	bases  map[string]bool
-	layers *layer.Store
-	pool   *pool.Pool
-	// writing counts the requests that write many files themselves.
-	writing int32
-	events  *hub
-	locks   keyedLocks
-	lanes   lanes
-	// layerUse is held for reading by starts and for writing while a layer goes.
+	// stored is the range of ids that sandboxes' files have on the disk. ids gives out the ranges that they
+	// run as.
+	stored     mount.Range
+	ids        *ids.Allocator
+	cgroups    cgroup.Manager
+	stage      *mount.Stage
+	builder    *rootfs.Builder
+	layers     *layer.Store
+	pool       *pool.Pool
+	namespaces *boot.NamespacePool
+	launcher   *boot.Launcher
+	shells     *shells.Pool
+	snapshots  *snapshots.Store
+	sandboxes  *lifecycle.Sandboxes
+	server     *serve.Server
+	locks      keylock.Locks
+	// layerUse is held for reading while something is made from layers, and for writing while a layer is
+	// removed.
 	layerUse sync.RWMutex
-	over     overUse
-	spares   *namespacePool
-	shells   *shells
-	disk     diskCache
+	// bases are the base trees that sandboxes used when podhost started.
+	bases    map[string]bool
 	stopping chan struct{}
 	stopOnce sync.Once
-
-	// tasks are the goroutines that New and adopt start.
-	tasks sync.WaitGroup
-
-	mu   sync.Mutex
-	live map[string]*live
 }
 
-// New prepares everything but the socket. It must run in podhost's own mount namespace and hold the lock on the home.
+// New prepares everything but the socket. It must run in podhost's own mount namespace and hold the lock on
+// the state directory.
 func New(config Config, logger *log.Logger) (*Host, error) {
-	h := &Host{config: config, home: config.Home, log: logger, live: map[string]*live{}, events: newHub(), lanes: newLanes(), stopping: make(chan struct{})}
-	for _, dir := range []string{"run/s", "run/runtime", "sandboxes", "shells", "snapshots", "layers", "base", "tmp"} {
-		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
-			return nil, err
-		}
+	h := &Host{config: config, home: config.Home, log: logger, stopping: make(chan struct{})}
+	h.server = serve.New(logger, h.stopping)
+	if err := makeDirectories(h.home); err != nil {
+		return nil, err
 	}
 	var err error
 	if h.stored, err = storedRange(h.home, config.Rootless); err != nil {
@@ -79,23 +95,25 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 		return nil, fmt.Errorf("subreaper: %w", err)
 	}
 	h.cgroups = h.findCgroups()
-	h.runtime = findRuntime(config.Runtime)
-	if err := h.setStage(); err != nil {
+	runtime := boot.FindRuntime(config.Runtime)
+	if err := h.makeStage(runtime.Path); err != nil {
 		return nil, err
 	}
-	h.spares = newNamespacePool(h.ids)
-	if err := h.recover(); err != nil {
-		return nil, err
-	}
-	h.shells = newShells(h, config.Shells)
-	return h, nil
+	h.namespaces = boot.NewNamespacePool(h.ids)
+	h.launcher = &boot.Launcher{Home: h.home, Cgroups: h.cgroups, Namespaces: h.namespaces, Stage: h.stage, Runtime: runtime}
+	h.shells = shells.NewPool(h.launcher, h.builder.Podd, config.Shells, logger)
+	h.snapshots = snapshots.New(snapshots.Options{Home: h.home, Pool: h.pool, Layers: h.layers, Locks: &h.locks, Log: logger,
+		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
+	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots,
+		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
+	return h, h.recover()
 }
 
-// setStage mounts the stage and puts podd on it.
-func (h *Host) setStage() error {
-	shared := h.whyShared()
+// makeStage mounts the stage, copies podd to it and sets up what depends on it.
+func (h *Host) makeStage(runtime string) error {
+	shared := h.sharedIDsReason()
 	h.ids = ids.New(ids.Options{Home: h.home, Stored: h.stored, Shared: shared, IsServed: IsServed, Log: h.log})
-	keep := []string{h.home, h.config.Podd, h.runtime.Path}
+	keep := []string{h.home, h.config.Podd, runtime}
 	view := rootfs.FindView(os.Getenv)
 	var err error
 	if h.stage, err = mount.NewStage(shared == "", append(keep, view.Dirs...)); err != nil {
@@ -109,14 +127,14 @@ func (h *Host) setStage() error {
 		Home: h.home, Podd: podd, Stage: h.stage, Stored: h.stored, Rootless: h.config.Rootless, View: view, Walks: walksDir,
 	}
 	h.pool = pool.New(pool.Options{Home: h.home, Point: h.stage.Pool(), Rootless: h.config.Rootless, Log: h.log})
-	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget, Room: h.pool.Room}
+	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget, CheckSpace: h.pool.CheckSpace}
 	return nil
 }
 
-// whyShared says why sandboxes here cannot run as ids of their own; "" where they can.
-func (h *Host) whyShared() string {
+// sharedIDsReason returns why sandboxes here cannot run as ids of their own, or "" if they can.
+func (h *Host) sharedIDsReason() string {
 	if h.config.Rootless {
-		return "an ordinary user cannot mount files with shifted ids, so all sandboxes run as the one range that their files belong to"
+		return "an ordinary user cannot mount files with shifted ids, so all sandboxes run as the same ids, those of their files"
 	}
 	if err := mount.ProbeShift(filepath.Join(h.home, "tmp"), h.stored); err != nil {
 		h.log.Printf("idmapped mounts do not work here: %v", err)
@@ -125,8 +143,9 @@ func (h *Host) whyShared() string {
 	return ""
 }
 
-// stagePodd puts a copy of podd on the stage: a sandbox must not see its program change when the product is upgraded under
-// it, nor write to the product's file, nor read the state directory's path in its table of mounts.
+// stagePodd copies podd to the stage. A sandbox then does not see its program change when the product is
+// upgraded, cannot write to the product's file, and does not see the path of the state directory in its table
+// of mounts.
 func (h *Host) stagePodd() (string, error) {
 	data, err := os.ReadFile(h.config.Podd)
 	if err != nil {
@@ -137,25 +156,82 @@ func (h *Host) stagePodd() (string, error) {
 
 func (h *Host) findCgroups() cgroup.Manager {
 	if !h.config.Rootless {
-		return cgroup.Detect(h.scope())
+		return cgroup.Detect(scopeOf(h.home))
 	}
-	return cgroup.DetectDelegated(h.scope(), filepath.Join(h.home, "run", "cgroup"), h.config.NoCgroup)
+	return cgroup.DetectDelegated(scopeOf(h.home), filepath.Join(h.home, "run", "cgroup"), h.config.NoCgroup)
 }
 
-// scope tells the groups of several state directories on one host apart.
-func (h *Host) scope() string {
-	sum := sha256.Sum256([]byte(h.home))
-	return hex.EncodeToString(sum[:4])
+// recover brings what an earlier podhost left behind into a known state, and removes groups, files and
+// snapshots that belong to nothing.
+func (h *Host) recover() error {
+	if err := os.Chmod(h.home, 0o700); err != nil {
+		return err
+	}
+	if h.mayHaveEntries() {
+		// The pool logs its own failure, and reports it to requests that need the pool.
+		h.pool.Open()
+	}
+	found, err := h.sandboxes.Recover()
+	if err != nil {
+		return err
+	}
+	h.ids.Recover()
+	if err := h.layers.Sweep(); err != nil {
+		return err
+	}
+	if h.mayHaveEntries() {
+		h.snapshots.Recover()
+	}
+	h.shells.Sweep(found.Groups)
+	h.sandboxes.SweepSockets(found.Groups)
+	h.bases = found.Bases
+	return nil
 }
 
-// Stop makes Run return. Sandboxes stay; the next podhost finds them.
+// mayHaveEntries reports whether the pool may have entries. If not, the pool is opened while podhost serves
+// already, because making one takes a while.
+func (h *Host) mayHaveEntries() bool {
+	_, err := os.Lstat(filepath.Join(h.home, "pool.img"))
+	_, other := os.Lstat(filepath.Join(h.home, "pool"))
+	return err == nil || other == nil || len(h.snapshots.IDs()) > 0
+}
+
+// Stop makes Run return. Sandboxes keep running, and the next podhost finds them.
 func (h *Host) Stop() { h.stopOnce.Do(func() { close(h.stopping) }) }
 
-// idleLimit is how long podhost stays with nobody connected and no sandbox alive.
-const idleLimit = 10 * time.Minute
+// Run serves until Stop, then lets running requests finish. It calls ready when the socket listens.
+func (h *Host) Run(ready func()) error {
+	listener, err := serve.Listen(filepath.Join(h.home, "run/podhost.sock"))
+	if err != nil {
+		return err
+	}
+	// The socket stays open to the end: a program that waits for podhost to stop waits for the socket.
+	defer listener.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	go processes.ReapOrphans(ctx)
+	var background sync.WaitGroup
+	for _, work := range []func(){
+		func() { h.watchDeadlines(ctx) },
+		func() { h.pool.Maintain(ctx, h.isBusy) },
+		h.keepHostRootFresh,
+	} {
+		background.Add(1)
+		go func(work func()) {
+			defer background.Done()
+			work()
+		}(work)
+	}
+	ready()
+	h.server.Serve(listener, h)
+	cancel()
+	background.Wait()
+	h.close()
+	return nil
+}
 
-// tend runs until ctx ends: deadlines each half second, and leaving when there is nothing to do.
-func (h *Host) tend(ctx context.Context) {
+// watchDeadlines looks at deadlines and logs each half second, and stops podhost when there is nothing to do.
+// It runs until ctx ends.
+func (h *Host) watchDeadlines(ctx context.Context) {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 	idleSince := time.Now()
@@ -165,37 +241,62 @@ func (h *Host) tend(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		h.tick(time.Now())
-		h.trimLogs()
-		h.mu.Lock()
-		alive := len(h.live)
-		h.mu.Unlock()
-		if alive > 0 || h.events.count() > 0 {
+		h.sandboxes.ExpireOverdue(time.Now())
+		h.sandboxes.TrimLogs()
+		if h.sandboxes.Alive() > 0 || h.server.Connections() > 0 {
 			idleSince = time.Now()
 		} else if time.Since(idleSince) > idleLimit {
-			h.log.Printf("nothing to do for %v: leaving", idleLimit)
+			h.log.Printf("nothing to do for %v: stopping", idleLimit)
 			h.Stop()
 		}
 	}
 }
 
-// isBusy reports whether anybody may be writing to the pool.
-func (h *Host) isBusy() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.live) > 0 || atomic.LoadInt32(&h.writing) > 0
+// isBusy reports whether something may be writing to the pool.
+func (h *Host) isBusy() bool { return h.sandboxes.Alive() > 0 || h.snapshots.IsWriting() }
+
+// keepHostRootFresh prepares the `host` root while podhost serves already, and keeps it up to date until
+// podhost stops. A sandbox that comes before the root is ready waits for it.
+func (h *Host) keepHostRootFresh() {
+	err := h.builder.Prepare(h.bases)
+	if err == nil {
+		err = h.refreshHostRoot()
+	}
+	if err != nil {
+		h.log.Printf("prepare the host root: %v", err)
+	}
+	for h.sleep(refreshInterval) {
+		if err := h.refreshHostRoot(); err != nil {
+			h.log.Printf("look for private files: %v", err)
+		}
+	}
 }
 
-// close lets go of everything without touching the sandboxes.
-func (h *Host) close() {
-	h.mu.Lock()
-	for _, l := range h.live {
-		l.pidfd.Close()
+// refreshHostRoot searches the machine for private files again if the last search is too old.
+func (h *Host) refreshHostRoot() error {
+	if !h.builder.IsStale() {
+		return nil
 	}
-	h.mu.Unlock()
-	h.tasks.Wait()
-	h.shells.close()
-	h.spares.close()
+	return h.builder.Refresh(h.stopping)
+}
+
+// sleep returns false if podhost stops meanwhile.
+func (h *Host) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-h.stopping:
+		return false
+	}
+}
+
+// close frees everything without touching the sandboxes.
+func (h *Host) close() {
+	h.sandboxes.Close()
+	h.shells.Close()
+	h.namespaces.Close()
 	h.ids.Close()
 	h.pool.Close()
 	h.cgroups.Close()

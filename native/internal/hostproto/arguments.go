@@ -59,7 +59,7 @@ func parseRoot(raw []byte) (Root, *Error) {
 	o := parseObject("args.root", raw, []string{"kind"}, []string{"layers", "over"})
 	root := Root{Kind: o.text("kind", kindGrammar), Layers: o.texts("layers", digestGrammar, MaxLayers), Over: o.texts("over", idGrammar, MaxOver)}
 	if _, there := o.fields["layers"]; o.err == nil && there != (root.Kind == "layers") {
-		o.fail("layers", "belongs to kind \"layers\", and only to it")
+		o.fail("layers", "is required for kind \"layers\" and not allowed for others")
 	}
 	if len(root.Layers)+len(root.Over) > MaxLayers {
 		o.fail("over", "has, with the layers, more than "+strconv.Itoa(MaxLayers)+" entries")

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// object is one JSON object taken apart: encoding/json alone accepts repeated keys and ignores their case, and a peer
-// that means one thing while podhost does another is what a strict reader is for.
+// object is one parsed JSON object. encoding/json alone accepts repeated keys and ignores their case, so a
+// client and podhost could read the same line differently.
 type object struct {
 	path   string
 	fields map[string]json.RawMessage
@@ -23,7 +23,8 @@ type object struct {
 
 const maxDepth = 8
 
-// parseObject reads raw as one object that has every required key, and no key besides those and the optional ones.
+// parseObject reads raw as an object that has every required key, and no keys but those and the optional
+// ones.
 func parseObject(path string, raw []byte, required, optional []string) *object {
 	o := &object{path: path, fields: map[string]json.RawMessage{}}
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -44,13 +45,13 @@ func parseObject(path string, raw []byte, required, optional []string) *object {
 			return o
 		}
 		if _, twice := o.fields[key]; twice {
-			o.fail(key, "is given twice")
+			o.fail(key, "appears twice")
 			return o
 		}
 		if !contains(required, key) && !contains(optional, key) {
 			known := append(append([]string{}, required...), optional...)
 			sort.Strings(known)
-			o.fail(key, "is not known here (known: "+strings.Join(known, ", ")+")")
+			o.fail(key, "is not a known key (known: "+strings.Join(known, ", ")+")")
 			return o
 		}
 		o.fields[key] = value
@@ -60,7 +61,7 @@ func parseObject(path string, raw []byte, required, optional []string) *object {
 		return o
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		o.fail("", "has something after it")
+		o.fail("", "has extra data after it")
 		return o
 	}
 	for _, key := range required {
@@ -72,7 +73,7 @@ func parseObject(path string, raw []byte, required, optional []string) *object {
 	return o
 }
 
-// fail keeps the first complaint; later reads of a failed object return zero values.
+// fail keeps the first error. Later reads of a failed object return zero values.
 func (o *object) fail(key, complaint string) {
 	if o.err != nil {
 		return
@@ -101,7 +102,7 @@ func (o *object) text(key string, grammar *regexp.Regexp) string {
 	return value
 }
 
-// maxSafeInteger bounds every number: beyond it the peer, which is JavaScript, no longer counts in ones.
+// maxSafeInteger bounds every number: above it the client, which is JavaScript, loses precision.
 const maxSafeInteger = 1<<53 - 1
 
 func (o *object) integer(key string, max int64) int64 {
@@ -152,7 +153,7 @@ func (o *object) texts(key string, grammar *regexp.Regexp, max int) []string {
 	return values
 }
 
-// tooDeep looks at brackets only, before anything recursive sees the text.
+// tooDeep only counts brackets, before a recursive parser sees the text.
 func tooDeep(line []byte) bool {
 	depth, inText := 0, false
 	for i := 0; i < len(line); i++ {

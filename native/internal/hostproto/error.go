@@ -22,7 +22,7 @@ const (
 	Internal           = "internal"
 )
 
-// Error is what a failed request answers with.
+// Error is the answer to a failed request.
 type Error struct {
 	Code    string `json:"code"`
 	Reason  string `json:"reason"`
@@ -37,14 +37,14 @@ func Errorf(code, reason, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// WithHint adds what to do next.
+// WithHint adds advice.
 func (e *Error) WithHint(hint string) *Error {
 	e.Hint = hint
 	return e
 }
 
-// AsError gives any failure its code. A full disk is the caller's to solve wherever it shows up; what has no better
-// name is internal.
+// AsError gives any error a code. A full disk has its own code wherever it happens; an error without a better
+// code is internal.
 func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -8,16 +8,18 @@ import (
 
 const (
 	Version = 1
-	// MaxLine bounds a request or an answer, newline included.
+	// MaxLine bounds a request or an answer, including the newline.
 	MaxLine = 1 << 20
-	// MaxLayers keeps a stack's overlay options within one page; snapshots over the layers count too.
+	// MaxLayers keeps the overlay options within one page. The snapshots over the layers count too.
 	MaxLayers = 128
 	// MaxOver bounds the snapshots of a root.
 	MaxOver = 64
+	// PageLength is the most entries in the answer to a list, which keeps it within MaxLine.
+	PageLength = 500
 )
 
-// A Request names its operation and carries that operation's arguments as one of the types below. ID is nil when the line
-// did not get as far as to have one.
+// A Request names its operation and has that operation's arguments as one of the types below. ID is nil if
+// the line has no valid id.
 type Request struct {
 	ID   *int64
 	Op   string
@@ -29,10 +31,10 @@ type (
 
 	SandboxID struct{ ID string }
 
-	// List asks for the sandboxes, or snapshots, whose id sorts behind After.
+	// List asks for the sandboxes, or snapshots, whose ids sort after After.
 	List struct{ After string }
 
-	// CreateSandbox is also what a start takes, without a Snapshot.
+	// CreateSandbox has the arguments of sandbox.create. sandbox.start has the same, without a Snapshot.
 	CreateSandbox struct {
 		ID         string
 		Owner      string
@@ -44,7 +46,7 @@ type (
 		Snapshot   string
 	}
 
-	// SetDeadline is what sandbox.deadline and sandbox.resume take.
+	// SetDeadline has the arguments of sandbox.deadline and sandbox.resume.
 	SetDeadline struct {
 		ID         string
 		DeadlineMs int64
@@ -71,7 +73,7 @@ type (
 		Digest string
 	}
 
-	// LayerFile is what layer.import and layer.export take.
+	// LayerFile has the arguments of layer.import and layer.export.
 	LayerFile struct {
 		Digest string
 		File   string
@@ -80,21 +82,22 @@ type (
 	LayerDigest struct{ Digest string }
 )
 
-// What podhost does with a sandbox whose time is up.
+// What podhost does with a sandbox whose deadline has passed.
 const (
 	OverDestroy = "destroy"
 	OverPause   = "pause"
 	OverStop    = "stop"
 )
 
-// Root says what a sandbox stands on: this machine's tools, or layers, lowest first; and over that snapshots, lowest first.
+// Root says what a sandbox's root is made of: this machine's tools, or layers, lowest first; and over that
+// snapshots, lowest first.
 type Root struct {
 	Kind   string   `json:"kind"`
 	Layers []string `json:"layers,omitempty"`
 	Over   []string `json:"over,omitempty"`
 }
 
-// Resources are the limits asked for; zero leaves one out.
+// Resources are the requested limits; zero means no limit.
 type Resources struct {
 	MemoryBytes int64   `json:"memoryBytes"`
 	SwapBytes   int64   `json:"swapBytes"`
@@ -112,12 +115,12 @@ func (r Root) Uses(digest string) bool { return contains(r.Layers, digest) }
 // UsesSnapshot reports whether a snapshot is part of the root.
 func (r Root) UsesSnapshot(id string) bool { return contains(r.Over, id) }
 
-// Equal reports whether two roots are the same one.
+// Equal reports whether two roots are the same.
 func (r Root) Equal(other Root) bool {
 	return r.Kind == other.Kind && isSame(r.Layers, other.Layers) && isSame(r.Over, other.Over)
 }
 
-// Extends reports whether the root is another one, with nothing or more snapshots over it.
+// Extends reports whether the root is the other one, with or without more snapshots over it.
 func (r Root) Extends(other Root) bool {
 	return len(r.Over) >= len(other.Over) && other.Equal(Root{Kind: r.Kind, Layers: r.Layers, Over: r.Over[:len(other.Over)]})
 }
@@ -145,13 +148,13 @@ var (
 	opGrammar       = regexp.MustCompile(`\A[a-z.]{1,32}\z`)
 )
 
-// IsID reports whether a name found on disk can be a sandbox's or a snapshot's.
+// IsID reports whether a name on disk can be the id of a sandbox or a snapshot.
 func IsID(name string) bool { return idGrammar.MatchString(name) }
 
-// IsDigest reports whether a name found on disk can be a layer's.
+// IsDigest reports whether a name on disk can be the digest of a layer.
 func IsDigest(name string) bool { return digestGrammar.MatchString(name) }
 
-// Parse reads one line. It returns the request's id even beside an error, when there is one to answer to.
+// Parse reads one line. Beside an error it still returns the request's id, if it has one.
 func Parse(line []byte) (Request, *Error) {
 	if !utf8.Valid(line) || tooDeep(line) || !json.Valid(line) {
 		return Request{}, Errorf(InvalidArgument, "request.invalid", "the line is not JSON of at most %d levels", maxDepth)
@@ -167,7 +170,7 @@ func Parse(line []byte) (Request, *Error) {
 		return request, envelope.err
 	}
 	if version != Version {
-		return request, Errorf(InvalidArgument, "request.version", "protocol version %d is not spoken here, %d is", version, Version)
+		return request, Errorf(InvalidArgument, "request.version", "protocol version %d is not supported; use version %d", version, Version)
 	}
 	var err *Error
 	request.Args, err = parseArgs(request.Op, envelope.fields["args"])

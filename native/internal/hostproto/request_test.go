@@ -11,7 +11,7 @@ const createLine = `{"v":1,"id":7,"op":"sandbox.create","args":{"id":"k3x9","own
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-func TestAWellFormedCreateIsRead(t *testing.T) {
+func TestAValidCreateRequestIsParsed(t *testing.T) {
 	request, err := Parse([]byte(createLine))
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func TestAWellFormedCreateIsRead(t *testing.T) {
 	}
 }
 
-// shots are the ids of n snapshots as they stand in a list.
+// shots are the ids of n snapshots as in a list.
 func shots(n int) string {
 	var list []string
 	for i := 0; i < n; i++ {
@@ -31,7 +31,7 @@ func shots(n int) string {
 	return strings.Join(list, ",")
 }
 
-func TestSnapshotsLieOverEitherKindOfRoot(t *testing.T) {
+func TestSnapshotsCanCoverEitherKindOfRoot(t *testing.T) {
 	for base, layers := range map[string]int{
 		`"kind":"host"`: 0,
 		`"kind":"layers","layers":["` + digest + `"]`: 1,
@@ -48,7 +48,7 @@ func TestSnapshotsLieOverEitherKindOfRoot(t *testing.T) {
 	}
 }
 
-func TestRootsAreTheSameInEveryPartAndOrder(t *testing.T) {
+func TestRootsAreEqualOnlyInEveryPartAndOrder(t *testing.T) {
 	root := Root{Kind: "layers", Layers: []string{"a", "b"}, Over: []string{"one", "two"}}
 	if !root.Equal(Root{Kind: "layers", Layers: []string{"a", "b"}, Over: []string{"one", "two"}}) {
 		t.Error("a root differs from itself")
@@ -66,7 +66,7 @@ func TestRootsAreTheSameInEveryPartAndOrder(t *testing.T) {
 	}
 }
 
-func TestARootExtendsWhatItBeginsWith(t *testing.T) {
+func TestARootExtendsTheRootThatItBeginsWith(t *testing.T) {
 	root := Root{Kind: "layers", Layers: []string{"a"}, Over: []string{"one", "two"}}
 	for _, begin := range []Root{root, {Kind: "layers", Layers: root.Layers}, {Kind: "layers", Layers: root.Layers, Over: []string{"one"}}} {
 		if !root.Extends(begin) {
@@ -86,7 +86,7 @@ func TestARootExtendsWhatItBeginsWith(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTimeIsDestroyUnlessSaid(t *testing.T) {
+func TestWhenOverIsDestroyByDefault(t *testing.T) {
 	for said, want := range map[string]string{``: OverDestroy, `,"whenOver":"pause"`: OverPause, `,"whenOver":"stop","snapshot":"ab12"`: OverStop} {
 		request, err := Parse([]byte(strings.Replace(createLine, `"deadlineMs":0`, `"deadlineMs":0`+said, 1)))
 		if err != nil || request.Args.(CreateSandbox).WhenOver != want {
@@ -95,7 +95,7 @@ func TestTheEndOfTimeIsDestroyUnlessSaid(t *testing.T) {
 	}
 }
 
-func TestARequestOutsideTheGrammarIsRefused(t *testing.T) {
+func TestAMalformedRequestIsRefused(t *testing.T) {
 	inspect := func(id string) string { return `{"v":1,"id":1,"op":"sandbox.inspect","args":{"id":` + id + `}}` }
 	create := func(old, new string) string { return strings.Replace(createLine, old, new, 1) }
 	cases := map[string]string{

@@ -1,5 +1,5 @@
-// Package ids gives every sandbox user and group ids of its own. The kernel counts much of what it hands out by user: watches, pages of
-// pipes, queued signals, keys. What nobody else runs as, nobody else has to share.
+// Package ids gives every sandbox its own user and group ids. The kernel counts many resources by user:
+// watches, pages of pipes, queued signals, keys. Sandboxes with different ids do not share these limits.
 package ids
 
 import (
@@ -15,27 +15,28 @@ import (
 // Count is how many ids a sandbox has. Ranges begin at multiples of it.
 const Count = 65536
 
-// Ranges lie between the ids that systemd uses for its containers and those that uppers are stored with. Ids from 2^31 on are negative to
-// careless programs.
+// Ranges are between the ids that systemd uses for its containers and those of stored files. Careless
+// programs read ids from 2^31 on as negative numbers.
 const (
 	lowest = 0x70000000
 	slots  = (0x7F000000 - lowest) / Count
 )
 
-// mostFree is how many ranges are kept ready for the next sandboxes; each takes a claim and a descriptor.
+// mostFree is how many ranges are kept ready for the next sandboxes. Each takes a claim and a descriptor.
 const mostFree = 128
 
-// ownerID is who owns a sandbox's user namespace, counted from the range's beginning: somebody that nothing in a sandbox runs as.
+// ownerID is the owner of a sandbox's user namespace, counted from the beginning of the range. Nothing in a
+// sandbox runs as this id.
 const ownerID = 65533
 
-// A Range is what one sandbox runs as.
+// A Range is the ids that one sandbox runs as.
 type Range struct {
 	mount.Range
-	// Owner is who the kernel charges for what the sandbox's user namespace uses of limits per user.
+	// Owner is the user to whom the kernel charges what the sandbox's user namespace uses of limits per user.
 	Owner int
-	// Stored shows what is stored in the state directory's range with this one; nil where it is the same.
+	// Stored maps the stored range to this one in mounts; nil if they are the same.
 	Stored *os.File
-	// Shared says why other sandboxes run as the same ids; "" where they do not.
+	// Shared is the reason why other sandboxes run as the same ids, or "".
 	Shared string
 }
 
@@ -43,9 +44,10 @@ type Range struct {
 type Options struct {
 	// Home is the state directory; the caller holds its lock.
 	Home string
-	// Stored is the range that its uppers are stored with, and that sandboxes run as which cannot have their own.
+	// Stored is the range of ids that sandboxes' files have on the disk. Sandboxes without their own range
+	// run as it.
 	Stored mount.Range
-	// Shared says why no sandbox can have a range of its own; "" where it can.
+	// Shared is the reason why no sandbox can have its own range, or "".
 	Shared string
 	// IsServed reports whether a podhost serves a state directory.
 	IsServed func(home string) bool
@@ -63,14 +65,14 @@ type Allocator struct {
 	occupied []mount.Range
 
 	mu sync.Mutex
-	// free are claimed and nobody's, the one that has been free for longest first.
+	// free are claimed and unused ranges. The one that has been free longest is first.
 	free []*Range
-	// taken are those of spares, shells and sandboxes, by first id.
+	// taken are the ranges of prepared namespaces, shells and sandboxes, by first id.
 	taken map[int]*Range
 	turn  int
 }
 
-// New returns an allocator. What earlier podhosts claimed stays claimed until Recover.
+// New returns an allocator. The claims of earlier podhosts stay until Recover.
 func New(o Options) *Allocator {
 	a := &Allocator{o: o, taken: map[int]*Range{}, turn: rand.Int(), occupied: o.occupied}
 	if o.Shared != "" {
@@ -90,16 +92,16 @@ func New(o Options) *Allocator {
 	return a
 }
 
-// Shared says why sandboxes have no ranges of their own; "" where they have.
+// Shared returns the reason why sandboxes have no ranges of their own, or "".
 func (a *Allocator) Shared() string { return a.o.Shared }
 
-// Take returns a range that nobody runs as. Where there is none, it is the one that sandboxes share.
+// Take returns a range that nothing runs as. If there is none, it returns the range that sandboxes share.
 func (a *Allocator) Take() (*Range, error) {
 	r := a.take()
 	if r.Shared != "" || r.Stored != nil {
 		return r, nil
 	}
-	// This takes as long as starting a process, so nobody waits for it.
+	// This takes as long as starting a process, so it runs without the lock.
 	stored, err := mount.NewIdmap(a.o.Stored, r.Range)
 	if err != nil {
 		a.Release(r.Base)
@@ -127,8 +129,8 @@ func (a *Allocator) take() *Range {
 	return r
 }
 
-// Owners of sandboxes that share a range are ids in the middle of it, one after the other from a random start: none of them is anybody's on the
-// host, and two sandboxes that live at the same time do not share one.
+// Owners of sandboxes that share a range are ids in the middle of it, one after the other from a random
+// start. None of them is a user of the host, and two sandboxes that run at the same time do not share one.
 const (
 	firstOwner = 10000
 	owners     = 50000
@@ -139,7 +141,7 @@ func (a *Allocator) shared(why string) *Range {
 	return &Range{Range: a.o.Stored, Owner: a.o.Stored.Base + firstOwner + a.turn%owners, Shared: why}
 }
 
-// claim looks for a range that is nobody's, twice when there seems to be none.
+// claim looks for an unclaimed range, twice if there seems to be none.
 func (a *Allocator) claim() (int, error) {
 	for try := 0; try < 2; try++ {
 		start := rand.Intn(slots)
@@ -157,7 +159,7 @@ func (a *Allocator) claim() (int, error) {
 	return 0, fmt.Errorf("all %d ranges of ids are in use", slots)
 }
 
-// Release takes a range back from a sandbox of which no process is left.
+// Release takes a range back from a sandbox that has no processes any more.
 func (a *Allocator) Release(base int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -186,8 +188,8 @@ func (a *Allocator) drop(base int) {
 	}
 }
 
-// Keep notes that a sandbox of an earlier podhost ran as a range, and may still. After the machine has been started anew, the range may be
-// another's, and the sandbox does not run.
+// Keep records that a sandbox of an earlier podhost ran as a range and may still run. After a reboot the
+// range may belong to another sandbox, and this one does not run.
 func (a *Allocator) Keep(base int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,7 +202,7 @@ func (a *Allocator) Keep(base int) {
 	a.taken[base] = &Range{Range: mount.Range{Base: base, Count: Count}}
 }
 
-// Recover gives up the claims of earlier podhosts that nothing came of, or nothing is left of: those of this state directory, and those of
+// Recover gives up claims of earlier podhosts that are not used: those of this state directory, and those of
 // others that no podhost serves.
 func (a *Allocator) Recover() {
 	a.mu.Lock()
@@ -242,12 +244,12 @@ func (a *Allocator) recover() {
 	}
 }
 
-// Close gives up every claim that nobody uses. Those of sandboxes stay.
+// Close gives up every unused claim. Those of sandboxes stay.
 func (a *Allocator) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.registry != nil {
-		// When podhost started, a process that was on its way out may have kept a claim.
+		// When podhost started, a process that was about to end may have kept a claim.
 		a.recover()
 	}
 	for _, r := range a.free {

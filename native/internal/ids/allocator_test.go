@@ -61,7 +61,7 @@ func (m machine) claimed(base int) bool {
 	return err == nil
 }
 
-// age makes a claim one that nobody is about to use.
+// age makes a claim look old, so that no process can be about to use it.
 func (m machine) age(t *testing.T, base int) {
 	t.Helper()
 	past := unix.NsecToTimeval(time.Now().Add(-time.Hour).UnixNano())
@@ -112,7 +112,7 @@ func TestARangeIsUsedAgainOnlyWhenItWasReleased(t *testing.T) {
 	}
 }
 
-func TestCloseGivesUpWhatNobodyUses(t *testing.T) {
+func TestCloseGivesUpUnusedRanges(t *testing.T) {
 	m := newMachine(t)
 	a := m.allocator(t, "/home")
 	used, idle := take(t, a), take(t, a)
@@ -123,7 +123,7 @@ func TestCloseGivesUpWhatNobodyUses(t *testing.T) {
 	}
 }
 
-func TestTheNextPodhostKeepsWhatRunsAndGivesUpTheRest(t *testing.T) {
+func TestTheNextPodhostKeepsRangesInUseAndGivesUpTheRest(t *testing.T) {
 	m := newMachine(t)
 	before := m.allocator(t, "/home")
 	kept, lost := take(t, before), take(t, before)
@@ -160,7 +160,7 @@ func TestARangeThatAProcessRunsAsStaysClaimed(t *testing.T) {
 	}
 }
 
-func TestClaimsOfAnotherHomeGoOnlyWhenNobodyServesIt(t *testing.T) {
+func TestClaimsOfAnotherStateDirectoryAreRemovedOnlyIfNobodyServesIt(t *testing.T) {
 	m := newMachine(t)
 	served, dead, young := take(t, m.allocator(t, "/served")), take(t, m.allocator(t, "/dead")), take(t, m.allocator(t, "/dead"))
 	m.served["/dead"] = false
@@ -172,7 +172,7 @@ func TestClaimsOfAnotherHomeGoOnlyWhenNobodyServesIt(t *testing.T) {
 	}
 }
 
-func TestARangeOfAnotherHomeIsNotKept(t *testing.T) {
+func TestARangeOfAnotherStateDirectoryIsNotKept(t *testing.T) {
 	m := newMachine(t)
 	other := take(t, m.allocator(t, "/other"))
 	mine := m.allocator(t, "/mine")
@@ -183,7 +183,7 @@ func TestARangeOfAnotherHomeIsNotKept(t *testing.T) {
 	}
 }
 
-func TestWhenAllAreInUseSandboxesShareAndSayWhy(t *testing.T) {
+func TestWhenAllRangesAreInUseSandboxesShareOne(t *testing.T) {
 	m := newMachine(t)
 	a := m.allocator(t, "/home")
 	a.occupied = []mount.Range{{Base: lowest, Count: slots * Count}}
@@ -197,7 +197,7 @@ func TestWhenAllAreInUseSandboxesShareAndSayWhy(t *testing.T) {
 	a.Release(one.Base)
 }
 
-func TestRangesThatTheMachineUsesAreLeftAlone(t *testing.T) {
+func TestRangesThatTheMachineUsesAreNotGivenOut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "subuid")
 	if err := os.WriteFile(file, []byte("a:100000:65536\nbroken line\nb:2130706400:100\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,15 +9,16 @@ import (
 	"agentpod/native/internal/mount"
 )
 
-// Occupied lists the ids that this machine's files give to somebody: subordinate ranges, users and groups. A file that is not there gives none.
+// Occupied lists the ids that this machine's files assign: subordinate ranges, users and groups. A missing
+// file counts as empty.
 func Occupied() []mount.Range {
 	occupied := append(readRanges("/etc/subuid", 1, 2), readRanges("/etc/subgid", 1, 2)...)
 	occupied = append(occupied, readRanges("/etc/passwd", 2, -1)...)
 	return append(occupied, readRanges("/etc/group", 2, -1)...)
 }
 
-// readRanges reads a range from each line of a file with fields between colons: the field `base`, and as many ids as the field `count` says, or
-// one. Lines of another form are none of ours.
+// readRanges reads a range from each line of a file with colon-separated fields: it starts at the field
+// `base` and has as many ids as the field `count` says, or one. It ignores lines of another form.
 func readRanges(file string, base, count int) []mount.Range {
 	f, err := os.Open(file)
 	if err != nil {

@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// registryDir is where every podhost of this machine claims ranges: they are for processes, and no process outlives what is here.
+// registryDir is where every podhost of this machine claims ranges. The claims are for processes, and like
+// processes they do not survive a reboot.
 const registryDir = "/run/agentpod/ids"
 
-// A registry holds the claims of all state directories, one symbolic link for each range: its name is the first id, its target the state
-// directory. A link is there whole or not at all, and can be made only once. Whoever holds the lock of a state directory may make and remove
-// that directory's claims.
+// A registry holds the claims of all state directories, one symbolic link for each range: its name is the
+// first id, its target the state directory. Creating a link is atomic and fails if it exists. A podhost that
+// holds the lock of a state directory may make and remove that directory's claims.
 type registry struct {
 	dir, home string
 }
@@ -27,11 +28,11 @@ func openRegistry(dir, home string) (*registry, error) {
 
 func (r *registry) path(base int) string { return filepath.Join(r.dir, strconv.Itoa(base)) }
 
-// claim reports false for a range that has been claimed.
+// claim returns false for a range that is claimed already.
 func (r *registry) claim(base int) (bool, error) {
 	err := os.Symlink(r.home, r.path(base))
 	if os.IsNotExist(err) {
-		// Somebody has tidied up.
+		// Another program has removed the directory.
 		if err = os.MkdirAll(r.dir, 0o700); err == nil {
 			err = os.Symlink(r.home, r.path(base))
 		}
@@ -54,13 +55,13 @@ func (r *registry) isMine(base int) bool {
 	return err == nil && home == r.home
 }
 
-// isNew reports a claim that a podhost has made just now; a process that is to run as it may be on its way.
+// isNew reports whether a podhost has just made the claim; a process that will run as it may be starting.
 func (r *registry) isNew(base int) bool {
 	info, err := os.Lstat(r.path(base))
 	return err == nil && time.Since(info.ModTime()) < time.Minute
 }
 
-// claims tells the state directory of each range.
+// claims returns the state directory of each range.
 func (r *registry) claims() map[int]string {
 	entries, _ := os.ReadDir(r.dir)
 	claims := map[int]string{}
@@ -76,8 +77,8 @@ func (r *registry) claims() map[int]string {
 	return claims
 }
 
-// lock keeps two podhosts from giving up claims at the same time. The claims of a state directory change without it only while a podhost
-// serves that directory.
+// lock keeps two podhosts from giving up claims at the same time. Without it, only the podhost that serves a
+// state directory changes that directory's claims.
 func (r *registry) lock() (release func(), err error) {
 	file, err := os.OpenFile(filepath.Join(r.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -90,7 +91,8 @@ func (r *registry) lock() (release func(), err error) {
 	return func() { file.Close() }, nil
 }
 
-// runningRanges are those that a process of this machine runs as, by first id.
+// runningRanges are the ranges that a process of this machine runs as, by first id. A zombie runs nothing:
+// its parent has only not collected its exit code yet.
 func runningRanges() map[int]bool {
 	running := map[int]bool{}
 	entries, _ := os.ReadDir("/proc")
@@ -99,6 +101,9 @@ func runningRanges() map[int]bool {
 			continue
 		}
 		status, _ := os.ReadFile("/proc/" + entry.Name() + "/status")
+		if strings.Contains(string(status), "\nState:\tZ") {
+			continue
+		}
 		_, after, _ := strings.Cut(string(status), "\nUid:")
 		line, _, _ := strings.Cut(after, "\n")
 		for _, field := range strings.Fields(line) {

@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysShown is all of /sys that stays: the processors, the memory nodes, the size of huge pages (allocators and the Go runtime ask for it)
-// and the sandbox's own network interfaces. The rest describes the host: its disks with the files behind them, what is mounted and how full
-// it is, its modules and devices.
+// sysShown is all of /sys that stays visible: the processors, the memory nodes, the size of huge pages
+// (allocators and the Go runtime read it) and the sandbox's own network interfaces. The rest describes the
+// host: its disks with the files behind them, its mounts and how full they are, its modules and devices.
 //
 // SECURITY: LK-17.
 var sysShown = []string{
 	"class/net", "devices/system/cpu", "devices/system/node", "devices/virtual/net", "kernel/mm/transparent_hugepage",
 }
 
-// procShown is all of /proc that stays beside the directories of processes. An entry that a newer kernel adds is covered until it is listed.
+// procShown is all of /proc that stays visible beside the directories of processes. An entry that a newer
+// kernel adds is covered until it is listed.
 //
 // SECURITY: LK-17, PR-09 and PR-12.
 var procShown = map[string]bool{
@@ -28,7 +29,7 @@ var procShown = map[string]bool{
 	"version": true, "vmstat": true,
 }
 
-// Names below /sys that cover entries of /proc. The file has no name any more once that is done.
+// Names below /sys that cover entries of /proc. Afterwards the file has no name any more.
 const (
 	emptyFile      = "/sys/empty"
 	emptyDirectory = "/sys/fs/cgroup"
@@ -36,12 +37,12 @@ const (
 
 const hidden = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// Narrow works on the mount namespace of its caller, who must be in a sandbox, before any payload runs.
+// Narrow changes the mount namespace of its caller, which must be in a sandbox, before any payload runs.
 func Narrow() error {
 	if err := narrowSys(); err != nil {
 		return fmt.Errorf("/sys: %w", err)
 	}
-	// A bind mount takes over that its source is read-only.
+	// A bind mount inherits read-only from its source.
 	if err := remountSys(unix.MS_RDONLY); err != nil {
 		return err
 	}
@@ -64,7 +65,8 @@ func remountSys(flag uintptr) error {
 	return nil
 }
 
-// narrowSys puts a small file system of its own in place of /sys, and what stays into it. It is still writable afterwards.
+// narrowSys replaces /sys by a small file system that has only what stays visible. It is still writable
+// afterwards.
 func narrowSys() error {
 	kept := map[string]int{}
 	for _, name := range sysShown {
@@ -99,7 +101,8 @@ func narrowSys() error {
 	return os.WriteFile(emptyFile, nil, 0o444)
 }
 
-// narrowProc covers every entry of /proc that is neither a process nor listed. A symlink leads to one that is.
+// narrowProc covers every entry of /proc that is neither a process nor listed. A symlink leads to one that
+// is.
 func narrowProc() error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -121,7 +124,7 @@ func narrowProc() error {
 	return nil
 }
 
-// clone returns a mount of path, read-only and not attached anywhere yet.
+// clone returns a read-only mount of path that is not attached yet.
 func clone(path string) (int, error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {

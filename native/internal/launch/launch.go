@@ -1,4 +1,5 @@
-// Package launch starts the OCI runtime inside a sandbox's control groups, with the descriptors it is meant to have and no other.
+// Package launch starts the OCI runtime inside a sandbox's control groups, with only the descriptors that it
+// needs.
 package launch
 
 import (
@@ -17,15 +18,17 @@ import (
 // Helper is podhost's subcommand that becomes the runtime.
 const Helper = "launch"
 
-// A Launch is a runtime that is about to start. Entering a control group takes the kernel several milliseconds (it waits until
-// every processor has noticed), so the helper is sent ahead and waits at a gate while the root is mounted.
+// A Launch is a runtime that is about to start. Entering a control group takes the kernel several
+// milliseconds, because it waits for every processor. So the helper enters early and then waits at a gate
+// while the root is mounted.
 type Launch struct {
 	cmd  *exec.Cmd
 	gate *os.File
 }
 
-// Prepare starts the helper. argv will be executed from the descriptor program; files become its descriptors 3 and up; output gets
-// stdout and stderr. The environment is empty but for a path: the host's may hold anything (case LK-01).
+// Prepare starts the helper. argv is executed from the descriptor program; files become its descriptors 3 and
+// up; output gets stdout and stderr. The environment has only a path, because the host's may contain secrets
+// (case LK-01).
 func Prepare(ctx context.Context, program *os.File, procs, argv []string, files []*os.File, output *os.File) (*Launch, error) {
 	wait, gate, err := os.Pipe()
 	if err != nil {
@@ -55,15 +58,16 @@ func (l *Launch) Go() error {
 	return err
 }
 
-// Abort closes the gate for good; after Go it does nothing.
+// Abort ends the helper without starting the runtime. After Go it does nothing.
 func (l *Launch) Abort() {
 	if l.gate.Close() == nil {
 		l.cmd.Wait()
 	}
 }
 
-// Become is the helper: it enters the groups, waits at the gate, closes what it was not given and turns into the runtime. The runtime
-// and all its children are thus born where they belong; nothing has to be moved later.
+// Become is the helper: it enters the groups, waits at the gate, closes all other descriptors and turns into
+// the runtime. So the runtime and all its children start in the right groups, and nothing has to be moved
+// later.
 func Become(args []string) error {
 	if len(args) < 3 {
 		return fmt.Errorf("usage: %s <descriptors> <procs:procs...> <program> [argument...]", Helper)
@@ -85,26 +89,28 @@ func Become(args []string) error {
 		return err
 	}
 	if _, err := io.ReadFull(gate, make([]byte, 1)); err != nil {
-		return errors.New("the start was called off")
+		return errors.New("the start was canceled")
 	}
-	// SECURITY: LK-02. Go closes its own descriptors on exec; this closes one that was inherited without that mark.
+	// SECURITY: LK-02. Go closes its own descriptors on exec; this closes those that were inherited without
+	// that mark.
 	if err := unix.CloseRange(uint(program), 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
 	return unix.Exec("/proc/self/fd/"+strconv.Itoa(program), args[2:], os.Environ())
 }
 
-// leastOOMScore is what every process of a sandbox has at least. When the whole machine runs out of memory, the kernel takes sandboxes first.
+// leastOOMScore is the lowest score of any process of a sandbox. When the whole machine runs out of memory,
+// the kernel kills sandboxes first.
 const leastOOMScore = 100
 
-// raiseOOMScore sets it on this process, and so on all that it becomes and starts, where it holds: what a process with CAP_SYS_RESOURCE has set,
-// none without it can lower again. Without that capability (an ordinary user's podhost, some containers) a payload could lower its score below
-// podd's, so there the score stays.
+// raiseOOMScore sets the score of this process, and so of everything that it becomes and starts. A score that
+// a process with CAP_SYS_RESOURCE has set cannot be lowered without that capability. If podhost lacks it (an
+// ordinary user, some containers), a payload could lower its score below podd's, so the score stays as it is.
 //
 // SECURITY: RS-17.
 func raiseOOMScore() error {
 	const file = "/proc/self/oom_score_adj"
-	// Going below the score that one was given takes the capability.
+	// Lowering the score below the inherited one takes the capability.
 	if err := os.WriteFile(file, []byte("-1"), 0); err != nil {
 		return nil
 	}

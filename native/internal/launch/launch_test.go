@@ -52,7 +52,7 @@ func run(t *testing.T, argv []string, files ...*os.File) string {
 	return string(said)
 }
 
-func TestOnlyTheListedDescriptorsArrive(t *testing.T) {
+func TestTheRuntimeGetsOnlyTheListedDescriptors(t *testing.T) {
 	leak, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestOnlyTheListedDescriptorsArrive(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentDoesNotArrive(t *testing.T) {
+func TestTheRuntimeDoesNotGetTheEnvironment(t *testing.T) {
 	t.Setenv("AGENTPOD_CANARY", "secret")
 	if said := run(t, []string{"env"}); strings.Contains(said, "secret") || !strings.HasPrefix(said, "PATH=") {
 		t.Fatalf("environment: %s", said)

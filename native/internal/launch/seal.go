@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Seal returns a copy of a program in memory that nobody can change, root included.
+// Seal returns a copy of a program in memory that nobody can change, not even root.
 //
-// SECURITY: FS-11. A payload that gets hold of the runtime through /proc/self/exe has this copy in its hands, never the host's file. crun
-// makes such a copy of itself at each start and executes itself again; given one, it does not.
+// SECURITY: FS-11. A payload that gets hold of the runtime through /proc/self/exe gets this copy, never the
+// host's file. crun makes such a copy of itself at each start and executes itself again, unless it runs from
+// one already.
 func Seal(path string) (*os.File, error) {
 	source, err := os.Open(path)
 	if err != nil {

@@ -20,21 +20,21 @@ const (
 	maxEntries   = 4_000_000
 	maxTreeBytes = 1 << 40
 	maxID        = 65535
-	// entryBytes is about what an entry takes without its content.
+	// entryBytes is about how much space an entry takes without its content.
 	entryBytes = 4096
 )
 
-// extractor unpacks one archive below root. Every name is resolved by the kernel, beneath root and without symlinks.
+// extractor unpacks one archive below root. The kernel resolves every name beneath root and without symlinks.
 //
-// SECURITY: FS-05, FS-06, FS-07, SC-01. What an earlier entry made cannot redirect a later one.
+// SECURITY: FS-05, FS-06, FS-07, SC-01. An earlier entry cannot redirect a later one.
 type extractor struct {
-	root  int
-	form  Form
-	bytes int64
-	gauge safefs.Gauge
-	// broken is why the archive could not be read to its end.
+	root   int
+	layout Layout
+	bytes  int64
+	space  safefs.SpaceMeter
+	// broken is the reason why the archive could not be read to its end.
 	broken error
-	// dirs get their times last, since each entry made in them changes these.
+	// dirs get their times last, because each new entry in them changes the time.
 	dirs []dirTime
 }
 
@@ -43,16 +43,16 @@ type dirTime struct {
 	at   time.Time
 }
 
-func newExtractor(root string, form Form, room safefs.Room) (*extractor, error) {
+func newExtractor(root string, layout Layout, check safefs.SpaceCheck) (*extractor, error) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
-	x := &extractor{root: fd, form: form, gauge: safefs.Gauge{Room: room}}
-	if form.IsUpper {
+	x := &extractor{root: fd, layout: layout, space: safefs.SpaceMeter{Check: check}}
+	if layout.IsUpper {
 		return x, nil
 	}
-	return x, unix.Fchownat(fd, "", form.Shift, form.Shift, unix.AT_EMPTY_PATH)
+	return x, unix.Fchownat(fd, "", layout.Shift, layout.Shift, unix.AT_EMPTY_PATH)
 }
 
 func (x *extractor) close() { unix.Close(x.root) }
@@ -74,7 +74,7 @@ func (x *extractor) extract(content io.Reader) error {
 		if entries >= maxEntries {
 			return invalid("more than %d entries", maxEntries)
 		}
-		if err := x.gauge.Took(entryBytes); err != nil {
+		if err := x.space.Took(entryBytes); err != nil {
 			return err
 		}
 		if err := x.entry(header, archiveReader{archive}); err != nil {
@@ -89,7 +89,7 @@ func (x *extractor) extract(content io.Reader) error {
 	return nil
 }
 
-// archiveReader marks what goes wrong inside the archive, so that it is not taken for trouble with the tree.
+// archiveReader marks errors inside the archive, so that they are not mistaken for errors of the tree.
 type archiveReader struct{ io.Reader }
 
 func (r archiveReader) Read(p []byte) (int, error) {
@@ -101,7 +101,7 @@ func (r archiveReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// entryError tells a bad archive from a host in trouble.
+// entryError distinguishes a bad archive from a problem of the host.
 func entryError(name string, err error) error {
 	for _, bad := range []error{unix.ELOOP, unix.EXDEV, unix.ENOTDIR, unix.EISDIR, unix.EEXIST, unix.ENOENT, unix.ENAMETOOLONG, unix.EINVAL} {
 		if errors.Is(err, bad) {
@@ -115,7 +115,7 @@ func entryError(name string, err error) error {
 	return fmt.Errorf("tar: %q: %w", name, err)
 }
 
-// clean refuses names that leave the tree; the kernel would too, with a less helpful message.
+// clean refuses names that leave the tree. The kernel would refuse them too, with a less helpful message.
 func clean(name string) (string, error) {
 	if strings.ContainsRune(name, 0) {
 		return "", invalid("a name contains a zero byte")
@@ -134,9 +134,9 @@ func (x *extractor) entry(header *tar.Header, content io.Reader) error {
 		return err
 	}
 	if header.Uid < 0 || header.Uid > maxID || header.Gid < 0 || header.Gid > maxID {
-		return invalid("%q belongs to %d:%d, beyond %d", header.Name, header.Uid, header.Gid, maxID)
+		return invalid("%q belongs to %d:%d, which is above the largest id %d", header.Name, header.Uid, header.Gid, maxID)
 	}
-	if x.form.IsUpper && header.Typeflag != tar.TypeXGlobalHeader {
+	if x.layout.IsUpper && header.Typeflag != tar.TypeXGlobalHeader {
 		if handled, err := x.upperEntry(header, name); handled || err != nil {
 			return err
 		}
@@ -183,12 +183,13 @@ func (x *extractor) entry(header *tar.Header, content io.Reader) error {
 		return nil
 	default:
 		// A device would be one of the host's.
-		return invalid("%q is of type %q, which a layer cannot hold", header.Name, header.Typeflag)
+		return invalid("%q has type %q, which a layer cannot contain", header.Name, header.Typeflag)
 	}
 	return x.finish(parent, last, header)
 }
 
-// parent opens a directory of the tree, made with default rights where the archive has not mentioned it yet.
+// parent opens a directory of the tree. It makes the directory with default rights if the archive has not
+// mentioned it yet.
 func (x *extractor) parent(name string) (int, error) {
 	if name == "." {
 		return safefs.OpenBeneath(x.root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -205,13 +206,13 @@ func (x *extractor) parent(name string) (int, error) {
 	if err := unix.Mkdirat(above, path.Base(name), 0o755); err != nil {
 		return -1, err
 	}
-	if err := unix.Fchownat(above, path.Base(name), x.form.Shift, x.form.Shift, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.Fchownat(above, path.Base(name), x.layout.Shift, x.layout.Shift, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return -1, err
 	}
 	return safefs.OpenBeneath(above, path.Base(name), unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
-// replace makes an entry again when the archive has it twice; the last one counts.
+// replace makes an entry again if the archive has it twice; the last one counts.
 func replace(parent int, name string, make func() error) error {
 	err := make()
 	if errors.Is(err, unix.EEXIST) {
@@ -236,7 +237,7 @@ func (x *extractor) file(parent int, name string, header *tar.Header, content io
 		return err
 	}
 	file := os.NewFile(uintptr(fd), name)
-	err = writeSparse(file, content, x.gauge.Took)
+	err = writeSparse(file, content, x.space.Took)
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
@@ -245,7 +246,8 @@ func (x *extractor) file(parent int, name string, header *tar.Header, content io
 
 func descriptorPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// link makes a hard link to an earlier entry: opened beneath the root first, so that the link is to what was checked.
+// link makes a hard link to an earlier entry. It opens the target beneath the root first, so that it links to
+// what was checked.
 func (x *extractor) link(parent int, name, target string) error {
 	target, err := clean(target)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeSparse leaves holes where there are zeros: a small archive of them takes little more space than itself.
+// writeSparse leaves holes for zeros: a small archive of zeros then takes little space.
 func writeSparse(file *os.File, content io.Reader, took func(int64) error) error {
 	buffer := make([]byte, 64<<10)
 	var size int64
@@ -48,20 +48,20 @@ func isZero(data []byte) bool {
 	return true
 }
 
-// finish sets owner, mode, attributes and time, in the order in which one does not undo another: chown clears setuid
+// finish sets owner, mode, attributes and time, in an order in which none undoes another: chown clears setuid
 // bits and file capabilities.
 func (x *extractor) finish(parent int, name string, header *tar.Header) error {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
-	if err := unix.Fchownat(parent, name, x.form.Shift+header.Uid, x.form.Shift+header.Gid, flags); err != nil {
+	if err := unix.Fchownat(parent, name, x.layout.Shift+header.Uid, x.layout.Shift+header.Gid, flags); err != nil {
 		return err
 	}
 	if header.Typeflag == tar.TypeSymlink {
 		return x.touch(parent, name, header.ModTime)
 	}
-	// Neither chmod nor setxattr works on a path descriptor itself; the magic link leads to exactly that file.
+	// chmod and setxattr do not work on a path descriptor itself; the magic link leads to exactly that file.
 	fd := parent
 	if name != "" {
 		var err error
@@ -74,7 +74,7 @@ func (x *extractor) finish(parent int, name string, header *tar.Header) error {
 	if err := unix.Chmod(self, uint32(header.Mode)&0o7777); err != nil {
 		return err
 	}
-	if x.form.IsUpper {
+	if x.layout.IsUpper {
 		if err := x.attributes(self, header); err != nil {
 			return err
 		}

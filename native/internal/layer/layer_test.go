@@ -75,8 +75,8 @@ func TestALayerKeepsOwnersModesAndLinks(t *testing.T) {
 		tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd", Uid: 7},
 		tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o711},
 	)
-	for name, form := range map[string][]byte{"plain": data, "compressed": compress(t, data)} {
-		digest, err := s.put(t, form)
+	for name, layout := range map[string][]byte{"plain": data, "compressed": compress(t, data)} {
+		digest, err := s.put(t, layout)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -146,7 +146,7 @@ func TestAHostileArchiveIsRefusedAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNotPlainOrNotTheDigestIsRefused(t *testing.T) {
+func TestALayerFileThatIsSpecialOrHasAnotherDigestIsRefused(t *testing.T) {
 	s := newStore(t)
 	digest := hex.EncodeToString(make([]byte, 32))
 	tmp := filepath.Join(s.Home, "tmp")

@@ -37,15 +37,16 @@ type Written struct {
 	SizeBytes int64  `json:"sizeBytes"`
 }
 
-// WriteArchive packs the directory dir as a gzip tar into the file path, which is there when it is whole; what was there before is replaced. The
-// same tree gives the same bytes. The caller serialises calls for one path.
-func WriteArchive(path, dir string, form Form, room safefs.Room) (Written, error) {
-	// No file that a peer can name begins with a dot.
+// WriteArchive packs the directory dir as a gzip tar into the file path, and replaces an existing file. The
+// file exists only when it is complete. The same tree gives the same bytes. The caller serialises calls for
+// one path.
+func WriteArchive(path, dir string, layout Layout, check safefs.SpaceCheck) (Written, error) {
+	// No file that a client can name begins with a dot.
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return Written{}, err
 	}
-	written, err := writeNew(temporary, dir, form, room)
+	written, err := writeNew(temporary, dir, layout, check)
 	if err == nil {
 		err = os.Rename(temporary, path)
 	}
@@ -56,16 +57,16 @@ func WriteArchive(path, dir string, form Form, room safefs.Room) (Written, error
 	return written, nil
 }
 
-func writeNew(path, dir string, form Form, room safefs.Room) (Written, error) {
+func writeNew(path, dir string, layout Layout, check safefs.SpaceCheck) (Written, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return Written{}, err
 	}
 	sum, size := sha256.New(), &counter{}
-	out := bufio.NewWriterSize(io.MultiWriter(&safefs.Gauge{Room: room}, file, sum, size), 1<<20)
+	out := bufio.NewWriterSize(io.MultiWriter(&safefs.SpaceMeter{Check: check}, file, sum, size), 1<<20)
 	zipped, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
 	if err == nil {
-		err = packTree(zipped, dir, form)
+		err = packTree(zipped, dir, layout)
 	}
 	if err == nil {
 		err = zipped.Close()
@@ -89,23 +90,23 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// packer walks a tree that nobody writes to. It follows nothing, and holds one directory open whatever the depth.
+// packer walks a tree that nobody writes to. It follows no links, and holds one directory open at any depth.
 type packer struct {
 	tar    *tar.Writer
-	form   Form
+	layout Layout
 	dir    int
 	links  map[uint64]string
 	buffer []byte
 }
 
-func packTree(out io.Writer, dir string, form Form) error {
+func packTree(out io.Writer, dir string, layout Layout) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	p := &packer{tar: tar.NewWriter(out), form: form, dir: fd, links: map[uint64]string{}, buffer: make([]byte, 256<<10)}
+	p := &packer{tar: tar.NewWriter(out), layout: layout, dir: fd, links: map[uint64]string{}, buffer: make([]byte, 256<<10)}
 	defer func() { unix.Close(p.dir) }()
-	if !form.IsUpper {
+	if !layout.IsUpper {
 		if err := p.header("./", "", tar.TypeDir, fd); err != nil {
 			return err
 		}
@@ -167,7 +168,8 @@ func (p *packer) entry(name, path string) error {
 	if isWhiteout(&stat) {
 		return p.mark(path[:len(path)-len(name)] + whiteoutPrefix + name)
 	}
-	// A socket means nothing without the process that listened on it, and no other device can be in a sandbox's files.
+	// A socket is useless without the process that listened on it, and a sandbox's files contain no other
+	// devices.
 	return nil
 }
 
@@ -184,7 +186,7 @@ func (p *packer) subdirectory(name, path string, fd int) error {
 	if err := p.header(path+"/", "", tar.TypeDir, fd); err != nil {
 		return err
 	}
-	if value, err := getAttribute(fd, p.form.opaque()); err == nil && p.form.IsUpper && string(value) == "y" {
+	if value, err := getAttribute(fd, p.layout.opaque()); err == nil && p.layout.IsUpper && string(value) == "y" {
 		if err := p.mark(path + "/" + opaqueMark); err != nil {
 			return err
 		}
@@ -222,7 +224,7 @@ func (p *packer) file(name, path string, fd int) error {
 	return err
 }
 
-// header writes what there is to say about the entry that fd is.
+// header writes the header of the entry that fd is open on.
 func (p *packer) header(path, link string, kind byte, fd int) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -233,7 +235,7 @@ func (p *packer) header(path, link string, kind byte, fd int) error {
 	if kind == tar.TypeReg {
 		header.Size = stat.Size
 	}
-	if p.form.IsUpper && strings.HasPrefix(lastPart(path), whiteoutPrefix) {
+	if p.layout.IsUpper && strings.HasPrefix(lastPart(path), whiteoutPrefix) {
 		header.PAXRecords[literalRecord] = "1"
 	}
 	if kind == tar.TypeReg || kind == tar.TypeDir {
@@ -244,11 +246,11 @@ func (p *packer) header(path, link string, kind byte, fd int) error {
 	return p.tar.WriteHeader(header)
 }
 
-// nobody is whom a file belongs to inside whose owner is not of the sandboxes' range.
+// nobody is the owner inside for a file whose owner is outside the sandboxes' range.
 const nobody = 65534
 
 func (p *packer) inside(id uint32) int {
-	if inside := int(id) - p.form.Shift; inside >= 0 && inside <= maxID {
+	if inside := int(id) - p.layout.Shift; inside >= 0 && inside <= maxID {
 		return inside
 	}
 	return nobody

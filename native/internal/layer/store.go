@@ -21,15 +21,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Store is <home>/layers: <digest>/tree and <digest>/layer.json, complete or not there.
+// A Store is <home>/layers: <digest>/tree and <digest>/layer.json, complete or absent.
 type Store struct {
 	Home string
-	// Shift is added to every id in a tree; zero where mounts shift ids.
+	// Shift is added to every id in a tree; zero if mounts shift ids.
 	Shift int
-	// Forget is told of a tree's path before the tree goes.
+	// Forget is called with a tree's path before the tree is removed.
 	Forget func(path string)
-	// Room is asked while something large is written.
-	Room safefs.Room
+	// CheckSpace is called while something large is written.
+	CheckSpace safefs.SpaceCheck
 }
 
 // Info describes a layer.
@@ -46,8 +46,8 @@ func (s *Store) info(digest string) (Info, bool) {
 	return info, err == nil && json.Unmarshal(data, &info) == nil && info.Digest == digest
 }
 
-// Import unpacks <home>/tmp/<file>, a tar file, compressed with gzip or not, whose sha256 must be digest. A layer that is there already
-// is left as it is. The caller serialises calls for one digest.
+// Import unpacks <home>/tmp/<file>, a tar file, compressed with gzip or not, whose sha256 must be digest. It
+// keeps a layer that exists already. The caller serialises calls for one digest.
 func (s *Store) Import(digest, file string) (Info, error) {
 	if info, there := s.info(digest); there {
 		return info, nil
@@ -76,9 +76,9 @@ func (s *Store) Import(digest, file string) (Info, error) {
 // Export writes a layer as a gzip tar to <home>/tmp/<file>.
 func (s *Store) Export(digest, file string) (Written, error) {
 	if _, there := s.info(digest); !there {
-		return Written{}, hostproto.Errorf(hostproto.NotFound, "layer.absent", "layer %s is not here", digest)
+		return Written{}, hostproto.Errorf(hostproto.NotFound, "layer.absent", "there is no layer %s", digest)
 	}
-	return WriteArchive(filepath.Join(s.Home, "tmp", file), filepath.Join(s.dir(), digest, "tree"), Form{Shift: s.Shift}, s.Room)
+	return WriteArchive(filepath.Join(s.Home, "tmp", file), filepath.Join(s.dir(), digest, "tree"), Layout{Shift: s.Shift}, s.CheckSpace)
 }
 
 func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
@@ -99,7 +99,7 @@ func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
 		}
 		content = zipped
 	}
-	x, err := newExtractor(tree, Form{Shift: s.Shift}, s.Room)
+	x, err := newExtractor(tree, Layout{Shift: s.Shift}, s.CheckSpace)
 	if err != nil {
 		return Info{}, err
 	}
@@ -107,17 +107,17 @@ func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
 	if err := x.extract(content); err != nil {
 		return Info{}, err
 	}
-	// The digest is that of the whole file, whatever follows the archive's end.
+	// The digest is that of the whole file, including data after the archive's end.
 	if _, err := io.Copy(io.Discard, hashed); err != nil {
 		return Info{}, err
 	}
 	if found := hex.EncodeToString(sum.Sum(nil)); found != digest {
-		return Info{}, hostproto.Errorf(hostproto.DataLoss, "layer.digest_mismatch", "the file's sha256 is %s, not %s", found, digest)
+		return Info{}, hostproto.Errorf(hostproto.DataLoss, "layer.digest_mismatch", "the sha256 of the file is %s, not %s", found, digest)
 	}
 	return Info{Digest: digest, SizeBytes: x.bytes}, nil
 }
 
-// publish syncs the file system and gives the layer its name: a layer that is there after a crash is whole.
+// publish syncs the file system and gives the layer its name: a layer that exists after a crash is complete.
 func (s *Store) publish(name string, info Info) error {
 	data, err := json.Marshal(info)
 	if err != nil {
@@ -155,7 +155,8 @@ func (s *Store) List() ([]Info, error) {
 	return layers, nil
 }
 
-// Remove removes a layer that nothing stands on; an absent one is success. The name goes first, so that half a layer is never found.
+// Remove removes a layer that nothing uses. It succeeds if there is none. The name goes first, so that an
+// incomplete layer is never found.
 func (s *Store) Remove(digest string) error {
 	s.Forget(filepath.Join(s.dir(), digest, "tree"))
 	gone := ".tmp-" + digest
@@ -168,7 +169,7 @@ func (s *Store) Remove(digest string) error {
 	return safefs.RemoveTree(s.dir(), gone)
 }
 
-// Sweep removes what imports and removals that were cut off left behind.
+// Sweep removes what interrupted imports and removals left behind.
 func (s *Store) Sweep() error {
 	entries, err := os.ReadDir(s.dir())
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *Store) Sweep() error {
 	return nil
 }
 
-// Has reports whether a layer is here.
+// Has reports whether a layer exists.
 func (s *Store) Has(digest string) bool {
 	_, there := s.info(digest)
 	return there

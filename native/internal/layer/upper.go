@@ -27,15 +27,15 @@ func damaged(format string, args ...any) *hostproto.Error {
 	return hostproto.Errorf(hostproto.DataLoss, "snapshot.damaged", format, args...)
 }
 
-// ReadUppers unpacks what WriteArchive made of a directory of uppers into the empty directory dir. Nothing in the file is trusted: its digest
-// says that it is the file that was meant, not who made it.
-func ReadUppers(source *os.File, digest, dir string, form Form, room safefs.Room) (bytes int64, err error) {
+// ReadUppers unpacks an archive that WriteArchive made of a directory of uppers into the empty directory dir.
+// Nothing in the file is trusted: its digest proves that it is the intended file, not who made it.
+func ReadUppers(source *os.File, digest, dir string, layout Layout, check safefs.SpaceCheck) (bytes int64, err error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, source); err != nil {
 		return 0, err
 	}
 	if found := hex.EncodeToString(sum.Sum(nil)); found != digest {
-		return 0, damaged("the file's sha256 is %s, not %s", found, digest)
+		return 0, damaged("the sha256 of the file is %s, not %s", found, digest)
 	}
 	if _, err := source.Seek(0, io.SeekStart); err != nil {
 		return 0, err
@@ -44,14 +44,14 @@ func ReadUppers(source *os.File, digest, dir string, form Form, room safefs.Room
 	if err != nil {
 		return 0, damaged("not a gzip file: %v", err)
 	}
-	x, err := newExtractor(dir, form, room)
+	x, err := newExtractor(dir, layout, check)
 	if err != nil {
 		return 0, err
 	}
 	defer x.close()
 	err = x.extract(&wholeReader{Reader: zipped, x: x})
 	if err == nil {
-		// What follows the archive's end is read too, so that a file cut short inside its padding is noticed.
+		// Data after the archive's end is read too, to notice a file that is cut inside its padding.
 		_, err = io.Copy(io.Discard, &wholeReader{Reader: zipped, x: x})
 	}
 	if x.broken != nil {
@@ -64,7 +64,7 @@ func ReadUppers(source *os.File, digest, dir string, form Form, room safefs.Room
 	return x.bytes, err
 }
 
-// wholeReader notes that the file ended too early or is corrupt, whatever the reader of the archive makes of it.
+// wholeReader records whether the file ended too early or is corrupt, whatever the archive reader reports.
 type wholeReader struct {
 	io.Reader
 	x *extractor
@@ -78,10 +78,11 @@ func (r *wholeReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// upperEntry deals with what only uppers have. handled: there is nothing more to do about the entry.
+// upperEntry handles the entries that only uppers have. handled means that the entry needs nothing more.
 //
-// SECURITY: FS-05, SC-01. The directory of uppers itself holds directories of known names and nothing else; a whiteout is made here, by its
-// name, and is the only device; overlay's own attributes are set here and taken from nobody.
+// SECURITY: FS-05, SC-01. The directory of uppers contains only directories of known names. A whiteout is
+// made here, by its name, and is the only device. overlay's own attributes are set here and never taken from
+// the archive.
 func (x *extractor) upperEntry(header *tar.Header, name string) (handled bool, err error) {
 	if name == "" {
 		return true, nil
@@ -109,16 +110,17 @@ func (x *extractor) upperEntry(header *tar.Header, name string) (handled bool, e
 	}
 	defer unix.Close(parent)
 	if base == opaqueMark {
-		return true, unix.Setxattr(descriptorPath(parent), x.form.opaque(), []byte("y"), 0)
+		return true, unix.Setxattr(descriptorPath(parent), x.layout.opaque(), []byte("y"), 0)
 	}
 	hidden := strings.TrimPrefix(base, whiteoutPrefix)
 	if hidden == "" || hidden == "." || hidden == ".." || strings.HasPrefix(hidden, whiteoutPrefix) {
-		return false, invalid("%q is a whiteout of a form that is not known", name)
+		return false, invalid("%q is an unknown kind of whiteout", name)
 	}
 	return true, unix.Mknodat(parent, hidden, unix.S_IFCHR, 0)
 }
 
-// attributes sets those that the archive gives an entry of an upper. Others than a user's own and capabilities are refused.
+// attributes sets those that the archive gives an entry of an upper. It refuses all but a user's own and
+// capabilities.
 func (x *extractor) attributes(self string, header *tar.Header) error {
 	for key, value := range header.PAXRecords {
 		if !strings.HasPrefix(key, xattrRecord) {
@@ -130,11 +132,11 @@ func (x *extractor) attributes(self string, header *tar.Header) error {
 		}
 		data := []byte(value)
 		if name == capability {
-			if x.form.UserXattr {
+			if x.layout.UserXattr {
 				continue
 			}
-			if data = ownedCapability(data, x.form.Shift); data == nil {
-				return invalid("%q has a file capability of an unknown form", header.Name)
+			if data = ownedCapability(data, x.layout.Shift); data == nil {
+				return invalid("%q has a file capability of an unknown version", header.Name)
 			}
 		}
 		if err := unix.Setxattr(self, name, data, 0); err != nil {
@@ -144,7 +146,7 @@ func (x *extractor) attributes(self string, header *tar.Header) error {
 	return nil
 }
 
-// OpenFile opens <home>/tmp/<name>: a plain file directly there, and nothing else.
+// OpenFile opens <home>/tmp/<name>: only a plain file directly there.
 func OpenFile(home, name string) (*os.File, error) {
 	dir, err := unix.Open(filepath.Join(home, "tmp"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {

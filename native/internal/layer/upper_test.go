@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var uppers = Form{Shift: 500000, IsUpper: true}
+var uppers = Layout{Shift: 500000, IsUpper: true}
 
 // read unpacks data as uppers and returns the directory they are in.
 func read(t *testing.T, data []byte, digest string) (string, error) {
@@ -55,7 +55,7 @@ func zip(t *testing.T, data []byte) []byte {
 	return out.Bytes()
 }
 
-func TestUppersComeBackAsTheyWere(t *testing.T) {
+func TestExportedUppersAreImportedUnchanged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: owners and whiteouts")
 	}
@@ -81,7 +81,7 @@ func TestUppersComeBackAsTheyWere(t *testing.T) {
 	file := filepath.Join(top, "file")
 	first, err := WriteArchive(file, filepath.Join(top, "upper"), uppers, nil)
 	check(t, err)
-	// What an attempt that was cut off has left is replaced.
+	// The rest of an interrupted attempt is replaced.
 	check(t, os.WriteFile(filepath.Join(top, ".file.part"), []byte("half"), 0o600))
 	check(t, os.WriteFile(file, []byte("former"), 0o600))
 	if again, err := WriteArchive(file, filepath.Join(top, "upper"), uppers, nil); err != nil || again != first {
@@ -116,7 +116,7 @@ func TestUppersComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestUppersThatAreDamagedOrHostileAreRefused(t *testing.T) {
+func TestDamagedOrHostileUppersAreRefused(t *testing.T) {
 	good := []tar.Header{{Name: "root/", Typeflag: tar.TypeDir}, {Name: "root/file", Typeflag: tar.TypeReg}}
 	if _, err := read(t, zip(t, pack(t, good...)), ""); err != nil {
 		t.Fatalf("a good one: %v", err)

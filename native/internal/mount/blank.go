@@ -5,7 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Blank is a root with podd and places to mount on, and nothing else. It belongs to nobody inside, so every shell can stand in it.
+// Blank is a root with podd and mount points, and nothing else. No user inside owns it, so every shell can
+// use it.
 func (s *Stage) Blank(podd string, points []string) (string, error) {
 	dir := filepath.Join(s.dir, "blank")
 	for _, point := range append([]string{NewRoot, "/.agentpod"}, points...) {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProbeShift mounts an overlay with shifted ids above and below, on the file system that dir is on, and looks who owns what inside and
-// on the disk.
+// ProbeShift mounts an overlay with shifted ids above and below, on the file system of dir, and checks the
+// owners inside and on the disk.
 func ProbeShift(dir string, stored Range) error {
 	shown := Range{Base: stored.Base - stored.Count, Count: stored.Count}
 	plain, err := idmapNamespace(shown.mapping())
@@ -67,7 +67,7 @@ func probeOwners(top string, stored, shown Range) error {
 	return nil
 }
 
-// ProbeOverlay mounts an overlay with upper and lower below dir and looks through it.
+// ProbeOverlay mounts an overlay with upper and lower in dir and reads through it.
 func ProbeOverlay(dir string, userXattr bool) error {
 	top, err := os.MkdirTemp(dir, "overlay-")
 	if err != nil {

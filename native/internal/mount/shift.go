@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPlain is a file system whose ids cannot be shifted.
+// ErrPlain: the ids of this file system cannot be shifted.
 var ErrPlain = errors.New("this file system cannot be mounted with shifted ids")
 
-// Shifts are file systems mounted with the ids of one sandbox, until its root is released; its overlays keep what they lie on. A mount shows
-// the whole file system that a directory is on, so there are two or three of them, however many layers there are.
+// Shifts are file systems mounted with the ids of one sandbox, until its root is released. Its overlays keep
+// their lower mounts. A mount shows the whole file system of a directory, so there are two or three of them,
+// however many layers there are.
 type Shifts struct {
 	dir    string
 	mounts map[shiftKey]*shift
@@ -26,7 +27,8 @@ type shiftKey struct {
 	idmap  *os.File
 }
 
-// shift is a file system's mount: what is below top appears below root. A nil root is one that cannot be shifted.
+// shift is the mount of a file system: what is below top appears below root. A nil root means that it cannot
+// be shifted.
 type shift struct {
 	top  string
 	root *os.File
@@ -63,13 +65,13 @@ func (m *Shifts) Open(source string, idmap *os.File) (int, error) {
 	return fd, nil
 }
 
-// attach mounts the file system that path is on.
+// attach mounts the file system of path.
 func (m *Shifts) attach(path string, key shiftKey) (*shift, error) {
 	top, err := mountRoot(path, key.number)
 	if err != nil {
 		return nil, err
 	}
-	// Every sandbox's points are the same directories, on which each has its own mounts.
+	// All sandboxes use the same directories as mount points, each with its own mounts.
 	point := filepath.Join(m.dir, strconv.Itoa(len(m.mounts)))
 	if err := os.Mkdir(point, 0o755); err != nil && !os.IsExist(err) {
 		return nil, err
@@ -85,7 +87,7 @@ func (m *Shifts) attach(path string, key shiftKey) (*shift, error) {
 	return &shift{top, root}, err
 }
 
-// Close lets go of descriptors; the mounts stay until the root is released.
+// Close closes the descriptors; the mounts stay until the root is released.
 func (m *Shifts) Close() {
 	for _, one := range m.mounts {
 		if one.root != nil {
@@ -94,7 +96,8 @@ func (m *Shifts) Close() {
 	}
 }
 
-// realPath is where a directory lies once the links above it are followed; it is no link itself.
+// realPath is the path of a directory after the links above it are resolved. The directory itself is not a
+// link.
 func realPath(dir string) (string, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stage is a tmpfs in podhost's own mount namespace, with every mount of podhost below it. Its paths are short, which keeps
-// overlay options within a page, and any user may walk them: the runtime sets a sandbox's root up as the sandbox's own
-// ids, which cannot enter the state directory. Nothing of it exists in the host's namespace, so nothing of it outlives
-// podhost and the sandboxes.
+// Stage is a tmpfs in podhost's own mount namespace that holds every mount of podhost. Its paths are short,
+// which keeps overlay options within a page. Any user may walk them, because the runtime sets up a sandbox's
+// root with the sandbox's own ids, which cannot enter the state directory. Nothing of it exists in the host's
+// namespace, so it does not outlive podhost and the sandboxes.
 type Stage struct {
 	dir     string
 	mu      sync.Mutex
@@ -22,7 +22,8 @@ type Stage struct {
 	shifted bool
 }
 
-// NewStage mounts the stage. shifted says whether mounts can shift ids here. keep names directories that must stay visible.
+// NewStage mounts the stage. shifted says whether mounts can shift ids here. keep names directories that must
+// stay visible.
 func NewStage(shifted bool, keep []string) (*Stage, error) {
 	dir, err := stagePoint(keep)
 	if err != nil {
@@ -39,8 +40,8 @@ func NewStage(shifted bool, keep []string) (*Stage, error) {
 	return &Stage{dir: dir, lowers: map[string]string{}, shifted: shifted}, nil
 }
 
-// stagePoint finds a directory that every host has and podhost does not need. Directories of /proc and /sys are no choice:
-// a mount over part of either forbids a sandbox's user namespace to mount its own.
+// stagePoint finds a directory that every host has and podhost does not need. It cannot be in /proc or /sys:
+// a mount over a part of these forbids a sandbox's user namespace to mount its own.
 func stagePoint(keep []string) (string, error) {
 	for _, dir := range []string{"/mnt", "/media", "/srv", "/dev/shm"} {
 		info, err := os.Lstat(dir)
@@ -58,7 +59,8 @@ func stagePoint(keep []string) (string, error) {
 	return "", fmt.Errorf("none of /mnt, /media, /srv and /dev/shm is a directory that can be mounted over")
 }
 
-// Lower returns a path under which source can be an overlay's lower directory with the ids it has, mounted once per source.
+// Lower returns a path under which source can be the lower directory of an overlay, with the ids that it has.
+// It mounts each source once.
 func (s *Stage) Lower(source string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +80,7 @@ func (s *Stage) Lower(source string) (string, error) {
 	return path, nil
 }
 
-// Forget drops source's lower mount, so that its directory can be removed or replaced.
+// Forget drops the lower mount of source, so that its directory can be removed or replaced.
 func (s *Stage) Forget(source string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,17 +91,17 @@ func (s *Stage) Forget(source string) {
 	}
 }
 
-// Empty is a directory with nothing in it.
+// Empty is an empty directory.
 func (s *Stage) Empty() string { return filepath.Join(s.dir, "empty") }
 
-// Pool is where the pool may be mounted.
+// Pool is the mount point of the pool.
 func (s *Stage) Pool() string { return filepath.Join(s.dir, "pool") }
 
-// Shifted reports whether the state directory's trees appear with a sandbox's ids when mounted.
+// Shifted reports whether mounts show the state directory's trees with a sandbox's ids.
 func (s *Stage) Shifted() bool { return s.shifted }
 
-// Root makes the mount point of one sandbox's root, and what the root is put together from. All of it lies below one mount, so that
-// ReleaseRoot takes it away in one step, which takes as long as each.
+// Root makes the mount point of one sandbox's root, and of the parts it is assembled from. All of it is below
+// one mount, so that ReleaseRoot unmounts it in one step; every step takes equally long.
 func (s *Stage) Root(id string) (string, *Shifts, error) {
 	path := filepath.Join(s.dir, "root", id)
 	if err := os.Mkdir(path, 0o755); err != nil && !os.IsExist(err) {
@@ -111,14 +113,14 @@ func (s *Stage) Root(id string) (string, *Shifts, error) {
 	return filepath.Join(path, "root"), &Shifts{dir: path, mounts: map[shiftKey]*shift{}}, nil
 }
 
-// ReleaseRoot takes a sandbox's tree out of podhost's namespace. The sandbox, if it runs, keeps its own.
+// ReleaseRoot removes a sandbox's tree from podhost's namespace. A running sandbox keeps its own.
 func (s *Stage) ReleaseRoot(id string) {
 	path := filepath.Join(s.dir, "root", id)
 	Detach(path)
 	os.Remove(path)
 }
 
-// File makes a small file that a sandbox's mount can have as its source.
+// File makes a small file that can be the source of a sandbox's mount.
 func (s *Stage) File(name string, data []byte, mode os.FileMode) (string, error) {
 	path := filepath.Join(s.dir, "file", name)
 	if err := os.WriteFile(path, data, mode); err != nil {
@@ -127,7 +129,7 @@ func (s *Stage) File(name string, data []byte, mode os.FileMode) (string, error)
 	return path, os.Chmod(path, mode)
 }
 
-// RemoveFile drops the name; a mount made from it stays.
+// RemoveFile removes the name; a mount made from it stays.
 func (s *Stage) RemoveFile(name string) { os.Remove(filepath.Join(s.dir, "file", name)) }
 
 // Bind attaches source read-only at a file or directory of the same kind.

@@ -10,24 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewRoot is the directory of a blank root where Swap attaches the new one for a moment.
+// NewRoot is the directory of a blank root where Swap attaches the new root for a moment.
 const NewRoot = "/new"
 
-// A Swap gives a running sandbox another root. Everything in it was checked by podhost; nothing inside has a say.
+// A Swap gives a running sandbox another root. podhost has checked everything in it; programs inside cannot
+// influence it.
 type Swap struct {
-	// Pid is the sandbox's first process, which stands in the root of its mount namespace.
+	// Pid is the sandbox's first process, whose root is the root of its mount namespace.
 	Pid int
 	// Root is the new root, mounted in podhost's namespace with all that is mounted below it.
 	Root string
-	// Keep are mount points of the blank root that move to the same path of the new one, with what is mounted below them.
+	// Keep are mount points of the blank root that move to the same path of the new one, with the mounts
+	// below them.
 	Keep []string
-	// Hostname becomes the sandbox's.
+	// Hostname becomes the sandbox's host name.
 	Hostname string
-	// Sizes are the bytes that the temporary file systems at these paths may hold; 0 leaves it at half of the memory, as the kernel does.
+	// Sizes are the sizes in bytes of the temporary file systems at these paths. 0 keeps the kernel's default
+	// of half of the memory.
 	Sizes map[string]int64
 }
 
-// Do swaps. When it fails, the sandbox has one root or the other and must not be used.
+// Do swaps. If it fails, the sandbox has either root and must not be used.
 func (s Swap) Do() error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, s.Root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -45,7 +48,7 @@ func (s Swap) Do() error {
 	}
 	done := make(chan error)
 	go func() {
-		// The thread goes into the sandbox and never comes back: without an unlock it ends with its goroutine.
+		// The thread enters the sandbox and never comes back: without an unlock it ends with its goroutine.
 		runtime.LockOSThread()
 		done <- s.inside(tree, namespaces)
 	}()
@@ -53,7 +56,7 @@ func (s Swap) Do() error {
 }
 
 func (s Swap) inside(tree int, namespaces map[int]*os.File) error {
-	// A thread may enter a mount namespace only with a root and a working directory of its own.
+	// A thread may enter a mount namespace only with its own root and working directory.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
@@ -81,7 +84,7 @@ func (s Swap) inside(tree int, namespaces map[int]*os.File) error {
 	return pivot()
 }
 
-// sizeOption never says 0, which would be no limit at all.
+// sizeOption never returns 0, which would mean no limit.
 func sizeOption(bytes int64) string {
 	if bytes == 0 {
 		return "size=50%"
@@ -89,9 +92,9 @@ func sizeOption(bytes int64) string {
 	return fmt.Sprintf("size=%d", bytes)
 }
 
-// move takes the mount at path to the same path of the new root.
+// move moves the mount at path to the same path of the new root.
 //
-// SECURITY: FS-13. The new root may be made of somebody's files: no symlink is followed on the way.
+// SECURITY: FS-13. The new root may contain a user's files, so no symlink is followed on the way.
 func move(path string) error {
 	from, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -111,7 +114,8 @@ func move(path string) error {
 	return unix.MoveMount(from, "", to, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// pivot puts the new root in the old one's place, for every process that stands in the old one, and lets go of the old one.
+// pivot puts the new root in the place of the old one for every process that uses the old one, and unmounts
+// the old one.
 func pivot() error {
 	if err := unix.Chdir(NewRoot); err != nil {
 		return err

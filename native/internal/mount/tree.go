@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clone attaches a copy of source's mount at target, with the ids of its files shifted by the user namespace idmap (nil
-// for none). The copy shares the page cache with the original.
+// Clone attaches a copy of source's mount at target, with the ids of its files shifted by the user namespace
+// idmap (nil for none). The copy shares the page cache with the original.
 func Clone(source, target string, idmap *os.File, attrs uint64) error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -38,8 +38,8 @@ type Overlay struct {
 	UserXattr bool
 }
 
-// Mount puts the overlay at target. Redirects and metadata-only copies stay off, so that an upper means the same when it
-// becomes a layer under something else.
+// Mount mounts the overlay at target. Redirects and metadata-only copies stay off, so that an upper means the
+// same when it becomes a layer under something else.
 func (o Overlay) Mount(target string) error {
 	options := []string{"lowerdir=" + strings.Join(o.Lower, ":")}
 	flags := uintptr(unix.MS_NODEV)
@@ -63,7 +63,8 @@ func (o Overlay) Mount(target string) error {
 	return nil
 }
 
-// Detach takes the tree at path out of this namespace; namespaces that hold a copy keep theirs. Not mounted is success.
+// Detach removes the tree at path from this namespace; namespaces that have a copy keep theirs. It succeeds
+// if nothing is mounted.
 func Detach(path string) error {
 	err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err == unix.EINVAL || err == unix.ENOENT {

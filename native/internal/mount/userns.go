@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Range says where a user namespace's ids 0..Count-1 lie in podhost's.
+// A Range says which of podhost's ids a user namespace's ids 0..Count-1 are.
 type Range struct {
 	Base  int
 	Count int
@@ -21,20 +21,22 @@ type Range struct {
 // UserNamespaceHelper is podhost's subcommand that NewUserNamespace runs.
 const UserNamespaceHelper = "userns-helper"
 
-// NewUserNamespace makes a user namespace that maps ids to r and returns a descriptor that keeps it alive. It is sealed:
-// nothing in it can make another one inside. For a namespace of one's own is the way to capabilities, and from there to the
-// kernel code that only they reach (case PR-03). The switch is per namespace and needs CAP_SYS_RESOURCE in it, which
-// only a process born inside holds; crun refuses to write it, so it joins a namespace made here.
+// NewUserNamespace makes a user namespace that maps ids to r and returns a descriptor that keeps it open. It
+// is sealed: nothing in it can make a nested one. A nested namespace would give a process capabilities, and
+// so access to the kernel code behind them (case PR-03). The switch is per namespace and needs
+// CAP_SYS_RESOURCE in it, which only a process born inside has. crun refuses to write it, so it joins a
+// namespace made here.
 //
-// owner, an id of podhost's namespace, is who the kernel charges for what the namespace uses of limits per user. With an owner of its
-// own, a sandbox uses up its own watches and queues and nobody else's (case RS-08); 0 charges podhost's user.
+// owner, an id of podhost's namespace, is the user to whom the kernel charges what the namespace uses of
+// limits per user. With its own owner, a sandbox uses up only its own watches and queues (case RS-08); 0
+// charges podhost's user.
 func NewUserNamespace(r Range, owner int) (*os.File, error) {
 	made, err := newNamespaces(r, owner, 0)
 	return made.User, err
 }
 
-// NewIdmap makes a user namespace for mounts that show what is stored with the ids of one range with those of another. Root stays root in
-// it: podhost makes directories through such mounts, and overlay its whiteouts.
+// NewIdmap makes a user namespace for mounts that show the ids of one range as those of another. Root stays
+// root in it, because podhost makes directories through such mounts, and overlay its whiteouts.
 func NewIdmap(stored, shown Range) (*os.File, error) {
 	return idmapNamespace([]syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: stored.Base, HostID: shown.Base, Size: shown.Count}})
 }
@@ -42,7 +44,7 @@ func NewIdmap(stored, shown Range) (*os.File, error) {
 // idmapNamespace makes a namespace in which nothing runs: its one process ends before it has begun.
 func idmapNamespace(ids []syscall.SysProcIDMap) (*os.File, error) {
 	cmd := helper("idle", ids, 0)
-	// As long as nobody writes to it, the process waits, should it get that far.
+	// The process waits, if it gets that far, as long as nobody writes to the pipe.
 	if _, err := cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -59,15 +61,16 @@ func (r Range) mapping() []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.Base, Size: r.Count}}
 }
 
-// Namespaces are a sealed user namespace and a network namespace that belongs to it. Each descriptor keeps its namespace alive.
+// Namespaces are a sealed user namespace and a network namespace that belongs to it. Each descriptor keeps
+// its namespace open.
 type Namespaces struct{ User, Network *os.File }
 
-// NewNamespaces makes both with one process, since that is what they cost.
+// NewNamespaces makes both with one process, because starting the process is the expensive part.
 func NewNamespaces(r Range, owner int) (Namespaces, error) {
 	return newNamespaces(r, owner, syscall.CLONE_NEWNET)
 }
 
-// Close lets go of both.
+// Close closes both.
 func (n Namespaces) Close() {
 	for _, file := range []*os.File{n.User, n.Network} {
 		if file != nil {
@@ -76,8 +79,9 @@ func (n Namespaces) Close() {
 	}
 }
 
-// Inside runs work on a thread in the network namespace. The thread ends with it: it never comes back out. It works as the owner of the user
-// namespace, who holds every capability over it, those that podhost itself may have been started without too.
+// Inside runs work on a thread in the network namespace. The thread ends afterwards and never leaves the
+// namespace. It works as the owner of the user namespace, who has every capability over it, even those that
+// podhost was started without.
 func (n Namespaces) Inside(work func() error) error {
 	owner, err := unix.IoctlGetUint32(int(n.User.Fd()), unix.NS_GET_OWNER_UID)
 	if err != nil {
@@ -103,7 +107,7 @@ func helper(mode string, ids []syscall.SysProcIDMap, more uintptr) *exec.Cmd {
 		UidMappings:                ids,
 		GidMappings:                ids,
 		GidMappingsEnableSetgroups: true,
-		// Without an identity inside the map, the exec would drop the capabilities the seal needs.
+		// Without an identity inside the map, the exec would drop the capabilities that the seal needs.
 		Credential: &syscall.Credential{Uid: 0, Gid: 0},
 	}
 	return cmd
@@ -145,8 +149,8 @@ func openNamespaces(pid int, withNetwork bool) (made Namespaces, err error) {
 	return made, nil
 }
 
-// asOwner runs start on a thread whose effective user is owner: a namespace belongs to the effective user of the thread that
-// clones it.
+// asOwner runs start on a thread whose effective user is owner: a namespace belongs to the effective user of
+// the thread that clones it.
 func asOwner(owner int, start func() error) error {
 	if owner == 0 {
 		return start()
@@ -159,7 +163,7 @@ func asOwner(owner int, start func() error) error {
 	})
 }
 
-// onThread runs work on a thread that ends with it, whatever work has made of the thread.
+// onThread runs work on a thread that ends afterwards, whatever work has changed on it.
 func onThread(work func() error) error {
 	result := make(chan error)
 	go func() {
@@ -169,7 +173,8 @@ func onThread(work func() error) error {
 	return <-result
 }
 
-// becomeOwner changes the thread's effective user. It keeps its capabilities, which writing a map of ids needs.
+// becomeOwner changes the thread's effective user. It keeps the capabilities, which are needed to write a map
+// of ids.
 func becomeOwner(owner int) error {
 	const keep = ^uintptr(0)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(owner), keep); errno != 0 {
@@ -178,7 +183,7 @@ func becomeOwner(owner int) error {
 	return raiseCapabilities()
 }
 
-// AsOwnerOf runs work as whoever owns a process's user namespace, who holds every capability in it.
+// AsOwnerOf runs work as the owner of a process's user namespace, who has every capability in it.
 func AsOwnerOf(pid int, work func() error) error {
 	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
 	if err != nil {
@@ -192,7 +197,8 @@ func AsOwnerOf(pid int, work func() error) error {
 	return asOwner(int(owner), work)
 }
 
-// raiseCapabilities makes the thread's permitted capabilities effective again: changing the effective user from root has lowered them.
+// raiseCapabilities makes the thread's permitted capabilities effective again: changing the effective user
+// from root has lowered them.
 func raiseCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
@@ -205,7 +211,8 @@ func raiseCapabilities() error {
 	return unix.Capset(&header, &sets[0])
 }
 
-// RunUserNamespaceHelper is the process inside: it seals the namespace if asked to, and stays until its maker has hold of it.
+// RunUserNamespaceHelper is the process inside: it seals the namespace if asked to, and stays until podhost
+// has opened it.
 func RunUserNamespaceHelper(mode string) error {
 	answer := "ok"
 	if mode == "sealed" {

@@ -2,8 +2,8 @@ package netns
 
 import "os"
 
-// buffers are the least, usual and most bytes that the kernel gives one TCP connection by itself. By default
-// one takes tens of megabytes; all that a sandbox connects to is on this machine, where a megabyte is as
+// buffers are the minimum, default and maximum size in bytes of a TCP connection's buffers. The kernel's
+// default maximum is tens of megabytes. Every peer of a sandbox is on this machine, where one megabyte is as
 // fast.
 //
 // SECURITY: RS-16.
@@ -12,7 +12,7 @@ var buffers = map[string]string{
 	"/proc/sys/net/ipv4/tcp_wmem": "1024 16384 1048576",
 }
 
-// boundBuffers works on the network namespace of its thread.
+// boundBuffers changes the network namespace of its thread.
 func boundBuffers() error {
 	for path, value := range buffers {
 		if err := os.WriteFile(path, []byte(value), 0); err != nil {

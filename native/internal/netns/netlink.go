@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A message is one netlink request under construction. Netlink is in the order of bytes of the machine, and
-// both machines that podhost is built for have the low one first; what nftables keeps in the order of the
-// network says so.
+// A message is one netlink request under construction. Netlink uses the byte order of the machine, which is
+// little-endian on both supported architectures. nftables values in network byte order are marked.
 type message struct{ data []byte }
 
 var native = binary.LittleEndian
 
-// request begins a message. head is the fixed part that its kind has after the header.
+// request begins a message. head is the fixed part after the header.
 func request(kind, flags uint16, head []byte) *message {
 	m := &message{data: make([]byte, unix.NLMSG_HDRLEN, 256)}
 	native.PutUint16(m.data[4:], kind)
@@ -38,7 +37,7 @@ func (m *message) put(kind uint16, value []byte) *message {
 	return m
 }
 
-// putNumber puts a number in the order of the network, as nftables wants it.
+// putNumber puts a number in network byte order, as nftables needs it.
 func (m *message) putNumber(kind uint16, value uint32) *message {
 	return m.put(kind, binary.BigEndian.AppendUint32(nil, value))
 }
@@ -47,7 +46,7 @@ func (m *message) putText(kind uint16, value string) *message {
 	return m.put(kind, append([]byte(value), 0))
 }
 
-// nest puts an attribute that is made of attributes.
+// nest puts an attribute that consists of attributes.
 func (m *message) nest(kind uint16, fill func()) *message {
 	m.align()
 	at := len(m.data)
@@ -66,11 +65,11 @@ func (m *message) finish(sequence uint32) []byte {
 	return m.data
 }
 
-// answerTimeout bounds the wait for the kernel, which answers while it is asked.
+// answerTimeout bounds the wait for the kernel, which answers immediately.
 const answerTimeout = 5
 
-// send asks for all of the messages at once and returns the first failure. It waits for an answer to each
-// message that wants one.
+// send sends all messages at once and returns the first failure. It waits for an answer to each message that
+// wants one.
 func send(protocol int, messages ...*message) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {

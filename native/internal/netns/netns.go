@@ -1,5 +1,5 @@
-// Package netns furnishes the network namespace of a sandbox from outside: loopback, the sockets that podd
-// gets, and the redirection of what would leave. It speaks netlink itself, so that no tool has to be
+// Package netns sets up the network namespace of a sandbox from outside: loopback, the sockets that podd
+// gets, and the redirection of outgoing connections. It speaks netlink itself, so no tool has to be
 // installed.
 package netns
 
@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	doorBacklog = 512
-	dnsPort     = 53
-	dnsBacklog  = 64
+	listenerBacklog = 512
+	dnsPort         = 53
+	dnsBacklog      = 64
 )
 
 var (
-	doorAddress = [4]byte{127, 0, 0, 1}
-	dnsAddress  = [4]byte{127, 0, 0, 53}
+	listenerAddress = [4]byte{127, 0, 0, 1}
+	dnsAddress      = [4]byte{127, 0, 0, 53}
 )
 
-// A Level says how programs inside get out: by what they do anyway, by the proxy alone, or not at all.
+// A Level says how connections of programs inside leave: all are redirected, only those through the proxy
+// leave, or none leave.
 type Level struct {
 	Level  string `json:"level"`
 	Reason string `json:"reason,omitempty"`
@@ -37,20 +38,20 @@ const (
 	None        = "none"
 )
 
-// NoWay is a level without any way out.
-func NoWay(format string, args ...any) Level {
+// Unavailable is the level of a network without egress.
+func Unavailable(format string, args ...any) Level {
 	return Level{Level: None, Reason: fmt.Sprintf(format, args...)}
 }
 
-// A Network is a furnished namespace. The files are the sockets inside it that podd gets; none is there at
-// level "none".
+// A Network is a namespace that is set up. The files are the sockets inside it that podd gets. At level
+// "none" there are none.
 type Network struct {
-	Level                 Level
-	Door, DNS, DNSOverTCP *os.File
+	Level                     Level
+	Listener, DNS, DNSOverTCP *os.File
 }
 
-// Furnish never fails: what cannot be had lowers the level. The caller closes what it returns.
-func Furnish(namespaces mount.Namespaces) *Network { return furnish(namespaces, redirect) }
+// Setup never fails: if a part is not available, the level is lower. The caller closes the result.
+func Setup(namespaces mount.Namespaces) *Network { return furnish(namespaces, redirect) }
 
 func furnish(namespaces mount.Namespaces, redirect func() error) *Network {
 	n := &Network{Level: Level{Level: Transparent}}
@@ -76,14 +77,14 @@ func furnish(namespaces mount.Namespaces, redirect func() error) *Network {
 	})
 	if err != nil {
 		n.Close()
-		return &Network{Level: NoWay("network namespace: %v", err)}
+		return &Network{Level: Unavailable("network namespace: %v", err)}
 	}
 	return n
 }
 
 // Close closes podhost's copies of the sockets.
 func (n *Network) Close() {
-	for _, file := range []*os.File{n.Door, n.DNS, n.DNSOverTCP} {
+	for _, file := range []*os.File{n.Listener, n.DNS, n.DNSOverTCP} {
 		if file != nil {
 			file.Close()
 		}
@@ -91,7 +92,7 @@ func (n *Network) Close() {
 }
 
 func (n *Network) listen() (err error) {
-	if n.Door, err = bind(unix.SOCK_STREAM, doorAddress, peer.DoorPort, doorBacklog); err != nil {
+	if n.Listener, err = bind(unix.SOCK_STREAM, listenerAddress, peer.EgressPort, listenerBacklog); err != nil {
 		return err
 	}
 	if n.DNS, err = bind(unix.SOCK_DGRAM, dnsAddress, dnsPort, 0); err != nil {

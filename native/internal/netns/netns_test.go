@@ -40,7 +40,7 @@ func namespaces(t testing.TB) mount.Namespaces {
 func furnished(t testing.TB) (mount.Namespaces, *Network) {
 	t.Helper()
 	made := namespaces(t)
-	n := Furnish(made)
+	n := Setup(made)
 	t.Cleanup(n.Close)
 	if n.Level.Level != Transparent {
 		t.Skipf("needs nftables: %s", n.Level.Reason)
@@ -67,13 +67,13 @@ func dial(t *testing.T, inside mount.Namespaces, family, kind int, to unix.Socka
 	return fd, failure
 }
 
-func TestAConnectionToAnyAddressArrivesAtTheDoor(t *testing.T) {
+func TestAConnectionToAnyAddressIsRedirectedToPodd(t *testing.T) {
 	inside, n := furnished(t)
 	if err := n.Try(inside); err != nil {
 		t.Fatal(err)
 	}
 	for _, to := range []unix.SockaddrInet4{
-		{Addr: [4]byte{1, 2, 3, 4}, Port: 9999}, {Addr: [4]byte{198, 18, 0, 1}, Port: 443}, {Addr: [4]byte{10, 0, 0, 1}, Port: peer.DoorPort},
+		{Addr: [4]byte{1, 2, 3, 4}, Port: 9999}, {Addr: [4]byte{198, 18, 0, 1}, Port: 443}, {Addr: [4]byte{10, 0, 0, 1}, Port: peer.EgressPort},
 		{Addr: [4]byte{169, 254, 169, 254}, Port: 80}, {Addr: [4]byte{255, 1, 1, 1}, Port: 1},
 	} {
 		to := to
@@ -82,10 +82,10 @@ func TestAConnectionToAnyAddressArrivesAtTheDoor(t *testing.T) {
 			t.Errorf("%v: %v", to.Addr, err)
 			continue
 		}
-		if own, err := unix.Getsockname(client); err != nil || own.(*unix.SockaddrInet4).Addr != doorAddress {
+		if own, err := unix.Getsockname(client); err != nil || own.(*unix.SockaddrInet4).Addr != listenerAddress {
 			t.Errorf("%v: the source is %v, %v", to.Addr, own, err)
 		}
-		conn, _, err := unix.Accept4(int(n.Door.Fd()), unix.SOCK_CLOEXEC)
+		conn, _, err := unix.Accept4(int(n.Listener.Fd()), unix.SOCK_CLOEXEC)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,24 +111,24 @@ func exchange(t *testing.T, a, b int) {
 	}
 }
 
-func TestADirectConnectionToTheDoorIsNotARedirectedOne(t *testing.T) {
+func TestADirectConnectionToPoddsListenerIsNotARedirectedOne(t *testing.T) {
 	inside, n := furnished(t)
-	client, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: doorAddress, Port: peer.DoorPort})
+	client, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: listenerAddress, Port: peer.EgressPort})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, _, err := unix.Accept4(int(n.Door.Fd()), unix.SOCK_CLOEXEC)
+	conn, _, err := unix.Accept4(int(n.Listener.Fd()), unix.SOCK_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(conn)
-	if address, port, err := peer.OriginalDestination(conn); err == nil && (address != doorAddress || port != peer.DoorPort) {
+	if address, port, err := peer.OriginalDestination(conn); err == nil && (address != listenerAddress || port != peer.EgressPort) {
 		t.Errorf("it arrived as %v:%d", address, port)
 	}
 	exchange(t, client, conn)
 }
 
-func TestLoopbackIsLeftAlone(t *testing.T) {
+func TestLoopbackConnectionsAreNotRedirected(t *testing.T) {
 	inside, _ := furnished(t)
 	var listener *os.File
 	if err := inside.Inside(func() (err error) {
@@ -153,7 +153,7 @@ func TestLoopbackIsLeftAlone(t *testing.T) {
 	}
 }
 
-// tracked is how many connections the kernel keeps track of inside.
+// tracked is how many connections the kernel tracks inside.
 func tracked(t *testing.T, inside mount.Namespaces) int {
 	t.Helper()
 	var text []byte
@@ -170,8 +170,8 @@ func tracked(t *testing.T, inside mount.Namespaces) int {
 	return n
 }
 
-// TestOnlyWhatLeavesIsTracked is half of case RS-08.
-func TestOnlyWhatLeavesIsTracked(t *testing.T) {
+// TestOnlyOutgoingConnectionsAreTracked is half of case RS-08.
+func TestOnlyOutgoingConnectionsAreTracked(t *testing.T) {
 	inside, n := furnished(t)
 	for i := 1; i < 50; i++ {
 		fd, err := dial(t, inside, unix.AF_INET, unix.SOCK_DGRAM, &unix.SockaddrInet4{Addr: [4]byte{8, 8, 8, byte(i)}, Port: 99})
@@ -184,7 +184,7 @@ func TestOnlyWhatLeavesIsTracked(t *testing.T) {
 	if count := tracked(t, inside); count != 0 {
 		t.Errorf("%d connections that stay inside are tracked", count)
 	}
-	// The control: one that leaves is.
+	// The control: an outgoing one is tracked.
 	if err := n.Try(inside); err != nil {
 		t.Fatal(err)
 	}
@@ -193,8 +193,8 @@ func TestOnlyWhatLeavesIsTracked(t *testing.T) {
 	}
 }
 
-// TestWhatIsTrackedHasABound is the other half.
-func TestWhatIsTrackedHasABound(t *testing.T) {
+// TestTrackedConnectionsAreBounded is the other half.
+func TestTrackedConnectionsAreBounded(t *testing.T) {
 	inside, n := furnished(t)
 	begin := time.Now()
 	err := inside.Inside(func() error {
@@ -204,7 +204,7 @@ func TestWhatIsTrackedHasABound(t *testing.T) {
 				return err
 			}
 			unix.Connect(fd, &unix.SockaddrInet4{Addr: [4]byte{1, byte(i >> 16), byte(i >> 8), byte(i)}, Port: 443})
-			if conn, _, err := unix.Accept4(int(n.Door.Fd()), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK); err == nil {
+			if conn, _, err := unix.Accept4(int(n.Listener.Fd()), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK); err == nil {
 				unix.SetsockoptLinger(conn, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 				unix.Close(conn)
 			}
@@ -221,7 +221,8 @@ func TestWhatIsTrackedHasABound(t *testing.T) {
 	}
 }
 
-func TestUDPReachesNobodyOutside(t *testing.T) {
+// NET-1
+func TestUDPDoesNotLeaveTheSandbox(t *testing.T) {
 	inside, n := furnished(t)
 	ask := func(address [4]byte) error {
 		fd, err := dial(t, inside, unix.AF_INET, unix.SOCK_DGRAM, &unix.SockaddrInet4{Addr: address, Port: 53})
@@ -253,7 +254,8 @@ func TestUDPReachesNobodyOutside(t *testing.T) {
 	}
 }
 
-func TestIPv6LeadsNowhereButToItself(t *testing.T) {
+// NET-1
+func TestIPv6ReachesOnlyLoopback(t *testing.T) {
 	inside, _ := furnished(t)
 	far := &unix.SockaddrInet6{Addr: [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1}, Port: 443}
 	for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM} {
@@ -265,18 +267,18 @@ func TestIPv6LeadsNowhereButToItself(t *testing.T) {
 	if _, err := dial(t, inside, unix.AF_INET6, unix.SOCK_STREAM, &unix.SockaddrInet6{Addr: [16]byte{15: 1}, Port: 1}); err != unix.ECONNREFUSED {
 		t.Errorf("::1: %v", err)
 	}
-	// An IPv4 address in the clothes of an IPv6 one is an IPv4 connection.
+	// An IPv4 address written as an IPv6 one is an IPv4 connection.
 	mapped := &unix.SockaddrInet6{Addr: [16]byte{10: 0xff, 11: 0xff, 12: 1, 13: 2, 14: 3, 15: 4}, Port: 443}
 	if _, err := dial(t, inside, unix.AF_INET6, unix.SOCK_STREAM, mapped); err != nil {
 		t.Errorf("::ffff:1.2.3.4: %v", err)
 	}
 }
 
-func TestWithoutNftablesTheDoorIsAProxyAndNothingElseLeads(t *testing.T) {
+func TestWithoutNftablesOnlyTheProxyWorks(t *testing.T) {
 	inside := namespaces(t)
 	n := furnish(inside, func() error { return errors.New("not here") })
 	defer n.Close()
-	if n.Level.Level != Proxy || n.Level.Reason != "nftables: not here" || n.Door == nil {
+	if n.Level.Level != Proxy || n.Level.Reason != "nftables: not here" || n.Listener == nil {
 		t.Fatalf("%+v", n)
 	}
 	if n.Try(inside) == nil {
@@ -285,29 +287,29 @@ func TestWithoutNftablesTheDoorIsAProxyAndNothingElseLeads(t *testing.T) {
 	if _, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: [4]byte{1, 2, 3, 4}, Port: 443}); err != unix.ENETUNREACH {
 		t.Errorf("1.2.3.4: %v", err)
 	}
-	if _, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: doorAddress, Port: peer.DoorPort}); err != nil {
+	if _, err := dial(t, inside, unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: listenerAddress, Port: peer.EgressPort}); err != nil {
 		t.Errorf("the door: %v", err)
 	}
 }
 
-func TestWithoutANamespaceThereIsNoWayOut(t *testing.T) {
+func TestWithoutANetworkNamespaceThereIsNoEgress(t *testing.T) {
 	inside := namespaces(t)
 	file, err := os.Open("/dev/null")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if n := Furnish(mount.Namespaces{User: inside.User, Network: file}); n.Level.Level != None || n.Level.Reason == "" || n.Door != nil {
+	if n := Setup(mount.Namespaces{User: inside.User, Network: file}); n.Level.Level != None || n.Level.Reason == "" || n.Listener != nil {
 		t.Fatalf("%+v", n)
 	}
 }
 
-func BenchmarkFurnish(b *testing.B) {
+func BenchmarkSetup(b *testing.B) {
 	for i := 0; i < b.N; i++ {
 		b.StopTimer()
 		made := namespaces(b)
 		b.StartTimer()
-		Furnish(made).Close()
+		Setup(made).Close()
 	}
 }
 

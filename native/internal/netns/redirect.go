@@ -29,14 +29,14 @@ const (
 	priorityDstNAT = -100
 )
 
-// A sandbox can begin as many connections out in a second, and once as many more; what is beyond is tried
-// again by the kernel a second later.
+// A sandbox can open this many outgoing connections in a second, and once a burst of this many more. The
+// kernel retries the others a second later.
 const (
 	newEachSecond = 500
 	newAtOnce     = 2000
 )
 
-// redirect sends every TCP connection that is not to 127.0.0.0/8 to the door. In the words of nft:
+// redirect sends every TCP connection that is not to 127.0.0.0/8 to podd's listener. In the syntax of nft:
 //
 //	table ip agentpod {
 //	  chain apart {
@@ -63,8 +63,8 @@ func redirect() error {
 		err = install(false)
 	}
 	if err == nil {
-		// Two minutes is the default; here both ends are in one kernel. Not every kernel lets a namespace say
-		// so.
+		// Two minutes is the default; here both ends are in one kernel. Some kernels do not let a namespace
+		// set it.
 		os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", []byte("10"), 0)
 	}
 	return err
@@ -87,7 +87,7 @@ func install(limited bool) error {
 			m.compare(unix.NFT_CMP_EQ, loopbackNet)
 			for _, at := range []uint32{0, 2} {
 				m.load(unix.NFT_PAYLOAD_TRANSPORT_HEADER, at, 2)
-				m.compare(unix.NFT_CMP_NEQ, port(peer.DoorPort)...)
+				m.compare(unix.NFT_CMP_NEQ, port(peer.EgressPort)...)
 			}
 			m.express("notrack", func() {})
 		}),
@@ -110,7 +110,7 @@ func install(limited bool) error {
 			m.compare(unix.NFT_CMP_EQ, unix.IPPROTO_TCP)
 			m.header(destinationAt, 1)
 			m.compare(unix.NFT_CMP_NEQ, loopbackNet)
-			m.redirect(peer.DoorPort)
+			m.redirect(peer.EgressPort)
 		}),
 		batch(unix.NFNL_MSG_BATCH_END))
 	return send(unix.NETLINK_NETFILTER, messages...)
@@ -131,7 +131,7 @@ func nft(kind uint16) *message {
 	return request(unix.NFNL_SUBSYS_NFTABLES<<8|kind, unix.NLM_F_ACK|unix.NLM_F_CREATE, family(unix.NFPROTO_IPV4, 0))
 }
 
-// chain makes one on the way out of every program inside. What no rule says anything about passes.
+// chain makes a chain in the output hook. A packet that no rule matches passes.
 func chain(name, kind string, priority int32) *message {
 	m := nft(unix.NFT_MSG_NEWCHAIN).putText(unix.NFTA_CHAIN_TABLE, table).putText(unix.NFTA_CHAIN_NAME, name)
 	m.nest(unix.NFTA_CHAIN_HOOK, func() {

@@ -14,10 +14,9 @@ func raiseLoopback() error {
 	return send(unix.NETLINK_ROUTE, request(unix.RTM_NEWLINK, unix.NLM_F_ACK, head))
 }
 
-// claimEveryAddress makes every IPv4 address one of this namespace's own: `ip route add local 0.0.0.0/0 dev
-// lo src 127.0.0.1`. A connection to any address then gets as far as the redirection. With a source that is
-// named, it does not come from where it goes to. IPv6 is left without a route, so that nothing gets anywhere
-// by it.
+// claimEveryAddress makes every IPv4 address local to this namespace: `ip route add local 0.0.0.0/0 dev lo
+// src 127.0.0.1`. A connection to any address then reaches the redirection. With an explicit source, its
+// source is not its destination. IPv6 gets no route, so nothing leaves by it.
 func claimEveryAddress() error {
 	head := make([]byte, unix.SizeofRtMsg)
 	head[0] = unix.AF_INET

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tried is an address of the documentation's range, where nobody lives.
+// tried is an address of the range for documentation, which no machine has.
 var tried = unix.SockaddrInet4{Addr: [4]byte{203, 0, 113, 9}, Port: 12345}
 
-// Try makes a connection inside to an address outside, and sees it arrive at the door.
+// Try makes a connection inside to an outside address, and checks that it arrives at podd's listener.
 func (n *Network) Try(namespaces mount.Namespaces) error {
 	if n.Level.Level != Transparent {
 		return errors.New(n.Level.Reason)
@@ -30,8 +30,8 @@ func (n *Network) Try(namespaces mount.Namespaces) error {
 		if err := unix.Connect(fd, &tried); err != nil {
 			return fmt.Errorf("connect: %w", err)
 		}
-		// The handshake is over, so the connection waits to be accepted.
-		conn, _, err := unix.Accept4(int(n.Door.Fd()), unix.SOCK_CLOEXEC)
+		// The handshake is complete, so the connection waits to be accepted.
+		conn, _, err := unix.Accept4(int(n.Listener.Fd()), unix.SOCK_CLOEXEC)
 		if err != nil {
 			return fmt.Errorf("accept: %w", err)
 		}
@@ -41,7 +41,7 @@ func (n *Network) Try(namespaces mount.Namespaces) error {
 			return fmt.Errorf("SO_ORIGINAL_DST: %w", err)
 		}
 		if address != tried.Addr || int(port) != tried.Port {
-			return fmt.Errorf("a connection arrived as one to %v:%d", address, port)
+			return fmt.Errorf("a connection arrived with the destination %v:%d", address, port)
 		}
 		return nil
 	})

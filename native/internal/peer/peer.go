@@ -1,4 +1,4 @@
-// Package peer tells who is at the other end of a socket, and whom it took this end for.
+// Package peer identifies the other end of a socket, and the address that it meant to reach.
 package peer
 
 import (
@@ -7,24 +7,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DoorPort is where podd takes the connections that want to leave the sandbox.
-const DoorPort = 61080
+// EgressPort is where podd accepts the connections that leave the sandbox.
+const EgressPort = 61080
 
-// IsOutside says that the peer has no pid in the caller's pid namespace.
+// IsOutside reports whether the peer has no pid in the caller's pid namespace.
 //
-// SECURITY: attack case CP-20; whatever gets hold of podd's sockets inside the sandbox is refused.
+// SECURITY: attack case CP-20; a program inside the sandbox that gets hold of podd's sockets is refused.
 func IsOutside(conn net.Conn) bool {
 	peer, ok := credentials(conn)
 	return ok && peer.Pid == 0
 }
 
-// IsUser says that the peer connected as that user.
+// IsUser reports whether the peer connected as that user.
 func IsUser(conn net.Conn, uid int) bool {
 	peer, ok := credentials(conn)
 	return ok && int64(peer.Uid) == int64(uid)
 }
 
-// credentials are the peer's, as it was when it connected.
+// credentials are the peer's at the time when it connected.
 func credentials(conn net.Conn) (peer unix.Ucred, ok bool) {
 	socket, isUnix := conn.(*net.UnixConn)
 	if !isUnix {
@@ -43,10 +43,10 @@ func credentials(conn net.Conn) (peer unix.Ucred, ok bool) {
 	return peer, ok
 }
 
-// OriginalDestination is where the peer of a redirected connection wanted to go. It fails for one that came
-// by itself, where the kernel does not track it.
+// OriginalDestination is where the peer of a redirected connection wanted to go. It fails for a connection
+// that was not redirected, if the kernel does not track it.
 func OriginalDestination(fd int) (address [4]byte, port uint16, err error) {
-	// The kernel fills a sockaddr_in, for which any option that is as large will do.
+	// The kernel fills a sockaddr_in. Any option of the same size works.
 	const soOriginalDst = 80
 	answer, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, soOriginalDst)
 	if err != nil {

@@ -75,7 +75,8 @@ func ioctl(fd int, request uintptr, args unsafe.Pointer) error {
 	}
 }
 
-// createSubvolume makes name in the directory dir. The name is one component: the kernel refuses a slash in it.
+// createSubvolume makes name in the directory dir. The name is one component: the kernel refuses a slash in
+// it.
 func createSubvolume(dir int, name string) error {
 	var args volArgs
 	copy(args.name[:len(args.name)-1], name)
@@ -97,21 +98,21 @@ func setReadOnly(volume int) error {
 	return os.NewSyscallError("subvolume flags", ioctl(volume, iocSetFlags, unsafe.Pointer(&flags)))
 }
 
-// deleteSubvolume takes the name away at once; the file system frees the space in its own time.
+// deleteSubvolume removes the name at once; the file system frees the space later.
 func deleteSubvolume(dir int, name string) error {
 	var args volArgs
 	copy(args.name[:len(args.name)-1], name)
 	return os.NewSyscallError("subvolume delete", ioctl(dir, iocSnapDestroy, unsafe.Pointer(&args)))
 }
 
-// isSubvolume tells a subvolume from a directory, which a copy of one is.
+// isSubvolume distinguishes a subvolume from a directory, which a copy of a subvolume is.
 func isSubvolume(fd int) bool {
 	var stat unix.Stat_t
 	var fs unix.Statfs_t
 	return unix.Fstat(fd, &stat) == nil && stat.Ino == firstInode && unix.Fstatfs(fd, &fs) == nil && fs.Type == btrfsMagic
 }
 
-// subvolumeID is the id of the subvolume that fd lies on.
+// subvolumeID is the id of the subvolume that contains fd.
 func subvolumeID(fd int) (uint64, error) {
 	args := inoLookupArgs{objectid: firstInode}
 	err := ioctl(fd, iocInoLookup, unsafe.Pointer(&args))
@@ -125,7 +126,8 @@ func resizeToDevice(fd int) error {
 	return os.NewSyscallError("resize", ioctl(fd, iocResize, unsafe.Pointer(&args)))
 }
 
-// freeDeleted has the file system free what deleted subvolumes held, which it otherwise does twice a minute.
+// freeDeleted makes the file system free the space of deleted subvolumes, which it otherwise does twice a
+// minute.
 func freeDeleted(fd int) error { return ioctl(fd, iocSync, nil) }
 
 // fileSystemID is the name of fd's file system in /sys/fs/btrfs.
@@ -143,7 +145,8 @@ func enableSimpleQuotas(fd int) error {
 	return os.NewSyscallError("simple quotas", ioctl(fd, iocQuotaCtl, unsafe.Pointer(&args)))
 }
 
-// limitSubvolume bounds what is charged to a subvolume: in simple quotas, everything that was written through it, metadata too.
+// limitSubvolume limits what is charged to a subvolume: with simple quotas, everything that was written
+// through it, including metadata.
 func limitSubvolume(fd int, id uint64, bytes int64) error {
 	args := qgroupLimitArgs{qgroup: id, flags: limitReferenced, maxReferenced: uint64(bytes)}
 	if bytes == 0 {
@@ -152,7 +155,7 @@ func limitSubvolume(fd int, id uint64, bytes int64) error {
 	return os.NewSyscallError("quota limit", ioctl(fd, iocQgroupLimit, unsafe.Pointer(&args)))
 }
 
-// removeQgroup forgets a subvolume's count. The kernel refuses as long as there is something in it.
+// removeQgroup removes the count of a subvolume. The kernel refuses as long as the count is not zero.
 func removeQgroup(fd int, id uint64) error {
 	args := qgroupCreateArgs{qgroup: id}
 	return ioctl(fd, iocQgroupCreate, unsafe.Pointer(&args))

@@ -23,7 +23,8 @@ func spaceOf(path string) (space, error) {
 	return space{size: int64(fs.Blocks) * int64(fs.Bsize), free: int64(fs.Bavail) * int64(fs.Bsize)}, nil
 }
 
-// reserve is what stays free of a disk: a twentieth within bounds, and never more than a tenth, so that a small disk is of use at all.
+// reserve is how much of a disk stays free: a twentieth within bounds, and never more than a tenth, so that a
+// small disk can still be used.
 func (s space) reserve() int64 {
 	return least(most(512*mib, least(5*gib, s.size/20)), s.size/10)
 }
@@ -42,8 +43,9 @@ func most(a, b int64) int64 {
 	return b
 }
 
-// Spare is what can still be written to the pool: what a loop pool has itself, and what the disk has above its reserve.
-func (p *Pool) Spare() int64 {
+// WritableBytes is how much can still be written to the pool: the free space of a loop pool, and what the
+// disk has above its reserve.
+func (p *Pool) WritableBytes() int64 {
 	disk, _ := spaceOf(p.o.Home)
 	spare := most(disk.free-disk.reserve(), 0)
 	p.mu.Lock()
@@ -57,12 +59,13 @@ func (p *Pool) Spare() int64 {
 // allocation is how a loop pool's file system uses its device.
 type allocation struct {
 	size, free int64
-	// unallocated belongs neither to data nor to metadata yet; metadataFree is what metadata has left of its own.
+	// unallocated belongs neither to data nor to metadata yet; metadataFree is what metadata has left of its
+	// own.
 	unallocated, metadataFree int64
 }
 
-// inside asks the file system what it has promised. statfs would not do: what sandboxes have written and the kernel has not placed yet,
-// which may be gigabytes, still counts as free there.
+// inside asks the file system what it has reserved. statfs is not enough: data that sandboxes have written
+// and the kernel has not placed yet, which may be gigabytes, still counts as free there.
 func (p *Pool) inside() allocation {
 	a := allocation{size: fileSize(p.image)}
 	a.free, a.unallocated = a.size, a.size
@@ -82,9 +85,9 @@ func (p *Pool) inside() allocation {
 	return a
 }
 
-// isLow says that the pool has to grow now. The pool is checked ten times a second. A sandbox can write some
-// two gigabytes a second, and growing takes up to half a second on a busy disk: at this level there is still
-// room for that.
+// isLow reports whether the pool has to grow now. The pool is checked ten times a second. A sandbox can write
+// about two gigabytes a second, and growing takes up to half a second on a busy disk; this level leaves
+// enough space for that.
 func (a allocation) isLow() bool {
 	return a.free < least(2*gib, most(256*mib, a.size/2)) || (a.unallocated < 256*mib && a.metadataFree < 256*mib)
 }

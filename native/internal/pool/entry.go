@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes an empty entry, in which at most bytes (0: any number) may be written.
+// Create makes an empty entry with a limit of so many bytes (0: no limit).
 func (p *Pool) Create(e Entry, bytes int64) error {
 	if !e.IsVolume {
 		return ignoreExist(os.Mkdir(p.Path(e), 0o700))
@@ -27,13 +27,15 @@ func (p *Pool) Create(e Entry, bytes int64) error {
 	return p.limit(parent, e.ID, bytes)
 }
 
-// aside is where an entry keeps what it began with and does not show.
+// aside is where an entry keeps files that it began with and does not show.
 const aside = "below"
 
-// CreateAfter is Create for an entry that is to lie over another one in an overlay: no file in it gets the number of one in below, nor in what below
-// was made after. Every subvolume numbers its files from the same beginning, and overlay shows the numbers of one file system as they are;
-// programs would take two files for one, and cp, diff and the dynamic linker act on that. So the new subvolume begins as a snapshot of
-// below, goes on counting where that stopped, and has those files put aside, which takes a millisecond and next to no space.
+// CreateAfter is Create for an entry that will be above another one in an overlay. None of its files gets the
+// inode number of a file in below, or in an entry that below was made after. Every subvolume numbers its
+// files from the same start, and overlay shows the numbers of one file system unchanged. Programs would
+// mistake two files for one, and cp, diff and the dynamic linker act on that. So the new subvolume begins as
+// a snapshot of below, continues its numbering, and moves those files aside. That takes a millisecond and
+// almost no space.
 func (p *Pool) CreateAfter(e, below Entry, bytes int64) error {
 	if !p.Clones(below, e) {
 		return p.Create(e, bytes)
@@ -59,8 +61,8 @@ func (p *Pool) CreateAfter(e, below Entry, bytes int64) error {
 	return os.Rename(next, filepath.Join(dir, aside))
 }
 
-// NextNumber is the number that the next file of an entry would get: higher than those of all that were ever in it. 0 where numbers are no concern, or
-// nothing can be written any more.
+// NextNumber is the inode number that the next file of an entry would get: higher than those of all files
+// that were ever in it. It is 0 if numbers do not matter, or nothing can be written any more.
 func (p *Pool) NextNumber(e Entry) uint64 {
 	if !e.IsVolume {
 		return 0
@@ -77,7 +79,7 @@ func (p *Pool) NextNumber(e Entry) uint64 {
 	return stat.Ino
 }
 
-// Clone makes the entry `to` what `from` is at this moment. Snapshots cannot be changed afterwards.
+// Clone makes the entry `to` a copy of `from` at this moment. Snapshots cannot be changed afterwards.
 func (p *Pool) Clone(from, to Entry, bytes int64) error {
 	if !from.IsVolume || !to.IsVolume {
 		return p.copy(from, to, bytes)
@@ -101,7 +103,7 @@ func (p *Pool) Clone(from, to Entry, bytes int64) error {
 	return snapshotSubvolume(source, parent, to.ID, true)
 }
 
-// snapshot makes an entry that can be written to of the subvolume that source is open on.
+// snapshot makes a writable entry of the subvolume that source is open on.
 func (p *Pool) snapshot(source int, to Entry, bytes int64) error {
 	parent, err := openDir(p.area(to))
 	if err != nil {
@@ -114,7 +116,7 @@ func (p *Pool) snapshot(source int, to Entry, bytes int64) error {
 	return p.limit(parent, to.ID, bytes)
 }
 
-// Clones reports whether Clone shares blocks, within milliseconds; else it copies, which takes as long as there are files.
+// Clones reports whether Clone shares blocks, within milliseconds. Otherwise it copies file by file.
 func (p *Pool) Clones(from, to Entry) bool {
 	if !from.IsVolume || !to.IsVolume {
 		return false
@@ -127,12 +129,12 @@ func (p *Pool) Clones(from, to Entry) bool {
 	return isSubvolume(source)
 }
 
-// copy takes what sandboxes wrote. The work directories are overlay's own business and begin empty.
+// copy copies the files that sandboxes wrote. The work directories belong to overlay and begin empty.
 func (p *Pool) copy(from, to Entry, bytes int64) error {
 	if err := p.Create(to, bytes); err != nil {
 		return err
 	}
-	if err := safefs.CopyTree(filepath.Join(p.Path(from), "upper"), p.Path(to), "upper", p.Room); err != nil {
+	if err := safefs.CopyTree(filepath.Join(p.Path(from), "upper"), p.Path(to), "upper", p.CheckSpace); err != nil {
 		return err
 	}
 	if to.Area == Snapshots {
@@ -141,7 +143,7 @@ func (p *Pool) copy(from, to Entry, bytes int64) error {
 	return nil
 }
 
-// Seal makes an entry that was filled by hand unchangeable, as far as the pool can.
+// Seal makes an entry that was filled file by file read-only, as far as the pool can.
 func (p *Pool) Seal(e Entry) error {
 	if !e.IsVolume {
 		return nil
@@ -154,7 +156,7 @@ func (p *Pool) Seal(e Entry) error {
 	return setReadOnly(fd)
 }
 
-// Remove takes an entry away; an absent one is success.
+// Remove removes an entry. It succeeds if there is none.
 func (p *Pool) Remove(e Entry) error {
 	if !e.IsVolume {
 		for _, name := range []string{"upper", "work"} {
@@ -166,7 +168,7 @@ func (p *Pool) Remove(e Entry) error {
 	}
 	dir, err := p.Open()
 	if err != nil || dir == "" {
-		// Without a pool there is nothing to remove; from one that cannot be used nothing can be.
+		// Without a pool there is nothing to remove. If the pool cannot be used, nothing can be removed.
 		return err
 	}
 	parent, err := openDir(p.area(e))

@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// step is what the pool grows by at a time.
+	// step is how much the pool grows at a time.
 	step         = 4 * gib
 	smallestStep = 256 * mib
 	growEvery    = 100 * time.Millisecond
 	sweepEvery   = 5 * time.Second
 )
 
-// Tend opens the pool, keeps it roomy while isBusy, and tidies its quotas. It returns when ctx ends.
-func (p *Pool) Tend(ctx context.Context, isBusy func() bool) {
+// Maintain opens the pool, grows it in time while isBusy, and removes unused quotas. It returns when ctx
+// ends.
+func (p *Pool) Maintain(ctx context.Context, isBusy func() bool) {
 	p.Prepare()
 	ticker := time.NewTicker(growEvery)
 	defer ticker.Stop()
@@ -43,10 +44,11 @@ func (p *Pool) Tend(ctx context.Context, isBusy func() bool) {
 	}
 }
 
-// grow enlarges a loop pool that is running out of space, as far as the disk below keeps half as much again as its reserve: below the reserve
-// itself nothing is made any more, and a pool that grew right down to it would bring that about.
+// grow enlarges a loop pool that is running out of space, as long as the disk below keeps one and a half
+// times its reserve. Below the reserve itself nothing new is made, and a pool that grew down to it would
+// cause that.
 func (p *Pool) grow() error {
-	// Allocating takes a while on a busy disk, and only unmounting has to wait for it.
+	// Allocating takes a while on a busy disk; only unmounting has to wait for it.
 	p.growing.Lock()
 	defer p.growing.Unlock()
 	p.mu.Lock()
@@ -83,7 +85,7 @@ func (p *Pool) grow() error {
 	return nil
 }
 
-// fit tells the device, and the file system on it, how long the image is.
+// fit tells the device, and the file system on it, the length of the image.
 func (p *Pool) fit(dir int) error {
 	if err := unix.IoctlSetInt(int(p.device.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
 		return os.NewSyscallError("loop capacity", err)
@@ -104,7 +106,7 @@ func (p *Pool) sweep() {
 	}
 }
 
-// Clear removes the pool if nothing is in it; the next use makes a new one.
+// Clear removes the pool if it is empty. The next use makes a new one.
 func (p *Pool) Clear() error {
 	p.growing.Lock()
 	defer p.growing.Unlock()
@@ -133,7 +135,7 @@ func (p *Pool) Clear() error {
 	return nil
 }
 
-// Close lets go of the pool. Its mount goes with podhost's namespace, its device with the last sandbox.
+// Close closes the pool. Its mount ends with podhost's namespace, its device with the last sandbox.
 func (p *Pool) Close() {
 	p.growing.Lock()
 	defer p.growing.Unlock()

@@ -15,18 +15,19 @@ import (
 
 const (
 	firstSize = 2 * gib
-	// smallestSize is what a loop pool must have to be worth its own overhead.
+	// smallestSize is the smallest useful size of a loop pool, given its own overhead.
 	smallestSize = 512 * mib
 	mkfsTimeout  = 60 * time.Second
 
-	// The superblock of a btrfs lies at 64 KiB, and this at 64 bytes of it.
+	// The superblock of a btrfs is at 64 KiB, and this value at byte 64 of it.
 	superMagic   = "_BHRfS_M"
 	superMagicAt = 0x10040
 )
 
 func (p *Pool) imagePath() string { return filepath.Join(p.o.Home, "pool.img") }
 
-// openLoop mounts the image, made first if there is none. The reason why there can be none is the error.
+// openLoop mounts the image, and makes it first if there is none. The error is the reason why there can be
+// none.
 func (p *Pool) openLoop() error {
 	if p.o.Rootless {
 		return errors.New("an ordinary user cannot mount a pool")
@@ -36,16 +37,16 @@ func (p *Pool) openLoop() error {
 	}
 	var below unix.Statfs_t
 	if unix.Statfs(p.o.Home, &below) == nil && (below.Type == unix.TMPFS_MAGIC || below.Type == unix.RAMFS_MAGIC) {
-		// An image is allocated as a whole, and memory is no place for that.
+		// An image is allocated as a whole, which would fill the memory.
 		return errors.New("the state directory is in memory")
 	}
 	_, err := os.Lstat(p.imagePath())
 	if err == nil {
-		err = p.mountPatiently()
+		err = p.mountWithRetry()
 		if err == nil || !p.isNoBtrfs() {
 			return err
 		}
-		p.o.Log.Printf("pool: %v: the image is no btrfs; it is set aside, and what was in it is lost", err)
+		p.o.Log.Printf("pool: %v: the image is not a btrfs: it is set aside, and its files are lost", err)
 		err = p.setAside()
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -54,8 +55,8 @@ func (p *Pool) openLoop() error {
 	return p.mountNew()
 }
 
-// mountNew makes an image and mounts it under another name first: half an image, or one that this host cannot mount at all, is never taken
-// for a pool.
+// mountNew makes an image and mounts it under another name first. So an incomplete image, or one that this
+// host cannot mount, is never mistaken for a pool.
 func (p *Pool) mountNew() error {
 	temporary := p.imagePath() + ".new"
 	err := p.makeImage(temporary)
@@ -74,12 +75,14 @@ func (p *Pool) mountNew() error {
 	return nil
 }
 
-// mountPatience is how long a failure that passes is waited for: a podhost that was killed, and its mount, take a moment to be gone.
-const mountPatience = 4 * time.Second
+// mountRetryTime is how long to retry after a temporary failure: a podhost that was killed, and its mount,
+// take a moment to disappear.
+const mountRetryTime = 4 * time.Second
 
-// mountPatiently is patient once. As long as the pool is unavailable, a use tries once and answers.
-func (p *Pool) mountPatiently() error {
-	deadline := time.Now().Add(mountPatience)
+// mountWithRetry retries only the first time. As long as the pool is unavailable, each use tries once and
+// answers.
+func (p *Pool) mountWithRetry() error {
+	deadline := time.Now().Add(mountRetryTime)
 	for {
 		err := p.mountImage(p.imagePath())
 		if err == nil || p.fault != nil || !isPassing(err) || time.Now().After(deadline) {
@@ -89,8 +92,8 @@ func (p *Pool) mountPatiently() error {
 	}
 }
 
-// isNoBtrfs reports that the image certainly holds none: its superblock is not one. Whatever else keeps it from being mounted may be the
-// fault of this kernel or of this moment, and the image stays.
+// isNoBtrfs reports that the image certainly contains none: it has no superblock. Any other failure to mount
+// may be caused by this kernel or be temporary, and the image stays.
 func (p *Pool) isNoBtrfs() bool {
 	image, err := os.OpenFile(p.imagePath(), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -126,7 +129,7 @@ func (p *Pool) makeImage(path string) error {
 	}
 	size := least(firstSize, (disk.free-disk.reserve())/2) &^ (mib - 1)
 	if size < smallestSize {
-		return fmt.Errorf("the disk has %d MiB free, too little for a pool", disk.free/mib)
+		return fmt.Errorf("the disk has %d MiB free, which is too little for a pool", disk.free/mib)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -161,13 +164,14 @@ func run(program string, args ...string) error {
 	return nil
 }
 
-// mountImage attaches the image and mounts it in podhost's namespace only. Nothing of it is left when podhost and the sandboxes are gone.
+// mountImage attaches the image and mounts it only in podhost's namespace. Nothing of it is left when podhost
+// and the sandboxes have ended.
 func (p *Pool) mountImage(path string) error {
 	image, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("pool image: %w", err)
 	}
-	// Where the image is a copy of another, it may have come with holes.
+	// If the image is a copy of another, it may have holes.
 	if info, err := image.Stat(); err == nil {
 		if err := allocate(image, info.Size()); err != nil {
 			p.o.Log.Printf("pool: the image cannot be allocated as a whole: %v", err)
@@ -178,22 +182,23 @@ func (p *Pool) mountImage(path string) error {
 		image.Close()
 		return fmt.Errorf("pool image: %w", err)
 	}
-	// nodiscard: a discard would punch holes into the image, and the disk might be full when they are to be filled again.
+	// nodiscard: a discard would punch holes into the image, and the disk might be full when they are filled
+	// again.
 	if err := unix.Mount(device.Name(), p.o.Point, "btrfs", unix.MS_NOATIME|unix.MS_NODEV, "nodiscard"); err != nil {
 		device.Close()
 		image.Close()
 		return fmt.Errorf("mount the pool: %w", err)
 	}
 	p.image, p.device, p.dir = image, device, p.o.Point
-	if err := p.settle(); err != nil {
+	if err := p.finishMount(); err != nil {
 		p.unmount()
 		return fmt.Errorf("pool: %w", err)
 	}
 	return nil
 }
 
-// settle readies a mounted image: it may have grown just before podhost was killed.
-func (p *Pool) settle() error {
+// finishMount prepares a mounted image: it may have grown just before podhost was killed.
+func (p *Pool) finishMount() error {
 	if err := makeAreas(p.dir); err != nil {
 		return err
 	}
@@ -216,7 +221,7 @@ func (p *Pool) settle() error {
 	return nil
 }
 
-// numbers are the ids of the subvolumes there are.
+// numbers are the ids of the existing subvolumes.
 func (p *Pool) numbers() map[uint64]bool {
 	known := map[uint64]bool{}
 	for _, area := range []Area{Sandboxes, Snapshots} {
@@ -235,7 +240,7 @@ func (p *Pool) numbers() map[uint64]bool {
 	return known
 }
 
-// setAside keeps an image that is no pool, for whoever wants to look into it.
+// setAside keeps an image that is not a pool, for the user to look at.
 func (p *Pool) setAside() error {
 	target := p.imagePath() + ".damaged"
 	for n := 2; ; n++ {

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachTries bounds the race for a free device with every other program that wants one.
+// attachTries bounds the race for a free device with other programs.
 const attachTries = 50
 
-// attach returns a loop device on the backing file: the one it has, when sandboxes have kept it since an earlier podhost, else a new
-// one. The device goes by itself with its last user.
+// attach returns a loop device on the backing file: the existing one, if sandboxes have kept it since an
+// earlier podhost, or a new one. The device disappears with its last user.
 //
 // INVARIANT: a file has one loop device at most. Two caches over one file would destroy it.
 func attach(backing *os.File) (*os.File, error) {
@@ -47,7 +47,7 @@ func attach(backing *os.File) (*os.File, error) {
 		case errors.Is(err, unix.EBUSY):
 			time.Sleep(time.Duration(try+1) * time.Millisecond)
 		case errors.Is(err, unix.EINVAL) && flags&unix.LO_FLAGS_DIRECT_IO != 0:
-			// Not every file system below can do without the page cache.
+			// Some file systems below cannot bypass the page cache.
 			flags &^= unix.LO_FLAGS_DIRECT_IO
 		default:
 			return nil, os.NewSyscallError("loop device", err)
@@ -56,7 +56,7 @@ func attach(backing *os.File) (*os.File, error) {
 	return nil, errNoneFree
 }
 
-// attached finds the device that has the backing file, if any.
+// attached finds the device of the backing file, if there is one.
 func attached(backing *os.File) (*os.File, error) {
 	var file unix.Stat_t
 	if err := unix.Fstat(int(backing.Fd()), &file); err != nil {
@@ -77,8 +77,8 @@ func attached(backing *os.File) (*os.File, error) {
 	return nil, nil
 }
 
-// allocate gives the file size bytes, each of them on the disk already: a write to the pool must not find the disk full, which
-// turns the file system in it read-only under every sandbox.
+// allocate extends the file to size bytes, all of them allocated on the disk: a write to the pool must never
+// find the disk full, which would make its file system read-only for every sandbox.
 func allocate(file *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(file.Fd()), 0, 0, size)
@@ -96,15 +96,15 @@ func fileSize(file *os.File) int64 {
 	return info.Size()
 }
 
-// isPassing tells what may be over in a moment from what needs somebody to do something.
+// isPassing reports whether an error is temporary and needs no action.
 func isPassing(err error) bool {
 	for _, passing := range []error{unix.EBUSY, unix.EEXIST, unix.ENOMEM, unix.EAGAIN, unix.ENXIO, unix.ENODEV, unix.EINTR, errNoneFree} {
 		if errors.Is(err, passing) {
 			return true
 		}
 	}
-	// The node of a device that the kernel has just made.
+	// The device node does not exist yet, because the kernel has just made the device.
 	return errors.Is(err, unix.ENOENT)
 }
 
-var errNoneFree = errors.New("every free loop device was taken by somebody else")
+var errNoneFree = errors.New("other programs took every free loop device")

@@ -12,12 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryAgain is how long a pool that could not be opened is not tried again: many may ask at once.
+// tryAgain is how long to wait before trying to open an unavailable pool again: many requests may come at
+// once.
 const tryAgain = time.Second
 
-// Open opens the pool unless it is open, and returns where its areas are; "" for copies. It fails only where a pool exists and cannot be used:
-// then it is unavailable, tried again at a later use, and nothing is made anywhere else. Where there is none yet, there is always a way to
-// keep files, and Info says why it is not a better one.
+// Open opens the pool unless it is open, and returns the directory of its areas, or "" for copies. It fails
+// only if a pool exists and cannot be used. The pool is then unavailable, a later use tries again, and
+// nothing is stored anywhere else. If there is no pool yet, files can always be stored in some way, and Info
+// says why not in a better one.
 func (p *Pool) Open() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +37,7 @@ func (p *Pool) Open() (string, error) {
 		if p.reason != before {
 			p.o.Log.Printf("pool: %s is unavailable after %.1f ms: %v", p.kind, time.Since(begin).Seconds()*1e3, err)
 		}
-		p.fault = hostproto.Errorf(hostproto.Unavailable, "pool.unavailable", "the pool that holds the files of sandboxes and snapshots cannot be used now: %v", err).
+		p.fault = hostproto.Errorf(hostproto.Unavailable, "pool.unavailable", "the pool with the files of sandboxes and snapshots is not available: %v", err).
 			WithHint(p.advice())
 		return "", p.fault
 	}
@@ -44,9 +46,10 @@ func (p *Pool) Open() (string, error) {
 	return p.dir, nil
 }
 
-// open decides by what is there.
+// open decides by what exists.
 //
-// INVARIANT: where something of one kind exists, no other kind is used beside it: what lies in the first would seem to be lost.
+// INVARIANT: if a pool of one kind exists, no other kind is used beside it: the files in the first would seem
+// to be lost.
 func (p *Pool) open() error {
 	p.dir, p.reason = "", ""
 	if _, err := os.Lstat(p.imagePath()); !errors.Is(err, os.ErrNotExist) {
@@ -80,10 +83,10 @@ func (p *Pool) open() error {
 	return nil
 }
 
-// ownDir is the pool of a home that lies on btrfs.
+// ownDir is the pool of a state directory on btrfs.
 func (p *Pool) ownDir() string { return filepath.Join(p.o.Home, "pool") }
 
-// hasEntries reports whether there is anything in the areas of dir.
+// hasEntries reports whether the areas of dir contain anything.
 func hasEntries(dir string) (bool, error) {
 	for _, area := range []Area{Sandboxes, Snapshots} {
 		entries, err := os.ReadDir(filepath.Join(dir, string(area)))
@@ -97,26 +100,27 @@ func hasEntries(dir string) (bool, error) {
 	return false, nil
 }
 
-// advice is what to do about a pool that cannot be used.
+// advice is how to repair a pool that cannot be used.
 func (p *Pool) advice() string {
 	if p.kind == Btrfs {
-		return "the state directory has a pool made on btrfs: put it on a btrfs that this user may make and delete subvolumes on"
+		return "the pool of the state directory was made on btrfs: move the state directory to a btrfs on which this user may make and delete subvolumes"
 	}
-	return "nothing is lost: free loop devices or memory, or use a kernel that can mount it, and it is tried again; to begin with an empty one instead, stop podhost and move " +
+	return "no files are lost: free loop devices or memory, or use a kernel that can mount the pool, and try again; to begin with an empty pool instead, stop podhost and move " +
 		p.imagePath() + " away"
 }
 
-// volumes is where subvolumes are.
+// volumes is the directory of the subvolumes.
 func (p *Pool) volumes() (string, error) {
 	dir, err := p.Open()
 	if err == nil && dir == "" {
-		err = hostproto.Errorf(hostproto.Unavailable, "pool.unavailable", "the pool that these files were in is not there").
-			WithHint("put the state directory's pool back and start podhost again, or destroy what was in it")
+		err = hostproto.Errorf(hostproto.Unavailable, "pool.unavailable", "the pool with these files does not exist").
+			WithHint("restore the pool in the state directory and start podhost again, or destroy the sandboxes and snapshots in it")
 	}
 	return dir, err
 }
 
-// Prepare opens the pool ahead of its first use, unless it was just removed: whoever did that may be removing the home, too.
+// Prepare opens the pool before its first use, unless it was just removed: the client that removed it may be
+// removing the state directory, too.
 func (p *Pool) Prepare() {
 	p.mu.Lock()
 	cleared := p.cleared
@@ -128,7 +132,7 @@ func (p *Pool) Prepare() {
 
 var errNotBtrfs = errors.New("the state directory is not on btrfs")
 
-// openBtrfs uses the file system that the home lies on, if this user may do there what a pool needs.
+// openBtrfs uses the file system of the state directory, if this user may do there what a pool needs.
 func (p *Pool) openBtrfs() error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(p.o.Home, &fs); err != nil {
@@ -156,7 +160,7 @@ func (p *Pool) openBtrfs() error {
 	return nil
 }
 
-// trySubvolumes makes, copies and deletes a subvolume: deleting one takes a right that ordinary users often lack.
+// trySubvolumes makes, copies and deletes a subvolume: ordinary users often may not delete one.
 func trySubvolumes(dir int) error {
 	const first, second = ".try-1", ".try-2"
 	deleteSubvolume(dir, first)
@@ -176,7 +180,7 @@ func trySubvolumes(dir int) error {
 		err = undo
 	}
 	if err != nil {
-		// An empty subvolume goes like a directory.
+		// An empty subvolume can be removed like a directory.
 		unix.Unlinkat(dir, second, unix.AT_REMOVEDIR)
 		unix.Unlinkat(dir, first, unix.AT_REMOVEDIR)
 	}

@@ -1,5 +1,5 @@
-// Package pool keeps the files that sandboxes write and their snapshots: as subvolumes of a btrfs where there can be one, else as
-// plain directories.
+// Package pool keeps the files that sandboxes write, and their snapshots: as subvolumes of a btrfs if
+// possible, otherwise as plain directories.
 package pool
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // Kinds of a pool.
 const (
-	// Btrfs: the state directory lies on one.
+	// Btrfs: the state directory is on one.
 	Btrfs = "btrfs"
 	// Loop: a btrfs in a file of the state directory.
 	Loop = "loop"
@@ -37,7 +37,8 @@ const (
 type Entry struct {
 	Area Area
 	ID   string
-	// IsVolume: a subvolume of the pool. The others are plain directories in the home, and stay that when there is a pool later.
+	// IsVolume: a subvolume of the pool. Other entries are plain directories in the state directory, and stay
+	// so when there is a pool later.
 	IsVolume bool
 }
 
@@ -50,34 +51,34 @@ type Options struct {
 	Log      *log.Logger
 }
 
-// A Pool is opened by its first use.
+// A Pool opens at its first use.
 type Pool struct {
 	o Options
 
-	// growing is held while the pool grows, and while it is unmounted; it is taken before mu.
+	// growing is held while the pool grows, and while it is unmounted; it is locked before mu.
 	growing sync.Mutex
 
 	mu     sync.Mutex
 	opened bool
-	// cleared: nobody has used it since Clear.
+	// cleared: nothing has used the pool since Clear.
 	cleared bool
 	kind    string
 	reason  string
-	// fault is why it is unavailable, as found when it was last tried.
+	// fault is why the pool is unavailable, as of the last try.
 	fault error
 	tried time.Time
-	// dir is where the areas are; "" for copies, which lie in the home.
+	// dir is the directory of the areas; "" for copies, which are in the state directory.
 	dir string
-	// id is the file system's, of a loop pool.
+	// id is the id of a loop pool's file system.
 	id     string
 	image  *os.File
 	device *os.File
 	quotas quotas
-	// freed is when a pool that could not grow was last told to free what is deleted.
+	// freed is when a pool that could not grow last had to free deleted subvolumes.
 	freed time.Time
 }
 
-// New returns a pool that nothing has been done about yet.
+// New returns a pool that is not open.
 func New(o Options) *Pool { return &Pool{o: o} }
 
 // Info is what hello says about a pool.
@@ -104,20 +105,20 @@ func (p *Pool) Info() Info {
 	return info
 }
 
-// Entry names an entry that is to be made.
+// Entry returns an entry that is about to be made.
 func (p *Pool) Entry(area Area, id string) (Entry, error) {
 	dir, err := p.Open()
 	return Entry{area, id, dir != ""}, err
 }
 
-// Found names an entry about which nothing is written down: where it would be if it is anywhere. It does not open the pool.
-func (p *Pool) Found(area Area, id string) Entry {
+// Locate returns an entry that has no record: the place where it would be. It does not open the pool.
+func (p *Pool) Locate(area Area, id string) Entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Entry{area, id, p.opened && p.dir != ""}
 }
 
-// Path is where an entry lies, whether it exists or not.
+// Path is the path of an entry, whether it exists or not.
 func (p *Pool) Path(e Entry) string { return filepath.Join(p.area(e), e.ID) }
 
 func (p *Pool) area(e Entry) string {
@@ -126,13 +127,14 @@ func (p *Pool) area(e Entry) string {
 	}
 	dir, err := p.volumes()
 	if err != nil {
-		// A name that nothing has: whoever needs the files has asked Has, or is told that they cannot be opened.
+		// This name never exists: callers that need the files have called Has, or get an error when they open
+		// them.
 		dir = filepath.Join(p.o.Home, "pool-is-not-mounted")
 	}
 	return filepath.Join(dir, string(e.Area))
 }
 
-// Has reports whether the files of an entry are there. Only a pool that is open can say that they are not.
+// Has reports whether the files of an entry exist. Only an open pool can say that they do not.
 func (p *Pool) Has(e Entry) (bool, error) {
 	if e.IsVolume {
 		if _, err := p.volumes(); err != nil {
@@ -146,8 +148,9 @@ func (p *Pool) Has(e Entry) (bool, error) {
 	return err == nil, err
 }
 
-// Room refuses when the disk below is down to its reserve. What is there goes on; nothing is added.
-func (p *Pool) Room() error {
+// CheckSpace fails when the disk below is down to its reserve. Existing sandboxes continue; nothing new is
+// made.
+func (p *Pool) CheckSpace() error {
 	disk, err := spaceOf(p.o.Home)
 	if err != nil {
 		return err
@@ -159,7 +162,8 @@ func (p *Pool) Room() error {
 	return nil
 }
 
-// IDs lists the subvolumes of an area; nil for copies, which the home's own directories list.
+// IDs lists the subvolumes of an area. It is nil for copies, which the state directory's own directories
+// list.
 func (p *Pool) IDs(area Area) []string {
 	dir, err := p.Open()
 	if err != nil || dir == "" {
@@ -173,7 +177,7 @@ func (p *Pool) IDs(area Area) []string {
 	return ids
 }
 
-// SyncEntry writes out the file system that an entry lies on.
+// SyncEntry writes out the file system of an entry.
 func (p *Pool) SyncEntry(e Entry) error {
 	if e.IsVolume {
 		if _, err := p.volumes(); err != nil {

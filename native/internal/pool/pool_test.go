@@ -57,7 +57,7 @@ func open(t *testing.T, home string) *Pool {
 	return p
 }
 
-// entry names one that can be made.
+// entry returns one that can be made.
 func entry(t *testing.T, p *Pool, area Area, id string) Entry {
 	t.Helper()
 	e, err := p.Entry(area, id)
@@ -73,6 +73,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// STATE-8
 func TestALoopPoolKeepsLimitsAndSnapshots(t *testing.T) {
 	home := t.TempDir()
 	inOwnNamespace(t, func() {
@@ -193,7 +194,7 @@ func TestAPoolGrowsWithItsImageAllocated(t *testing.T) {
 		defer p.Close()
 		before := p.Info()
 		must(t, p.Create(entry(t, p, Sandboxes, "abcd"), 0))
-		// Space is taken, not written: the figures move all the same.
+		// The space is allocated and not written: the counts change all the same.
 		file, err := os.Create(filepath.Join(p.Path(entry(t, p, Sandboxes, "abcd")), "big"))
 		must(t, err)
 		defer file.Close()
@@ -212,13 +213,14 @@ func TestAPoolGrowsWithItsImageAllocated(t *testing.T) {
 	noDevice(t, home)
 }
 
-func TestAnImageIsFoundAgainAndADamagedOneSetAside(t *testing.T) {
+func TestAPoolImageIsFoundAgainAndADamagedOneIsSetAside(t *testing.T) {
 	home := t.TempDir()
 	inOwnNamespace(t, func() {
 		p := open(t, home)
 		must(t, p.Create(entry(t, p, Sandboxes, "abcd"), 0))
 		must(t, os.WriteFile(filepath.Join(p.Path(entry(t, p, Sandboxes, "abcd")), "file"), []byte("kept"), 0o600))
-		// An open file stands for a sandbox that outlives podhost: the device must be found, not made again.
+		// An open file stands in for a sandbox that outlives podhost: the device must be found, not made
+		// again.
 		holder, err := os.Open(filepath.Join(p.Path(entry(t, p, Sandboxes, "abcd")), "file"))
 		must(t, err)
 		device := p.device.Name()
@@ -247,13 +249,13 @@ func TestAnImageIsFoundAgainAndADamagedOneSetAside(t *testing.T) {
 	noDevice(t, home)
 }
 
-func TestFilesOverOthersGoOnCountingWhereThoseStopped(t *testing.T) {
+func TestInodeNumbersContinueAfterThoseOfTheEntryBelow(t *testing.T) {
 	home := t.TempDir()
 	inOwnNamespace(t, func() {
 		p := open(t, home)
 		defer p.Close()
 		numbers := map[uint64]string{}
-		// fill writes files, and fails when one has the number of another.
+		// fill writes files, and fails if two have the same number.
 		fill := func(e Entry) {
 			upper := filepath.Join(p.Path(e), "upper")
 			must(t, os.Mkdir(upper, 0o700))
@@ -285,7 +287,7 @@ func TestFilesOverOthersGoOnCountingWhereThoseStopped(t *testing.T) {
 				t.Errorf("a large file: %v", err)
 			}
 		}
-		// A plain directory has nothing to go on from.
+		// A plain directory has no numbers to continue from.
 		plain := Entry{Area: Sandboxes, ID: "plain"}
 		must(t, p.CreateAfter(plain, entry(t, p, Snapshots, "shot1"), 0))
 		if names, err := os.ReadDir(p.Path(plain)); err != nil || len(names) > 0 {
@@ -295,7 +297,7 @@ func TestFilesOverOthersGoOnCountingWhereThoseStopped(t *testing.T) {
 	noDevice(t, home)
 }
 
-// A sandbox must not find the pool full while podhost makes it larger.
+// A sandbox must not find the pool full while podhost enlarges it.
 func TestAPoolGrowsWhileHalfASecondOfWritingFits(t *testing.T) {
 	for size, want := range map[int64]int64{firstSize: gib, 6 * gib: 2 * gib, 100 * gib: 2 * gib, smallestSize: 256 * mib} {
 		roomy := allocation{size: size, free: want, unallocated: gib, metadataFree: gib}
@@ -308,7 +310,8 @@ func TestAPoolGrowsWhileHalfASecondOfWritingFits(t *testing.T) {
 	}
 }
 
-func TestTheReserveIsOfUseOnAnyDisk(t *testing.T) {
+// STATE-8
+func TestTheDiskReserveFitsAnyDisk(t *testing.T) {
 	for size, want := range map[int64]int64{64 * mib: 64 * mib / 10, 10 * gib: 512 * mib, 40 * gib: 2 * gib, 1000 * gib: 5 * gib} {
 		if got := (space{size: size}).reserve(); got != want {
 			t.Errorf("of %d: %d, want %d", size, got, want)

@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quotas are a pool's simple quotas. Classic ones are never used: after many deletions a snapshot under them takes seconds.
+// quotas are a pool's simple quotas. Classic quotas are never used: after many deletions a snapshot takes
+// seconds with them.
 type quotas struct {
-	// sysfs shows the counts as they are, without a transaction; "" where there are no quotas.
+	// sysfs has the current counts, without a transaction; "" if there are no quotas.
 	sysfs string
 
 	mu    sync.Mutex
@@ -23,8 +24,8 @@ type quotas struct {
 
 func (q *quotas) on() bool { return q.sysfs != "" }
 
-// find looks for simple quotas on fd's file system, and enables them if it is ours. On somebody else's it does not: they make a
-// file system unreadable to older kernels.
+// find looks for simple quotas on fd's file system. It enables them only if the file system is ours, because
+// they make it unreadable to older kernels.
 func (q *quotas) find(fd int, isOurs bool) error {
 	id, err := fileSystemID(fd)
 	if err != nil {
@@ -45,7 +46,7 @@ func (q *quotas) find(fd int, isOurs bool) error {
 	return nil
 }
 
-// limit bounds an entry of the directory parent.
+// limit limits an entry of the directory parent.
 func (p *Pool) limit(parent int, id string, bytes int64) error {
 	if bytes == 0 || !p.quotas.on() {
 		return nil
@@ -58,7 +59,7 @@ func (p *Pool) limit(parent int, id string, bytes int64) error {
 	return limitEntry(entry, bytes)
 }
 
-// limitEntry refuses what is no subvolume: the limit would be that of the whole file system it lies on.
+// limitEntry refuses anything but a subvolume: the limit would be that of the whole file system.
 func limitEntry(entry int, bytes int64) error {
 	if !isSubvolume(entry) {
 		return errPlain
@@ -70,9 +71,9 @@ func limitEntry(entry int, bytes int64) error {
 	return limitSubvolume(entry, number, bytes)
 }
 
-var errPlain = errors.New("its files are a plain directory of the pool, as in a copy of a state directory, and no subvolume")
+var errPlain = errors.New("its files are a plain directory of the pool (as in a copied state directory), not a subvolume")
 
-// Limits reports whether a number of bytes given to Create and Clone is enforced for a new entry, and if not, why.
+// Limits reports whether the limits of Create and Clone are enforced for a new entry, and if not, why.
 func (p *Pool) Limits() (bool, string) {
 	p.Open()
 	p.mu.Lock()
@@ -86,7 +87,8 @@ func (p *Pool) Limits() (bool, string) {
 	return false, p.reason
 }
 
-// Usage is what was written through an entry, if the file system counts it. A clone is not charged for what it began with.
+// Usage is how much was written through an entry, if the file system counts it. A clone is not charged for
+// what it began with.
 func (p *Pool) Usage(e Entry) (int64, bool) {
 	path := p.Path(e)
 	if !e.IsVolume || !p.quotas.on() {
@@ -108,7 +110,7 @@ func (p *Pool) Usage(e Entry) (int64, bool) {
 	return bytes, err == nil
 }
 
-// deleted notes a subvolume whose count stays behind until the file system has freed it.
+// deleted records a subvolume whose count stays until the file system has freed it.
 func (q *quotas) deleted(id uint64) {
 	if !q.on() {
 		return
@@ -118,7 +120,8 @@ func (q *quotas) deleted(id uint64) {
 	q.stale = append(q.stale, id)
 }
 
-// sweep forgets the counts of subvolumes that are gone. One that a snapshot still has blocks of stays until that goes too.
+// sweep removes the counts of deleted subvolumes. If a snapshot still has blocks of one, its count stays
+// until the snapshot is removed too.
 func (q *quotas) sweep(fd int) {
 	q.mu.Lock()
 	stale := q.stale
@@ -139,7 +142,7 @@ func (q *quotas) sweep(fd int) {
 	q.mu.Unlock()
 }
 
-// findStale notes every count without a subvolume: an earlier podhost did not live to see them go.
+// findStale records every count without a subvolume that an earlier podhost left behind.
 func (q *quotas) findStale(known map[uint64]bool) {
 	names, _ := os.ReadDir(q.sysfs)
 	for _, name := range names {
@@ -155,7 +158,7 @@ func readText(dir, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// SetLimit changes how much may be written in an entry.
+// SetLimit changes the limit of an entry.
 func (p *Pool) SetLimit(e Entry, bytes int64) error {
 	if !e.IsVolume || !p.quotas.on() {
 		return nil

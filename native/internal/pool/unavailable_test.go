@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// incompatAt is where a superblock says what a kernel must know to mount it. A bit that no kernel knows keeps every one of them from doing so.
+// incompatAt is where a superblock lists the features that a kernel must know to mount it. A bit that no
+// kernel knows prevents that.
 const incompatAt = 0x100bc + 7
 
-// setByte changes one byte of the image, which nobody has mounted, and returns what it was.
+// setByte changes one byte of the image, which is not mounted, and returns the old one.
 func setByte(t *testing.T, path string, at int64, value byte) byte {
 	t.Helper()
 	image, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -36,7 +37,7 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &known) && known.Code == hostproto.Unavailable && known.Reason == "pool.unavailable" && known.Hint != ""
 }
 
-func TestAnImageThatThisKernelCannotMountIsKeptAndTriedAgain(t *testing.T) {
+func TestAPoolImageThatThisKernelCannotMountIsKeptAndTriedAgain(t *testing.T) {
 	home := t.TempDir()
 	inOwnNamespace(t, func() {
 		p := open(t, home)
@@ -74,13 +75,13 @@ func TestAnImageThatThisKernelCannotMountIsKeptAndTriedAgain(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestAFailureThatPassesIsWaitedFor(t *testing.T) {
+func TestATemporaryMountFailureIsRetried(t *testing.T) {
 	home := t.TempDir()
 	inOwnNamespace(t, func() {
 		p := open(t, home)
 		p.Close()
 		noDevice(t, home)
-		// Without its mount point a pool cannot be mounted: here that stands for whatever passes.
+		// Without its mount point a pool cannot be mounted: here that stands in for any temporary failure.
 		must(t, os.Remove(p.o.Point))
 		p = New(p.o)
 		defer p.Close()
@@ -93,14 +94,14 @@ func TestAFailureThatPassesIsWaitedFor(t *testing.T) {
 	noDevice(t, home)
 }
 
-func TestThePoolIsOfTheKindThatIsThere(t *testing.T) {
+func TestThePoolIsOfTheKindThatExists(t *testing.T) {
 	home := t.TempDir()
 	var fs unix.Statfs_t
 	must(t, unix.Statfs(home, &fs))
 	if fs.Type == btrfsMagic {
 		t.Skip("needs a temporary directory that is not on btrfs")
 	}
-	// A state directory that was on btrfs and is not any more.
+	// A state directory that was on btrfs and no longer is.
 	must(t, os.MkdirAll(filepath.Join(home, "pool/sandboxes/abcd/upper"), 0o700))
 	p := New(Options{Home: home, Point: filepath.Join(home, "point"), Log: log.New(io.Discard, "", 0)})
 	if _, err := p.Open(); !isUnavailable(err) {
@@ -114,7 +115,7 @@ func TestThePoolIsOfTheKindThatIsThere(t *testing.T) {
 	}
 }
 
-func TestAVolumeWithoutAnyPoolIsNotSaidToBeGone(t *testing.T) {
+func TestAVolumeWithoutAPoolIsNotReportedAsLost(t *testing.T) {
 	home := t.TempDir()
 	p := New(Options{Home: home, Rootless: true, Log: log.New(io.Discard, "", 0)})
 	if info := p.Info(); info.Kind != Copy {
@@ -127,7 +128,7 @@ func TestAVolumeWithoutAnyPoolIsNotSaidToBeGone(t *testing.T) {
 	must(t, p.Remove(lost))
 }
 
-func TestPlainDirectoriesInAPoolAreNotTakenForSubvolumes(t *testing.T) {
+func TestPlainDirectoriesInAPoolAreNotMistakenForSubvolumes(t *testing.T) {
 	home := t.TempDir()
 	inOwnNamespace(t, func() {
 		p := open(t, home)
@@ -157,7 +158,7 @@ func TestPlainDirectoriesInAPoolAreNotTakenForSubvolumes(t *testing.T) {
 		if there, err := p.Has(plain); there || err != nil {
 			t.Errorf("afterwards: %v %v", there, err)
 		}
-		// A limit that had gone to what the directory lies on would show now.
+		// A limit on the file system of the directory would show now.
 		must(t, os.WriteFile(filepath.Join(p.dir, "big"), make([]byte, 8<<20), 0o600))
 	})
 	noDevice(t, home)

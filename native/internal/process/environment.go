@@ -14,9 +14,10 @@ import (
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environment builds a payload's variables from nothing: who the user is, then the sandbox's, then the request's.
+// environment builds a payload's variables from nothing: those of the user, then the sandbox's, then the
+// request's.
 //
-// SECURITY: attack case LK-01; podd's own environment is no part of it.
+// SECURITY: attack case LK-01; podd's own environment is not included.
 func environment(user *account.User, layers ...map[string]string) (map[string]string, error) {
 	env := map[string]string{
 		"PATH": defaultPath, "HOME": user.Home, "USER": user.Name, "LOGNAME": user.Name, "SHELL": user.Shell,
@@ -36,7 +37,7 @@ func environment(user *account.User, layers ...map[string]string) (map[string]st
 func CheckEnv(env map[string]string) error {
 	for name, value := range env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.IndexByte(value, 0) >= 0 {
-			return connect.Errorf(connect.InvalidArgument, "%.64q is no environment variable", name)
+			return connect.Errorf(connect.InvalidArgument, "%.64q is not a valid environment variable", name)
 		}
 	}
 	return nil
@@ -51,11 +52,11 @@ func flatten(env map[string]string) []string {
 	return flat
 }
 
-// findCommand looks a bare name up in the payload's PATH. A name with a slash is the kernel's business, from the
-// working directory on. Directories in PATH that are not absolute do not count.
+// findCommand looks up a bare name in the payload's PATH. The kernel resolves a name with a slash, relative
+// to the working directory. Relative directories in PATH are ignored.
 func findCommand(name, searchPath string) (string, error) {
 	if name == "" || strings.IndexByte(name, 0) >= 0 {
-		return "", connect.Errorf(connect.InvalidArgument, "the command is empty or holds a NUL byte")
+		return "", connect.Errorf(connect.InvalidArgument, "the command is empty or contains a NUL byte")
 	}
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -72,11 +73,11 @@ func findCommand(name, searchPath string) (string, error) {
 	return "", connect.Errorf(connect.NotFound, "command %.200q not found", name)
 }
 
-// openDirectory opens a working directory as the user would.
+// openDirectory opens a working directory as the user.
 //
-// SECURITY: attack case FS-12. The links below /proc/<pid> can lead out of the sandbox's root, so none is followed, and
-// /proc itself is no place to start from. The child changes into this very descriptor, so the path cannot be swapped
-// in between.
+// SECURITY: attack case FS-12. The links below /proc/<pid> can lead out of the sandbox's root, so none is
+// followed, and /proc itself is not accepted. The child changes into this descriptor, so the path cannot be
+// swapped in between.
 func openDirectory(user *account.User, dir string) (fd int, err error) {
 	err = user.As(func() error {
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
@@ -93,7 +94,7 @@ func openDirectory(user *account.User, dir string) (fd int, err error) {
 		}
 		opened := fd
 		if err == nil {
-			// O_PATH asks for no permission on the directory itself; the walk to "." does, as chdir will.
+			// O_PATH needs no permission on the directory itself; the step to "." does, as chdir will.
 			fd, err = unix.Openat(opened, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		}
 		unix.Close(opened)

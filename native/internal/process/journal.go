@@ -18,23 +18,25 @@ const (
 const (
 	// ChunkLimit bounds the bytes of one output event.
 	ChunkLimit = 64 << 10
-	// graceAfterReader is how long a reader that went away still holds the process back.
+	// graceAfterReader is how long the position of a reader that has disconnected still blocks the process.
 	graceAfterReader = 2 * time.Minute
-	// inFlight is how far behind its position a reader may want to start again: bytes in sockets on the way may
-	// never have arrived.
+	// inFlight is how far before its position a reader may start again: bytes in sockets may never have
+	// arrived.
 	inFlight = 8 << 20
-	// runLimit bounds the index against a process that alternates streams byte by byte.
+	// runLimit bounds the index if a process alternates between its streams byte by byte.
 	runLimit = 1 << 16
 )
 
-// run is a stretch of output of one kind that ends at end and begins where the run before it ends. Of all output up to its end, stdout bytes are stdout's.
+// run is a stretch of output of one kind. It begins at the end of the run before it. stdout counts the bytes
+// of stdout in all output up to its end.
 type run struct {
 	kind   Kind
 	end    int64
 	stdout int64
 }
 
-// Journal keeps the output of one process so that readers can come back. Any number of readers follow one writer.
+// Journal keeps the output of one process so that readers can reconnect. Any number of readers follow one
+// writer.
 type Journal struct {
 	mu      sync.Mutex
 	store   store
@@ -46,7 +48,7 @@ type Journal struct {
 		at       time.Time
 	}
 	closed  bool
-	changed chan struct{} // closed and replaced when anyone waits and something happens
+	changed chan struct{} // closed and replaced when something changes and somebody waits
 	waiting int
 	now     func() time.Time
 }
@@ -61,8 +63,8 @@ func NewJournal(spillDirs ...string) *Journal {
 	}
 }
 
-// Append adds output. It blocks while the journal is full of bytes that a reader still wants, which is what holds the
-// process back.
+// Append adds output. It blocks while the journal is full of bytes that a reader still needs, which blocks
+// the process.
 func (j *Journal) Append(kind Kind, data []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -85,7 +87,7 @@ func (j *Journal) Append(kind Kind, data []byte) {
 	j.wake()
 }
 
-// wait gives up the lock until something changes or a reader's grace may be over.
+// wait releases the lock until something changes or a reader's grace may have ended.
 func (j *Journal) wait() {
 	j.waiting++
 	changed := j.changed
@@ -107,7 +109,7 @@ func (j *Journal) wake() {
 	}
 }
 
-// hasRoom says whether size more bytes fit without dropping what a reader may still ask for.
+// hasRoom reports whether size more bytes fit without dropping bytes that a reader may still need.
 func (j *Journal) hasRoom(size int64) bool {
 	floor, held := j.floor()
 	if !held {
@@ -120,7 +122,7 @@ func (j *Journal) hasRoom(size int64) bool {
 	return oldest <= floor
 }
 
-// floor is the offset below which nobody needs a byte; held is false when nobody reads.
+// floor is the offset below which no reader needs a byte; held is false if there is no reader.
 func (j *Journal) floor() (floor int64, held bool) {
 	floor = j.store.end
 	for reader := range j.readers {
@@ -135,7 +137,7 @@ func (j *Journal) floor() (floor int64, held bool) {
 			floor = j.left.position
 		}
 	}
-	// The slack gives way where the store is too small for it.
+	// A store that is too small for the slack gets less.
 	slack := int64(inFlight)
 	if quarter := j.store.capacity() / 4; slack > quarter {
 		slack = quarter
@@ -143,7 +145,7 @@ func (j *Journal) floor() (floor int64, held bool) {
 	return floor - slack, held
 }
 
-// trim forgets the runs whose bytes are gone, and the oldest bytes when there are too many runs.
+// trim drops runs whose bytes are dropped, and the oldest bytes if there are too many runs.
 func (j *Journal) trim() {
 	gone := 0
 	for len(j.runs)-gone > runLimit || len(j.runs) > gone && j.runs[gone].end <= j.store.start {
@@ -157,7 +159,7 @@ func (j *Journal) trim() {
 	}
 }
 
-// Close says that no more output comes. Readers still get what is held.
+// Close marks the end of the output. Readers still get what the journal has.
 func (j *Journal) Close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -165,7 +167,7 @@ func (j *Journal) Close() {
 	j.wake()
 }
 
-// Discard frees what the journal holds. Readers find a gap.
+// Discard frees the journal. Readers find a gap.
 func (j *Journal) Discard() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -189,17 +191,18 @@ type Reader struct {
 	position int64
 }
 
-// Reader starts reading at an offset, which may be one that does not exist yet.
+// Reader starts reading at an offset, which may not exist yet.
 func (j *Journal) Reader(offset int64) *Reader {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	reader := &Reader{journal: j, position: offset}
 	j.readers[reader] = struct{}{}
-	j.left.at = time.Time{} // whoever went away has come back
+	j.left.at = time.Time{} // the reader that disconnected is back
 	return reader
 }
 
-// StdoutReader starts reading where so many bytes of stdout have come, with what came between them and the next one. It is nil where fewer have come yet.
+// StdoutReader starts reading after this many bytes of stdout, and includes the other output between them and
+// the next byte of stdout. It is nil if there are fewer yet.
 func (j *Journal) StdoutReader(count int64) *Reader {
 	j.mu.Lock()
 	if count < 0 || count > j.stdout {
@@ -208,11 +211,12 @@ func (j *Journal) StdoutReader(count int64) *Reader {
 	}
 	position := j.afterStdout(count)
 	j.mu.Unlock()
-	// In between, bytes may go and none may come before others, so this stays the place or turns into a gap.
+	// Meanwhile bytes can be dropped but not inserted, so this stays the right position or becomes a gap.
 	return j.Reader(position)
 }
 
-// afterStdout is the first position held that so many bytes of stdout are before. Where those bytes are gone it is some position before the held ones.
+// afterStdout is the first available position after this many bytes of stdout. If those bytes were dropped,
+// it is some position before the available ones.
 func (j *Journal) afterStdout(count int64) int64 {
 	if count < j.stdoutBefore(j.store.start) {
 		return count
@@ -227,7 +231,7 @@ func (j *Journal) afterStdout(count int64) int64 {
 	return j.store.start
 }
 
-// stdoutBefore counts the bytes of stdout before a position that is held, or the end.
+// stdoutBefore counts the bytes of stdout before an available position, or the end.
 func (j *Journal) stdoutBefore(position int64) int64 {
 	if position >= j.store.end || len(j.runs) == 0 {
 		return j.stdout
@@ -249,18 +253,18 @@ func (r *Reader) Close() {
 	j.wake()
 }
 
-// Chunk is what Next found: bytes of one kind, or a gap, or the end, or a channel to wait on.
+// Chunk is the result of Next: bytes of one kind, a gap, the end, or a channel to wait on.
 type Chunk struct {
 	Kind    Kind
 	Data    []byte
-	GapTo   int64 // bytes from GapFrom to GapTo are gone
+	GapTo   int64 // bytes from GapFrom to GapTo were dropped
 	GapFrom int64
 	Stdout  int64 // of a gap: how many bytes of stdout came before its end
 	Ended   bool
 	Wait    <-chan struct{}
 }
 
-// Next never blocks. After the caller has waited on Wait it calls Waited and asks again.
+// Next never blocks. After waiting on Wait, the caller calls Waited and then Next again.
 func (r *Reader) Next(buf []byte) (chunk Chunk) {
 	j := r.journal
 	j.mu.Lock()
@@ -282,7 +286,7 @@ func (r *Reader) Next(buf []byte) (chunk Chunk) {
 	}
 	n, err := j.store.read(buf, r.position)
 	if err != nil || n == 0 {
-		// The file cannot be read: these bytes are as good as dropped.
+		// The file cannot be read, so these bytes count as dropped.
 		chunk = Chunk{GapFrom: r.position, GapTo: current.end, Stdout: current.stdout}
 		r.position = current.end
 		return chunk
@@ -292,7 +296,7 @@ func (r *Reader) Next(buf []byte) (chunk Chunk) {
 	return Chunk{Kind: current.kind, Data: buf[:n]}
 }
 
-// Waited pairs with a chunk that had Wait.
+// Waited belongs to a chunk that had Wait.
 func (r *Reader) Waited() {
 	r.journal.mu.Lock()
 	r.journal.waiting--

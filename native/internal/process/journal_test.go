@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// drain reads all that is held, as bytes and as the gap before them.
-func drain(r *Reader) (out []byte, gap int64) {
+// readAll reads everything that is available, and the gap before it.
+func readAll(r *Reader) (out []byte, gap int64) {
 	buf := make([]byte, ChunkLimit)
 	for {
 		chunk := r.Next(buf)
@@ -35,7 +35,7 @@ func pattern(from, size int) []byte {
 	return out
 }
 
-func TestAJournalGivesBackWhatItTookFromAnyOffset(t *testing.T) {
+func TestAJournalCanBeReadFromAnyOffset(t *testing.T) {
 	j := NewJournal(t.TempDir())
 	defer j.Discard()
 	random := rand.New(rand.NewSource(1))
@@ -51,7 +51,7 @@ func TestAJournalGivesBackWhatItTookFromAnyOffset(t *testing.T) {
 		if random.Intn(20) == 0 {
 			offset := random.Intn(size)
 			r := j.Reader(int64(offset))
-			got, gap := drain(r)
+			got, gap := readAll(r)
 			delete(j.readers, r)
 			if gap != 0 || !bytes.Equal(got, pattern(offset, size-offset)) {
 				t.Fatalf("from %d of %d: %d bytes, gap %d", offset, size, len(got), gap)
@@ -63,7 +63,7 @@ func TestAJournalGivesBackWhatItTookFromAnyOffset(t *testing.T) {
 	}
 }
 
-func TestWithoutAReaderTheOldestBytesGoAndTheGapIsTold(t *testing.T) {
+func TestWithoutAReaderTheOldestBytesAreDroppedAndTheGapIsReported(t *testing.T) {
 	j := NewJournal("/nonexistent")
 	defer j.Discard()
 	size := 0
@@ -71,25 +71,25 @@ func TestWithoutAReaderTheOldestBytesGoAndTheGapIsTold(t *testing.T) {
 		j.Append(Stdout, pattern(size, 10_000))
 		size += 10_000
 	}
-	got, gap := drain(j.Reader(0))
+	got, gap := readAll(j.Reader(0))
 	if int(gap)+len(got) != size || len(got) != memoryLimit || !bytes.Equal(got, pattern(int(gap), len(got))) {
 		t.Fatalf("%d bytes after a gap of %d", len(got), gap)
 	}
 }
 
-func TestADiskThatFillsUpCostsTheOldBytesOnly(t *testing.T) {
+func TestAFullDiskCostsAJournalOnlyItsOldBytes(t *testing.T) {
 	j := NewJournal(t.TempDir())
 	defer j.Discard()
 	j.Append(Stdout, pattern(0, 2<<20))
 	j.store.file.Close() // every later write fails
 	j.Append(Stdout, pattern(2<<20, 100))
-	got, gap := drain(j.Reader(0))
+	got, gap := readAll(j.Reader(0))
 	if gap != 2<<20 || !bytes.Equal(got, pattern(2<<20, 100)) {
 		t.Fatalf("%d bytes after a gap of %d", len(got), gap)
 	}
 }
 
-func TestAReaderHoldsTheWriterBackUntilItIsLongGone(t *testing.T) {
+func TestAReaderBlocksTheWriterUntilItsGraceEnds(t *testing.T) {
 	j := NewJournal("/nonexistent")
 	defer j.Discard()
 	now := time.Now()
@@ -129,13 +129,13 @@ func TestAlternatingStreamsDoNotGrowTheIndex(t *testing.T) {
 	if len(j.runs) > runLimit {
 		t.Fatalf("%d runs", len(j.runs))
 	}
-	got, gap := drain(j.Reader(0))
+	got, gap := readAll(j.Reader(0))
 	if len(got)+int(gap) != runLimit+1000 || gap == 0 {
 		t.Fatalf("%d bytes, gap %d", len(got), gap)
 	}
 }
 
-func TestAJournalIsFoundAgainByWhatCameOfStdout(t *testing.T) {
+func TestAJournalCanBeReadFromAnOffsetInStdout(t *testing.T) {
 	for name, dir := range map[string]string{"all held": t.TempDir(), "the oldest gone": "/nonexistent"} {
 		t.Run(name, func(t *testing.T) {
 			j := NewJournal(dir)
@@ -182,7 +182,7 @@ func TestAJournalIsFoundAgainByWhatCameOfStdout(t *testing.T) {
 	}
 }
 
-func TestAReaderOfStdoutGetsTheErrorsBehindIt(t *testing.T) {
+func TestAReaderFromAStdoutOffsetGetsTheStderrAfterIt(t *testing.T) {
 	j := NewJournal(t.TempDir())
 	defer j.Discard()
 	j.Append(Stderr, []byte("0"))
@@ -190,13 +190,13 @@ func TestAReaderOfStdoutGetsTheErrorsBehindIt(t *testing.T) {
 	j.Append(Stderr, []byte("12"))
 	j.Append(Stdout, []byte("cd"))
 	for count, want := range []string{"0ab12cd", "b12cd", "12cd", "d", ""} {
-		if got, gap := drain(j.StdoutReader(int64(count))); string(got) != want || gap != 0 {
+		if got, gap := readAll(j.StdoutReader(int64(count))); string(got) != want || gap != 0 {
 			t.Errorf("after %d: %q", count, got)
 		}
 	}
 }
 
-func TestFreedJournalsGiveTheirMemoryBack(t *testing.T) {
+func TestDiscardedJournalsFreeTheirMemory(t *testing.T) {
 	before := budget.Load()
 	for i := 0; i < 40; i++ {
 		j := NewJournal(t.TempDir())

@@ -9,14 +9,15 @@ import (
 	"agentpod/native/internal/guard"
 )
 
-// Launcher is one thread from which payloads are forked. A child inherits the thread's bounding set, no_new_privs,
-// filter and control group, so what a payload may not do is true before its first instruction and costs no helper
-// program. The thread lives as long as podd.
+// Launcher is one thread from which payloads are forked. A child inherits the thread's bounding set,
+// no_new_privs, filter and control group. So the restrictions of a payload hold before its first instruction,
+// without a helper program. The thread runs as long as podd.
 type Launcher struct {
 	jobs chan func()
 }
 
-// NewLauncher starts a thread and prepares it; Go never uses it, nor a thread cloned from it, for anything else.
+// NewLauncher starts a thread and prepares it. Go uses neither it nor a thread cloned from it for anything
+// else.
 func NewLauncher(prepare func() error) (*Launcher, error) {
 	l := &Launcher{jobs: make(chan func())}
 	ready := make(chan error)
@@ -50,13 +51,13 @@ func (l *Launcher) Prepare(f func() error) (err error) {
 	return err
 }
 
-// Launchers are the two kinds of thread there are.
+// Launchers are the two kinds of threads.
 type Launchers struct {
 	Strict, Sudo *Launcher
 }
 
-// NewLaunchers prepares both threads and closes groupFD. One below zero means that no payload group was handed over;
-// guarded is false only outside a sandbox.
+// NewLaunchers prepares both threads and closes groupFD. A negative groupFD means that there is no payload
+// group. guarded is false only outside a sandbox.
 func NewLaunchers(groupFD int, guarded bool) (Launchers, error) {
 	if groupFD >= 0 {
 		defer unix.Close(groupFD)
@@ -74,7 +75,7 @@ func NewLaunchers(groupFD int, guarded bool) (Launchers, error) {
 	return Launchers{Strict: strict, Sudo: sudo}, err
 }
 
-// joinGroup moves the calling thread alone into the payload group, where its children are born.
+// joinGroup moves only the calling thread into the payload group, where its children start.
 func joinGroup(fd int) error {
 	if fd < 0 {
 		return nil

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OOMCounter reads how often the kernel has killed in the sandbox's memory group. podd cannot see its group, so the
-// file is an inherited descriptor: memory.events (cgroup v2) or memory.oom_control (v1).
+// OOMCounter reads how often the kernel has killed a process of the sandbox's memory group. podd cannot see
+// its group, so the file is an inherited descriptor: memory.events (cgroup v2) or memory.oom_control (v1).
 type OOMCounter struct{ FD int }
 
-// read gives 0 when there is nothing to read from, so that a comparison finds no kill.
+// read returns 0 if there is nothing to read, so that a comparison finds no kill.
 func (c *OOMCounter) read() int64 {
 	if c == nil || c.FD < 0 {
 		return 0

@@ -1,4 +1,4 @@
-// Package process starts payloads, owns their output, terminals and exit codes, and reaps.
+// Package process starts payloads, and keeps their output, terminals and exit codes.
 package process
 
 import (
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentpod/native/internal/connect"
+	"agentpod/native/internal/descriptor"
 )
 
 // Config is envd's ProcessConfig.
@@ -21,7 +22,7 @@ type Config struct {
 	Cwd  string            `json:"cwd,omitempty"`
 }
 
-// Exit is how a process ended. Code is -1 after a signal, as envd has it.
+// Exit is how a process ended. Code is -1 after a signal, as in envd.
 type Exit struct {
 	Code      int
 	Signal    string
@@ -29,7 +30,7 @@ type Exit struct {
 	At        time.Time
 }
 
-// Process is a payload that podd started, alive or remembered.
+// Process is a payload that podd started. It runs, or has ended and is still remembered.
 type Process struct {
 	Pid     int
 	Tag     string
@@ -52,7 +53,7 @@ type Process struct {
 	done   chan struct{}
 }
 
-// Exit is nil while the process lives.
+// Exit is nil while the process runs.
 func (p *Process) Exit() *Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +63,7 @@ func (p *Process) Exit() *Exit {
 // Done is closed when the process has ended and its output is complete.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Signal sends a signal to the process group; SIGKILL takes the whole tree.
+// Signal sends a signal to the process group; SIGKILL goes to the whole tree.
 func (p *Process) Signal(signal syscall.Signal) error {
 	err := p.reaper.whileAlive(p.child, func() error {
 		if signal != unix.SIGKILL {
@@ -86,7 +87,7 @@ func (p *Process) Resize(size Size) error {
 	if !p.terminal || input == nil {
 		return connect.Errorf(connect.FailedPrecondition, "process %d has no terminal", p.Pid)
 	}
-	return control(input, func(fd int) error { return resize(fd, size) })
+	return descriptor.Control(input, func(fd int) error { return resize(fd, size) })
 }
 
 func (p *Process) openInput() *os.File {
@@ -102,10 +103,10 @@ func (p *Process) Taken() int64 {
 	return p.taken
 }
 
-// Write sends input: to the terminal, or to stdin. It waits while the process does not read, until ctx ends.
+// Write sends input to the terminal or to stdin. It waits while the process does not read, until ctx ends.
 func (p *Process) Write(ctx context.Context, data []byte, terminal bool) error {
 	if terminal != p.terminal {
-		return connect.Errorf(connect.FailedPrecondition, "process %d takes its input another way (terminal: %t)", p.Pid, p.terminal)
+		return connect.Errorf(connect.FailedPrecondition, "process %d takes its input in a different way (terminal: %t)", p.Pid, p.terminal)
 	}
 	done, err := p.beginWrite(ctx)
 	if err != nil {
@@ -115,11 +116,11 @@ func (p *Process) Write(ctx context.Context, data []byte, terminal bool) error {
 	return p.write(ctx, data)
 }
 
-// WriteFrom sends input that is known by its offset in all the input. Bytes that the process was given already are left out, so a caller that does not
-// know whether an earlier call arrived says it again.
+// WriteFrom sends input with its offset in all the input. It skips bytes that the process was given already,
+// so a caller that does not know whether an earlier call arrived can repeat it.
 func (p *Process) WriteFrom(ctx context.Context, offset int64, data []byte) error {
 	if p.terminal {
-		return connect.Errorf(connect.FailedPrecondition, "process %d has a terminal, which is not written to by offset", p.Pid)
+		return connect.Errorf(connect.FailedPrecondition, "process %d has a terminal, which does not accept input by offset", p.Pid)
 	}
 	done, err := p.beginWrite(ctx)
 	if err != nil {
@@ -128,7 +129,7 @@ func (p *Process) WriteFrom(ctx context.Context, offset int64, data []byte) erro
 	defer done()
 	taken := p.Taken()
 	if offset > taken {
-		return connect.Errorf(connect.FailedPrecondition, "process %d was given %d bytes of input, and these begin at %d", p.Pid, taken, offset)
+		return connect.Errorf(connect.FailedPrecondition, "process %d has received %d bytes of input, but these begin at %d", p.Pid, taken, offset)
 	}
 	if skip := taken - offset; skip < int64(len(data)) {
 		return p.write(ctx, data[skip:])
@@ -136,13 +137,13 @@ func (p *Process) WriteFrom(ctx context.Context, offset int64, data []byte) erro
 	return nil
 }
 
-// beginWrite waits for its turn; of two writers one goes after the other.
+// beginWrite waits for its turn: writers do not overlap.
 func (p *Process) beginWrite(ctx context.Context) (done func(), err error) {
 	select {
 	case p.writing <- struct{}{}:
 		return func() { <-p.writing }, nil
 	case <-ctx.Done():
-		return nil, connect.Errorf(connect.Canceled, "process %d did not read the input before this", p.Pid)
+		return nil, connect.Errorf(connect.Canceled, "process %d did not read its earlier input", p.Pid)
 	}
 }
 
@@ -176,7 +177,8 @@ func (p *Process) write(ctx context.Context, data []byte) error {
 	return connect.Errorf(connect.FailedPrecondition, "process %d does not read its input: %v", p.Pid, err)
 }
 
-// CloseInput ends stdin, and a write that waits. A terminal's end of input is a character, so it has none to close.
+// CloseInput ends stdin, and a write that waits. A terminal has no end of input to close; there it is a
+// character.
 func (p *Process) CloseInput() error {
 	if p.terminal {
 		return connect.Errorf(connect.FailedPrecondition, "process %d has a terminal; send it ^D", p.Pid)
@@ -195,14 +197,14 @@ func (p *Process) dropInput() {
 	}
 }
 
-// watch waits for the end, lets the output settle, and publishes the exit.
+// watch waits for the end, drains the output, and publishes the exit.
 func (p *Process) watch(oomBefore int64, pumps []*pump) {
 	exit := exitOf(<-p.child.died)
 	exit.At = time.Now()
 	p.mu.Lock()
 	exit.OOMKilled = exit.Signal == "SIGKILL" && !p.killed && p.oom.read() > oomBefore
 	p.mu.Unlock()
-	settle(pumps)
+	drain(pumps)
 	p.Output.Close()
 	p.mu.Lock()
 	p.exit = &exit
@@ -216,17 +218,4 @@ func exitOf(status unix.WaitStatus) Exit {
 		return Exit{Code: -1, Signal: unix.SignalName(status.Signal())}
 	}
 	return Exit{Code: status.ExitStatus()}
-}
-
-// control runs f on a descriptor without taking it out of the poller, as Fd would.
-func control(file *os.File, f func(fd int) error) error {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := raw.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
-		return err
-	}
-	return inner
 }

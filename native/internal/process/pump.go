@@ -10,36 +10,37 @@ import (
 )
 
 const (
-	// settleTime is how long output may trickle in after the process has ended while something else holds its pipe.
-	settleTime = 100 * time.Millisecond
-	// settleBytes bounds what is taken after that: a pipe holds no more than this.
-	settleBytes = 1 << 20
+	// drainTime is how long output may still come after the process has ended while another process holds its
+	// pipe open.
+	drainTime = 100 * time.Millisecond
+	// drainBytes bounds what is read after that: a pipe holds no more than this.
+	drainBytes = 1 << 20
 )
 
 var buffers = sync.Pool{New: func() any { return new([ChunkLimit]byte) }}
 
-// pump moves one pipe or terminal into the journal.
+// pump copies one pipe or terminal into the journal.
 type pump struct {
 	kind    Kind
 	file    *os.File
 	journal *Journal
-	settled chan struct{} // closed when all output that counts is in the journal
+	settled chan struct{} // closed when all relevant output is in the journal
 }
 
 func newPump(kind Kind, file *os.File, journal *Journal) *pump {
 	return &pump{kind: kind, file: file, journal: journal, settled: make(chan struct{})}
 }
 
-// run reads to the end of the file, or until settle's deadline. After the deadline it takes what the pipe holds and
-// counts no more. A background child may hold a pipe for days after that: its output is thrown away, because a closed
-// pipe would kill it. A terminal hangs up with its process.
+// run reads to the end of the file, or until drain's deadline. After the deadline it reads what is in the
+// pipe and then counts no more. A background child may hold a pipe open for days: its output is discarded,
+// because a closed pipe would kill it. A terminal hangs up with its process.
 func (p *pump) run() {
 	defer p.file.Close()
 	raw, err := p.file.SyscallConn()
 	for err == nil {
 		_, err = read(raw.Read, p.keep)
 	}
-	for rest := settleBytes; err == os.ErrDeadlineExceeded && rest > 0; {
+	for rest := drainBytes; err == os.ErrDeadlineExceeded && rest > 0; {
 		n, drained := read(readOnce(raw), p.keep)
 		if drained != nil {
 			break
@@ -58,7 +59,7 @@ func (p *pump) run() {
 
 func (p *pump) keep(data []byte) { p.journal.Append(p.kind, data) }
 
-// readOnce tries without waiting, whatever the deadline.
+// readOnce reads without waiting, whatever the deadline.
 func readOnce(raw syscall.RawConn) func(func(uintptr) bool) error {
 	return func(try func(uintptr) bool) error {
 		empty := false
@@ -69,7 +70,7 @@ func readOnce(raw syscall.RawConn) func(func(uintptr) bool) error {
 	}
 }
 
-// read waits for bytes without holding a buffer, so that a thousand quiet processes cost no memory.
+// read waits for bytes without holding a buffer, so that a thousand idle processes take no memory.
 func read(wait func(func(uintptr) bool) error, take func([]byte)) (n int, err error) {
 	buffer := buffers.Get().(*[ChunkLimit]byte)
 	waitErr := wait(func(fd uintptr) bool {
@@ -95,7 +96,7 @@ func read(wait func(func(uintptr) bool) error, take func([]byte)) (n int, err er
 	switch {
 	case waitErr != nil:
 		return 0, os.ErrDeadlineExceeded
-	case err != nil: // a terminal answers EIO when its last holder is gone
+	case err != nil: // a terminal returns EIO when its last holder has closed it
 		return 0, err
 	case n == 0:
 		return 0, unix.EPIPE
@@ -104,10 +105,10 @@ func read(wait func(func(uintptr) bool) error, take func([]byte)) (n int, err er
 	return n, nil
 }
 
-// settle waits until the output of a process that has ended is complete. A pipe that a background child still holds
-// open is given settleTime.
-func settle(pumps []*pump) {
-	timer := time.NewTimer(settleTime)
+// drain waits until the output of an ended process is complete. A pipe that a background child still holds
+// open gets drainTime.
+func drain(pumps []*pump) {
+	timer := time.NewTimer(drainTime)
 	defer timer.Stop()
 	for _, p := range pumps {
 		select {

@@ -7,23 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reaper owns wait4: podd is PID 1, so orphans of any depth end here among its own children.
+// Reaper owns wait4: podd is PID 1, so orphans of any depth become its children.
 //
-// INVARIANT: a pid in waiting is not reaped, so its number is not reused. Forks and signals hold the lock for reading,
-// reaping holds it for writing; a child that dies at once is therefore registered before it is reaped.
+// INVARIANT: a pid in waiting is not reaped, so its number is not reused. Forks and signals hold the lock for
+// reading, reaping holds it for writing. So a child that ends immediately is registered before it is reaped.
 type Reaper struct {
 	reaping sync.RWMutex
 	mu      sync.Mutex
 	waiting map[int]*child
 }
 
-// child is one fork that somebody waits for; died gets its status once.
+// child is one fork that a goroutine waits for; died receives its status once.
 type child struct {
 	pid  int
 	died chan unix.WaitStatus
 }
 
-// NewReaper reaps whenever children ticks, for ever.
+// NewReaper reaps whenever children ticks.
 func NewReaper(children <-chan os.Signal) *Reaper {
 	r := &Reaper{waiting: map[int]*child{}}
 	go func() {
@@ -68,7 +68,7 @@ func (r *Reaper) start(fork func() (int, error)) (*child, error) {
 	return c, nil
 }
 
-// whileAlive runs f only if the child is not reaped, and keeps it so meanwhile.
+// whileAlive runs f only if the child is not reaped, and prevents reaping meanwhile.
 func (r *Reaper) whileAlive(c *child, f func() error) error {
 	r.reaping.RLock()
 	defer r.reaping.RUnlock()

@@ -13,16 +13,16 @@ import (
 	"agentpod/native/internal/connect"
 )
 
-// oomScore makes the kernel pick a payload before podd.
+// oomScore makes the kernel kill a payload before podd.
 const oomScore = "500"
 
-// Request is everything a start needs.
+// Request has everything that a start needs.
 type Request struct {
 	Config   Config
 	Tag      string
 	User     *account.User
-	Env      map[string]string // the sandbox's, below the request's own
-	Workdir  string            // where a request without cwd starts; empty means the user's home
+	Env      map[string]string // the sandbox's variables; the request's own override them
+	Workdir  string            // working directory of a request without cwd; empty means the user's home
 	Stdin    bool
 	Terminal *Size
 	Sudo     bool
@@ -36,7 +36,7 @@ func (t *Table) start(request Request) (*Process, *Reader, error) {
 	}
 	argv := append([]string{request.Config.Cmd}, request.Config.Args...)
 	if strings.IndexByte(strings.Join(argv, ""), 0) >= 0 {
-		return nil, nil, connect.Errorf(connect.InvalidArgument, "an argument holds a NUL byte")
+		return nil, nil, connect.Errorf(connect.InvalidArgument, "an argument contains a NUL byte")
 	}
 	command, err := findCommand(request.Config.Cmd, env["PATH"])
 	if err != nil {
@@ -87,7 +87,7 @@ func (t *Table) start(request Request) (*Process, *Reader, error) {
 	return p, reader, nil
 }
 
-// workingDirectory opens where the payload starts. Only a directory that somebody asked for must exist.
+// workingDirectory opens the payload's directory. Only a directory that the request names must exist.
 func (t *Table) workingDirectory(request Request) (int, error) {
 	dir, err := request.User.Resolve(request.Config.Cwd, request.Workdir)
 	if err != nil {
@@ -116,13 +116,13 @@ func startError(err error, command string) error {
 	case unix.ENOENT, unix.ENOTDIR:
 		return connect.Errorf(connect.NotFound, "command %.200q not found", command)
 	case unix.EACCES, unix.EPERM:
-		return connect.Errorf(connect.PermissionDenied, "command %.200q may not be run: %v", command, err)
+		return connect.Errorf(connect.PermissionDenied, "permission denied: command %.200q cannot be executed: %v", command, err)
 	case unix.ENOEXEC:
-		return connect.Errorf(connect.InvalidArgument, "command %.200q is no program this machine can run", command)
+		return connect.Errorf(connect.InvalidArgument, "command %.200q is not a program that this machine can run", command)
 	case unix.E2BIG:
 		return connect.Errorf(connect.InvalidArgument, "the arguments and environment are too long")
 	case unix.EAGAIN, unix.ENOMEM:
-		return connect.Errorf(connect.ResourceExhausted, "the sandbox has no room for another process: %v", err)
+		return connect.Errorf(connect.ResourceExhausted, "the sandbox cannot start another process: %v", err)
 	}
 	return err
 }

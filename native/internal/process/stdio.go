@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 
+	"agentpod/native/internal/descriptor"
+
 	"golang.org/x/sys/unix"
 )
 
-// stdio holds both ends of what a payload reads and writes until the fork; then the child's ends are closed here.
+// stdio holds both ends of a payload's input and output until the fork; then it closes the child's ends.
 type stdio struct {
 	child          [3]*os.File
 	input          *os.File
@@ -33,11 +35,11 @@ func openStdio(request Request) (*stdio, error) {
 	return s, nil
 }
 
-// openTerminalStdio gives input and output a description of their own each, so that one can be closed and given
-// deadlines without the other.
+// openTerminalStdio gives input and output separate descriptors, so that each can be closed and given
+// deadlines on its own.
 func openTerminalStdio(master, peer *os.File) (*stdio, error) {
 	var writer int
-	err := control(master, func(fd int) (err error) {
+	err := descriptor.Control(master, func(fd int) (err error) {
 		writer, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 		return err
 	})
@@ -65,7 +67,8 @@ func (s *stdio) openPipes(stdin bool) (err error) {
 	return err
 }
 
-// pipe makes one end, ours, non-blocking: that end goes to the poller, the other to a program that expects to block.
+// pipe makes one end, ours, non-blocking: it goes to the poller. The other end goes to a program that expects
+// to block.
 func pipe(ours int) (read, write *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -97,7 +100,7 @@ func (s *stdio) closeParent() { closeAll(s.input, s.output, s.errors, s.terminal
 func closeAll(files ...*os.File) {
 	for _, file := range files {
 		if file != nil {
-			file.Close() // a file that stands in several places is closed once; the rest report ErrClosed
+			file.Close() // a file that is listed several times is closed once; the rest report ErrClosed
 		}
 	}
 }

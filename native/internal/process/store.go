@@ -12,14 +12,14 @@ import (
 const (
 	memoryLimit = 1 << 20
 	spillLimit  = 64 << 20
-	// budgetLimit bounds the memory of all journals together; past it a journal goes to its file at once.
+	// budgetLimit bounds the memory of all journals together. Above it a journal uses its file at once.
 	budgetLimit = 16 << 20
 )
 
 var budget atomic.Int64
 
-// store is a ring of bytes addressed by absolute offset: in memory while small, then in an unlinked file. It holds
-// [start, end). It is not safe for concurrent use; the journal's lock guards it.
+// store is a ring of bytes addressed by absolute offset: in memory while small, then in an unlinked file. It
+// holds [start, end). It is not safe for concurrent use; the journal's lock protects it.
 type store struct {
 	start, end int64
 	ring       []byte
@@ -28,7 +28,7 @@ type store struct {
 	spillDirs  []string
 }
 
-// capacity is how many bytes fit before the oldest must go.
+// capacity is how many bytes fit before the oldest are dropped.
 func (s *store) capacity() int64 {
 	if s.broken {
 		return memoryLimit
@@ -36,13 +36,14 @@ func (s *store) capacity() int64 {
 	return spillLimit
 }
 
-// put appends at most capacity bytes. What it has no room for it drops at the old end.
+// put appends at most capacity bytes. It drops the oldest bytes if there is no room.
 func (s *store) put(data []byte) {
 	if s.file == nil && !s.broken && !s.fitsMemory(len(data)) {
 		s.spill()
 	}
 	if s.file != nil && !s.writeFile(data) {
-		// The disk is full or gone. What is in the file goes, and the newest bytes live on in memory.
+		// The disk is full or has failed. The bytes in the file are dropped, and the newest bytes stay in
+		// memory.
 		s.closeFile()
 		s.broken = true
 		s.start = s.end
@@ -61,7 +62,8 @@ func (s *store) fitsMemory(more int) bool {
 	return need <= len(s.ring) || need <= memoryLimit && budget.Load()+int64(need) <= budgetLimit
 }
 
-// writeMemory keeps byte i at i modulo the ring's size. Until the ring has its full size it has never wrapped.
+// writeMemory keeps byte i at i modulo the ring's size. Until the ring has its full size it has never
+// wrapped.
 func (s *store) writeMemory(data []byte) {
 	if len(data) > memoryLimit {
 		data = data[len(data)-memoryLimit:]
@@ -119,7 +121,7 @@ func (s *store) writeFile(data []byte) bool {
 	return true
 }
 
-// read copies bytes from offset on, which lies inside [start, end); it may stop at the ring's seam.
+// read copies bytes from an offset inside [start, end). It may stop at the end of the ring.
 func (s *store) read(into []byte, offset int64) (int, error) {
 	if held := s.end - offset; int64(len(into)) > held {
 		into = into[:held]
@@ -151,7 +153,7 @@ func (s *store) close() {
 	}
 }
 
-// openSpill makes a file without a name. It counts against the sandbox's own disk.
+// openSpill makes a file without a name. It counts against the sandbox's own disk limit.
 func openSpill(dirs []string) (file *os.File, err error) {
 	for _, dir := range dirs {
 		fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0o600)

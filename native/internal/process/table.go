@@ -15,11 +15,11 @@ const (
 	rememberMost = 256
 	aliveMost    = 4096
 	tidyEvery    = time.Minute
-	// tidySlack is forgotten ahead of need, so that a busy sandbox does not sort on every start.
+	// tidySlack more are dropped than necessary, so that a busy sandbox does not sort on every start.
 	tidySlack = 16
 )
 
-// Table holds the processes podd started: the living, and the ended ones it still remembers.
+// Table holds the processes that podd started: the running ones, and the ended ones that it remembers.
 type Table struct {
 	Reaper    *Reaper
 	Launchers Launchers
@@ -52,7 +52,7 @@ func (t *Table) Start(request Request) (*Process, *Reader, error) {
 		}
 		return nil, nil, err
 	}
-	// The kernel may give a number again once its process is reaped; the living one has it then.
+	// The kernel may reuse a pid once its process is reaped; then it belongs to the new process.
 	if old := t.byPid[p.Pid]; old != nil {
 		t.forget(old)
 	}
@@ -63,7 +63,7 @@ func (t *Table) Start(request Request) (*Process, *Reader, error) {
 	return p, reader, nil
 }
 
-// reserve claims a tag, so that of two starts with one tag exactly one runs.
+// reserve claims a tag, so that only one of two starts with the same tag succeeds.
 func (t *Table) reserve(tag string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,8 +84,8 @@ func (t *Table) reserve(tag string) error {
 	return nil
 }
 
-// tidy forgets ended processes that are too old, and the oldest when there are too many. It looks only when there can
-// be something to forget.
+// tidy drops ended processes that are too old, and the oldest if there are too many. It only looks if there
+// can be something to drop.
 func (t *Table) tidy() {
 	if len(t.byPid) < rememberMost && time.Since(t.tidied) < tidyEvery {
 		return
@@ -140,7 +140,7 @@ func (t *Table) All() []*Process {
 	return all
 }
 
-// KillAll ends every process. podd's own end follows, and takes what this could not find.
+// KillAll ends every process. podd ends next, and with it any process that this did not find.
 func (t *Table) KillAll() {
 	for _, p := range t.All() {
 		p.Signal(unix.SIGKILL)

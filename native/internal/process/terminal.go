@@ -36,7 +36,7 @@ func openTerminal(size Size, uid int) (master, peer *os.File, err error) {
 		peer.Close()
 		return nil, nil, err
 	}
-	// The owner may open it again by its name; the group, tty where devpts says so, may write to it.
+	// The owner may open it again by its name. The group, tty if devpts says so, may write to it.
 	if err := unix.Fchown(int(peer.Fd()), uid, -1); err == nil {
 		unix.Fchmod(int(peer.Fd()), 0o620)
 	}

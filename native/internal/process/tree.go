@@ -12,9 +12,9 @@ import (
 // killRounds bounds the race against a tree that forks while it is being killed.
 const killRounds = 256
 
-// killTree kills a process, its descendants and its session. It stops what it sees before it kills, since a stopped
-// process does not fork, and looks again until nothing of the tree lives: a stop is not instant, and what was in the
-// middle of a fork has one more child.
+// killTree kills a process, its descendants and its session. It stops the processes before it kills them,
+// because a stopped process does not fork. It repeats this until none is left: stopping takes a moment, and a
+// process in the middle of a fork has one more child.
 func killTree(root int) {
 	for round := 0; round < killRounds; round++ {
 		pids := members(root)
@@ -36,7 +36,7 @@ type procStat struct {
 	zombie               bool
 }
 
-// members lists the living processes that belong to root's tree or session.
+// members lists the running processes of root's tree or session.
 func members(root int) []int {
 	all := readProcesses()
 	in := map[int]bool{root: true}
@@ -77,7 +77,7 @@ func readProcesses() []procStat {
 	return all
 }
 
-// readStat parses /proc/<pid>/stat behind the last ")", since the name before it is the process's own to choose.
+// readStat parses /proc/<pid>/stat after the last ")", because the process chooses the name before it.
 func readStat(pid int) (procStat, bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package proctree finds the processes of a sandbox through /proc, where no control group lists or counts them.
+// Package proctree finds the processes of a sandbox through /proc, if no control group lists or counts them.
 package proctree
 
 import (
@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// A Process is one as /proc shows it. The start time tells it from another that gets its pid later.
+// A Process is one process in /proc. The start time distinguishes it from a later one with the same pid.
 type Process struct {
 	ID
 	Parent int
-	// State is T for one that is stopped.
+	// State is T for a stopped process.
 	State byte
-	// Ticks of the processor that it and its children that have ended used, and pages of memory that it holds.
+	// ticks is the processor time of the process and its ended children. pages is the memory that it has.
 	ticks, pages int64
 }
 
-// An ID names one process for all time.
+// An ID identifies one process for all time.
 type ID struct {
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"start"`
 }
 
-// Descendants lists the process pid and all below it, parents before their children. Whatever runs in a pid namespace descends from its
-// first process.
+// Descendants lists the process pid and all below it, parents before their children. Everything in a pid
+// namespace descends from its first process.
 func Descendants(pid int) []Process {
 	children, first := map[int][]Process{}, Process{}
 	entries, _ := os.ReadDir("/proc")
@@ -55,12 +55,12 @@ func Descendants(pid int) []Process {
 	return found
 }
 
-// Read is the process that has the pid now.
+// Read returns the process that has the pid now.
 func Read(pid int) (Process, bool) { return readStat(filepath.Join("/proc", strconv.Itoa(pid)), pid) }
 
 func readStat(dir string, pid int) (Process, bool) {
 	data, err := os.ReadFile(filepath.Join(dir, "stat"))
-	// The second field is the program's name in parentheses, and may hold anything.
+	// The second field is the program's name in parentheses, and may contain any character.
 	end := bytes.LastIndexByte(data, ')')
 	if err != nil || end < 0 {
 		return Process{}, false
@@ -80,7 +80,7 @@ func readStat(dir string, pid int) (Process, bool) {
 	}, err == nil
 }
 
-// A Sum is what processes use together. Memory that they share counts for each of them.
+// A Sum is what processes use together. Shared memory counts for each of them.
 type Sum struct{ CPUMs, MemBytes, Processes int64 }
 
 // Usage sums up a process and all below it.
@@ -97,8 +97,8 @@ func Usage(pid int) Sum {
 // ticksPerSecond is USER_HZ, which is the same on every machine that Go runs on.
 const ticksPerSecond = 100
 
-// AtRest says how far a process stands still: every thread of it stopped or gone, or some of them in the kernel's hands, from where they
-// come back stopped.
+// AtRest says whether a process stands still: every thread is stopped or has ended, or some threads are in
+// the kernel and will stop when they return from it.
 func (p Process) AtRest() (stopped, waiting bool) {
 	dir := fmt.Sprintf("/proc/%d/task", p.Pid)
 	tasks, _ := os.ReadDir(dir)

@@ -16,19 +16,20 @@ import (
 // maxBaseBytes bounds what is copied from /etc.
 const maxBaseBytes = 64 << 20
 
-// base builds the tree below a `host` root's mounts: /etc, the usual empty directories, links and mount points. Ids in it are
-// shifted by shift.
+// base builds the tree below a `host` root's mounts: /etc, the usual empty directories, links and mount
+// points. Its ids are shifted by shift.
 type base struct {
 	view  View
 	shift int
 	left  int64
 }
 
-// fingerprint changes when a rebuilt tree would differ. It looks at names and times only, so that asking costs microseconds.
+// fingerprint changes when a rebuilt tree would differ. It reads only names and times, so it takes
+// microseconds.
 func (v View) fingerprint(shift int) string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, "base 1", shift, v.Dirs, etcWritten)
-	// The bundle of certificates may be written in place, which its directory does not notice.
+	// The certificate bundle may be written in place, which does not change its directory.
 	for _, list := range [][]string{etcSources(), v.Files, {"/etc/ssl/certs/ca-certificates.crt"}} {
 		for _, path := range list {
 			if info, err := os.Lstat(path); err == nil {
@@ -54,12 +55,13 @@ func etcSources() []string {
 	return paths
 }
 
-// A base is a directory with the tree below a root's mounts, and for some of the directories mounted a tree that hides things in it.
+// A base is a directory with the tree below a root's mounts, and for some of the mounted directories a tree
+// that hides files in it.
 const rootTree = "root"
 
 func maskTree(n int) string { return fmt.Sprintf("mask-%d", n) }
 
-// buildBase makes the tree at dir unless it is there: it is complete or it is not there.
+// buildBase makes the tree at dir if there is none. The tree is either complete or absent.
 func buildBase(dir string, view View, shift int, hidden Hidden) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
@@ -183,7 +185,7 @@ func (b *base) symlink(target, path string) error {
 	return os.Lchown(path, b.shift, b.shift)
 }
 
-// copy takes over a file, link or directory as far as every user of the host may read it, and skips the rest.
+// copy copies a file, link or directory that every user of the host may read, and skips the rest.
 func (b *base) copy(source, target string) error {
 	info, err := os.Lstat(source)
 	if err != nil {

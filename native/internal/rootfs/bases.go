@@ -14,7 +14,7 @@ import (
 	"agentpod/native/internal/safefs"
 )
 
-// base returns the name of the current base tree, and looks for changes at most every five seconds.
+// base returns the name of the current base tree. It looks for changes at most every five seconds.
 func (b *Builder) base() (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,8 +36,9 @@ func (b *Builder) base() (string, error) {
 	return name, nil
 }
 
-// findHidden uses the result of an earlier walk, if any: a walk takes a second, and Refresh follows unless the
-// walk is recent. Without shifted ids nothing has to be hidden, since no user inside owns a file of the host.
+// findHidden uses the result of an earlier walk, if there is one: a walk takes a second, and Refresh follows
+// unless the walk is recent. Without shifted ids nothing has to be hidden, because no user inside owns a file
+// of the host.
 func (b *Builder) findHidden() error {
 	if b.hidden != nil || !b.Stage.Shifted() {
 		return nil
@@ -63,15 +64,16 @@ func (b *Builder) hiddenFile() string { return filepath.Join(b.Home, "base", "hi
 // refreshEvery is how old a walk may be while sandboxes are made from it.
 const refreshEvery = time.Minute
 
-// IsStale reports whether sandboxes have been made since a walk that is too old, or with one of an earlier podhost.
+// IsStale reports whether sandboxes were made since a walk that is too old, or with a walk of an earlier
+// podhost.
 func (b *Builder) IsStale() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Stage.Shifted() && b.hidden != nil && (b.walked.IsZero() || b.used && time.Since(b.walked) > refreshEvery)
 }
 
-// Refresh walks the host's directories, unless another podhost has just done so. Later sandboxes hide what the
-// walk found.
+// Refresh walks the host's directories, unless another podhost has just done so. Later sandboxes hide what
+// the walk found.
 func (b *Builder) Refresh(stop <-chan struct{}) error {
 	walked, found := b.recentWalk()
 	if !found {
@@ -88,8 +90,8 @@ func (b *Builder) Refresh(stop <-chan struct{}) error {
 	return b.hidden.save(b.hiddenFile())
 }
 
-// A walkRecord is what a podhost found in the directories of the machine. Every podhost would find the same, so
-// podhosts share it.
+// A walkRecord is what a podhost found in the directories of the machine. Every podhost would find the same,
+// so podhosts share it.
 type walkRecord struct {
 	Began  time.Time
 	Hidden Hidden
@@ -102,7 +104,7 @@ func (b *Builder) walk(stop <-chan struct{}) (walkRecord, error) {
 		return record, err
 	}
 	if b.Walks != "" {
-		// Without the record the next podhost walks by itself.
+		// Without the record the next podhost walks itself.
 		if data, err := json.Marshal(record); err == nil && os.MkdirAll(b.Walks, 0o700) == nil {
 			_ = safefs.WriteFile(b.walkFile(), data, 0o600)
 		}
@@ -110,7 +112,7 @@ func (b *Builder) walk(stop <-chan struct{}) (walkRecord, error) {
 	return record, nil
 }
 
-// recentWalk returns a walk that is no older than sandboxes of a podhost that runs on may have.
+// recentWalk returns a walk that is recent enough to be used.
 func (b *Builder) recentWalk() (walkRecord, bool) {
 	var record walkRecord
 	if b.Walks == "" {
@@ -124,13 +126,13 @@ func (b *Builder) recentWalk() (walkRecord, bool) {
 	return record, age >= 0 && age < refreshEvery
 }
 
-// walkFile is named after the directories, since podhosts may show different ones.
+// walkFile is named after the directories, because podhosts may show different ones.
 func (b *Builder) walkFile() string {
 	sum := sha256.Sum256([]byte(strings.Join(b.View.Dirs, "\x00")))
 	return filepath.Join(b.Walks, hex.EncodeToString(sum[:8])+".json")
 }
 
-// Prepare builds the base tree ahead of the first sandbox and removes those that no sandbox stands on.
+// Prepare builds the base tree before the first sandbox, and removes those that no sandbox uses.
 func (b *Builder) Prepare(used map[string]bool) error {
 	current, err := b.base()
 	if err != nil {

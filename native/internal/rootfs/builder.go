@@ -1,8 +1,6 @@
 package rootfs
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -13,20 +11,22 @@ import (
 
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/mount"
+	"agentpod/native/internal/random"
 
 	"golang.org/x/sys/unix"
 )
 
 // A Builder mounts roots on its stage.
 type Builder struct {
-	// Home is the state directory; Podd a read-only copy of podd in it.
+	// Home is the state directory; Podd is a read-only copy of podd in it.
 	Home, Podd string
 	Stage      *mount.Stage
-	// Stored is the range that the ids of files in uppers have on the disk.
+	// Stored is the range of ids that the files in uppers have on the disk.
 	Stored   mount.Range
 	Rootless bool
 	View     View
-	// Walks is where all podhosts of the machine record what they find in it, root's alone; "" for nowhere.
+	// Walks is where all podhosts of the machine record what they find in it. Only root can read it. "" means
+	// nowhere.
 	Walks string
 
 	mu        sync.Mutex
@@ -37,14 +37,15 @@ type Builder struct {
 	used      bool
 }
 
-// A Mounted root is ready for the runtime. Base, if any, names the tree that must stay as long as the sandbox lives.
+// A Mounted root is ready for the runtime. Base, if set, names the tree that must stay as long as the sandbox
+// runs.
 type Mounted struct {
 	Path string
 	Base string
 	Env  map[string]string
 }
 
-// Shift is what ids in base trees and layers are stored with: nothing where mounts shift them.
+// Shift is what is added to ids in base trees and layers: nothing if mounts shift them.
 func (b *Builder) Shift() int {
 	if b.Stage.Shifted() {
 		return 0
@@ -52,25 +53,26 @@ func (b *Builder) Shift() int {
 	return b.Stored.Base
 }
 
-// Files says what a sandbox's data directory holds when its root is mounted.
+// Files says what a sandbox's data directory contains when its root is mounted.
 type Files int
 
 const (
 	// NewFiles: nothing yet.
 	NewFiles Files = iota
-	// OwnFiles: what the same sandbox has left there.
+	// OwnFiles: the files that the same sandbox left there.
 	OwnFiles
-	// TakenFiles: what another one has; the sandbox gets an identity of its own.
-	TakenFiles
+	// CopiedFiles: files of another sandbox; the sandbox gets its own identity.
+	CopiedFiles
 )
 
-// IDs say how the ids that a sandbox runs as go together with those on the disk.
+// IDs relate the ids that a sandbox runs as to those on the disk.
 type IDs struct {
-	// Range is what it runs as.
+	// Range is the ids that it runs as.
 	Range mount.Range
-	// Plain shows the host's directories, base trees and layers with them; nil where mounts cannot shift ids.
+	// Plain maps the ids of the host's directories, base trees and layers to them; nil if mounts cannot shift
+	// ids.
 	Plain *os.File
-	// Stored shows uppers with them; nil where they are stored that way.
+	// Stored maps the ids of uppers to them; nil if uppers are stored with them.
 	Stored *os.File
 }
 
@@ -78,10 +80,11 @@ type IDs struct {
 type Plan struct {
 	ID  string
 	IDs IDs
-	// Data holds, or will hold, the uppers and work directories. They must share one file system, and one subvolume.
+	// Data is for the uppers and work directories. They must share one file system, and one subvolume.
 	Data string
 	Root hostproto.Root
-	// Over are the uppers of the snapshots that Root names, in its order: a directory for each, with one directory an upper.
+	// Over are the uppers of the snapshots that Root names, in its order: one directory for each, which
+	// contains a directory for each upper.
 	Over     []string
 	Hostname string
 	Files    Files
@@ -89,7 +92,7 @@ type Plan struct {
 	shifts *mount.Shifts
 }
 
-// isOurs reports whether nobody but podhost can have written anything that the root is made of.
+// isOurs reports whether only podhost can have written the parts of the root.
 func (plan Plan) isOurs() bool {
 	return plan.Root.Kind == "host" && plan.Files == NewFiles && len(plan.Over) == 0
 }
@@ -102,7 +105,8 @@ func (b *Builder) Mount(plan Plan) (Mounted, error) {
 	}
 	plan.shifts = shifts
 	defer shifts.Close()
-	// The data is reached through a descriptor, so that no length of the state directory's path can overrun the mount options.
+	// The data is reached through a descriptor, so that a long path of the state directory does not overrun
+	// the mount options.
 	at, err := plan.openUpper(plan.Data)
 	if err != nil {
 		return Mounted{}, err
@@ -150,7 +154,7 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 	if err != nil {
 		return "", nil, fmt.Errorf("base tree: %w", err)
 	}
-	below, err := plan.over("/")
+	below, err := plan.snapshotLowers("/")
 	if err != nil {
 		return "", nil, err
 	}
@@ -160,7 +164,7 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 		return "", nil, err
 	}
 	if plan.isOurs() {
-		// Before anybody could write there, the upper is the short way.
+		// Nothing inside can have written there yet, so writing to the upper directly is safe, and faster.
 		if err := plan.mkdir(upper+"/etc", 0, 0); err != nil {
 			return "", nil, err
 		}
@@ -178,7 +182,7 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 		return "", nil, err
 	}
 	if !plan.isOurs() {
-		if err := plan.furnish(path); err != nil {
+		if err := plan.prepareRoot(path); err != nil {
 			return "", nil, err
 		}
 	}
@@ -195,7 +199,7 @@ func (b *Builder) mountHost(path string, at *os.File, plan Plan) (string, map[st
 	return base, b.View.Env, nil
 }
 
-// addLower puts a directory below the others, with the sandbox's ids where mounts can shift them.
+// addLower adds a directory below the others, with the sandbox's ids if mounts can shift them.
 func (b *Builder) addLower(below *lowers, source string, plan Plan) (shifted bool, err error) {
 	if plan.IDs.Plain != nil {
 		fd, err := plan.shifts.Open(source, plan.IDs.Plain)
@@ -213,7 +217,7 @@ func (b *Builder) addLower(below *lowers, source string, plan Plan) (shifted boo
 	return false, err
 }
 
-// addOwn is addLower for a tree of the state directory, whose ids were stored for what this file system can do.
+// addOwn is addLower for a tree of the state directory, whose ids were stored as this file system needs them.
 func (b *Builder) addOwn(below *lowers, tree string, plan Plan) error {
 	shifted, err := b.addLower(below, tree, plan)
 	if err == nil && shifted != b.Stage.Shifted() {
@@ -222,12 +226,13 @@ func (b *Builder) addOwn(below *lowers, tree string, plan Plan) error {
 	return err
 }
 
-// mountDir shows one of the host's directories: under a private upper where its ids can be shifted, or at addOns, else read-only, and in each case under
-// what the plan's snapshots have of it. An overlay without upper is not a detour: through a plain bind mount, the host's unix sockets could
-// be connected to.
+// mountDir shows one of the host's directories under what the plan's snapshots have of it. The directory is
+// writable through a private upper if its ids can be shifted, or at addOns; otherwise it is read-only. An
+// overlay is used even without an upper: through a plain bind mount, programs inside could connect to the
+// host's unix sockets.
 //
-// SECURITY: FS-13. Root inside cannot touch the mount point, but it can move a directory above it and leave a link in its place; so the
-// point is looked up without following any.
+// SECURITY: FS-13. Root inside cannot change the mount point, but it can move a directory above it and leave
+// a link in its place. So the mount point is looked up without following links.
 func (b *Builder) mountDir(root int, at *os.File, n int, base string, plan Plan) error {
 	dir := b.View.Dirs[n]
 	point, err := plan.mountPoint(root, dir)
@@ -240,7 +245,7 @@ func (b *Builder) mountDir(root int, at *os.File, n int, base string, plan Plan)
 	if err != nil {
 		return err
 	}
-	below, err := plan.over(dir)
+	below, err := plan.snapshotLowers(dir)
 	if err != nil {
 		return err
 	}
@@ -273,8 +278,8 @@ func (b *Builder) mountDir(root int, at *os.File, n int, base string, plan Plan)
 	return mount.Overlay{Lower: below.paths, Upper: upper, Work: work, UserXattr: b.Rootless}.Mount(target)
 }
 
-// addOns is where builds install toolchains beside the host's. Whatever this file system can do, root inside can add to it; what the host has there
-// belongs to nobody inside where ids are not shifted, and cannot be changed.
+// addOns is where builds install toolchains beside the host's. Root inside can add files to it on every file
+// system. Without shifted ids, no user inside owns the host's files there, so they cannot be changed.
 const addOns = "/opt"
 
 func (plan Plan) writeOwned(path, text string) error {
@@ -284,27 +289,18 @@ func (plan Plan) writeOwned(path, text string) error {
 	return os.Chown(path, plan.IDs.Range.Base, plan.IDs.Range.Base)
 }
 
-// identity is what makes one sandbox's /etc differ from another's.
+// identity has the files by which one sandbox's /etc differs from another's.
 func identity(hostname string) map[string]string {
 	return map[string]string{
-		"machine-id": RandomHex(16) + "\n",
+		"machine-id": random.Hex(16) + "\n",
 		"hostname":   hostname + "\n",
 		"hosts":      hostsTemplate + hostname + "\n",
 	}
 }
 
-// RandomHex returns n random bytes as text.
-func RandomHex(n int) string {
-	data := make([]byte, n)
-	if _, err := rand.Read(data); err != nil {
-		panic(err)
-	}
-	return hex.EncodeToString(data)
-}
-
 // mountLayers stacks layers, lowest first, and the plan's snapshots over them.
 func (b *Builder) mountLayers(path string, at *os.File, plan Plan) error {
-	below, err := plan.over("/")
+	below, err := plan.snapshotLowers("/")
 	if err != nil {
 		return err
 	}
@@ -317,7 +313,7 @@ func (b *Builder) mountLayers(path string, at *os.File, plan Plan) error {
 	for i := len(layers) - 1; i >= 0; i-- {
 		if err := b.addOwn(&below, filepath.Join(b.Home, "layers", layers[i], "tree"), plan); err != nil {
 			if errors.Is(err, unix.ENOENT) {
-				return hostproto.Errorf(hostproto.NotFound, "layer.absent", "layer %s is not here", layers[i])
+				return hostproto.Errorf(hostproto.NotFound, "layer.absent", "there is no layer %s", layers[i])
 			}
 			return err
 		}
@@ -325,7 +321,7 @@ func (b *Builder) mountLayers(path string, at *os.File, plan Plan) error {
 	if err := (mount.Overlay{Lower: below.paths, Upper: upper, Work: work, UserXattr: b.Rootless}).Mount(path); err != nil {
 		return err
 	}
-	return plan.furnish(path)
+	return plan.prepareRoot(path)
 }
 
 func exists(path string) bool {

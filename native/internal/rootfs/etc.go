@@ -1,9 +1,10 @@
 package rootfs
 
-// etcCopied are the parts of /etc that programs need and that say nothing personal. Of each, only what every user of the host may
-// read is copied.
+// etcCopied are the parts of /etc that programs need and that contain nothing personal. Only files that every
+// user of the host may read are copied.
 //
-// SECURITY: LK-05. An allow-list: /etc/ssl/private, /etc/gitconfig, /etc/apt (repository passwords) and the like stay out.
+// SECURITY: LK-05. An allow-list: /etc/ssl/private, /etc/gitconfig, /etc/apt (repository passwords) and the
+// like stay out.
 var etcCopied = []string{
 	"alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts", "inputrc", "java-*",
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "magic", "magic.mime", "maven", "mime.types", "os-release", "perl",
@@ -11,7 +12,7 @@ var etcCopied = []string{
 	"terminfo",
 }
 
-// etcWritten are the files podhost writes itself.
+// etcWritten are the files that podhost writes itself.
 var etcWritten = map[string]string{
 	"passwd": `root:x:0:0:root:/root:/bin/bash
 daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin
@@ -52,7 +53,7 @@ user:x:1000:
 	"timezone":      "Etc/UTC\n",
 }
 
-// resolvConf leads to podd, which answers at once or not at all.
+// resolvConf names podd as the resolver, which answers immediately or not at all.
 const (
 	resolvConf = "resolv.conf"
 	resolver   = "nameserver 127.0.0.53\noptions timeout:2 attempts:1\n"

@@ -19,20 +19,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hidden lists, for each directory of a view, what in it is not for everybody: such a file may hold a secret of the host, and inside
-// the sandbox's root would be its owner.
+// Hidden lists, for each directory of a view, the files that not every user may read. Such a file may contain
+// a secret of the host, and root inside would be its owner.
 //
 // SECURITY: LK-05. A `host` root shows what any user of the host could read, and no more.
 type Hidden map[string][]string
 
-// maxHidden bounds what is hidden one by one; a directory with more of it is not shown at all.
+// maxHidden bounds the files that are hidden one by one; a directory with more of them is not shown at all.
 const maxHidden = 10000
 
-// errStopped ends a walk that nobody waits for any more.
+// errStopped ends a walk whose result nobody needs any more.
 var errStopped = errors.New("stopped")
 
-// FindHidden walks the directories; names only, no file is opened. It takes half a second for an ordinary /usr, and ends early when
-// stop is closed.
+// FindHidden walks the directories. It reads names and opens no file. It takes half a second for an ordinary
+// /usr, and ends early when stop is closed.
 func FindHidden(dirs []string, stop <-chan struct{}) (Hidden, error) {
 	hidden := Hidden{}
 	for _, dir := range dirs {
@@ -59,7 +59,7 @@ func FindHidden(dirs []string, stop <-chan struct{}) (Hidden, error) {
 	return hidden, nil
 }
 
-// walk goes through one directory on every processor there is: a system call per file is all there is to do.
+// walk goes through one directory on all processors: it costs one system call per file.
 type walk struct {
 	source string
 	stop   <-chan struct{}
@@ -70,8 +70,8 @@ type walk struct {
 	private []string
 }
 
-// directory looks at the entries of one directory. What went away meanwhile, or cannot be read even by podhost, is not there for a
-// sandbox either.
+// directory looks at the entries of one directory. Entries that disappear meanwhile, or that even podhost
+// cannot read, are not visible to a sandbox either.
 func (w *walk) directory(path string) {
 	dir, err := os.Open(w.source + path)
 	if err != nil {
@@ -101,7 +101,7 @@ func (w *walk) directory(path string) {
 	}
 }
 
-// descend hands a directory to a spare processor, or does it itself.
+// descend hands a directory to a free processor, or walks it itself.
 func (w *walk) descend(path string) {
 	select {
 	case w.spare <- struct{}{}:
@@ -143,8 +143,8 @@ func (h Hidden) save(path string) error {
 	return safefs.WriteFile(path, data, 0o600)
 }
 
-// buildMask makes a tree of whiteouts over one directory, to lie between it and a sandbox's upper. The directories on the way look as
-// they do on the host.
+// buildMask makes a tree of whiteouts over one directory, between it and a sandbox's upper. The directories
+// on the way look as they do on the host.
 func buildMask(target, dir string, private []string) error {
 	source, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -155,11 +155,11 @@ func buildMask(target, dir string, private []string) error {
 	}
 	for _, path := range private {
 		if path == "" {
-			// The whole directory is private: an opaque one shows nothing of it.
+			// The whole directory is private: an opaque directory shows nothing of it.
 			return unix.Setxattr(target, "trusted.overlay.opaque", []byte("y"), 0)
 		}
 		if err := maskParents(source, target, filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
-			// Its directory has gone since the walk, and the file with it.
+			// Its directory was removed since the walk, and the file with it.
 			continue
 		} else if err != nil {
 			return err

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// upper makes the upper and work directory of what is mounted at covered, unless they are there. The upper is owned as its merged root is to be: by
-// the sandbox's uid and gid, or as the topmost snapshot has it. They are named for the path, not counted: when the sandbox is started again,
-// or its files are another one's, the host may show other directories than it did.
+// upper makes the upper and work directory for the mount at covered, unless they exist. The owner of the
+// upper is that of the merged root: the sandbox's uid and gid, or that of the topmost snapshot. The
+// directories are named after the path and not numbered: when the sandbox starts again, or its files are
+// copied to another one, the host may show other directories.
 func (plan Plan) upper(at *os.File, covered string, uid, gid int, below *lowers) (upper, work string, err error) {
 	dir, name := fmt.Sprintf("/proc/self/fd/%d", at.Fd()), upperName(covered)
 	upper, work = filepath.Join(dir, "upper", name), filepath.Join(dir, "work", name)
@@ -27,7 +28,8 @@ func (plan Plan) upper(at *os.File, covered string, uid, gid int, below *lowers)
 	return upper, work, below.likeTop(upper)
 }
 
-// upperName is "root" for the root and the escaped path for what is mounted in it: plain in a mount's options, and no two are the same.
+// upperName is "root" for the root and the escaped path for anything mounted in it. It is unique, and needs
+// no escaping in mount options.
 func upperName(covered string) string {
 	if covered == "/" {
 		return "root"

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A View is the part of this machine that a `host` root shows: directories mounted at their own paths, single files
-// copied, and the variables that make tools find each other.
+// A View is the part of this machine that a `host` root shows: directories mounted at their own paths, single
+// files that are copied, and the variables by which tools find each other.
 type View struct {
 	Dirs  []string
 	Files []string
@@ -17,15 +17,16 @@ type View struct {
 	Env   map[string]string
 }
 
-// toolchain is a directory below a user's home that holds installed programs and nothing personal. It is shown when the PATH
-// leads into it. extra comes along; variable, if any, tells the tools where the directory is.
+// toolchain is a directory below a user's home that contains installed programs and nothing personal. It is
+// shown if the PATH leads into it. extra is shown with it; variable, if set, tells the tools where the
+// directory is.
 type toolchain struct {
 	dir, variable string
 	extra         []string
 }
 
-// SECURITY: LK-05. This is an allow-list; directories with credentials beside programs (~/.cargo, ~/.config, ~/.npm)
-// appear only by the parts that hold programs.
+// SECURITY: LK-05. This is an allow-list. Of directories with both credentials and programs (~/.cargo,
+// ~/.config, ~/.npm), only the parts with programs are shown.
 var toolchains = []toolchain{
 	{dir: ".pyenv", variable: "PYENV_ROOT"},
 	{dir: ".rbenv", variable: "RBENV_ROOT"},
@@ -43,7 +44,7 @@ var toolchains = []toolchain{
 	{dir: ".dotnet", variable: "DOTNET_ROOT"},
 }
 
-// carried are variables taken over from the environment when they point at something visible.
+// carried are variables that are copied from the environment if they point at something visible.
 var carried = []string{"JAVA_HOME", "GOROOT", "DOTNET_ROOT", "RUSTUP_HOME", "PYENV_ROOT", "RBENV_ROOT", "VOLTA_HOME"}
 
 // FindView looks at the host as getenv describes it.
@@ -76,7 +77,7 @@ func (v *View) addDir(path string) bool {
 	return true
 }
 
-// addToolchains answers the PATH as it is of use inside.
+// addToolchains returns the part of PATH that is useful inside.
 func (v *View) addToolchains(home string, path []string) []string {
 	for _, t := range toolchains {
 		dir := filepath.Join(home, t.dir)
@@ -106,8 +107,8 @@ func (v *View) addToolchains(home string, path []string) []string {
 	return path
 }
 
-// rustPrograms is where the default toolchain's own programs lie. rustup's stand-ins in ~/.cargo/bin write to ~/.rustup at
-// every start, which inside belongs to nobody.
+// rustPrograms is the directory of the default toolchain's own programs. rustup's proxies in ~/.cargo/bin
+// write to ~/.rustup at every start, which no user inside owns.
 func rustPrograms(home string) []string {
 	toolchains := filepath.Join(home, ".rustup/toolchains")
 	settings, _ := os.ReadFile(filepath.Join(home, ".rustup/settings.toml"))
@@ -144,7 +145,7 @@ func (v *View) setEnv(getenv func(string) string, path []string) {
 	}
 }
 
-// Shows reports whether an absolute path lies in the view.
+// Shows reports whether an absolute path is in the view.
 func (v *View) Shows(path string) bool {
 	for _, dir := range v.Dirs {
 		if within(path, dir) {

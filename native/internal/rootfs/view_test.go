@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestTheViewShowsProgramsAndNotWhatLiesBesideThem(t *testing.T) {
+func TestTheHostViewShowsProgramsAndNoPersonalFiles(t *testing.T) {
 	home := t.TempDir()
 	for _, file := range []string{".cargo/bin/cargo", ".cargo/credentials.toml", ".rustup/settings.toml", ".rustup/toolchains/x/bin/rustc",
 		".pyenv/shims/python", ".nvm/versions/node/bin/node", ".ssh/id_ed25519", ".npmrc", ".local/bin/tool"} {
@@ -82,7 +82,7 @@ func TestTheBaseTreeHoldsNothingPrivate(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotForEverybodyIsHidden(t *testing.T) {
+func TestFilesThatNotEveryUserMayReadAreHidden(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("whiteouts need root")
 	}
@@ -123,7 +123,7 @@ func TestWhatIsNotForEverybodyIsHidden(t *testing.T) {
 	}
 }
 
-func TestAWalkServesEveryPodhostForAMinute(t *testing.T) {
+func TestPodhostsShareARecentWalk(t *testing.T) {
 	shown, walks := t.TempDir(), filepath.Join(t.TempDir(), "walks")
 	if err := os.WriteFile(filepath.Join(shown, "private"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes are set in the order in which one does not undo another: chown clears setuid bits and file capabilities.
+// attributes are set in an order in which none undoes another: chown clears setuid bits and file
+// capabilities.
 func (c *copier) attributes(from, to string, stat *unix.Stat_t) error {
 	if err := unix.Chown(to, int(stat.Uid), int(stat.Gid)); err != nil {
 		return err
@@ -58,7 +59,8 @@ func attribute(path, name string) ([]byte, error) {
 	return value[:n], nil
 }
 
-// special sets owner, mode and times of what cannot be opened without side effects: links, pipes, whiteouts.
+// special sets owner, mode and times of files that cannot be opened without side effects: links, pipes,
+// whiteouts.
 func (c *copier) special(name string, stat *unix.Stat_t) error {
 	if err := unix.Fchownat(c.to, name, int(stat.Uid), int(stat.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err

@@ -9,31 +9,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copier copies one tree: owners, modes, times, extended attributes, hard links, symlinks, pipes and whiteouts. It follows nothing.
+// copier copies one tree: owners, modes, times, extended attributes, hard links, symlinks, pipes and
+// whiteouts. It follows no links.
 type copier struct {
 	// links maps a file with several names to its first copy.
 	links map[inode]string
-	// root is the copy's top, by which hard links are found.
+	// root is the top of the copy, from which hard links are found.
 	root int
-	// from and to are the directories being copied. Those above are closed meanwhile and found again by "..": a tree of ten thousand
-	// levels would exhaust descriptors level by level.
+	// from and to are the directories being copied. Those above are closed meanwhile and found again by "..":
+	// a tree of ten thousand levels would use up the descriptors.
 	from, to int
 	buffer   []byte
 	// noClone is set once the file systems cannot share blocks.
 	noClone bool
-	gauge   Gauge
+	space   SpaceMeter
 }
 
-// entryBytes is about what an entry takes without its content.
+// entryBytes is about how much space an entry takes without its content.
 const entryBytes = 4096
 
 type inode struct{ dev, ino uint64 }
 
-// CopyTree copies the directory source to parent/name, which must not exist. Files share their blocks where the file system can. room is asked
-// meanwhile.
+// CopyTree copies the directory source to parent/name, which must not exist. Files share their blocks if the
+// file system can. It calls check meanwhile.
 //
 // INVARIANT: no process writes to the tree meanwhile.
-func CopyTree(source, parent, name string, room Room) error {
+func CopyTree(source, parent, name string, check SpaceCheck) error {
 	from, err := unix.Open(source, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: source, Err: err}
@@ -47,7 +48,7 @@ func CopyTree(source, parent, name string, room Room) error {
 	if err := unix.Mkdirat(top, name, 0o700); err != nil {
 		return &os.PathError{Op: "mkdir", Path: parent + "/" + name, Err: err}
 	}
-	c := &copier{links: map[inode]string{}, buffer: make([]byte, 256<<10), gauge: Gauge{Room: room}}
+	c := &copier{links: map[inode]string{}, buffer: make([]byte, 256<<10), space: SpaceMeter{Check: check}}
 	if c.root, err = openDir(top, name); err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func CopyTree(source, parent, name string, room Room) error {
 	return nil
 }
 
-// directory copies what is in from to the new directory to, and then from's own attributes.
+// directory copies the content of from to the new directory to, and then from's own attributes.
 func (c *copier) directory(path string) error {
 	names, err := Names(c.from)
 	if err != nil {
@@ -86,13 +87,13 @@ func (c *copier) directory(path string) error {
 	return c.attributes(descriptorPath(c.from), descriptorPath(c.to), &stat)
 }
 
-// IsEmpty reports whether there is nothing in a directory that is open at its beginning.
+// IsEmpty reports whether an open directory is empty. It must be at its beginning.
 func IsEmpty(dir int) (bool, error) {
 	names, err := readNames(dir, make([]byte, 1<<10))
 	return len(names) == 0, err
 }
 
-// Names lists a directory that is open, in its own order.
+// Names lists an open directory, in its own order.
 func Names(dir int) ([]string, error) {
 	if _, err := unix.Seek(dir, 0, 0); err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (e *entryError) Error() string { return fmt.Sprintf("%.200q: %v", e.path, e
 func (e *entryError) Unwrap() error { return e.err }
 
 func (c *copier) copyEntry(name, path string) error {
-	if err := c.gauge.Took(entryBytes); err != nil {
+	if err := c.space.Took(entryBytes); err != nil {
 		return err
 	}
 	var stat unix.Stat_t
@@ -159,7 +160,7 @@ func (c *copier) copyEntry(name, path string) error {
 		}
 		return c.special(name, &stat)
 	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR:
-		// The one device a sandbox's files can hold is a whiteout.
+		// A whiteout is the only device in a sandbox's files.
 		if kind != unix.S_IFCHR || stat.Rdev == 0 {
 			if err := unix.Mknodat(c.to, name, stat.Mode, 0); err != nil {
 				return err
@@ -167,7 +168,7 @@ func (c *copier) copyEntry(name, path string) error {
 			return c.special(name, &stat)
 		}
 	}
-	return errors.New("a device is no part of a sandbox's files")
+	return errors.New("a device cannot be part of a sandbox's files")
 }
 
 func (c *copier) subdirectory(name, path string) error {
@@ -232,7 +233,7 @@ func (c *copier) content(source, target *os.File, size int64) error {
 		}
 		c.noClone = true
 	}
-	// Holes stay holes: a sparse file of a terabyte is a megabyte to copy.
+	// Holes stay holes: copying a sparse file of a terabyte writes a megabyte.
 	var data int64
 	for data < size {
 		start, err := unix.Seek(int(source.Fd()), data, unix.SEEK_DATA)
@@ -249,7 +250,7 @@ func (c *copier) content(source, target *os.File, size int64) error {
 		if _, err := target.Seek(start, io.SeekStart); err != nil {
 			return err
 		}
-		if _, err := io.CopyBuffer(io.MultiWriter(&c.gauge, target), io.NewSectionReader(source, start, end-start), c.buffer); err != nil {
+		if _, err := io.CopyBuffer(io.MultiWriter(&c.space, target), io.NewSectionReader(source, start, end-start), c.buffer); err != nil {
 			return err
 		}
 		data = end

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestACopyIsTheSameTree(t *testing.T) {
+func TestCopyTreeCopiesEverything(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: owners and whiteouts")
 	}
@@ -58,7 +58,7 @@ func TestACopyIsTheSameTree(t *testing.T) {
 	must(t, RemoveTree(top, "tree"))
 }
 
-func TestACopyTakesNoDevice(t *testing.T) {
+func TestCopyTreeRefusesDevices(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes a device")
 	}
@@ -70,9 +70,9 @@ func TestACopyTakesNoDevice(t *testing.T) {
 	}
 }
 
-func TestACopyStopsWhenThereIsNoRoom(t *testing.T) {
+func TestCopyTreeStopsWhenTheDiskIsFull(t *testing.T) {
 	source, target := t.TempDir(), t.TempDir()
-	content := make([]byte, RoomEvery+1)
+	content := make([]byte, CheckEvery+1)
 	for i := range content {
 		content[i] = 1
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenBeneath opens name below dir with no symlink anywhere on the way, and never outside dir.
+// OpenBeneath opens name below dir. It follows no symlink and never leaves dir.
 func OpenBeneath(dir int, name string, flags int, mode uint32) (int, error) {
 	how := unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW),
@@ -20,7 +20,7 @@ func OpenBeneath(dir int, name string, flags int, mode uint32) (int, error) {
 	}
 	for {
 		fd, err := unix.Openat2(dir, name, &how)
-		// EAGAIN: a rename elsewhere raced with the walk, and the kernel cannot vouch for the result.
+		// EAGAIN: a rename elsewhere raced with the walk, and the kernel cannot guarantee the result.
 		if err == unix.EINTR || err == unix.EAGAIN {
 			continue
 		}
@@ -28,8 +28,9 @@ func OpenBeneath(dir int, name string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// WriteFile replaces path in one step: a reader, or the next podhost after a kill, sees the old text or the new one.
-// It does not sync: after a power cut the file may be old or empty. What has to survive one is written by WriteFileSynced.
+// WriteFile replaces path in one step: a reader, or the next podhost after a kill, sees the old text or the
+// new one. It does not sync: after a power cut the file may be old or empty. Use WriteFileSynced for data
+// that has to survive one.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	if err := os.WriteFile(temporary, data, mode); err != nil {
@@ -39,7 +40,7 @@ func WriteFile(path string, data []byte, mode os.FileMode) error {
 	return os.Rename(temporary, path)
 }
 
-// WriteFileSynced is WriteFile for what has to be there after a power cut.
+// WriteFileSynced is WriteFile for data that has to survive a power cut.
 func WriteFileSynced(path string, data []byte, mode os.FileMode) error {
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
@@ -80,8 +81,8 @@ func syncDirs(paths ...string) error {
 
 var errStop = errors.New("enough")
 
-// Usage adds up the allocated bytes below path on one file system. It stops at maxEntries: a tree of a million small files
-// must not make asking for a figure expensive, and the answer is then a floor.
+// Usage adds up the allocated bytes below path on one file system. It stops at maxEntries, so that a tree of
+// a million small files is not expensive; the result is then a lower bound.
 func Usage(path string, maxEntries int) int64 {
 	var total int64
 	left := maxEntries

@@ -1,5 +1,5 @@
-// Package safefs touches directories that sandboxed code had its hands in: nothing here follows a symlink or steps
-// outside the directory it was given.
+// Package safefs works on directories that sandboxed code may have changed: it follows no symlink and never
+// leaves the directory it was given.
 package safefs
 
 import (
@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveTree removes parent/name and everything below it; an absent name is success. It holds one descriptor whatever
-// the depth: a tree of ten thousand levels would exhaust descriptors level by level, and PATH_MAX as a path.
+// RemoveTree removes parent/name and everything below it. It succeeds if the name does not exist. It holds
+// one descriptor at any depth: a tree of ten thousand levels would use up the descriptors, and exceed
+// PATH_MAX as a path.
 //
 // INVARIANT: no process writes to the tree any more, so ".." leads back to where the walk came from.
 func RemoveTree(parent, name string) error {
@@ -73,7 +74,8 @@ func removeAt(top int, name string) error {
 	return nil
 }
 
-// emptyUntilDir unlinks entries and returns the name of the first directory that is not empty, or "" when none is left.
+// emptyUntilDir unlinks entries and returns the name of the first directory that is not empty, or "" if there
+// is none.
 func emptyUntilDir(dir int) (string, error) {
 	buffer := make([]byte, 16<<10)
 	for {
@@ -96,8 +98,9 @@ func emptyUntilDir(dir int) (string, error) {
 	}
 }
 
-// readNames returns some names, and none only at the directory's end. A signal cuts a read short, even after "." and ".." alone, and
-// the Go scheduler sends itself signals; so a read without names is not the end, one without bytes is.
+// readNames returns some names, and none only at the directory's end. A signal can interrupt a read, even
+// after "." and ".." alone, and the Go scheduler sends signals to itself. So a read without names is not the
+// end; a read without bytes is.
 func readNames(dir int, buffer []byte) ([]string, error) {
 	for {
 		n, err := unix.Getdents(dir, buffer)
@@ -113,7 +116,7 @@ func readNames(dir int, buffer []byte) ([]string, error) {
 	}
 }
 
-// unlink reports false for a directory with something in it.
+// unlink returns false for a directory that is not empty.
 func unlink(dir int, name string) (bool, error) {
 	err := unix.Unlinkat(dir, name, 0)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
@@ -135,10 +138,10 @@ func openDir(at int, name string) (int, error) {
 // maxLive bounds the descriptors of one RemoveLive: one for each level.
 const maxLive = 512
 
-// RemoveLive removes what a directory, held open, has under a name, while processes may still write to the tree; an absent name is
-// success.
+// RemoveLive removes a name in an open directory while processes may still write to the tree. It succeeds if
+// the name does not exist.
 //
-// SECURITY: FS-30. It never goes up by "..", which would lead elsewhere once somebody has moved the directory.
+// SECURITY: FS-30. It never goes up by "..", which would lead elsewhere if somebody has moved the directory.
 func RemoveLive(dir int, name string) error { return removeLive(dir, name, 0) }
 
 func removeLive(dir int, name string, depth int) error {

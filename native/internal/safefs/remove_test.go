@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestRemovalStaysInsideAndReachesTheBottom(t *testing.T) {
+func TestRemoveTreeStaysInsideAndReachesTheBottom(t *testing.T) {
 	top := t.TempDir()
 	outside := filepath.Join(top, "outside")
 	must(t, os.MkdirAll(filepath.Join(outside, "dir"), 0o755))
@@ -34,7 +34,7 @@ func TestRemovalStaysInsideAndReachesTheBottom(t *testing.T) {
 	must(t, RemoveTree(filepath.Join(top, "absent"), "tree"))
 }
 
-func TestRemovalOfASymlinkRemovesTheLink(t *testing.T) {
+func TestRemoveTreeRemovesASymlinkAndNotItsTarget(t *testing.T) {
 	top := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(top, "target"), 0o755))
 	must(t, os.Symlink("target", filepath.Join(top, "link")))

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	panic(syscall.Exec(path, os.Args[1:], os.Environ()))
 }
 
-// probe tries real calls and prints what does not answer as it should.
+// probe tries real calls and prints those with the wrong answer.
 func probe() {
 	raw := func(number int, args ...uintptr) error {
 		args = append(args, 0, 0, 0)

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offsets in struct seccomp_data. Arguments are 64 bits wide; the low half of each comes first on both architectures.
+// Offsets in struct seccomp_data. Arguments are 64 bits wide; the low half of each comes first on both
+// architectures.
 const (
 	offsetNumber = 0
 	offsetArch   = 4
@@ -25,7 +26,8 @@ const (
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// personalities are the ones that change nothing about protection: Linux, Linux 32, and each with UNAME26; and the question.
+// personalities are those that change nothing about protection: Linux, Linux 32, each with UNAME26; and the
+// query.
 var personalities = []uint32{0, 0x0008, 0x20000, 0x20008, 0xffffffff}
 
 type code = []unix.SockFilter
@@ -46,7 +48,7 @@ func jump(test uint16, k uint32, yes, no uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | test, Jt: yes, Jf: no, K: k}
 }
 
-// when answers match if the loaded word equals one of the values, and rest otherwise.
+// when returns match if the loaded word equals one of the values, and rest otherwise.
 func when(values []uint32, match unix.SockFilter, rest ...unix.SockFilter) code {
 	var out code
 	for _, value := range values {
@@ -63,21 +65,21 @@ const (
 	setsockoptNameArg  = 2
 )
 
-// programOptions give a socket a program of the caller's.
+// programOptions attach a program of the caller to a socket.
 var programOptions = []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}
 
 // special are the calls whose arguments decide.
 func special() map[int]code {
 	allow, refuse := answer(retAllow), fail(unix.EPERM)
-	// SECURITY: attack case PR-11; a family nobody uses is a kernel module nobody loads. Netlink is for the routing
-	// tables alone, which name resolution and `ip` read.
+	// SECURITY: attack case PR-11; the kernel loads no module for a family that nobody can use. Netlink is
+	// only for the routing tables, which name resolution and `ip` read.
 	family := append(code{loadArg(0)}, when([]uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}, allow,
 		jump(unix.BPF_JEQ, unix.AF_NETLINK, 1, 0), fail(unix.EAFNOSUPPORT),
 		loadArg(2), jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 0, 1), allow, fail(unix.EAFNOSUPPORT))...)
-	// SECURITY: RS-14. The kernel compiles every filter of a socket or a process, and one limit for the whole machine
-	// (net.core.bpf_jit_limit) counts the result. Once a payload has filled it, no sandbox can start and no program of
-	// an ordinary user can filter. So a payload installs none. To seccomp and prctl the kernel looks like one that was
-	// built without filters (EINVAL), which is what programs that want one are written for.
+	// SECURITY: RS-14. The kernel compiles every filter of a socket or a process, and one limit for the whole
+	// machine (net.core.bpf_jit_limit) counts the result. If a payload filled it, no sandbox could start and
+	// no program of an ordinary user could filter. So a payload cannot install filters. seccomp and prctl
+	// answer like a kernel that was built without filters (EINVAL), which programs can handle.
 	noFilters := fail(unix.EINVAL)
 	return map[int]code{
 		unix.SYS_SETSOCKOPT: append(code{loadArg(setsockoptLevelArg), jump(unix.BPF_JEQ, unix.SOL_SOCKET, 1, 0), allow,
@@ -87,17 +89,18 @@ func special() map[int]code {
 			loadArg(1)}, when([]uint32{seccompModeFilter}, noFilters, allow)...),
 		// SECURITY: attack case PR-03.
 		unix.SYS_CLONE: {loadArg(0), jump(unix.BPF_JSET, namespaceFlags, 1, 0), allow, refuse},
-		// clone3 hides its flags in memory, where a filter cannot look; libraries fall back to clone.
+		// clone3 has its flags in memory, which a filter cannot read; libraries fall back to clone.
 		unix.SYS_CLONE3:     {fail(unix.ENOSYS)},
 		unix.SYS_SOCKET:     family,
 		unix.SYS_SOCKETPAIR: family,
-		// SECURITY: attack case PR-16. The kernel looks at the low 32 bits of the request alone, and so does this.
+		// SECURITY: attack case PR-16. The kernel reads only the low 32 bits of the request, and so does
+		// this.
 		unix.SYS_IOCTL:       append(code{loadArg(1)}, when([]uint32{unix.TIOCSTI, unix.TIOCLINUX}, refuse, allow)...),
 		unix.SYS_PERSONALITY: append(code{loadArg(0)}, when(personalities, allow, refuse)...),
 	}
 }
 
-// stretch is a run of call numbers from first on that share one answer.
+// stretch is a range of call numbers from first on that have the same answer.
 type stretch struct {
 	first   uint32
 	verdict code
@@ -145,7 +148,7 @@ func same(a, b code) bool {
 	return len(a) == 1 && len(b) == 1 && a[0] == b[0]
 }
 
-// search is a binary search over the stretches, since the filter runs on every system call.
+// search is a binary search over the stretches, because the filter runs on every system call.
 func search(from []stretch) code {
 	if len(from) == 1 {
 		return from[0].verdict

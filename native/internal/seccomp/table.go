@@ -2,11 +2,12 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// allowed is what ordinary programs need: what container engines let through, less what has been a way out of one.
-// Calls that need a capability stay where the kernel's own check is enough.
+// allowed is what ordinary programs need: what container engines allow, without the calls that have led out
+// of a container. Calls that need a capability stay if the kernel's own check is enough.
 //
-// SECURITY: RS-13. The io_* calls of AIO are not here and answer ENOSYS: contexts come from one table for the whole
-// machine (fs.aio-max-nr), which one payload could fill. Databases and servers fall back to ordinary reads and writes.
+// SECURITY: RS-13. The io_* calls of AIO are not here and answer ENOSYS: contexts come from one table for the
+// whole machine (fs.aio-max-nr), which one payload could fill. Databases and servers fall back to ordinary
+// reads and writes.
 var allowed = []int{
 	unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_ADJTIMEX, unix.SYS_BIND, unix.SYS_BRK, unix.SYS_CACHESTAT,
 	unix.SYS_CAPGET, unix.SYS_CAPSET, unix.SYS_CHDIR, unix.SYS_CHROOT, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_GETRES,
@@ -57,8 +58,8 @@ var allowed = []int{
 	unix.SYS_VMSPLICE, unix.SYS_WAIT4, unix.SYS_WAITID, unix.SYS_WRITE, unix.SYS_WRITEV,
 }
 
-// denied are known calls a payload has no business making. They answer EPERM, so that a program says what it lacks;
-// every other call that is not listed answers ENOSYS, so that a program built for newer kernels falls back.
+// denied are known calls that no payload needs. They answer EPERM, so that a program says what it lacks.
+// Every other call that is not listed answers ENOSYS, so that a program built for newer kernels falls back.
 //
 // SECURITY: attack cases PR-03, PR-05, PR-09, PR-11 and PR-14.
 var denied = []int{

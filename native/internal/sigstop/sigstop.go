@@ -1,5 +1,5 @@
-// Package sigstop holds the processes of a sandbox still by signals, where no control group can freeze them. Programs can tell: one that
-// handles SIGCONT is told when it goes on, and a few system calls return early.
+// Package sigstop freezes the processes of a sandbox by signals, if no control group can freeze them.
+// Programs can notice: one that handles SIGCONT gets it at the end, and a few system calls return early.
 package sigstop
 
 import (
@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// restTimeout is how long everything may take to come to rest.
+	// restTimeout is how long all processes may take to stop.
 	restTimeout = 3 * time.Second
-	// kernelPatience is how long a thread may be in the kernel's hands before that counts as rest: it stops before it runs any instruction of
-	// its own. A program that waits for its vfork does so until that goes on.
-	kernelPatience = 300 * time.Millisecond
+	// kernelWait is how long a thread may stay in the kernel before it counts as stopped: it stops before it
+	// runs another instruction of its own. A program that waits for its vfork waits until that continues.
+	kernelWait = 300 * time.Millisecond
 )
 
-// Stop returns when nothing below the first process of a sandbox runs any more, nor that one. What somebody inside had stopped already is
-// written to the file first, and stays so. If the file is there, an earlier Stop has written it. After an error everything runs.
+// Stop returns when neither the first process of a sandbox nor anything below it runs any more. It first
+// writes to the file which processes were stopped already, so that they stay stopped. If the file exists, an
+// earlier Stop has written it. After an error all processes run.
 func Stop(pid int, file string) error {
 	if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
 		if err := remember(pid, file); err != nil {
@@ -35,14 +36,14 @@ func Stop(pid int, file string) error {
 	for {
 		all := proctree.Descendants(pid)
 		if len(all) == 0 {
-			return fmt.Errorf("process %d is gone", pid)
+			return fmt.Errorf("process %d has ended", pid)
 		}
-		// Parents first: none of them sees a child stop, as a shell would say aloud.
+		// Parents are stopped first, so that none of them sees a child stop, which a shell would report.
 		moved, err := stopEach(all, deadline)
-		// A process that was stopped late may have made another, or continued one. Processes that continue each other
-		// without end are given up at the deadline.
+		// A process that was stopped late may have started another, or continued one. If processes continue
+		// each other without end, Stop gives up at the deadline.
 		if err == nil && moved && time.Now().After(deadline) {
-			err = fmt.Errorf("the processes did not come to rest in %v", restTimeout)
+			err = fmt.Errorf("the processes did not stop within %v", restTimeout)
 		}
 		if err != nil {
 			if undo := Continue(pid, file); undo != nil {
@@ -68,7 +69,7 @@ func stopEach(all []proctree.Process, deadline time.Time) (moved bool, err error
 	return moved, nil
 }
 
-// remember writes down what stands still already.
+// remember writes which processes are stopped already.
 func remember(pid int, file string) error {
 	held := []proctree.ID{}
 	for _, p := range proctree.Descendants(pid) {
@@ -83,7 +84,8 @@ func remember(pid int, file string) error {
 	return safefs.WriteFileSynced(file, data, 0o600)
 }
 
-// Continue lets everything run again but what somebody inside had stopped. Without the file nothing was stopped from here.
+// Continue lets all processes run again, except those that were stopped before Stop. Without the file Stop
+// has not stopped anything.
 func Continue(pid int, file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -101,7 +103,7 @@ func Continue(pid int, file string) error {
 		keep[id] = true
 	}
 	all := proctree.Descendants(pid)
-	// Children first: their parents find them running.
+	// Children continue first, so that their parents find them running.
 	for i := len(all) - 1; i >= 0; i-- {
 		if p := all[i]; !keep[p.ID] {
 			if err := signal(p, unix.SIGCONT); err != nil {
@@ -112,7 +114,7 @@ func Continue(pid int, file string) error {
 	return os.Remove(file)
 }
 
-// stop returns when the process is at rest, and whether it was not before.
+// stop returns when the process is stopped, and whether it ran before.
 func stop(p proctree.Process, deadline time.Time) (moved bool, err error) {
 	if stopped, _ := p.AtRest(); stopped {
 		return false, nil
@@ -120,7 +122,7 @@ func stop(p proctree.Process, deadline time.Time) (moved bool, err error) {
 	if err := signal(p, unix.SIGSTOP); err != nil {
 		return false, err
 	}
-	patient := time.Now().Add(kernelPatience)
+	patient := time.Now().Add(kernelWait)
 	for wait := 20 * time.Microsecond; ; wait *= 2 {
 		stopped, waiting := p.AtRest()
 		if stopped {
@@ -130,7 +132,7 @@ func stop(p proctree.Process, deadline time.Time) (moved bool, err error) {
 			return false, nil
 		}
 		if time.Now().After(deadline) {
-			return false, fmt.Errorf("a process did not come to rest in %v", restTimeout)
+			return false, fmt.Errorf("a process did not stop within %v", restTimeout)
 		}
 		if wait > 5*time.Millisecond {
 			wait = 5 * time.Millisecond
@@ -139,7 +141,7 @@ func stop(p proctree.Process, deadline time.Time) (moved bool, err error) {
 	}
 }
 
-// signal reaches this process and no later one with its pid. One that is gone needs none.
+// signal reaches only this process, and no later one with its pid. It succeeds if the process has ended.
 func signal(p proctree.Process, number unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err == unix.ESRCH {

@@ -56,12 +56,13 @@ func stopped(pid int) (n int) {
 	return n
 }
 
-func TestNothingRunsUntilItIsContinued(t *testing.T) {
+// STATE-2
+func TestNoStoppedProcessRunsUntilContinue(t *testing.T) {
 	cmd, count := family(t)
 	pid, file := cmd.Process.Pid, filepath.Join(t.TempDir(), "stopped.json")
 	eventually(t, "it counts, and one is stopped", func() bool { return count() > 3 && stopped(pid) == 1 })
 	for i := 0; i < 2; i++ {
-		// The second time is a helper that was killed in between and makes true what it had written down.
+		// The second call is that of a helper that was killed in between and repeats what it had recorded.
 		if err := Stop(pid, file); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +82,7 @@ func TestNothingRunsUntilItIsContinued(t *testing.T) {
 	}
 }
 
-func TestAProcessThatIsGoneCannotBeStopped(t *testing.T) {
+func TestAnEndedProcessCannotBeStopped(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// Connect copies between a pair of files and the socket of that name, until either side ends.
+// Connect copies between two files and the socket of that name, until either side ends.
 func Connect(name string, in io.Reader, out io.Writer) error {
 	if err := checkName(name); err != nil {
 		return err

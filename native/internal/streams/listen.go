@@ -14,34 +14,35 @@ import (
 )
 
 const (
-	// maxStrangers is how many connections may be without a token at a time.
-	maxStrangers = 8
-	// tokenTime is how long a connection may take to say it.
+	// maxUnauthenticated is how many connections may be without a token at a time.
+	maxUnauthenticated = 8
+	// tokenTime is how long a connection may take to send the token.
 	tokenTime = 5 * time.Second
-	// retryPause is how long to wait where a connection cannot be accepted because podd is out of descriptors.
+	// retryPause is how long to wait if a connection cannot be accepted because podd is out of descriptors.
 	retryPause = 50 * time.Millisecond
 )
 
 // A Listener serves the newest connection that knows the token, and no other.
 type Listener struct {
-	socket *net.UnixListener
-	doors  Doors
-	opener []byte
-	// patience is how long a connection may take to say the token.
-	patience time.Duration
+	socket   *net.UnixListener
+	targets  Targets
+	greeting []byte
+	// timeout is how long a connection may take to send the token.
+	timeout time.Duration
 
 	mu      sync.Mutex
 	current *session
 }
 
-// A session is a connection that has said the token. Its done is closed when nothing is read from it any more.
+// A session is a connection that has sent the token. Its done is closed when nothing is read from it any
+// more.
 type session struct {
 	conn net.Conn
 	done chan struct{}
 }
 
 // Listen binds an abstract unix socket, whose name begins with @.
-func Listen(name, token string, doors Doors) (*Listener, error) {
+func Listen(name, token string, targets Targets) (*Listener, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -49,19 +50,19 @@ func Listen(name, token string, doors Doors) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{socket: socket, doors: doors, opener: []byte("agentpod " + token + "\n"), patience: tokenTime}, nil
+	return &Listener{socket: socket, targets: targets, greeting: []byte("agentpod " + token + "\n"), timeout: tokenTime}, nil
 }
 
 func checkName(name string) error {
 	if !strings.HasPrefix(name, "@") || len(name) < 2 || len(name) > 100 {
-		return errors.New("the name of an abstract socket is @ and up to 99 bytes")
+		return errors.New("the name of an abstract socket is @ and 1 to 99 bytes")
 	}
 	return nil
 }
 
 // Serve accepts until the socket closes.
 func (l *Listener) Serve() error {
-	places := make(chan struct{}, maxStrangers)
+	places := make(chan struct{}, maxUnauthenticated)
 	for {
 		conn, err := l.socket.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -71,8 +72,8 @@ func (l *Listener) Serve() error {
 			time.Sleep(retryPause)
 			continue
 		}
-		// SECURITY: payloads reach this socket. Those of an ordinary user are refused before they take a place, so
-		// that they cannot keep the server out.
+		// SECURITY: payloads can reach this socket. Those of an ordinary user are refused before they take a
+		// place, so that they cannot keep the server out.
 		if !peer.IsUser(conn, os.Geteuid()) {
 			conn.Close()
 			continue
@@ -93,21 +94,21 @@ func (l *Listener) Serve() error {
 	}
 }
 
-// Close ends Serve. The current session goes on.
+// Close ends Serve. The current session continues.
 func (l *Listener) Close() error { return l.socket.Close() }
 
-// isKnown reads the line that every connection begins with. It reads no byte more, since HTTP/2 follows.
+// isKnown reads the line that every connection begins with, and no byte more, because HTTP/2 follows.
 func (l *Listener) isKnown(conn *net.UnixConn) bool {
-	said := make([]byte, len(l.opener))
-	conn.SetReadDeadline(time.Now().Add(l.patience))
+	said := make([]byte, len(l.greeting))
+	conn.SetReadDeadline(time.Now().Add(l.timeout))
 	if _, err := io.ReadFull(conn, said); err != nil {
 		return false
 	}
 	conn.SetReadDeadline(time.Time{})
-	return subtle.ConstantTimeCompare(said, l.opener) == 1
+	return subtle.ConstantTimeCompare(said, l.greeting) == 1
 }
 
-// serve cuts the former session, and only then begins the new one.
+// serve breaks the former session, and only then begins the new one.
 //
 // INVARIANT: no stream of one session is ever answered on another.
 func (l *Listener) serve(conn *net.UnixConn) {
@@ -121,5 +122,5 @@ func (l *Listener) serve(conn *net.UnixConn) {
 		former.conn.Close()
 		<-former.done
 	}
-	l.doors.Serve(conn)
+	l.targets.Serve(conn)
 }

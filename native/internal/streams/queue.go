@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// A Queue is a listener of connections that are handed to it.
+// A Queue is a listener of connections that are put into it.
 type Queue struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-// NewQueue makes an empty one.
+// NewQueue returns an empty queue.
 func NewQueue() *Queue {
 	return &Queue{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Hand waits until somebody accepts the connection. A queue that is closed closes it.
-func (q *Queue) Hand(conn *net.UnixConn) {
+// Put waits until the connection is accepted. If the queue is closed, it closes the connection.
+func (q *Queue) Put(conn *net.UnixConn) {
 	select {
 	case q.conns <- conn:
 	case <-q.closed:
@@ -26,7 +26,7 @@ func (q *Queue) Hand(conn *net.UnixConn) {
 	}
 }
 
-// Accept is the next connection.
+// Accept returns the next connection.
 func (q *Queue) Accept() (net.Conn, error) {
 	select {
 	case conn := <-q.conns:
@@ -42,5 +42,5 @@ func (q *Queue) Close() error {
 	return nil
 }
 
-// Addr names nothing: no socket is behind it.
+// Addr is empty: there is no socket.
 func (q *Queue) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }

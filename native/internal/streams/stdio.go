@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stdio is the byte stream of podd's own stdin and stdout. In their places it leaves /dev/null, so that nothing else in
-// podd, and no payload, can read or write them.
+// Stdio is the byte stream of podd's own stdin and stdout. It puts /dev/null in their places, so that nothing
+// else in podd, and no payload, can read or write them.
 func Stdio() (net.Conn, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -37,12 +37,13 @@ func moveAway(fd int, null *os.File) (*os.File, error) {
 	if err := unix.Dup3(int(null.Fd()), fd, 0); err != nil {
 		return nil, err
 	}
-	// What can be polled costs no thread while nothing comes.
+	// A descriptor that can be polled occupies no thread while it is idle.
 	unix.SetNonblock(moved, true)
 	return os.NewFile(uintptr(moved), "stdio"), nil
 }
 
-// stdio is a connection of two files. It has no deadlines: the server of HTTP/2 sets none that it was not told of.
+// stdio is a connection of two files. It has no deadlines: the HTTP/2 server sets none unless it is
+// configured to.
 type stdio struct{ in, out *os.File }
 
 func (s *stdio) Read(p []byte) (int, error)  { return s.in.Read(p) }

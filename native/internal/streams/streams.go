@@ -1,5 +1,5 @@
-// Package streams carries podd's connections over one byte stream. The stream speaks HTTP/2, and each of its CONNECT
-// streams is one connection (spec/guest-protocol.md, "Transports").
+// Package streams carries podd's connections over one byte stream. The stream speaks HTTP/2, and each of its
+// CONNECT streams is one connection (spec/guest-protocol.md, "Transports").
 package streams
 
 import (
@@ -11,53 +11,53 @@ import (
 )
 
 const (
-	// maxStreams leaves room for as many connections as podd's server takes, and as many of the way out.
+	// maxStreams is enough for all connections of podd's server, and as many of the egress.
 	maxStreams = 2048
-	// streamWindow is how much podd holds for a connection that nobody reads from.
+	// streamWindow is how much podd buffers for a connection that nobody reads from.
 	streamWindow = 256 << 10
 )
 
-// Doors are what a stream can be opened to. Each takes the connection over.
-type Doors struct {
+// Targets are what a stream can be opened to. Each takes the connection over.
+type Targets struct {
 	// API is podd's server.
 	API func(*net.UnixConn)
-	// Egress is the way out. It is nil where there is none.
+	// Egress accepts connections of the egress process. It is nil without egress.
 	Egress func(*net.UnixConn)
 }
 
 // Serve answers one byte stream until it ends, and closes it.
-func (d Doors) Serve(conn net.Conn) {
+func (t Targets) Serve(conn net.Conn) {
 	server := &http2.Server{
 		MaxConcurrentStreams:     maxStreams,
 		MaxUploadBufferPerStream: streamWindow,
-		// As large as all streams together: one that nobody reads from never stops the others.
+		// As large as all streams together: a stream that nobody reads never blocks the others.
 		MaxUploadBufferPerConnection: maxStreams * streamWindow,
 	}
-	server.ServeConn(conn, &http2.ServeConnOpts{Handler: d, BaseConfig: &http.Server{ErrorLog: log.Default()}})
+	server.ServeConn(conn, &http2.ServeConnOpts{Handler: t, BaseConfig: &http.Server{ErrorLog: log.Default()}})
 	conn.Close()
 }
 
-// ServeHTTP carries one connection.
-func (d Doors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP serves one stream.
+func (t Targets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
-		http.Error(w, "a stream is opened by CONNECT", http.StatusMethodNotAllowed)
+		http.Error(w, "use CONNECT to open a stream", http.StatusMethodNotAllowed)
 		return
 	}
-	take := map[string]func(*net.UnixConn){"api": d.API, "egress": d.Egress}[r.Host]
+	take := map[string]func(*net.UnixConn){"api": t.API, "egress": t.Egress}[r.Host]
 	if take == nil {
-		http.Error(w, "there is no such door", http.StatusNotFound)
+		http.Error(w, "unknown target: api and egress exist", http.StatusNotFound)
 		return
 	}
 	ours, theirs, err := pair()
 	if err != nil {
-		http.Error(w, "the sandbox has no room for another connection", http.StatusServiceUnavailable)
+		http.Error(w, "the sandbox cannot open another connection", http.StatusServiceUnavailable)
 		return
 	}
 	defer ours.Close()
 	take(theirs)
 	w.WriteHeader(http.StatusOK)
 	w.(http.Flusher).Flush()
-	// It ends with the handler, which breaks the body, or before.
+	// It ends when the handler returns, which closes the body, or before.
 	go upload(ours, r)
 	download(w, ours)
 }

@@ -18,11 +18,11 @@ import (
 
 const token = "0123456789abcdef0123456789abcdef"
 
-// listening is a listener whose api says what it hears, once the client has ended, and counts its connections.
-func listening(t *testing.T, patience time.Duration) (l *Listener, name string) {
+// listening is a listener whose api sends back what it receives, after the client has ended.
+func listening(t *testing.T, timeout time.Duration) (l *Listener, name string) {
 	t.Helper()
 	name = "@agentpod-test-" + strconv.Itoa(os.Getpid()) + "-" + t.Name()
-	l, err := Listen(name, token, Doors{API: func(conn *net.UnixConn) {
+	l, err := Listen(name, token, Targets{API: func(conn *net.UnixConn) {
 		go func() {
 			defer conn.Close()
 			all, err := io.ReadAll(conn)
@@ -34,13 +34,13 @@ func listening(t *testing.T, patience time.Duration) (l *Listener, name string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.patience = patience
+	l.timeout = timeout
 	go l.Serve()
 	t.Cleanup(func() { l.Close() })
 	return l, name
 }
 
-func dial(t *testing.T, name, opener string) net.Conn {
+func dial(t *testing.T, name, greeting string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("unix", name)
 	if err != nil {
@@ -48,10 +48,10 @@ func dial(t *testing.T, name, opener string) net.Conn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
-	if opener == "" {
-		return conn // One stranger too many is closed at once, and even a write of nothing would say so.
+	if greeting == "" {
+		return conn // A connection above the limit is closed at once, and even an empty write would fail.
 	}
-	if _, err := io.WriteString(conn, opener); err != nil {
+	if _, err := io.WriteString(conn, greeting); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -87,14 +87,15 @@ func TestAStreamCarriesAConnectionAndItsEnds(t *testing.T) {
 	if got, err := io.ReadAll(stream); err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
-	for _, door := range []string{"egress", "else", ""} {
-		if _, err := streamstest.Open(c, door); err == nil {
-			t.Errorf("there is a door %q", door)
+	for _, target := range []string{"egress", "else", ""} {
+		if _, err := streamstest.Open(c, target); err == nil {
+			t.Errorf("there is a target %q", target)
 		}
 	}
 }
 
-func TestTheNewestConnectionCutsTheOneBefore(t *testing.T) {
+// PROV-7
+func TestTheNewestConnectionReplacesTheOneBefore(t *testing.T) {
 	_, name := listening(t, tokenTime)
 	first := openAPI(t, client(t, name))
 	first.Write([]byte("half"))
@@ -109,19 +110,20 @@ func TestTheNewestConnectionCutsTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestWithoutTheTokenNothingIsSaidAndThePlaceIsGivenBack(t *testing.T) {
+// PROV-7
+func TestAConnectionWithoutTheTokenIsClosedWithoutAnAnswer(t *testing.T) {
 	_, name := listening(t, 200*time.Millisecond)
-	for _, opener := range []string{"agentpod " + strings.Repeat("x", len(token)) + "\n", "agentpod " + token + "x", http2.ClientPreface + http2.ClientPreface, ""} {
-		conn := dial(t, name, opener)
+	for _, greeting := range []string{"agentpod " + strings.Repeat("x", len(token)) + "\n", "agentpod " + token + "x", http2.ClientPreface + http2.ClientPreface, ""} {
+		conn := dial(t, name, greeting)
 		if heard, _ := io.ReadAll(conn); len(heard) > 0 {
-			t.Errorf("%q was answered: %q", opener, heard)
+			t.Errorf("%q was answered: %q", greeting, heard)
 		}
 	}
-	var strangers []net.Conn
-	for i := 0; i < 4*maxStrangers; i++ {
-		strangers = append(strangers, dial(t, name, ""))
+	var silent []net.Conn
+	for i := 0; i < 4*maxUnauthenticated; i++ {
+		silent = append(silent, dial(t, name, ""))
 	}
-	for _, conn := range strangers {
+	for _, conn := range silent {
 		io.ReadAll(conn)
 	}
 	stream := openAPI(t, client(t, name))
@@ -163,10 +165,10 @@ func TestATokenIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsNotReadKeepsNoOtherBack(t *testing.T) {
+func TestAStreamThatIsNotReadDoesNotBlockOthers(t *testing.T) {
 	taken := make(chan *net.UnixConn, 1)
 	here, there := net.Pipe()
-	go Doors{API: func(conn *net.UnixConn) { taken <- conn }}.Serve(there)
+	go Targets{API: func(conn *net.UnixConn) { taken <- conn }}.Serve(there)
 	c, err := streamstest.Client(here)
 	if err != nil {
 		t.Fatal(err)

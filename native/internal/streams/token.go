@@ -18,7 +18,8 @@ const (
 
 // ReadToken reads a token and removes its file.
 //
-// SECURITY: nothing inside may have run before, and nothing finds the token after: it is in podd's memory alone.
+// SECURITY: no payload may have run before, and none can find the token afterwards: it is only in podd's
+// memory.
 func ReadToken(path string) (string, error) {
 	token, err := readToken(path)
 	if err != nil {
@@ -45,7 +46,7 @@ func readToken(path string) (string, error) {
 	}
 	token := strings.TrimSuffix(string(text), "\n")
 	if len(token) < shortestToken || len(token) > longestToken || strings.Trim(token, tokenBytes) != "" {
-		return "", fmt.Errorf("it has %d to %d letters, digits, - or _", shortestToken, longestToken)
+		return "", fmt.Errorf("a token has %d to %d letters, digits, - or _", shortestToken, longestToken)
 	}
 	return token, nil
 }

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A bundle is a file of certificates, of which the first kept bytes are not AgentPod's. It is copied within the kernel: podd is to stay small,
-// and bundles are not. The zero bundle is an empty one.
+// A bundle is a file of certificates. Its first kept bytes are not AgentPod's. It is copied within the
+// kernel, so that podd stays small although bundles are large. The zero bundle is empty.
 type bundle struct {
 	file       *os.File
 	size, kept int64
-	// unended: what is kept lacks the end of its last line.
+	// unended: the kept part has no newline at its end.
 	unended bool
 }
 
@@ -26,10 +26,11 @@ func (b bundle) close() {
 	}
 }
 
-// open takes a plain file of a bundle's size, and waits for nobody: the tree is what ran inside has made of it.
+// open accepts a plain file of a bundle's size, and never waits, because programs inside may have changed the
+// tree.
 //
-// SECURITY: podd reaches files that root inside, who has no capabilities, does not. A link that leads to somebody else's file must not make
-// that file readable to all.
+// SECURITY: podd can reach files that root inside, who has no capabilities, cannot. A link to another user's
+// file must not make that file readable to all.
 func open(path string) (b bundle, err error) {
 	if b.file, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0); err != nil {
 		return bundle{}, err
@@ -38,7 +39,7 @@ func open(path string) (b bundle, err error) {
 	if err == nil {
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		if !ok || int(stat.Uid) != os.Geteuid() || !info.Mode().IsRegular() || info.Size() > maxBundle {
-			err = fmt.Errorf("%s is no file of root's, or too long to be a bundle", path)
+			err = fmt.Errorf("%s does not belong to root, or is too long for a bundle", path)
 		}
 	}
 	if err == nil {
@@ -79,7 +80,7 @@ func (b *bundle) findKept() error {
 	return err
 }
 
-// endsWith reports whether the bundle is as it is to be.
+// endsWith reports whether the bundle already has the right content.
 func (b bundle) endsWith(own []byte) bool {
 	if b.unended || b.size != b.kept+int64(len(own)) {
 		return false
@@ -89,7 +90,7 @@ func (b bundle) endsWith(own []byte) bool {
 	return err == nil && bytes.Equal(tail, own)
 }
 
-// copyTo writes what is kept, as whole lines.
+// copyTo writes the kept part, as whole lines.
 func (b bundle) copyTo(file *os.File) error {
 	if b.kept == 0 {
 		return nil

@@ -1,4 +1,5 @@
-// Package trust makes the programs of a sandbox trust the certificate authority of its egress, and the roots that its owner names.
+// Package trust makes the programs of a sandbox trust the certificate authority of its egress, and the roots
+// that its owner names.
 package trust
 
 import (
@@ -16,10 +17,10 @@ import (
 const (
 	// MaxText bounds each of the two texts.
 	MaxText = 2 << 20
-	// maxBundle is the largest bundle that is rewritten; the usual one has a quarter of a megabyte.
+	// maxBundle is the largest bundle that is rewritten; the usual size is a quarter of a megabyte.
 	maxBundle = 8 << 20
 
-	// marker begins what is AgentPod's in a bundle.
+	// marker is where AgentPod's part of a bundle begins.
 	marker = "# AgentPod: what follows is written anew at every start\n"
 
 	ownDir    = "/run/agentpod"
@@ -27,12 +28,12 @@ const (
 	localName = "agentpod.crt"
 )
 
-// bundles are where the libraries of the usual distributions look. The first is made where none is there.
+// bundles are where the libraries of the usual distributions look. If none exists, the first is made.
 var bundles = []string{
 	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// Anchors are what a sandbox is to trust beyond what its image does, as PEM.
+// Anchors are what a sandbox trusts in addition to its image's certificates, as PEM.
 type Anchors struct {
 	CA    string `json:"ca"`
 	Roots string `json:"roots"`
@@ -59,22 +60,23 @@ func checkCertificates(text string) error {
 	for rest := []byte(strings.TrimSpace(text)); len(rest) > 0; rest = bytes.TrimSpace(rest) {
 		// The decoder would skip what it does not understand.
 		if !bytes.HasPrefix(rest, []byte("-----BEGIN CERTIFICATE-----\n")) {
-			return errors.New("something else than certificates")
+			return errors.New("it contains something other than certificates")
 		}
 		block, after := pem.Decode(rest)
 		if block == nil || block.Type != "CERTIFICATE" || len(block.Headers) > 0 || !isSequence(block.Bytes) {
-			return errors.New("a damaged certificate")
+			return errors.New("it contains a damaged certificate")
 		}
-		// A decoder that skipped a block has come further than to the end of the first one.
+		// A decoder that skipped a block has read further than the end of the first one.
 		if read := rest[:len(rest)-len(after)]; bytes.Count(read, []byte("-----BEGIN")) != 1 {
-			return errors.New("a damaged certificate")
+			return errors.New("it contains a damaged certificate")
 		}
 		rest = after
 	}
 	return nil
 }
 
-// isSequence reports whether the bytes are one DER sequence of two length bytes or less, as every certificate is.
+// isSequence reports whether the bytes are one DER sequence with at most two length bytes, as every
+// certificate is.
 func isSequence(der []byte) bool {
 	if len(der) < 4 || der[0] != 0x30 {
 		return false
@@ -90,7 +92,8 @@ func isSequence(der []byte) bool {
 	return false
 }
 
-// Write puts checked anchors where programs look. What an odd tree does not take is logged, and the rest is written all the same.
+// Write puts checked anchors where programs look. It logs files that it cannot write in an unusual tree, and
+// writes the rest.
 func (a Anchors) Write() { a.writeBelow("/") }
 
 func (a Anchors) writeBelow(root string) {
@@ -106,7 +109,7 @@ func (a Anchors) writeBelow(root string) {
 	report(place(filepath.Join(dir, "ca.pem"), bundle{}, []byte(ca)))
 	report(place(filepath.Join(dir, "ca-bundle.pem"), first, own))
 	if info, err := os.Stat(filepath.Join(root, localDir)); err == nil && info.IsDir() {
-		// update-ca-certificates keeps what is here.
+		// update-ca-certificates keeps certificates in this directory.
 		report(place(filepath.Join(root, localDir, localName), bundle{}, []byte(ca)))
 	}
 }
@@ -117,7 +120,8 @@ func report(err error) {
 	}
 }
 
-// writeBundles extends every bundle that is there and returns the first that it could, for the caller to close; that one may be empty.
+// writeBundles extends every existing bundle and returns the first one that it could extend. The caller
+// closes it; it may be empty.
 func writeBundles(root string, own []byte) (first bundle) {
 	seen := map[string]bool{}
 	for _, name := range bundles {
@@ -145,7 +149,8 @@ func writeBundles(root string, own []byte) (first bundle) {
 	return first
 }
 
-// place puts a file there in one step, so that a program that reads it meanwhile reads the one or the other: what the bundle keeps, then own.
+// place writes a file in one step: what the bundle keeps, then own. A program that reads it meanwhile reads
+// the old file or the new one.
 func place(path string, kept bundle, own []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".agentpod-")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// certificate makes a real one.
+// certificate makes a real certificate.
 func certificate(t testing.TB, serial int64) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -60,7 +60,7 @@ func text(t *testing.T, root, path string) string {
 	return string(data)
 }
 
-func TestOnlyCertificatesAreTaken(t *testing.T) {
+func TestOnlyCertificatesAreAcceptedAsTrustAnchors(t *testing.T) {
 	one, two := certificate(t, 1), certificate(t, 2)
 	key := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte{0x30, 2, 5, 0}}))
 	for name, anchors := range map[string]Anchors{
@@ -86,7 +86,8 @@ func TestOnlyCertificatesAreTaken(t *testing.T) {
 	}
 }
 
-func TestEveryBundleThatIsThereIsExtendedAndWrittenAnewTheNextTime(t *testing.T) {
+// NET-16
+func TestEveryExistingCertificateBundleIsExtendedAndLaterReplaced(t *testing.T) {
 	root := tree(t)
 	one, two, roots := certificate(t, 1), certificate(t, 2), certificate(t, 3)
 	put(t, filepath.Join(root, bundles[0]), "system")
@@ -130,7 +131,7 @@ func TestEveryBundleThatIsThereIsExtendedAndWrittenAnewTheNextTime(t *testing.T)
 	}
 }
 
-func TestWithoutABundleOneIsMade(t *testing.T) {
+func TestWithoutACertificateBundleOneIsMade(t *testing.T) {
 	root, one := tree(t), certificate(t, 1)
 	Anchors{CA: one}.writeBelow(root)
 	if text(t, root, bundles[0]) != marker+one || text(t, root, ownDir+"/ca-bundle.pem") != marker+one {
@@ -141,7 +142,7 @@ func TestWithoutABundleOneIsMade(t *testing.T) {
 	}
 }
 
-func TestAnOddTreeIsLeftAlone(t *testing.T) {
+func TestCertificateBundlesInAnUnusualTreeAreLeftAlone(t *testing.T) {
 	one := certificate(t, 1)
 	for name, leave := range map[string]func(path string) error{
 		"a directory": func(path string) error { return os.Mkdir(path, 0o755) },
@@ -170,7 +171,7 @@ func TestAnOddTreeIsLeftAlone(t *testing.T) {
 			if after, err := os.Lstat(path); err != nil || after.Mode() != before.Mode() || after.Size() != before.Size() {
 				t.Errorf("%v, %v", after, err)
 			}
-			// The rest is written all the same.
+			// The rest is still written.
 			if text(t, root, ownDir+"/ca-bundle.pem") != marker+one || text(t, root, ownDir+"/ca.pem") != one {
 				t.Error("the rest was not written")
 			}
@@ -190,7 +191,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// certificateOf differs from one to the next, so that nothing is left as it is.
+// certificateOf differs each time, so that nothing stays unchanged.
 func certificateOf(i int) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{0x30, 2, byte(i), byte(i >> 8)}}))
 }

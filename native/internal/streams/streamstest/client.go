@@ -13,16 +13,16 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Client makes a connection into one that streams can be opened on.
+// Client prepares a connection for opening streams on it.
 func Client(conn net.Conn) (*http2.ClientConn, error) {
 	return (&http2.Transport{AllowHTTP: true}).NewClientConn(conn)
 }
 
-// Open opens a stream to a door.
-func Open(client *http2.ClientConn, door string) (net.Conn, error) {
+// Open opens a stream to a target.
+func Open(client *http2.ClientConn, target string) (net.Conn, error) {
 	body, in := io.Pipe()
 	response, err := client.RoundTrip(&http.Request{
-		Method: http.MethodConnect, Host: door, URL: &url.URL{Scheme: "http", Host: door}, Body: body, ContentLength: -1,
+		Method: http.MethodConnect, Host: target, URL: &url.URL{Scheme: "http", Host: target}, Body: body, ContentLength: -1,
 	})
 	if err != nil {
 		return nil, err
@@ -65,10 +65,10 @@ func (s *Stream) Read(p []byte) (int, error) {
 // Write sends.
 func (s *Stream) Write(p []byte) (int, error) { return s.in.Write(p) }
 
-// CloseWrite ends what is sent.
+// CloseWrite ends the data that is sent.
 func (s *Stream) CloseWrite() error { return s.in.Close() }
 
-// Close cuts the connection.
+// Close breaks the connection.
 func (s *Stream) Close() error {
 	s.in.CloseWithError(net.ErrClosed)
 	return s.out.Close()

@@ -1,0 +1,129 @@
+package boot
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentpod/native/internal/host/processes"
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/ids"
+	"agentpod/native/internal/netns"
+	"agentpod/native/internal/unixsocket"
+)
+
+// A Run is one podd, from before its start until nothing of it is left.
+type Run struct {
+	// Name is the name of its control groups and sockets, and the id that the OCI runtime has for it.
+	Name string
+	// Dir holds its bundle, pid file and log.
+	Dir string
+	// Socket is where podd listens. Out is where podd accepts connections of the egress process.
+	Socket, Out string
+	// Pid is 0 before podd runs.
+	Pid       int
+	StartTime uint64
+	Network   netns.Level
+	// UIDBase is the first id of the range that it runs as; 0 if it has none.
+	UIDBase int
+	// IDs is that range during and after a start. It is nil for a run of an earlier podhost.
+	IDs *ids.Range
+
+	// parent is the pipe by which podd knows that podhost runs. Until Detach, podd ends when podhost ends for
+	// any reason.
+	parent *os.File
+}
+
+// NewRun returns a run that has not started.
+func NewRun(home, name, dir string) *Run {
+	sockets := filepath.Join(home, "run", "s")
+	return &Run{Name: name, Dir: dir, Socket: filepath.Join(sockets, name+".sock"), Out: filepath.Join(sockets, name+".out")}
+}
+
+// SetIDs sets the range that the run uses; nil for none.
+func (r *Run) SetIDs(used *ids.Range) {
+	r.IDs, r.UIDBase = used, 0
+	if used != nil {
+		r.UIDBase = used.Base
+	}
+}
+
+// HasEgress reports whether a network of this level has sockets that lead to the egress process.
+func HasEgress(network netns.Level) bool { return network.Level != "" && network.Level != netns.None }
+
+// LogPath is the file that podd and the runtime write to.
+func (r *Run) LogPath() string { return filepath.Join(r.Dir, "podd.log") }
+
+func (r *Run) pidFile() string { return filepath.Join(r.Dir, "pid") }
+
+// writtenPid returns the pid that the runtime wrote, or 0.
+func (r *Run) writtenPid() (int, error) {
+	data, err := os.ReadFile(r.pidFile())
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(data)))
+}
+
+// IsAlive reports whether its podd runs.
+func (r *Run) IsAlive() bool { return processes.StartTime(r.Pid) == r.StartTime }
+
+// Detach lets podd continue without this podhost. INVARIANT: the next podhost would find the sandbox. If podd
+// has ended already, the write fails, and the goroutine that watches podd reports its end.
+func (r *Run) Detach() {
+	r.parent.Write([]byte{1})
+	r.CloseParent()
+}
+
+// CloseParent ends podd, unless it was detached.
+func (r *Run) CloseParent() {
+	if r.parent != nil {
+		r.parent.Close()
+	}
+}
+
+// UserNamespace opens podd's user namespace. It fails if podd has ended.
+func (r *Run) UserNamespace() (*os.File, error) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", r.Pid))
+	if err == nil && !r.IsAlive() {
+		file.Close()
+		err = ErrPoddEnded
+	}
+	return file, err
+}
+
+// AskHealth asks podd whether it serves and returns the status of its answer.
+func (r *Run) AskHealth() (string, error) {
+	peer, err := unixsocket.Dial(r.Socket, 5*time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer peer.Close()
+	peer.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := peer.Write([]byte("GET /health HTTP/1.1\r\nHost: podd\r\nConnection: close\r\n\r\n")); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(peer).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 ") {
+		return "", fmt.Errorf("podd did not answer: %q %v", line, err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "HTTP/1.1 ")), nil
+}
+
+// Failure returns the error of a failed start of sandbox id, with the output of the runtime or podd.
+func (r *Run) Failure(id string, err error) error {
+	output, _ := os.ReadFile(r.LogPath())
+	output = bytes.TrimSpace(output)
+	if len(output) > 2000 {
+		output = output[len(output)-2000:]
+	}
+	if bytes.Contains(output, []byte("No space left on device")) {
+		return hostproto.Errorf(hostproto.ResourceExhausted, "disk.full", "start of %s: %s", id, output)
+	}
+	return hostproto.Errorf(hostproto.Internal, "runtime.failed", "start of %s: %v: %s", id, err, output)
+}

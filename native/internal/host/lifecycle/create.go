@@ -1,0 +1,94 @@
+package lifecycle
+
+import (
+	"os"
+	"time"
+
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/pool"
+	"agentpod/native/internal/rootfs"
+	"agentpod/native/internal/stopwatch"
+)
+
+// Create creates a sandbox and returns when podd has been started. If it fails, it leaves nothing behind.
+func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
+	if err := s.canStart(); err != nil {
+		return nil, err
+	}
+	files, err := s.Pool.Entry(pool.Sandboxes, args.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(s.dir(args.ID), 0o700); err != nil {
+		if os.IsExist(err) {
+			return s.alreadyCreated(args)
+		}
+		return nil, err
+	}
+	handle := &Handle{ID: args.ID, State: stateCreating, Owner: args.Owner, Root: args.Root, DeadlineMs: args.DeadlineMs,
+		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume}
+	clock := stopwatch.New()
+	defer func() { s.Log.Printf("%s: create: %s", args.ID, clock) }()
+	err = s.save(handle)
+	if err == nil {
+		err = s.createFiles(handle, args, clock)
+	}
+	if err != nil {
+		if undo := s.remove(handle, stopwatch.New()); undo != nil {
+			s.Log.Printf("%s: undo: %v", args.ID, undo)
+		}
+		return nil, err
+	}
+	return s.createdView(handle), nil
+}
+
+// canStart refuses before anything is made.
+func (s *Sandboxes) canStart() error {
+	if s.Launcher.Runtime.Path == "" {
+		return hostproto.Errorf(hostproto.FailedPrecondition, "runtime.missing", "no OCI runtime: crun was not found").
+			WithHint("apt-get install crun (or dnf install crun), then start podhost again")
+	}
+	return s.Pool.CheckSpace()
+}
+
+// createFiles gives a new sandbox its files, and starts it on them.
+func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
+	files := rootfs.NewFiles
+	handle.DiskBytes = args.Resources.DiskBytes
+	var err error
+	if args.Snapshot != "" {
+		files = rootfs.CopiedFiles
+		handle.FromBytes, err = s.Snapshots.CopyTo(handle.files(), args)
+	} else {
+		err = s.Snapshots.NewEntry(handle.files(), args.Root, args.Resources.DiskBytes)
+	}
+	if err != nil {
+		return err
+	}
+	clock.Lap("volume")
+	return s.start(handle, args, files, clock)
+}
+
+// alreadyCreated answers a create whose sandbox runs: the answer to an earlier call may have been lost with
+// its connection.
+func (s *Sandboxes) alreadyCreated(args hostproto.CreateSandbox) (any, error) {
+	handle, err := s.load(args.ID)
+	if err != nil {
+		return nil, err
+	}
+	_, ended := s.loadExit(args.ID)
+	if handle == nil || handle.State != stateRunning || handle.Owner != args.Owner || ended {
+		return nil, hostproto.Errorf(hostproto.AlreadyExists, "sandbox.exists", "sandbox %s exists already", args.ID)
+	}
+	return s.createdView(handle), nil
+}
+
+func (s *Sandboxes) createdView(handle *Handle) any {
+	env := handle.Env
+	if env == nil {
+		env = map[string]string{}
+	}
+	out, level := s.egress(handle)
+	return map[string]any{"pid": handle.Pid, "startTime": handle.StartTime, "socket": s.runOf(handle).Socket, "limits": handle.Limits,
+		"env": env, "out": out, "network": level, "ids": s.idsOf(handle)}
+}

@@ -1,0 +1,116 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/pool"
+	"agentpod/native/internal/safefs"
+	"agentpod/native/internal/stopwatch"
+)
+
+// Destroy ends a sandbox and removes every trace of it. It succeeds if the sandbox does not exist.
+func (s *Sandboxes) Destroy(id string) (any, error) {
+	clock := stopwatch.New()
+	defer func() { s.Log.Printf("%s: destroy: %s", id, clock) }()
+	handle, err := s.load(id)
+	if err != nil {
+		// The pid in a damaged handle cannot be trusted. Groups and directory are found by name.
+		s.Log.Printf("%s: %v", id, err)
+	}
+	if handle == nil {
+		handle = &Handle{ID: id, Volume: s.Pool.Locate(pool.Sandboxes, id).IsVolume}
+	} else {
+		handle.State = stateDestroying
+		if err := s.save(handle); err != nil && !errors.Is(err, os.ErrNotExist) {
+			s.Log.Printf("%s: %v", id, err)
+		}
+	}
+	if err := s.remove(handle, clock); err != nil {
+		return nil, err
+	}
+	return map[string]any{}, nil
+}
+
+// remove removes everything of a sandbox. The directory with the handle goes last, so that the sandbox can be
+// found until then.
+func (s *Sandboxes) remove(handle *Handle, clock *stopwatch.Stopwatch) error {
+	if err := s.end(handle, clock); err != nil {
+		return err
+	}
+	s.disk.forget(handle.ID)
+	if err := s.Pool.Remove(handle.files()); err != nil {
+		return err
+	}
+	clock.Lap("volume")
+	err := safefs.RemoveTree(s.sandboxesDir(), handle.ID)
+	clock.Lap("files")
+	return err
+}
+
+// end ends the sandbox's processes and removes its mounts, groups and sockets. The files stay.
+func (s *Sandboxes) end(handle *Handle, clock *stopwatch.Stopwatch) error {
+	run := s.runOf(handle)
+	run.CloseParent()
+	if err := s.killAll(handle, run); err != nil {
+		return err
+	}
+	clock.Lap("kill")
+	s.Launcher.Stage.ReleaseRoot(handle.ID)
+	err := s.Launcher.Remove(run, clock)
+	if run.UIDBase == 0 {
+		handle.clearIDs()
+	}
+	if err != nil || handle.Shell == "" {
+		return err
+	}
+	return safefs.RemoveTree(filepath.Join(s.Home, "shells"), handle.Shell)
+}
+
+// killAll returns when no process of the sandbox is left.
+func (s *Sandboxes) killAll(handle *Handle, run *boot.Run) error {
+	s.mu.Lock()
+	l := s.live[handle.ID]
+	isFrozen := handle.State == statePaused
+	if l != nil {
+		l.destroying = true
+		isFrozen = isFrozen || l.paused
+	}
+	s.mu.Unlock()
+	if l == nil {
+		// A start was interrupted, or the first process has ended. In both cases all that is left is in the
+		// groups.
+		s.Launcher.KillUnwatched(run)
+		return nil
+	}
+	if err := l.kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", handle.ID, err)
+	}
+	if isFrozen {
+		// A v1 freezer delivers the signal only after a thaw.
+		if err := s.Launcher.Cgroups.Thaw(run.Name); err != nil {
+			return fmt.Errorf("thaw %s: %w", handle.ID, err)
+		}
+	}
+	deadline := time.NewTimer(boot.KillTimeout)
+	defer deadline.Stop()
+	again := time.NewTicker(500 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-l.done:
+			return nil
+		case <-again.C:
+			s.Launcher.Cgroups.Kill(run.Name)
+		case <-deadline.C:
+			return hostproto.Errorf(hostproto.DeadlineExceeded, "sandbox.lingers",
+				"a process of sandbox %s still runs %v after it was killed", handle.ID, boot.KillTimeout).
+				WithHint("the process waits in the kernel for a disk or a network file system; try again later")
+		}
+	}
+}

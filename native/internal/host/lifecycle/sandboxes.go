@@ -1,0 +1,139 @@
+// Package lifecycle creates, watches, pauses, stops and destroys the sandboxes of one state directory.
+package lifecycle
+
+import (
+	"log"
+	"sync"
+
+	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/host/shells"
+	"agentpod/native/internal/host/snapshots"
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/ids"
+	"agentpod/native/internal/keylock"
+	"agentpod/native/internal/mount"
+	"agentpod/native/internal/pool"
+	"agentpod/native/internal/rootfs"
+)
+
+// Options is what Sandboxes works with.
+type Options struct {
+	Home string
+	// Stored is the range of ids that sandboxes' files have on the disk. IDs gives out the ranges that they
+	// run as.
+	Stored    mount.Range
+	IDs       *ids.Allocator
+	Pool      *pool.Pool
+	Snapshots *snapshots.Store
+	Builder   *rootfs.Builder
+	Launcher  *boot.Launcher
+	Shells    *shells.Pool
+	Locks     *keylock.Locks
+	// Publish sends an event to every client. It must not block.
+	Publish func(event any)
+	Log     *log.Logger
+}
+
+// Sandboxes has the sandboxes of one state directory. Unless a method says otherwise, its caller holds the
+// lock of the sandbox that it names.
+type Sandboxes struct {
+	Options
+	handles
+	disk diskCache
+	// tasks are the goroutines that watch sandboxes and react to their deadlines.
+	tasks sync.WaitGroup
+
+	mu   sync.Mutex
+	live map[string]*live
+}
+
+// New returns the sandboxes of a state directory. Call Recover before anything else.
+func New(options Options) *Sandboxes {
+	return &Sandboxes{Options: options, handles: handles{options.Home}, live: map[string]*live{}}
+}
+
+// lock waits for the sandbox's lock and returns the function that unlocks it.
+func (s *Sandboxes) lock(id string) func() { return s.Locks.Lock("sandbox " + id) }
+
+// task runs work in a goroutine that Close waits for.
+func (s *Sandboxes) task(work func()) {
+	s.tasks.Add(1)
+	go func() {
+		defer s.tasks.Done()
+		work()
+	}()
+}
+
+// Close stops watching. The sandboxes keep running.
+func (s *Sandboxes) Close() {
+	s.mu.Lock()
+	for _, l := range s.live {
+		l.pidfd.Close()
+	}
+	s.mu.Unlock()
+	s.tasks.Wait()
+}
+
+// Alive returns the number of sandboxes whose first process runs.
+func (s *Sandboxes) Alive() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.live)
+}
+
+// isAlive reports whether the sandbox's first process is watched.
+func (s *Sandboxes) isAlive(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live[id] != nil
+}
+
+// existing returns the handle of a sandbox that exists, whether its process runs or not.
+func (s *Sandboxes) existing(id string) (*Handle, error) {
+	handle, err := s.load(id)
+	if err != nil {
+		return nil, err
+	}
+	if !handle.exists() {
+		return nil, hostproto.Errorf(hostproto.NotFound, "sandbox.absent", "there is no sandbox %s", id)
+	}
+	return handle, nil
+}
+
+// wrongState is the error for a request that the sandbox's state does not allow.
+func (s *Sandboxes) wrongState(handle *Handle, wish string) error {
+	state := handle.State
+	if (state == stateRunning || state == statePaused) && !s.isAlive(handle.ID) {
+		state = "exited"
+	}
+	return hostproto.Errorf(hostproto.Conflict, "sandbox.state", "sandbox %s cannot be %s: it is %s", handle.ID, wish, state)
+}
+
+// Files returns the place of a sandbox's files in the pool, if it exists. It needs no lock.
+func (s *Sandboxes) Files(id string) (files pool.Entry, exists bool) {
+	handle, err := s.load(id)
+	if err != nil || !handle.exists() {
+		return pool.Entry{}, false
+	}
+	return handle.files(), true
+}
+
+// UserOfRoot returns the name of a sandbox (in any state) whose root satisfies the predicate, or "". It needs
+// no lock.
+func (s *Sandboxes) UserOfRoot(isUsed func(hostproto.Root) bool) string {
+	for _, id := range s.IDsOnDisk() {
+		if handle, err := s.load(id); err == nil && handle != nil && isUsed(handle.Root) {
+			return "sandbox " + id
+		}
+	}
+	return ""
+}
+
+// AskHealth asks the podd of a sandbox whether it serves.
+func (s *Sandboxes) AskHealth(id string) (string, error) {
+	handle, err := s.existing(id)
+	if err != nil {
+		return "", err
+	}
+	return s.runOf(handle).AskHealth()
+}

@@ -1,0 +1,130 @@
+package lifecycle
+
+import (
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/netns"
+	"agentpod/native/internal/rootfs"
+	"agentpod/native/internal/safefs"
+	"agentpod/native/internal/stopwatch"
+)
+
+// Stop ends the processes of a sandbox and keeps its files.
+func (s *Sandboxes) Stop(id string) (any, error) {
+	if err := s.stopNow(id, false); err != nil {
+		return nil, err
+	}
+	return map[string]any{}, nil
+}
+
+func (s *Sandboxes) stopNow(id string, expired bool) error {
+	handle, err := s.existingOrReconstructed(id)
+	if err != nil || handle.State == stateStopped {
+		return err
+	}
+	handle.Expired = expired
+	return s.bringToStop(handle, "stop")
+}
+
+// bringToStop leads from any state of an existing sandbox to "stopped". After a failure the state is
+// "stopping", and the sandbox can be stopped again.
+func (s *Sandboxes) bringToStop(handle *Handle, what string) error {
+	clock := stopwatch.New()
+	defer func() { s.Log.Printf("%s: %s: %s", handle.ID, what, clock) }()
+	// The state is about to change, and a frozen group has to be thawed before its processes can end.
+	isFrozen := handle.State == statePaused
+	handle.State = stateStopping
+	if err := s.save(handle); err != nil {
+		return err
+	}
+	if isFrozen && !s.isAlive(handle.ID) {
+		s.Launcher.Cgroups.Thaw(handle.group())
+	}
+	if err := s.end(handle, clock); err != nil {
+		return err
+	}
+	if err := s.clearRun(handle.ID); err != nil {
+		return err
+	}
+	if err := s.Pool.SyncEntry(handle.files()); err != nil {
+		return err
+	}
+	clock.Lap("sync")
+	handle.State, handle.Shell, handle.Pid, handle.StartTime, handle.Network = stateStopped, "", 0, 0, netns.Level{}
+	handle.run = nil
+	return s.saveSynced(handle)
+}
+
+// clearRun removes the files of one run of a sandbox, and keeps the sandbox's own files.
+func (s *Sandboxes) clearRun(id string) error {
+	for _, name := range []string{"bundle", "pid", "exit.json", "podd.log", stoppedFile} {
+		if err := safefs.RemoveTree(s.dir(id), name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartAgain starts a stopped sandbox on its files. If it fails, the sandbox is stopped as before.
+func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
+	handle, err := s.existingOrReconstructed(args.ID)
+	if err != nil {
+		return nil, err
+	}
+	if handle.Unknown {
+		handle.Owner, handle.Root = args.Owner, args.Root
+	}
+	if handle.Owner != args.Owner || !handle.Root.Equal(args.Root) {
+		return nil, hostproto.Errorf(hostproto.InvalidArgument, "sandbox.differs", "sandbox %s has a different owner or root", args.ID)
+	}
+	if handle.State == stateRunning && s.isAlive(args.ID) {
+		return s.createdView(handle), nil
+	}
+	if handle.State == statePaused && s.isAlive(args.ID) {
+		return nil, s.wrongState(handle, "started")
+	}
+	if err := s.canStart(); err != nil {
+		return nil, err
+	}
+	if handle.State != stateStopped {
+		if err := s.bringToStop(handle, "stop"); err != nil {
+			return nil, err
+		}
+	}
+	there, err := s.Pool.Has(handle.files())
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, hostproto.Errorf(hostproto.DataLoss, "sandbox.files", "the files of sandbox %s are lost", args.ID)
+	}
+	clock := stopwatch.New()
+	defer func() { s.Log.Printf("%s: start: %s", args.ID, clock) }()
+	handle.State, handle.Expired, handle.Unknown = stateStarting, false, false
+	handle.DeadlineMs, handle.WhenOver = args.DeadlineMs, args.WhenOver
+	handle.DiskBytes = args.Resources.DiskBytes
+	s.forgetRemovedSnapshots(handle)
+	if err := s.save(handle); err != nil {
+		return nil, err
+	}
+	if err := s.setDiskLimit(handle); err != nil {
+		s.Log.Printf("%s: %v", args.ID, err)
+		handle.noDiskLimit = err.Error()
+	}
+	if err := s.start(handle, args, rootfs.OwnFiles, clock); err != nil {
+		if undo := s.bringToStop(handle, "undo"); undo != nil {
+			s.Log.Printf("%s: undo: %v", args.ID, undo)
+		}
+		return nil, err
+	}
+	return s.createdView(handle), nil
+}
+
+// hasLostFiles reports whether the files of a sandbox are certainly lost: the pool is open and does not have
+// them.
+func (s *Sandboxes) hasLostFiles(handle *Handle) bool {
+	if s.isAlive(handle.ID) {
+		return false
+	}
+	there, err := s.Pool.Has(handle.files())
+	return err == nil && !there
+}
