@@ -1,10 +1,20 @@
-# Functions shared by ./agentpod and the scripts beside this file. Whoever sources it has set `root`, the directory that
-# holds package.json. It is read at every start, so it runs nothing by itself.
+# Functions shared by ./agentpod and the scripts beside this file. The caller sets `root`, the directory that
+# holds package.json, before it sources this file. Every start reads this file, so it starts no program.
 # shellcheck shell=sh disable=SC2154
 
 node_major=24
 go_minor=19
 exit_precondition=6
+
+# A clone has sources; an installed package has none and is always built. The package may belong to another
+# user or lie on a read-only disk, so its downloads go to the user's cache directory.
+if [ -d "$root/src" ]; then
+  is_clone=yes
+  cache=$root/.cache
+else
+  is_clone=
+  cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}/agentpod
+fi
 
 say() {
   printf 'agentpod: %s\n' "$*" >&2
@@ -19,34 +29,40 @@ has() {
   command -v "$1" >/dev/null 2>&1
 }
 
-# Runs a function while no other set-up or build of this directory does. The descriptor is closed for what the function
-# starts: a service that a package's installation starts, or our server, would otherwise hold the lock for its life.
+# Runs a function while no other set-up or build uses the same directory. The function's children do not
+# inherit the descriptor: a service that a package's installation starts, or our server, would otherwise hold
+# the lock for its life.
 locked() {
-  mkdir -p "$root/.cache" 2>/dev/null || fail "cannot write in $root; run it once as its owner"
+  mkdir -p "$cache" 2>/dev/null || fail "cannot write in $cache; run it once as its owner"
   (
     flock -n 9 || {
       say 'waiting for another set-up or build of this directory'
       flock 9
     }
     "$@" 9>&-
-  ) 9>"$root/.cache/lock"
+  ) 9>"$cache/lock"
 }
 
-# Directories count too: their time changes when a file in them is added or removed. An installed package has no src/
-# and is always built.
+# Directories count too: their time changes when a file in them is added or removed.
 is_built() {
   [ -f "$root/dist/cli.js" ] || return 1
-  [ -d "$root/src" ] || return 0
+  [ "$is_clone" ] || return 0
   [ -f "$root/dist/.stamp" ] || return 1
   [ -z "$(find "$root/src" "$root/native" "$root/package.json" "$root/package-lock.json" "$root/scripts/build" \
     -newer "$root/dist/.stamp" -print -quit 2>/dev/null)" ]
 }
 
-# Sets `node` to the recorded interpreter. Asking a binary for its version costs more than all the rest of a start, so
-# the choice is made once and only its existence is checked after that.
+# Sets `node` to the recorded interpreter. Asking a binary for its version costs more than all the rest of a
+# start, so the choice is made once; after that only its existence is checked.
+# SECURITY: the recorded program is run, so a record in the cache counts only if it belongs to this user. HOME
+# may still be another user's after sudo.
 has_node() {
   node=
-  if [ -f "$root/.cache/node-path" ]; then read -r node <"$root/.cache/node-path"; fi
+  if [ -f "$root/.cache/node-path" ]; then
+    read -r node <"$root/.cache/node-path"
+  elif [ -O "$cache/node-path" ]; then
+    read -r node <"$cache/node-path"
+  fi
   [ -n "$node" ] && [ -x "$node" ]
 }
 
@@ -57,13 +73,13 @@ find_recent_node() {
 }
 
 record_node() {
-  mkdir -p "$root/.cache"
-  printf '%s\n' "$node" >"$root/.cache/node-path.new"
-  mv -f "$root/.cache/node-path.new" "$root/.cache/node-path"
+  mkdir -p "$cache"
+  printf '%s\n' "$node" >"$cache/node-path.new"
+  mv -f "$cache/node-path.new" "$cache/node-path"
 }
 
-# Puts the chosen Node first for the children of this script. A directory that already answers is left where it is:
-# moving /usr/bin to the front could change which other programs are found.
+# Puts the chosen Node first for the children of this script. A directory that already answers is left where
+# it is: moving /usr/bin to the front could change which other programs are found.
 use_node() {
   has_node || fail "no Node is chosen yet; run scripts/setup"
   [ "$(command -v node)" = "$node" ] || PATH=${node%/*}:$PATH

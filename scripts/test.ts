@@ -1,4 +1,5 @@
-// The test run: `check` while working, `all` before a commit, `long` for the soaks. Its last line is for machines.
+// The test run: `check` while working, `all` before a commit, `long` for the soak tests. Programs parse its
+// last line.
 
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'

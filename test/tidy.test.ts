@@ -5,12 +5,16 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { agentNames, checkAgentNames } from './tidy/agents.ts'
 import { checkBaseNames } from './tidy/bases.ts'
 import { checkCycles, checkDirections, checkExamples, checkProviderNames } from './tidy/directions.ts'
 import { checkAttacks, checkLinks } from './tidy/documents.ts'
+import { checkExportedNames } from './tidy/exported-names.ts'
 import { checkCalls, checkExports, checkNames } from './tidy/habits.ts'
 import { checkMachinePaths, checkRegistryHosts, findRegistryHosts, registryHosts } from './tidy/machine.ts'
 import { checkPrograms } from './tidy/native.ts'
+import { checkPromises } from './tidy/promises.ts'
+import { checkCommentWidth, checkFolders, checkParameters, checkSeams } from './tidy/sizes.ts'
 import { type Parsed, parse, type SourceFile, type Violation } from './tidy/source.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -19,11 +23,15 @@ const TEXT_LIMIT_BYTES = 2 << 20
 describe('the repository', () => {
   const paths = listFiles()
   const files = paths.map(read).filter((file) => file !== null)
-  const sources = files.filter(({ path }) => /^(?:src|web)\/.*\.ts$/.test(path)).map(parse)
+  const sources = files.filter(({ path }) => /^src\/.*\.ts$/.test(path)).map(parse)
 
   test('imports point in the directions of the table', () => assertNone(checkDirections(sources)))
   test('imports form no cycles', () => assertNone(checkCycles(sources)))
   test('only its own folder compares the names of bases', () => assertNone(checkBaseNames(sources)))
+  test('only src/agents names an agent', () => {
+    assert.ok(agentNames(sources).size > 10)
+    assertNone(checkAgentNames(sources))
+  })
   test('only its own folder names a provider', () => assertNone(checkProviderNames(sources)))
   test('examples import public entries alone', () =>
     assertNone(checkExamples(files.filter(({ path }) => /^examples\/.*\.ts$/.test(path)).map(parse))))
@@ -44,6 +52,21 @@ describe('the repository', () => {
     assertNone(checkLinks(files, (path) => existsSync(join(root, path)))))
   test('comments cite attacks of the catalogue, and its tests mention them', () =>
     assertNone(checkAttacks(files)))
+  test('the promises of SPECIFICATION.md are in the names of the tests that prove them', () =>
+    assertNone(checkPromises(files)))
+  test('a folder has at most 25 files', () => assertNone(checkFolders(paths)))
+  test('an interface at a seam has at most 12 members, and the engine at most 20', () =>
+    assertNone(checkSeams(sources)))
+  test('a function has at most 5 positional parameters', () => assertNone(checkParameters(sources)))
+  test('an exported name has one meaning', () => assertNone(checkExportedNames(sources)))
+  test('comments are at most 110 columns wide', () => {
+    const commented = files.filter(
+      ({ path }) =>
+        /^(?:src|test|scripts|native|examples)\/.*\.(?:ts|go)$/.test(path) && !path.includes('/fixtures/'),
+    )
+    const parsed = commented.filter(({ path }) => path.endsWith('.ts')).map(parse)
+    assertNone(checkCommentWidth(commented, parsed))
+  })
   test('no file names a directory of the machine it was written on', () =>
     assertNone(checkMachinePaths(files, root)))
   test('no file names a registry of the machine it was written on', async () =>
@@ -57,7 +80,7 @@ describe('the rules find', () => {
       found: () =>
         checkDirections([
           source('src/core/spec.ts', "import { open } from '../store/database.ts'\nimport fs from 'node:fs'"),
-          source('src/router/place.ts', "import type { Crun } from '../providers/crun/provider.ts'"),
+          source('src/policy/place.ts', "import type { Crun } from '../providers/crun/provider.ts'"),
           source('src/providers/docker/provider.ts', "import { a } from '../local/driver.ts'"),
           source('src/providers/crun/provider.ts', "import { a } from '../local/driver.ts'"),
           source('src/cli/commands/list.ts', "\nconst { start } = await import('../../main/server.ts')"),
@@ -68,13 +91,17 @@ describe('the rules find', () => {
             "import { S } from '../api/schema/run.ts'\nimport { a } from '../api/app.ts'",
           ),
           source('src/engine/destroy.test.ts', "import { FakeProvider } from '../testing/fake-provider.ts'"),
+          source(
+            'src/engine/testing/fixture.ts',
+            "import { FakeProvider } from '../../testing/fake-provider.ts'",
+          ),
           source('src/engine/destroy.ts', "import { FakeProvider } from '../testing/fake-provider.ts'"),
           source('src/novel/thing.ts', "import { a } from '../core/id.ts'"),
         ]),
       at: [
         'src/core/spec.ts:1',
         'src/core/spec.ts:2',
-        'src/router/place.ts:1',
+        'src/policy/place.ts:1',
         'src/providers/docker/provider.ts:1',
         'src/cli/commands/list.ts:2',
         'src/cli/commands/up.ts:2',
@@ -129,10 +156,28 @@ describe('the rules find', () => {
         checkProviderNames([
           source('src/providers/crun/provider.ts', "export const name = 'crun'"),
           source('src/main/server.ts', "const chosen = 'crun'"),
-          source('src/router/place.ts', "// 'crun'\nif (name === 'crun') {}"),
-          source('src/router/place.test.ts', "const name = 'crun'"),
+          source('src/policy/place.ts', "// 'crun'\nif (name === 'crun') {}"),
+          source('src/policy/place.test.ts', "const name = 'crun'"),
         ]),
-      at: ['src/router/place.ts:2'],
+      at: ['src/policy/place.ts:2'],
+    },
+    {
+      name: 'the name of an agent',
+      found: () =>
+        checkAgentNames([
+          source(
+            'src/agents/catalog/zebra.ts',
+            "export const zebra = {\n  name: 'zebra',\n  aliases: ['zb'],\n}",
+          ),
+          source('src/agents/catalog/acp.ts', "export const acp = {\n  name: 'acp',\n}"),
+          source('src/agents/agents.ts', "const first = 'zebra'"),
+          source('src/cli/run.ts', "// 'zebra'\nif (agent.name === 'zebra') {}\nconst list = ['zb']"),
+          source('src/cli/acp.ts', "if (parsed.has('acp')) {}\nif (name === 'acp') {}"),
+          source('src/cli/help.ts', "const example = 'agentpod run zebra'"),
+          source('src/cli/run.test.ts', "const name = 'zebra'"),
+          source('src/cli/testing/screen.ts', "const name = 'zebra'"),
+        ]),
+      at: ['src/cli/run.ts:2', 'src/cli/run.ts:3', 'src/cli/acp.ts:2'],
     },
     {
       name: 'a comparison with the name of a base',
@@ -140,11 +185,11 @@ describe('the rules find', () => {
         checkBaseNames([
           source('src/core/environment.ts', "export const BASES = ['host', 'debian', 'image'] as const"),
           source('src/bases/host.ts', "if (name === 'host') {}"),
-          source('src/config/a.ts', "if (ground.base === 'host') {}\nif ('debian' !== base.name) {}"),
+          source('src/config/a.ts', "if (resolvedBase.base === 'host') {}\nif ('debian' !== base.name) {}"),
           source('src/config/b.ts', "switch (base) {\n  case 'image':\n}\n['x'].includes('host')"),
           source('src/config/c.ts', "const base = 'debian' // === 'host'\nconst at = { host: 'host' }"),
           source('src/config/a.test.ts', "assert.ok(base === 'host')"),
-          source('src/api/listen.ts', "if ('host' in place) {}"),
+          source('src/api/http/listen.ts', "if ('host' in place) {}"),
           source('src/api/app.ts', "if ('host' in place) {}"),
         ]),
       at: [
@@ -230,17 +275,133 @@ describe('the rules find', () => {
       at: ['docs/a.md:1'],
     },
     {
-      name: 'an attack that is not in the catalogue, and a test that does not mention its id',
+      name: 'an attack that is not in the catalogue, a row without a test, and a test without its id',
       found: () =>
         checkAttacks([
           {
             path: 'docs/attacks.md',
-            text: '| FS-01 | a | b | `test/a.test.ts` |\n| FS-02 | a | b | `test/a.test.ts` |',
+            text: [
+              '| FS-01 | a | b | `test/a.test.ts` |',
+              '| FS-02 | a | b | `test/a.test.ts` |',
+              '| FS-03 | a | b | none |',
+            ].join('\n'),
           },
-          { path: 'test/a.test.ts', text: "test('FS-01 it is refused')" },
-          { path: 'src/a.ts', text: '// SECURITY: FS-01.\n// SECURITY: FS-03.' },
+          { path: 'test/a.test.ts', text: "test('FS-01 it is refused')\ntest('DK-09 it is refused')" },
+          { path: 'src/a.ts', text: '// SECURITY: FS-01.\n// As in FS-04.' },
         ]),
-      at: ['src/a.ts:2', 'docs/attacks.md:2'],
+      at: ['src/a.ts:2', 'test/a.test.ts:2', 'docs/attacks.md:2', 'docs/attacks.md:3'],
+    },
+    {
+      name: 'a promise without a test, and a test of a promise that does not exist',
+      found: () =>
+        checkPromises([
+          {
+            path: 'SPECIFICATION.md',
+            text: [
+              '- **BOX-1.** One. `test/a.test.ts`',
+              '- **BOX-2.** Two, on',
+              '  two lines. `test/a.test.ts`, `native/a_test.go`',
+              '- **BOX-3.** Three.',
+              '- **BOX-4.** Four is not proven by a test yet.',
+              '- **BOX-5.** Five. `test/a.test.ts`',
+            ].join('\n'),
+          },
+          {
+            path: 'test/a.test.ts',
+            text: "test('BOX-1 FS-01 BOX-2 it works')\n// BOX-5\ntest('NET-1 a name')\ntest('of NET-2')",
+          },
+          { path: 'native/a_test.go', text: '// BOX-2: it works.' },
+        ]),
+      at: ['SPECIFICATION.md:4', 'SPECIFICATION.md:6', 'test/a.test.ts:3'],
+    },
+    {
+      name: 'a folder with too many files',
+      found: () =>
+        checkFolders(
+          ['src/a', 'src/a/tests', 'native/b', 'src/cli/commands'].flatMap((folder, at) =>
+            Array.from(
+              { length: 26 - at },
+              (_, n) => `${folder}/f${n}${['.ts', '.test.ts', '.go', '.ts'][at]}`,
+            ).concat(folder === 'native/b' ? ['native/b/y.go', 'native/b/z.go', 'native/b/a_test.go'] : []),
+          ),
+        ),
+      at: ['src/a:1', 'native/b:1'],
+    },
+    {
+      name: 'an interface and a class with too many members',
+      found: () => {
+        const members = (count: number, text: string): string =>
+          Array.from({ length: count }, (_, n) => `  ${text.replace('N', `m${n}`)}\n`).join('')
+        return checkSeams([
+          source(
+            'src/core/provider.ts',
+            `export interface Small {\n${members(12, 'readonly N: {\n    a: string\n  }')}${members(9, 'N?: A')}}\n` +
+              `\nexport interface Large {\n${members(13, 'N(\n    a: A,\n  ): B')}}\n`,
+          ),
+          source('src/core/run.ts', `export interface Data {\n${members(13, 'N: A')}}\n`),
+          source(
+            'src/engine/engine.ts',
+            `export class Engine {\n${members(21, 'async N() {\n    a()\n  }')}  #a = 1\n  private b() {}\n}\n`,
+          ),
+        ])
+      },
+      at: ['src/core/provider.ts:49', 'src/engine/engine.ts:1'],
+    },
+    {
+      name: 'a function with too many parameters',
+      found: () =>
+        checkParameters([
+          source(
+            'src/core/a.ts',
+            [
+              'function five(a: A, { b, c }: { b: B; c: C }, d: (e: E, f: F) => void, g = [1, 2], h = 1) {}',
+              'async function six<T>(a: A, b: Map<B, C>, c: C, d: D, e = 1, f = 2): Promise<T> {}',
+              'class A {',
+              '  private six(',
+              '    a: A,',
+              '    b: B,',
+              '    c: C,',
+              '    d: D,',
+              '    e: E,',
+              '    f: F,',
+              '  ): void {',
+              '    called(a, b, c, d, e, f)',
+              '  }',
+              '}',
+            ].join('\n'),
+          ),
+          source('src/core/a.test.ts', 'function six(a: A, b: B, c: C, d: D, e: E, f: F) {}'),
+        ]),
+      at: ['src/core/a.ts:2', 'src/core/a.ts:4'],
+    },
+    {
+      name: 'a name that two files export',
+      found: () =>
+        checkExportedNames([
+          source('src/core/a.ts', 'export type Run = A\nexport const x = 1\nconst y = 1'),
+          source('src/client/a.ts', 'export class Run {}\nexport function y() {}'),
+          source(
+            'src/api/a.ts',
+            "\nexport async function x() {}\n// export const y = 1\nconst z = 'export const y'",
+          ),
+          source('src/api/a.test.ts', 'export const y = 1'),
+        ]),
+      at: ['src/core/a.ts:2', 'src/api/a.ts:2'],
+    },
+    {
+      name: 'a comment that is too wide',
+      found: () => {
+        const wide = 'wide '.repeat(25)
+        const files = [
+          {
+            path: 'src/a.ts',
+            text: `// ${wide}\n/**\n * ${wide}\n */\nconst a = \`\n// ${wide}\n\`\n// https://example.org ${wide}\n`,
+          },
+          { path: 'native/a.go', text: `\t// ${wide}\n\ta := 1 // ${wide}\n\tb := "${wide}"\n` },
+        ]
+        return checkCommentWidth(files, files.slice(0, 1).map(parse))
+      },
+      at: ['src/a.ts:1', 'src/a.ts:3', 'native/a.go:1', 'native/a.go:2'],
     },
     {
       name: 'a directory of the machine',
@@ -281,7 +442,8 @@ function assertNone(found: readonly Violation[]): void {
   assert.ok(found.length === 0, found.map(({ path, line, rule }) => `${path}:${line}: ${rule}`).join('\n'))
 }
 
-// What is tracked and what is about to be. A clone that belongs to another user, as in CI, is still ours to read.
+// Tracked files, and new ones that are not ignored. git also reads a clone that belongs to another user, as
+// in CI.
 function listFiles(): string[] {
   const args = [
     '-c',

@@ -1,4 +1,4 @@
-// Shows output while a command runs, talks to it, and learns how it failed.
+// Shows output while a command runs, sends it input, and reads how it failed.
 
 import { CommandExitError, Sandbox } from 'e2b'
 

@@ -1,4 +1,4 @@
-// Two clocks: how long one command may take, and how long the sandbox lives.
+// Two time limits: how long one command may take, and how long the sandbox lives.
 
 import { Sandbox, TimeoutError } from 'e2b'
 
@@ -16,7 +16,7 @@ try {
 await sandbox.setTimeout(120_000)
 console.log(`now for about ${await left()} s`)
 
-// Another program can take over where this one leaves.
+// Another program can continue with the same sandbox.
 const again = await Sandbox.connect(sandbox.sandboxId)
 console.log(`connected again: ${again.sandboxId === sandbox.sandboxId}`)
 

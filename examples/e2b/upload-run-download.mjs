@@ -1,4 +1,4 @@
-// Sends a data set and a program into a sandbox, runs the program, and fetches what it made.
+// Sends a data set and a program into a sandbox, runs the program, and downloads its result.
 
 import { writeFile } from 'node:fs/promises'
 import { Sandbox } from 'e2b'
@@ -24,7 +24,7 @@ try {
   const report = JSON.parse(await sandbox.files.read('report.json'))
   console.log(`${report.hottest} is the hottest of ${report.cities}`)
 
-  // The same file for somebody without the SDK: an address that works for five minutes.
+  // The same file without the SDK: an address that works for five minutes.
   const url = await sandbox.downloadUrl('report.json', { useSignatureExpiration: 300 })
   await writeFile('report.json', await (await fetch(url)).text())
   console.log('saved report.json')

@@ -1,4 +1,4 @@
-// Starts a web server in a sandbox and looks at its page from outside.
+// Starts a web server in a sandbox and opens its page from outside.
 
 import { execFileSync } from 'node:child_process'
 import { Sandbox } from 'e2b'
@@ -11,7 +11,7 @@ try {
   const url = `http://${sandbox.getHost(3000)}`
   console.log('open in a browser:', url)
 
-  // Browsers and curl know that *.localhost is this machine; Node asks the system, which may not.
+  // Browsers and curl resolve *.localhost to this machine; Node asks the system, which may not know it.
   const page = execFileSync('curl', ['--silent', '--retry', '20', '--retry-delay', '1', '--retry-all-errors', '--fail', url])
   console.log(page.toString().trim())
 

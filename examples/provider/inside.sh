@@ -1,5 +1,5 @@
-# Run by root of the sandbox's user namespace. Makes a root file system in memory, and becomes podd in it.
-# The arguments are the host name, the MiB that its files may take, and how many files a process may have open.
+# Run by root of the sandbox's user namespace. Creates a root file system in memory, and becomes podd in it.
+# Arguments: the host name, the disk limit in MiB, and the number of files a process may have open.
 ip link set lo up
 hostname "$1"
 mount -t tmpfs -o "size=$2m,mode=755" tmpfs /mnt
@@ -8,7 +8,7 @@ mkdir -p usr etc dev/shm dev/pts proc sys root run tmp var/tmp home/user outside
 chmod 1777 tmp var/tmp dev/shm
 chown 1000:1000 home/user
 
-# The tools of this machine, to read. Where /bin is a link to usr/bin, so it is inside.
+# The tools of this machine, read-only. If /bin is a link to usr/bin, it is a link inside too.
 for name in usr bin sbin lib lib32 lib64; do
   if [ -L "/$name" ]; then
     cp -P "/$name" .
@@ -32,7 +32,7 @@ ln -s /proc/self/fd dev/fd
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 
-# An identity of its own.
+# Its own identity.
 printf 'root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n' >etc/passwd
 printf 'root:x:0:\ntty:x:5:\nuser:x:1000:\n' >etc/group
 printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$1" >etc/hosts
@@ -46,6 +46,6 @@ pivot_root . outside
 cd /
 umount -l /outside
 rmdir /outside
-# After a minute in which nobody says what the sandbox is, podd leaves: the server died while it made it.
+# podd exits if it is not configured within a minute: the server died during the create.
 exec /proc/self/fd/3 --streams @agentpod --token-file /run/token --wait-ms 60000 --door 61080 \
   --narrow-kernel-files </dev/null

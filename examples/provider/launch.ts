@@ -1,4 +1,4 @@
-/** Starts podd in namespaces of its own, and opens byte streams to it. */
+/** Starts podd in its own namespaces, and opens byte streams to it. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
@@ -9,12 +9,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { AgentPodError, type CreatePlan } from 'agentpod/provider'
 import { type Entry, isAlive, type Process, parseStat, type Records } from './records.ts'
 
-/** As inside.sh names it. Abstract sockets belong to the network namespace. */
+/** The name in inside.sh. Abstract sockets belong to the network namespace. */
 const SOCKET = '@agentpod'
-/** Users of a sandbox are users of this machine that have nothing there. */
+/** Users of a sandbox are mapped to ids of this machine that own nothing. */
 const USER_MAP = '0 700000 65536\n'
 const TOOLS = ['unshare', 'nsenter', 'setpriv', 'mount', 'pivot_root', 'hostname', 'ip']
-/** The server's own variables are not for sandboxes. */
+/** Sandboxes must not inherit the server's variables. */
 const ENV = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' }
 
 export function missingTools(): string[] {
@@ -44,7 +44,7 @@ export async function launch(
     stdin?.write(`\n${token}\n`)
     await untilListening({ pid, startTime }, records.logFile(sandboxId), signal)
   } catch (error) {
-    // A shell that still waits for its lines leaves. One that has them has a record, and is destroyed.
+    // A shell that still waits for its lines exits. One that has read them has a record, and is destroyed.
     stdin?.destroy()
     if (!(await records.read(sandboxId))) await ended
     throw error
@@ -55,7 +55,7 @@ export async function launch(
   }
 }
 
-/** The supervisor outlives this process: it writes down how podd ended. */
+/** The supervisor outlives this process: it records how podd ended. */
 async function supervise(records: Records, podd: string, plan: CreatePlan): Promise<ChildProcess> {
   const { sandboxId, hostname, resources } = plan
   await using log = await open(records.logFile(sandboxId), 'w', 0o600)
@@ -102,6 +102,6 @@ function notStarted(log: string): AgentPodError {
     code: 'unavailable',
     reason: 'namespaces.start',
     message: `the sandbox did not start: ${log.trim().split('\n').at(-1) || 'it gave no reason'}`,
-    hint: '`agentpod provider check namespaces` says what is missing',
+    hint: '`agentpod provider check namespaces` shows what is missing',
   })
 }

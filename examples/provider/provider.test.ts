@@ -50,11 +50,12 @@ describe('the provider contract on the example', { skip }, () => {
     })
   }
 
-  test('nothing is left in its directory', () => assert.deepEqual(readdirSync(directory), []))
+  test('the example provider leaves nothing in its directory', () =>
+    assert.deepEqual(readdirSync(directory), []))
 })
 
 describe('the example', { skip }, () => {
-  test('a later process finds a sandbox by its owner, and destroys all of it', async () => {
+  test('a later process of the example provider finds a sandbox by its owner, and destroys it completely', async () => {
     const sandboxId = world.newId()
     const made = spawnSync(
       process.execPath,
@@ -77,7 +78,7 @@ describe('the example', { skip }, () => {
     )
   })
 
-  test('the limits that it says it enforces hold', async () => {
+  test('the limits that the example provider reports as enforced hold', async () => {
     const ctx = new ContractContext(world)
     const resources = { ...ctx.plan().resources, diskMib: 16, files: 128 }
     const { id, guest } = await ctx.started({ resources, required: ['disk', 'files'] })
@@ -90,7 +91,7 @@ describe('the example', { skip }, () => {
     await provider.destroy(id, CALL)
   })
 
-  test('a sandbox that does not start leaves nothing, and says why', async () => {
+  test('a sandbox of the example provider that does not start leaves nothing, and says why', async () => {
     const broken = namespaces({ directory, podd: '/bin/false' })
     const ctx = new ContractContext({ ...world, provider: broken })
     await assert.rejects(ctx.create(), { code: 'unavailable', reason: 'namespaces.start' })
@@ -100,7 +101,7 @@ describe('the example', { skip }, () => {
     assert.deepEqual(readdirSync(directory), [])
   })
 
-  test('a create whose time is over at any moment leaves nothing', async () => {
+  test('a create of the example provider that times out at any moment leaves nothing', async () => {
     const outcomes = new Set<string>()
     for (let timeoutMs = 1; timeoutMs < 400; timeoutMs = Math.ceil(timeoutMs * 1.3)) {
       const plan = new ContractContext(world).plan()

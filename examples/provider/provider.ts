@@ -1,7 +1,7 @@
 /**
- * A provider that makes each sandbox of namespaces of this machine, with the tools of util-linux. podd runs in
+ * A provider that runs each sandbox in namespaces of this machine, with the tools of util-linux. podd runs in
  * them, on a root file system in memory. It is the example of CONTRIBUTING.md, "A new provider": it has the
- * required members, and the optional groups that cost little.
+ * required members, and the optional groups that are easy to implement.
  */
 import { randomBytes } from 'node:crypto'
 import { watch } from 'node:fs'
@@ -13,11 +13,10 @@ import {
   type Check,
   type Created,
   type CreatePlan,
-  type Exit,
   type Guest,
   type Handle,
   type LimitLevels,
-  type Listed,
+  type ListedSandbox,
   multiplexedStreams,
   type Observed,
   type OwnerLabel,
@@ -25,21 +24,22 @@ import {
   type Provider,
   parseSandboxId,
   poddGuest,
+  type SandboxExit,
   type SandboxId,
 } from 'agentpod/provider'
 import { dial, launch, missingTools } from './launch.ts'
 import { isAlive, kill, Records } from './records.ts'
 
 export interface NamespacesOptions {
-  /** Where it keeps its records; of this provider alone. */
+  /** The directory of its records; nothing else may use it. */
   readonly directory: string
   /** The program podd. */
   readonly podd: string
 }
 
-/** How podd says that its lease is over (spec/guest-protocol.md). */
+/** podd's exit code when its lease expires (spec/guest-protocol.md). */
 const EXPIRED = 79
-/** How long the supervisor may take to write down that podd ended. */
+/** How long the supervisor may take to record that podd ended. */
 const SETTLE_MS = 1000
 const UNDO_MS = 10_000
 
@@ -76,7 +76,7 @@ class Namespaces implements Provider {
   readonly name = 'namespaces'
   readonly #podd: string
   readonly #records: Records
-  /** podd serves one connection, which the guests of a sandbox and its way out share. */
+  /** podd serves one connection, which the guests of a sandbox and the egress process share. */
   readonly #streams = new Map<SandboxId, PoddStreams>()
 
   constructor({ directory, podd }: NamespacesOptions) {
@@ -105,7 +105,7 @@ class Namespaces implements Provider {
         ok: isRoot,
         required: true,
         detail: isRoot ? 'the server runs as root' : 'the server does not run as root',
-        hint: isRoot ? undefined : 'start it as root, who alone may map any users into a namespace',
+        hint: isRoot ? undefined : 'start it as root: only root can map arbitrary users into a namespace',
       },
       {
         name: 'tools',
@@ -126,7 +126,7 @@ class Namespaces implements Provider {
       try {
         await launch(this.#records, this.#podd, plan, token, callSignal(o))
       } catch (error) {
-        // The caller's time may be over, and nothing may be left all the same.
+        // Clean up even if the caller's time is over.
         await this.destroy(sandboxId, { timeoutMs: UNDO_MS })
         throw error
       }
@@ -146,7 +146,7 @@ class Namespaces implements Provider {
     return { state: 'exited', oomKilled: false, expired: (await this.#ended(id)) === EXPIRED }
   }
 
-  async list(owner: OwnerLabel): Promise<Listed[]> {
+  async list(owner: OwnerLabel): Promise<ListedSandbox[]> {
     const ours = (await this.#records.all()).filter((entry) => entry.owner === owner)
     const listed = await Promise.all(
       ours.map(async ({ sandboxId }) => ({
@@ -161,7 +161,10 @@ class Namespaces implements Provider {
     return poddGuest(this.#streamsTo(sandboxId))
   }
 
-  /** podd is the first process of its namespace: the kernel ends all others with it, and their mounts too. */
+  /**
+   * podd is the first process of its namespace: when it ends, the kernel kills the others and removes their
+   * mounts.
+   */
   async destroy(id: SandboxId, o: CallOptions): Promise<void> {
     this.#streams.get(id)?.close()
     this.#streams.delete(id)
@@ -174,7 +177,7 @@ class Namespaces implements Provider {
     await this.#records.remove(id)
   }
 
-  /** Nothing is kept for later sandboxes, so there is nothing to remove. */
+  /** This provider caches nothing, so there is nothing to remove. */
   async clear(): Promise<void> {
     if ((await this.#records.all()).length > 0) {
       throw new AgentPodError({
@@ -186,7 +189,7 @@ class Namespaces implements Provider {
     }
   }
 
-  onExit(listener: (exit: Exit) => void): () => void {
+  onExit(listener: (exit: SandboxExit) => void): () => void {
     const tell = async (id: SandboxId): Promise<void> => {
       const observed = await this.inspect(id)
       if (observed.state === 'exited')
@@ -195,7 +198,7 @@ class Namespaces implements Provider {
     this.#records.prepare()
     const watcher = watch(this.#records.directory, { persistent: false }, (_, file) => {
       const [id = '', ending] = (file ?? '').split('.', 2)
-      // What is missed here, the engine's next `inspect` finds.
+      // The engine's next `inspect` finds exits that are missed here.
       if (ending === 'exit') tell(parseSandboxId(id)).catch(() => undefined)
     })
     return () => watcher.close()
@@ -220,14 +223,14 @@ class Namespaces implements Provider {
     if (known) return known
     const streams = multiplexedStreams(async () => {
       const entry = await this.#records.read(id)
-      if (!entry) throw new Error('there is no such sandbox')
+      if (!entry) throw new Error('no such sandbox')
       return dial(entry, this.#podd)
     })
     this.#streams.set(id, streams)
     return streams
   }
 
-  /** The exit code of podd, which has ended. Undefined where nobody was there to see it. */
+  /** The exit code of podd, which has ended; undefined if the supervisor did not record it. */
   async #ended(id: SandboxId): Promise<number | undefined> {
     for (const end = Date.now() + SETTLE_MS; Date.now() < end; await sleep(5)) {
       const code = await this.#records.exitCode(id)
@@ -252,7 +255,7 @@ function refuseWhatCannotBe({ root, required }: CreatePlan): void {
     throw new AgentPodError({
       code: 'unsupported',
       reason: 'limits.unenforced',
-      message: `namespaces does not limit ${missing.join(', ')}`,
+      message: `the provider namespaces cannot limit ${missing.join(', ')}`,
       hint: 'leave the limit out, or choose another provider',
     })
   }
@@ -260,8 +263,8 @@ function refuseWhatCannotBe({ root, required }: CreatePlan): void {
     throw new AgentPodError({
       code: 'not_found',
       reason: 'root.unknown',
-      message: 'namespaces has no such root file system',
-      hint: 'it knows one: the tools of this machine',
+      message: 'the provider namespaces has no such root file system',
+      hint: 'use the base host: the tools of this machine',
     })
   }
 }

@@ -1,10 +1,10 @@
-/** What is written down of each sandbox, a file for each. A later server finds its sandboxes by them alone. */
+/** The record of each sandbox, one file each. A later server finds its sandboxes by these files alone. */
 import { mkdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type OwnerLabel, parseOwner, parseSandboxId, type SandboxId } from 'agentpod/provider'
 
-/** A process by its number and by when it began: the number alone may be another's by now. */
+/** A process by its number and start time: the number alone may have been reused. */
 export interface Process {
   readonly pid: number
   readonly startTime: string
@@ -13,7 +13,7 @@ export interface Process {
 export interface Entry extends Process {
   readonly sandboxId: SandboxId
   readonly owner: OwnerLabel
-  /** What a connection to its podd has to know. */
+  /** The token that a connection to podd needs. */
   readonly token: string
 }
 
@@ -57,7 +57,7 @@ export class Records {
     return entries.filter((entry) => entry !== undefined)
   }
 
-  /** The entry goes last, so that whatever is interrupted is found and removed again. */
+  /** The entry is removed last, so that an interrupted removal is found and repeated. */
   async remove(id: SandboxId): Promise<void> {
     for (const file of [this.exitFile(id), this.logFile(id), this.#file(id)]) await rm(file, { force: true })
   }
@@ -85,7 +85,7 @@ function parseEntry(text: string): Entry {
   }
 }
 
-/** Of a line of /proc/PID/stat. The name of the program is in brackets, and may have any character in it. */
+/** Parses a line of /proc/PID/stat. The name of the program is in brackets and may contain any character. */
 export function parseStat(line: string): Process & { readonly state: string } {
   const fields = line.slice(line.lastIndexOf(')') + 2).split(' ')
   return { pid: Number.parseInt(line, 10), state: fields[0] ?? '', startTime: fields[19] ?? '' }
@@ -105,7 +105,7 @@ export function kill(one: Process): void {
   try {
     if (isAlive(one)) process.kill(one.pid, 'SIGKILL')
   } catch (error) {
-    // It ended in between.
+    // It ended meanwhile.
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
 }

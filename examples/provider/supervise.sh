@@ -1,6 +1,6 @@
-# Starts one sandbox and writes down how it ended: `sh supervise.sh EXIT_FILE HOST_NAME DISK_MIB OPEN_FILES`.
-# Descriptor 0 gives two lines: an empty one when the users are mapped, then the token. 3 is the program podd.
-# 4 takes the line of /proc/self/stat; the process that it names becomes podd.
+# Starts one sandbox and records how it ended: `sh supervise.sh EXIT_FILE HOST_NAME DISK_MIB OPEN_FILES`.
+# Descriptor 0 gives two lines: an empty one when the users are mapped, then the token. Descriptor 3 is podd.
+# Descriptor 4 gets the line of /proc/self/stat; the process that it names becomes podd.
 exit_file=$1
 shift
 unshare --user --keep-caps --fork --pid --mount --uts --ipc --net --cgroup sh -c '

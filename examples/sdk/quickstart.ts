@@ -1,4 +1,4 @@
-// Runs on Node, Bun and Deno. The server is the one that AGENTPOD_URL and AGENTPOD_API_KEY name, else the local one.
+// Runs on Node, Bun and Deno. Uses the server in AGENTPOD_URL and AGENTPOD_API_KEY, or else the local one.
 import { Sandbox } from 'agentpod'
 
 const sandbox = await Sandbox.create({ lifetime: { ttlMs: 5 * 60_000 } })

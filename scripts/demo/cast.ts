@@ -1,4 +1,4 @@
-/** A recording in asciinema's second format, and what a reader sees of it without a player. */
+/** A recording in asciinema's format, version 2, and its text for readers without a player. */
 
 export interface Cast {
   readonly header: { readonly width: number; readonly height: number; readonly title?: string }
@@ -13,7 +13,7 @@ export function readCast(text: string): Cast {
   return { header: header as Cast['header'], events: events as Cast['events'] }
 }
 
-/** Without what asciinema notes about the machine: when it was, and its shell. */
+/** Leaves out what asciinema records about the machine: the time and the shell. */
 export function writeCast({ header, events }: Cast): string {
   const { width, height } = header
   const top = { version: 2, width, height, title: 'AgentPod: agents on copies of a repository' }
@@ -23,7 +23,7 @@ export function writeCast({ header, events }: Cast): string {
 
 const CONTROL = new RegExp(`${String.fromCodePoint(27)}\\[(?<count>[\\d;]*)(?<verb>[A-Za-z])`, 'y')
 
-/** The lines as they stand in the end: what was written over is gone, and so are colours. */
+/** The lines at the end of the recording, without overwritten text and colours. */
 export function textOf({ events }: Cast): string {
   const written = events.flatMap(([, kind, data]) => (kind === 'o' ? [data] : [])).join('')
   const lines: string[] = []

@@ -1,6 +1,6 @@
 /**
- * Records agents at work on a small project: the real programs of three of them, in our sandboxes, on an internet of the test's own where the names of
- * model services lead to a scripted model.
+ * Records agents at work on a small project: the real programs of three of them, in our sandboxes, on the
+ * private internet of the tests, where the names of model services lead to a scripted model.
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -11,6 +11,7 @@ import { AgentStage } from '../../test/support/agent-stage.ts'
 import { noInternet } from '../../test/support/internet.ts'
 import { ROOT } from '../../test/support/world.ts'
 import { readCast, textOf, writeCast } from './cast.ts'
+import { svgOf } from './svg.ts'
 
 const AGENTS = ['claude', 'codex', 'gemini']
 const KEY = 'not-a-real-key-0123456789'
@@ -20,7 +21,7 @@ const ASCIINEMA = 'asciinema==2.4.0'
 const LARGEST_BYTES = 200 * 1024
 const TO = join(ROOT, 'docs', 'demo')
 
-/** The machine's, or one that is kept beside the clone's other downloads. */
+/** Gives the asciinema of this machine, or installs one beside the other downloads of the clone. */
 function asciinema(): string {
   if (spawnSync('asciinema', ['--version']).status === 0) return 'asciinema'
   const place = join(ROOT, '.cache', 'asciinema')
@@ -31,7 +32,7 @@ function asciinema(): string {
   return program
 }
 
-/** Names of the machine and its people have no place in a recording. */
+/** Refuses a recording that names this machine, its paths or its user. */
 function checkPlain(text: string, more: readonly string[]): void {
   const { username } = userInfo()
   const words = [ROOT, tmpdir(), homedir(), hostname(), `${username}@`, KEY, ...more]
@@ -68,7 +69,7 @@ async function record(): Promise<string> {
   )
   if (status !== 0) throw new Error(`the recording ended with ${status}`)
   const cast = readFileSync(file, 'utf8')
-  // asciinema ends well whatever its command does.
+  // asciinema exits with 0 even if its command fails.
   if (!textOf(readCast(cast)).includes('$ git log'))
     throw new Error(`it ended early:\n${textOf(readCast(cast))}`)
   checkPlain(writeCast(readCast(cast)), [project.root, stage.home])
@@ -83,3 +84,4 @@ if (written.length > LARGEST_BYTES) throw new Error(`the recording has ${written
 mkdirSync(TO, { recursive: true })
 writeFileSync(join(TO, 'agents.cast'), written)
 writeFileSync(join(TO, 'agents.txt'), textOf(cast))
+writeFileSync(join(TO, 'agents.svg'), svgOf(readCast(written)))

@@ -1,4 +1,7 @@
-/** What the recording shows: commands that are typed as a person does, and what they print. Runs in the project, inside asciinema. */
+/**
+ * The session that is recorded: commands typed at a person's speed, and their output. Runs in the project,
+ * inside asciinema.
+ */
 import { spawnSync } from 'node:child_process'
 import { setTimeout as pause } from 'node:timers/promises'
 
@@ -24,7 +27,7 @@ for (const command of COMMANDS) {
   await pause(400)
   process.stdout.write('\n')
   const { status } = spawnSync('sh', ['-c', command], { stdio: 'inherit' })
-  // A recording of something that did not work is not kept.
+  // A failed command fails the recording.
   if (status !== 0) process.exit(status ?? 1)
   await pause(READING_MS)
 }

@@ -70,7 +70,8 @@ export async function runChild(
   }
 }
 
-// 'close' waits for every holder of the pipes, and a daemon that a test left behind may hold one for ever.
+// 'close' waits for every process that holds the pipes, and a daemon that a test left behind may hold one
+// forever.
 function exitOf(child: ChildProcess): Promise<number | null> {
   return new Promise((resolve, reject) => {
     child.once('error', reject)

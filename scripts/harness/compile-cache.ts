@@ -1,4 +1,4 @@
-// Loaded before each test file, so that test files share what Node compiles. NODE_COMPILE_CACHE would do the same,
+// Loaded before each test file, so that test files share compiled code. NODE_COMPILE_CACHE would do the same,
 // but the programs under test would inherit it.
 
 import { enableCompileCache } from 'node:module'

@@ -43,7 +43,10 @@ type GoCollector = {
   finish(stderr: string): Case[]
 }
 
-/** Collects the events of `go test -json`: a case for each leaf test, and for each package that fails outside them. */
+/**
+ * Turns the events of `go test -json` into cases: one for each leaf test, and one for each package that fails
+ * outside of its tests.
+ */
 export function createGoCollector(): GoCollector {
   const output = new Map<string, string>()
   const ended: GoEvent[] = []

@@ -1,5 +1,5 @@
-// Finds what a test run leaves on the machine: mounts, cgroups, processes, sockets and loop devices of its own state
-// directories. Another AgentPod on this machine, such as the one that the person who runs the tests uses, is none of its business.
+// Finds what a test run leaves on the machine: mounts, cgroups, processes, sockets and loop devices of its
+// own state directories. It ignores other AgentPods on this machine, such as the developer's own.
 
 import { createHash, randomBytes } from 'node:crypto'
 import { chmodSync, mkdirSync } from 'node:fs'
@@ -13,14 +13,14 @@ const SETTLE_MS = 5_000
 const POLL_MS = 250
 const CGROUP_DEPTH = 4
 
-/** The directory that the tests of a run have as TMPDIR, so that each of their state directories is below it. */
+/** The TMPDIR of the tests of a run. All their state directories are below it. */
 export function nameRunDirectory(): string {
   return join(tmpdir(), `agentpod-test-${randomBytes(4).toString('hex')}`)
 }
 
 export function makeRunDirectory(path: string): void {
   mkdirSync(path)
-  // As /tmp: some tests act as another user.
+  // Writable by everybody, as /tmp: some tests act as another user.
   chmodSync(path, 0o1777)
 }
 
@@ -33,21 +33,22 @@ export async function checkLeftovers(runDirectory: string, earlier: ReadonlySet<
       await rm(runDirectory, { recursive: true, force: true })
       return passed('nothing is left behind')
     }
-    // A server that was asked to stop may still be about it.
+    // A server that was asked to stop may still be stopping.
     if (performance.now() > deadline) return failed('nothing is left behind', left.join('\n'))
     await sleep(POLL_MS)
   }
 }
 
-/** The groups that are there before a run: a killed AgentPod of another run may have left some. */
+/** The cgroups that exist before a run: a killed AgentPod of another run may have left some. */
 export async function findGroups(): Promise<ReadonlySet<string>> {
   return new Set((await findCgroups('/sys/fs/cgroup', CGROUP_DEPTH)).map(({ path }) => path))
 }
 
-/** Names every trace of the AgentPods whose state directories are below this one, one line each. */
+/** Lists every trace of the AgentPods whose state directories are below this directory, one line each. */
 export async function findTraces(runDirectory: string, earlier: ReadonlySet<string>): Promise<string[]> {
   const isInside = (text: string): boolean => text.includes(`${runDirectory}/`)
-  // Groups first: a podhost is there before its group is, so each group that is found has its podhost in the list of processes.
+  // Lists the cgroups first. podhost starts before its cgroup exists, so the podhost of each listed cgroup is
+  // in the list of processes.
   const groups = await findCgroups('/sys/fs/cgroup', CGROUP_DEPTH)
   const processes = await findProcesses(isInside)
   const others = new Set(processes.filter((one) => !one.isOfRun).flatMap(({ scopes }) => scopes))
@@ -68,15 +69,15 @@ async function findMounts(isInside: Belongs): Promise<string[]> {
   return mounts.filter(isInside).map((line) => `mount ${line.split(' ', 2).join(' on ')}`)
 }
 
-// A process that cannot be looked into, since it is another user's, still shows its sockets here.
+// The sockets of a process that belongs to another user, and so cannot be inspected, are still listed here.
 async function findSockets(isInside: Belongs): Promise<string[]> {
   const lines = (await readFile('/proc/net/unix', 'utf8')).split('\n')
   return [...new Set(lines.filter(isInside).map((line) => `socket ${line.slice(line.indexOf('/'))}`))]
 }
 
 /**
- * The name of a group does not tell the state directory, so a group counts unless an AgentPod outside the run has it. A cgroup of ours
- * may stay as long as it is empty: making it again costs more than keeping it.
+ * The name of a cgroup does not show the state directory, so a cgroup counts unless an AgentPod outside the
+ * run has it. An empty cgroup of ours may stay: keeping it is cheaper than creating it again.
  */
 async function findCgroups(dir: string, depth: number): Promise<{ path: string; scope: string }[]> {
   const found = (await directories(dir)).map(async (name) => {
@@ -117,7 +118,8 @@ async function findProcesses(isInside: Belongs): Promise<Found[]> {
         readFile(`/proc/${pid}/${name}`, 'utf8').catch(ifGone(''))
       const args = (await read('cmdline')).split('\0').filter(Boolean)
       if (!isOurs(args)) return []
-      // The server has its state directory in its environment, podhost among its words, podd as the place of its log.
+      // The state directory is in the environment of the server, in the arguments of podhost, and in the log
+      // path of podd.
       const log = await readlink(`/proc/${pid}/fd/1`).catch(ifGone(''))
       const words = args.join(' ')
       const told = [words, log, await read('environ')]
@@ -132,7 +134,7 @@ function scopesIn(cgroups: string): string[] {
   return [...cgroups.matchAll(/\/agentpod\/([0-9a-f]+)/g)].map(([, scope = '']) => scope)
 }
 
-// As podhost names the groups of a state directory.
+// podhost names the cgroups of a state directory in the same way.
 function scopeOfHome(args: readonly string[]): string[] {
   const home = args[args.indexOf('--home') + 1]
   if (!args.includes('--home') || home === undefined) return []
@@ -146,7 +148,8 @@ function isOurs(args: readonly string[]): boolean {
   return script >= 0 && args[script + 1] === 'serve'
 }
 
-// Processes and cgroups come and go while they are listed, and other users' processes may not be looked into.
+// Processes and cgroups appear and disappear while they are listed, and other users' processes cannot be
+// inspected.
 function ifGone<T>(fallback: T): (error: unknown) => T {
   return (error) => {
     const code = error instanceof Error && 'code' in error ? error.code : undefined

@@ -13,7 +13,7 @@ export type NodeTestOptions = {
   readonly concurrency: number
   readonly limitMs: number
   readonly env: Readonly<Record<string, string>>
-  /** What starts Node, where it is not this one. */
+  /** The command that starts Node, if it is not this Node. */
   readonly node?: readonly string[] | undefined
 }
 
@@ -59,7 +59,10 @@ type Collector = {
   finish(): Case[]
 }
 
-type FileState = { output: string; lastNesting: number; readonly cases: Case[] }
+/** A case whose surrounding suites are not all known yet: `nesting` is that of the outermost known one. */
+type NestedCase = { nesting: number; suites: readonly string[]; readonly leaf: string; readonly case: Case }
+
+type FileState = { output: string; lastNesting: number; readonly cases: NestedCase[] }
 
 /** Collects events into cases: one for each leaf test, and one for each failure of what surrounds them. */
 export function createCollector(root: string): Collector {
@@ -80,17 +83,18 @@ export function createCollector(root: string): Collector {
 
   const addResult = (event: TestResult): void => {
     const state = stateOf(event.file)
-    // Results come in the order of the source, children first, so a parent follows a result that is nested deeper.
+    // Results arrive in source order, children first, so a parent follows a result that is nested deeper.
     const isParent = event.isSuite || state.lastNesting > event.nesting
     state.lastNesting = event.nesting
-    const name = label(event.file, event.name)
-    // Node passes a file as a whole only when it reported no test: it has none, or it ended the process too early.
+    if (isParent) addSuite(state.cases, event)
+    // Node reports a result for a whole file only if it ran no test: the file has none, or it ended the
+    // process too early.
     const isWholeFile = resolve(root, event.name) === resolve(root, event.file)
     const one =
       event.passed && isWholeFile
-        ? failed(name, 'no test in this file was run')
-        : caseOf(event, isParent, name)
-    if (one) state.cases.push(one)
+        ? failed(event.file, 'no test in this file was run')
+        : caseOf(event, isParent)
+    if (one) state.cases.push({ nesting: event.nesting, suites: [], leaf: event.name, case: one })
   }
 
   return {
@@ -113,18 +117,29 @@ export function createCollector(root: string): Collector {
     },
     running: () => [...open],
     finish: () =>
-      [...files.values()].flatMap(({ cases, output }) => {
-        const last = cases.findLastIndex((one) => one.outcome === 'failed')
-        return cases.map((one, at) =>
-          at === last && output
-            ? { ...one, detail: `${one.detail}\n--- output of the file ---\n${output}` }
-            : one,
-        )
+      [...files].flatMap(([file, { cases, output }]) => {
+        const last = cases.findLastIndex((one) => one.case.outcome === 'failed')
+        return cases.map(({ suites, leaf, case: one }, at) => ({
+          ...one,
+          name: label(file, [...suites, leaf].join(' › ')),
+          detail: at === last && output ? `${one.detail}\n--- output of the file ---\n${output}` : one.detail,
+        }))
       }),
   }
 }
 
-function caseOf(event: TestResult, isParent: boolean, name: string): Case | null {
+/** A suite's result follows those of its tests: they are the last ones that are nested deeper. */
+function addSuite(cases: readonly NestedCase[], suite: TestResult): void {
+  for (let at = cases.length - 1; at >= 0; at--) {
+    const one = cases[at]
+    if (!one || one.nesting <= suite.nesting) return
+    one.suites = [suite.name, ...one.suites]
+    one.nesting = suite.nesting
+  }
+}
+
+function caseOf(event: TestResult, isParent: boolean): Case | null {
+  const { name } = event
   if (event.skip !== null) return skipped(name, event.skip === true ? 'no reason given' : event.skip)
   if (!event.passed) {
     return isParent && event.failureType === 'subtestsFailed'

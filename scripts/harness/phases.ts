@@ -1,4 +1,4 @@
-// What each test command runs, in order.
+// The phases of each test command, in order.
 
 import { existsSync, globSync } from 'node:fs'
 import { join } from 'node:path'
@@ -22,14 +22,14 @@ export type Selection = {
   readonly root: string
   /** A part of a phase's name or of a test file's path. */
   readonly only: string | undefined
-  /** How many test files run at a time, where the phase's own number does not suit the machine. */
+  /** How many test files run at a time, to override the number of the phase. */
   readonly concurrency: number | undefined
 }
 
 /** Phases that run one after the other. */
 export type Lane = readonly Phase[]
 
-/** Gives groups of lanes: the groups run one after the other, the lanes of a group at the same time. */
+/** Returns groups of lanes. The groups run one after the other; the lanes of a group run at the same time. */
 export function phasesOf(command: Command, selection: Selection): Lane[][] {
   switch (command) {
     case 'check':
@@ -48,6 +48,7 @@ export function phasesOf(command: Command, selection: Selection): Lane[][] {
             only: ['test/contract/**/*.test.ts', 'examples/provider/*.test.ts'],
           },
           docs: { minutes: 10 },
+          package: { minutes: 5 },
         }),
         ...asOrdinaryUser(selection, USER_SLICE, 15),
       ]
@@ -75,7 +76,8 @@ function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
   }
   const unit = tests(selection, 'unit', { limitMs: 5 * MINUTE, atOnce: 2 }, [
     'src/**/*.test.ts',
-    'test/*.test.ts',
+    'scripts/harness/*.test.ts',
+    'test/{*,server/*,shell-scripts/*,support/*}.test.ts',
     'test/model/*.test.ts',
   ])
   const chosen = programs.filter(({ name }) => name.includes(selection.only ?? ''))
@@ -83,22 +85,23 @@ function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
 }
 
 /**
- * Two lanes of phases that run beside each other. They wait often, for times to be over and for other people's programs; no figure of theirs is a
- * time. Each lane takes about as long as the other.
+ * Two lanes of phases that run in parallel. Their tests often wait for timeouts and other programs, and none
+ * of them asserts a duration. Both lanes take about the same time.
  */
 const LANES: readonly (readonly string[])[] = [
-  ['findings', 'attack'],
+  ['findings', 'attack', 'package'],
   ['e2e', 'compat', 'contract', 'crash', 'docs'],
 ]
 
-/** The files of a folder below test/, or some of them. */
+/** The test files of a folder below test/, or some of them. */
 type Part = {
   readonly minutes: number
   readonly without?: readonly string[]
   readonly only?: readonly string[]
 }
 
-// These tests start ./agentpod, so the build comes first, and they touch the machine, so what they leave is a failure.
+// These tests start ./agentpod, so the build runs first. They change the machine, so anything they leave
+// behind is a failure.
 function onRealParts(selection: Selection, parts: Readonly<Record<string, Part>>): Lane[][] {
   const runDirectory = nameRunDirectory()
   const phases = Object.entries(parts).flatMap(([name, { minutes, without, only }]) => {
@@ -112,7 +115,7 @@ function onRealParts(selection: Selection, parts: Readonly<Record<string, Part>>
     run: async () => {
       earlier = await findGroups()
       makeRunDirectory(runDirectory)
-      // Some tests use programs that nothing else needs.
+      // Some tests need programs that nothing else needs.
       const setup = [join(selection.root, 'scripts/setup'), 'tests']
       const found = await program(selection.root, 'setup', 10 * MINUTE, setup).run()
       const built = program(selection.root, 'build', 5 * MINUTE, [join(selection.root, 'scripts/build')])
@@ -143,12 +146,16 @@ function program(
 }
 
 /**
- * What an ordinary user does first: commands, branches, runs, pauses and snapshots. `npm test` runs these files as that user alone, where it
- * can make one; `npm run test:long` runs them as root, and all the others as an ordinary user.
+ * What an ordinary user does first: commands, branches, runs, pauses and snapshots. `npm test` runs these
+ * files only as an ordinary user, if it can create one. `npm run test:long` runs them as root, and all other
+ * files as an ordinary user.
  */
 const USER_SLICE = ['run', 'runs', 'pause'].map((name) => `test/e2e/${name}.test.ts`)
 
-/** The same tests in a clone that belongs to an ordinary user. `--only user` chooses them, `--only user:PART` some of them. */
+/**
+ * The same tests in a clone that belongs to an ordinary user. `--only user` selects all of them, `--only
+ * user:PART` those whose path contains PART.
+ */
 function asOrdinaryUser(selection: Selection, patterns: readonly string[], limitMinutes: number): Lane[][] {
   const { root, only = 'user' } = selection
   const [phase, part = ''] = only.split(':')

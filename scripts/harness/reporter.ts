@@ -70,7 +70,7 @@ function result(passed: boolean, file: string, name: string, data: RunnerEvent['
   }
 }
 
-// Node wraps what a test throws in an error of its own; the cause is what the reader wants, without the runner's frames.
+// Node wraps the error of a test in an error of its own. Shows the cause, without the runner's frames.
 function describe(error: Readonly<Record<string, unknown>>): string {
   const thrown = error['cause'] ?? error
   if (!isRecord(thrown) || typeof thrown['stack'] !== 'string') {
@@ -88,7 +88,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null
 }
 
-/** Names of tests may hold what a reader of lines takes for the end of one. */
+/** Escapes the characters in test names that line readers take for the end of a line. */
 function inOneLine(line: object): string {
   return JSON.stringify(line).replaceAll(
     /[\u2028\u2029\u0085]/g,

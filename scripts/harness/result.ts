@@ -1,4 +1,4 @@
-// What one phase of a test run found. A check without test cases of its own, such as the type check, is one case.
+// The result of one phase of a test run. A check without test cases, such as the type check, is one case.
 
 export type Case = {
   readonly name: string

@@ -1,5 +1,5 @@
-// Runs test files as an ordinary user: an account that is made for it, with a clone of its own. What the tests do is then done by somebody who
-// has no rights on this machine but a range in /etc/subuid.
+// Runs test files as an ordinary user: a new account with its own clone, whose only privilege on this machine
+// is a range in /etc/subuid.
 
 import { execFileSync, spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, utimesSync } from 'node:fs'
@@ -57,7 +57,7 @@ async function runAs(user: OrdinaryUser, options: UserTestOptions): Promise<Case
   return cases.map((one) => ({ ...one, name: `as an ordinary user: ${one.name}` }))
 }
 
-/** What git knows, what was built and the packages: as after a clone and `npm install`. */
+/** Copies the files that git knows, the build and the packages, as after a clone and `npm install`. */
 function clone(root: string, target: string): void {
   const listed = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '-z'], { cwd: root })
   const files = execFileSync('tar', ['--null', '-T', '-', '--ignore-failed-read', '-cf', '-'], {

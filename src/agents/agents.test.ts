@@ -35,7 +35,7 @@ function* assignments(): Generator<readonly [Agent, Assignment]> {
             yield [agent, assignmentFor(agent, { credential, asks, session, model })]
 }
 
-test('agents are found by their names, by other words for them, and by what was meant', () => {
+test('agents are found by name and alias, and a mistyped name is corrected', () => {
   assert.equal(agentNamed('claude').name, 'claude')
   assert.equal(agentNamed('Claude-Code').name, 'claude')
   assert.equal(agentNamed('cn').name, 'continue')
@@ -54,7 +54,7 @@ test('agents are found by their names, by other words for them, and by what was 
   assert.equal(new Set(AGENTS.map(({ name }) => name)).size, AGENTS.length)
 })
 
-test('what is started is there: a program of the layer, a shell, or the own command', () => {
+test('every agent starts a program of its layer, a shell, or the user’s command', () => {
   for (const [agent, assignment] of assignments())
     for (const launch of [agent.launch(assignment), agent.interactive?.(assignment)]) {
       if (!launch) continue
@@ -69,7 +69,7 @@ test('what is started is there: a program of the layer, a shell, or the own comm
     }
 })
 
-test('files lie below the home directory and have their paths once', () => {
+test('files of an agent are below the home directory, each path once', () => {
   for (const [agent, assignment] of assignments())
     for (const launch of [agent.launch(assignment), agent.interactive?.(assignment)]) {
       const paths = (launch?.files ?? []).map(({ path }) => path)
@@ -78,14 +78,14 @@ test('files lie below the home directory and have their paths once', () => {
     }
 })
 
-test('the key is in its own variable, and no launch gives that another value', () => {
+test('no launch overrides the variable of the key', () => {
   for (const [agent, assignment] of assignments()) {
     const { variables } = agent.launch(assignment)
     assert.ok(!Object.hasOwn(variables, assignment.credential.variable), agent.name)
   }
 })
 
-test('a prompt is a word of the command only for agents that are not spoken to', () => {
+test('the prompt is an argument only for agents that read no input', () => {
   const prompt = "it's `$(id)` \n --flag {prompt}"
   for (const agent of AGENTS) {
     const { command } = agent.launch(assignmentFor(agent, { prompt }))
@@ -95,7 +95,7 @@ test('a prompt is a word of the command only for agents that are not spoken to',
   }
 })
 
-test('only agents that can be made to ask are told to, and a gateway is where the model is asked', () => {
+test('a gateway’s address reaches every agent that supports one', () => {
   const place = 'https://gateway.example.com'
   for (const agent of AGENTS.filter(({ credentials }) => credentials.length > 0))
     for (const credential of agent.credentials) {
@@ -106,7 +106,7 @@ test('only agents that can be made to ask are told to, and a gateway is where th
     }
 })
 
-test('servers reach every agent that takes them, by the protocol or by its files', () => {
+test('MCP servers reach every agent that supports them, by the protocol or by its files', () => {
   const mcpServers = [{ name: 'files', command: '/usr/bin/files-server', args: ['--x'], env: { A: 'b' } }]
   for (const agent of AGENTS.filter(({ takesMcp }) => takesMcp)) {
     const assignment = assignmentFor(agent, { mcpServers })
@@ -116,7 +116,7 @@ test('servers reach every agent that takes them, by the protocol or by its files
   }
 })
 
-test('a conversation that goes on is named, by the command or by the driver', () => {
+test('a resumed conversation is named by the command or by the driver', () => {
   for (const agent of AGENTS.filter(({ canResume }) => canResume)) {
     const again = assignmentFor(agent, { session: 'session-1' })
     const anew = assignmentFor(agent)
@@ -126,7 +126,7 @@ test('a conversation that goes on is named, by the command or by the driver', ()
   }
 })
 
-test('codex is signed in with what `codex login` left, without what could sign the user out', () => {
+test('codex uses the sign-in of `codex login` without the refresh token', () => {
   const signIn = agentNamed('codex').credentials.find((one) => one.signIn)?.signIn
   const part = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
   const token = `${part({ alg: 'RS256' })}.${part({ email: 'a@example.com' })}.signature`
@@ -161,7 +161,7 @@ test('codex is signed in with what `codex login` left, without what could sign t
     assert.equal(signIn?.read(bad), undefined, bad)
 })
 
-test('an own command has its prompt where it wants it', () => {
+test('a custom command gets the prompt where it asks for it', () => {
   const custom = agentNamed('custom')
   const command = (words: readonly string[]): readonly string[] =>
     custom.launch(assignmentFor(custom, { command: words, prompt: 'a $& b' })).command

@@ -1,19 +1,22 @@
-/** The agents there are. */
+/**
+ * Every agent that AgentPod knows. This is the only list of agents: names, aliases, help, completion and
+ * error messages derive from it.
+ */
 import { invalid } from '../core/error.ts'
 import { nearest } from '../util/nearest.ts'
 import type { Agent } from './agent.ts'
-import { aider } from './aider.ts'
-import { claude } from './claude.ts'
-import { cline } from './cline.ts'
-import { codex } from './codex.ts'
-import { continueCli } from './continue.ts'
-import { copilot } from './copilot.ts'
-import { acp, custom } from './custom.ts'
-import { gemini } from './gemini.ts'
-import { ALIASES } from './names.ts'
-import { opencode } from './opencode.ts'
-import { pi } from './pi.ts'
-import { qwen } from './qwen.ts'
+import { acp } from './catalog/acp.ts'
+import { aider } from './catalog/aider.ts'
+import { claude } from './catalog/claude.ts'
+import { cline } from './catalog/cline.ts'
+import { codex } from './catalog/codex.ts'
+import { continueCli } from './catalog/continue.ts'
+import { copilot } from './catalog/copilot.ts'
+import { custom } from './catalog/custom.ts'
+import { gemini } from './catalog/gemini.ts'
+import { opencode } from './catalog/opencode.ts'
+import { pi } from './catalog/pi.ts'
+import { qwen } from './catalog/qwen.ts'
 
 export const AGENTS: readonly Agent[] = [
   claude,
@@ -30,16 +33,32 @@ export const AGENTS: readonly Agent[] = [
   acp,
 ]
 
+/** Stands for the agent that the project or the user has chosen as the default. */
+export const DEFAULT_AGENT = 'agent'
+
+const BY_NAME: ReadonlyMap<string, Agent> = new Map(
+  AGENTS.flatMap((agent) => [agent.name, ...(agent.aliases ?? [])].map((name) => [name, agent] as const)),
+)
+
+/** Every word that names an agent on the command line, in lower case. */
+export const AGENT_NAMES: ReadonlySet<string> = new Set([...BY_NAME.keys(), DEFAULT_AGENT])
+
+/** Finds an agent by its name or an alias, in upper or lower case. */
 export function agentNamed(name: string): Agent {
-  const said = name.toLowerCase()
-  const own = Object.hasOwn(ALIASES, said) ? ALIASES[said] : said
-  const found = AGENTS.find((one) => one.name === own)
+  const found = BY_NAME.get(name.toLowerCase())
   if (found) return found
-  const known = AGENTS.map((one) => one.name)
-  const meant = nearest(said, [...known, ...Object.keys(ALIASES)])
+  const similar = nearest(name.toLowerCase(), BY_NAME.keys())
   throw invalid(
     'agent.unknown',
     `there is no agent ${JSON.stringify(name.slice(0, 100))}`,
-    meant ? `did you mean ${meant}?` : `there are ${known.join(', ')}`,
+    similar ? `did you mean ${similar}?` : `there are ${AGENTS.map((agent) => agent.name).join(', ')}`,
   )
+}
+
+/**
+ * The agent to use with `--acp`: the one that runs the same command over the Agent Client Protocol, if there
+ * is one.
+ */
+export function overAcp(agent: Agent): Agent {
+  return agent.acpVariant === undefined ? agent : agentNamed(agent.acpVariant)
 }

@@ -1,33 +1,38 @@
-/** What an agent is given for one run, and what is started of it. */
+/** What an agent is given for one run, and the process that is started. */
 import type { SecretScheme } from '../core/secret.ts'
 
-/** A way to pay for a model: a variable of the user's that has the key, and where the key goes. */
+/** A way to pay for a model: the user's variable that holds the key, and where the key is sent. */
 export interface Credential {
-  /** In the user's environment, or the name of a secret; the same variable holds the placeholder inside. */
+  /**
+   * A variable of the user's environment, or the name of a secret. In the sandbox it holds the placeholder.
+   */
   readonly variable: string
-  /** For people: `an API key`, `a Claude subscription`. */
+  /** For messages: `an API key`, `a Claude subscription`. */
   readonly title: string
   readonly baseUrl: string
-  /** The user's variable that names another place, such as a gateway. */
+  /** The user's variable with another address, such as a gateway's. */
   readonly baseUrlVariable?: string | undefined
   readonly header: string
   readonly scheme: SecretScheme
-  /** More hosts that take the same key. */
+  /** More hosts that accept the same key. */
   readonly hosts?: readonly string[] | undefined
-  /** A file of the user's that holds the key, for those who have signed in: a path below the home directory, and how to take it out. */
+  /** The file that holds the key after a sign-in. */
   readonly signIn?: SignIn | undefined
 }
 
 export interface SignIn {
   readonly path: string
-  /** The value of the key, and files for the inside that go with it: `placeholder` stands where the key stood. Undefined where it is of no use. */
+  /**
+   * The key, and files for the sandbox in which `placeholder` replaces it. Undefined if the file cannot be
+   * used.
+   */
   read(text: string): { readonly value: string; files(placeholder: string): readonly AgentFile[] } | undefined
 }
 
-/** Stands in files of the inside where the sandbox's own placeholder of the key is put. */
-export const PLACEHOLDER = '@agentpod-placeholder@'
+/** In files for the sandbox, this text is replaced by the sandbox's placeholder of the key. */
+export const KEY_PLACEHOLDER = '@agentpod-placeholder@'
 
-/** A file below the agent's home directory inside. */
+/** A file below the agent's home directory in the sandbox. */
 export interface AgentFile {
   readonly path: string
   readonly content: string
@@ -40,30 +45,30 @@ export interface McpServer {
   readonly env: Readonly<Record<string, string>>
 }
 
-/** What one run of it is given. */
+/** What an agent is given for one run. */
 export interface Assignment {
-  /** Where it is installed. */
+  /** Where the agent is installed. */
   readonly directory: string
   readonly home: string
   readonly workspace: string
   readonly model: string | undefined
   readonly credential: Credential
-  /** Where the model is asked: the credential's, or a gateway. */
+  /** Address of the model's API: the credential's, or a gateway. */
   readonly baseUrl: string
   readonly mcpServers: readonly McpServer[]
-  /** Whether it has to ask before it acts. False: everything is allowed, since the sandbox is the boundary. */
+  /** Whether it has to ask before it acts. If not, everything is allowed: the sandbox is the boundary. */
   readonly asks: boolean
-  /** Given where a conversation goes on. */
+  /** Set if a conversation is resumed. */
   readonly session: string | undefined
   readonly prompt: string
-  /** Of `custom`: the command. */
+  /** The command of an agent that takes one. */
   readonly command: readonly string[]
 }
 
-/** A process of the agent: what is started, in which surroundings. Its key is in the sandbox's environment already. */
+/** A process of the agent. The sandbox's environment already has its key. */
 export interface Launch {
   readonly command: readonly string[]
   readonly variables: Readonly<Record<string, string>>
-  /** Written before it starts. */
+  /** Written before the process starts. */
   readonly files: readonly AgentFile[]
 }

@@ -1,4 +1,4 @@
-/** Ways to pay that several agents know. */
+/** Credentials that several agents accept. */
 import type { Credential } from './assignment.ts'
 
 export const ANTHROPIC: Credential = {
@@ -19,5 +19,5 @@ export const OPENAI: Credential = {
   scheme: { kind: 'prefix', prefix: 'Bearer' },
 }
 
-/** For agents that speak to any service that is like OpenAI's. */
+/** For agents that work with any OpenAI-compatible API. */
 export const LIKE_OPENAI: Credential = { ...OPENAI, title: 'an API key of OpenAI, or of a service like it' }

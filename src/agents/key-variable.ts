@@ -1,4 +1,4 @@
-/** Some programs look for their key in a variable of their own, while the sandbox holds it in the one that the user's key has. */
+/** Gives the key a second variable, for programs that read it from a variable of their own. */
 export function keyAs(to: string, from: string, command: readonly string[]): readonly string[] {
   return to === from ? command : ['/bin/sh', '-c', `export ${to}="\${${from}-}"; exec "$0" "$@"`, ...command]
 }

@@ -4,7 +4,7 @@ import { costOf } from './prices.ts'
 
 const MILLION = { input: 1_000_000, cached: 1_000_000, output: 1_000_000 }
 
-test('each kind of token has its price, by whatever name the model goes', () => {
+test('token prices are found by every name of a model', () => {
   for (const [model, cost] of [
     ['claude-sonnet-4-5', 18.3],
     ['claude-sonnet-4-5-20250929', 18.3],
@@ -26,7 +26,7 @@ test('each kind of token has its price, by whatever name the model goes', () => 
   assert.equal(costOf('claude-sonnet-4-5', { input: 0, cached: 0, output: 0 }), 0)
 })
 
-test('where nobody knows the price there is none', () => {
+test('an unknown model has no price', () => {
   for (const model of ['', 'my-model', 'x'.repeat(10_000), '__proto__', 'not-gpt-5'])
     assert.equal(costOf(model, MILLION), undefined)
 })

@@ -1,6 +1,7 @@
 /**
- * What models cost, in US dollars for a million tokens, as of November 2026. Estimates: list prices, without discounts, tiers for long prompts, or what writing to a
- * cache costs more. A newer version of a family that is not listed counts as the last that is.
+ * Prices of models in US dollars per million tokens, as of November 2026. Estimates: list prices without
+ * discounts, tiers for long prompts, or the surcharge for cache writes. An unlisted newer version counts as
+ * the last listed one of its family.
  */
 import type { Tokens } from '../core/run.ts'
 
@@ -14,7 +15,7 @@ export const PRICES_AS_OF = '2026-11'
 
 const price = (input: number, cached: number, output: number): Price => ({ input, cached, output })
 
-/** The first that fits decides. Names are in lower case, and without the provider's. */
+/** The first match decides. Names are in lower case and without the provider. */
 const PRICES: readonly (readonly [RegExp, Price])[] = [
   [/^claude-fable-5-\d/, price(10, 0.25, 50)],
   [/^claude-fable/, price(10, 1, 50)],
@@ -95,7 +96,7 @@ const PRICES: readonly (readonly [RegExp, Price])[] = [
 const LONGEST_NAME = 200
 const MILLION = 1_000_000
 
-/** Undefined where nobody knows the price. */
+/** Undefined if the price is unknown. */
 export function costOf(model: string, { input, cached, output }: Tokens): number | undefined {
   const found = priceOf(model)
   return found && (input * found.input + cached * found.cached + output * found.output) / MILLION
@@ -105,7 +106,7 @@ function priceOf(model: string): Price | undefined {
   if (model.length > LONGEST_NAME) return undefined
   const [last = ''] = model.toLowerCase().split('/').slice(-1)
   const name = last.replace(/^(?:(?:us|eu|apac|global)\.)?(?:anthropic\.)?/, '')
-  // Services other than Anthropic's write its versions with a point.
+  // Other services write Anthropic's versions with a dot.
   const plain = name.startsWith('claude') ? name.replaceAll('.', '-') : name
   return PRICES.find(([pattern]) => pattern.test(plain))?.[1]
 }

@@ -1,5 +1,6 @@
-// What each agent really wrote while it fixed a failing test, told as events of ours. The recordings were made with the command that `launch` gives, against
-// the model of test/model, with every question answered with yes.
+// What each agent really wrote while it fixed a failing test, told as events of ours. The recordings were
+// made with the command that `launch` gives, against the model of test/model, with every question answered
+// with yes.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +9,7 @@ import type { RunEventBody } from '../core/run.ts'
 import type { Agent } from './agent.ts'
 import { agentNamed } from './agents.ts'
 import type { Assignment } from './assignment.ts'
-import type { Question, Step, TurnEnd } from './driver.ts'
+import type { DriverStep, Question, TurnEnd } from './drivers/driver.ts'
 
 const LOOK = 'find . -name node_modules -prune -o -name .git -prune -o -type f -print'
 const EDIT = "sed -i 's/a - b/a + b/' sum.js"
@@ -136,7 +137,7 @@ const AGENTS: readonly Expected[] = [
 ]
 
 for (const expected of AGENTS)
-  test(`a fix by ${expected.agent}, from its own words`, () => {
+  test(`a recorded fix by ${expected.agent} is read`, () => {
     const agent = agentNamed(expected.agent)
     const told = replay(agent, expected.file ?? `${expected.agent}-fix.jsonl`)
     assert.deepEqual(told.end, { how: 'done', message: undefined })
@@ -159,7 +160,7 @@ for (const expected of AGENTS)
     framed(told.events)
   })
 
-test('aider tells in plain text what it did and what it used', () => {
+test('aider’s plain text is read for edits and usage', () => {
   const told = replay(agentNamed('aider'), 'aider-fix.txt')
   assert.deepEqual(told.end, { how: 'done', message: undefined })
   assert.deepEqual(
@@ -173,7 +174,7 @@ interface Told {
   readonly events: readonly RunEventBody[]
   readonly asked: readonly Question[]
   readonly session: string | undefined
-  readonly tokens: Step<unknown>['tokens']
+  readonly tokens: DriverStep<unknown>['tokens']
   readonly end: TurnEnd | undefined
 }
 
@@ -182,10 +183,10 @@ function replay(agent: Agent, file: string): Told {
   const events: RunEventBody[] = []
   const asked: Question[] = []
   let session: string | undefined
-  let tokens: Step<unknown>['tokens']
+  let tokens: DriverStep<unknown>['tokens']
   let end: TurnEnd | undefined
   let state: unknown
-  const take = (step: Step<unknown>): void => {
+  const take = (step: DriverStep<unknown>): void => {
     state = JSON.parse(JSON.stringify(step.state))
     assert.ok(JSON.stringify(state).length < 16_384, 'the state stays small')
     events.push(...step.events)

@@ -1,4 +1,4 @@
-/** The control plane, `/v1`: translates HTTP into calls of the engine and nothing else. */
+/** The control plane `/v1`: only translates HTTP into calls of the engine. */
 import { Hono } from 'hono'
 import { matchedRoutes } from 'hono/route'
 import { stream } from 'hono/streaming'
@@ -11,15 +11,16 @@ import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { Clock } from '../util/clock.ts'
 import { type Random, randomWord } from '../util/random.ts'
-import type { Access } from './access.ts'
-import { readJson } from './body.ts'
+import type { OneTimeCodes } from './door/one-time-codes.ts'
+import type { SandboxTokens } from './door/sandbox-tokens.ts'
 import { e2bError, isE2bPath } from './e2b/error-response.ts'
 import { e2bRoutes } from './e2b/routes.ts'
-import { errorBody, retryAfter } from './error-response.ts'
-import type { OneTimeCodes } from './one-time-codes.ts'
-import { adminOnly, principalOf } from './principal-of.ts'
-import { parseQuery } from './query.ts'
-import type { Rate } from './rate-limit.ts'
+import { errorBody, retryAfter } from './http/error-response.ts'
+import { readJsonBody } from './http/json-body.ts'
+import { parseQuery } from './http/query.ts'
+import type { Rate } from './http/rate-limit.ts'
+import { traceOfContext } from './http/trace.ts'
+import { adminOnly, markedPrincipal, needPrincipal } from './principal-of.ts'
 import { aboutRoutes } from './routes/about.ts'
 import { type BuildParts, buildRoutes } from './routes/builds.ts'
 import { keyRoutes } from './routes/keys.ts'
@@ -33,7 +34,6 @@ import { snapshotRoutes } from './routes/snapshots.ts'
 import { parseInput } from './schema/parse.ts'
 import { prepareBase } from './schema/query.ts'
 import { listenRequest, type TcpAddressView } from './schema/server.ts'
-import { traceOfContext } from './trace.ts'
 
 export interface AppParts {
   readonly engine: Engine
@@ -44,23 +44,23 @@ export interface AppParts {
   readonly log: Log
   readonly random: Random
   readonly keys: Keys
-  readonly access: Access
+  readonly tokens: SandboxTokens
   readonly clock: Clock
   /** Domains whose subdomains are sandboxes, besides localhost. */
   readonly domains: readonly string[]
   readonly codes: OneTimeCodes
-  /** Makes environments; there are none where it is left out. */
+  /** Builds environments. Without it there are no routes for builds. */
   readonly builds?: Omit<BuildParts, 'engine' | 'clock' | 'random' | 'log'> | undefined
-  /** Agents at work; there are none where it is left out. */
+  /** Runs of agents. Without it there are no routes for runs. */
   readonly runs?: Runs | undefined
   readonly metrics: Metrics
-  /** What a key may ask a second, as its usage tells. */
+  /** The rate limit of a key, reported with its usage. */
   readonly rate: Rate
-  /** Opens the TCP listener where it is not open yet, and answers where it is. */
+  /** Opens the TCP listener if it is not open yet, and returns its address. */
   openTcp(port: number): Promise<TcpAddressView>
-  /** Where it is open. */
+  /** The address of the TCP listener; undefined while it is closed. */
   tcpAddress(): TcpAddressView | undefined
-  /** Ends the server after the answer is out. */
+  /** Stops the server after the answer is sent. */
   stop(): void
 }
 
@@ -78,7 +78,7 @@ export function createApp(parts: AppParts): Hono {
     const error = new AgentPodError({
       code: 'not_found',
       reason: 'route.unknown',
-      message: `there is no ${c.req.method} ${c.req.path}`,
+      message: `no such route: ${c.req.method} ${c.req.path}`,
     })
     return c.json(isE2bPath(c.req.path) ? e2bError(error) : errorBody(error).body, 404)
   })
@@ -87,14 +87,17 @@ export function createApp(parts: AppParts): Hono {
     await next()
     const trace = traceOfContext(c)
     if (trace) {
-      // The first that is no middleware took it: patterns only, so that a label's values are a short list.
+      // The first match that is not middleware handled it. Its pattern is the label, so there are few label
+      // values.
       trace.route = matchedRoutes(c).find(({ path }) => !path.endsWith('*'))?.path ?? 'unknown'
-      trace.who = principalOf(c).owner
+      const who = markedPrincipal(c)
+      if (who) trace.who = who.owner
       trace.error = c.error
     }
     const wait = c.error && retryAfter(c.error)
     if (wait !== undefined) c.header('retry-after', wait)
   })
+  app.use(needPrincipal)
   app.route('/', aboutRoutes(parts))
   app.route('/v1/sandboxes', sandboxRoutes(parts))
   app.route('/v1/sandboxes', portRoutes(parts))
@@ -114,16 +117,16 @@ export function createApp(parts: AppParts): Hono {
       build: parts.build ?? null,
       pid: parts.pid,
       startedAt: new Date(parts.startedAt).toISOString(),
-      living: engine.livingCount,
+      living: engine.usage.count,
       tcp: parts.tcpAddress() ?? null,
-      provider: engine.defaultProvider,
+      provider: engine.providers.defaultName,
       isRoot: process.getuid?.() === 0,
-      capabilities: await engine.capabilities(),
+      capabilities: await engine.providers.capabilities(),
     }),
   )
-  app.get('/v1/server/checks', async (c) => c.json(await engine.diagnose()))
+  app.get('/v1/server/checks', async (c) => c.json(await engine.providers.diagnose()))
   app.post('/v1/server/listen', async (c) => {
-    const { port } = parseInput(listenRequest, await readJson(c.req.raw))
+    const { port } = parseInput(listenRequest, await readJsonBody(c.req.raw))
     return c.json(await parts.openTcp(port))
   })
   app.post('/v1/server/stop', (c) => {
@@ -133,12 +136,12 @@ export function createApp(parts: AppParts): Hono {
 
   app.post('/v1/server/clear', async (c) => {
     await parts.runs?.clear()
-    await engine.clear()
+    await engine.destroyAll()
     parts.stop()
     return c.json({ stopping: true })
   })
 
-  // A base may take a minute to build; lines of JSON tell how far it is.
+  // Building a base may take a minute, so the answer streams its progress as JSON lines.
   app.post('/v1/bases/:base', (c) => {
     const named = c.req.param('base')
     const base = BASES.find((known) => known === named)
@@ -146,14 +149,18 @@ export function createApp(parts: AppParts): Hono {
       throw new AgentPodError({
         code: 'not_found',
         reason: 'base.unknown',
-        message: `the bases are ${BASES.join(', ')}, or ${DEFAULT_BASE}`,
+        message: `unknown base; use ${BASES.join(', ')} or ${DEFAULT_BASE}`,
       })
     const { kit, image, provider } = parseQuery(prepareBase, c)
     c.header('content-type', 'application/x-ndjson')
     return stream(c, async (out) => {
       const say = (line: object): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
       try {
-        await engine.prepare({ name: base, kit, image }, (progress) => void say({ progress }), provider)
+        await engine.providers.prepareBase(
+          { name: base, kit, image },
+          (progress) => void say({ progress }),
+          provider,
+        )
         await say({ ready: true })
       } catch (thrown) {
         await say(errorBody(thrown).body)

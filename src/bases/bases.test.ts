@@ -8,9 +8,9 @@ import { BASES, DEFAULT_ENVIRONMENT } from '../core/environment.ts'
 import type { Images, Provider } from '../core/provider.ts'
 import { FakeClock } from '../testing/fake-clock.ts'
 import { FakeProvider } from '../testing/fake-provider.ts'
-import { allKinds, kindOf, settledOn } from './bases.ts'
-import type { Machine } from './kind.ts'
-import { LayerRoots } from './roots.ts'
+import type { Machine } from './base-kind.ts'
+import { BaseRoots } from './base-roots.ts'
+import { allBaseKinds, baseKind, withBaseDefaults } from './bases.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'agentpod-bases-'))
 after(() => rmSync(scratch, { recursive: true }))
@@ -27,7 +27,7 @@ const MACHINE: Machine = {
   ],
 }
 
-const roots = new LayerRoots({
+const roots = new BaseRoots({
   tmpDir: scratch,
   logFile: join(scratch, 'log'),
   isRoot: false,
@@ -36,7 +36,7 @@ const roots = new LayerRoots({
   built: { get: () => undefined, set: () => undefined },
 })
 
-/** A provider that takes images, and remembers which it was asked for. */
+/** A provider that takes images, and remembers which one was requested. */
 const FAKE = new FakeProvider({ clock: new FakeClock() })
 
 function withImages(asked: string[], own: { user?: string; workdir?: string } = {}): Provider {
@@ -58,23 +58,27 @@ function withImages(asked: string[], own: { user?: string; workdir?: string } = 
 }
 
 describe('the kinds', () => {
-  test('are those that core lists, each under its name', () => {
+  test('every base that core lists has a kind of that name', () => {
     assert.deepEqual(
-      allKinds().map(({ name }) => name),
+      allBaseKinds().map(({ name }) => name),
       [...BASES],
     )
-    for (const name of BASES) assert.equal(kindOf(name).name, name)
+    for (const name of BASES) assert.equal(baseKind(name).name, name)
   })
 
-  test('have a word for themselves', () => {
+  test('every kind of base has a label for people', () => {
     assert.deepEqual(
       [
         { base: 'host' as const },
         { base: 'debian' as const, suite: 'trixie' as const },
         { base: 'image' as const, image: 'node:22' },
-      ].map((ground) => {
-        const kind = kindOf(ground.base)
-        return [kind.called(ground), kind.within(ground), kind.detail(ground)]
+      ].map((resolvedBase) => {
+        const kind = baseKind(resolvedBase.base)
+        return [
+          kind.texts.label(resolvedBase),
+          kind.texts.locationLabel(resolvedBase),
+          kind.texts.detail(resolvedBase),
+        ]
       }),
       [
         ['this machine', 'on this machine', undefined],
@@ -84,70 +88,83 @@ describe('the kinds', () => {
     )
   })
 
-  test('trust the machine’s certificates only where its files are theirs', () =>
+  test('only the base host trusts the certificates of the machine', () =>
     assert.deepEqual(
-      allKinds().map(({ trust }) => trust),
+      allBaseKinds().map(({ system }) => system.trust),
       ['machine', 'own', 'own'],
     ))
 
-  test('are in keys by what could make the layers on them other ones', () => {
+  test('the key of a base covers everything that changes its layers', () => {
     const root = { kind: 'layers', layers: ['b'] } as const
     assert.deepEqual(
-      kindOf('host').identity({ name: 'host', tools: { node: '22' } }, { kind: 'host' }, FAKE),
+      baseKind('host').identity({ name: 'host', tools: { node: '22' } }, { kind: 'host' }, FAKE),
       {
         node: '22',
       },
     )
-    assert.deepEqual(kindOf('debian').identity({ name: 'debian' }, root, FAKE), ['b'])
-    assert.equal(kindOf('image').identity({ name: 'image', image: 'x', digest: DIGEST }, root, FAKE), DIGEST)
-    assert.deepEqual(kindOf('image').identity({ name: 'image', image: 'x' }, root, FAKE), root)
+    assert.deepEqual(baseKind('debian').identity({ name: 'debian' }, root, FAKE), ['b'])
+    assert.equal(
+      baseKind('image').identity({ name: 'image', image: 'x', digest: DIGEST }, root, FAKE),
+      DIGEST,
+    )
+    assert.deepEqual(baseKind('image').identity({ name: 'image', image: 'x' }, root, FAKE), root)
   })
 })
 
 describe('host', () => {
-  const host = kindOf('host')
-  const ground = { base: 'host' } as const
+  const host = baseKind('host')
+  const resolvedBase = { base: 'host' } as const
 
-  test('has what the machine has', () => {
-    assert.deepEqual(host.languages(ground, MACHINE, 'c'), [
+  test('the base host has the tools of the machine', () => {
+    assert.deepEqual(host.tools.languages(resolvedBase, MACHINE, 'c'), [
       { kind: 'there', version: '12.2.0', directory: '/usr/bin', where: 'this machine' },
     ])
-    assert.deepEqual(host.languages(ground, MACHINE, 'node'), [])
-    assert.deepEqual(host.server(ground, MACHINE, 'postgres', 'postgres'), { version: '15.1', packages: [] })
+    assert.deepEqual(host.tools.languages(resolvedBase, MACHINE, 'node'), [])
+    assert.deepEqual(host.tools.server(resolvedBase, MACHINE, 'postgres', 'postgres'), {
+      version: '15.1',
+      packages: [],
+    })
     assert.deepEqual(
-      host.tool(MACHINE, 'gradle', () => true),
+      host.tools.tool(MACHINE, 'gradle', () => true),
       { version: undefined, directory: '/opt/gradle/bin' },
     )
     assert.equal(
-      host.tool(MACHINE, 'make', () => false),
+      host.tools.tool(MACHINE, 'make', () => false),
       undefined,
     )
   })
 
   test('lacks what nobody knows it to have, and installs nothing', () => {
     const wish = { packages: ['build-essential', 'libpq-dev'], tools: ['make', 'maven', 'pnpm'] }
-    assert.deepEqual(host.lacking(ground, MACHINE, wish), { packages: ['libpq-dev'], tools: ['maven'] })
-    assert.equal(host.packageManager, undefined)
+    assert.deepEqual(host.tools.lacking(resolvedBase, MACHINE, wish), {
+      packages: ['libpq-dev'],
+      tools: ['maven'],
+    })
+    assert.equal(host.tools.packageManager, undefined)
     assert.equal(host.lockRefusal?.reason, 'lock.host')
   })
 })
 
 describe('debian', () => {
-  const debian = kindOf('debian')
+  const debian = baseKind('debian')
 
-  test('has what its release has', () => {
-    const languages = debian.languages({ base: 'debian', suite: 'bookworm' }, MACHINE, 'python')
+  test('the base debian has the packages of its release', () => {
+    const languages = debian.tools.languages({ base: 'debian', suite: 'bookworm' }, MACHINE, 'python')
     assert.deepEqual(
       languages.map(({ kind, version, where }) => [kind, version, where]),
       [['packaged', '3.11', 'Debian']],
     )
-    assert.equal(debian.server({ base: 'debian', suite: 'trixie' }, MACHINE, 'postgres', 'x')?.version, '17')
+    assert.equal(
+      debian.tools.server({ base: 'debian', suite: 'trixie' }, MACHINE, 'postgres', 'x')?.version,
+      '17',
+    )
     const lacking = (suite: 'bookworm' | 'trixie'): readonly string[] =>
-      debian.lacking({ base: 'debian', suite }, MACHINE, { packages: ['x'], tools: ['just', 'make'] }).tools
+      debian.tools.lacking({ base: 'debian', suite }, MACHINE, { packages: ['x'], tools: ['just', 'make'] })
+        .tools
     assert.deepEqual([lacking('bookworm'), lacking('trixie')], [['just'], []])
   })
 
-  test('is refused where a provider takes no layers', async () => {
+  test('the base debian is refused by a provider without layers', async () => {
     const provider = new FakeProvider({ clock: new FakeClock(), layers: false })
     await assert.rejects(
       roots.ensure({ name: 'debian', suite: 'trixie' }, provider, () => undefined),
@@ -160,26 +177,26 @@ describe('debian', () => {
 })
 
 describe('image', () => {
-  const image = kindOf('image')
-  const ground = { base: 'image', image: 'node:22' } as const
+  const image = baseKind('image')
+  const resolvedBase = { base: 'image', image: 'node:22' } as const
   const wish = { name: 'image', image: 'node:22' } as const
 
-  test('has tools of its own, which nobody has looked at', () => {
-    assert.deepEqual(image.languages(ground, MACHINE, 'node'), [
+  test('the tools of an image are not known', () => {
+    assert.deepEqual(image.tools.languages(resolvedBase, MACHINE, 'node'), [
       { kind: 'own', version: '', where: 'the image' },
     ])
-    assert.equal(image.server(ground, MACHINE, 'postgres', 'postgres'), undefined)
-    assert.equal(image.packageManager, undefined)
-    assert.deepEqual(image.lacking(ground, MACHINE, { packages: ['curl'], tools: ['make'] }), {
+    assert.equal(image.tools.server(resolvedBase, MACHINE, 'postgres', 'postgres'), undefined)
+    assert.equal(image.tools.packageManager, undefined)
+    assert.deepEqual(image.tools.lacking(resolvedBase, MACHINE, { packages: ['curl'], tools: ['make'] }), {
       packages: ['curl'],
       tools: [],
     })
-    assert.deepEqual(image.grounds(), [], 'no plan chooses one by itself')
-    assert.deepEqual(image.recipe(ground, {}), wish)
+    assert.deepEqual(image.variants(), [], 'no plan chooses one by itself')
+    assert.deepEqual(image.recipe(resolvedBase, {}), wish)
     assert.equal(image.lockRefusal?.reason, 'lock.image')
   })
 
-  test('is fetched by the provider, by its full name', async () => {
+  test('the provider fetches an image by its full name', async () => {
     const asked: string[] = []
     const lines: string[] = []
     const ready = await roots.ensure(wish, withImages(asked, { user: 'node', workdir: '/app' }), (line) =>
@@ -196,7 +213,7 @@ describe('image', () => {
     })
   })
 
-  test('that is held to a digest is asked for by it', async () => {
+  test('an image with a digest is fetched by that digest', async () => {
     const asked: string[] = []
     await roots.ensure({ ...wish, digest: DIGEST }, withImages(asked), () => undefined)
     assert.deepEqual(asked, [`docker.io/library/node:22@${DIGEST}`])
@@ -220,7 +237,7 @@ describe('image', () => {
       assert.deepEqual(fetched, [])
     })
 
-  test('is refused where the provider takes none, and who does is named', () =>
+  test('an image is refused by a provider without images, with a hint to one that has them', () =>
     assert.rejects(
       roots.ensure(wish, new FakeProvider({ clock: new FakeClock() }), () => undefined),
       {
@@ -239,10 +256,10 @@ describe('image', () => {
   ] as const)
     test(`its user is ${what}`, () => {
       const environment = { ...DEFAULT_ENVIRONMENT, base: 'image', image: 'node:22' } as const
-      const { user, workdir } = settledOn(environment, asked, own)
+      const { user, workdir } = withBaseDefaults(environment, asked, own)
       assert.deepEqual([user, workdir], expected)
     })
 
   test('another base has the usual one', () =>
-    assert.equal(settledOn(DEFAULT_ENVIRONMENT, {}, {}).user, DEFAULT_ENVIRONMENT.user))
+    assert.equal(withBaseDefaults(DEFAULT_ENVIRONMENT, {}, {}).user, DEFAULT_ENVIRONMENT.user))
 })

@@ -1,35 +1,35 @@
-/** The kinds of bases there are, by name. */
+/** All kinds of bases, by name. */
 import type { Base, Environment } from '../core/environment.ts'
 import type { Provider } from '../core/provider.ts'
-import type { Some } from '../core/some.ts'
+import type { Optional } from '../util/optional.ts'
+import type { BaseKind, ReadyBase } from './base-kind.ts'
 import { debian } from './debian.ts'
 import { host } from './host.ts'
 import { image } from './image.ts'
-import type { BaseKind, Ready } from './kind.ts'
 
 const KINDS: Readonly<Record<Base, BaseKind>> = { host, debian, image }
 
-export function kindOf(base: Base): BaseKind {
+export function baseKind(base: Base): BaseKind {
   return KINDS[base]
 }
 
-export function allKinds(): readonly BaseKind[] {
+export function allBaseKinds(): readonly BaseKind[] {
   return Object.values(KINDS)
 }
 
 const USER = /^[a-z_][a-z0-9_-]{0,31}$/
 
 /**
- * The user and the directory of commands where a request names none: an image's own, else the usual ones of the base. podd finds users by name,
- * so an image that names its user by number gets root.
+ * Fills in the user and working directory that a request leaves out: those of the image, else the defaults of
+ * the base. podd finds users by name, so an image that gives its user as a number gets root.
  */
-export function settledOn(
+export function withBaseDefaults(
   environment: Environment,
-  asked: Some<Pick<Environment, 'user' | 'workdir'>>,
-  ready: Pick<Ready, 'user' | 'workdir'>,
+  asked: Optional<Pick<Environment, 'user' | 'workdir'>>,
+  ready: Pick<ReadyBase, 'user' | 'workdir'>,
 ): Environment {
   const [own = ''] = ready.user?.split(':') ?? []
-  const user = USER.test(own) ? own : kindOf(environment.base).user
+  const user = USER.test(own) ? own : baseKind(environment.base).system.user
   return {
     ...environment,
     user: asked.user ?? user,
@@ -37,8 +37,11 @@ export function settledOn(
   }
 }
 
-/** The base of a sandbox where nobody names one: an image that is named, this machine's tools where the provider has them, else Debian. */
-export function baseFor(asked: Pick<Environment, 'image'>, provider: Provider): Base {
+/**
+ * The base of a sandbox when none is named: the image if one is given, else this machine's tools if the
+ * provider supports them, else Debian.
+ */
+export function defaultBase(asked: Pick<Environment, 'image'>, provider: Provider): Base {
   if (asked.image !== undefined) return image.name
   return provider.host ? host.name : debian.name
 }

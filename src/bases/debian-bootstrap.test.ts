@@ -7,8 +7,8 @@ import { afterEach, beforeEach, describe, test } from 'node:test'
 import { type ErrorCode, isAgentPodError } from '../core/error.ts'
 import { FakeClock } from '../testing/fake-clock.ts'
 import { FakeProvider } from '../testing/fake-provider.ts'
+import { BaseRoots } from './base-roots.ts'
 import { buildDebian, hostSuite } from './debian-bootstrap.ts'
-import { LayerRoots } from './roots.ts'
 
 let scratch: string
 let etc: string
@@ -70,7 +70,7 @@ Components: main
 const SIGNED = 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]'
 
 describe('the bootstrap', () => {
-  test('of the machine’s own release uses its own sources, and no third party’s', async () => {
+  test('the bootstrap of the machine’s own release uses its apt sources, but no third-party ones', async () => {
     source('debian.sources', DEB822)
     source('vendor.list', 'deb https://vendor.example.com/apt stable main\n')
     const { args } = await build()
@@ -83,7 +83,7 @@ describe('the bootstrap', () => {
     assert.equal(readFileSync(join(scratch, 'time'), 'utf8'), '1700000000', 'the same time on every file')
   })
 
-  test('of an ordinary user works where its subordinate ids get to', async () => {
+  test('the bootstrap of an ordinary user uses a temporary directory that subordinate ids can enter', async () => {
     const mine = join(scratch, 'mine')
     mkdirSync(join(mine, 'tmp'), { recursive: true })
     const temporary = async (isRoot: boolean, mode: number): Promise<string> => {
@@ -106,7 +106,7 @@ describe('the bootstrap', () => {
     assert.equal(await temporary(true, 0o700), join(mine, 'tmp'))
   })
 
-  test('of another release uses the same mirrors, with the pockets that every release has', async () => {
+  test('the bootstrap of another release uses the same mirrors, with the pockets of every release', async () => {
     source('debian.sources', DEB822)
     const { args } = await build('trixie')
     assert.deepEqual(args.slice(args.indexOf('trixie') + 2), [
@@ -116,7 +116,7 @@ describe('the bootstrap', () => {
     ])
   })
 
-  test('reads the older form of sources as well', async () => {
+  test('the bootstrap reads the older format of apt sources too', async () => {
     writeFileSync(
       join(etc, 'apt', 'sources.list'),
       '# deb https://no.example.com bookworm main\ndeb [arch=amd64] https://a.example.com/debian bookworm main contrib\ndeb-src https://a.example.com/debian bookworm main\n',
@@ -127,14 +127,14 @@ describe('the bootstrap', () => {
     ])
   })
 
-  test('on another distribution leaves the mirror to the tool', async () => {
+  test('the bootstrap on another distribution leaves the mirror to mmdebstrap', async () => {
     release('fedora', 'forty')
     assert.equal(hostSuite(etc), 'bookworm')
     const { args } = await build()
     assert.equal(args.at(-1), join(scratch, 'out.tar'))
   })
 
-  test('that fails gives the tool’s reason, keeps what it said, and leaves no file', async () => {
+  test('a failed bootstrap reports the reason, keeps the output, and leaves no file', async () => {
     const script =
       "echo 'I: downloading' >&2; echo 'E: no such mirror' >&2; echo 'E: mmdebstrap failed to run' >&2; exit 25"
     await assert.rejects(build(undefined, script), {
@@ -147,7 +147,7 @@ describe('the bootstrap', () => {
     assert.ok(!existsSync(join(scratch, 'out.tar')))
   })
 
-  test('that is not there says how to get it', async () => {
+  test('without mmdebstrap, the error says how to install it', async () => {
     const none = {
       file: join(scratch, 'out.tar'),
       logFile: join(scratch, 'log'),
@@ -161,11 +161,11 @@ describe('the bootstrap', () => {
 })
 
 describe('roots', () => {
-  const roots = (env: Record<string, string>): { roots: LayerRoots; built: Map<string, string> } => {
+  const roots = (env: Record<string, string>): { roots: BaseRoots; built: Map<string, string> } => {
     const built = new Map<string, string>()
     return {
       built,
-      roots: new LayerRoots({
+      roots: new BaseRoots({
         tmpDir: scratch,
         logFile: join(scratch, 'log'),
         isRoot: true,
@@ -187,7 +187,7 @@ describe('roots', () => {
     assert.ok(!existsSync(join(scratch, 'args')), 'nothing was called')
   })
 
-  test('each release is built once, also by many at once, and found again', async () => {
+  test('each Debian release is built once, also by concurrent callers, and reused', async () => {
     const { roots: some, built } = roots(bootstrap(`echo x >> ${scratch}/calls`))
     const to = provider()
     const plans = await Promise.all(
@@ -203,7 +203,7 @@ describe('roots', () => {
     assert.deepEqual(await some.ensure({ name: 'host' }, to, () => undefined), { root: { kind: 'host' } })
   })
 
-  test('one that failed is tried again, and leaves no file', async () => {
+  test('a failed build of a Debian base is tried again, and leaves no file', async () => {
     const { roots: some } = roots(bootstrap('exit 1'))
     const to = provider()
     await fails(

@@ -1,4 +1,4 @@
-/** How the base `debian` is built: bootstrapped once from packages, with the mirrors this machine's own apt uses. */
+/** Builds the base `debian`: bootstrapped once from packages, with the mirrors of this machine's apt. */
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
@@ -7,13 +7,13 @@ import { dirname, join, resolve } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 import type { Kit } from '../core/recipe.ts'
 
-/** Raised whenever the recipe below changes what comes out. */
+/** Increase this when a change below changes the resulting layer. */
 export const DEBIAN_RECIPE = 3
 
 const FALLBACK_SUITE = 'bookworm'
 /** With a fixed time on every file, the same packages give the same layer on every machine. */
 const TIME_OF_FILES = '1700000000'
-/** Of what the bootstrap says, for the log. */
+/** How much of the bootstrap's output goes to the log. */
 const MOST_SAID = 256 * 1024
 const MOST_REASONS = 2
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
@@ -32,7 +32,7 @@ const PACKAGES = [
   'unzip',
   'xz-utils',
 ]
-/** As E2B's base has them: Python with pip and venv, compilers, Node. */
+/** The same packages as E2B's base: Python with pip and venv, compilers, Node. */
 const DEVELOPMENT_PACKAGES = [
   'build-essential',
   'nodejs',
@@ -50,8 +50,9 @@ const SLIM = [
 ]
 
 /**
- * Files that must not be the same in every sandbox, or that only the bootstrap needed. /tmp is mmdebstrap's own: it holds the settings with
- * which it calls apt at the end, and without them apt would clean the package lists of this machine.
+ * Removes files that must differ between sandboxes or that only the bootstrap needed. /tmp stays: mmdebstrap
+ * keeps there the settings with which it calls apt at the end, and without them apt would clean the package
+ * lists of this machine.
  */
 const CUSTOMIZE = [
   'chroot "$1" useradd -m -u 1000 -s /bin/bash user',
@@ -60,27 +61,30 @@ const CUSTOMIZE = [
   'rm -rf "$1"/var/log/* "$1"/var/cache/ldconfig/aux-cache',
 ]
 
-/** pip then installs for the user who calls it, as it does where Python is not Debian's: a sandbox has no system to keep. */
+/** Lets pip install for the calling user, as it does outside Debian: a sandbox has no system to protect. */
 const DEVELOPMENT_CUSTOMIZE = ['rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED']
 
 export interface DebianBuild {
   /** Where the tar file goes. It is removed when the build fails. */
   readonly file: string
-  /** Where everything goes that mmdebstrap says. */
+  /** Receives all output of mmdebstrap. */
   readonly logFile: string
   readonly isRoot: boolean
-  /** Debian's release; the machine's own when left out. */
+  /** The Debian release; that of the machine when left out. */
   readonly suite?: string | undefined
   /** `plain` when left out. */
   readonly kit?: Kit | undefined
   readonly etc?: string
-  /** Where programs are found, and which proxy leads out. */
+  /** The PATH for programs, and proxy settings. */
   readonly env: Readonly<Record<string, string | undefined>>
   onProgress(line: string): void
   readonly signal?: AbortSignal | undefined
 }
 
-/** Bootstraps into a tar file and answers its digest. `failed_precondition` when mmdebstrap is missing or fails. */
+/**
+ * Bootstraps into a tar file and returns its digest. Throws `failed_precondition` if mmdebstrap is missing or
+ * fails.
+ */
 export async function buildDebian(build: DebianBuild): Promise<string> {
   const etc = build.etc ?? '/etc'
   const suite = build.suite ?? hostSuite(etc)
@@ -122,7 +126,10 @@ interface Bootstrapped {
   readonly said: string
 }
 
-/** Without root it works with subordinate ids, which get into no directory of this user's alone, such as pam_tmpdir's. */
+/**
+ * Without root, mmdebstrap works with subordinate ids, which cannot enter a directory that only this user can
+ * enter, such as one made by pam_tmpdir.
+ */
 function temporary({ env, isRoot }: DebianBuild): Record<string, string> {
   const { TMPDIR } = env
   return isRoot || TMPDIR === undefined || isOpen(resolve(TMPDIR)) ? {} : { TMPDIR: '/tmp' }
@@ -157,14 +164,17 @@ function mmdebstrap(args: readonly string[], build: DebianBuild): Promise<Bootst
   })
 }
 
-/** The machine's own release where it is Debian, else its stable one. */
+/** The machine's release if it is Debian, else the stable one. */
 export function hostSuite(etc = '/etc'): string {
   const release = read(join(etc, 'os-release'))
   if (!/^ID=debian$/m.test(release)) return FALLBACK_SUITE
   return /^VERSION_CODENAME=([a-z]+)$/m.exec(release)?.[1] ?? FALLBACK_SUITE
 }
 
-/** Where packages come from: for the host's own release its apt source files, for another one the same mirrors; on a host without apt, the tool's own default. */
+/**
+ * Package sources: for the host's own release its apt source files, for another release the same mirrors, on
+ * a host without apt the default of mmdebstrap.
+ */
 function aptSources(etc: string, suite: string): string[] {
   const own = hostSuite(etc)
   if (!/^ID=debian$/m.test(read(join(etc, 'os-release')))) return []
@@ -180,7 +190,10 @@ function aptSources(etc: string, suite: string): string[] {
   return suite === own ? files : files.flatMap((file) => forSuite(read(file), own, suite))
 }
 
-/** One line of sources for each mirror and pocket that a file names for the host's release, with the other release in its place. */
+/**
+ * One source line for each mirror and pocket that a file names for the host's release, with the other release
+ * in its place.
+ */
 function forSuite(text: string, own: string, suite: string): string[] {
   const line = (uri: string, pocket: string): string =>
     `deb [signed-by=${KEYRING}] ${uri} ${suite}${pocket} main`
@@ -215,7 +228,7 @@ async function sha256(file: string): Promise<string> {
   return hash.digest('hex')
 }
 
-/** What apt or dpkg complained of first. What mmdebstrap says after that is only that something failed. */
+/** The first errors of apt or dpkg. What mmdebstrap prints after them only says that something failed. */
 function reasonIn(text: string): string | undefined {
   const errors = [...text.matchAll(/^E: *(.*)$/gm)].map(([, why = '']) => why.trim())
   const told = errors.filter((why) => !/^(mmdebstrap failed to run|apt-get .* failed)$/.test(why))

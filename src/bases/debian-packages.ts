@@ -1,6 +1,6 @@
-/** What Debian's releases have, as data with a date: which versions, in which packages. */
+/** Versions and packages in the Debian releases, as data with a date. */
 import { SUITES, type Suite } from '../core/recipe.ts'
-import type { PackagedTool } from './kind.ts'
+import type { PackagedTool } from './base-kind.ts'
 
 export const DEBIAN_DATE = '2026-11-16'
 
@@ -9,8 +9,8 @@ export function isSuite(text: string): text is Suite {
 }
 
 /**
- * SECURITY: CF-02. A package with or without a version, as apt's command line and its preferences take it: no option, no path, no pattern, and
- * no sign behind it that would remove it.
+ * SECURITY: CF-02. A package with an optional version, as apt's command line and preferences accept it: no
+ * option, no path, no pattern, and no trailing sign that would remove the package.
  */
 export const DEBIAN_PACKAGE = /^[a-z0-9][a-z0-9.+-]{0,126}[a-z0-9.+](?:=[A-Za-z0-9.+~:-]{1,100})?$/
 export const DEBIAN_NAME = /^[a-z0-9][a-z0-9.+-]{0,126}[a-z0-9.+]$/
@@ -23,7 +23,7 @@ const RUBY = ['ruby-full', 'bundler', 'libyaml-dev', ...C]
 const PHP = ['php-cli', 'php-xml', 'php-mbstring', 'php-curl', 'php-zip', 'php-sqlite3', 'composer', 'unzip']
 
 function java(major: number): PackagedTool {
-  // The directory is named after the architecture; a link of ours is not.
+  // The real directory contains the architecture; this path is a link without it.
   return { version: String(major), packages: [`openjdk-${major}-jdk-headless`] }
 }
 

@@ -1,8 +1,8 @@
-/** The base `debian`: a release of Debian of its own, built once, to which apt adds what a project needs. */
+/** The base `debian`: a Debian release, built once, to which apt adds what a project needs. */
 import { AgentPodError, invalid } from '../core/error.ts'
 import { type BaseWish, SUITES, type Suite } from '../core/recipe.ts'
+import type { BaseContext, BaseKind, ReadyBase, ResolvedBase } from './base-kind.ts'
 import { DEBIAN, DEBIAN_SERVERS, hasTool } from './debian-packages.ts'
-import type { BaseKind, Ground, Making, Ready } from './kind.ts'
 
 export const debian: BaseKind = {
   name: 'debian',
@@ -10,62 +10,68 @@ export const debian: BaseKind = {
   isReadyAtOnce: false,
   ready,
   identity: (_base, root, { layers }) => layers?.of(root) ?? [],
-  recipe: (ground) => ({ name: 'debian', suite: suiteOf(ground) }),
-
+  recipe: (resolvedBase) => ({ name: 'debian', suite: suiteOf(resolvedBase) }),
   releases: SUITES,
-  grounds: () => SUITES.map((suite) => ({ base: 'debian', suite })),
-  called: (ground) => `Debian ${suiteOf(ground)}`,
-  within: (ground) => `in Debian ${suiteOf(ground)}`,
-  detail: suiteOf,
-
-  packageManager: 'apt',
-  hasKnownTools: true,
-  languages: (ground, _machine, language) =>
-    (DEBIAN[suiteOf(ground)][language] ?? []).map((tool) => ({
-      kind: 'packaged',
-      version: tool.version,
-      tool,
-      where: 'Debian',
-    })),
-  server: (ground, _machine, name) => DEBIAN_SERVERS[suiteOf(ground)][name],
-  tool: () => undefined,
-  isPackaged: (ground, tool) => hasTool(suiteOf(ground), tool),
-  hasPackage: () => false,
-  // Whether a release has a package is asked of apt, when it is installed.
-  lacking: (ground, _machine, { tools }) => ({
-    packages: [],
-    tools: tools.filter((name) => !hasTool(suiteOf(ground), name)),
-  }),
-  aboutPackage: ({ isOptional }) =>
-    isOptional ? 'from Debian, where it has one of this name' : 'from Debian',
-  otherwise: '',
+  variants: () => SUITES.map((suite) => ({ base: 'debian', suite })),
   lockRefusal: undefined,
 
-  user: 'user',
-  hasProfile: true,
-  trust: 'own',
+  texts: {
+    label: (resolvedBase) => `Debian ${suiteOf(resolvedBase)}`,
+    locationLabel: (resolvedBase) => `in Debian ${suiteOf(resolvedBase)}`,
+    detail: suiteOf,
+    aboutPackage: ({ isOptional }) =>
+      isOptional ? 'from Debian, if it has a package of this name' : 'from Debian',
+    missingServiceHint: '',
+  },
+
+  tools: {
+    packageManager: 'apt',
+    hasKnownTools: true,
+    languages: (resolvedBase, _machine, language) =>
+      (DEBIAN[suiteOf(resolvedBase)][language] ?? []).map((tool) => ({
+        kind: 'packaged',
+        version: tool.version,
+        tool,
+        where: 'Debian',
+      })),
+    server: (resolvedBase, _machine, name) => DEBIAN_SERVERS[suiteOf(resolvedBase)][name],
+    tool: () => undefined,
+    isPackaged: (resolvedBase, tool) => hasTool(suiteOf(resolvedBase), tool),
+    hasPackage: () => false,
+    // apt reports a missing package when it installs.
+    lacking: (resolvedBase, _machine, { tools }) => ({
+      packages: [],
+      tools: tools.filter((name) => !hasTool(suiteOf(resolvedBase), name)),
+    }),
+  },
+
+  system: {
+    user: 'user',
+    hasProfile: true,
+    trust: 'own',
+  },
 }
 
-function suiteOf({ suite }: Ground): Suite {
+function suiteOf({ suite }: ResolvedBase): Suite {
   return suite ?? SUITES[0]
 }
 
-async function ready({ suite, kit = 'plain' }: BaseWish, making: Making): Promise<Ready> {
+async function ready({ suite, kit = 'plain' }: BaseWish, making: BaseContext): Promise<ReadyBase> {
   const { provider } = making
   const release = suite ?? making.suite
-  // SECURITY: CP-16. Whoever may ask for a release may not have us try names.
+  // SECURITY: CP-16. Callers cannot make the server try arbitrary release names.
   if (release !== making.suite && !SUITES.some((known) => known === release))
     throw invalid(
       'suite.unknown',
-      `there is no release ${release} of Debian that we know`,
-      `known are ${SUITES.join(', ')}`,
+      `unknown Debian release: ${release}`,
+      `known releases: ${SUITES.join(', ')}`,
     )
   const { layers } = provider
   if (!layers)
     throw new AgentPodError({
       code: 'unsupported',
       reason: 'provider.layers',
-      message: `${provider.name} takes no layers`,
+      message: `${provider.name} does not support layers`,
     })
   return { root: layers.root([await making.debian(release, kit)]) }
 }

@@ -1,22 +1,25 @@
-/** Recipe to layers. Each step runs in a sandbox of its own on the layers below, under its own network policy; what it wrote becomes the next layer. */
+/**
+ * Builds a recipe into layers. Each step runs in a new sandbox on the layers below, with its own network
+ * policy; the files it writes become the next layer.
+ */
 import type { Readable } from 'node:stream'
 import { AgentPodError, invalid } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'
-import type { Principal } from '../core/principal.ts'
+import { LOCAL, type Principal } from '../core/principal.ts'
 import { MOST_STEPS, type Recipe, type Step } from '../core/recipe.ts'
 import type { LayerInfo } from '../core/snapshot.ts'
-import type { Layer } from '../engine/album.ts'
 import type { Engine } from '../engine/engine.ts'
-import { LAYER_OWNER, mayUse } from '../engine/layers.ts'
+import { LAYER_OWNER, mayUseLayer } from '../engine/snapshots/layers.ts'
+import type { Layer } from '../engine/snapshots/snapshot-registry.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
-import { Counts } from '../util/counts.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
-import type { BuildOptions } from './build-options.ts'
+import { ReferenceCounts } from '../util/reference-counts.ts'
+import type { BuildJob } from './build-request.ts'
+import { explainMiss } from './cache-miss.ts'
 import type { InputFiles } from './input-files.ts'
-import { baseKey, layerKeys } from './key.ts'
-import { explainMiss } from './miss.ts'
+import { baseKey, layerKeys } from './layer-key.ts'
 import { BUILD_LABEL, runStep } from './step.ts'
 
 export interface BuilderParts {
@@ -31,7 +34,7 @@ export type BuildResult =
   | {
       readonly kind: 'built'
       readonly digest: string | undefined
-      /** The digest of the base's own layer, where it has one. */
+      /** The digest of the base's layer, if it has one. */
       readonly base: string | undefined
       readonly sizeBytes: number
     }
@@ -53,33 +56,33 @@ interface Job {
 export class Builder {
   readonly #parts: BuilderParts
   readonly #lock = new KeyedLock()
-  /** Layers that builds under way have found or are making: nobody removes them. */
-  readonly #layers = new Counts()
-  /** Archives that builds under way may need. */
-  readonly #archives = new Counts()
+  /** Layers that running builds use or make. They must not be removed. */
+  readonly #layers = new ReferenceCounts()
+  /** Archives that running builds may need. */
+  readonly #archives = new ReferenceCounts()
 
   constructor(parts: BuilderParts) {
     this.#parts = parts
   }
 
-  /** Ends what builds of an earlier life left running. */
+  /** Destroys build sandboxes that an earlier server process left behind. */
   async open(): Promise<void> {
     const { engine, files } = this.#parts
     files.sweep(true)
-    // Labels are anybody's to give; the owner is not.
-    const left = engine
-      .list({ labels: { [BUILD_LABEL]: 'step' }, all: false })
+    // Anyone can set labels, so the owner is checked too.
+    const left = engine.sandboxes
+      .list({ labels: { [BUILD_LABEL]: 'step' }, all: false }, LOCAL)
       .filter(({ owner }) => owner === LAYER_OWNER)
     for (const { id } of left) await this.#destroy(id)
   }
 
-  /** A recipe without steps has no digest: its base is all there is to it. */
-  async build(asked: Recipe, o: BuildOptions): Promise<BuildResult> {
+  /** A recipe without steps has no digest: it is only its base. */
+  async build(asked: Recipe, o: BuildJob): Promise<BuildResult> {
     const again = checkRecipe(asked, o.again)
     const { engine, arch } = this.#parts
     const tell = (text: string): void => void o.onEvent({ kind: 'progress', text })
-    const { root, digest, provider } = await engine.prepare(asked.base, tell, o.provider)
-    // Every step stands on the same image, whatever its tag comes to mean meanwhile.
+    const { root, digest, provider } = await engine.providers.prepareBase(asked.base, tell, o.provider)
+    // Every step uses the same image, even if its tag moves during the build.
     const recipe = digest === undefined ? asked : { ...asked, base: { ...asked.base, digest } }
     const keys = layerKeys(recipe, baseKey(recipe.base, provider, root, arch))
     const releases = keys.map((key) => this.#layers.hold(key))
@@ -98,12 +101,12 @@ export class Builder {
     }
   }
 
-  async #all(recipe: Recipe, keys: readonly string[], again: number, o: BuildOptions): Promise<number> {
+  async #all(recipe: Recipe, keys: readonly string[], again: number, o: BuildJob): Promise<number> {
     let sizeBytes = 0
     for (const [at, step] of recipe.steps.entries()) {
       const key = keys[at] ?? ''
       const job = { recipe, step, at, key, parent: keys[at - 1], keys, isForced: at >= again }
-      // Two builds of one layer are one: the second finds what the first has made.
+      // Two builds of the same layer run one after the other; the second finds the layer in the cache.
       const layer = await this.#lock.run(key, () => this.#step(job, o))
       sizeBytes += layer.sizeBytes
     }
@@ -111,23 +114,24 @@ export class Builder {
   }
 
   /**
-   * Archives that have to be there. SECURITY: what others have built of files is for those who have the files as well, and who has them can
-   * send them.
+   * Archives that must be uploaded.
+   *
+   * SECURITY: a caller can use a layer that others built from files only by uploading the same files.
    */
-  #missing({ steps }: Recipe, found: readonly string[], { who }: BuildOptions): string[] {
+  #missing({ steps }: Recipe, found: readonly string[], { who }: BuildJob): string[] {
     const { engine, files } = this.#parts
     const needed = steps.flatMap(({ files: wanted }, at) => {
       if (!wanted || files.has(who.owner, wanted.digest)) return []
-      const layer = engine.layer(found[at] ?? '')
-      return layer && mayUse(who, layer) ? [] : [wanted.digest]
+      const layer = engine.layers.get(found[at] ?? '')
+      return layer && mayUseLayer(who, layer) ? [] : [wanted.digest]
     })
     return [...new Set(needed)]
   }
 
-  /** When everything is built, archives that nobody else needs go. */
+  /** Removes the archives after the build, unless another build needs them. */
   async #withArchives<T>(
     { steps }: Recipe,
-    { who: { owner } }: BuildOptions,
+    { who: { owner } }: BuildJob,
     work: () => Promise<T>,
   ): Promise<T> {
     const digests = new Set(steps.flatMap(({ files }) => files?.digest ?? []))
@@ -141,23 +145,23 @@ export class Builder {
     }
   }
 
-  async #step(job: Job, o: BuildOptions): Promise<Layer> {
+  async #step(job: Job, o: BuildJob): Promise<Layer> {
     const { engine, files, log } = this.#parts
     const { recipe, step, at, key, parent } = job
     const { name, title } = step
     const { owner } = o.who
     const place = { kind: 'step' as const, name, title, number: at + 1, of: recipe.steps.length }
     if (o.signal.aborted) throw canceled()
-    const there = engine.layer(key)
+    const there = engine.layers.get(key)
     if (there && !job.isForced) {
-      const shared = engine.shareLayer(there, owner)
+      const shared = engine.layers.addOwner(there, owner)
       await o.onEvent({ ...place, state: 'cached' })
       return shared
     }
     if (step.files && !files.has(owner, step.files.digest)) throw filesGone()
     const wanted = { parent, base: recipe.base, step, project: o.project }
-    const known = engine.layers().filter((layer) => mayUse(o.who, layer))
-    const why = job.isForced ? 'it was asked for' : explainMiss(known, wanted)
+    const known = engine.layers.list().filter((layer) => mayUseLayer(o.who, layer))
+    const why = job.isForced ? 'a rebuild was requested' : explainMiss(known, wanted)
     await o.onEvent({ ...place, state: 'started', why })
     if (there) await this.#discard(there, o.who, job.keys)
     const startedAt = performance.now()
@@ -176,9 +180,9 @@ export class Builder {
   async #keep(sandboxId: SandboxId, info: Omit<LayerInfo, 'usedAt'>): Promise<Layer> {
     const { engine, clock } = this.#parts
     try {
-      await engine.stop(sandboxId)
+      await engine.sandboxes.stop(sandboxId, LOCAL)
       failpoint('build.ran')
-      const layer = await engine.keepLayer(sandboxId, { ...info, usedAt: clock.now() })
+      const layer = await engine.layers.create(sandboxId, { ...info, usedAt: clock.now() })
       failpoint('build.kept')
       return layer
     } finally {
@@ -188,42 +192,44 @@ export class Builder {
 
   async #destroy(id: SandboxId): Promise<void> {
     const { engine, log } = this.#parts
-    await engine.destroy(id).catch((error) => ignore(log, error, `the build sandbox ${id} ends at its time`))
+    await engine.sandboxes
+      .destroy(id, LOCAL)
+      .catch((error) => ignore(log, error, `the build sandbox ${id} stays until its time to live ends`))
   }
 
-  /** What is built anew must not be found before. All of it goes or none. */
+  /** Removes a layer that is rebuilt, and all layers on it: either all of them or none. */
   async #discard(layer: Layer, who: Principal, own: readonly string[]): Promise<void> {
     const { engine } = this.#parts
-    const inUse = engine.layersInUse()
-    const doomed = above(layer, engine.layers())
+    const inUse = engine.layers.inUse()
+    const doomed = above(layer, engine.layers.list())
     const shared = doomed.find((one) => !who.isAdmin && one.layer.owners.some((owner) => owner !== who.owner))
     if (shared)
       throw new AgentPodError({
         code: 'permission_denied',
         reason: 'layer.shared',
-        message: `what "${shared.layer.step.title}" built is used by others, too`,
-        hint: 'an admin may have it built again',
+        message: `the layer of "${shared.layer.step.title}" is also used by others`,
+        hint: 'an admin can rebuild it',
       })
     const used = doomed.find((one) => inUse.has(one.id) || this.#isHeld(one, own))
-    if (used) throw inUseBy(used, engine.standingOn(used))
+    if (used) throw inUseBy(used, engine.layers.dependents(used))
     for (const one of doomed.reverse())
-      if (!(await engine.removeLayer(one))) throw inUseBy(one, engine.standingOn(one))
+      if (!(await engine.layers.remove(one))) throw inUseBy(one, engine.layers.dependents(one))
   }
 
-  /** Whether another build than the one of these layers has found it, or is making it. */
+  /** Whether another build uses the layer or is making it. */
   #isHeld({ layer: { key } }: Layer, own: readonly string[]): boolean {
     return this.#layers.of(key) > own.filter((one) => one === key).length
   }
 
-  /** Removes layers nobody stands on, those not used for longest first, until what is left takes at most `keepBytes`. */
+  /** Removes unused layers, least recently used first, until the rest takes at most `keepBytes`. */
   async prune(o: { readonly keepBytes: number; readonly isDry: boolean }): Promise<Pruned> {
     const { engine } = this.#parts
-    const all = engine.layers()
+    const all = engine.layers.list()
     let keptBytes = all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
     const removed: Layer[] = []
     const looked = new Set<string>()
     while (keptBytes > o.keepBytes) {
-      const inUse = engine.layersInUse()
+      const inUse = engine.layers.inUse()
       const left = all.filter((one) => !removed.includes(one))
       const parents = new Set(left.map(({ layer }) => layer.parent))
       const [oldest] = left
@@ -232,7 +238,7 @@ export class Builder {
         .toSorted((a, b) => a.layer.usedAt - b.layer.usedAt || b.createdAt - a.createdAt)
       if (!oldest) break
       looked.add(oldest.layer.key)
-      if (!o.isDry && !(await engine.removeLayer(oldest))) continue
+      if (!o.isDry && !(await engine.layers.remove(oldest))) continue
       removed.push(oldest)
       keptBytes -= oldest.sizeBytes
     }
@@ -255,7 +261,10 @@ export interface Pruned {
 const LARGEST_STEP = 256 * 1024
 const LONGEST_ENTRIES = 64 * 1024
 
-/** SECURITY: CP-16. Layers are held in memory for as long as they are there. What only helps to say what changed is let go of first. */
+/**
+ * SECURITY: CP-16. Layers stay in memory while they exist. File lists that only help to explain a cache miss
+ * are dropped when they are long.
+ */
 function remembered(step: Step): Step {
   const { files } = step
   if (!files || JSON.stringify(files.entries).length <= LONGEST_ENTRIES) return step
@@ -266,32 +275,31 @@ function isLarge({ files: _, ...step }: Step): boolean {
   return JSON.stringify(step).length > LARGEST_STEP
 }
 
-/** A layer and all that stand on it, lowest first. */
+/** A layer and all layers on top of it, lowest first. */
 function above(layer: Layer, all: readonly Layer[]): Layer[] {
   const next = all.filter((one) => one.layer.parent === layer.layer.key)
   return [layer, ...next.flatMap((one) => above(one, all))]
 }
 
-/** Answers from which step on everything is built again; beyond the last where nothing is. */
+/** The index of the first step to rebuild; the number of steps if none is. */
 function checkRecipe({ steps }: Recipe, again: string | undefined): number {
   const names = new Set(steps.map(({ name }) => name))
   if (steps.length > MOST_STEPS || names.size !== steps.length)
-    throw invalid('recipe.steps', `a recipe has at most ${MOST_STEPS} steps, each with a name of its own`)
+    throw invalid('recipe.steps', `a recipe has at most ${MOST_STEPS} steps, each with a unique name`)
   const large = steps.find(isLarge)
-  if (large)
-    throw invalid('recipe.large', `the step ${large.name} has more than ${LARGEST_STEP} bytes to say`)
+  if (large) throw invalid('recipe.large', `the step ${large.name} is larger than ${LARGEST_STEP} bytes`)
   if (again === undefined) return steps.length
   if (names.has(again)) return steps.findIndex(({ name }) => name === again)
   throw invalid(
     'build.again',
-    `there is no step ${again} to build again`,
-    names.size > 0 ? `the steps are ${[...names].join(', ')}` : undefined,
+    `unknown step to rebuild: ${again}`,
+    names.size > 0 ? `the steps are: ${[...names].join(', ')}` : undefined,
   )
 }
 
 function inUseBy(
   { layer }: Layer,
-  { sandboxes, snapshots }: ReturnType<Engine['standingOn']>,
+  { sandboxes, snapshots }: ReturnType<Engine['layers']['dependents']>,
 ): AgentPodError {
   const users = [
     ...sandboxes.map((name) => `the sandbox ${name}`),
@@ -305,8 +313,8 @@ function inUseBy(
   return new AgentPodError({
     code: 'conflict',
     reason: 'layer.used',
-    message: `what "${layer.step.title}" built is in use: ${users.length > 0 ? shown : 'another build is under way'}${users.length > 5 ? ` and ${users.length - 5} more` : ''}`,
-    hint: removed.length > 0 ? `${removed.join(' and ')} first` : 'try again when it has ended',
+    message: `the layer of "${layer.step.title}" is in use: ${users.length > 0 ? shown : 'another build is running'}${users.length > 5 ? ` and ${users.length - 5} more` : ''}`,
+    hint: removed.length > 0 ? `${removed.join(' and ')} first` : 'try again when it has finished',
   })
 }
 
@@ -314,7 +322,7 @@ function filesGone(): AgentPodError {
   return new AgentPodError({
     code: 'unavailable',
     reason: 'build.files',
-    message: 'files for the build were sent and are gone again',
+    message: 'the uploaded files for the build have been removed',
     hint: 'try again',
   })
 }

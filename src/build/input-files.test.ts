@@ -46,7 +46,7 @@ function isEmpty(): void {
 }
 
 describe('an archive', () => {
-  test('is there once it is, and gone when it is removed', async () => {
+  test('an archive can be opened after upload, and not after removal', async () => {
     assert.ok(!files.has('a', DIGEST))
     await put(DATA)
     assert.ok(files.has('a', DIGEST))
@@ -57,17 +57,17 @@ describe('an archive', () => {
     isEmpty()
   })
 
-  test('that was sent twice at once is there once', async () => {
+  test('an archive that is uploaded twice at once is stored once', async () => {
     await Promise.all([put(DATA), put(DATA)])
     assert.equal(readdirSync(directory).length, 1)
   })
 
-  test('that is not what its digest says leaves nothing', async () => {
+  test('an archive that does not match its digest is not stored', async () => {
     await refused(put(DATA, '0'.repeat(64)), 'invalid_argument', 'build.digest')
     isEmpty()
   })
 
-  test('that breaks off leaves nothing', async () => {
+  test('an interrupted upload leaves nothing', async () => {
     const source = Readable.from(
       (async function* () {
         yield DATA
@@ -78,13 +78,13 @@ describe('an archive', () => {
     isEmpty()
   })
 
-  test('that is too large leaves nothing', async () => {
+  test('an archive that is too large is not stored', async () => {
     await refused(put(Buffer.alloc(1001)), 'resource_exhausted', 'build.files_too_large')
     isEmpty()
     await put(Buffer.alloc(1000))
   })
 
-  test('with others of the same owner is bounded, and does not take the room of others', async () => {
+  test('archives are limited per owner, and one owner does not use the space of another', async () => {
     await put(Buffer.alloc(1000, 1))
     await refused(put(Buffer.alloc(600, 2)), 'resource_exhausted', 'build.files_too_large')
     await put(Buffer.alloc(500, 2))
@@ -92,19 +92,19 @@ describe('an archive', () => {
     await put(Buffer.alloc(1000, 1), undefined, 'b')
   })
 
-  test('that the disk has damaged is told at its end', async () => {
+  test('a damaged archive fails at its end', async () => {
     await put(DATA)
     writeFileSync(join(directory, readdirSync(directory)[0] ?? ''), 'another one')
     await refused(buffer(files.open('a', DIGEST)), 'data_loss', 'build.digest')
   })
 
-  test('that is not there is an error and no crash', () =>
+  test('opening a missing archive is an error, not a crash', () =>
     assert.rejects(
       buffer(files.open('a', DIGEST)),
       (error) => (error as NodeJS.ErrnoException).code === 'ENOENT',
     ))
 
-  test('that nobody came for goes after a day, with the next that comes', async () => {
+  test('an unused archive is removed after a day, at the next upload', async () => {
     await put(DATA)
     await clock.advance(25 * 3_600_000)
     await put(Buffer.from('x'))
@@ -131,7 +131,7 @@ describe('SECURITY', () => {
       assert.deepEqual(readdirSync(root), [])
     })
 
-  test('who knows a digest does not have the files', async () => {
+  test('knowing a digest gives no access to the files of another owner', async () => {
     await put(DATA)
     assert.ok(!files.has('b', DIGEST))
     await assert.rejects(buffer(files.open('b', DIGEST)))

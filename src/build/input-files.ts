@@ -1,4 +1,7 @@
-/** Archives of files that steps are given: uploaded once, checked against their digest, gone when the step is built. */
+/**
+ * Archives of input files for steps: uploaded once, checked against their digest, removed when the step is
+ * built.
+ */
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream, existsSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { rename, rm } from 'node:fs/promises'
@@ -7,11 +10,11 @@ import { type Readable, Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { AgentPodError, invalid } from '../core/error.ts'
 import type { Clock } from '../util/clock.ts'
-import { makeDirectory } from '../util/make-directory.ts'
+import { makeDirectory } from '../util/file/make-directory.ts'
 import { type Random, randomWord } from '../util/random.ts'
 
 export const LARGEST_INPUT_BYTES = 1024 * 1024 * 1024
-/** SECURITY: CP-16. Of one owner, all together. */
+/** SECURITY: CP-16. The limit for all archives of one owner. */
 const MOST_BYTES = 4 * LARGEST_INPUT_BYTES
 const KEPT_MS = 24 * 3_600_000
 const DIGEST = /^[0-9a-f]{64}$/
@@ -20,12 +23,14 @@ export interface InputFilesParts {
   readonly directory: string
   readonly clock: Clock
   readonly random: Random
-  /** The most that one archive takes, and all of one owner. */
+  /** The limits for one archive, and for all archives of one owner. */
   readonly largestBytes?: number | undefined
   readonly mostBytes?: number | undefined
 }
 
-/** SECURITY: everybody's are their own. Who knows a digest has not therefore seen the files. */
+/**
+ * SECURITY: archives are kept per owner. Knowing a digest does not give access to the files of another owner.
+ */
 export class InputFiles {
   readonly #parts: InputFilesParts
 
@@ -37,14 +42,14 @@ export class InputFiles {
     return existsSync(this.#path(owner, digest))
   }
 
-  /** Fails at its end with `data_loss` where the disk has not kept what was written. */
+  /** The stream ends with `data_loss` if the stored bytes do not match the digest. */
   open(owner: string, digest: string): Readable {
     const check = checked(digest, Number.POSITIVE_INFINITY, lost)
     pipeline(createReadStream(this.#path(owner, digest)), check).catch(() => undefined)
     return check
   }
 
-  /** `invalid_argument` when the content is not what the digest says; nothing is kept of it then. */
+  /** Throws `invalid_argument` if the content does not match the digest; nothing is stored then. */
   async put(owner: string, digest: string, source: Readable): Promise<void> {
     const path = this.#path(owner, digest)
     const { directory, random, mostBytes = MOST_BYTES, largestBytes = LARGEST_INPUT_BYTES } = this.#parts
@@ -57,7 +62,7 @@ export class InputFiles {
       await pipeline(
         source,
         checked(digest, Math.min(left, largestBytes), mismatch),
-        // A name must not outlive what it names when the power goes.
+        // Flushed, so that a power cut does not leave a name without its content.
         createWriteStream(draft, { mode: 0o600, flags: 'wx', flush: true }),
       )
       await rename(draft, path)
@@ -71,7 +76,7 @@ export class InputFiles {
     rmSync(this.#path(owner, digest), { force: true })
   }
 
-  /** What nobody came for; at start also drafts of an earlier life. */
+  /** Removes old archives; at start also unfinished uploads of an earlier server process. */
   sweep(isStart = false): void {
     const { directory, clock } = this.#parts
     for (const { name, mtimeMs } of this.#all()) {
@@ -100,12 +105,12 @@ export class InputFiles {
   }
 }
 
-/** An owner is nothing that a path is made of. */
+/** Hashed, because an owner's name must not become part of a path. */
 function prefixOf(owner: string): string {
   return `${createHash('sha256').update(owner).digest('hex').slice(0, 16)}-`
 }
 
-/** Passes on what has this digest and at most so many bytes, and fails at the end of anything else. */
+/** Passes the bytes through, and fails at the end if the digest is wrong or there are too many bytes. */
 function checked(digest: string, most: number, wrong: () => AgentPodError): Transform {
   const sum = createHash('sha256')
   let size = 0
@@ -123,18 +128,14 @@ function checked(digest: string, most: number, wrong: () => AgentPodError): Tran
 }
 
 function mismatch(): AgentPodError {
-  return invalid(
-    'build.digest',
-    'the files do not have the digest that their address names',
-    'send them again',
-  )
+  return invalid('build.digest', 'the files do not match the digest in their address', 'send them again')
 }
 
 function lost(): AgentPodError {
   return new AgentPodError({
     code: 'data_loss',
     reason: 'build.digest',
-    message: 'the disk has not kept the files as they were sent',
+    message: 'the stored files do not match what was uploaded',
     hint: 'send them again',
   })
 }
@@ -143,8 +144,8 @@ function tooLarge(most: number): AgentPodError {
   return new AgentPodError({
     code: 'resource_exhausted',
     reason: 'build.files_too_large',
-    message: `the files of a step take more than ${most} bytes`,
-    hint: 'name fewer of them in `inputs` of `[lifecycle] setup`',
+    message: `the files of a step are larger than ${most} bytes`,
+    hint: 'list fewer files in `inputs` of `[lifecycle] setup`',
   })
 }
 
@@ -152,7 +153,7 @@ function full(most: number): AgentPodError {
   return new AgentPodError({
     code: 'resource_exhausted',
     reason: 'build.files_full',
-    message: `files for steps take ${most} bytes already`,
-    hint: 'they go when their steps are built, and after a day at most',
+    message: `files for build steps already use ${most} bytes`,
+    hint: 'they are removed when their steps are built, or after a day',
   })
 }

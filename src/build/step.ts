@@ -1,26 +1,28 @@
 /** One step of a build, in a sandbox that is made for it. */
+
 import type { Readable } from 'node:stream'
 import { imageOf } from '../bases/image.ts'
 import { AgentPodError, asAgentPodError, isAgentPodError } from '../core/error.ts'
 import type { ProcessExit } from '../core/guest-process.ts'
 import type { SandboxId } from '../core/id.ts'
 import { imageText } from '../core/image-ref.ts'
+import { LOCAL } from '../core/principal.ts'
 import type { RecipeBase, Step } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { Engine } from '../engine/engine.ts'
-import { LAYER_OWNER } from '../engine/layers.ts'
-import { runInside, unpackInside } from '../guest/process.ts'
+import { LAYER_OWNER } from '../engine/snapshots/layers.ts'
+import { runInside, unpackInside } from '../guest/run-command.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
-import { spoken } from '../util/spoken.ts'
-import type { BuildOptions } from './build-options.ts'
+import { formatDuration } from '../util/format-duration.ts'
+import type { BuildJob } from './build-request.ts'
 
-/** Build sandboxes carry it: `step` while a step runs, `failed` where one was kept to look into. */
+/** Label of build sandboxes: `step` while a step runs, `failed` for one that was kept for debugging. */
 export const BUILD_LABEL = 'agentpod/build'
 const PROJECT_LABEL = 'agentpod/project'
 const ASKER_LABEL = 'agentpod/asked-by'
 
 const UNPACK_MS = 10 * 60_000
-/** Beyond the step's own time: to be made, to be kept. */
+/** Extra time beyond the step's limit, to create the sandbox and store the layer. */
 const SPARE_MS = 15 * 60_000
 const KEPT_MS = 3_600_000
 const FORGET_MS = 2 * 60_000
@@ -33,8 +35,10 @@ export interface StepJob {
   archive(): Readable | undefined
 }
 
-/** The sandbox lives on when the step succeeds. When it fails, nothing is left but what was asked to be kept. */
-export async function runStep(engine: Engine, log: Log, job: StepJob, o: BuildOptions): Promise<SandboxId> {
+/**
+ * The sandbox stays when the step succeeds. When it fails, the sandbox is destroyed unless it should be kept.
+ */
+export async function runStep(engine: Engine, log: Log, job: StepJob, o: BuildJob): Promise<SandboxId> {
   const sandbox = await makeSandbox(engine, job, o)
   try {
     await perform(engine, sandbox, job, o)
@@ -42,15 +46,15 @@ export async function runStep(engine: Engine, log: Log, job: StepJob, o: BuildOp
   } catch (error) {
     const failure = await withRefused(engine, sandbox.id, asAgentPodError(error))
     if (o.keepFailed && failure.reason.startsWith('build.step')) throw await kept(engine, sandbox, failure, o)
-    await engine
-      .destroy(sandbox.id)
-      .catch((left) => ignore(log, left, `the build sandbox ${sandbox.id} ends at its time`))
+    await engine.sandboxes
+      .destroy(sandbox.id, LOCAL)
+      .catch((left) => ignore(log, left, `the build sandbox ${sandbox.id} stays until its time to live ends`))
     throw failure
   }
 }
 
-function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildOptions): Promise<Sandbox> {
-  return engine.create(
+function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildJob): Promise<Sandbox> {
+  return engine.sandboxes.create(
     {
       owner: LAYER_OWNER,
       provider: o.provider,
@@ -61,7 +65,7 @@ function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildOp
         digest: parent,
         user: step.user,
         path: step.path,
-        // Root inside a build has to give files to others.
+        // Root in a build must be able to change the owner of files.
         sudo: step.user === 'root',
       },
       suite: base.suite,
@@ -77,8 +81,8 @@ function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildOp
   )
 }
 
-async function perform(engine: Engine, { id, link }: Sandbox, job: StepJob, o: BuildOptions): Promise<void> {
-  const { guest, ended } = engine.live(id)
+async function perform(engine: Engine, { id, link }: Sandbox, job: StepJob, o: BuildJob): Promise<void> {
+  const { guest, ended } = engine.guests.connection(id, LOCAL)
   const { step } = job
   const gone = AbortSignal.any([o.signal, ended.signal])
   try {
@@ -98,9 +102,9 @@ async function perform(engine: Engine, { id, link }: Sandbox, job: StepJob, o: B
   }
 }
 
-type Guest = ReturnType<Engine['live']>['guest']
+type Guest = ReturnType<Engine['guests']['connection']>['guest']
 
-async function command(guest: Guest, step: Step, gone: AbortSignal, o: BuildOptions): Promise<void> {
+async function command(guest: Guest, step: Step, gone: AbortSignal, o: BuildJob): Promise<void> {
   const startedAt = performance.now()
   const { name, run, user, workdir, variables, timeoutMs } = step
   const isOver = (): boolean => performance.now() - startedAt >= timeoutMs
@@ -119,8 +123,9 @@ async function command(guest: Guest, step: Step, gone: AbortSignal, o: BuildOpti
 }
 
 /**
- * SECURITY: SE-09. A sandbox trusts an authority of its own, which is written into its files. What stands on the layer has another one, and
- * must not trust this: also where the step has made new bundles with it.
+ * SECURITY: SE-09. A sandbox trusts its own certificate authority, which is written into its files. A sandbox
+ * on this layer has another authority and must not trust this one, even if the step made new certificate
+ * bundles.
  */
 const FORGET_TRUST = `set -e
 rm -f /usr/local/share/ca-certificates/agentpod.crt
@@ -142,18 +147,18 @@ async function forgetTrust(guest: Guest, gone: AbortSignal): Promise<void> {
   throw new AgentPodError({
     code: 'internal',
     reason: 'build.trust',
-    message: 'what the build sandbox trusted could not be taken out of its files',
+    message: 'the certificate of the build sandbox could not be removed from its files',
   })
 }
 
 function stepFailed(step: Step, how: 'late' | ProcessExit): AgentPodError {
   const why =
     how === 'late'
-      ? `it did not end within ${spoken(step.timeoutMs)}`
+      ? `it did not finish within ${formatDuration(step.timeoutMs)}`
       : how.oomKilled
         ? 'it ran out of memory'
         : how.signal
-          ? `it was ended by ${how.signal}`
+          ? `it was killed by ${how.signal}`
           : `exit code ${how.exitCode}`
   return new AgentPodError({
     code: how === 'late' ? 'deadline_exceeded' : 'failed_precondition',
@@ -161,22 +166,22 @@ function stepFailed(step: Step, how: 'late' | ProcessExit): AgentPodError {
     message: `the step "${step.title}" failed: ${why}`,
     hint:
       how === 'late'
-        ? '[resources] step_timeout = "2h" in agentpod.toml gives each step longer; `agentpod build --debug` opens a shell where it hangs'
-        : '`agentpod build --debug` opens a shell where it failed',
+        ? '[resources] step_timeout = "2h" in agentpod.toml gives each step more time; `agentpod build --debug` opens a shell in the sandbox of the step'
+        : '`agentpod build --debug` opens a shell in the sandbox of the failed step',
     details: { step: step.name, command: step.run },
   })
 }
 
-/** Decisions are on their way for a moment. */
+/** Network decisions arrive with a short delay. */
 const DECIDED_MS = 600
 const MOST_NAMED = 20
 
-/** With the hosts that the step asked for and no rule allows: package managers seldom name them. */
+/** Adds the hosts that were denied to the step: package managers seldom name them. */
 async function withRefused(engine: Engine, id: SandboxId, failure: AgentPodError): Promise<AgentPodError> {
   if (failure.reason !== 'build.step_failed' && failure.reason !== 'build.step_late') return failure
   await new Promise((resolve) => setTimeout(resolve, DECIDED_MS))
-  const hosts = engine
-    .events(id, 0, BUILDER, 'network.decision')
+  const hosts = engine.events
+    .list(id, 0, BUILDER, 'network.decision')
     .flatMap(({ data }) => (data['verdict'] === 'denied' ? [`${data['host']}:${data['port']}`] : []))
   const refused = [...new Set(hosts)].slice(0, MOST_NAMED)
   if (refused.length === 0) return failure
@@ -190,26 +195,26 @@ function endedEarly(step: Step, cause: unknown): AgentPodError {
   return new AgentPodError({
     code: 'unavailable',
     reason: 'build.sandbox_ended',
-    message: `the sandbox of the step "${step.title}" ended before the step did`,
-    hint: 'try again; where it ran out of memory, do less at once',
+    message: `the sandbox of the step "${step.title}" stopped before the step finished`,
+    hint: 'try again; if it ran out of memory, run fewer jobs in parallel',
     details: { step: step.name, command: step.run },
     cause,
   })
 }
 
-/** The sandbox is given to whoever asked for the build, since it does not become a layer any more. */
+/** Transfers the sandbox to the caller, because it will not become a layer. */
 async function kept(
   engine: Engine,
   { id }: Sandbox,
   failure: AgentPodError,
-  o: BuildOptions,
+  o: BuildJob,
 ): Promise<AgentPodError> {
   const { code, reason, message, hint, details } = failure
-  await engine.handOver(id, {
+  await engine.sandboxes.transferOwnership(id, {
     owner: o.who.owner,
     labels: { [BUILD_LABEL]: 'failed', [PROJECT_LABEL]: o.project },
   })
-  await engine.extend(id, KEPT_MS)
+  await engine.sandboxes.extend(id, KEPT_MS, LOCAL)
   return new AgentPodError({
     code,
     reason,

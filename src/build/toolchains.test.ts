@@ -3,7 +3,7 @@ import { describe, test } from 'node:test'
 import { parseTools } from './toolchains.ts'
 
 describe('what a machine has', () => {
-  test('is a line for each tool', () => {
+  test('the list of tools has a line for each tool', () => {
     assert.deepEqual(parseTools('fingerprint\nnode\t22.1.0\t/opt/node/bin\npython\t3.11\t/usr/bin\n'), [
       { name: 'node', version: '22.1.0', directory: '/opt/node/bin' },
       { name: 'python', version: '3.11', directory: '/usr/bin' },
@@ -24,5 +24,6 @@ describe('what a machine has', () => {
   ])
     test(`${JSON.stringify(line.slice(0, 40))} is none`, () => assert.deepEqual(parseTools(line), []))
 
-  test('is bounded', () => assert.equal(parseTools('node\t22\t/usr/bin\n'.repeat(10_000)).length, 500))
+  test('the list of tools is limited', () =>
+    assert.equal(parseTools('node\t22\t/usr/bin\n'.repeat(10_000)).length, 500))
 })

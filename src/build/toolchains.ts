@@ -1,9 +1,11 @@
-/** Which tools a `host` sandbox shows, found by asking inside one: what is on the machine's PATH need not be what is to be seen there. */
+/** Lists the tools of a `host` sandbox by running a probe in one: the machine's PATH may show others. */
+
 import { createHash } from 'node:crypto'
 import { AgentPodError } from '../core/error.ts'
+import { LOCAL } from '../core/principal.ts'
 import type { Engine } from '../engine/engine.ts'
-import { LAYER_OWNER } from '../engine/layers.ts'
-import { runInside } from '../guest/process.ts'
+import { LAYER_OWNER } from '../engine/snapshots/layers.ts'
+import { runInside } from '../guest/run-command.ts'
 import { BUILD_LABEL } from './step.ts'
 
 /** One installation of a tool, as a sandbox sees it. */
@@ -19,8 +21,8 @@ const MOST_BYTES = 256 * 1024
 const MOST_TOOLS = 500
 
 /**
- * A line for each: name, version, directory. Every directory of the PATH is looked at, and those where version managers keep what the PATH
- * does not show.
+ * Prints a line for each tool: name, version, directory. Looks at every directory of the PATH, and where
+ * version managers keep tools that the PATH does not show.
  */
 const PROBE = `
 say() { # name, directory, version as the program itself says it
@@ -76,23 +78,27 @@ IFS=:
 for d in $PATH; do case $d in */.nvm/versions/*|*/mise/installs/*|*/.asdf/installs/*) for e in "\${d%/*/bin}"/*/bin; do each "$e"; done ;; esac; done; exit 0
 `
 
-/** An answer to another question is of no use. */
+/** Identifies the probe: results of another probe are not reused. */
 const QUESTION = createHash('sha256').update(PROBE).digest('hex').slice(0, 16)
 
-/** Where it is kept what was found last. */
-export interface Kept {
+/** Stores the last result. */
+export interface ToolListStore {
   get(): string | undefined
   set(text: string): void
 }
 
-/** Remembered for as long as `fingerprint` answers the same. */
+/** The result is reused while `fingerprint` stays the same. */
 export class Toolchains {
   readonly #engine: Engine
   readonly #fingerprint: () => string
-  readonly #kept: Kept
+  readonly #kept: ToolListStore
   #known: { readonly fingerprint: string; readonly tools: Promise<readonly HostTool[]> } | undefined
 
-  constructor(o: { readonly engine: Engine; readonly fingerprint: () => string; readonly kept: Kept }) {
+  constructor(o: {
+    readonly engine: Engine
+    readonly fingerprint: () => string
+    readonly kept: ToolListStore
+  }) {
     this.#engine = o.engine
     this.#fingerprint = o.fingerprint
     this.#kept = o.kept
@@ -109,7 +115,7 @@ export class Toolchains {
     return tools
   }
 
-  /** What an earlier server found still holds where the machine looks the same. */
+  /** A stored result of an earlier server is valid while the fingerprint is the same. */
   async #ask(fingerprint: string): Promise<readonly HostTool[]> {
     const kept = this.#kept.get()
     const asked = `${fingerprint} ${QUESTION}`
@@ -122,17 +128,20 @@ export class Toolchains {
 }
 
 async function probe(engine: Engine): Promise<readonly HostTool[]> {
-  const { id } = await engine.create({
-    owner: LAYER_OWNER,
-    labels: { [BUILD_LABEL]: 'step' },
-    lifetime: { ttlMs: 2 * PROBE_MS, whenOver: 'destroy', autoResume: false },
-    network: { mode: 'off' },
-  })
+  const { id } = await engine.sandboxes.create(
+    {
+      owner: LAYER_OWNER,
+      labels: { [BUILD_LABEL]: 'step' },
+      lifetime: { ttlMs: 2 * PROBE_MS, whenOver: 'destroy', autoResume: false },
+      network: { mode: 'off' },
+    },
+    { owner: LAYER_OWNER, isAdmin: false },
+  )
   try {
     const parts: Buffer[] = []
     let size = 0
     const { exitCode, signal } = await runInside(
-      engine.live(id).guest,
+      engine.guests.connection(id, LOCAL).guest,
       { run: PROBE, user: 'user', workdir: '', variables: {}, timeoutMs: PROBE_MS },
       {
         signal: AbortSignal.timeout(PROBE_MS + 5000),
@@ -142,11 +151,11 @@ async function probe(engine: Engine): Promise<readonly HostTool[]> {
         },
       },
     )
-    // Half an answer must not be taken for what the machine has.
+    // An incomplete answer must not count as the machine's list of tools.
     if (exitCode !== 0 || signal || size > MOST_BYTES) throw unprobed()
     return parseTools(Buffer.concat(parts).toString('utf8'))
   } finally {
-    await engine.destroy(id)
+    await engine.sandboxes.destroy(id, LOCAL)
   }
 }
 
@@ -154,7 +163,7 @@ function unprobed(): AgentPodError {
   return new AgentPodError({
     code: 'unavailable',
     reason: 'toolchains.unknown',
-    message: 'the tools of this machine could not be looked at',
+    message: 'could not list the tools of this machine',
     hint: 'try again, or choose another base: [environment] base = "debian"',
   })
 }

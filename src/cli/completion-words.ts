@@ -1,10 +1,10 @@
-/** What a shell offers behind a command: agents, runs of this repository, sandboxes. No server is started for it. */
+/** Completions after a command: agents, runs of this repository, sandboxes. Starts no server. */
 import { AGENTS } from '../agents/agents.ts'
 import type { AgentPod } from '../client/client.ts'
+import { projectKey } from '../workbench/project/project-state.ts'
+import { repositoryHere } from '../workbench/run/find-run.ts'
+import { labelOf } from '../workbench/run/run-label.ts'
 import type { CommandContext } from './command.ts'
-import { labelOf } from './output/run-log.ts'
-import { projectKey } from './project-objects.ts'
-import { repositoryHere } from './run-ref.ts'
 
 const RUNS = 'runs follow send answer attach cancel diff apply merge branch compare'.split(' ')
 const SANDBOXES =
@@ -14,7 +14,7 @@ const SANDBOXES =
 
 type Kind = 'agents' | 'runs' | 'sandboxes'
 
-/** Undefined where a command takes none of them. */
+/** Undefined for a command that takes none of them. */
 export function kindOf(command: string): Kind | undefined {
   if (command === 'run') return 'agents'
   if (RUNS.includes(command)) return 'runs'
@@ -28,10 +28,10 @@ export async function completionWords(ctx: CommandContext, command: string): Pro
   try {
     const pod = await ctx.client({ start: false })
     const words = await (kind === 'runs' ? runWords(ctx, pod) : sandboxWords(pod))
-    // SECURITY: bash expands what it is offered, so a word that means something to a shell is left out.
+    // SECURITY: bash expands completions, so words with special characters are left out.
     return words.filter((word) => /^[\w.:@+-]+$/.test(word))
   } catch {
-    // Where no server runs there is nothing to offer, and a line at a prompt is no place for an error.
+    // Without a server there is nothing to complete, and a prompt is no place for an error.
     return []
   }
 }

@@ -12,7 +12,7 @@ import { keepCompiled } from './compile-cache.ts'
 import { exitCode, OWN_FAILURE, printError } from './output/error.ts'
 import { commandHelp, overview } from './output/help.ts'
 import { terminal } from './output/terminal.ts'
-import { otherServer } from './server-version.ts'
+import { otherServer } from './server/server-version.ts'
 import { BUILD, VERSION } from './version.ts'
 
 const root = process.env['AGENTPOD_HOME']
@@ -29,15 +29,21 @@ async function main(argv: readonly string[]): Promise<number> {
       const about = rest[0]
       return print(
         screen.out,
-        about && about in COMMANDS ? commandHelp(about, COMMANDS, await load(about)) : overview(COMMANDS),
+        about && about in COMMANDS
+          ? await commandHelp(about, COMMANDS, await load(about))
+          : overview(COMMANDS),
       )
     }
     if (!Object.hasOwn(COMMANDS, name)) throw unknownCommand(name)
     const command = await load(name)
     if (ownWords.includes('--help') || ownWords[0] === '-h')
-      return print(screen.out, commandHelp(name, COMMANDS, command))
+      return print(screen.out, await commandHelp(name, COMMANDS, command))
     const isJson = ownWords.includes('--json')
-    const ctx = context(screen, { makesSandboxes: MAKES_SANDBOXES.has(name) && !isJson, isJson })
+    const { terminalPerson } = await import('./output/person.ts')
+    const ctx = context(screen, terminalPerson({ home, terminal: screen, isJson }), {
+      makesSandboxes: MAKES_SANDBOXES.has(name) && !isJson,
+      isJson,
+    })
     return await command.run(ctx, parseArgs(rest, command))
   } catch (error) {
     screen.clearProgress()
@@ -46,35 +52,40 @@ async function main(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** `exec` and `run` pass the command's code through, so a failure of ours has a code of its own; wrong usage stays 2. */
+/**
+ * `exec` and `run` return the command's exit code, so a failure of AgentPod has its own code; wrong usage is
+ * 2.
+ */
 function passThroughCode(error: unknown): number {
   const code = exitCode(error)
   return code === 2 || code === 130 ? code : OWN_FAILURE
 }
 
-/** With these, an ordinary user is told once what does not hold. */
+/** Commands that tell an ordinary user once which limits are not enforced. */
 const MAKES_SANDBOXES: ReadonlySet<string> = new Set(['create', 'dev', 'restore', 'run', 'shell', 'test'])
 
 function context(
   screen: CommandContext['terminal'],
+  person: CommandContext['person'],
   { makesSandboxes, isJson }: { readonly makesSandboxes: boolean; readonly isJson: boolean },
 ): CommandContext {
   const script = process.argv[1] ?? ''
   let hasLooked = false
   const make = async (): Promise<void> => {
-    const { startServerInBackground } = await import('./server-start.ts')
+    const { startServerInBackground } = await import('./server/start-server.ts')
     await startServerInBackground(home, script)
   }
   return {
     home,
     env: process.env,
     cwd: process.cwd(),
+    person,
     terminal: screen,
     commands: COMMANDS,
     async client(o = {}) {
       const [{ AgentPod }, { currentContext }] = await Promise.all([
         import('../client/client.ts'),
-        import('./contexts.ts'),
+        import('./server/contexts.ts'),
       ])
       const remote = currentContext(home, process.env)
       if (remote) return new AgentPod(remote)
@@ -83,12 +94,12 @@ function context(
         o.start === false || hasLooked ? undefined : otherServer(home, { version: VERSION, build: BUILD })
       hasLooked = true
       if (other) {
-        const { settleOtherServer } = await import('./settle-other-server.ts')
+        const { settleOtherServer } = await import('./server/replace-server.ts')
         const asked = isJson ? { ...screen, isInteractive: false } : screen
         await settleOtherServer(home, asked, other, { pod, start: make })
       }
       if (makesSandboxes && process.getuid?.() !== 0)
-        await (await import('./without-root.ts')).noteMissingLimits(home, screen, pod)
+        await (await import('./server/ordinary-user-check.ts')).noteMissingLimits(home, screen, pod)
       return pod
     },
   }
@@ -100,7 +111,7 @@ async function load(name: string): Promise<Command> {
   return (await entry.load()).command
 }
 
-/** What other tools call our commands. */
+/** Names of other tools for our commands. */
 const OTHER_NAMES: ReadonlyMap<string, string> = new Map([
   ['rm', 'destroy'],
   ['kill', 'destroy'],
@@ -125,7 +136,7 @@ function print(out: (line: string) => void, text: string): number {
   return 0
 }
 
-/** What a slow reader has not taken yet would be lost with the process. A reader that is gone wants no more. */
+/** Waits for a slow reader, whose data would be lost at exit. A closed reader needs no more. */
 function drained(stream: NodeJS.WriteStream): Promise<void> {
   return new Promise((resolve) => {
     if (stream.destroyed || stream.writableLength === 0) return resolve()
@@ -134,11 +145,11 @@ function drained(stream: NodeJS.WriteStream): Promise<void> {
   })
 }
 
-/** The log of a server fills a pipe that nobody reads; its last lines are not worth a process that never ends. */
+/** A server's log may fill a pipe without a reader; its last lines are not worth waiting for. */
 const LOG_WAIT_MS = 1000
 
 const code = await main(process.argv.slice(2))
 const waited = new Promise<void>((resolve) => setTimeout(resolve, LOG_WAIT_MS).unref())
 await Promise.all([drained(process.stdout), Promise.race([drained(process.stderr), waited])])
-// Kept-alive connections would hold the process for seconds after its work is done.
+// Kept-alive connections would delay the exit by seconds.
 process.exit(code)

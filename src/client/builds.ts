@@ -1,9 +1,9 @@
-/** Environments: recipes that are built into layers, once. */
+/** Builds of environments: each recipe is built into layers once. */
 import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import type {
   BuildEventView,
-  BuildRequest,
+  BuildRequestBody,
   LayerView,
   PrunedView,
   ToolchainsView,
@@ -14,11 +14,11 @@ import { connectError, type Transport } from './transport.ts'
 export type BuildStep = Extract<BuildEventView, { step: unknown }>['step']
 
 export interface BuildOptions {
-  /** Steps of one project are held against each other to say what changed. */
+  /** Builds of one project are compared to report what changed. */
   readonly project?: string | undefined
-  /** The archives that steps name, by digest; asked for only where a step has to be built. */
+  /** The archives that steps use, by digest; requested only if a step has to be built. */
   readonly files?: ((digest: string) => Readable | Buffer) | undefined
-  /** Where it is built; the default provider when left out. */
+  /** The provider that builds it; the default one when left out. */
   readonly provider?: string | undefined
   readonly keepFailed?: boolean | undefined
   readonly again?: string | undefined
@@ -29,15 +29,15 @@ export interface BuildOptions {
 }
 
 export interface Built {
-  /** What `create` takes as `environment.digest`; undefined for a recipe without steps. */
+  /** The value of `environment.digest` for `create`; undefined for a recipe without steps. */
   readonly digest: string | undefined
-  /** The digest of the base's own layer, where it has one. */
+  /** The digest of the base's layer, if it has one. */
   readonly base: string | undefined
   readonly sizeBytes: number
 }
 
 const BUILDS = '/v1/builds'
-/** A piece of output is far smaller. */
+/** Far more than one piece of output. */
 const LONGEST_LINE = 32 * 1024 * 1024
 
 export class Builds {
@@ -48,8 +48,8 @@ export class Builds {
     this.#transport = transport
   }
 
-  /** Builds what is not there yet. `failed_precondition` names the step that failed. */
-  async build(recipe: BuildRequest['recipe'], o: BuildOptions = {}): Promise<Built> {
+  /** Builds the layers that do not exist yet. `failed_precondition` names the step that failed. */
+  async build(recipe: BuildRequestBody['recipe'], o: BuildOptions = {}): Promise<Built> {
     const first = await this.#build(recipe, o)
     if (!('needs' in first)) return first
     for (const digest of first.needs) await this.#upload(digest, o)
@@ -58,12 +58,12 @@ export class Builds {
     throw new AgentPodError({
       code: 'unavailable',
       reason: 'build.files',
-      message: 'files for the build were sent and are gone again',
+      message: 'the server no longer has the files that were uploaded for the build',
       hint: 'try again',
     })
   }
 
-  /** What a provider has to build with; the default one when left out. */
+  /** The tools that a provider can build with; the default provider when left out. */
   async toolchains(provider?: string): Promise<ToolchainsView> {
     const query = provider === undefined ? '' : `?${new URLSearchParams({ provider })}`
     return (await this.#transport.json('GET', `${BUILDS}/toolchains${query}`)) as ToolchainsView
@@ -73,7 +73,7 @@ export class Builds {
     return (await this.#transport.json('GET', `${BUILDS}/layers`)) as LayerView[]
   }
 
-  /** Removes layers nobody stands on until what is left takes at most so much. */
+  /** Removes unused layers until the rest takes at most `keepBytes`. */
   async prune(keepBytes: number, o: { readonly dryRun?: boolean } = {}): Promise<PrunedView> {
     return (await this.#transport.json('POST', `${BUILDS}/prune`, { keepBytes, ...o })) as PrunedView
   }
@@ -91,11 +91,11 @@ export class Builds {
   }
 
   async #build(
-    recipe: BuildRequest['recipe'],
+    recipe: BuildRequestBody['recipe'],
     o: BuildOptions,
   ): Promise<Built | { readonly needs: readonly string[] }> {
     const { project, provider, keepFailed, again } = o
-    const body: BuildRequest = { recipe, project, provider, keepFailed, again }
+    const body: BuildRequestBody = { recipe, project, provider, keepFailed, again }
     const response = await this.#transport.open({
       method: 'POST',
       path: BUILDS,
@@ -115,8 +115,8 @@ export class Builds {
     throw new AgentPodError({
       code: 'unavailable',
       reason: 'stream.cut',
-      message: 'the server went away during the build',
-      hint: 'try again: what was built is there',
+      message: 'the connection to the server was lost during the build',
+      hint: 'try again: finished steps are not built again',
     })
   }
 }
@@ -144,7 +144,7 @@ function damaged(cause?: unknown): AgentPodError {
   return new AgentPodError({
     code: 'data_loss',
     reason: 'stream.malformed',
-    message: 'what the server said about the build is no message',
+    message: 'the server sent a malformed line about the build',
     cause,
   })
 }

@@ -16,11 +16,11 @@ import { Snapshots } from './snapshots.ts'
 import { connectError, Transport, type TransportOptions } from './transport.ts'
 
 export interface PrepareOptions {
-  /** What the debian base has besides the system; `plain` when left out. */
+  /** What the debian base contains besides the system; `plain` when left out. */
   readonly kit?: Kit | undefined
-  /** Of the base `image`: its reference. */
+  /** For the base `image`: its reference. */
   readonly image?: string | undefined
-  /** Where it is made ready; the default provider when left out. */
+  /** The provider that prepares it; the default one when left out. */
   readonly provider?: string | undefined
 }
 
@@ -39,7 +39,7 @@ export class AgentPod {
     this.runs = new Runs(this.#transport)
   }
 
-  /** The server that the options or the environment name; on this machine, the one of the usual place. */
+  /** The server named by the options or the environment; by default the one of this user on this machine. */
   static at(o: PlaceOptions = {}): AgentPod {
     return new AgentPod(placeOf(o))
   }
@@ -48,7 +48,7 @@ export class AgentPod {
     return createOn(this.#transport, o)
   }
 
-  /** By id, or by the name of a living one. */
+  /** By id, or by the name of a sandbox that has not ended. */
   get(ref: string): Promise<Sandbox> {
     return getOn(this.#transport, ref)
   }
@@ -57,7 +57,7 @@ export class AgentPod {
     return listOn(this.#transport, o)
   }
 
-  /** Makes a base ready; the first time that may take a minute, told line by line. */
+  /** Prepares a base. The first time may take a minute; `onProgress` reports it line by line. */
   async prepare(base: string, onProgress: (line: string) => void, o: PrepareOptions = {}): Promise<void> {
     const query = new URLSearchParams({
       kit: o.kit ?? 'plain',
@@ -75,7 +75,7 @@ export class AgentPod {
       rest = lines.pop() ?? ''
       for (const line of lines) {
         const message = JSON.parse(line) as { progress?: string; error?: Record<string, unknown> }
-        if (message.error) throw connectError(message.error, 'the base could not be made')
+        if (message.error) throw connectError(message.error, 'the base could not be prepared')
         if (message.progress) onProgress(message.progress)
       }
     }
@@ -85,12 +85,12 @@ export class AgentPod {
     return (await this.#transport.json('GET', '/v1/server')) as ServerView
   }
 
-  /** Who makes sandboxes there, and what each can do. */
+  /** The providers of the server and their capabilities. */
   async providers(): Promise<ProviderView[]> {
     return (await this.#transport.json('GET', '/v1/providers')) as ProviderView[]
   }
 
-  /** What a provider lacks, and what to do about it. */
+  /** Checks of a provider, each with a hint if it fails. */
   async checkProvider(name: string): Promise<CheckView[]> {
     const path = `/v1/providers/${encodeURIComponent(name)}/checks`
     return (await this.#transport.json('GET', path)) as CheckView[]
@@ -100,12 +100,12 @@ export class AgentPod {
     return (await this.#transport.json('GET', '/v1/server/checks')) as CheckView[]
   }
 
-  /** Opens the server's loopback TCP listener where it is not open yet; answers where it is. */
+  /** Opens the server's loopback TCP listener if it is not open yet, and returns its address. */
   async listen(port = 0): Promise<TcpAddressView> {
     return (await this.#transport.json('POST', '/v1/server/listen', { port })) as TcpAddressView
   }
 
-  /** The address of a port for a browser; `openUrl` lets one in, once, where the port is private. */
+  /** The address of a port for a browser. If the port is private, `openUrl` lets one browser in, once. */
   async preview(ref: string, port: number): Promise<PreviewView> {
     return (await this.#transport.json(
       'POST',
@@ -127,12 +127,12 @@ export class AgentPod {
     return (await this.#transport.json('DELETE', `/v1/keys/${encodeURIComponent(id)}`)) as KeyView
   }
 
-  /** Who asked for what, oldest first; at most 1,000 after `after`. For admins. */
+  /** The audit log, oldest first; at most 1,000 entries after `after`. For admins. */
   async audit(after = 0): Promise<AuditEntryView[]> {
     return (await this.#transport.json('GET', `/v1/audit?after=${after}`)) as AuditEntryView[]
   }
 
-  /** What the way out decided for every sandbox, oldest first; at most 1,000 after `after`. For admins. */
+  /** Network decisions of all sandboxes, oldest first; at most 1,000 after `after`. For admins. */
   async networkAudit(after = 0): Promise<SandboxEventView[]> {
     return (await this.#transport.json('GET', `/v1/audit/network?after=${after}`)) as SandboxEventView[]
   }
@@ -141,7 +141,7 @@ export class AgentPod {
     await this.#transport.json('POST', '/v1/server/stop')
   }
 
-  /** Destroys every sandbox and every snapshot, removes everything kept for later ones, and stops the server. */
+  /** Destroys every sandbox and snapshot, removes all caches, and stops the server. */
   async clear(): Promise<void> {
     await this.#transport.json('POST', '/v1/server/clear')
   }

@@ -1,4 +1,4 @@
-/** Where the server is when a program does not say: AGENTPOD_URL with AGENTPOD_API_KEY, else the socket of the state directory. */
+/** The default server: AGENTPOD_URL with AGENTPOD_API_KEY, or else the socket in the state directory. */
 import { homedir } from 'node:os'
 import { invalid } from '../core/error.ts'
 import { homeAt } from '../core/home.ts'
@@ -17,7 +17,7 @@ export function placeOf(o: PlaceOptions): Place {
     return { socket: homeAt(process.env['AGENTPOD_HOME'] ?? `${homedir()}/.agentpod`).socket }
   const key = o.key ?? process.env['AGENTPOD_API_KEY']
   if (key === undefined) {
-    throw invalid('key.missing', `${url} needs a key`, 'give one as `key`, or set AGENTPOD_API_KEY')
+    throw invalid('key.missing', `${url} needs a key`, 'pass it as `key`, or set AGENTPOD_API_KEY')
   }
   return { url, key }
 }

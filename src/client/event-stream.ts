@@ -1,7 +1,7 @@
-/** The events of a Connect stream, one by one; its error as ours. */
+/** Yields the messages of a Connect stream, and throws its error as an AgentPodError. */
 import type { IncomingMessage } from 'node:http'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
-import { FrameError, FrameReader } from '../util/connect-frame.ts'
+import { FrameError, FrameReader } from '../util/stream/connect-frame.ts'
 import { connectError } from './transport.ts'
 
 export async function* events(

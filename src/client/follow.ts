@@ -3,13 +3,13 @@ import type { EventView } from '../api/schema/sandbox.ts'
 import type { Transport } from './transport.ts'
 
 export interface FollowOptions {
-  /** The last event that the caller has. */
+  /** The last event that the caller has received. */
   readonly after?: number | undefined
   readonly type?: string | undefined
   readonly signal?: AbortSignal | undefined
 }
 
-/** Until the sandbox has ended, or the signal says so. */
+/** Yields events until the sandbox has ended or the signal aborts. */
 export function followEvents(
   transport: Transport,
   id: string,
@@ -21,7 +21,10 @@ export function followEvents(
   })
 }
 
-/** A stream of numbered events until its subject has ended. A connection that breaks is made again, without gap or repeat. */
+/**
+ * Yields numbered events until their subject has ended. Reconnects after a broken connection, without gaps or
+ * repeats.
+ */
 export async function* followStream<T extends { readonly seq: number }>(
   transport: Transport,
   path: string,

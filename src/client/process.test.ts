@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, test } from 'node:test'
 import { isAgentPodError } from '../core/error.ts'
-import { encodeFrame, FrameReader } from '../util/connect-frame.ts'
+import { encodeFrame, FrameReader } from '../util/stream/connect-frame.ts'
 import { type ExecOptions, Process, startProcess } from './process.ts'
 import { Transport } from './transport.ts'
 
@@ -109,7 +109,7 @@ async function assertWhole(process: Process): Promise<void> {
   assert.deepEqual(process.exit, { exitCode: 3, signal: undefined, oomKilled: false })
 }
 
-test('an unbroken stream gives everything and the exit', async () => {
+test('an unbroken stream delivers all output and the exit', async () => {
   handler = (_, response) => send(response, streamFrom(0))
   const process = exec()
   await assertWhole(process)
@@ -179,7 +179,7 @@ test('a start that never arrived is sent again under the same tag', async () => 
   assert.equal(tags[0], tags[1])
 })
 
-test('a process that the sandbox forgot after it had begun is not started again', async () => {
+test('a process that the sandbox has forgotten after its start is not started again', async () => {
   handler = (request, response) => {
     if (request.url === '/process.Process/Start') return cut(response, streamFrom(0).subarray(0, 90))
     refuse(response, 404, { code: 'not_found', message: 'no such process' })
@@ -191,7 +191,7 @@ test('a process that the sandbox forgot after it had begun is not started again'
   assert.equal(seen.filter((path) => path.endsWith('Start')).length, 1)
 })
 
-test('a sandbox that is gone ends the wait at once', async () => {
+test('waiting for a process ends at once when its sandbox is gone', async () => {
   handler = (request, response) => {
     if (request.url === '/process.Process/Start') return cut(response, streamFrom(0).subarray(0, 90))
     refuse(response, 404, {
@@ -207,7 +207,7 @@ test('a sandbox that is gone ends the wait at once', async () => {
   assert.ok(performance.now() - started < 3000)
 })
 
-test('output that was not kept is said where it is missing, and what follows is whole', async () => {
+test('a note replaces output that was not kept, and the output after it is complete', async () => {
   let asked = ''
   handler = (request, response, message) => {
     if (request.url === '/process.Process/Start') {
@@ -231,26 +231,26 @@ test('output that was not kept is said where it is missing, and what follows is 
   assert.equal(result.exitCode, 0)
 })
 
-describe('a failure that reconnecting does not mend', () => {
-  test('an error at the end of the stream is the process’s', async () => {
+describe('a failure that reconnecting cannot fix', () => {
+  test('an error at the end of the stream is reported as the error of the process', async () => {
     handler = (_, response) =>
       send(response, encodeFrame({ error: { code: 'resource_exhausted', message: 'too many' } }, true))
     await assert.rejects(exec().wait(), (error) => isAgentPodError(error, 'resource_exhausted'))
   })
 
-  test('a refused start is told as it is', async () => {
+  test('the error of a refused start is passed on unchanged', async () => {
     handler = (_, response) => refuse(response, 400, { code: 'invalid_argument', message: 'no such user' })
     const process = exec()
     await assert.rejects(process.wait(), (error) => isAgentPodError(error, 'invalid_argument'))
     await assert.rejects(process.pid, (error) => isAgentPodError(error, 'invalid_argument'))
   })
 
-  test('bytes that are no frames are a loss of data', async () => {
+  test('a malformed frame in the output stream is data_loss', async () => {
     handler = (_, response) => send(response, Buffer.from([9, 0, 0, 0, 2, 123, 125]))
     await assert.rejects(exec().wait(), (error) => isAgentPodError(error, 'data_loss'))
   })
 
-  test('a caller who gives up is not kept waiting', async () => {
+  test('a caller that aborts does not have to wait for the process', async () => {
     handler = (_, response) => {
       response.writeHead(200)
       response.write(encodeFrame({ event: { start: { pid: 7 } } }))
@@ -267,7 +267,7 @@ test('attaching to an unknown process is not found', async () => {
   await assert.rejects(process.wait(), (error) => isAgentPodError(error, 'not_found'))
 })
 
-test('how a process ended is told: by a signal, or for want of memory', async () => {
+test('the result of a process says whether it ended by a signal or ran out of memory', async () => {
   handler = (_, response) =>
     send(
       response,
@@ -280,7 +280,7 @@ test('how a process ended is told: by a signal, or for want of memory', async ()
   assert.deepEqual({ exitCode, signal, oomKilled }, { exitCode: 137, signal: 'SIGKILL', oomKilled: true })
 })
 
-test('the exit cannot be asked before it is known', () => {
+test('asking for the exit before the process has ended is an error', () => {
   const giveUp = new AbortController()
   assert.throws(
     () => exec({ signal: giveUp.signal }).exit,
@@ -289,7 +289,7 @@ test('the exit cannot be asked before it is known', () => {
   giveUp.abort()
 })
 
-test('input, signals and sizes go to the process by its tag', async () => {
+test('input, signals and terminal sizes are sent to the process by its tag', async () => {
   const { promise, resolve } = Promise.withResolvers<ServerResponse>()
   const calls: [string, Record<string, unknown>][] = []
   handler = (request, response, message) => {

@@ -1,13 +1,15 @@
 /**
- * A command in a sandbox. Its output is followed by byte offset: when the connection breaks, or the server is restarted, the
- * stream goes on where it stopped and nothing is lost or doubled.
+ * A command in a sandbox. Its output is followed by byte offset: when the connection breaks or the server
+ * restarts, the stream continues where it stopped, and no output is lost or repeated.
  */
+
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { setTimeout as pause } from 'node:timers/promises'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
+import { basicAuthorization } from '../util/basic-authorization.ts'
 import { systemClock } from '../util/clock.ts'
-import { encodeFrame } from '../util/connect-frame.ts'
+import { encodeFrame } from '../util/stream/connect-frame.ts'
 import { events } from './event-stream.ts'
 import type { Transport } from './transport.ts'
 
@@ -20,14 +22,14 @@ export interface ExecOptions {
   readonly stdin?: boolean | undefined
   /** A terminal of this size instead of pipes. */
   readonly terminal?: { readonly cols: number; readonly rows: number } | undefined
-  /** Ends the command, and everything it started, after this long. */
+  /** Kills the command and all its children after this time. */
   readonly timeoutMs?: number | undefined
   readonly signal?: AbortSignal | undefined
 }
 
 export type Output = { readonly stream: 'stdout' | 'stderr' | 'terminal'; readonly data: Buffer }
 
-/** A command that ended, whatever its code. */
+/** A command that has ended, with any exit code. */
 export interface Exit {
   readonly exitCode: number
   readonly signal: string | undefined
@@ -74,7 +76,7 @@ export class Process {
   #wasConnected = false
   #exit: Exit | undefined
   #failingSince: number | undefined
-  /** The stream that the start opened, until somebody reads it. */
+  /** The stream that the start opened, until it is read. */
   #opened: Promise<Opened> | undefined
 
   /** Use `Sandbox.exec` or `Sandbox.attach`. */
@@ -98,14 +100,14 @@ export class Process {
     }
   }
 
-  /** The process id inside, once it runs. */
+  /** The process id inside the sandbox, once it runs. */
   get pid(): Promise<number> {
     return this.#started.promise
   }
 
   /**
-   * The output as it comes; may be read once. Ends when the command ends. While the sandbox is paused nothing comes; when it is stopped
-   * the command is gone, and this throws `conflict` with reason `sandbox.state`.
+   * The output as it arrives; may be read once. Ends when the command ends. A paused sandbox sends nothing.
+   * If the sandbox is stopped the command is gone, and this throws `conflict` with reason `sandbox.state`.
    */
   async *output(): AsyncGenerator<Output> {
     for (;;) {
@@ -127,14 +129,16 @@ export class Process {
     }
   }
 
-  /** Lets go of the output, which the sandbox keeps: `output` and `wait` find it again from its beginning. */
+  /**
+   * Stops reading. The sandbox keeps the output: `output` and `wait` can read it again from the beginning.
+   */
   async release(): Promise<void> {
     const opened = this.#opened
     this.#opened = undefined
     await (await opened)?.rest.return(undefined)
   }
 
-  /** Connects, for as long as that makes sense, and takes the first event, which says that the command runs. */
+  /** Connects, with retries, and waits for the first event, which means that the command runs. */
   async #open(): Promise<Opened> {
     for (;;) {
       try {
@@ -160,7 +164,7 @@ export class Process {
     await pause(RECONNECT_EVERY_MS, undefined, { signal: this.#options.signal })
   }
 
-  /** Reads everything and answers how it ended; the callbacks hear each piece as it comes. */
+  /** Reads all output and returns the result; the callbacks get each piece as it arrives. */
   async wait(on: OutputCallbacks = {}): Promise<ProcessResult> {
     const parts = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
     for await (const { stream, data } of this.output()) {
@@ -175,7 +179,7 @@ export class Process {
     }
   }
 
-  /** How it ended; to be asked after `output` is over. */
+  /** How the command ended; available after `output` has ended. */
   get exit(): Exit {
     if (this.#exit) return this.#exit
     throw new AgentPodError({
@@ -194,12 +198,15 @@ export class Process {
     await this.#call('CloseStdin', {})
   }
 
-  /** `SIGTERM` or `TERM`. SIGKILL ends the command and everything it started; other signals go to its process group. */
+  /**
+   * `SIGTERM` or `TERM`. SIGKILL kills the command and all its children; other signals go to its process
+   * group.
+   */
   async signal(name: string): Promise<void> {
     await this.#call('SendSignal', { signal: `SIGNAL_${name.startsWith('SIG') ? name : `SIG${name}`}` })
   }
 
-  /** Ends the command and everything it started. */
+  /** Kills the command and all its children. */
   kill(): Promise<void> {
     return this.signal('SIGKILL')
   }
@@ -218,7 +225,7 @@ export class Process {
     )
   }
 
-  /** Starts the command, or finds it again where its output stopped. */
+  /** Starts the command, or reconnects to it where its output stopped. */
   async #connect(): Promise<IncomingMessage> {
     this.#isAttaching = !this.#begin || this.#hasStarted || this.#mayHaveStarted
     if (this.#begin && !this.#isAttaching) {
@@ -228,18 +235,18 @@ export class Process {
     return this.#transport.open({
       method: 'POST',
       path: '/agentpod/attach',
-      // A stream that was lost because the sandbox was stopped is no reason to start it again: the process is not there.
+      // Do not wake a sandbox that was stopped meanwhile: its process is gone.
       headers: { ...this.#headers, 'content-type': STREAM, ...(this.#wasConnected && WAKE_NEVER) },
       body: encodeFrame({ process: this.#selector, offset: String(this.#offset) }),
       signal: this.#options.signal,
     })
   }
 
-  /** What to do about a failure: nothing and try again, or the error to end with. */
+  /** Decides after a failure: retry, or fail with an error. */
   #judge(error: unknown, failingForMs: number): 'retry' | unknown {
     if (this.#isAttaching && isUnknownProcess(error)) {
       if (!this.#begin || this.#hasStarted) return unknownProcess()
-      // The start was lost with its connection: the tag is free, so it cannot run twice.
+      // The start never reached the sandbox: the tag is unused, so the command cannot run twice.
       this.#mayHaveStarted = false
       return 'retry'
     }
@@ -275,7 +282,7 @@ export class Process {
     return undefined
   }
 
-  /** Output that the sandbox could not keep is said where it is missing. */
+  /** A note in place of output that the sandbox could not keep. */
   #gap(gap: Record<string, string>): Output {
     const missing = Number(gap['to']) - Number(gap['from'] ?? 0)
     this.#offset = Number(gap['to'])
@@ -287,14 +294,14 @@ export interface StartOptions extends ExecOptions {
   readonly command: string
 }
 
-/** A process that starts at once. */
+/** Starts a process immediately. */
 export function startProcess(
   transport: Transport,
   sandbox: Readonly<Record<string, string>>,
   o: StartOptions,
 ): Process {
   const tag = randomUUID()
-  const headers = o.user === undefined ? sandbox : { ...sandbox, authorization: basic(o.user) }
+  const headers = o.user === undefined ? sandbox : { ...sandbox, authorization: basicAuthorization(o.user) }
   const message = {
     process: { cmd: o.command, args: o.args ?? [], envs: o.env ?? {}, ...(o.cwd && { cwd: o.cwd }) },
     ...(o.terminal && { pty: { size: o.terminal } }),
@@ -316,11 +323,7 @@ export function startProcess(
   return new Process({ transport, headers, selector: { tag }, options: o, begin })
 }
 
-export function basic(user: string): string {
-  return `Basic ${Buffer.from(`${user}:`).toString('base64')}`
-}
-
-/** The guest's own "not found", as against the server's for a sandbox that is gone. */
+/** The guest's `not_found` for a process, as opposed to the server's for a sandbox. */
 function isUnknownProcess(error: unknown): boolean {
   return isAgentPodError(error, 'not_found') && error.reason === 'guest'
 }
@@ -329,8 +332,8 @@ function unknownProcess(): AgentPodError {
   return new AgentPodError({
     code: 'not_found',
     reason: 'process.unknown',
-    message: 'the sandbox remembers no such process',
-    hint: '`agentpod logs --list NAME` shows those it does',
+    message: 'the sandbox has no such process',
+    hint: '`agentpod logs --list NAME` lists its processes',
   })
 }
 

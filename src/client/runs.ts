@@ -1,4 +1,4 @@
-/** Agents at work on a server. */
+/** Runs of agents on a server. */
 import type { IncomingMessage } from 'node:http'
 import type { CreateRun, RunEventView, RunView, SendRun, TakenOverView } from '../api/schema/run.ts'
 import { followStream } from './follow.ts'
@@ -18,7 +18,7 @@ export class Runs {
     this.#transport = transport
   }
 
-  /** Puts an agent to work; resolves as soon as the server has written it down. */
+  /** Starts a run; resolves as soon as the server has recorded it. */
   async start(o: RunOptions): Promise<Run> {
     return this.#run('POST', '', o)
   }
@@ -38,7 +38,7 @@ export class Runs {
   }
 }
 
-/** One run, by reference to the server that has it. */
+/** A run on a server. */
 export class Run {
   readonly #transport: Transport
   readonly info: RunView
@@ -52,27 +52,27 @@ export class Run {
     return this.info.id
   }
 
-  /** At most 1,000, oldest first. */
+  /** At most 1,000 events, oldest first. */
   async events(after = 0): Promise<RunEventView[]> {
     return (await this.#transport.json('GET', `${this.#path}/events?after=${after}`)) as RunEventView[]
   }
 
-  /** The events after `o.after` and those that come, until it has ended. A connection that breaks is made again, without gap or repeat. */
+  /** Events after `o.after`, live until the run has ended. Reconnects without gaps or repeats. */
   follow(
     o: { readonly after?: number | undefined; readonly signal?: AbortSignal | undefined } = {},
   ): AsyncGenerator<RunEventView> {
     return followStream<RunEventView>(this.#transport, `${this.#path}/events`, {}, o)
   }
 
-  /** How it is now. */
+  /** The current record. */
   refresh(): Promise<Run> {
     return this.#verb('GET', '')
   }
 
-  /** Until it has ended; how it is then. */
+  /** Waits until the run has ended, and returns its record. */
   async ended(o: { readonly signal?: AbortSignal | undefined } = {}): Promise<Run> {
     for await (const _ of this.follow({ after: Number.MAX_SAFE_INTEGER, ...o })) {
-      // Only the end is of interest.
+      // Only the end matters.
     }
     return this.refresh()
   }
@@ -81,7 +81,10 @@ export class Run {
     return this.#verb('POST', '/cancel')
   }
 
-  /** More to do: after what it is doing, or at once where it has ended. Limits replace those it has. */
+  /**
+   * Sends a follow-up: queued behind the current turn, or started immediately if the run has ended. New
+   * limits replace the old ones.
+   */
   send(text: string, o: Pick<SendRun, 'limits'> = {}): Promise<Run> {
     return this.#verb('POST', '/messages', { text, ...o })
   }
@@ -90,7 +93,7 @@ export class Run {
     return this.#verb('POST', `/permissions/${encodeURIComponent(permission)}`, { answer })
   }
 
-  /** A pack of git, made inside: hostile bytes. */
+  /** A git pack that was made inside the sandbox. SECURITY: untrusted; check it before use. */
   result(o: { readonly signal?: AbortSignal | undefined } = {}): Promise<IncomingMessage> {
     return this.#transport.open({ method: 'GET', path: `${this.#path}/result`, signal: o.signal })
   }
@@ -103,7 +106,7 @@ export class Run {
     return this.#verb('POST', '/hand-back')
   }
 
-  /** Ends it where it works, and forgets it with its sandbox and its result. */
+  /** Stops the run, and deletes it with its sandbox and result. */
   async remove(): Promise<void> {
     await this.#transport.json('DELETE', this.#path)
   }

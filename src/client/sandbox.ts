@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
-import type { ExplainedView, NetworkChange, NetworkView } from '../api/schema/network.ts'
+import type { ExplainedView, NetworkChangeBody, NetworkView } from '../api/schema/network.ts'
 import type {
   CreateSandbox,
   EventView,
@@ -12,36 +12,37 @@ import type {
   StatsView,
 } from '../api/schema/sandbox.ts'
 import { AgentPodError } from '../core/error.ts'
-import { listFiles } from '../sync/project.ts'
+import { listFiles } from '../sync/project-files.ts'
 import { packFiles } from '../sync/tar.ts'
 import { type Extracted, extract } from '../sync/untar.ts'
+import { basicAuthorization } from '../util/basic-authorization.ts'
 import { type PlaceOptions, placeOf } from './default-place.ts'
 import { type FollowOptions, followEvents } from './follow.ts'
-import { basic, type ExecOptions, Process, startProcess } from './process.ts'
+import { type ExecOptions, Process, startProcess } from './process.ts'
 import type { Snapshot, SnapshotOptions } from './snapshots.ts'
 import { connectError, readText, Transport } from './transport.ts'
 import { type FileChange, type WatchOptions, watch } from './watch.ts'
 
 export type CreateOptions = CreateSandbox & {
-  /** Two creates with one key are one create. */
+  /** Two requests with the same key create one sandbox. */
   readonly idempotencyKey?: string | undefined
   readonly signal?: AbortSignal | undefined
 }
 
-/** What a fork differs in from the sandbox it is a copy of. `name` gets a number behind it where there are several. */
+/** Settings of a fork that differ from the original. With several forks, `name` gets a number as suffix. */
 export type ForkOptions = ForkSandbox
 
-/** Its record on the server. */
+/** The record of a sandbox on the server. */
 export type SandboxInfo = SandboxView
 
 export interface WakeOptions {
-  /** How long it lives from now; its whole time to live again when left out. */
+  /** The time to live from now; by default the full time again. */
   readonly ttlMs?: number | undefined
 }
 
 export interface ListOptions {
   readonly labels?: Readonly<Record<string, string>> | undefined
-  /** Ended ones too. */
+  /** Include ended sandboxes. */
   readonly all?: boolean | undefined
 }
 
@@ -52,7 +53,7 @@ export interface FileInfo {
   readonly sizeBytes: number
 }
 
-/** A remembered process, running or ended. */
+/** A process that the sandbox knows, running or ended. */
 export interface ProcessInfo {
   readonly pid: number
   readonly tag: string | undefined
@@ -61,7 +62,7 @@ export interface ProcessInfo {
   readonly exitCode: number | undefined
 }
 
-/** One sandbox, by reference to the server that holds it. */
+/** A sandbox on a server. */
 export class Sandbox {
   readonly #transport: Transport
   readonly #headers: Readonly<Record<string, string>>
@@ -73,13 +74,13 @@ export class Sandbox {
     this.#headers = { 'agentpod-sandbox': info.id }
   }
 
-  /** A new sandbox on the server that the options or the environment name. */
+  /** Creates a sandbox on the server named by the options or the environment. */
   static create(o: CreateOptions & PlaceOptions = {}): Promise<Sandbox> {
     const { socket, url, key, ...options } = o
     return createOn(new Transport(placeOf({ socket, url, key })), options)
   }
 
-  /** A living sandbox by its id or name. */
+  /** Finds a sandbox by its id, or by the name of one that has not ended. */
   static connect(ref: string, o: PlaceOptions = {}): Promise<Sandbox> {
     return getOn(new Transport(placeOf(o)), ref)
   }
@@ -93,12 +94,15 @@ export class Sandbox {
     return this.info.id
   }
 
-  /** A command with its arguments; nothing passes through a shell. It starts at once. */
+  /** Starts a command with its arguments immediately, without a shell. */
   exec(command: string, o: ExecOptions = {}): Process {
     return startProcess(this.#transport, this.#headers, { ...o, command })
   }
 
-  /** Starts a command that runs on by itself, and resolves when it runs. Its output is kept inside: `wait` and `output` read it later. */
+  /**
+   * Starts a background command and resolves when it runs. The sandbox keeps its output for `wait` and
+   * `output`.
+   */
   async spawn(command: string, o: ExecOptions = {}): Promise<Process> {
     const process = this.exec(command, o)
     await process.pid
@@ -106,7 +110,7 @@ export class Sandbox {
     return process
   }
 
-  /** Follows a process from its first kept byte. */
+  /** Follows a process from the first byte of output that was kept. */
   attach(pid: number, o: ExecOptions = {}): Process {
     return new Process({ transport: this.#transport, headers: this.#headers, selector: { pid }, options: o })
   }
@@ -132,7 +136,7 @@ export class Sandbox {
     return fileInfo(answer.entry)
   }
 
-  /** What is in a directory, down to `depth` levels. */
+  /** Lists a directory, down to `depth` levels. */
   async list(path: string, o: { depth?: number; user?: string | undefined } = {}): Promise<FileInfo[]> {
     const answer = (await this.#files('ListDir', { path, depth: o.depth ?? 1 }, o.user)) as {
       entries?: Entry[]
@@ -140,7 +144,7 @@ export class Sandbox {
     return (answer.entries ?? []).map(fileInfo)
   }
 
-  /** Removes a file or a directory with everything in it. */
+  /** Removes a file, or a directory with all its contents. */
   async remove(path: string, user?: string): Promise<void> {
     await this.#files('Remove', { path }, user)
   }
@@ -149,7 +153,7 @@ export class Sandbox {
     await this.#files('Move', { source: from, destination: to }, user)
   }
 
-  /** Changes in a directory, from the first `for await` on. */
+  /** Yields changes in a directory, starting with the first `for await`. */
   watch(path: string, o: WatchOptions = {}): AsyncGenerator<FileChange> {
     return watch(this.#transport, this.#headers, path, o)
   }
@@ -158,7 +162,7 @@ export class Sandbox {
     await this.#files('MakeDir', { path }, user)
   }
 
-  /** The bytes of one file. */
+  /** Reads a file. */
   readFile(
     path: string,
     o: { user?: string | undefined; signal?: AbortSignal } = {},
@@ -171,7 +175,7 @@ export class Sandbox {
     })
   }
 
-  /** Writes one file, making its directories. */
+  /** Writes a file and creates its directories. */
   async writeFile(
     path: string,
     content: Buffer | Readable,
@@ -191,7 +195,7 @@ export class Sandbox {
     return readText(await this.readFile(path, o))
   }
 
-  /** Copies a directory of this machine in, with modes and links as they are. */
+  /** Copies a directory from this machine into the sandbox, with modes and links. */
   async upload(
     directory: string,
     path: string,
@@ -200,7 +204,7 @@ export class Sandbox {
     await this.unpack(path, packFiles(directory, await listFiles(directory)), o)
   }
 
-  /** Copies a directory of the sandbox into one of this machine; says what was left out and why. */
+  /** Copies a directory from the sandbox to this machine; returns what was left out and why. */
   async download(
     path: string,
     directory: string,
@@ -210,7 +214,7 @@ export class Sandbox {
     return extract(await this.pack(path, o), directory)
   }
 
-  /** Unpacks a tar stream under a directory, inside the sandbox, as the user. */
+  /** Unpacks a tar stream into a directory of the sandbox, as the user. */
   async unpack(
     path: string,
     tar: Readable | Buffer,
@@ -226,7 +230,9 @@ export class Sandbox {
     response.resume()
   }
 
-  /** A tar stream of a directory's contents, or of one file. Hostile bytes: list and check before trusting a name. */
+  /**
+   * A tar stream of a directory's contents or of a file. SECURITY: untrusted; check every name before use.
+   */
   pack(path: string, o: { user?: string | undefined; signal?: AbortSignal } = {}): Promise<IncomingMessage> {
     return this.#transport.open({
       method: 'GET',
@@ -236,17 +242,23 @@ export class Sandbox {
     })
   }
 
-  /** The address of a port for a browser or a client of HTTP; `openUrl` lets one in, once, where the port is private. */
+  /**
+   * The address of a port for a browser or an HTTP client. If the port is private, `openUrl` lets one browser
+   * in, once.
+   */
   async port(port: number): Promise<PreviewView> {
     return (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/ports/${port}`)) as PreviewView
   }
 
-  /** A byte stream to a port inside. */
+  /** Opens a byte stream to a port inside the sandbox. */
   dial(port: number, signal?: AbortSignal): Promise<Duplex> {
     return this.#transport.upgrade(`/agentpod/tunnel?port=${port}`, this.#headers, signal)
   }
 
-  /** For when the project is in place: starts the services that need it, and runs the command of every start. */
+  /**
+   * Call it when the project's files are in place: starts the services that need them, and runs the start
+   * command.
+   */
   async begin(): Promise<void> {
     await this.#transport.json('POST', `/v1/sandboxes/${this.id}/begin`)
   }
@@ -255,7 +267,7 @@ export class Sandbox {
     return (await this.#transport.json('GET', `/v1/sandboxes/${this.id}/stats`)) as StatsView
   }
 
-  /** At most 1,000, oldest first; of one type, where it is named. */
+  /** At most 1,000 events, oldest first, optionally of one type. */
   async events(after = 0, type?: string): Promise<EventView[]> {
     return (await this.#transport.json(
       'GET',
@@ -263,22 +275,22 @@ export class Sandbox {
     )) as EventView[]
   }
 
-  /** The events after `o.after` and those that come, until it has ended. */
+  /** Events after `o.after`, live until the sandbox has ended. */
   follow(o: FollowOptions = {}): AsyncGenerator<EventView> {
     return followEvents(this.#transport, this.id, o)
   }
 
-  /** What it may reach, and what it has used. */
+  /** The network policy and the traffic so far. */
   async network(): Promise<NetworkView> {
     return (await this.#transport.json('GET', `/v1/sandboxes/${this.id}/network`)) as NetworkView
   }
 
-  /** Changes what it may reach, at once; what is left out stays. */
-  async changeNetwork(change: NetworkChange): Promise<NetworkView> {
+  /** Changes the network policy immediately; fields that are left out keep their value. */
+  async changeNetwork(change: NetworkChangeBody): Promise<NetworkView> {
     return (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/network`, change)) as NetworkView
   }
 
-  /** Which rule decides about an address, and why. */
+  /** Explains which rule decides about an address. */
   async explain(url: string, method?: string): Promise<ExplainedView> {
     const asked = { url, ...(method !== undefined && { method }) }
     return (await this.#transport.json(
@@ -288,42 +300,43 @@ export class Sandbox {
     )) as ExplainedView
   }
 
-  /** Gives it this long from now. */
+  /** Sets the time to live, counted from now. */
   extend(ttlMs: number): Promise<Sandbox> {
     return this.#verb('extend', { ttlMs })
   }
 
   /**
-   * Freezes it with its memory. Streams stay open and are silent, and its time does not count. A second call succeeds too. `unsupported`
-   * where the server's machine has no freezer: `stop` keeps the files there.
+   * Freezes the sandbox with its memory. Streams stay open but silent, and the time to live does not count. A
+   * second call succeeds too. `unsupported` if the server's machine cannot freeze processes; `stop` keeps the
+   * files there.
    */
   pause(): Promise<Sandbox> {
     return this.#verb('pause')
   }
 
-  /** Lets it run on after a pause. A sandbox that runs is left as it is. */
+  /** Resumes after a pause. A running sandbox is not changed. */
   resume(o: WakeOptions = {}): Promise<Sandbox> {
     return this.#verb('resume', o)
   }
 
-  /** Ends its processes and keeps its files. Streams are cut. A second call succeeds too. */
+  /** Ends all processes and keeps the files. Streams are cut. A second call succeeds too. */
   stop(): Promise<Sandbox> {
     return this.#verb('stop')
   }
 
-  /** Runs it again on its files after a stop. A sandbox that runs is left as it is. */
+  /** Starts a stopped sandbox with its files. A running sandbox is not changed. */
   start(o: WakeOptions = {}): Promise<Sandbox> {
     return this.#verb('start', o)
   }
 
-  /** Its files as they are at this moment; `Sandbox.create({ snapshot })` begins with them. What is in memory is not kept. */
+  /** Saves the files of this moment, without memory. `Sandbox.create({ snapshot })` starts with them. */
   async snapshot(o: SnapshotOptions = {}): Promise<Snapshot> {
     return (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/snapshots`, o)) as Snapshot
   }
 
   /**
-   * Copies of it, all with the files of one moment and none of its processes. When some fail, the others live on: the error's details
-   * have the ids that were made, and every failure.
+   * Makes copies with the files of one moment and without processes. If some fail, the others keep running:
+   * the error's details have their ids and every failure.
    */
   async fork(o: ForkOptions = {}): Promise<Sandbox[]> {
     const forked = (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/fork`, o)) as ForkedView[]
@@ -339,7 +352,7 @@ export class Sandbox {
     return new Sandbox(this.#transport, info as SandboxView)
   }
 
-  /** Ends it; resolves when nothing of it is left. A second call succeeds too. */
+  /** Destroys the sandbox; resolves when it is completely removed. A second call succeeds too. */
   async destroy(): Promise<void> {
     await this.#transport.json('DELETE', `/v1/sandboxes/${this.id}`)
   }
@@ -353,7 +366,9 @@ export class Sandbox {
   }
 
   #as(user: string | undefined): Record<string, string> {
-    return user === undefined ? { ...this.#headers } : { ...this.#headers, authorization: basic(user) }
+    return user === undefined
+      ? { ...this.#headers }
+      : { ...this.#headers, authorization: basicAuthorization(user) }
   }
 }
 

@@ -1,4 +1,4 @@
-/** Values that stay outside of sandboxes. They go in and never come out. */
+/** Secrets: values that stay outside of sandboxes. They can be set but never read. */
 import type { z } from 'zod'
 import type { SecretView, setSecret } from '../api/schema/secret.ts'
 import type { Transport } from './transport.ts'
@@ -20,17 +20,17 @@ export class Secrets {
     return (await this.#transport.json('GET', SECRETS)) as Secret[]
   }
 
-  /** Makes it, or replaces it as a whole. */
+  /** Creates a secret, or replaces it completely. */
   async set(o: SecretOptions): Promise<Secret> {
     return (await this.#transport.json('POST', SECRETS, o)) as Secret
   }
 
-  /** A new value; sandboxes that hold a placeholder go on with it. */
+  /** Sets a new value; sandboxes with a placeholder use it from now on. */
   async rotate(name: string, value: string): Promise<Secret> {
     return (await this.#transport.json('POST', `${pathOf(name)}/rotate`, { value })) as Secret
   }
 
-  /** Its placeholders are worth nothing from then on. */
+  /** Removes a secret; its placeholders stop working. */
   async remove(name: string): Promise<void> {
     await this.#transport.json('DELETE', pathOf(name))
   }

@@ -1,4 +1,4 @@
-/** Files of sandboxes as they were at one moment. */
+/** Snapshots: the files of a sandbox at one moment. */
 import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import type { SnapshotView } from '../api/schema/snapshot.ts'
@@ -7,7 +7,7 @@ import { readJson, type Transport } from './transport.ts'
 export type Snapshot = SnapshotView
 
 export interface SnapshotOptions {
-  /** A name to call it by; unique among your snapshots. */
+  /** A name that is unique among your snapshots. */
   readonly name?: string | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
 }
@@ -15,7 +15,7 @@ export interface SnapshotOptions {
 export interface SnapshotListOptions {
   readonly labels?: Readonly<Record<string, string>> | undefined
   readonly name?: string | undefined
-  /** Only those taken of this sandbox: its id, or the name of a living one. */
+  /** Only snapshots of this sandbox: its id, or the name of one that has not ended. */
   readonly sandbox?: string | undefined
 }
 
@@ -29,7 +29,7 @@ export class Snapshots {
     this.#transport = transport
   }
 
-  /** All of them, newest first. */
+  /** All snapshots, newest first. */
   async list(o: SnapshotListOptions = {}): Promise<Snapshot[]> {
     const fields = new URLSearchParams()
     for (const [key, value] of Object.entries(o.labels ?? {})) fields.append('label', `${key}=${value}`)
@@ -50,17 +50,17 @@ export class Snapshots {
     return (await this.#transport.json('GET', pathOf(ref))) as Snapshot
   }
 
-  /** Sandboxes made from it keep their files. */
+  /** Sandboxes that were created from it keep their files. */
   async remove(ref: string): Promise<void> {
     await this.#transport.json('DELETE', pathOf(ref))
   }
 
-  /** One file with everything in it, as a stream of bytes. A stream that ends with an error is not whole. */
+  /** Exports a snapshot as one archive. A stream that ends with an error is incomplete. */
   export(ref: string, o: { readonly signal?: AbortSignal | undefined } = {}): Promise<IncomingMessage> {
     return this.#transport.open({ method: 'GET', path: `${pathOf(ref)}/archive`, signal: o.signal })
   }
 
-  /** Keeps an exported snapshot here. `data_loss` when it is damaged or cut short; nothing is kept of it then. */
+  /** Imports an exported snapshot. `data_loss` if it is damaged or incomplete; nothing is stored then. */
   async import(
     archive: Readable | Buffer,
     o: { readonly name?: string | undefined; readonly signal?: AbortSignal | undefined } = {},
@@ -76,7 +76,7 @@ export class Snapshots {
       })
       return (await readJson(response)) as Snapshot
     } finally {
-      // A refusal may come before all of it is sent.
+      // The server may refuse it before the whole archive is sent.
       if (!Buffer.isBuffer(archive)) archive.destroy()
     }
   }

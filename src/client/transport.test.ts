@@ -29,7 +29,7 @@ async function serve(listener: RequestListener): Promise<void> {
   await new Promise<void>((resolve) => server.listen(socket, resolve))
 }
 
-test('nobody listens: unavailable, with a hint', async () => {
+test('a server that does not listen is unavailable, with a hint', async () => {
   const transport = new Transport({ socket })
   await assert.rejects(
     transport.json('GET', '/health'),
@@ -37,7 +37,7 @@ test('nobody listens: unavailable, with a hint', async () => {
   )
 })
 
-test('who can revive the server is asked once, and the request is sent again', async () => {
+test('revive is called once when no server listens, and the request is sent again', async () => {
   let revived = 0
   const transport = new Transport({
     socket,
@@ -51,7 +51,7 @@ test('who can revive the server is asked once, and the request is sent again', a
   transport.close()
 })
 
-test('a kept connection that the server closed is opened anew for what may be repeated', async () => {
+test('a repeatable request is sent again when the server had closed the kept-alive connection', async () => {
   let connections = 0
   await serve((request, response) => {
     // The second request on a connection is never answered: the server has let go of it.
@@ -79,13 +79,14 @@ describe('an error body', () => {
     ['that is empty', '', 'internal', 'guest'],
   ]
   for (const [name, text, code, reason] of BODIES) {
-    test(`${name} is ${code}`, () => {
+    test(`an error body ${name} becomes ${code}`, () => {
       const error = errorFrom(500, text)
       assert.deepEqual([error.code, error.reason], [code, reason])
     })
   }
 
   for (const text of ['null', '7', '"text"', '[]', '{"error":null}', '{"error":"text"}', '{"details":7}']) {
-    test(`${text} does not confuse the client`, () => assert.equal(errorFrom(500, text).code, 'internal'))
+    test(`the malformed error body ${text} becomes an internal error`, () =>
+      assert.equal(errorFrom(500, text).code, 'internal'))
   }
 })

@@ -1,14 +1,16 @@
-/** HTTP to the server over its unix socket, or over TCP with a key. Nothing but Node's own parts. */
+/** HTTP to the server over its unix socket, or over TCP with a key. Uses only Node's own modules. */
+
 import type { Agent, IncomingMessage, RequestOptions } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import { AgentPodError, isErrorCode } from '../core/error.ts'
-import { socketPath } from '../util/socket-path.ts'
+import { socketPath } from '../util/file/socket-path.ts'
+import { readBytes } from '../util/stream/read-bytes.ts'
 
-/** Where the server is: a unix socket, which its mode guards, or an address and a key. */
+/** Where the server is: a unix socket, protected by its file mode, or a URL and a key. */
 export type Place = { readonly socket: string } | { readonly url: string; readonly key: string }
 
 export type TransportOptions = Place & {
-  /** Called when nobody listens; when it resolves the request is tried once more. */
+  /** Called when nothing listens there; when it resolves, the request is tried once more. */
   readonly revive?: (() => Promise<void>) | undefined
 }
 
@@ -20,12 +22,12 @@ export interface Call {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Answers are small but for streams, which are not read through here. */
+/** Answers other than streams are small. */
 const LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
 /**
- * An `import` of a module of Node reads everything that it exports, and one of those of `node:http` loads a client of WebSockets, which takes
- * longer than all the rest of a start.
+ * An `import` of a Node module evaluates all its exports, and one of `node:http` loads a WebSocket client,
+ * which takes longer than the rest of the start-up together.
  */
 const { Agent: PlainAgent, request: httpRequest } = process.getBuiltinModule('node:http')
 
@@ -40,7 +42,7 @@ export class Transport {
     this.#agent = this.#isTls ? new (tls().Agent)({ keepAlive: true }) : new PlainAgent({ keepAlive: true })
   }
 
-  /** Where a request goes, and what opens the door there. */
+  /** The address and the credentials of a request. */
   #place(): RequestOptions {
     if ('socket' in this.#options)
       return { socketPath: socketPath(this.#options.socket), headers: { host: 'agentpod' } }
@@ -56,16 +58,16 @@ export class Transport {
     return this.#isTls ? (tls().request as typeof httpRequest) : httpRequest
   }
 
-  /** The response as a stream, whatever its status. A broken connection is `unavailable`. */
+  /** The response as a stream, with any status. `unavailable` if the connection breaks. */
   async send(call: Call): Promise<IncomingMessage> {
     try {
       return await this.#once(call)
     } catch (error) {
-      // A server that died may have heard the request; a look does no harm twice.
-      const isLook = call.method === 'GET' && (isErrno(error, 'ECONNRESET') || isErrno(error, 'EPIPE'))
-      const isUnheard = isErrno(error, 'ECONNREFUSED') || isErrno(error, 'ENOENT') || isLook
+      // A server that died may have received the request; a GET can be repeated safely.
+      const isRepeatable = call.method === 'GET' && (isErrno(error, 'ECONNRESET') || isErrno(error, 'EPIPE'))
+      const isNotReceived = isErrno(error, 'ECONNREFUSED') || isErrno(error, 'ENOENT') || isRepeatable
       const isReplayable = call.body === undefined || Buffer.isBuffer(call.body)
-      if (!isUnheard || !isReplayable || !this.#options.revive) throw broken(error, call.signal)
+      if (!isNotReceived || !isReplayable || !this.#options.revive) throw broken(error, call.signal)
       await this.#options.revive()
       try {
         return await this.#once(call)
@@ -143,7 +145,7 @@ export class Transport {
       })
       outgoing.once('response', resolve)
       outgoing.once('error', (error: NodeJS.ErrnoException) => {
-        // A kept-alive connection that the server closed meanwhile says nothing about the server.
+        // The server may have closed an idle kept-alive connection; that does not mean it is gone.
         if (
           outgoing.reusedSocket &&
           isErrno(error, 'ECONNRESET') &&
@@ -177,20 +179,17 @@ function isSuccess(response: IncomingMessage): boolean {
 }
 
 export async function readText(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > LONGEST_ANSWER_BYTES) {
-      throw new AgentPodError({
+  const bytes = await readBytes(
+    response,
+    LONGEST_ANSWER_BYTES,
+    () =>
+      new AgentPodError({
         code: 'resource_exhausted',
         reason: 'answer.too_large',
-        message: 'the answer is too long',
-      })
-    }
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
+        message: 'the answer of the server is too long',
+      }),
+  )
+  return bytes.toString('utf8')
 }
 
 export async function readJson(response: IncomingMessage): Promise<unknown> {
@@ -198,14 +197,14 @@ export async function readJson(response: IncomingMessage): Promise<unknown> {
   return text === '' ? undefined : JSON.parse(text)
 }
 
-/** The server's error body (ours, or the guest's Connect body) as the error it stands for. */
+/** Turns an error body of the server, or of the guest (Connect's form), into an AgentPodError. */
 export function errorFrom(status: number, text: string): AgentPodError {
   let body: Record<string, unknown> = {}
   try {
     const parsed = JSON.parse(text) as Record<string, unknown>
     body = (parsed['error'] as Record<string, unknown> | undefined) ?? parsed
   } catch {
-    // Not JSON: the status alone has to do.
+    // Not JSON: use the status alone.
   }
   return connectError(body, `the server answered ${status}`)
 }
@@ -235,7 +234,7 @@ function broken(error: unknown, signal: AbortSignal | undefined): AgentPodError 
   return new AgentPodError({
     code: 'unavailable',
     reason: 'server.unreachable',
-    message: 'the AgentPod server cannot be reached',
+    message: 'cannot reach the AgentPod server',
     hint: '`agentpod serve` starts one',
     cause: error,
   })

@@ -1,7 +1,7 @@
-/** Changes in a directory inside, as they happen. */
+/** Watches a directory inside a sandbox. */
 import type { IncomingMessage } from 'node:http'
 import { AgentPodError } from '../core/error.ts'
-import { encodeFrame } from '../util/connect-frame.ts'
+import { encodeFrame } from '../util/stream/connect-frame.ts'
 import { events } from './event-stream.ts'
 import type { Transport } from './transport.ts'
 
@@ -14,7 +14,7 @@ export interface FileChange {
 export interface WatchOptions {
   readonly recursive?: boolean | undefined
   readonly signal?: AbortSignal | undefined
-  /** Called when the watch is in place: what changes from then on is told. */
+  /** Called when the watch is active: all changes from then on are reported. */
   readonly onReady?: (() => void) | undefined
 }
 

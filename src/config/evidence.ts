@@ -1,15 +1,18 @@
-/** Why something was chosen. Nothing is taken without a place where it was said, and what it beat is kept. */
+/** Why something was chosen. Every choice has evidence, and the rejected candidates are kept. */
 
-/** A place that said something. */
+/** The file and line that a value comes from. */
 export interface Evidence {
-  /** Relative to the project; empty for what no file said. */
+  /** Relative to the project; empty if the value comes from no file. */
   readonly file: string
   readonly line?: number | undefined
-  /** What it said, short, as a person would quote it: `"node": ">=20"`. */
+  /** A short quote: `"node": ">=20"`. */
   readonly said: string
 }
 
-/** Kinds of places, most trusted first. One order for every language; `docs/guides/environments.md` publishes it. */
+/**
+ * Kinds of sources, strongest first. One order for every language; `docs/guides/environments.md` documents
+ * it.
+ */
 export const RANKS = [
   'flag',
   'agentpod.toml',
@@ -19,7 +22,10 @@ export const RANKS = [
   'agent file',
   /** .nvmrc, .python-version, rust-toolchain.toml, .tool-versions, mise.toml, go.mod's toolchain line. */
   'version file',
-  /** What the lockfile or the manifest pins exactly, or the language's own manifest states as its version (`go 1.24`, `<java.version>`). */
+  /**
+   * A version that the lockfile or manifest pins, or that the manifest states as the language version (`go
+   * 1.24`, `<java.version>`).
+   */
   'manifest',
   /** CI workflows. */
   'ci',
@@ -29,9 +35,9 @@ export const RANKS = [
 ] as const
 export type Rank = (typeof RANKS)[number]
 
-/** Something that a place wants. */
+/** A value that one source asks for. */
 export interface Candidate {
-  /** A version or range in the words of its ecosystem: `22`, `>=3.10,<4`, `1.24.1`, `lts/iron`. */
+  /** A version or range as its ecosystem writes it: `22`, `>=3.10,<4`, `1.24.1`, `lts/iron`. */
   readonly value: string
   readonly rank: Rank
   readonly evidence: Evidence
@@ -43,13 +49,13 @@ export interface Rejected {
   readonly why: string
 }
 
-/** What came of it. */
+/** The chosen value. */
 export interface Choice<T = string> {
   readonly value: T
   readonly rank: Rank
   readonly evidence: Evidence
-  /** What else was said, and why it lost. */
+  /** The other candidates, and why they were rejected. */
   readonly beat: readonly Rejected[]
-  /** Something a person should know about the choice: a conflict, a guess. */
+  /** A remark for the user: a conflict, a guess. */
   readonly note?: string | undefined
 }

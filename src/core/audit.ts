@@ -1,4 +1,4 @@
-/** Who did what to what, as somebody asked for it over a front door. Never holds a secret. */
+/** Who did what, as requested over the API. Never contains a secret. */
 export const AUDIT_ACTIONS = [
   'sandbox.create',
   'sandbox.extend',

@@ -1,10 +1,12 @@
-/** What a provider can do, in levels, each found by probing and each with the reason when it is not the best. */
+/** What a provider can do, in levels. Each is probed, with the reason if it is not the best. */
 
-/** How a sandbox is kept apart from its host, weakest first: a shared kernel, a kernel in user space, a kernel of its own. */
+/**
+ * How a sandbox is separated from its host, weakest first: a shared kernel, a kernel in user space, its own
+ * kernel.
+ */
 export const ISOLATIONS = ['container', 'gvisor', 'vm'] as const
 export type Isolation = (typeof ISOLATIONS)[number]
 
-/** Whether a level is at least another. */
 export function isAtLeast(level: Isolation, lowest: Isolation): boolean {
   return ISOLATIONS.indexOf(level) >= ISOLATIONS.indexOf(lowest)
 }
@@ -12,21 +14,24 @@ export function isAtLeast(level: Isolation, lowest: Isolation): boolean {
 export interface Capabilities {
   readonly isolation: Isolation
   readonly limits: 'none' | 'soft' | 'enforced'
-  /** `signals`: processes are stopped by SIGSTOP, which a program can see; `freeze`: by the kernel, unseen; `memory`: written to disk. */
+  /**
+   * `signals`: processes are stopped by SIGSTOP, which a program can notice. `freeze`: by the kernel,
+   * unnoticed. `memory`: written to disk.
+   */
   readonly pause: 'none' | 'signals' | 'freeze' | 'memory'
   /** Whether a sandbox can end its processes, keep its files and run again on them. */
   readonly stop: 'none' | 'files'
   readonly snapshot: 'none' | 'workspace' | 'disk' | 'memory'
   /**
-   * How connections get to the way out: redirected, through the proxy alone, or not at all. `native`: the provider's own rules hold,
-   * and secrets are refused.
+   * How connections reach the egress process: redirected, through the proxy only, or not at all. `native`:
+   * the rules of the provider apply instead, and secrets are refused.
    */
   readonly network: 'none' | 'native' | 'proxy' | 'transparent'
-  /** Who measures a sandbox: the provider from outside, or nobody but its guest. */
+  /** Who measures a sandbox: the provider from outside, or only its guest. */
   readonly metering: 'none' | 'host'
-  /** Who ends a sandbox at its deadline while no server runs: the guest alone, or the provider too. */
+  /** Who ends a sandbox at its deadline while no server runs: the guest only, or the provider too. */
   readonly deadlines: 'guest' | 'provider'
-  /** Whether file-system layers can be brought, for the `debian` base and for archives. */
+  /** Whether file-system layers can be imported, for the `debian` base and for archives. */
   readonly layers: boolean
   /** Whether container images can be the base. */
   readonly images: boolean
@@ -35,7 +40,7 @@ export interface Capabilities {
   readonly notes: readonly string[]
 }
 
-/** One thing `doctor` looked at, and what to do about it. */
+/** One check of `doctor`, with advice. */
 export interface Check {
   readonly name: string
   readonly ok: boolean

@@ -1,28 +1,33 @@
-/** What must be inside a sandbox, whatever provider gives it. What each of them is: src/bases/. */
+/** What must be inside a sandbox, on every provider. The bases themselves are in src/bases/. */
 export const BASES = ['host', 'debian', 'image'] as const
 export type Base = (typeof BASES)[number]
 
-/** The base that a provider begins with where nobody names one. */
+/** Stands for the default base of the provider. */
 export const DEFAULT_BASE = 'default'
 
-/** A long-running program of the environment. It is started before anybody's command, and is ready by then. */
+/** A long-running program of the environment. It is ready before any command runs. */
 export interface Service {
   readonly name: string
-  /** For /bin/sh. It stays in the foreground and writes its log to its output. */
+  /** A command for /bin/sh. It stays in the foreground and logs to its output. */
   readonly run: string
   readonly user: string
   /** Empty means the user's home. */
   readonly workdir: string
   readonly variables: Readonly<Record<string, string>>
   readonly ready: Readiness
-  /** Whether it needs files of the project, which come after the sandbox is made: it then waits to be asked for. */
+  /**
+   * Whether it needs files of the project. Those arrive after the sandbox is created, so it starts on
+   * request.
+   */
   readonly needsProject: boolean
-  /** What asks it to end; it has `stopMs` for it. */
+  /** The signal that stops it; it then has `stopMs` to end. */
   readonly stopSignal: StopSignal
   readonly stopMs: number
 }
 
-/** When a service counts as ready: a command that succeeds, else a port that takes connections, else at once. */
+/**
+ * When a service is ready: when the command succeeds, else when the port accepts connections, else at once.
+ */
 export interface Readiness {
   readonly command?: string | undefined
   readonly port?: number | undefined
@@ -34,27 +39,30 @@ export type StopSignal = (typeof STOP_SIGNALS)[number]
 
 export interface Environment {
   readonly base: Base
-  /** Of the base `image`: its reference, such as `debian:12`. */
+  /** For the base `image`: its reference, such as `debian:12`. */
   readonly image?: string | undefined
-  /** The layers of a recipe that was built, by the digest that the build answered with. Its base is then the recipe's. */
+  /** A built environment, by the digest that the build returned. The base is then that of the recipe. */
   readonly digest?: string | undefined
   /**
-   * The last layers of other recipes, by the digests that their builds answered with. They lie over everything else, in this order, and each
-   * keeps to paths of its own. A sandbox that begins with a snapshot has those of the snapshot's too.
+   * Layers of other recipes, by the digests that their builds returned. They lie above everything else, in
+   * this order, and each has its own paths. A sandbox from a snapshot also has the extras of the snapshot.
    */
   readonly extras?: readonly string[] | undefined
   readonly variables: Readonly<Record<string, string>>
-  /** Directories put before the PATH of the root file system. */
+  /** Directories added in front of the PATH of the root file system. */
   readonly path?: readonly string[] | undefined
-  /** Who commands run as when nobody says. */
+  /** The default user of commands. */
   readonly user: string
-  /** Where commands run when nobody says; empty means the user's home. */
+  /** The default directory of commands; empty means the home of the user. */
   readonly workdir: string
   /** Whether programs inside may become root inside. */
   readonly sudo: boolean
-  /** Started in this order, ended in the reverse. */
+  /** Started in this order, stopped in reverse. */
   readonly services?: readonly Service[] | undefined
-  /** For /bin/sh: run after the services are ready, at every start. It needs the project's files too. */
+  /**
+   * A command for /bin/sh that runs at every start, after the services are ready. It may use files of the
+   * project.
+   */
   readonly start?: string | undefined
 }
 

@@ -9,7 +9,7 @@ import {
   isErrorCode,
 } from './error.ts'
 
-test('every code has a fault, and only what could not be asked is worth a retry', () => {
+test('every error code has a fault, and only unavailable may be retried', () => {
   for (const code of ERROR_CODES) {
     const error = new AgentPodError({ code, reason: 'r', message: 'm' })
     assert.ok(['caller', 'provider', 'system'].includes(error.fault))
@@ -17,7 +17,7 @@ test('every code has a fault, and only what could not be asked is worth a retry'
   }
 })
 
-test('an error of another copy of the package is known by its brand', () => {
+test('an error of another copy of the package is recognised by its brand', () => {
   const foreign = { [Symbol.for('agentpod.error')]: true, code: 'not_found' }
   assert.ok(isAgentPodError(foreign))
   assert.ok(isAgentPodError(foreign, 'not_found'))
@@ -25,10 +25,10 @@ test('an error of another copy of the package is known by its brand', () => {
 })
 
 for (const other of [null, undefined, 'text', 7, {}, new Error('x'), { code: 'not_found' }]) {
-  test(`${String(other)} is no error of ours`, () => assert.equal(isAgentPodError(other), false))
+  test(`${String(other)} is not an AgentPodError`, () => assert.equal(isAgentPodError(other), false))
 }
 
-test('what is not ours becomes internal and keeps its cause', () => {
+test('an unknown error becomes internal and keeps its cause', () => {
   const cause = new TypeError('oops')
   const error = asAgentPodError(cause)
   assert.equal(error.code, 'internal')
@@ -37,13 +37,13 @@ test('what is not ours becomes internal and keeps its cause', () => {
   assert.equal(asAgentPodError('words').message, 'words')
 })
 
-test('an error of ours stays the same', () => {
+test('an AgentPodError is passed through unchanged', () => {
   const error = invalid('a.b', 'wrong', 'do this')
   assert.equal(asAgentPodError(error), error)
   assert.deepEqual([error.code, error.reason, error.hint], ['invalid_argument', 'a.b', 'do this'])
 })
 
-test('only the closed list are codes', () => {
+test('only the words of the closed list are error codes', () => {
   for (const code of ERROR_CODES) assert.ok(isErrorCode(code))
   for (const other of ['', 'unknown', 'toString', '__proto__', null, 5])
     assert.equal(isErrorCode(other), false)

@@ -1,6 +1,6 @@
 /**
- * The one error class. `code` is a closed list that front doors translate; `reason` is a stable dotted word that
- * grows; `hint` says what to do next.
+ * The one error class. `code` is from a closed list that each API translates; `reason` is a stable dotted
+ * word from an open list; `hint` says what to do next.
  */
 export const ERROR_CODES = [
   'invalid_argument',
@@ -87,8 +87,8 @@ export function isErrorCode(value: unknown): value is ErrorCode {
 }
 
 /**
- * What the operating system says when something runs out or breaks, which is the caller's news and not a bug. Its own words may hold a path
- * of the host.
+ * Errors of the operating system when a resource runs out or breaks. They are reported to the caller and are
+ * no bug. Their original text may contain a path of the host.
  */
 const SYSTEM: Readonly<Record<string, Pick<ErrorFields, 'code' | 'reason' | 'message' | 'hint'>>> = {
   ENOSPC: {
@@ -106,13 +106,13 @@ const SYSTEM: Readonly<Record<string, Pick<ErrorFields, 'code' | 'reason' | 'mes
   EMFILE: {
     code: 'resource_exhausted',
     reason: 'files.exhausted',
-    message: 'the server may not open more files',
-    hint: 'close some sandboxes and try again, or raise the limit (ulimit -n)',
+    message: 'the server has reached its limit of open files',
+    hint: 'destroy some sandboxes and try again, or raise the limit (ulimit -n)',
   },
   ENFILE: {
     code: 'resource_exhausted',
     reason: 'files.exhausted',
-    message: 'the machine has no more files to open',
+    message: 'the machine has reached its limit of open files',
     hint: 'close some programs and try again',
   },
   EIO: {
@@ -123,7 +123,7 @@ const SYSTEM: Readonly<Record<string, Pick<ErrorFields, 'code' | 'reason' | 'mes
   },
 }
 
-/** Any thrown value as an AgentPodError; what is neither ours nor the system's is `internal`. */
+/** Any thrown value as an AgentPodError. Unknown errors become `internal`. */
 export function asAgentPodError(error: unknown): AgentPodError {
   if (isAgentPodError(error)) return error
   const message = error instanceof Error ? error.message : String(error)

@@ -1,4 +1,4 @@
-/** An appended fact about a sandbox. */
+/** Something that happened to a sandbox. Events are only ever appended. */
 export const EVENT_TYPES = [
   'sandbox.creating',
   'sandbox.running',

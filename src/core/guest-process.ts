@@ -1,48 +1,53 @@
-/** Processes inside a sandbox, as a guest offers them. A process goes on when nobody follows it. */
+/** Processes inside a sandbox. A process continues when no client follows it. */
 import type { GuestCall } from './call.ts'
 
 export interface GuestProcesses {
   /**
-   * Starts a program and follows it from its first byte. Leaving the loop after `start` leaves it running. `not_found`: no
-   * such program. `already_exists`: the tag is taken. `deadline_exceeded`: `timeoutMs` is over, and the program is killed.
+   * Starts a program and follows it from its first byte. Leaving the loop after `start` leaves it running.
+   * `not_found`: no such program. `already_exists`: the tag is taken. `deadline_exceeded`: `timeoutMs` is
+   * over, and the program was killed.
    */
   start(command: GuestCommand, o: GuestCall): AsyncIterable<ProcessEvent>
   /**
-   * Follows a process, ended ones included: `start`, its output from a place on, `end`. `invalid_argument` for a place
-   * that the output has not come to.
+   * Follows a process, also an ended one: `start`, its output from a position on, `end`. `invalid_argument`
+   * for a position that the output has not reached.
    */
   attach(process: ProcessRef, from: OutputPlace, o: GuestCall): AsyncIterable<ProcessEvent>
-  /** Live and remembered processes, oldest first; with a tag, the one that has it. */
+  /** Running and remembered processes, oldest first; with a tag, only the process with that tag. */
   list(o: GuestCall & { readonly tag?: string | undefined }): Promise<readonly ProcessInfo[]>
-  /** Gives the next bytes of input. Waits while the process does not read. `failed_precondition` where it takes none. */
+  /**
+   * Writes the next bytes of input. Waits while the process does not read. `failed_precondition` if it takes
+   * no input.
+   */
   write(process: ProcessRef, to: 'stdin' | 'pty', data: Buffer, o: GuestCall): Promise<void>
   /**
-   * Gives stdin what begins at byte `offset` of all its input, and answers how many bytes it was given by now. Bytes that
-   * it was given before are left out. `failed_precondition` where something before `offset` is missing.
+   * Writes input that starts at byte `offset` of all input to stdin, and returns how many bytes were written
+   * in all. Bytes that were written before are skipped. `failed_precondition` if bytes before `offset` are
+   * missing.
    */
   writeAt(tag: string, offset: number, data: Buffer, o: GuestCall): Promise<number>
   closeStdin(process: ProcessRef, o: GuestCall): Promise<void>
-  /** Sends a signal, by its name (`SIGTERM`), to the process and what it started. `not_found` when it has ended. */
+  /** Sends a signal by name (`SIGTERM`) to the process and its children. `not_found` if it has ended. */
   signal(process: ProcessRef, name: string, o: GuestCall): Promise<void>
   resize(process: ProcessRef, size: TerminalSize, o: GuestCall): Promise<void>
 }
 
 export interface GuestCommand {
-  /** The program; no shell is in between. */
+  /** The program. It is not run by a shell. */
   readonly command: string
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, string>>
-  /** The default directory when left out. */
+  /** The default directory if left out. */
   readonly cwd?: string | undefined
-  /** The default user when left out. */
+  /** The default user if left out. */
   readonly user?: string | undefined
-  /** What it is found by later, for as long as the guest remembers it. */
+  /** A name to find it by later, for as long as the guest remembers it. */
   readonly tag?: string | undefined
-  /** Gives it a terminal: its output is `pty` then, and so is its input. */
+  /** Gives it a terminal: output and input are then `pty`. */
   readonly pty?: TerminalSize | undefined
-  /** Whether it can be given input; without a terminal. */
+  /** Whether it takes input; for processes without a terminal. */
   readonly stdin: boolean
-  /** Ends it, and everything it started, after this long, whether or not anybody follows it. */
+  /** Ends it and its children after this long, followed or not. */
   readonly timeoutMs?: number | undefined
 }
 
@@ -54,8 +59,8 @@ export interface TerminalSize {
 export type ProcessRef = { readonly pid: number } | { readonly tag: string }
 
 /**
- * `offset` counts the bytes of all output events in the order they were sent. `stdout` counts the bytes of stdout alone;
- * what stderr got between them and the next one comes first. `now` begins with what comes next.
+ * `offset` counts the bytes of all output events in the order they were sent. `stdout` counts the bytes of
+ * stdout only; stderr output between them and the next byte comes first. `now` starts with the next output.
  */
 export type OutputPlace = { readonly offset: number } | { readonly stdout: number } | 'now'
 
@@ -82,9 +87,9 @@ export interface ProcessInfo {
   readonly cwd?: string | undefined
   /** RFC 3339. */
   readonly startedAt: string
-  /** While it runs there is none. */
+  /** Undefined while it runs. */
   readonly ended?: { readonly at: string; readonly exit: ProcessExit } | undefined
   readonly outputBytes: number
-  /** What was written to stdin or the terminal, whether the process has read it or not. */
+  /** Bytes written to stdin or the terminal, read or not. */
   readonly stdinBytes: number
 }

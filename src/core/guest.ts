@@ -1,10 +1,11 @@
 /**
- * Our handle on the inside of a running sandbox. The engine starts it with `configure` and then works with its groups:
- * processes, files, archives. Front doors that speak envd's protocol translate each request into these calls; a guest
- * that speaks envd's protocol itself offers `passThrough`, and gets the bytes as they are.
+ * Our handle on the inside of a running sandbox. The engine calls `configure` first and then uses the groups:
+ * processes, files, archives. An API that speaks envd's protocol translates each request into these calls. A
+ * guest that speaks envd's protocol itself offers `passThrough` and gets the bytes unchanged.
  *
- * Errors are AgentPodErrors. `unavailable`: the guest cannot be reached, or the connection broke. `canceled`: the signal
- * aborted. `unsupported`: this guest has no such call. Every other code is the guest's own refusal, as the call says.
+ * Errors are AgentPodErrors. `unavailable`: the guest cannot be reached, or the connection broke. `canceled`:
+ * the signal aborted. `unsupported`: this guest has no such call. Every other code is a refusal of the guest
+ * itself.
  */
 import type { Duplex, Readable } from 'node:stream'
 import type { CallOptions, GuestCall } from './call.ts'
@@ -12,23 +13,24 @@ import type { GuestArchive, GuestFiles } from './guest-files.ts'
 import type { GuestProcesses } from './guest-process.ts'
 
 export interface Guest {
-  /** Resolves when the guest answers; `unavailable` when it does not within the deadline. */
+  /** Resolves when the guest answers; `unavailable` if it does not in time. */
   health(o: CallOptions): Promise<void>
-  /** Sets what the sandbox is; may be repeated. */
+  /** Configures the sandbox; may be repeated. */
   configure(init: GuestInit, o: CallOptions): Promise<void>
   stats(o: CallOptions): Promise<GuestStats>
-  /** A byte stream to a port inside; `unavailable` with reason `port.closed` when nothing listens there. */
+  /** A byte stream to a port inside; `unavailable` with reason `port.closed` if nothing listens there. */
   dial(port: number, o: CallOptions): Promise<Duplex>
-  /** Closes idle connections. The sandbox lives on. Idempotent. */
+  /** Closes idle connections. The sandbox runs on. Idempotent. */
   close(): void
   readonly processes: GuestProcesses
   readonly files: GuestFiles
   readonly archive: GuestArchive
-  /** Left out by a guest that cannot end its sandbox by itself. Such a guest ignores the lease in `configure`. */
+  /** Left out by a guest that cannot end its sandbox. Such a guest ignores the lease in `configure`. */
   readonly lease?: GuestLeases | undefined
   /**
-   * One request of envd's protocol (spec/guest-protocol.md), streamed both ways with back-pressure. Left out by a guest
-   * that does not speak it. `unavailable` when the guest cannot be reached. Aborting the signal cuts the exchange.
+   * One request of envd's protocol (spec/guest-protocol.md), streamed both ways with back-pressure. Left out
+   * by a guest that does not speak it. `unavailable` if the guest cannot be reached. Aborting the signal cuts
+   * the exchange.
    */
   passThrough?(request: GuestRequest, o: GuestCall): Promise<GuestResponse>
 }
@@ -44,13 +46,13 @@ export interface GuestInit {
   readonly defaultWorkdir: string
   readonly sudo: boolean
   readonly lease: GuestLease
-  /** Certificates that programs inside shall trust besides those of the root file system, PEM. */
+  /** Certificates that programs inside trust besides those of the root file system, as PEM. */
   readonly trust?: { readonly ca: string; readonly roots: string } | undefined
   /** Whether a part of envd answers programs inside, at localhost:49983. */
   readonly envd?: boolean | undefined
 }
 
-/** How long the guest lives on by itself. Zero means no such limit. */
+/** How long the guest keeps the sandbox running without a server. Zero means no limit. */
 export interface GuestLease {
   readonly remainingMs: number
   readonly idleMs: number
@@ -67,7 +69,7 @@ export interface GuestStats {
 
 export interface GuestRequest {
   readonly method: string
-  /** Path and query, as the guest shall see them. */
+  /** Path and query, as sent to the guest. */
   readonly path: string
   readonly headers: Readonly<Record<string, string | string[]>>
   readonly body?: Readable | undefined

@@ -1,42 +1,42 @@
-/** Where things lie in a state directory. Everything of AgentPod lives under it. */
+/** The paths of a state directory. It holds all files of AgentPod. */
 export interface Home {
   readonly root: string
   readonly run: string
   readonly logs: string
   readonly tmp: string
   readonly patches: string
-  /** Packages that builds downloaded, for the next one. */
+  /** Packages that builds downloaded, for later builds. */
   readonly packageCache: string
-  /** What runs brought back, a directory each. */
+  /** Results of runs, one directory each. */
   readonly runs: string
-  /** Files on their way into steps of builds. */
+  /** Uploaded files for build steps. */
   readonly buildFiles: string
   readonly socket: string
   readonly serverFile: string
-  /** Says for which server and command somebody did not want a restart. */
+  /** Records for which server and command a restart was declined. */
   readonly restartDeclined: string
   readonly lockFile: string
   readonly serverLog: string
-  /** What the last bootstrap of the `debian` base said. */
+  /** The output of the last bootstrap of the `debian` base. */
   readonly debianLog: string
   readonly stateDb: string
-  /** The label of this state directory's sandboxes, which has to outlive the database. */
+  /** The label of this directory's sandboxes. It must outlive the database. */
   readonly owner: string
-  /** The key that `agentpod e2b env` hands to shells. */
+  /** The key that `agentpod e2b env` gives to shells. */
   readonly e2bKey: string
-  /** Certificates the server made for itself. */
+  /** Certificates that the server made for itself. */
   readonly tls: string
-  /** What a client has to trust to trust them. */
+  /** The authority that a client must trust for them. */
   readonly tlsCa: string
   readonly eventsDb: string
-  /** What secrets are sealed with. */
+  /** The key that secrets are sealed with. */
   readonly secretsKey: string
-  /** Where the egress process listens to the server. */
+  /** The socket on which the egress process listens to the server. */
   readonly egressSocket: string
   readonly egressLog: string
-  /** The servers a person has named, with their keys. */
+  /** The servers that the user has named, with their keys. */
   readonly contexts: string
-  /** Exists when an ordinary user was told which limits do not hold. */
+  /** Exists if an ordinary user was told which limits are not enforced. */
   readonly limitsNoted: string
 }
 

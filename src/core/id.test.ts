@@ -4,7 +4,7 @@ import { SeededRandom } from '../testing/seeded-random.ts'
 import { isAgentPodError } from './error.ts'
 import { isSandboxId, newSandboxId, parseName, parseOwner, parseSandboxId } from './id.ts'
 
-test('new ids are ids and names, and differ', () => {
+test('new ids are valid ids and names, and differ', () => {
   const random = new SeededRandom(3)
   const ids = Array.from({ length: 1000 }, () => newSandboxId(random))
   assert.equal(new Set(ids).size, 1000)

@@ -5,7 +5,9 @@ declare const brand: unique symbol
 export type SandboxId = string & { readonly [brand]: 'SandboxId' }
 export type SnapshotId = string & { readonly [brand]: 'SnapshotId' }
 
-/** Names everything one state directory made outside its database, so that it can be found again without one. */
+/**
+ * Labels everything that one state directory made outside its database, so that it can be found without one.
+ */
 export type OwnerLabel = string & { readonly [brand]: 'OwnerLabel' }
 
 const ID = /^[a-z0-9]{4,20}$/
@@ -31,7 +33,7 @@ export function parseSandboxId(value: string): SandboxId {
 
 const SNAPSHOT_ID = /^snap[a-z0-9]{16}$/
 
-/** Never a sandbox's: those have sixteen characters. */
+/** Never equal to a sandbox id, which has sixteen characters. */
 export function newSnapshotId(random: Random): SnapshotId {
   return `snap${randomWord(random, 16)}` as SnapshotId
 }
@@ -45,7 +47,7 @@ export function parseSnapshotId(value: string): SnapshotId {
   throw invalid('id.malformed', 'a snapshot id is `snap` and 16 lowercase letters and digits')
 }
 
-/** A name a person chose. It never looks like a path, an option or a line break. */
+/** A name that a person chose. It never looks like a path, an option or a line break. */
 export function parseName(value: string): string {
   if (NAME.test(value)) return value
   throw invalid(

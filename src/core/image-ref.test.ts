@@ -20,7 +20,7 @@ describe('a reference to an image', () => {
     [`debian@${DIGEST}`, `docker.io/library/debian@${DIGEST}`],
     [`debian:12@${DIGEST}`, `docker.io/library/debian:12@${DIGEST}`],
   ] as const)
-    test(`${written} is ${full}`, () => {
+    test(`image reference ${written} means ${full}`, () => {
       assert.equal(imageText(parseImageRef(written)), full)
       assert.equal(imageText(parseImageRef(full)), full, 'what is in full stays as it is')
     })
@@ -58,7 +58,7 @@ describe('a reference to an image', () => {
     ['a name that is too long', 'a'.repeat(256)],
     ['far too much', 'a/'.repeat(100_000)],
   ] as const)
-    test(`${what} is refused`, () => {
+    test(`an image reference is refused: ${what}`, () => {
       assert.equal(isImageRef(text), false)
       assert.throws(
         () => parseImageRef(text),
@@ -66,7 +66,7 @@ describe('a reference to an image', () => {
       )
     })
 
-  test('can be held to a digest', () => {
+  test('an image reference can be pinned to a digest', () => {
     assert.equal(
       imageText(atDigest(parseImageRef('debian:12'), DIGEST)),
       `docker.io/library/debian:12@${DIGEST}`,

@@ -2,12 +2,12 @@
 import { type AgentPodError, invalid } from './error.ts'
 
 export interface ImageRef {
-  /** The registry's host, with its port where it has one. */
+  /** The host of the registry, with its port if it has one. */
   readonly registry: string
   /** The repository in the registry: `library/debian`. */
   readonly repository: string
   readonly tag?: string | undefined
-  /** `sha256:` and 64 hexadecimal digits. With one, the tag decides nothing. */
+  /** `sha256:` and 64 hexadecimal digits. If there is one, the tag has no effect. */
   readonly digest?: string | undefined
 }
 
@@ -34,10 +34,10 @@ const DIGEST = /^sha256:[0-9a-f]{64}$/
 const ID = /^[0-9a-f]{64}$/
 
 /**
- * `invalid_argument` for whatever Docker would refuse, and for digests other than sha256.
+ * `invalid_argument` for references that Docker would refuse, and for digests other than sha256.
  *
- * SECURITY: CF-02. A project's file may name an image, and the reference becomes part of a request to a daemon: it is no path, no option and
- * no address with a user or a query in it.
+ * SECURITY: CF-02. A project file may name an image, and the reference becomes part of a request to a daemon:
+ * it must not be a path, an option, or an address with a user or a query.
  */
 export function parseImageRef(text: string): ImageRef {
   const [name = '', digest, ...more] = text.slice(0, LONGEST_IMAGE_REF + 1).split('@')
@@ -47,7 +47,7 @@ export function parseImageRef(text: string): ImageRef {
   const path = colon < 0 ? name : name.slice(0, colon)
   const tag = colon < 0 ? undefined : name.slice(colon + 1)
   if (tag !== undefined && !TAG.test(tag)) throw noReference(text)
-  const { registry, repository } = placed(path)
+  const { registry, repository } = splitRegistry(path)
   const isName = isRegistry(registry) && repository.split('/').every((part) => PART.test(part))
   if (!isName || `${registry}/${repository}`.length > LONGEST_NAME || ID.test(path)) throw noReference(text)
   return {
@@ -58,8 +58,10 @@ export function parseImageRef(text: string): ImageRef {
   }
 }
 
-/** The first part is a registry where it could be no repository's: with a dot or a port, or `localhost`. */
-function placed(path: string): Pick<ImageRef, 'registry' | 'repository'> {
+/**
+ * The first part is a registry if it cannot be a repository: if it has a dot or a port, or is `localhost`.
+ */
+function splitRegistry(path: string): Pick<ImageRef, 'registry' | 'repository'> {
   const slash = path.indexOf('/')
   const first = path.slice(0, Math.max(slash, 0))
   const isHost = first === 'localhost' || first.includes('.') || first.includes(':')
@@ -80,12 +82,12 @@ function isRegistry(registry: string): boolean {
   return more.length === 0 && isPort && host.split('.').every((label) => HOST.test(label))
 }
 
-/** In full, as a registry and a daemon are asked: `docker.io/library/debian:12`. */
+/** In full, as registries and daemons expect it: `docker.io/library/debian:12`. */
 export function imageText({ registry, repository, tag, digest }: ImageRef): string {
   return `${registry}/${repository}${tag === undefined ? '' : `:${tag}`}${digest === undefined ? '' : `@${digest}`}`
 }
 
-/** The same image whatever its tag comes to mean. */
+/** The same image, whatever its tag points to later. */
 export function atDigest(ref: ImageRef, digest: string): ImageRef {
   if (!DIGEST.test(digest))
     throw invalid('image.digest', 'the digest of an image is sha256: and 64 hexadecimal digits')

@@ -1,16 +1,16 @@
-/** A key to the API. Its secret is shown once; what is kept is a hash. */
+/** A key to the API. Its secret is shown once; only a hash is stored. */
 import type { NetworkCap } from './network.ts'
 
 export const SCOPES = ['sandboxes', 'admin'] as const
 export type Scope = (typeof SCOPES)[number]
 
-/** What a key gets that says nothing: any rule may be asked for, and nothing is open that no rule names. */
+/** The default of a key: sandboxes may ask for any rule, and reach nothing without one. */
 export const DEFAULT_CAP: NetworkCap = { mode: 'allowlist' }
 
 export interface Key {
   readonly id: string
   readonly name: string
-  /** `sandboxes`: makes and uses its own. `admin`: sees everything, and keeps keys. */
+  /** `sandboxes`: creates and uses its own. `admin`: sees everything, and manages keys. */
   readonly scope: Scope
   readonly network: NetworkCap
   readonly createdAt: number

@@ -34,7 +34,7 @@ const EXPECTED: Readonly<Record<State, string>> = {
 }
 
 for (const state of STATES) {
-  test(`every event from ${state}`, () => {
+  test(`every lifecycle event from ${state}`, () => {
     const row = EXPECTED[state].split(' ')
     assert.equal(row.length, EVENTS.length)
     for (const [i, event] of EVENTS.entries()) {
@@ -51,7 +51,7 @@ for (const state of STATES) {
   })
 }
 
-test('a conflict names the verbs that are allowed', () => {
+test('a lifecycle conflict names the allowed operations', () => {
   const allowed = (state: State, event: LifecycleEvent): unknown => {
     try {
       return next(state, event)
@@ -67,7 +67,7 @@ test('only a destroyed sandbox has ended', () => {
   assert.deepEqual(STATES.filter(isEnded), ['destroyed'])
 })
 
-test('every state but the last can be destroyed', () => {
+test('a sandbox can be destroyed from every state but the last', () => {
   for (const state of STATES.filter((one) => one !== 'destroyed'))
     assert.equal(next(state, 'destroy'), 'destroying')
 })

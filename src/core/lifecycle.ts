@@ -1,4 +1,4 @@
-/** The life of a sandbox as one table. Only `engine/ledger.ts` writes a state. */
+/** The states of a sandbox as one table. Only `engine/lifecycle/sandbox-registry.ts` writes a state. */
 import { AgentPodError } from './error.ts'
 
 export const STATES = [
@@ -17,7 +17,10 @@ export const STATES = [
 
 export type State = (typeof STATES)[number]
 
-/** What may happen to a sandbox: a verb begins (`create`), it is finished (`created`), or the sandbox is lost. */
+/**
+ * What can happen to a sandbox: an operation starts (`create`), it finishes (`created`), or the sandbox is
+ * lost.
+ */
 export type LifecycleEvent =
   | 'created'
   | 'pause'
@@ -48,7 +51,7 @@ const TABLE: Record<State, Partial<Record<LifecycleEvent, State>>> = {
 
 const VERBS = ['pause', 'resume', 'stop', 'start', 'destroy'] as const
 
-/** The next state, or `conflict` naming the state and what it allows. */
+/** The next state, or `conflict` with the state and the allowed operations. */
 export function next(state: State, event: LifecycleEvent): State {
   const to = TABLE[state][event]
   if (to !== undefined) return to
@@ -56,13 +59,13 @@ export function next(state: State, event: LifecycleEvent): State {
   throw new AgentPodError({
     code: 'conflict',
     reason: 'sandbox.state',
-    message: `a sandbox that is ${state} cannot ${event}`,
-    hint: allowed.length > 0 ? `it may be told to ${allowed.join(' or ')}` : undefined,
+    message: `cannot ${event} a sandbox that is ${state}`,
+    hint: allowed.length > 0 ? `possible now: ${allowed.join(', ')}` : undefined,
     details: { state, allowed },
   })
 }
 
-/** States from which a sandbox does nothing more and owns nothing outside. */
+/** Whether a sandbox has ended and uses nothing at the provider. */
 export function isEnded(state: State): boolean {
   return state === 'destroyed'
 }

@@ -1,4 +1,4 @@
-/** What a sandbox may reach, as it is written down; `policy/` decides by it. */
+/** The network of a sandbox as it is stored. `policy/` makes decisions from it. */
 import type { Tokens } from './run.ts'
 
 export const NETWORK_MODES = ['off', 'allowlist', 'open'] as const
@@ -11,21 +11,21 @@ export interface Budget {
   readonly requestsPerMinute?: number | undefined
 }
 
-/** A grant or a denial as somebody wrote it. */
+/** A grant or a denial as written by a user. */
 export interface NetworkRule {
   readonly host: string
   readonly ports?: readonly number[] | undefined
   readonly methods?: readonly string[] | undefined
   readonly paths?: readonly string[] | undefined
-  /** Whether the name may lead to a private address. */
+  /** Whether the name may resolve to a private address. */
   readonly private?: boolean | undefined
   readonly budget?: Budget | undefined
   readonly source: RuleSource
-  /** The grant that it was cut from: its budget is one for all that are. */
+  /** The grant that this rule was narrowed from. All rules from one grant share its budget. */
   readonly within?: NetworkRule | undefined
 }
 
-/** Addresses, for callers who think in them: CIDR blocks or single addresses, checked after a name is resolved. */
+/** Rules about addresses: CIDR blocks or single addresses, checked after a name is resolved. */
 export interface AddressLists {
   readonly allowed: readonly string[]
   readonly denied: readonly string[]
@@ -33,7 +33,7 @@ export interface AddressLists {
   readonly named?: readonly string[] | undefined
 }
 
-/** Which TLS is opened: where rules on requests or secrets need it, or all of it. */
+/** Which TLS connections are opened: those where secrets or rules about requests need it, or all. */
 export const INTERCEPTIONS = ['needed', 'all'] as const
 export type Interception = (typeof INTERCEPTIONS)[number]
 
@@ -41,15 +41,15 @@ export interface NetworkSpec {
   readonly mode: NetworkMode
   readonly rules: readonly NetworkRule[]
   readonly denied: readonly NetworkRule[]
-  /** Names of the owner's secrets that it holds placeholders for. */
+  /** Names of the owner's secrets that the sandbox has placeholders for. */
   readonly secrets: readonly string[]
   readonly intercept: Interception
   readonly addresses?: AddressLists | undefined
-  /** Headers that the way out sets on requests to a host; only where TLS is opened, or there is none. */
+  /** Headers that the egress process sets on requests to a host; only for opened TLS and plain HTTP. */
   readonly headers?: readonly HeaderRule[] | undefined
-  /** Whether packages that it downloads are kept outside, for whoever downloads them next. */
+  /** Whether downloaded packages are cached outside the sandbox for later downloads. */
   readonly cache?: boolean | undefined
-  /** Whether what models are asked for with its secrets is counted, by what they answer. */
+  /** Whether model usage with its secrets is counted, from the answers of the models. */
   readonly meter?: boolean | undefined
 }
 
@@ -58,7 +58,7 @@ export interface HeaderRule {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** What a key's sandboxes may have at most. Rules left out: any may be asked for. */
+/** The most that a key's sandboxes may have. Without rules, any rule may be asked for. */
 export interface NetworkCap {
   readonly mode: NetworkMode
   readonly rules?: readonly NetworkRule[] | undefined
@@ -73,26 +73,26 @@ export const DEFAULT_NETWORK: NetworkSpec = {
 }
 
 /**
- * How the provider leads a sandbox's connections to the way out. `native`: they do not pass it, the provider's own rules hold.
- * `none`: nothing leaves.
+ * How connections of a sandbox reach the egress process. `native`: they do not, and the rules of the provider
+ * apply. `none`: nothing leaves the sandbox.
  */
 export interface NetworkLevel {
   readonly level: 'transparent' | 'proxy' | 'native' | 'none'
   readonly reason?: string | undefined
 }
 
-/** What is kept of a sandbox's way out, beside what its spec asks for. */
+/** What is stored about the egress link of a sandbox, besides its spec. */
 export interface SandboxLink extends NetworkLevel {
-  /** The certificate authority it trusts. The key is sealed. */
+  /** The certificate authority that the sandbox trusts. Its key is sealed. */
   readonly authority?: { readonly cert: string; readonly sealedKey: string } | undefined
-  /** By the name of the secret. Made for this sandbox, and never another's. */
+  /** By the name of the secret. Made for this sandbox, and never reused. */
   readonly placeholders: Readonly<Record<string, string>>
 }
 
 export const VERDICTS = ['allowed', 'denied', 'failed'] as const
 export type Verdict = (typeof VERDICTS)[number]
 
-/** One decision of the way out, or several equal ones. Times are unix milliseconds. */
+/** One decision of the egress process, or several equal ones. Times are unix milliseconds. */
 export interface NetRecord {
   readonly sandboxId: string
   readonly at: number
@@ -101,7 +101,7 @@ export interface NetRecord {
   readonly verdict: Verdict
   /** A stable dotted word. */
   readonly reason: string
-  /** The host or address asked for, or `(malformed)`; always printable. */
+  /** The requested host or address, or `(malformed)`; always printable. */
   readonly host: string
   readonly port: number
   readonly method?: string | undefined
@@ -113,11 +113,11 @@ export interface NetRecord {
   readonly bytesOut: number
 }
 
-/** What one answer of a model has taken, as the answer itself tells it. */
+/** The usage of one model answer, as the answer itself reports it. */
 export interface ModelUsage extends Tokens {
-  /** As the answer names it; always printable. */
+  /** As named in the answer; always printable. */
   readonly model: string
-  /** The status of an answer that was no answer, such as 401 or 429; nothing was used then. */
+  /** The HTTP status of a refusal, such as 401 or 429; nothing was used then. */
   readonly refusal?: number | undefined
 }
 

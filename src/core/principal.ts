@@ -1,12 +1,12 @@
 import type { NetworkCap } from './network.ts'
 import type { Sandbox } from './sandbox.ts'
 
-/** Who asks. A key owns what it makes; admins see everything. */
+/** The caller. A key owns what it makes; admins see everything. */
 export interface Principal {
-  /** The id of a key, or `local` for whoever may open the unix socket. */
+  /** The id of a key, or `local` for the user of the unix socket. */
   readonly owner: string
   readonly isAdmin: boolean
-  /** What its sandboxes may reach at most; anything where it is left out. */
+  /** The most that its sandboxes may reach; without it there is no limit. */
   readonly network?: NetworkCap | undefined
 }
 

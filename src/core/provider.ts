@@ -1,19 +1,20 @@
 /**
- * The life of a sandbox at this seam.
+ * The lifecycle of a sandbox at this seam.
  *
- * The engine asks `capabilities` what a provider can do, and never asks for more. It makes a base ready: the tools of
- * the machine (`host`), an image (`images`) or layers (`layers`). Each answers with a `RootRef`, which only this provider
- * reads. `create` makes a sandbox on such a root with podd, or another guest, inside, and answers with a `Handle`. The
- * engine stores the handle; `open` turns it into a `Guest`, through which commands run and files move. Through
- * `egress.door` the egress process reaches the sandbox's only way out.
+ * The engine asks `capabilities` what a provider can do, and never asks for more. It prepares a base: the
+ * tools of the machine (`host`), an image (`images`) or layers (`layers`). Each returns a `RootRef`, which
+ * only this provider reads. `create` makes a sandbox on such a root with podd, or another guest, inside, and
+ * returns a `Handle`. The engine stores the handle; `open` turns it into a `Guest`, through which commands
+ * run and files move. Through `egress.door` the egress process reaches the only network exit of the sandbox.
  *
- * While it lives, a sandbox may be paused and resumed (`pausing`), stopped and started (`stopping`), measured
- * (`metering`), and its files kept (`snapshots`): a snapshot is a root for others to begin with. It ends by `destroy`,
- * at its deadline, or by itself; `onExit` tells of it, and `inspect` and `list` are the truth. `list` finds everything by
- * the owner's label alone, so that a server that lost its database, or died between two lines, leaves nothing behind.
+ * A sandbox may be paused and resumed (`pausing`), stopped and started (`stopping`), measured (`metering`),
+ * and its files kept (`snapshots`): a snapshot is a root for other sandboxes. A sandbox ends by `destroy`, at
+ * its deadline, or when its processes end; `onExit` reports it, and `inspect` and `list` are authoritative.
+ * `list` finds everything by the owner's label alone, so a server that lost its database, or died between two
+ * steps, leaves nothing behind.
  *
- * Every method may be called at any time, in any number at once for different sandboxes; the engine serialises calls
- * for one sandbox. Failures are AgentPodErrors; `unavailable` means "could not ask", never "is gone".
+ * Every method may be called at any time, and concurrently for different sandboxes; the engine serialises the
+ * calls for one sandbox. Failures are AgentPodErrors; `unavailable` means "could not ask", never "is gone".
  */
 import type { Duplex, Readable } from 'node:stream'
 import type { CallOptions } from './call.ts'
@@ -25,10 +26,10 @@ import type { Limited, LimitLevels, Resources } from './resources.ts'
 import type { WhenOver } from './spec.ts'
 
 /**
- * What a root file system is made of, in the words of the provider that gave it; everybody else stores it as JSON and
- * reads `over` alone: snapshots whose files lie over the base, lowest first, and are shared. Each of them was made of a
- * sandbox whose root was what is below it here, or a root of the same kind: then it keeps to paths of its own. The
- * identity of a sandbox (machine id, host name, hosts) is its own, whatever the snapshots hold.
+ * What a root file system consists of, in terms of the provider that returned it. Other code stores it as
+ * JSON and reads only `over`: shared snapshots whose files lie over the base, lowest first. Each of them was
+ * taken of a sandbox whose root was what is below it here, or of a root of the same kind; then it has its own
+ * paths. The identity of a sandbox (machine id, host name, hosts) is its own, whatever the snapshots contain.
  */
 export interface RootRef {
   readonly over?: readonly SnapshotId[] | undefined
@@ -41,16 +42,18 @@ export interface CreatePlan {
   readonly hostname: string
   readonly root: RootRef
   readonly resources: Resources
-  /** Limits that must be enforced; where one cannot be, create answers `unsupported` before anything is made. */
+  /**
+   * Limits that must be enforced. If one cannot be, `create` returns `unsupported` before anything is made.
+   */
   readonly required: readonly Limited[]
-  /** Unix milliseconds after which the provider ends the sandbox by itself, in the way `whenOver` says. */
+  /** Unix milliseconds after which the provider ends the sandbox on its own, as `whenOver` says. */
   readonly deadlineAt: number
   readonly whenOver: WhenOver
-  /** Whose files it begins with; `root` is then the snapshot's, and may have more in `over`. */
+  /** The snapshot to start from. `root` is then that of the snapshot, and may have more in `over`. */
   readonly snapshot?: SnapshotId | undefined
 }
 
-/** What the engine stores to find the sandbox again. Opaque but for its id. */
+/** What the engine stores to find the sandbox again. Opaque except for its id. */
 export interface Handle {
   readonly sandboxId: SandboxId
   readonly data: Readonly<Record<string, unknown>>
@@ -59,26 +62,26 @@ export interface Handle {
 export interface Created {
   readonly handle: Handle
   readonly limits: LimitLevels
-  /** Variables the root file system needs to be useful, such as PATH. */
+  /** Variables that the root file system needs, such as PATH. */
   readonly env: Readonly<Record<string, string>>
-  /** How its connections get to the way out. */
+  /** How its connections reach the egress process. */
   readonly network: NetworkLevel
 }
 
 export type Observed =
-  /** With the deadline where the provider holds one. */
+  /** With the deadline, if the provider enforces one. */
   | { readonly state: 'running'; readonly deadlineAt?: number | undefined }
   | { readonly state: 'paused' }
   | { readonly state: 'stopped' }
   | { readonly state: 'exited'; readonly oomKilled: boolean; readonly expired: boolean }
   | { readonly state: 'absent' }
 
-export interface Listed {
+export interface ListedSandbox {
   readonly handle: Handle
   readonly observed: Observed
 }
 
-export interface Exit {
+export interface SandboxExit {
   readonly sandboxId: SandboxId
   readonly oomKilled: boolean
   readonly expired: boolean
@@ -99,29 +102,35 @@ export interface Provider {
   readonly name: string
   /** Probed once and remembered; cheap afterwards. */
   capabilities(o: CallOptions): Promise<Capabilities>
-  /** What the provider lacks here and how to get it. Slow: it tries things. */
+  /** What the provider lacks on this machine and how to get it. Slow: it tries things. */
   diagnose(o: CallOptions): Promise<readonly Check[]>
   /**
-   * Idempotent on `plan.sandboxId`: a second call finds the first one's sandbox. On failure nothing is left. `not_found` when a part
-   * of the root is not there.
+   * Idempotent on `plan.sandboxId`: a second call finds the sandbox of the first. On failure nothing is left.
+   * `not_found` if a part of the root is missing.
    */
   create(plan: CreatePlan, o: CallOptions): Promise<Created>
-  /** `absent` is an answer, an outage is an error. */
+  /** `absent` is an answer; an outage is an error. */
   inspect(id: SandboxId, o: CallOptions): Promise<Observed>
   /** Everything of this owner that exists, found without our database. */
-  list(owner: OwnerLabel, o: CallOptions): Promise<readonly Listed[]>
+  list(owner: OwnerLabel, o: CallOptions): Promise<readonly ListedSandbox[]>
   /** A handle on the inside. Does not wait for it to answer. */
   open(handle: Handle): Guest
-  /** Idempotent; resolves only when everything of the sandbox is gone. */
+  /** Idempotent. Resolves only when everything of the sandbox is gone. */
   destroy(id: SandboxId, o: CallOptions): Promise<void>
-  /** Removes everything kept for later sandboxes, and ends helpers. `conflict` while a sandbox or a snapshot exists. */
+  /**
+   * Removes everything kept for later sandboxes, and ends helper processes. `conflict` while a sandbox or
+   * snapshot exists.
+   */
   clear(o: CallOptions): Promise<void>
-  /** Calls back when a sandbox ends, or is paused at its deadline. Returns the unsubscribe. May miss some; `inspect` is the truth. */
-  onExit(listener: (exit: Exit) => void): () => void
-  /** Releases connections. Sandboxes live on. */
+  /**
+   * Calls back when a sandbox ends, or is paused at its deadline. Returns the unsubscribe function. It may
+   * miss some; `inspect` is authoritative.
+   */
+  onExit(listener: (exit: SandboxExit) => void): () => void
+  /** Releases connections. Sandboxes run on. */
   close(): void
 
-  // What a provider may lack. Each group is present exactly when its level in `Capabilities` says so.
+  // Optional groups. Each is present exactly if its level in `Capabilities` says so.
 
   /** `deadlines` is `provider`. */
   readonly deadlines?: Deadlines | undefined
@@ -149,16 +158,16 @@ export interface Deadlines {
 }
 
 export interface Pausing {
-  /** Freezes every process and keeps its memory. No deadline counts meanwhile. Idempotent. */
+  /** Freezes every process and keeps its memory. No deadline applies meanwhile. Idempotent. */
   pause(id: SandboxId, o: CallOptions): Promise<void>
-  /** Lets it run on, with a new deadline. Idempotent. */
+  /** Resumes it with a new deadline. Idempotent. */
   resume(id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void>
 }
 
 export interface Stopping {
-  /** Ends every process and keeps the files. Idempotent; also of a sandbox that has exited. */
+  /** Ends every process and keeps the files. Idempotent; also for a sandbox that has exited. */
   stop(id: SandboxId, o: CallOptions): Promise<void>
-  /** Runs a stopped sandbox again on its files. Idempotent. On failure it is stopped as before. */
+  /** Starts a stopped sandbox again on its files. Idempotent. On failure it is stopped as before. */
   start(plan: CreatePlan, o: CallOptions): Promise<Created>
 }
 
@@ -167,13 +176,13 @@ export interface Metering {
 }
 
 export interface Egress {
-  /** Where connections out of the sandbox are taken from; undefined where it has no way out. */
+  /** The socket or stream that outgoing connections arrive at; undefined if the sandbox has no network. */
   door(handle: Handle): EgressDoor | undefined
 }
 
 /**
- * `socket`: a unix socket of this machine. The egress process dials it by itself, and goes on while no server runs.
- * `stream`: the server dials for it.
+ * `socket`: a unix socket of this machine. The egress process dials it itself, and continues while no server
+ * runs. `stream`: the server dials for the egress process.
  */
 export type EgressDoor =
   | { readonly kind: 'socket'; readonly path: string }
@@ -185,55 +194,55 @@ export interface HostBase {
 }
 
 export interface Images {
-  /** Pulls the image where it is not there. `not_found` (`image.unknown`) when the registry has none of that name. */
+  /** Pulls the image if it is missing. `not_found` (`image.unknown`) if the registry does not have it. */
   ensure(ref: string, onProgress: (line: string) => void, o: CallOptions): Promise<Image>
 }
 
 export interface Image {
-  /** As it was asked for. */
+  /** As requested. */
   readonly ref: string
   readonly digest: string
   readonly root: RootRef
   readonly env: Readonly<Record<string, string>>
-  /** Who its programs run as, where the image says so. */
+  /** The user of its programs, if the image names one. */
   readonly user?: string | undefined
   readonly workdir?: string | undefined
 }
 
-/** A snapshot as the provider keeps it. `sizeBytes` is of its own files: what they lie on, snapshots below included, is not in it. */
-export interface Kept {
+/** A snapshot as the provider stores it. `sizeBytes` counts only its own files, not what they lie on. */
+export interface StoredSnapshot {
   readonly sizeBytes: number
   readonly root: RootRef
 }
 
-/** Files of sandboxes as they were at one moment. */
+/** Files of sandboxes at one moment. */
 export interface Snapshots {
   /**
-   * Idempotent on `id`. A running sandbox stands still for a moment and runs on; `unsupported`, before anything is touched, where it
-   * cannot. On failure nothing is left and the sandbox is as it was.
+   * Idempotent on `id`. A running sandbox stands still for a moment and continues; `unsupported`, before
+   * anything changes, if that is not possible. On failure nothing is left, and the sandbox is unchanged.
    */
-  create(id: SnapshotId, sandboxId: SandboxId, owner: OwnerLabel, o: CallOptions): Promise<Kept>
+  create(id: SnapshotId, sandboxId: SandboxId, owner: OwnerLabel, o: CallOptions): Promise<StoredSnapshot>
   list(owner: OwnerLabel, o: CallOptions): Promise<readonly SnapshotId[]>
   /**
-   * Idempotent. Sandboxes made from it keep their files. `conflict` (`snapshot.used`) while the root of a sandbox, whether it runs or
-   * not, or of another snapshot has it in `over`.
+   * Idempotent. Sandboxes made from it keep their files. `conflict` (`snapshot.used`) while the root of a
+   * sandbox, running or not, or of another snapshot has it in `over`.
    */
   remove(id: SnapshotId, o: CallOptions): Promise<void>
   /** Its own files as one stream. */
   export(id: SnapshotId, o: CallOptions): Promise<Packed>
   /**
-   * The reverse. `data_loss` when the content is not what `digest` says, `not_found` when something that the root names is not there;
-   * nothing is left then. Idempotent on `id`.
+   * The reverse of `export`. `data_loss` if the content does not match `digest`, `not_found` if something
+   * that the root names is missing; nothing is left then. Idempotent on `id`.
    */
   import(
     id: SnapshotId,
     owner: OwnerLabel,
     packed: Pick<Packed, 'digest' | 'content'> & { readonly root: RootRef },
     o: CallOptions,
-  ): Promise<Kept>
+  ): Promise<StoredSnapshot>
 }
 
-/** The content of a snapshot or a layer. Whoever gets it reads it to its end or destroys it. */
+/** The content of a snapshot or layer. The receiver reads it to its end or destroys it. */
 export interface Packed {
   /** sha256 of the content. */
   readonly digest: string
@@ -241,17 +250,17 @@ export interface Packed {
   readonly content: Readable
 }
 
-/** A store of immutable file-system layers on the provider's side. */
+/** A store of immutable file-system layers at the provider. */
 export interface Layers {
   has(digest: string, o: CallOptions): Promise<boolean>
-  /** Takes a tar stream whose sha256 is `digest`. Idempotent. `data_loss` when the content does not match. */
+  /** Imports a tar stream whose sha256 is `digest`. Idempotent. `data_loss` if the content does not match. */
   import(digest: string, content: Readable, o: CallOptions): Promise<void>
-  /** Idempotent. `conflict` while a sandbox or a snapshot stands on it, be there other snapshots in between or not. */
+  /** Idempotent. `conflict` while a sandbox or snapshot uses it, directly or through other snapshots. */
   remove(digest: string, o: CallOptions): Promise<void>
-  /** Importing the content gives a layer with the same files, and the content's digest for a name. */
+  /** Importing the content again gives a layer with the same files; its name is the digest of the content. */
   export(digest: string, o: CallOptions): Promise<Packed>
   /** A root of these layers, lowest first. */
   root(digests: readonly string[]): RootRef
-  /** The layers that a root was made of, lowest first; none where it is of another kind. */
+  /** The layers that a root consists of, lowest first; none for a root of another kind. */
   of(root: RootRef): readonly string[]
 }

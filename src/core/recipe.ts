@@ -1,57 +1,66 @@
-/** How an environment's files come to be: a base, and steps that each leave a layer on what is below. Whatever describes an environment becomes one of these. */
+/**
+ * How the files of an environment are made: a base, and steps that each add a layer. Every description of an
+ * environment becomes a recipe.
+ */
 import type { Base } from './environment.ts'
 import type { NetworkRule } from './network.ts'
 
-/** Releases of Debian that we know, newest first. */
+/** Known releases of Debian, newest first. */
 export const SUITES = ['trixie', 'bookworm', 'bullseye'] as const
 export type Suite = (typeof SUITES)[number]
 
-/** What the debian base has besides the system: nothing, or what people expect on a machine to develop on. */
+/** What the `debian` base has besides the system: nothing, or the usual development tools. */
 export const KITS = ['plain', 'development'] as const
 export type Kit = (typeof KITS)[number]
 
 export interface RecipeBase {
   readonly name: Base
-  /** Debian's release; the one of the machine when left out. */
+  /** The Debian release; that of the machine if left out. */
   readonly suite?: string | undefined
-  /** Of `host`: the machine's tools that the steps rely on, by name, with version and place. With another tool the layers are other ones. */
+  /**
+   * For `host`: the tools of the machine that the steps use, by name, with version and path. Other tools give
+   * other layers.
+   */
   readonly tools?: Readonly<Record<string, string>> | undefined
-  /** Of `image`: its reference. */
+  /** For `image`: its reference. */
   readonly image?: string | undefined
-  /** Of `image`: the digest that the reference stands for, `sha256:...`, where the caller holds to one. */
+  /** For `image`: the digest that the reference must resolve to, `sha256:...`. */
   readonly digest?: string | undefined
 }
 
-/** A base as somebody asks for it. */
+/** A base as a request names it. */
 export interface BaseWish extends Pick<RecipeBase, 'name' | 'suite' | 'image' | 'digest'> {
   readonly kit?: Kit | undefined
 }
 
-/** Files that a step is given, as a tar archive that the caller uploads. */
+/** Input files of a step, as a tar archive that the caller uploads. */
 export interface StepFiles {
-  /** sha256 of the archive, whose entries are in a fixed order with fixed times. */
+  /** sha256 of the archive, whose entries have a fixed order and fixed times. */
   readonly digest: string
-  /** The directory they are unpacked in, as the step's user. */
+  /** The directory they are unpacked in, as the user of the step. */
   readonly to: string
-  /** What is in it: paths and digests of contents, to say later which of them changed. */
+  /** Paths and content digests, to report later which files changed. */
   readonly entries: Readonly<Record<string, string>>
 }
 
-/** One layer: files are unpacked, then the command runs. Everything here but the title is part of what the layer is known by. */
+/**
+ * One layer: files are unpacked, then the command runs. Everything here except the title is part of the key
+ * of the layer.
+ */
 export interface Step {
   /** Unique in its recipe: `system`, `node`, `dependencies`. */
   readonly name: string
   /** For people: `node 22.21.1 from npm`. */
   readonly title: string
-  /** For /bin/sh. Empty where files are all there is to it. */
+  /** A command for /bin/sh; empty if the step only has files. */
   readonly run: string
   readonly user: string
   readonly workdir: string
-  /** Directories put before the PATH. */
+  /** Directories added in front of the PATH. */
   readonly path: readonly string[]
   readonly variables: Readonly<Record<string, string>>
   readonly files?: StepFiles | undefined
-  /** What the command may reach, and nothing else. */
+  /** The only hosts that the command may reach. */
   readonly network: readonly NetworkRule[]
   readonly timeoutMs: number
 }

@@ -3,12 +3,12 @@ import { test } from 'node:test'
 import { isAgentPodError } from './error.ts'
 import { askedLimits, DEFAULT_RESOURCES, type Resources, resolveResources } from './resources.ts'
 
-test('nothing asked gives the defaults', () => {
+test('an empty resource request gives the defaults', () => {
   assert.deepEqual(resolveResources({}), DEFAULT_RESOURCES)
   assert.deepEqual(resolveResources({ memoryMib: undefined }), DEFAULT_RESOURCES)
 })
 
-test('what is asked replaces its default and leaves the others', () => {
+test('a requested resource replaces its default and leaves the others', () => {
   assert.deepEqual(resolveResources({ cpus: 0.5, pids: 8 }), { ...DEFAULT_RESOURCES, cpus: 0.5, pids: 8 })
 })
 
@@ -23,7 +23,7 @@ const BORDERS: readonly [key: keyof Resources, lowest: number, highest: number][
 ]
 
 for (const [key, lowest, highest] of BORDERS) {
-  test(`${key} may be ${lowest} to ${highest} and nothing else`, () => {
+  test(`resource ${key} may be ${lowest} to ${highest} and nothing else`, () => {
     for (const value of [lowest, highest]) assert.equal(resolveResources({ [key]: value })[key], value)
     const wrong = [lowest - 0.01, highest + 1, -1, Number.NaN, Number.POSITIVE_INFINITY, 1e308]
     if (key !== 'cpus') wrong.push(lowest + 0.5)
@@ -37,7 +37,7 @@ for (const [key, lowest, highest] of BORDERS) {
   })
 }
 
-test('a value of another type is refused', () => {
+test('a resource of another type is refused', () => {
   for (const value of ['64', true, [64], null]) {
     assert.throws(
       () => resolveResources({ pids: value as unknown as number }),
@@ -47,7 +47,7 @@ test('a value of another type is refused', () => {
   }
 })
 
-test('the limits somebody asked for are those with a value', () => {
+test('requested limits are those with a value', () => {
   assert.deepEqual(askedLimits({}), [])
   assert.deepEqual(askedLimits({ memoryMib: 64, cpus: undefined, files: 100, tmpMib: 5 }), [
     'memory',

@@ -1,5 +1,5 @@
+import type { Optional } from '../util/optional.ts'
 import { invalid } from './error.ts'
-import type { Some } from './some.ts'
 
 /** What one sandbox may use. Zero swap means no swap. */
 export interface Resources {
@@ -10,14 +10,14 @@ export interface Resources {
   readonly files: number
   readonly tmpMib: number
   readonly shmMib: number
-  /** What its files may take beyond what they lie on. */
+  /** The space for its files, without what they lie on. */
   readonly diskMib: number
 }
 
 export const LIMITED = ['memory', 'swap', 'cpus', 'pids', 'files', 'disk'] as const
 export type Limited = (typeof LIMITED)[number]
 
-/** How well a limit holds here: by the kernel, more or less, or not at all. */
+/** How well a limit holds here: enforced by the kernel, roughly, or not at all. */
 export interface LimitLevel {
   readonly level: 'enforced' | 'soft' | 'none'
   readonly reason?: string | undefined
@@ -46,8 +46,8 @@ const BOUNDS: Record<keyof Resources, { min: number; max: number; whole: boolean
   diskMib: { min: 16, max: 1024 * 1024 * 1024, whole: true },
 }
 
-/** Defaults filled in and every value checked; an absurd size is refused by name. */
-export function resolveResources(asked: Some<Resources>): Resources {
+/** Fills in defaults and checks every value. */
+export function resolveResources(asked: Optional<Resources>): Resources {
   const resources = { ...DEFAULT_RESOURCES, ...withoutUndefined(asked) }
   for (const [key, bound] of Object.entries(BOUNDS) as [keyof Resources, (typeof BOUNDS)['cpus']][]) {
     const value = resources[key]
@@ -62,8 +62,8 @@ export function resolveResources(asked: Some<Resources>): Resources {
   return resources
 }
 
-/** The limits that a caller asked for in so many words: these are refused where they cannot hold. */
-export function askedLimits(asked: Some<Resources>): Limited[] {
+/** The limits that a caller asked for explicitly. They are refused if they cannot be enforced. */
+export function askedLimits(asked: Optional<Resources>): Limited[] {
   const names: Record<Limited, keyof Resources> = {
     memory: 'memoryMib',
     swap: 'swapMib',
@@ -75,6 +75,6 @@ export function askedLimits(asked: Some<Resources>): Limited[] {
   return LIMITED.filter((limit) => asked[names[limit]] !== undefined)
 }
 
-function withoutUndefined(asked: Some<Resources>): Partial<Resources> {
+function withoutUndefined(asked: Optional<Resources>): Partial<Resources> {
   return Object.fromEntries(Object.entries(asked).filter(([, value]) => value !== undefined))
 }

@@ -1,15 +1,16 @@
-/** An agent at work in a sandbox, on a copy of a project. */
+/** A run: an agent working in a sandbox on a copy of a project. */
 import type { SandboxId } from './id.ts'
 import type { PermissionKind, PermissionRules } from './permission.ts'
 
 /**
- * `queued`: others are at work and the machine has no room yet. `waiting`: a question of the agent is unanswered. `finishing`: the agent has ended and its result is being taken. A run that has ended
- * may go on with a follow-up as long as its sandbox is kept.
+ * `queued`: waits because too many other runs are working. `waiting`: a question of the agent is open.
+ * `finishing`: the agent has ended and its result is being taken. An ended run can continue with a follow-up
+ * as long as its sandbox is kept.
  */
 export const RUN_STATES = ['queued', 'starting', 'working', 'waiting', 'finishing', 'ended'] as const
 export type RunState = (typeof RUN_STATES)[number]
 
-/** How a run ended. `denied`: nothing came of it, and something it asked for was refused. */
+/** How a run ended. `denied`: it changed nothing, and something it asked for was denied. */
 export const OUTCOMES = [
   'changed',
   'unchanged',
@@ -21,60 +22,64 @@ export const OUTCOMES = [
 ] as const
 export type Outcome = (typeof OUTCOMES)[number]
 
-/** Tokens as providers count them; what is cached is part of neither. */
+/** Tokens as model providers count them. Cached tokens are in neither `input` nor `output`. */
 export interface Tokens {
   readonly input: number
   readonly cached: number
   readonly output: number
 }
 
-/** What models were asked for. The way out counts it on the wire; an agent's own word stands in where it could not. */
+/**
+ * Model usage. The egress process counts it on the wire; the agent's own figures are used if it could not.
+ */
 export interface RunUsage extends Tokens {
   readonly requests: number
-  /** Undefined where nobody knows the price. */
+  /** Undefined if the price is unknown. */
   readonly costUsd?: number | undefined
   readonly source: 'wire' | 'agent' | 'none'
   readonly models: Readonly<Record<string, Tokens & { readonly costUsd: number | undefined }>>
 }
 
-/** Of one answer of a list; older ones are not in it. */
+/** The most runs in one list; older ones are left out. */
 export const MOST_LISTED_RUNS = 200
 
 export interface RunLimits {
   readonly timeMs: number
-  /** Undefined: no such limit. */
+  /** Undefined means no limit. */
   readonly costUsd?: number | undefined
-  /** How long a question waits before it is answered with no. */
+  /** How long a question stays open before it is denied. */
   readonly answerMs: number
 }
 
-/** What the run is given to work on, and what a branch is made of later. The host knows both ids; the sandbox is not asked. */
+/**
+ * The project of a run, from which a branch is made later. The host knows both ids; the sandbox is not asked.
+ */
 export interface RunProject {
-  /** Where the copy lies inside. */
+  /** The directory of the copy inside. */
   readonly workspace: string
-  /** Below it: where the agent begins, which is where the user was. */
+  /** The start directory of the agent below it: where the user was. */
   readonly directory?: string | undefined
-  /** For people: the directory's name. */
+  /** The name of the directory, for people. */
   readonly name: string
-  /** Tells repositories of one user apart: a digest over where it lies. */
+  /** A digest of the path, to tell repositories of one user apart. */
   readonly key: string
-  /** The commit it began with; undefined in a repository without one. */
+  /** The commit it started from; undefined in a repository without commits. */
   readonly commit?: string | undefined
-  /** The tree it began with, uncommitted files and all. */
+  /** The tree it started from, including uncommitted files. */
   readonly tree: string
-  /** Directories inside that are not the project's. */
+  /** Directories inside that do not belong to the project. */
   readonly aside: readonly string[]
 }
 
-/** A tree made inside, as a pack that the client checks before anything of it is used. */
+/** A tree made inside, as a pack that the client must check before using it. */
 export interface RunResult {
   readonly tree: string
   readonly packBytes: number
   /** Files left out because they are too large, with their sizes. */
   readonly tooLarge: readonly { readonly path: string; readonly sizeBytes: number }[]
-  /** Files left out for another reason: names that git or a disk would not take, or no right to read them. */
+  /** Files left out for other reasons: names that git or a disk would refuse, or unreadable files. */
   readonly leftOut: readonly string[]
-  /** Subjects of commits that the agent made itself. */
+  /** Subjects of commits that the agent itself made. */
   readonly commits: readonly string[]
   readonly submodules: readonly string[]
 }
@@ -82,26 +87,26 @@ export interface RunResult {
 export interface Run {
   readonly id: string
   readonly owner: string
-  /** Runs that were started together. */
+  /** Runs that were started together have the same group. */
   readonly group?: string | undefined
   readonly agent: string
-  /** The number among runs of one agent on a project. */
+  /** The number among the runs of one agent on a project. */
   readonly number: number
-  /** How many times it was given something to do. */
+  /** The number of prompts so far. */
   readonly turn: number
   readonly model?: string | undefined
   readonly prompt: string
   readonly state: RunState
   readonly outcome?: Outcome | undefined
-  /** Why, in one sentence. */
+  /** The reason of the outcome, in one sentence. */
   readonly reason?: string | undefined
   readonly sandboxId?: SandboxId | undefined
-  /** The agent's own name for its conversation. */
+  /** The agent's id of its conversation. */
   readonly session?: string | undefined
   readonly project?: RunProject | undefined
   readonly result?: RunResult | undefined
   readonly usage: RunUsage
-  /** What was refused to it: questions answered with no, and hosts. */
+  /** The number of denied questions and refused hosts. */
   readonly denials: number
   readonly limits: RunLimits
   readonly permissions: PermissionRules
@@ -111,7 +116,7 @@ export interface Run {
   readonly keptUntil?: number | undefined
 }
 
-/** What a tool does, in words that are the same for every agent. */
+/** Kinds of tools, the same for every agent. */
 export const TOOL_KINDS = [
   'read',
   'edit',
@@ -128,7 +133,7 @@ export type ToolKind = (typeof TOOL_KINDS)[number]
 
 export type RunEventBody =
   | { readonly type: 'state'; readonly state: RunState; readonly outcome?: Outcome; readonly reason?: string }
-  /** Parts with one `message` belong together. */
+  /** Parts with the same `message` belong together. */
   | {
       readonly type: 'message'
       readonly from: 'agent' | 'user'
@@ -145,11 +150,11 @@ export type RunEventBody =
       readonly tool: string
       readonly kind: ToolKind
       readonly title: string
-      /** `running`: `output` is what it has printed since the last event about it. */
+      /** `running`: `output` is what was printed since the last event of the tool. */
       readonly status: 'started' | 'running' | 'done' | 'failed'
       readonly output?: string
     }
-  /** A file that a tool changed, as the agent tells it. The branch tells the truth. */
+  /** A file that a tool changed, as reported by the agent. Only the branch is reliable. */
   | { readonly type: 'edit'; readonly path: string; readonly added: number; readonly removed: number }
   | {
       readonly type: 'command'
@@ -182,7 +187,7 @@ export type RunEventBody =
 
 export interface PermissionAbout {
   readonly kind: PermissionKind
-  /** What a pattern is held against: the command, the path, `server/tool`, `host:port`. */
+  /** The text that patterns are matched against: the command, the path, `server/tool`, `host:port`. */
   readonly subject: string
   readonly title: string
 }

@@ -7,17 +7,17 @@ import type { Handle, RootRef } from './provider.ts'
 import type { LimitLevels } from './resources.ts'
 import type { Spec } from './spec.ts'
 
-/** Why a sandbox failed or ended other than by request. */
+/** Why a sandbox failed, or ended without a request. */
 export interface Ending {
   readonly code: ErrorCode
   readonly reason: string
   readonly message: string
 }
 
-/** Everything we remember of one sandbox. Times are unix milliseconds. */
+/** The record of a sandbox. Times are unix milliseconds. */
 export interface Sandbox {
   readonly id: SandboxId
-  /** Whose it is: the id of a key, or `local`. */
+  /** The owner: the id of a key, or `local`. */
   readonly owner: string
   readonly name: string | undefined
   readonly labels: Readonly<Record<string, string>>
@@ -28,14 +28,14 @@ export interface Sandbox {
   readonly limits: LimitLevels | undefined
   readonly handle: Handle | undefined
   readonly link: SandboxLink | undefined
-  /** What its files lie on; a later start stands on the same. */
+  /** What its files lie on; a later start uses the same root. */
   readonly root: RootRef | undefined
   readonly createdAt: number
   readonly startedAt: number | undefined
   readonly deadlineAt: number
   readonly endedAt: number | undefined
   readonly ending: Ending | undefined
-  /** The snapshot its files were last the same as: the one it was made from, or the newest one taken of it. */
+  /** The last snapshot with the same files: the one it was made from, or the newest one taken of it. */
   readonly tip: SnapshotId | undefined
   readonly forkedFrom: SandboxId | undefined
 }

@@ -1,14 +1,16 @@
-/** A value that stays outside; a sandbox holds a placeholder that is worth something in one slot only. */
+/** A value that stays outside. The sandbox has a placeholder, which works in one slot only. */
 import type { Budget } from './network.ts'
 
-/** How the value stands in its header: bare, behind a word, or as the password of Basic authorization. */
+/**
+ * How the value is written in its header: bare, after a scheme, or as the password of Basic authorization.
+ */
 export type SecretScheme =
   | { readonly kind: 'bare' }
   | { readonly kind: 'prefix'; readonly prefix: string }
   | { readonly kind: 'basic'; readonly user: string }
 
 export interface SecretSlot {
-  /** Exact names. */
+  /** Exact host names. */
   readonly hosts: readonly string[]
   readonly port: number
   /** Lower case. */
@@ -19,11 +21,11 @@ export interface SecretSlot {
   readonly budget?: Budget | undefined
 }
 
-/** What is known of a secret; its value is never given out. */
+/** A secret without its value, which is never returned. */
 export interface Secret {
   readonly name: string
   readonly owner: string
-  /** The variable whose value a program expects it in. */
+  /** The variable in which programs expect it. */
   readonly variable: string
   readonly slot: SecretSlot
   readonly version: number
@@ -31,7 +33,7 @@ export interface Secret {
   readonly rotatedAt: number
 }
 
-/** A secret as the way out holds it for one sandbox. */
+/** A secret as the egress process has it for one sandbox. */
 export interface BoundSecret {
   readonly name: string
   readonly placeholder: string

@@ -7,7 +7,7 @@ import type { Spec } from './spec.ts'
 export const SNAPSHOT_STATES = ['creating', 'ready', 'deleting', 'lost'] as const
 export type SnapshotState = (typeof SNAPSHOT_STATES)[number]
 
-/** What one step of a recipe left, for other sandboxes to stand on. */
+/** The layer that a recipe step made, for other sandboxes to use. */
 export interface LayerInfo {
   /** A digest over the base and every step up to this one. */
   readonly key: string
@@ -15,24 +15,24 @@ export interface LayerInfo {
   readonly parent: string | undefined
   readonly base: RecipeBase
   readonly step: Step
-  /** What it was built for; what else was built for it is looked through to say why something is built anew. */
+  /** The project it was built for. Other layers of the project are compared to explain a rebuild. */
   readonly project: string
-  /** Who has built it, or would have: only they may stand on it, since it holds files of theirs. */
+  /** The owners who have built it, or would have. Only they may use it, since it contains their files. */
   readonly owners: readonly string[]
-  /** When somebody last stood on it, to the hour. */
+  /** When it was last used, to the hour. */
   readonly usedAt: number
 }
 
 /**
- * On snapshots that hold a project for its next run. They are made again at need: nobody is shown them, and they keep no layer from being removed but go with
- * it.
+ * The label of snapshots that hold a prepared project for its next run. They are made again when needed, so
+ * they are not listed, and removing a layer removes them too.
  */
 export const PREPARED_LABEL = 'agentpod/prepared'
 
-/** A sandbox's files at one moment; they never change. */
+/** The files of a sandbox at one moment; they never change. */
 export interface Snapshot {
   readonly id: SnapshotId
-  /** Whose it is: the id of a key, or `local`. */
+  /** The owner: the id of a key, or `local`. */
   readonly owner: string
   /** Unique among one owner's snapshots. */
   readonly name: string | undefined
@@ -40,13 +40,13 @@ export interface Snapshot {
   readonly provider: string
   readonly state: SnapshotState
   /** Taken only to fork from, and removed when the forks are made. */
-  readonly isPassing: boolean
-  /** Whose files these are; undefined when they were imported. */
+  readonly isTemporary: boolean
+  /** The sandbox that was snapshot; undefined if imported. */
   readonly sandboxId: SandboxId | undefined
-  /** The snapshot before it in the same line; it may be gone by now. */
+  /** The parent snapshot in the same line; it may be removed by now. */
   readonly parentId: SnapshotId | undefined
   readonly spec: Spec
-  /** Where it is a layer of a built environment. Nobody sees those among the snapshots. */
+  /** Set if it is a layer of a built environment. Layers are not listed as snapshots. */
   readonly layer?: LayerInfo | undefined
   /** What the files lie on. Known once it is ready. */
   readonly root: RootRef | undefined

@@ -3,11 +3,16 @@ import type { Environment } from './environment.ts'
 import type { NetworkSpec } from './network.ts'
 import type { Resources } from './resources.ts'
 
-/** What becomes of a sandbox whose time is up: gone, frozen with its memory, or ended with its files kept. */
+/**
+ * What happens to a sandbox at its deadline: destroyed, frozen with its memory, or stopped with its files.
+ */
 export const WHEN_OVER = ['destroy', 'pause', 'stop'] as const
 export type WhenOver = (typeof WHEN_OVER)[number]
 
-/** How long a sandbox runs: until its time to live is over, or until nobody has used it for `idleMs` (0: no such end). */
+/**
+ * How long a sandbox runs: until its time to live is over, or until it was idle for `idleMs` (0: no idle
+ * limit).
+ */
 export interface Lifetime {
   readonly ttlMs: number
   readonly idleMs: number
@@ -30,14 +35,14 @@ export interface Spec {
   readonly resources: Resources
   readonly lifetime: Lifetime
   readonly network: NetworkSpec
-  /** Who may reach the ports of programs inside; private where it is left out. */
+  /** Who may reach ports of programs inside; private if left out. */
   readonly ports?: Ports | undefined
-  /** The lowest level of isolation that is accepted; any where it is left out. */
+  /** The lowest acceptable level of isolation; any if left out. */
   readonly isolation?: Isolation | undefined
 }
 
 export interface Ports {
   readonly public: boolean
-  /** What a program inside is told as the Host of a request; `${PORT}` stands for its port. As it was sent when left out. */
+  /** The Host header that a program inside sees; `${PORT}` is replaced by its port. Unchanged if left out. */
   readonly maskHost?: string | undefined
 }

@@ -1,70 +1,73 @@
-/** The way out of every sandbox, put together: links, what they share, and the process around them. */
+/** The egress service: all sandboxes with their connections, and the process around them. */
 import type { Socket } from 'node:net'
 import { AgentPodError } from '../core/error.ts'
 import type { NetCounts, NetRecord } from '../core/network.ts'
+import type { Log } from '../telemetry/log.ts'
 import { type Clock, systemClock } from '../util/clock.ts'
-import { receive } from './arrival.ts'
-import type { LinkSpec } from './control.ts'
-import { type Controlled, ControlServer } from './control-server.ts'
-import { type Dial, dialAddress } from './dial.ts'
-import { HttpEngine } from './http-engine.ts'
-import type { Hooks } from './http-hooks.ts'
-import type { Interceptor } from './interceptor.ts'
-import { Link, type LinkParts } from './link.ts'
-import type { Log } from './log.ts'
-import { type OwnAddresses, systemAddresses } from './own-address.ts'
-import { type CachePlace, PackageCache } from './package-cache.ts'
-import { Park, type TakeLine } from './park.ts'
-import { refusal } from './refusal.ts'
-import { type Resolve, systemResolve } from './resolve.ts'
-import { parseUpstreamProxy } from './upstream-proxy.ts'
-import type { DeliverUsage } from './usage-records.ts'
+import type { LinkSpec } from './control/link-spec.ts'
+import { type Controlled, ControlServer } from './control/server.ts'
+import { type EgressParts, SandboxEgress } from './decide/sandbox-egress.ts'
+import { HttpEngine } from './http/engine.ts'
+import type { TransformRequest } from './http/request-transform.ts'
+import { receiveConnection } from './listen/arrival.ts'
+import { type OnHeaderLine, PoddConnectionPool } from './listen/podd-connections.ts'
+import { type CacheLocation, PackageCache } from './packages/cache.ts'
+import { type Dial, dialAddress } from './reach/dial.ts'
+import { type OwnAddresses, systemAddresses } from './reach/own-address.ts'
+import { type Resolve, systemResolve } from './reach/resolve.ts'
+import { parseUpstreamProxy } from './reach/upstream-proxy.ts'
+import type { DeliverUsage } from './record/usage-records.ts'
+import { newRefusal } from './refusal.ts'
+import { applySecrets } from './secrets/transform.ts'
+import type { Interceptor } from './tls/interceptor.ts'
 
-export interface EgressOptions {
+export interface EgressServiceOptions {
+  /** SECURITY: LK-16. Fields of log lines never contain a header, a body or a secret. */
   readonly log: Log
   readonly clock?: Clock | undefined
   readonly interceptor?: Interceptor | undefined
-  readonly hooks?: Hooks | undefined
-  /** `http://host:port` of a proxy that everything goes through. */
+  /** Replaced in tests. */
+  readonly transformRequest?: TransformRequest | undefined
+  /** `http://host:port` of a proxy that all connections go through. */
   readonly upstreamProxy?: string | undefined
-  /** Authorities that servers may have their certificates from besides the system's, as PEM. */
+  /** Certificate authorities that are trusted in addition to Node's, as PEM. */
   readonly trusted?: readonly string[] | undefined
   readonly resolve?: Resolve | undefined
   readonly dial?: Dial | undefined
   readonly ownAddresses?: OwnAddresses | undefined
-  /** Left out, nothing is kept, whatever links say. */
+  /** If absent, no packages are cached, whatever the sandboxes allow. */
   readonly packages?: PackageCache | undefined
-  /** Takes records; false where nobody is there to. */
+  /** Delivers records to the server; false if no server is connected. */
   readonly deliver?: ((records: readonly NetRecord[]) => boolean) | undefined
   readonly deliverUsage?: DeliverUsage | undefined
 }
 
-interface Opened {
-  readonly link: Link
+interface OpenedSandbox {
+  readonly sandbox: SandboxEgress
   readonly socket: string
-  readonly park: Park
+  readonly pool: PoddConnectionPool
 }
 
-/** Connections that are refused for want of room are answered all the same, up to so many at once. */
-const MOST_OVERFULL = 64
-const OVERFULL = refusal(
+/** A connection over the limit gets an answer, up to this many at once; further ones are closed. */
+const MOST_OVER_LIMIT = 64
+const OVER_LIMIT = newRefusal(
   429,
   'cap.connections',
-  'this sandbox has or makes too many connections',
-  'close some, and make new ones more slowly',
+  'this sandbox has too many open connections, or opens them too fast',
+  'close some connections, or open new ones more slowly',
 )
 
-export class Egress implements Controlled {
-  readonly #parts: LinkParts
+export class EgressService implements Controlled {
+  readonly #parts: EgressParts
   readonly #http: HttpEngine
   readonly #interceptor: Interceptor | undefined
-  readonly #links = new Map<string, Opened>()
+  readonly #sandboxes = new Map<string, OpenedSandbox>()
   readonly #onChange: () => void
-  #overfull = 0
+  #overLimit = 0
 
-  constructor(options: EgressOptions, onChange: () => void = () => undefined) {
-    const { log, clock = systemClock, hooks, upstreamProxy, trusted, packages } = options
-    this.#http = new HttpEngine({ log, hooks })
+  constructor(options: EgressServiceOptions, onChange: () => void = () => undefined) {
+    const { log, clock = systemClock, upstreamProxy, trusted, packages } = options
+    this.#http = new HttpEngine(log, options.transformRequest ?? applySecrets)
     this.#interceptor = options.interceptor
     this.#onChange = onChange
     this.#parts = {
@@ -81,118 +84,129 @@ export class Egress implements Controlled {
     }
   }
 
-  /** Whether a sandbox is there that could use it. */
+  /** Whether a sandbox is running that could use the process. */
   get isNeeded(): boolean {
-    return [...this.#links.values()].some(({ park, link }) => park.isReachable || link.cap.open > 0)
+    return [...this.#sandboxes.values()].some(
+      ({ pool, sandbox }) => pool.isReachable || sandbox.connectionLimit.open > 0,
+    )
   }
 
   get links(): readonly string[] {
-    return [...this.#links.keys()]
+    return [...this.#sandboxes.keys()]
   }
 
-  /** Makes a link, or replaces what is said about it; what it has open and may not have any more is cut before this returns. */
+  /** Adds a sandbox or updates it. Connections that the new policy refuses are cut before this returns. */
   open(spec: LinkSpec): void {
-    const known = this.#links.get(spec.sandbox)
-    const link = known?.link ?? new Link(spec, this.#parts)
-    if (known) link.update(spec)
+    const known = this.#sandboxes.get(spec.sandbox)
+    const sandbox = known?.sandbox ?? new SandboxEgress(spec, this.#parts)
+    if (known) sandbox.update(spec)
     if (known?.socket === spec.socket) return
-    known?.park.close()
-    const onTaken = (socket: Socket): TakeLine | undefined => this.#take(link, socket)
-    const park = new Park({ path: spec.socket, clock: this.#parts.clock, onTaken })
-    this.#links.set(spec.sandbox, { link, socket: spec.socket, park })
+    known?.pool.close()
+    const onUsed = (socket: Socket): OnHeaderLine | undefined => this.#admit(sandbox, socket)
+    const pool = new PoddConnectionPool({ path: spec.socket, clock: this.#parts.clock, onUsed })
+    this.#sandboxes.set(spec.sandbox, { sandbox, socket: spec.socket, pool })
     this.#onChange()
   }
 
-  close(sandbox: string): void {
-    const known = this.#links.get(sandbox)
-    this.#links.delete(sandbox)
-    known?.park.close()
-    known?.link.close()
+  close(id: string): void {
+    const known = this.#sandboxes.get(id)
+    this.#sandboxes.delete(id)
+    known?.pool.close()
+    known?.sandbox.close()
     this.#onChange()
   }
 
-  counts(sandbox: string): NetCounts {
-    const known = this.#links.get(sandbox)
-    // Whoever asks has been told everything that was decided until now.
-    known?.link.records.flush()
-    known?.link.usage.flush()
-    if (known) return known.link.counts
-    throw new AgentPodError({ code: 'not_found', reason: 'egress.link', message: 'there is no such link' })
+  counts(id: string): NetCounts {
+    const known = this.#sandboxes.get(id)
+    // The server receives all records up to now before the counts.
+    known?.sandbox.records.flush()
+    known?.sandbox.usage.flush()
+    if (known) return known.sandbox.counts
+    throw new AgentPodError({
+      code: 'not_found',
+      reason: 'egress.link',
+      message: 'the egress process has no such sandbox',
+    })
   }
 
-  /** Says at once what has been kept while nobody listened. */
+  /** Delivers the records that were kept while no server was connected. */
   greet(): void {
-    for (const { link } of this.#links.values()) {
-      link.records.flush()
-      link.usage.flush()
+    for (const { sandbox } of this.#sandboxes.values()) {
+      sandbox.records.flush()
+      sandbox.usage.flush()
     }
   }
 
   closeAll(): void {
-    for (const sandbox of this.links) this.close(sandbox)
+    for (const id of this.links) this.close(id)
   }
 
-  /** SECURITY: CP-16. What podd has begun to use is counted before it says what for. */
-  #take(link: Link, stream: Socket): TakeLine | undefined {
-    if (link.signal.aborted) return undefined
-    const isIn = link.cap.enter()
-    if (!isIn && this.#overfull >= MOST_OVERFULL) return undefined
-    if (!isIn) this.#overfull++
-    link.connected()
-    const release = link.add({ mayGoOn: () => true, cut: () => stream.destroy(), settle: () => undefined })
+  /** SECURITY: CP-16. A connection counts from its first byte, before podd has named its destination. */
+  #admit(sandbox: SandboxEgress, stream: Socket): OnHeaderLine | undefined {
+    if (sandbox.signal.aborted) return undefined
+    const isIn = sandbox.connectionLimit.enter()
+    if (!isIn && this.#overLimit >= MOST_OVER_LIMIT) return undefined
+    if (!isIn) this.#overLimit++
+    sandbox.connected()
+    const release = sandbox.add({
+      mayContinue: () => true,
+      cut: () => stream.destroy(),
+      recordTraffic: () => undefined,
+    })
     stream.once('close', () => {
       release()
-      if (isIn) link.cap.leave()
-      else this.#overfull--
+      if (isIn) sandbox.connectionLimit.leave()
+      else this.#overLimit--
     })
-    const arrival = { stream, link, ...(!isIn && { overfull: OVERFULL }) }
+    const arrival = { stream, sandbox, ...(!isIn && { overLimit: OVER_LIMIT }) }
     return (line) => {
       const parts = { http: this.#http, interceptor: this.#interceptor }
-      receive(arrival, line, parts).catch((error) => {
-        this.#parts.log.error('a connection was dropped', { error })
+      receiveConnection(arrival, line, parts).catch((error) => {
+        this.#parts.log.error('dropped a connection after an internal error', { error })
         stream.destroy()
       })
     }
   }
 }
 
-export interface StartOptions extends Omit<EgressOptions, 'deliver' | 'deliverUsage' | 'packages'> {
+export interface StartEgressOptions
+  extends Omit<EgressServiceOptions, 'deliver' | 'deliverUsage' | 'packages'> {
   readonly socketPath: string
   readonly version: string
-  /** Where packages are kept. */
-  readonly cache?: CachePlace | undefined
+  /** The directory of the package cache. */
+  readonly cache?: CacheLocation | undefined
 }
 
 export interface StartedEgress {
-  /** Resolves when it has left, told to or by itself. */
+  /** Resolves when the service has stopped, by a request or because it was idle. */
   readonly done: Promise<void>
   stop(): Promise<void>
 }
 
-const ALONE_MS = 60_000
+const IDLE_EXIT_MS = 60_000
 
-/** Listens, and leaves when for a minute there was neither a server nor a sandbox that can be dialled. */
-export async function startEgress(options: StartOptions): Promise<StartedEgress> {
+/** Listens for a server. Stops after a minute without a server and without a reachable sandbox. */
+export async function startEgress(options: StartEgressOptions): Promise<StartedEgress> {
   const { socketPath: path, version, log, clock = systemClock, cache } = options
   const packages = cache && new PackageCache({ ...cache, log, clock })
-  let cancelLeave: (() => void) | undefined
-  const { promise: done, resolve: leave } = Promise.withResolvers<void>()
+  let cancelExit: (() => void) | undefined
+  const { promise: done, resolve: finish } = Promise.withResolvers<void>()
   const isIdle = (): boolean => !control.isServed && !egress.isNeeded
-  const look = (): void => {
-    cancelLeave?.()
+  const scheduleExit = (): void => {
+    cancelExit?.()
     if (control.isServed) return
-    // Sandboxes may end while no server is there to say so; each look is a minute after the last.
-    cancelLeave = clock.after(ALONE_MS, () => (isIdle() ? void stop() : look()))
+    // Sandboxes may end while no server is connected, so this is checked every minute.
+    cancelExit = clock.after(IDLE_EXIT_MS, () => (isIdle() ? void stop() : scheduleExit()))
   }
   const deliver = (records: readonly NetRecord[]): boolean => control.push('records', records)
   const deliverUsage: DeliverUsage = (records) => control.push('usage', records)
-  const egress = new Egress({ ...options, packages, deliver, deliverUsage }, look)
+  const egress = new EgressService({ ...options, packages, deliver, deliverUsage }, scheduleExit)
   const stop = async (): Promise<void> => {
-    cancelLeave?.()
+    cancelExit?.()
     egress.closeAll()
-    cancelLeave?.()
+    cancelExit?.()
     await control.close()
-    leave()
+    finish()
   }
   const control = new ControlServer({
     path,
@@ -200,11 +214,11 @@ export async function startEgress(options: StartOptions): Promise<StartedEgress>
     log,
     controlled: egress,
     onShutdown: () => void stop(),
-    onAlone: look,
+    onAlone: scheduleExit,
   })
   await control.listen()
-  // Only whoever listens is the process that others' unfinished files are no longer of.
+  // Only the process that listens may remove unfinished files of earlier processes.
   void packages?.sweep()
-  look()
+  scheduleExit()
   return { done, stop }
 }

@@ -1,12 +1,13 @@
-/** A refusal in words for the program that was refused, and often for the agent that runs it. */
+/** A refusal, worded for the program that was refused and for the developer or agent that runs it. */
 import { AgentPodError, asAgentPodError, type ErrorCode } from '../core/error.ts'
 import type { Verdict as Outcome } from '../core/network.ts'
+import { toPrintableAscii } from '../util/hidden-characters.ts'
 
 export type RefusalStatus = 400 | 403 | 421 | 429 | 502
 
 export interface Refusal {
   readonly status: RefusalStatus
-  /** A stable dotted word, which records hold too. */
+  /** A stable dotted word, which records contain too. */
   readonly reason: string
   readonly message: string
   readonly hint?: string | undefined
@@ -26,11 +27,11 @@ const STATUSES: Partial<Readonly<Record<ErrorCode, RefusalStatus>>> = {
 }
 const LIMITS = /^(?:budget|cap|dns\.flood)/
 
-export function refusal(status: RefusalStatus, reason: string, message: string, hint?: string): Refusal {
+export function newRefusal(status: RefusalStatus, reason: string, message: string, hint?: string): Refusal {
   return { status, reason, message, hint }
 }
 
-/** Of a decision that is no yes. */
+/** The refusal for a decision that does not allow. */
 export function refusalOf(decision: Omit<Refusal, 'status'>): Refusal {
   const { reason, message, hint } = decision
   return { status: LIMITS.test(reason) ? 429 : 403, reason, message, hint }
@@ -45,29 +46,34 @@ export function failed(reason: string, message: string, hint?: string): AgentPod
   return new AgentPodError({ code: 'unavailable', reason, message, hint })
 }
 
-/** Of what was thrown on the way to a server. The words of others are left out: they may hold anything. */
+/**
+ * The refusal for an error while connecting. Messages of foreign errors are dropped: they may contain
+ * anything.
+ */
 export function refusalOfError(error: unknown): Refusal {
   const { code, reason, message, hint } = asAgentPodError(error)
   const status = STATUSES[code]
   if (status) return { status, reason, message, hint }
   if (code === 'unavailable') return { status: 502, reason, message, hint }
-  return refusal(502, 'upstream.failed', 'the connection to the server failed', 'try again')
+  return newRefusal(502, 'upstream.failed', 'the connection to the server failed', 'try again')
 }
 
 export function outcomeOf({ status }: Refusal): Outcome {
   return status === 502 ? 'failed' : 'denied'
 }
 
-/** Text for the refused, in lines. SECURITY: only printable ASCII, whatever the message was made of. */
+/** The text that the client sees. SECURITY: only printable ASCII, whatever the message contains. */
 export function refusalText({ reason, message, hint }: Refusal): string {
   const isFailure = reason.startsWith('upstream') || (reason.startsWith('dns.') && reason !== 'dns.flood')
   const lines = [
-    `${isFailure ? 'AgentPod could not get through' : 'AgentPod did not let this pass'}: ${message} [${reason}]`,
+    `${isFailure ? 'AgentPod could not connect' : 'AgentPod blocked this request'}: ${message} [${reason}]`,
     ...(hint ? [`What to do: ${hint}.`] : []),
-    'Nothing was sent. Trying again will give the same answer until the rules of this sandbox change.',
+    'Nothing was sent. Retrying gives the same result until the network rules of this sandbox change.',
   ]
-  const shown = isFailure ? lines.slice(0, -1) : lines
-  return `${shown.map((line) => line.replace(/[^ -~]/g, '?')).join('\n')}\n`
+  // A limit or a changed policy may allow the next attempt.
+  const mayPass = isFailure || LIMITS.test(reason) || reason === 'policy.changed'
+  const shown = mayPass ? lines.slice(0, -1) : lines
+  return `${shown.map(toPrintableAscii).join('\n')}\n`
 }
 
 export function refusalHeaders(refusal: Refusal, body: string): [string, string][] {
@@ -79,7 +85,7 @@ export function refusalHeaders(refusal: Refusal, body: string): [string, string]
   ]
 }
 
-/** A whole response: some clients wait forever for the end of one without a length. */
+/** A complete response: some clients wait forever for the end of a response without a length. */
 export function refusalResponse(refusal: Refusal): string {
   const body = refusalText(refusal)
   const headers = refusalHeaders(refusal, body).map(([name, value]) => `${name}: ${value}\r\n`)

@@ -4,7 +4,7 @@ import type { OwnerLabel, SandboxId } from '../core/id.ts'
 import type { Provider, RootRef } from '../core/provider.ts'
 import type { BaseWish } from '../core/recipe.ts'
 import type { Sandbox } from '../core/sandbox.ts'
-import type { EnvdServer } from '../guest/envd-server.ts'
+import type { EnvdServer } from '../guest/envd/server.ts'
 import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
@@ -13,79 +13,84 @@ import type { Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import type { KeyedLock } from '../util/keyed-lock.ts'
 import type { Random } from '../util/random.ts'
-import type { Album } from './album.ts'
-import type { Authorities } from './authorities.ts'
-import type { Ledger } from './ledger.ts'
-import type { Providers } from './providers.ts'
-import type { Quota } from './quota.ts'
-import type { NetworkParts } from './way-out.ts'
+import type { Quota } from './lifecycle/quota.ts'
+import type { SandboxRegistry } from './lifecycle/sandbox-registry.ts'
+import type { Authorities } from './network/authorities.ts'
+import type { NetworkParts } from './network/network-parts.ts'
+import type { ProviderRegistry } from './providers/provider-registry.ts'
+import type { SnapshotRegistry } from './snapshots/snapshot-registry.ts'
 
-/** A base that sandboxes can begin with, and what it says about itself. */
-export interface ReadyBase {
-  /** Of an image: what its reference stands for. */
+/** A base that is ready for sandboxes, with the defaults that it sets. */
+export interface PreparedBase {
+  /** For an image: the digest that its reference resolved to. */
   readonly digest?: string | undefined
   readonly root: RootRef
   readonly user?: string | undefined
   readonly workdir?: string | undefined
 }
 
-/** Makes the root file system of a base ready on a provider; slow the first time, then at once. */
+/** Prepares the root file system of a base on a provider. Slow the first time, immediate afterwards. */
 export interface Roots {
-  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<ReadyBase>
+  ensure(base: BaseWish, provider: Provider, onProgress: (line: string) => void): Promise<PreparedBase>
 }
 
 export interface AddedInside {
-  /** Those that were asked for go before. */
+  /** Variables of the request take precedence over these. */
   readonly variables: Readonly<Record<string, string>>
   readonly envd: boolean
 }
 
-/** What the engine is given. */
+/** The dependencies of the engine. */
 export interface EngineParts {
   readonly sandboxes: SandboxStore
   readonly snapshots: SnapshotStore
   readonly events: EventStore
-  /** The first one is taken where nobody names one. */
+  /** The first one is the default. */
   readonly providers: readonly Provider[]
-  /** Another one to take then. */
+  /** Makes another one the default. */
   readonly defaultProvider?: string | undefined
   readonly roots: Roots
   readonly owner: OwnerLabel
-  /** Where archives wait until they are whole. */
+  /** Holds snapshot archives while they are received. */
   readonly tmpDir: string
   readonly clock: Clock
   readonly random: Random
   readonly log: Log
-  /** Where it is written who asked for what; nowhere when left out. */
+  /** The audit log; without it nothing is audited. */
   readonly audit?: AuditStore | undefined
   readonly quota?: Quota | undefined
-  /** The way out of sandboxes; they have none when it is left out. */
+  /** Egress of sandboxes; without it they have no network. */
   readonly network?: NetworkParts | undefined
-  /** What front doors add to the inside of a sandbox, at every start. */
+  /** What the API adds to the inside of a sandbox at every start. */
   addedInside?(sandbox: Sandbox): AddedInside
-  /** Told how long each create took and how it ended. */
+  /** Called with the duration and the outcome of each create. */
   onCreated?(seconds: number, outcome: 'ok' | ErrorCode): void
 }
 
-/** A running sandbox as this process holds it. `ended` aborts when it is stopped or destroyed, and cuts every stream. */
-export interface Live {
+/**
+ * The server's connection to a running sandbox. `ended` aborts when the sandbox is stopped or destroyed, and
+ * cuts every stream.
+ */
+export interface GuestConnection {
   readonly guest: Guest
   readonly ended: AbortController
-  /** Speaks envd's protocol where the guest itself does not. */
+  /** Answers envd's protocol if the guest itself does not speak it. */
   readonly envd: EnvdServer
 }
 
-/** What the engine's verbs share. */
+/** What the operations of the engine share. */
 export interface Context extends Omit<EngineParts, 'providers'> {
-  readonly providers: Providers
-  readonly ledger: Ledger
-  readonly live: Map<SandboxId, Live>
-  /** The ways into paused sandboxes, whose streams stay open. */
-  readonly frozen: Map<SandboxId, Live>
-  readonly album: Album
+  readonly providers: ProviderRegistry
+  readonly registry: SandboxRegistry
+  readonly connections: Map<SandboxId, GuestConnection>
+  /** Connections to paused sandboxes; their streams stay open. */
+  readonly pausedConnections: Map<SandboxId, GuestConnection>
+  readonly snapshotRegistry: SnapshotRegistry
   readonly lock: KeyedLock
   readonly authorities: Authorities
 }
 
-/** Asked again under the lock, for work that was decided upon before it: what it rests on may have changed. */
+/**
+ * Called again under the lock, because the reason for the work may have changed while it waited for the lock.
+ */
 export type StillWanted = () => boolean | Promise<boolean>

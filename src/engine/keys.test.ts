@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, test } from 'node:test'
 import { isAgentPodError } from '../core/error.ts'
+import { LOCAL } from '../core/principal.ts'
 import { type AuditStore, auditStore } from '../store/audit.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS } from '../store/events.ts'
@@ -34,10 +35,10 @@ function refuses(work: () => unknown, reason: string): void {
   assert.throws(work, (error) => isAgentPodError(error, 'unauthenticated') && error.reason === reason)
 }
 
-test('a key is who it says, by its scope, also after a restart', () => {
-  const user = keys.create({ name: 'a', scope: 'sandboxes' })
+test('a key gives the principal of its scope, also after a restart', () => {
+  const user = keys.create({ name: 'a', scope: 'sandboxes' }, LOCAL)
   const open = { mode: 'open' } as const
-  const admin = keys.create({ name: 'b', scope: 'admin', network: open })
+  const admin = keys.create({ name: 'b', scope: 'admin', network: open }, LOCAL)
   for (const some of [keys, reopened()]) {
     const network = { mode: 'allowlist' }
     assert.deepEqual(some.verify(user.secret), { owner: user.key.id, isAdmin: false, network })
@@ -45,12 +46,12 @@ test('a key is who it says, by its scope, also after a restart', () => {
   }
 })
 
-test('a secret has the form that E2B’s SDKs look for', () => {
-  assert.match(keys.create({ name: 'a', scope: 'sandboxes' }).secret, /^e2b_[0-9a-f]{40}$/)
+test('the secret of a key has the form that E2B’s SDKs check', () => {
+  assert.match(keys.create({ name: 'a', scope: 'sandboxes' }, LOCAL).secret, /^e2b_[0-9a-f]{40}$/)
 })
 
-test('anything but a living key is refused in the same words', () => {
-  const { secret } = keys.create({ name: 'a', scope: 'sandboxes' })
+test('unknown, revoked and expired keys are refused with the same message', () => {
+  const { secret } = keys.create({ name: 'a', scope: 'sandboxes' }, LOCAL)
   refuses(() => keys.verify(undefined), 'key.missing')
   for (const wrong of [
     '',
@@ -64,8 +65,8 @@ test('anything but a living key is refused in the same words', () => {
     refuses(() => keys.verify(wrong), 'key.invalid')
 })
 
-test('a key ends when its time is up, not before, and also after a restart', async () => {
-  const { secret } = keys.create({ name: 'a', scope: 'sandboxes', ttlMs: 5000 })
+test('a key expires at its deadline, not before, also after a restart', async () => {
+  const { secret } = keys.create({ name: 'a', scope: 'sandboxes', ttlMs: 5000 }, LOCAL)
   await clock.advance(4999)
   keys.verify(secret)
   await clock.advance(1)
@@ -73,30 +74,33 @@ test('a key ends when its time is up, not before, and also after a restart', asy
   refuses(() => reopened().verify(secret), 'key.invalid')
 })
 
-test('a revoked key ends at once, a second time too, and for good', async () => {
-  const { key, secret } = keys.create({ name: 'a', scope: 'sandboxes' })
-  const first = keys.revoke(key.id)
+test('a revoked key ends at once and for good, and can be revoked twice', async () => {
+  const { key, secret } = keys.create({ name: 'a', scope: 'sandboxes' }, LOCAL)
+  const first = keys.revoke(key.id, LOCAL)
   refuses(() => keys.verify(secret), 'key.invalid')
   await clock.advance(1000)
-  assert.deepEqual(keys.revoke(key.id), first)
+  assert.deepEqual(keys.revoke(key.id, LOCAL), first)
   refuses(() => reopened().verify(secret), 'key.invalid')
   assert.equal(reopened().list()[0]?.revokedAt, first.revokedAt)
 })
 
-test('a key that is not there cannot be revoked', () => {
+test('an unknown key cannot be revoked', () => {
   assert.throws(
-    () => keys.revoke('nobody'),
+    () => keys.revoke('nobody', LOCAL),
     (error) => isAgentPodError(error, 'not_found'),
   )
 })
 
-test('a life that is no life is refused', () => {
+test('a key with an invalid time to live is refused', () => {
   for (const ttlMs of [0, -1, 999, Number.NaN, Number.POSITIVE_INFINITY, 1e15])
-    assert.throws(() => keys.create({ name: 'a', scope: 'sandboxes', ttlMs }), /from a second to ten years/)
+    assert.throws(
+      () => keys.create({ name: 'a', scope: 'sandboxes', ttlMs }, LOCAL),
+      /from 1 second to 10 years/,
+    )
 })
 
-test('CP-12 neither the database nor the list nor the audit has a secret', () => {
-  const { secret } = keys.create({ name: 'a', scope: 'admin' })
+test('CP-12 the secret of a key is in no database, list or audit entry', () => {
+  const { secret } = keys.create({ name: 'a', scope: 'admin' }, LOCAL)
   const rows = JSON.stringify([
     state.prepare('SELECT * FROM keys').all(),
     events.prepare('SELECT * FROM audit').all(),
@@ -105,7 +109,7 @@ test('CP-12 neither the database nor the list nor the audit has a secret', () =>
   assert.ok(!rows.includes(secret) && !rows.includes(secret.slice(4)))
 })
 
-test('who made and revoked a key is written down', () => {
+test('creating and revoking a key is audited', () => {
   const admin = { owner: 'boss', isAdmin: true }
   const { key } = keys.create({ name: 'a', scope: 'sandboxes' }, admin)
   keys.revoke(key.id, admin)

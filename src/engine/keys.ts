@@ -1,5 +1,5 @@
-/** Who may call: keys are made, listed, revoked, and turned into a principal. */
-import { createHash } from 'node:crypto'
+/** API keys: created, listed, revoked, and turned into a principal. */
+
 import { AgentPodError, invalid } from '../core/error.ts'
 import { DEFAULT_CAP, type Key, type Scope } from '../core/key.ts'
 import type { NetworkCap } from '../core/network.ts'
@@ -8,6 +8,7 @@ import type { AuditStore } from '../store/audit.ts'
 import type { KeyStore, StoredKey } from '../store/keys.ts'
 import type { Clock } from '../util/clock.ts'
 import { type Random, randomWord } from '../util/random.ts'
+import { sha256Hex } from '../util/sha256.ts'
 
 export interface KeysParts {
   readonly store: KeyStore
@@ -24,20 +25,20 @@ export interface NewKey {
 }
 
 const LONGEST_TTL_MS = 10 * 365 * 24 * 3_600_000
-/** Older E2B SDKs look at the form of a key: this prefix and forty hex digits. */
+/** Older E2B SDKs check the form of a key: this prefix and forty hex digits. */
 const PREFIX = 'e2b_'
 const SECRET_BYTES = 20
-/** Revoked ones are remembered, and all are held in memory. */
+/** Revoked keys are remembered, and all keys are held in memory. */
 const MOST_KEYS = 100_000
-/** No timer is longer, and no exchange lasts as long. */
+/** Longer timers do not exist in Node, and no exchange lasts that long. */
 const LONGEST_TIMER_MS = 24 * 24 * 3_600_000
 
 export class Keys {
   readonly #parts: KeysParts
-  /** By hash, so that finding one takes no longer for a near miss than for a far one. */
+  /** By hash, so that a lookup takes equally long for a near miss and a far one. */
   readonly #byHash: Map<string, StoredKey>
   readonly #hashOfId: Map<string, string>
-  /** What ends each exchange that is under way in a key's name. */
+  /** For each key, the functions that cut its exchanges under way. */
   readonly #exchanges = new Map<string, Set<() => void>>()
 
   constructor(parts: KeysParts) {
@@ -47,11 +48,11 @@ export class Keys {
     this.#hashOfId = new Map(all.map((key) => [key.id, key.hash]))
   }
 
-  /** The key and its secret, which is not kept and never shown again. */
-  create(wanted: NewKey, who: Principal = LOCAL): { key: Key; secret: string } {
+  /** Returns the key and its secret. The secret is not stored and never shown again. */
+  create(wanted: NewKey, who: Principal): { key: Key; secret: string } {
     const { clock, random, store } = this.#parts
     if (wanted.ttlMs !== undefined && !(wanted.ttlMs >= 1000 && wanted.ttlMs <= LONGEST_TTL_MS)) {
-      throw invalid('key.ttl', 'a key lives from a second to ten years')
+      throw invalid('key.ttl', 'the time to live of a key must be from 1 second to 10 years')
     }
     const secret = PREFIX + Buffer.from(random.bytes(SECRET_BYTES)).toString('hex')
     const createdAt = clock.now()
@@ -69,7 +70,7 @@ export class Keys {
       throw new AgentPodError({
         code: 'resource_exhausted',
         reason: 'key.too_many',
-        message: `this server has ${MOST_KEYS} keys, which is all it takes`,
+        message: `this server has ${MOST_KEYS} keys, which is its limit`,
       })
     }
     store.insert(stored)
@@ -89,8 +90,8 @@ export class Keys {
     return [...this.#byHash.values()].map(withoutHash)
   }
 
-  /** Ends a key, and what is under way in its name, at once. Its sandboxes live on and are the admin's to end. */
-  revoke(id: string, who: Principal = LOCAL): Key {
+  /** Ends a key and cuts its exchanges at once. Its sandboxes continue; an admin can end them. */
+  revoke(id: string, who: Principal): Key {
     const known = this.#keyOf(id)
     if (!known)
       throw new AgentPodError({ code: 'not_found', reason: 'key.unknown', message: `there is no key ${id}` })
@@ -105,17 +106,17 @@ export class Keys {
     return withoutHash(revoked)
   }
 
-  /** Whether an owner may still act: the local user, or a key that is neither revoked nor over. */
+  /** Whether an owner may still act: the local user, or a key that is neither revoked nor expired. */
   mayAct(owner: string): boolean {
-    return owner === LOCAL.owner || this.#isLiving(this.#keyOf(owner))
+    return owner === LOCAL.owner || this.#isValid(this.#keyOf(owner))
   }
 
   /**
-   * Begins an exchange in an owner's name: `cut` is called when its key ends before the exchange does. The answer ends it. Refused like an
-   * unknown key where the owner may not act.
+   * Registers an exchange of an owner. `cut` is called if the key ends before the exchange does. Returns the
+   * function that ends the exchange. An owner who may not act is refused like an unknown key.
    */
-  begin(owner: string, cut: () => void): () => void {
-    if (!this.mayAct(owner)) throw notValid('key.invalid', 'this key is not valid')
+  trackExchange(owner: string, cut: () => void): () => void {
+    if (!this.mayAct(owner)) throw unauthenticated('key.invalid', 'this key is not valid')
     if (owner === LOCAL.owner) return () => undefined
     const open = this.#exchanges.get(owner) ?? new Set()
     this.#exchanges.set(owner, open.add(cut))
@@ -128,32 +129,32 @@ export class Keys {
     }
   }
 
-  /** Whether it is, or was, the secret of a key. */
+  /** Whether this is, or was, the secret of a key. */
   isKnown(secret: string): boolean {
     return this.#byHash.has(hashOf(secret))
   }
 
-  /** Who a secret belongs to; `unauthenticated` for anything but a living key, without saying which. */
+  /** The principal of a secret. `unauthenticated` for anything but a valid key, without saying which. */
   verify(secret: string | undefined): Principal {
     const key = secret === undefined ? undefined : this.#byHash.get(hashOf(secret))
-    if (key && this.#isLiving(key))
+    if (key && this.#isValid(key))
       return { owner: key.id, isAdmin: key.scope === 'admin', network: key.network }
     throw secret === undefined
-      ? notValid('key.missing', 'this call needs a key')
-      : notValid('key.invalid', 'this key is not valid')
+      ? unauthenticated('key.missing', 'this call needs a key')
+      : unauthenticated('key.invalid', 'this key is not valid')
   }
 
   #keyOf(id: string): StoredKey | undefined {
     return this.#byHash.get(this.#hashOfId.get(id) ?? '')
   }
 
-  #isLiving(key: StoredKey | undefined): boolean {
+  #isValid(key: StoredKey | undefined): boolean {
     if (!key || key.revokedAt !== undefined) return false
     return (key.expiresAt ?? Number.POSITIVE_INFINITY) > this.#parts.clock.now()
   }
 }
 
-function notValid(reason: string, message: string): AgentPodError {
+function unauthenticated(reason: string, message: string): AgentPodError {
   return new AgentPodError({
     code: 'unauthenticated',
     reason,
@@ -163,7 +164,7 @@ function notValid(reason: string, message: string): AgentPodError {
 }
 
 function hashOf(secret: string): string {
-  return createHash('sha256').update(secret).digest('hex')
+  return sha256Hex(secret)
 }
 
 function withoutHash({ hash: _, ...key }: StoredKey): Key {

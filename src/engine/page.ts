@@ -1,4 +1,4 @@
-/** Lists of sandboxes, newest first, a page at a time. */
+/** Lists of sandboxes, newest first, one page at a time. */
 import { invalid } from '../core/error.ts'
 import { isSandboxId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
@@ -10,10 +10,10 @@ export interface PageRequest {
   readonly labels?: Readonly<Record<string, string>> | undefined
   readonly state?: State | undefined
   readonly name?: string | undefined
-  /** Ended ones too. */
+  /** Includes sandboxes that have ended. */
   readonly all?: boolean | undefined
   readonly limit: number
-  /** As `next` of the page before gave it. */
+  /** The `next` of the page before. */
   readonly after?: string | undefined
 }
 
@@ -22,12 +22,15 @@ export interface Page {
   readonly next: string | undefined
 }
 
-type Place = Pick<Sandbox, 'createdAt'> & { readonly id: string }
+type Position = Pick<Sandbox, 'createdAt'> & { readonly id: string }
 
-/** The living are listed from memory; the ended are asked of the store, which has an index for each filter. */
+/**
+ * Existing sandboxes are listed from memory. Ended ones come from the store, which has an index for each
+ * filter.
+ */
 export function page(ctx: Context, o: PageRequest, who: Principal): Page {
-  const before = o.after === undefined ? undefined : placeOf(o.after)
-  // One more than asked for tells whether there is a page after this one.
+  const before = o.after === undefined ? undefined : positionOf(o.after)
+  // One more than requested shows whether there is a following page.
   const limit = o.limit + 1
   const found = o.all
     ? ctx.sandboxes.page({
@@ -38,7 +41,7 @@ export function page(ctx: Context, o: PageRequest, who: Principal): Page {
         name: o.name,
         labels: o.labels,
       })
-    : living(ctx, o, who)
+    : existing(ctx, o, who)
         .filter((sandbox) => !before || compare(sandbox, before) < 0)
         .slice(0, limit)
   const sandboxes = found.slice(0, o.limit)
@@ -46,10 +49,10 @@ export function page(ctx: Context, o: PageRequest, who: Principal): Page {
   return { sandboxes, next: last && `${last.createdAt}-${last.id}` }
 }
 
-function living(ctx: Context, o: PageRequest, who: Principal): Sandbox[] {
+function existing(ctx: Context, o: PageRequest, who: Principal): Sandbox[] {
   const wanted = Object.entries(o.labels ?? {})
-  return ctx.ledger
-    .living()
+  return ctx.registry
+    .existing()
     .filter(
       (sandbox) =>
         maySee(who, sandbox) &&
@@ -60,13 +63,13 @@ function living(ctx: Context, o: PageRequest, who: Principal): Sandbox[] {
     .sort((a, b) => compare(b, a))
 }
 
-function compare(a: Place, b: Place): number {
+function compare(a: Position, b: Position): number {
   return a.createdAt - b.createdAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0)
 }
 
-function placeOf(cursor: string): Place {
+function positionOf(cursor: string): Position {
   const [, at, id = ''] = /^(\d{1,15})-([a-z0-9]+)$/.exec(cursor) ?? []
   if (at === undefined || !isSandboxId(id))
-    throw invalid('page.after', 'after is what agentpod-next of the page before said')
+    throw invalid('page.after', '`after` must be the value of the agentpod-next header of the page before')
   return { createdAt: Number(at), id }
 }

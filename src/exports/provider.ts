@@ -47,23 +47,23 @@ export type {
   Deadlines,
   Egress,
   EgressDoor,
-  Exit,
   Handle,
   HostBase,
   HostStats,
   Image,
   Images,
-  Kept,
   Layers,
-  Listed,
+  ListedSandbox,
   Metering,
   Observed,
   Packed,
   Pausing,
   Provider,
   RootRef,
+  SandboxExit,
   Snapshots,
   Stopping,
+  StoredSnapshot,
 } from '../core/provider.ts'
 export {
   LIMITED,
@@ -73,5 +73,5 @@ export {
   type Resources,
 } from '../core/resources.ts'
 export type { WhenOver } from '../core/spec.ts'
-export { poddGuest } from '../guest/podd.ts'
-export { multiplexedStreams, type PoddDoor, type PoddStreams, socketStreams } from '../guest/streams.ts'
+export { poddGuest } from '../guest/podd/client.ts'
+export { multiplexedStreams, type PoddDoor, type PoddStreams, socketStreams } from '../guest/podd/streams.ts'

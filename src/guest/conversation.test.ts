@@ -6,7 +6,7 @@ import { AgentPodError, type ErrorCode, isAgentPodError } from '../core/error.ts
 import type { Guest, GuestRequest, GuestResponse } from '../core/guest.ts'
 import { FakeClock, settled } from '../testing/fake-clock.ts'
 import { FakeGuest, FakeInside } from '../testing/fake-guest.ts'
-import { encodeFrame } from '../util/connect-frame.ts'
+import { encodeFrame } from '../util/stream/connect-frame.ts'
 import {
   type ConversationEvent,
   conversationState,
@@ -15,7 +15,7 @@ import {
   sendInput,
   startConversation,
 } from './conversation.ts'
-import { poddProcesses } from './podd-processes.ts'
+import { poddProcesses } from './podd/processes.ts'
 
 const NEVER = new AbortController().signal
 const CAT = { command: ['cat'], user: 'user', workdir: '', variables: {}, tag: 'job', stdin: true }
@@ -56,7 +56,7 @@ async function asked(request: GuestRequest): Promise<Record<string, unknown>> {
 }
 
 describe('a conversation', () => {
-  test('is started without a shell, and left to itself', async () => {
+  test('a conversation is started without a shell, and keeps running on its own', async () => {
     const body = new PassThrough()
     body.write(encodeFrame({ event: { start: { pid: 7 } } }))
     let message: unknown
@@ -79,7 +79,7 @@ describe('a conversation', () => {
     assert.ok(body.destroyed)
   })
 
-  test('that is there already is not started twice', async () => {
+  test('a conversation that already runs is not started twice', async () => {
     await startConversation(
       guest(() => reply(200, failure('already_exists'))),
       CAT,
@@ -105,7 +105,7 @@ describe('a conversation', () => {
     )
   })
 
-  test('goes on where it was cut, as often as it is cut', async () => {
+  test('a conversation continues where it was cut, however often', async () => {
     const from: unknown[] = []
     const parts = [
       [data('stdout', 'one'), data('stderr', 'e')],
@@ -139,7 +139,7 @@ describe('a conversation', () => {
     assert.deepEqual(from, ['0', '3', '3', '11'])
   })
 
-  test('that nobody remembers is told as such', async () => {
+  test('a conversation that the guest has forgotten is reported as unknown', async () => {
     const gone = guest(({ path }) =>
       path.startsWith('/agentpod/processes')
         ? reply(200, '[{"pid":1,"tag":"other","stdinBytes":"0"}]')
@@ -149,7 +149,11 @@ describe('a conversation', () => {
     )
     assert.deepEqual(await conversationState(gone, 'job', NEVER), { kind: 'unknown' })
     await fails(inputAccepted(gone, 'job', NEVER), 'not_found', 'conversation.unknown')
-    await fails(sendInput(gone, 'job', 0, Buffer.from('x'), NEVER), 'not_found', 'conversation.unknown')
+    await fails(
+      sendInput(gone, 'job', { offset: 0, data: Buffer.from('x') }, NEVER),
+      'not_found',
+      'conversation.unknown',
+    )
     await fails(
       told(followConversation(gone, 'job', { offset: 0, signal: NEVER })),
       'not_found',
@@ -172,7 +176,7 @@ describe('a conversation', () => {
       await fails(told(events), 'data_loss', 'guest.protocol')
     })
 
-  test('SECURITY: answers that are none are refused', async () => {
+  test('SECURITY: malformed answers about a conversation are refused', async () => {
     for (const answer of [
       '{}',
       'x',
@@ -191,7 +195,7 @@ describe('a conversation', () => {
       )
   })
 
-  test('ends when nobody waits for it any more', async () => {
+  test('following a conversation ends when the caller aborts', async () => {
     const leave = new AbortController()
     const events = followConversation(
       guest(() => {
@@ -204,7 +208,7 @@ describe('a conversation', () => {
     await fails(told(events), 'canceled', 'canceled')
   })
 
-  test('takes long input in parts, each at its offset', async () => {
+  test('long input of a conversation is sent in parts, each at its offset', async () => {
     const sent: [string, number][] = []
     const accepted = await sendInput(
       guest(async ({ path, body }) => {
@@ -214,8 +218,7 @@ describe('a conversation', () => {
         return reply(200, JSON.stringify({ stdinBytes: String(Number(offset) + size) }))
       }),
       'job',
-      7,
-      Buffer.alloc(2 * 1024 * 1024 + 5),
+      { offset: 7, data: Buffer.alloc(2 * 1024 * 1024 + 5) },
       NEVER,
     )
     assert.deepEqual(sent, [
@@ -226,7 +229,7 @@ describe('a conversation', () => {
     assert.equal(accepted, 2097164)
   })
 
-  test('with a fake is as with a real one', async () => {
+  test('a conversation with a fake guest behaves like one with a real guest', async () => {
     const clock = new FakeClock()
     const inside = new FakeInside(clock, () => undefined)
     const fake = new FakeGuest(inside, clock)
@@ -234,11 +237,15 @@ describe('a conversation', () => {
     await startConversation(fake, CAT, NEVER)
     assert.equal(inside.processes.length, 1)
     assert.deepEqual(await conversationState(fake, 'job', NEVER), { kind: 'running' })
-    assert.equal(await sendInput(fake, 'job', 0, Buffer.from('one\n'), NEVER), 4)
+    assert.equal(await sendInput(fake, 'job', { offset: 0, data: Buffer.from('one\n') }, NEVER), 4)
     await settled()
-    assert.equal(await sendInput(fake, 'job', 2, Buffer.from('e\ntwo\n'), NEVER), 8)
+    assert.equal(await sendInput(fake, 'job', { offset: 2, data: Buffer.from('e\ntwo\n') }, NEVER), 8)
     assert.equal(await inputAccepted(fake, 'job', NEVER), 8)
-    await fails(sendInput(fake, 'job', 9, Buffer.from('x'), NEVER), 'failed_precondition', 'inside.failed')
+    await fails(
+      sendInput(fake, 'job', { offset: 9, data: Buffer.from('x') }, NEVER),
+      'failed_precondition',
+      'inside.failed',
+    )
     await settled()
     inside.processes[0]?.closeStdin()
     const said = await told(followConversation(fake, 'job', { offset: 2, signal: NEVER }))

@@ -1,29 +1,33 @@
 /**
- * A program inside that the server talks with, line by line, and goes on talking with after it was killed itself: input is known by its offset, and so is
- * output. Both are bytes of a sandbox.
+ * A long-lived program inside that the server exchanges lines with. Input and output are addressed by byte
+ * offset, so a restarted server continues where the previous one stopped. SECURITY: the output is untrusted
+ * bytes from a sandbox.
  */
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { ProcessExit, ProcessInfo } from '../core/guest-process.ts'
 import { sleep, systemClock } from '../util/clock.ts'
-import { canceled, cut, insideError, malformed } from './guest-error.ts'
+import { canceled, connectionLost, insideError, malformedAnswer } from './guest-error.ts'
 
 export interface ConversationStart {
-  /** The program and its arguments; no shell is in between. */
+  /** The program and its arguments; no shell is involved. */
   readonly command: readonly string[]
   readonly user: string
   /** Empty means the user's home. */
   readonly workdir: string
   readonly variables: Readonly<Record<string, string>>
-  /** What it is found by later. */
+  /** Identifies the process later. */
   readonly tag: string
-  /** Whether it can be sent anything. */
+  /** Whether it accepts input. */
   readonly stdin: boolean
-  /** Ends it, and everything it started, after this long, whoever listens. */
+  /** Kills it and all its children after this time, whether or not anybody listens. */
   readonly timeoutMs?: number | undefined
 }
 
-/** Answers when it runs, which it goes on doing by itself. A second start with the same tag finds the first one's. */
+/**
+ * Resolves when it runs; it keeps running on its own. A second start with the same tag finds the first
+ * process.
+ */
 export async function startConversation(
   guest: Guest,
   o: ConversationStart,
@@ -39,14 +43,14 @@ export async function startConversation(
     if (isAgentPodError(error, 'already_exists')) return
     throw insideError(error, signal)
   }
-  throw cut()
+  throw connectionLost()
 }
 
 export type ConversationEvent =
-  /** `offset` is how many bytes of stdout came before these. */
+  /** `offset` is the number of bytes of stdout before these. */
   | { readonly kind: 'stdout'; readonly data: Buffer; readonly offset: number }
   | { readonly kind: 'stderr'; readonly data: Buffer; readonly offset: number }
-  /** So many bytes of stdout were not kept for us; what comes next is at `offset`. */
+  /** This many bytes of stdout were lost; the next ones are at `offset`. */
   | { readonly kind: 'gap'; readonly bytes: number; readonly offset: number }
   | { readonly kind: 'end'; readonly exit: ProcessExit }
 
@@ -54,8 +58,9 @@ const TRY_AGAIN_MS = 100
 const MOST_TRIES = 50
 
 /**
- * Its output from where `offset` bytes of stdout have come, then as it comes, then its end. What it wrote to stderr around that place may come twice, stdout
- * never does. A connection that breaks is made again where it was. `not_found` where there is no such conversation; `canceled` when the signal aborts.
+ * Yields the output from byte `offset` of stdout on, live, and then the end. Reconnects after a broken
+ * connection. stdout never repeats; stderr written near the offset may. `not_found` if there is no such
+ * conversation; `canceled` when the signal aborts.
  */
 export async function* followConversation(
   guest: Guest,
@@ -72,7 +77,7 @@ export async function* followConversation(
         yield event
         if (event.kind === 'end') return
       }
-      throw cut()
+      throw connectionLost()
     } catch (error) {
       if (isAgentPodError(error, 'not_found')) throw unknown(tag)
       const failure = insideError(error, o.signal)
@@ -93,10 +98,10 @@ async function* attach(
   let offset = from
   for await (const event of guest.processes.attach({ tag }, { stdout: from }, { signal })) {
     if (event.kind === 'gap') {
-      if (event.stdout < offset) throw malformed(new Error('a gap that goes back'))
+      if (event.stdout < offset) throw malformedAnswer(new Error('a gap that goes backwards'))
       const bytes = event.stdout - offset
       offset = event.stdout
-      // Of stderr alone nobody counts the bytes.
+      // A gap in stderr alone does not move the offset.
       if (bytes > 0) yield { kind: 'gap', bytes, offset }
     } else if (event.kind === 'stdout' || event.kind === 'stderr') {
       const { kind, data } = event
@@ -106,31 +111,38 @@ async function* attach(
   }
 }
 
-/** Guests take no message that is much larger. */
+/** Guests accept no message that is much larger. */
 const LARGEST_INPUT = 1024 * 1024
 
+/** Input, and its offset in the whole input of the process. */
+export interface InputAt {
+  readonly offset: number
+  readonly data: Buffer
+}
+
 /**
- * Sends what begins at `offset` of all its input, and answers how many bytes it was given by now. What it was given before is left out, so it does no harm
- * to say it twice; `failed_precondition` where something before it is missing. Waits while the program does not read.
+ * Sends input that starts at `offset` of the whole input, and returns how many bytes the program has been
+ * given. Bytes that it already has are skipped, so sending them twice is safe. `failed_precondition` if
+ * earlier input is missing. Waits while the program does not read.
  */
 export async function sendInput(
   guest: Guest,
   tag: string,
-  offset: number,
-  data: Buffer,
+  { offset, data }: InputAt,
   signal: AbortSignal,
 ): Promise<number> {
   let accepted = offset
-  for (let from = 0; from < data.length || from === 0; from += LARGEST_INPUT)
-    accepted = await sendPart(guest, tag, offset + from, data.subarray(from, from + LARGEST_INPUT), signal)
+  for (let from = 0; from < data.length || from === 0; from += LARGEST_INPUT) {
+    const part = { offset: offset + from, data: data.subarray(from, from + LARGEST_INPUT) }
+    accepted = await sendPart(guest, tag, part, signal)
+  }
   return accepted
 }
 
 async function sendPart(
   guest: Guest,
   tag: string,
-  offset: number,
-  data: Buffer,
+  { offset, data }: InputAt,
   signal: AbortSignal,
 ): Promise<number> {
   try {
@@ -140,14 +152,17 @@ async function sendPart(
   }
 }
 
-/** How many bytes of input it was given, whether it has read them or not. */
+/** How many bytes of input it has been given, read or not. */
 export async function inputAccepted(guest: Guest, tag: string, signal: AbortSignal): Promise<number> {
   const found = await find(guest, tag, signal)
   if (!found) throw unknown(tag)
   return found.stdinBytes
 }
 
-/** `unknown`: it was never started in this life of the sandbox, or ended so long ago that nobody remembers. */
+/**
+ * `unknown`: not started since the sandbox last started, or ended so long ago that the guest has forgotten
+ * it.
+ */
 export type ConversationState =
   | { readonly kind: 'running' }
   | { readonly kind: 'ended'; readonly exit: ProcessExit }
@@ -175,6 +190,6 @@ function unknown(tag: string): AgentPodError {
   return new AgentPodError({
     code: 'not_found',
     reason: 'conversation.unknown',
-    message: `nothing inside goes by ${tag}`,
+    message: `no process inside has the tag ${tag}`,
   })
 }

@@ -4,15 +4,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import type { NetRecord, UsageRecord } from '../core/network.ts'
+import { readAll, testPolicy } from '../egress/testing/egress-fixture.ts'
 import { FakePodd } from '../egress/testing/fake-podd.ts'
-import { policyOf, readAll } from '../egress/testing/stage.ts'
-import type { LinkRules } from '../engine/way-out.ts'
+import type { LinkRules } from '../engine/network/network-parts.ts'
 import { silentLog } from '../telemetry/log.ts'
 import { systemClock } from '../util/clock.ts'
-import { dialSocket, LineClient } from '../util/line-client.ts'
+import { connectSocket, LineClient } from '../util/stream/line-client.ts'
 import { EgressProcess } from './egress-process.ts'
 
-/** The real process, started, killed and found again as the server does; podd's side is a listener of the test. */
+/**
+ * The real process, started, killed and found again as by the server; podd's side is a listener of the test.
+ */
 describe('the egress process', () => {
   const directory = mkdtempSync(join(tmpdir(), 'agentpod-egress-'))
   const socket = join(directory, 'egress.sock')
@@ -40,7 +42,7 @@ describe('the egress process', () => {
   }
   const link = (sandbox = 'sandbox1', rules: readonly string[] = []): LinkRules => ({
     sandbox,
-    policy: policyOf(rules),
+    policy: testPolicy(rules),
     secrets: [],
     intercept: 'needed',
     cache: true,
@@ -52,9 +54,11 @@ describe('the egress process', () => {
       await new Promise((resolve) => setTimeout(resolve, 5))
     }
   }
-  /** Asked over a connection that is closed at once, so that the server stays the last one for a moment only. */
+  /**
+   * Asks over a connection that is closed at once, so that the server stays the last one only for a moment.
+   */
   const hello = async (): Promise<{ pid: number; links: string[] }> => {
-    const connected = await dialSocket(socket)
+    const connected = await connectSocket(socket)
     assert.ok(connected)
     const fail = (): Error => new Error('no answer')
     const client = new LineClient(connected, { onEvent() {}, onGone() {}, toError: fail, gone: fail })
@@ -82,7 +86,7 @@ describe('the egress process', () => {
     rmSync(directory, { recursive: true, force: true })
   })
 
-  test('is started when a sandbox needs it, and tells what it decided', async () => {
+  test('the egress process starts when a sandbox needs it, and reports its decisions', async () => {
     mkdirSync(packages)
     for (const name of ['.tmp-left', 'ab'.repeat(32)]) writeFileSync(join(packages, name), '')
     const first = server()
@@ -96,7 +100,7 @@ describe('the egress process', () => {
     assert.ok(existsSync(join(packages, 'ab'.repeat(32))))
   })
 
-  test('RL-09: killed, it is back within two seconds and knows every link before it takes anything', async () => {
+  test('NET-6 RL-09: a killed egress process is back within two seconds and knows every link before it accepts anything', async () => {
     const [first] = made
     first?.open(link('sandbox2'), door)
     const { pid } = await hello()
@@ -114,7 +118,7 @@ describe('the egress process', () => {
     assert.deepEqual(again.links.sort(), ['sandbox1', 'sandbox2'])
   })
 
-  test('lives on without its server, and the next one closes what it does not know', async () => {
+  test('NET-6 the egress process outlives its server, and the next server closes the links it does not know', async () => {
     const before = await hello()
     await made[0]?.disconnect()
     assert.match(await refused('three.example.com'), /403/)
@@ -128,7 +132,7 @@ describe('the egress process', () => {
     )
   })
 
-  test('I7: what is said anew and refused leaves no older rules in force', async () => {
+  test('I7: new rules that are refused leave no older rules in force', async () => {
     const second = made[1]
     const spec = link('sandbox3', ['allowed.example.com'])
     second?.open(spec, door)
@@ -141,7 +145,7 @@ describe('the egress process', () => {
     assert.ok((await hello()).links.includes('sandbox2'), 'the control: others stay')
   })
 
-  test('ends with the last server that has nothing for it', async () => {
+  test('the egress process ends with a server that has no sandboxes', async () => {
     const { pid } = await hello()
     const second = made[1]
     second?.close('sandbox2')

@@ -1,6 +1,6 @@
 /**
- * The egress process as the server keeps it: started when a sandbox needs it, started again when it dies, and told everything anew
- * before anything passes. It outlives the server, and the next server finds it.
+ * Runs the egress process: starts it when a sandbox needs it, restarts it when it dies, and sends it all
+ * links before anything passes. It outlives the server, and the next server finds it.
  */
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
@@ -8,25 +8,25 @@ import { join } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 import type { NetCounts, NetRecord, UsageRecord } from '../core/network.ts'
 import type { EgressDoor } from '../core/provider.ts'
-import type { LinkSpec } from '../egress/control.ts'
-import type { LinkRules, WayOut } from '../engine/way-out.ts'
+import type { LinkSpec } from '../egress/control/link-spec.ts'
+import type { EgressLinks, LinkRules } from '../engine/network/network-parts.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import { raceAbort } from '../util/deadline.ts'
-import { dialSocket, LineClient } from '../util/line-client.ts'
+import { connectSocket, LineClient } from '../util/stream/line-client.ts'
 import { EgressRelay } from './egress-relay.ts'
 
-export interface EgressOptions {
+export interface EgressProcessOptions {
   readonly socket: string
   /** The script that Node runs. */
   readonly script: string
   readonly logFile: string
-  /** The directory for sockets of sandboxes that are elsewhere. */
+  /** The directory for sockets of sandboxes on other machines. */
   readonly relays: string
   readonly upstreamProxy?: string | undefined
-  /** Where packages are kept for links that say so; left out, nowhere. */
+  /** The package cache for links that use it; without it nothing is cached. */
   readonly cacheDirectory?: string | undefined
-  /** Ten GiB when left out. */
+  /** Ten GiB if left out. */
   readonly cacheLimitBytes?: number | undefined
   readonly log: Log
   readonly clock: Clock
@@ -34,7 +34,7 @@ export interface EgressOptions {
   onUsage(records: readonly UsageRecord[]): void
 }
 
-/** A sandbox that has just begun needs the processors more than its way out does. */
+/** Delays the start, because a new sandbox needs the processors first. */
 const START_AFTER_MS = 100
 const LISTENS_WITHIN_MS = 10_000
 const ASK_EVERY_MS = 10
@@ -42,10 +42,10 @@ const FIRST_RETRY_MS = 50
 const LAST_RETRY_MS = 1000
 const CALL_MS = 5000
 
-export class EgressProcess implements WayOut {
-  readonly #options: EgressOptions
+export class EgressProcess implements EgressLinks {
+  readonly #options: EgressProcessOptions
   readonly #wanted = new Map<string, LinkSpec>()
-  /** Of sandboxes that are elsewhere. */
+  /** For sandboxes on other machines. */
   readonly #relays = new Map<string, EgressRelay>()
   #client: LineClient | undefined
   #isStarting = false
@@ -53,7 +53,7 @@ export class EgressProcess implements WayOut {
   #isClosed = false
   #cancel = (): void => undefined
 
-  constructor(options: EgressOptions) {
+  constructor(options: EgressProcessOptions) {
     this.#options = options
   }
 
@@ -70,7 +70,7 @@ export class EgressProcess implements WayOut {
     this.#relays.delete(sandbox)
   }
 
-  /** Where the egress process dials. */
+  /** The socket that the egress process dials. */
   #socketOf(sandbox: string, door: EgressDoor): string {
     if (door.kind === 'socket') return door.path
     const known = this.#relays.get(sandbox)
@@ -87,18 +87,21 @@ export class EgressProcess implements WayOut {
       const answer = await this.#call(this.#client, 'counts', { sandbox })
       return answer as unknown as NetCounts
     } catch (error) {
-      ignore(this.#options.log, error, 'the egress process did not count')
+      ignore(this.#options.log, error, 'the egress process did not return counts')
       return undefined
     }
   }
 
-  /** Finds the one that an earlier server left, so that what it has decided is written down and what it should not have is closed. */
+  /**
+   * Connects to the process that an earlier server left, to store its decisions and to close links that
+   * should not exist.
+   */
   async adopt(): Promise<void> {
-    const socket = await dialSocket(this.#options.socket)
+    const socket = await connectSocket(this.#options.socket)
     if (socket) await this.#joined(socket)
   }
 
-  /** Lets it live on where a sandbox needs it: connections do not end with the server. */
+  /** Leaves it running if a sandbox needs it: connections do not end with the server. */
   async disconnect(): Promise<void> {
     if (this.#wanted.size === 0) await this.leave()
     this.#isClosed = true
@@ -107,7 +110,7 @@ export class EgressProcess implements WayOut {
     for (const relay of this.#relays.values()) relay.close()
   }
 
-  /** Ends it. For when no sandbox is left that could need it. */
+  /** Ends it; for when no sandbox needs it. */
   async leave(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
@@ -116,7 +119,7 @@ export class EgressProcess implements WayOut {
     const client = this.#client
     if (!client) return
     await this.#call(client, 'shutdown', {}).catch((error) =>
-      ignore(this.#options.log, error, 'the egress process leaves by itself'),
+      ignore(this.#options.log, error, 'the egress process did not answer; it exits on its own'),
     )
   }
 
@@ -128,7 +131,7 @@ export class EgressProcess implements WayOut {
         await this.#connect()
         this.#isStarting = false
       } catch (error) {
-        ignore(this.#options.log, error, 'the egress process is not there yet')
+        ignore(this.#options.log, error, 'the egress process is not ready yet')
         const nextMs = Math.min(waitMs * 2, LAST_RETRY_MS)
         if (this.#isClosed) return
         this.#cancel = this.#options.clock.after(waitMs, () => begin(nextMs))
@@ -142,11 +145,11 @@ export class EgressProcess implements WayOut {
 
   async #connect(): Promise<void> {
     if (this.#client) return
-    const socket = (await dialSocket(this.#options.socket)) ?? (await this.#start())
+    const socket = (await connectSocket(this.#options.socket)) ?? (await this.#start())
     await this.#joined(socket)
   }
 
-  async #joined(socket: NonNullable<Awaited<ReturnType<typeof dialSocket>>>): Promise<void> {
+  async #joined(socket: NonNullable<Awaited<ReturnType<typeof connectSocket>>>): Promise<void> {
     const client = new LineClient(socket, {
       onEvent: (event) => {
         if (event['event'] === 'records') this.#options.onRecords(event['records'] as NetRecord[])
@@ -160,16 +163,16 @@ export class EgressProcess implements WayOut {
       gone,
     })
     const { links } = await this.#call(client, 'hello', {})
-    // INVARIANT: from here to the end nothing is awaited, so that what is opened meanwhile is not missed.
+    // INVARIANT: nothing is awaited from here to the end, so no link that is opened meanwhile is missed.
     this.#client = client
     for (const link of links as string[]) if (!this.#wanted.has(link)) this.#tell('close', { sandbox: link })
     for (const spec of this.#wanted.values()) this.#openNow(client, spec)
   }
 
-  async #start(): Promise<NonNullable<Awaited<ReturnType<typeof dialSocket>>>> {
+  async #start(): Promise<NonNullable<Awaited<ReturnType<typeof connectSocket>>>> {
     const { script, socket, logFile, clock } = this.#options
     const log = openSync(logFile, 'a', 0o600)
-    // SECURITY: CP-22. SIGUSR1 would open Node's inspector to everybody on this machine.
+    // SECURITY: CP-22. SIGUSR1 would open Node's inspector to every user of this machine.
     const child = spawn(process.execPath, ['--disable-sigusr1', script, socket, ...flags(this.#options)], {
       detached: true,
       stdio: ['ignore', log, log],
@@ -183,17 +186,19 @@ export class EgressProcess implements WayOut {
       failure = error
     })
     for (const end = clock.now() + LISTENS_WITHIN_MS; clock.now() < end && !failure; ) {
-      const connected = await dialSocket(socket)
+      const connected = await connectSocket(socket)
       if (connected) return connected
       await new Promise<void>((resolve) => clock.after(ASK_EVERY_MS, resolve))
     }
     throw failure ?? gone()
   }
 
-  /** SECURITY: I7. What is said anew and not understood leaves no older rules in force. */
+  /**
+   * SECURITY: I7. If new rules are not accepted, the link is closed, so that no older rules stay in force.
+   */
   #openNow(client: LineClient, spec: LinkSpec): void {
     this.#call(client, 'open', spec).catch((error) => {
-      ignore(this.#options.log, error, `the way out of ${spec.sandbox} is closed`)
+      ignore(this.#options.log, error, `closed the egress link of ${spec.sandbox}`)
       if (this.#client === client && this.#wanted.get(spec.sandbox) === spec) this.close(spec.sandbox)
     })
   }
@@ -210,7 +215,7 @@ export class EgressProcess implements WayOut {
   }
 }
 
-function flags({ upstreamProxy, cacheDirectory, cacheLimitBytes }: EgressOptions): string[] {
+function flags({ upstreamProxy, cacheDirectory, cacheLimitBytes }: EgressProcessOptions): string[] {
   return Object.entries({
     'upstream-proxy': upstreamProxy,
     cache: cacheDirectory,
@@ -218,12 +223,15 @@ function flags({ upstreamProxy, cacheDirectory, cacheLimitBytes }: EgressOptions
   }).flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]))
 }
 
-/** What the process may know of the server's environment. SECURITY: others, such as one that turns the checking of certificates off, are not for it. */
+/**
+ * The variables that the process inherits. SECURITY: others, such as one that disables certificate checks,
+ * are not passed on.
+ */
 const PASSED_ON = ['HOME', 'LANG', 'NODE_EXTRA_CA_CERTS', 'PATH', 'SSL_CERT_FILE', 'TZ']
 
 function environment(own: NodeJS.ProcessEnv): Record<string, string> {
   const passed = PASSED_ON.flatMap((name) => (own[name] === undefined ? [] : [[name, own[name]] as const]))
-  // Names are looked up on Node's pool of threads, of which lookups get half.
+  // DNS lookups use up to half of Node's thread pool.
   return { ...Object.fromEntries(passed), UV_THREADPOOL_SIZE: '64' }
 }
 
@@ -231,6 +239,6 @@ function gone(): AgentPodError {
   return new AgentPodError({
     code: 'unavailable',
     reason: 'egress.gone',
-    message: 'the egress process is not there',
+    message: 'the egress process does not answer',
   })
 }

@@ -35,7 +35,7 @@ function echo(): Duplex {
   return new PassThrough()
 }
 
-test('bytes go to the sandbox and back, through a socket that is the user’s alone', async () => {
+test('a relay carries bytes both ways, through a socket that only the user can open', async () => {
   const socket = await dialed(async () => echo())
   socket.end('hello')
   const chunks: Buffer[] = []
@@ -44,14 +44,14 @@ test('bytes go to the sandbox and back, through a socket that is the user’s al
   assert.equal(statSync(relay.path).mode & 0o777, 0o600)
 })
 
-test('where the sandbox cannot be reached the connection ends', async () => {
+test('a relayed connection ends if the sandbox cannot be reached', async () => {
   const socket = await dialed(async () => {
     throw new Error('no way')
   })
   await once(socket, 'close')
 })
 
-test('a stream that fails after it has ended does not end the process', async () => {
+test('a relayed stream that fails after its end does not end the process', async () => {
   const stream = echo()
   const socket = await dialed(async () => stream)
   socket.end('x')
@@ -61,7 +61,7 @@ test('a stream that fails after it has ended does not end the process', async ()
   await new Promise((resolve) => setImmediate(resolve))
 })
 
-test('what a provider opens after the relay was closed is closed', async () => {
+test('a stream that the provider opens after the relay was closed is closed', async () => {
   const { promise, resolve } = Promise.withResolvers<Duplex>()
   const socket = await dialed(() => promise)
   socket.on('error', () => undefined)

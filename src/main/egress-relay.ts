@@ -1,6 +1,7 @@
 /**
- * A socket of this machine for a sandbox that is elsewhere: the egress process dials it, and each connection is carried on a stream that
- * the provider opens. It ends with the server; the egress process tries again until the next server is there, and nothing leaves meanwhile.
+ * A local socket for a sandbox on another machine: the egress process dials it, and each connection is
+ * carried by a stream that the provider opens. It ends with the server; the egress process retries until the
+ * next server is there, and nothing leaves the sandbox meanwhile.
  */
 import { chmodSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
@@ -9,7 +10,7 @@ import type { CallOptions } from '../core/call.ts'
 import { AgentPodError } from '../core/error.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 import { withTimeout } from '../util/deadline.ts'
-import { socketPath } from '../util/socket-path.ts'
+import { socketPath } from '../util/file/socket-path.ts'
 
 const DIAL_MS = 10_000
 
@@ -29,11 +30,11 @@ export class EgressRelay {
   constructor(options: RelayOptions) {
     this.#options = options
     this.path = options.path
-    // What a server left that was killed.
+    // Left by a killed server.
     rmSync(this.path, { force: true })
     this.#server = createServer((socket) => void this.#carry(socket))
-    this.#server.on('error', (error) => ignore(options.log, error, 'a sandbox has no way out'))
-    // SECURITY: the directory is the user's alone; the socket is, too.
+    this.#server.on('error', (error) => ignore(options.log, error, 'the egress socket of a sandbox failed'))
+    // SECURITY: the directory belongs to the user alone, and so does the socket.
     this.#server.listen(socketPath(this.path), () => chmodSync(this.path, 0o600))
     this.#server.unref()
   }
@@ -59,7 +60,7 @@ export class EgressRelay {
       }
       this.#open.add(stream)
       stream.once('close', () => this.#open.delete(stream))
-      // A pipeline that has ended listens no more, and an error that nobody hears would end the process.
+      // An ended pipeline no longer listens, and an unhandled error would end the process.
       stream.on('error', () => stream.destroy())
       const end = (error: Error | null | undefined): void => {
         if (!error) return
@@ -69,12 +70,12 @@ export class EgressRelay {
       pipeline(socket, stream, end)
       pipeline(stream, socket, end)
     } catch (error) {
-      ignore(this.#options.log, error, 'a connection of the way out was not made')
+      ignore(this.#options.log, error, 'an outgoing connection could not be carried')
       socket.destroy()
     }
   }
 
-  /** A provider that does not keep to the limit is given up, and what it opens later is closed. */
+  /** A provider that exceeds the limit is given up; a stream that it opens later is closed. */
   async #dial(signal: AbortSignal): Promise<Duplex> {
     return withTimeout(
       DIAL_MS,

@@ -1,4 +1,7 @@
-/** What models answer, counted on the wire: from a TLS site through the egress process, with its control socket, to what the server hears. */
+/**
+ * Model usage, counted on the wire: from a TLS site through the egress process and its control socket to the
+ * server.
+ */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -13,29 +16,28 @@ import { connect as connectTls, type TLSSocket } from 'node:tls'
 import { gzipSync } from 'node:zlib'
 import type { UsageRecord } from '../core/network.ts'
 import { type StartedEgress, startEgress } from '../egress/egress.ts'
-import { TlsInterceptor } from '../egress/intercept-tls.ts'
-import { secretHooks } from '../egress/secret-hooks.ts'
+import { testPolicy } from '../egress/testing/egress-fixture.ts'
 import { FakePodd } from '../egress/testing/fake-podd.ts'
 import {
   ADDRESS,
-  exchange,
   get,
   HOST,
-  PLACEHOLDER,
   SANDBOX_AUTHORITY,
   SITE_AUTHORITY,
-  secret,
+  sendRaw,
+  TEST_PLACEHOLDER,
+  testSecret,
   VALUE,
-} from '../egress/testing/secure-stage.ts'
-import { policyOf } from '../egress/testing/stage.ts'
-import type { LinkRules } from '../engine/way-out.ts'
+} from '../egress/testing/tls-fixture.ts'
+import { TlsInterceptor } from '../egress/tls/intercept.ts'
+import type { LinkRules } from '../engine/network/network-parts.ts'
 import { silentLog } from '../telemetry/log.ts'
-import { makeCertificate } from '../util/certificate.ts'
 import { systemClock } from '../util/clock.ts'
 import { systemRandom } from '../util/random.ts'
+import { makeCertificate } from '../util/x509/certificate.ts'
 import { EgressProcess } from './egress-process.ts'
 
-const BEARER = { Authorization: `Bearer ${PLACEHOLDER}` }
+const BEARER = { Authorization: `Bearer ${TEST_PLACEHOLDER}` }
 const STREAM = { 'Content-Type': 'text/event-stream; charset=utf-8' }
 const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`
 const START = event({
@@ -66,8 +68,8 @@ describe('what a model answers', () => {
 
   const link = (o: Partial<LinkRules> = {}): LinkRules => ({
     sandbox: 'sandbox1',
-    policy: policyOf([HOST]),
-    secrets: [secret()],
+    policy: testPolicy([HOST]),
+    secrets: [testSecret()],
     authority: SANDBOX_AUTHORITY,
     intercept: 'needed',
     meter: true,
@@ -94,7 +96,7 @@ describe('what a model answers', () => {
     return tls
   }
   const ask = async (headers: Readonly<Record<string, string>> = BEARER): Promise<string> =>
-    exchange(await client(), get('/v1/messages', headers))
+    sendRaw(await client(), get('/v1/messages', headers))
   const heard = async (): Promise<UsageRecord[]> => {
     for (const end = performance.now() + 3000; usage.length === 0 && performance.now() < end; )
       await new Promise((resolve) => setTimeout(resolve, 5))
@@ -121,7 +123,6 @@ describe('what a model answers', () => {
       version: 'test',
       log: silentLog,
       interceptor: new TlsInterceptor(systemClock),
-      hooks: secretHooks,
       trusted: [SITE_AUTHORITY.cert],
       resolve: async () => [ADDRESS],
       dial: async () => {
@@ -147,7 +148,7 @@ describe('what a model answers', () => {
     answer = (_, res) => void res.writeHead(200, STREAM).end(START + END)
   })
 
-  test('is counted, and told within a moment', async () => {
+  test('model usage is counted and reported at once', async () => {
     const said = await ask()
     const at = performance.now()
     assert.match(said, /message_delta/, 'the client has it all')
@@ -157,16 +158,16 @@ describe('what a model answers', () => {
     assert.equal(usage.length, 1, 'once')
   })
 
-  test('is counted one by one, on one connection too', async () => {
+  test('model usage is counted per request, also on one connection', async () => {
     const tls = await client()
     const both = get('/1', { ...BEARER, Connection: 'keep-alive' }) + get('/2', BEARER)
-    await exchange(tls, both)
+    await sendRaw(tls, both)
     await heard()
     await new Promise((resolve) => setTimeout(resolve, 200))
     assert.deepEqual(usage, [expected(), expected()])
   })
 
-  test('is counted over HTTP/2 as well', async () => {
+  test('model usage is counted over HTTP/2', async () => {
     const stream = await podd.direct({ name: HOST, port: 443 })
     const tls = connectTls({
       socket: stream,
@@ -182,7 +183,7 @@ describe('what a model answers', () => {
     assert.deepEqual(await heard(), [expected()])
   })
 
-  test('is counted where it is packed, and where it is one document', async () => {
+  test('model usage is counted in compressed answers and in single documents', async () => {
     const body = JSON.stringify({ model: 'gpt-x', usage: { prompt_tokens: 9, completion_tokens: 2 } })
     answer = (_, res) =>
       void res
@@ -192,7 +193,7 @@ describe('what a model answers', () => {
     assert.deepEqual(await heard(), [expected({ model: 'gpt-x', input: 9, cached: 0, output: 2 })])
   })
 
-  test('is counted as far as it came, where the server cuts it', async () => {
+  test('model usage is counted up to the cut if the server cuts the answer', async () => {
     answer = (_, res) => {
       res.writeHead(200, STREAM).write(START)
       setTimeout(() => res.destroy(), 50)
@@ -201,7 +202,7 @@ describe('what a model answers', () => {
     assert.deepEqual(await heard(), [expected({ output: 1 })])
   })
 
-  test('is counted as far as it came, where the client leaves', async () => {
+  test('model usage is counted up to the cut if the client leaves', async () => {
     answer = (_, res) => void res.writeHead(200, STREAM).write(START)
     const tls = await client()
     tls.on('error', () => undefined)
@@ -211,7 +212,7 @@ describe('what a model answers', () => {
     assert.deepEqual(await heard(), [expected({ output: 1 })])
   })
 
-  test('is counted as far as it came, where the sandbox is gone', async () => {
+  test('model usage is counted up to the cut if the sandbox ends', async () => {
     answer = (_, res) => void res.writeHead(200, STREAM).write(START)
     const tls = await client()
     tls.on('error', () => undefined)
@@ -222,7 +223,7 @@ describe('what a model answers', () => {
     tls.destroy()
   })
 
-  test('is kept for the next server, while none is there', async () => {
+  test('model usage is kept for the next server while there is none', async () => {
     servers.at(-1)?.disconnect()
     await ask()
     await nothingHeard()
@@ -230,7 +231,7 @@ describe('what a model answers', () => {
     assert.deepEqual(await heard(), [expected()])
   })
 
-  test('is not looked at where nobody asked for it, without a secret, or where it is something else', async () => {
+  test('model usage is not counted without metering, without a secret, or in other answers', async () => {
     servers.at(-1)?.open(link({ meter: false }), door)
     await ask()
     servers.at(-1)?.open(link(), door)
@@ -240,14 +241,14 @@ describe('what a model answers', () => {
     await nothingHeard()
   })
 
-  test('is nothing where the model refuses, which is told with its status', async () => {
+  test('a refusal of a model uses nothing and is reported with its status', async () => {
     answer = (_, res) =>
       void res.writeHead(529, { 'Content-Type': 'application/json' }).end('{"type":"error","error":{}}')
     await ask()
     assert.deepEqual(await heard(), [expected({ model: '', input: 0, cached: 0, output: 0, refusal: 529 })])
   })
 
-  test('SECURITY: SE-04. no name of a model is a secret’s value', async () => {
+  test('SE-04 the value of a secret is never reported as the name of a model', async () => {
     answer = (_, res) =>
       void res
         .writeHead(200, { 'Content-Type': 'application/json' })

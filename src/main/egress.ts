@@ -1,8 +1,10 @@
-/** The egress process: `node egress.js SOCKET [--upstream-proxy URL] [--cache DIRECTORY [--cache-limit BYTES]]`. */
+/**
+ * The egress process: `node egress.js SOCKET [--upstream-proxy URL] [--cache DIRECTORY [--cache-limit
+ * BYTES]]`.
+ */
 import { parseArgs } from 'node:util'
 import { startEgress } from '../egress/egress.ts'
-import { TlsInterceptor } from '../egress/intercept-tls.ts'
-import { secretHooks } from '../egress/secret-hooks.ts'
+import { TlsInterceptor } from '../egress/tls/intercept.ts'
 import { jsonLog } from '../telemetry/log.ts'
 import { systemClock } from '../util/clock.ts'
 import { hostRoots } from './host-roots.ts'
@@ -30,7 +32,6 @@ const egress = await startEgress({
   log,
   version: process.version,
   interceptor: new TlsInterceptor(systemClock),
-  hooks: secretHooks,
   trusted: [hostRoots(process.env['SSL_CERT_FILE']).hostRoots()],
 })
 guardProcess({ log, stop: () => egress.stop() })

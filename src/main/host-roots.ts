@@ -1,4 +1,4 @@
-/** The certificates that this machine trusts, in the bundle that its programs read. */
+/** The certificates that this machine trusts, from the bundle that its programs read. */
 import { readFileSync } from 'node:fs'
 
 const PLACES = [
@@ -10,7 +10,7 @@ const PLACES = [
 const LONGEST_BYTES = 2 * 1024 * 1024
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----/g
 
-/** Read once, when it is first needed; empty where there is none. `named` is the file that an administrator chose instead. */
+/** Read once, on first use; empty if there is none. `named` is a file that an administrator chose instead. */
 export function hostRoots(named: string | undefined): {
   hostRoots(): string
   readonly isSystemBundle: boolean
@@ -32,7 +32,7 @@ function read(places: readonly string[]): string {
       const text = `${certificates.join('\n')}\n`
       if (certificates.length > 0 && text.length <= LONGEST_BYTES) return text
     } catch {
-      // Not every machine has every one of them.
+      // Not every machine has every file.
     }
   }
   return ''

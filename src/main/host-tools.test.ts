@@ -8,7 +8,7 @@ import { hostFingerprint } from './host-tools.ts'
 const scratch = mkdtempSync(join(tmpdir(), 'agentpod-tools-'))
 after(() => rmSync(scratch, { recursive: true }))
 
-test('what a machine looks like changes with its tools, and with nothing else', () => {
+test('the fingerprint of a machine changes with its tools, and with nothing else', () => {
   const bin = join(scratch, 'bin')
   mkdirSync(bin)
   const env = { PATH: `${bin}:${join(scratch, 'gone')}`, HOME: scratch }
@@ -29,4 +29,4 @@ test('what a machine looks like changes with its tools, and with nothing else', 
   assert.notEqual(look(), managed)
 })
 
-test('a machine without anything has a look too', () => assert.match(hostFingerprint({}), /^[0-9a-f]{64}$/))
+test('a machine without tools has a fingerprint', () => assert.match(hostFingerprint({}), /^[0-9a-f]{64}$/))

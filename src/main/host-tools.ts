@@ -1,9 +1,12 @@
-/** Whether this machine's tools may have changed: looked at by names and times only, so that asking costs microseconds. */
+/**
+ * A fingerprint that changes if this machine's tools may have changed. It reads only names and times, so it
+ * takes microseconds.
+ */
 import { createHash } from 'node:crypto'
 import { readdirSync, statSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Where version managers keep what the PATH does not show, below a home directory or the root. */
+/** Directories of version managers that are not on the PATH, below the home directory or the root. */
 const MANAGED = [
   '.pyenv/versions',
   '.rbenv/versions',
@@ -21,11 +24,11 @@ export function hostFingerprint(env: Readonly<Record<string, string | undefined>
     ...MANAGED.map((directory) => join(home, directory)),
     ...SYSTEM,
   ]
-  for (const place of places) sum.update(`${place} ${looksOf(place)}\n`)
+  for (const place of places) sum.update(`${place} ${describeDirectory(place)}\n`)
   return sum.digest('hex')
 }
 
-function looksOf(place: string): string {
+function describeDirectory(place: string): string {
   try {
     const { mtimeMs } = statSync(place)
     return `${mtimeMs} ${MANAGED.some((managed) => place.endsWith(managed)) ? readdirSync(place).join() : ''}`

@@ -1,8 +1,8 @@
-/** The TCP listener of a server: opened at start or when somebody asks, and only ever one. */
+/** The TCP listener of a server. It opens at start or on request, and there is never more than one. */
 import type { Server } from 'node:http'
-import type { Door } from '../api/data-plane.ts'
-import { listen, portOf } from '../api/listen.ts'
-import type { Tracer } from '../api/trace.ts'
+import type { FrontDoor } from '../api/door/front-door.ts'
+import { listen, portOf } from '../api/http/listen.ts'
+import type { Tracer } from '../api/http/trace.ts'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 
 export interface TcpOptions {
@@ -15,11 +15,11 @@ export interface TcpAddress {
   readonly host: string
   readonly port: number
   readonly isTls: boolean
-  /** Where it was in an earlier life, when another program has that port by now. */
+  /** The port of the earlier server, if another program uses it by now. */
   readonly movedFrom?: number | undefined
 }
 
-/** Where programs were told to find the listener: the next life opens it there again. */
+/** The port that clients know. The next server listens there again. */
 export interface RememberedPort {
   get(): number | undefined
   set(port: number): void
@@ -28,7 +28,7 @@ export interface RememberedPort {
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
 
 export class TcpListener implements AsyncDisposable {
-  readonly #door: Door
+  readonly #door: FrontDoor
   readonly #onActivity: () => void
   readonly #trace: Tracer
   readonly #remembered: RememberedPort
@@ -36,26 +36,36 @@ export class TcpListener implements AsyncDisposable {
   #open: { server: Server; address: TcpAddress } | undefined
   #opening: Promise<TcpAddress> | undefined
 
-  constructor(door: Door, onActivity: () => void, trace: Tracer, remembered: RememberedPort) {
-    this.#door = door
-    this.#remembered = remembered
+  constructor(o: {
+    readonly door: FrontDoor
+    readonly trace: Tracer
+    readonly remembered: RememberedPort
+    onActivity(): void
+  }) {
+    this.#door = o.door
+    this.#remembered = o.remembered
     this.#onActivity = () => {
       this.#isInUse = true
-      onActivity()
+      o.onActivity()
     }
-    this.#trace = trace
+    this.#trace = o.trace
   }
 
   get address(): TcpAddress | undefined {
     return this.#open?.address
   }
 
-  /** Whether somebody in this life asked for it or came through it. One that was only opened again waits for both. */
+  /**
+   * Whether a client asked this server for it, or connected through it. Reopening it alone does not count.
+   */
   get isInUse(): boolean {
     return this.#isInUse
   }
 
-  /** Opens it where it was in an earlier life, so that programs that hold its address go on; false where that cannot be. */
+  /**
+   * Listens on the port of the earlier server, so that known addresses keep working. False if the port is
+   * taken.
+   */
   async reopen(host: string): Promise<boolean> {
     const port = this.#remembered.get()
     if (port === undefined || this.#open) return true
@@ -68,10 +78,13 @@ export class TcpListener implements AsyncDisposable {
     }
   }
 
-  /** Opens it; where it is open already, answers where. Port 0 is the one of an earlier life, or any where that is taken. */
+  /**
+   * Opens it, or returns the address if it is open. Port 0 means the earlier port, or any port if that is
+   * taken.
+   */
   async open(options: TcpOptions): Promise<TcpAddress> {
     this.#isInUse = true
-    // Two who ask at once get one listener.
+    // Two simultaneous calls share one listener.
     if (!this.#open) {
       this.#opening ??= this.#listenAgain(options).finally(() => {
         this.#opening = undefined
@@ -103,7 +116,7 @@ export class TcpListener implements AsyncDisposable {
     }
     const server = await listen({
       door: this.#door,
-      place: options,
+      address: options,
       onActivity: this.#onActivity,
       trace: this.#trace,
     })
@@ -124,7 +137,7 @@ export class TcpListener implements AsyncDisposable {
 
 const GRACE_MS = 200
 
-/** Stops listening, lets answers under way go out, then cuts what is left. */
+/** Stops listening, waits a moment for answers under way, then cuts the remaining connections. */
 export async function closeServer(server: Server): Promise<void> {
   const closed = new Promise((resolve) => server.close(resolve))
   server.closeIdleConnections()

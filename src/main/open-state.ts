@@ -1,4 +1,7 @@
-/** Opens what a state directory remembers. When that is lost, the label of its sandboxes is still there, and they are found and removed. */
+/**
+ * Opens the databases of a state directory. If they are lost, the label still finds their sandboxes, which
+ * are then removed.
+ */
 import { existsSync, readFileSync } from 'node:fs'
 import type { DatabaseSync } from 'node:sqlite'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
@@ -7,30 +10,32 @@ import { parseOwner } from '../core/id.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS } from '../store/events.ts'
 import { type SandboxStore, STATE_MIGRATIONS } from '../store/sandboxes.ts'
+import { writeDurably } from '../util/file/write-durably.ts'
 import { randomWord, systemRandom } from '../util/random.ts'
-import { writeDurably } from '../util/write-durably.ts'
 
-const IF_LOST = 'start again: a new one is made, and every sandbox and snapshot of the lost one is removed'
+const IF_LOST =
+  'start the server again: it creates a new one and removes every sandbox and snapshot of the lost one'
 
 /**
- * A database that is damaged or gone is said once, as an error, so that a person can bring back a backup before anything is removed. The new,
- * empty one is made at the same time: it is how the next start knows that it was said.
+ * A damaged or missing database is reported once, as an error, so that a person can restore a backup before
+ * anything is removed. The new, empty one is created at the same time, which tells the next start that it was
+ * reported.
  */
-export function openState(home: Home): DatabaseSync {
+export function openStateDatabase(home: Home): DatabaseSync {
   const open = (): DatabaseSync =>
     openDatabase({
       path: home.stateDb,
       synchronous: 'FULL',
       migrations: STATE_MIGRATIONS,
-      ifLost: `put a backup in its place, or ${IF_LOST}`,
+      ifLost: `restore a backup, or ${IF_LOST}`,
     })
   if (existsSync(home.owner) && !existsSync(home.stateDb)) {
     open().close()
     throw new AgentPodError({
       code: 'data_loss',
       reason: 'store.missing',
-      message: `${home.stateDb} is gone`,
-      hint: `put a backup in its place, or ${IF_LOST}`,
+      message: `${home.stateDb} is missing`,
+      hint: `restore a backup, or ${IF_LOST}`,
     })
   }
   try {
@@ -41,17 +46,19 @@ export function openState(home: Home): DatabaseSync {
   }
 }
 
-export function openEvents(home: Home): DatabaseSync {
+export function openEventDatabase(home: Home): DatabaseSync {
   return openDatabase({
     path: home.eventsDb,
     synchronous: 'NORMAL',
     migrations: EVENT_MIGRATIONS,
-    ifLost:
-      'start again: a new one is made; what happened before is not known any more, sandboxes are as they were',
+    ifLost: 'start the server again: it creates a new one; earlier events are lost, sandboxes are unchanged',
   })
 }
 
-/** One label to a state directory, made once. It is in the database and beside it, so that neither is lost with the other. */
+/**
+ * One label per state directory, made once. It is stored in the database and beside it, so that it survives
+ * the loss of either.
+ */
 export function ownerOf(home: Home, sandboxes: SandboxStore): ReturnType<typeof parseOwner> {
   const known = sandboxes.meta('owner') ?? readOwner(home)
   const owner = parseOwner(known ?? `ap-${randomWord(systemRandom, 12)}`)

@@ -9,14 +9,14 @@ import { after, describe, test } from 'node:test'
 import { connect } from 'node:tls'
 import { homeAt } from '../core/home.ts'
 import { SeededRandom } from '../testing/seeded-random.ts'
-import { makeAuthority, makeCertificate } from '../util/certificate.ts'
+import { makeAuthority, makeCertificate } from '../util/x509/certificate.ts'
 import { ownCertificate } from './own-certificate.ts'
 
 const parts = { now: Date.now(), random: new SeededRandom(5) }
 const authority = makeAuthority(parts)
 const DOMAIN = 'e2b.localhost'
 
-test('the authority signs itself, and the certificate is signed by it', () => {
+test('the server’s authority signs itself and the server’s certificate', () => {
   const root = new X509Certificate(authority.cert)
   const leaf = new X509Certificate(
     makeCertificate(authority, [DOMAIN, `*.${DOMAIN}`, '127.0.0.1', '::1'], parts).cert,
@@ -58,11 +58,11 @@ describe('a client that trusts the authority', () => {
       server.close()
     }
   }
-  test('trusts a name below localhost', async () =>
+  test('the server’s certificate is valid for a name below localhost', async () =>
     assert.equal(await ask([DOMAIN, `*.${DOMAIN}`], `3000-abcd.${DOMAIN}`), 'trusted'))
-  test('does not trust another name of it', async () =>
+  test('the server’s certificate is not valid for another name below localhost', async () =>
     assert.match(await ask([DOMAIN], 'other.localhost'), /does not match certificate/))
-  test('does not trust it for a name of the world', async () =>
+  test('the server’s certificate is not valid for a public name', async () =>
     assert.match(await ask(['example.org'], 'example.org'), /permitted subtree violation/))
 })
 
@@ -70,7 +70,7 @@ describe('the files', () => {
   const root = mkdtempSync(join(tmpdir(), 'agentpod-tls-'))
   const home = homeAt(root)
   after(() => rmSync(root, { recursive: true }))
-  test('are made once, for their owner alone', () => {
+  test('the certificate files are made once, readable by their owner alone', () => {
     const first = ownCertificate(home, DOMAIN)
     const second = ownCertificate(home, 'other.localhost')
     assert.equal(chain(first.cert)[1], chain(second.cert)[1])

@@ -1,16 +1,19 @@
-/** The certificate of a server that serves E2B's names over TLS: its authority is made once and kept, its own at every start. */
+/**
+ * The certificate of a server that serves E2B host names over TLS. Its authority is made once and kept; the
+ * certificate is made at every start.
+ */
 import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Home } from '../core/home.ts'
-import { type Authority, makeAuthority, makeCertificate } from '../util/certificate.ts'
 import { systemClock } from '../util/clock.ts'
-import { makeDirectory } from '../util/make-directory.ts'
+import { makeDirectory } from '../util/file/make-directory.ts'
 import { systemRandom } from '../util/random.ts'
+import { type Authority, makeAuthority, makeCertificate } from '../util/x509/certificate.ts'
 
 const KEY_FILE = 'ca.key'
 const CERT_FILE = 'ca.pem'
 
-/** For the domain, all names one below it, and loopback. */
+/** For the domain, all names one level below it, and loopback. */
 export function ownCertificate(home: Home, domain: string): { readonly cert: string; readonly key: string } {
   const parts = { now: systemClock.now(), random: systemRandom }
   const authority = readAuthority(home) ?? keepAuthority(home, makeAuthority(parts))
@@ -29,7 +32,7 @@ function readAuthority(home: Home): Authority | undefined {
   }
 }
 
-/** Both files appear at once; of two servers that start together one makes them and the other takes them. */
+/** Both files appear at once. If two servers start together, one makes them and the other uses them. */
 function keepAuthority(home: Home, made: Authority): Authority {
   makeDirectory(home.root, 0o700)
   const directory = mkdtempSync(`${home.tls}.`)

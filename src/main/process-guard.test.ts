@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isHangUp } from './process-guard.ts'
 
-test('a peer that is gone is passed over, anything else is not', () => {
+test('a closed connection is ignored by the process guard, any other error is not', () => {
   for (const code of ['ECONNRESET', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE', 'ABORT_ERR'])
     assert.ok(isHangUp(Object.assign(new Error('x'), { code })), code)
   for (const error of [

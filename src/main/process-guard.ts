@@ -1,11 +1,11 @@
 /**
- * The last net under the server. What falls this far went past every handler: a peer that hung up at a bad moment is written
- * down and passed over; anything else may have left half a change in memory, so the server leaves and the next one starts from what
- * is on disk. Sandboxes live on meanwhile. See docs/adr/0003-front-doors.md.
+ * Handles errors that passed every other handler. A connection reset is logged and ignored. Anything else may
+ * have left a half-made change in memory, so the server exits, and the next one starts from the state on
+ * disk. Sandboxes run on meanwhile. See docs/adr/0003-front-doors.md.
  */
 import type { Log } from '../telemetry/log.ts'
 
-/** Says that the other end of some connection is gone: nothing of ours is in doubt. */
+/** Codes that mean that a peer closed its connection; our state is not affected. */
 const HANG_UPS = new Set([
   'ABORT_ERR',
   'ECONNABORTED',
@@ -17,7 +17,7 @@ const HANG_UPS = new Set([
   'ERR_STREAM_WRITE_AFTER_END',
 ])
 
-/** So that whoever watches can tell it from a start that failed. */
+/** Lets a supervisor tell it from a failed start. */
 const EXIT_CODE = 70
 const STOP_WITHIN_MS = 3000
 
@@ -30,7 +30,7 @@ export function guardProcess({ log, stop }: GuardParts): Disposable {
   const leave = (): void => process.exit(EXIT_CODE)
   const fall = (kind: string, error: unknown): void => {
     if (isHangUp(error)) {
-      log.warn(`passed over: ${kind}`, { error })
+      log.warn(`ignored: ${kind}`, { error })
       return
     }
     log.error(`leaving: ${kind}`, { error })

@@ -1,8 +1,8 @@
-/** One server to a state directory. */
+/** One server per state directory. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { AgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
-import { type ExclusiveLock, lockExclusively } from '../util/exclusive-lock.ts'
+import { type ExclusiveLock, lockExclusively } from '../util/file/exclusive-lock.ts'
 
 export interface ServerName {
   readonly pid: number
@@ -10,7 +10,7 @@ export interface ServerName {
   readonly build: string | undefined
 }
 
-/** Clients read the version and the build there: a request for it would cost every command. */
+/** Clients read version and build from this file, which is cheaper than a request per command. */
 export function lockServer(home: Home, { pid, version, build }: ServerName): ExclusiveLock {
   let lock: ExclusiveLock
   try {
@@ -27,13 +27,13 @@ function heldBy(home: Home, cause: unknown): AgentPodError {
   try {
     pid = String((JSON.parse(readFileSync(home.serverFile, 'utf8')) as { pid: unknown }).pid)
   } catch {
-    // The other one has the lock and has not written its name yet.
+    // The other server has the lock but has not written its name yet.
   }
   return new AgentPodError({
     code: 'already_exists',
     reason: 'server.running',
-    message: `a server (pid ${pid}) already owns ${home.root}`,
-    hint: '`agentpod server stop` ends it; another AGENTPOD_HOME has a server of its own',
+    message: `a server (pid ${pid}) already uses ${home.root}`,
+    hint: '`agentpod server stop` stops it; use another AGENTPOD_HOME for a second server',
     cause,
   })
 }

@@ -118,7 +118,7 @@ describe('an address', () => {
     }
   }
 
-  test('tells the form that holds another', () => {
+  test('the form of an embedded IPv4 address is recognized', () => {
     const forms = [
       ['8.8.8.8', 'plain'],
       ['2606:4700::1', 'plain'],
@@ -134,12 +134,12 @@ describe('an address', () => {
     for (const [text = '', form] of forms) assert.equal(classify(parseAddress(text)).form, form, text)
   })
 
-  test('is refused in every other spelling', () => {
+  test('other spellings of an address are refused', () => {
     for (const text of MALFORMED) assert.equal(readAddress(text), undefined, JSON.stringify(text))
     assert.throws(() => parseAddress('1.2.3'), { reason: 'address.malformed' })
   })
 
-  test('is written in one form', () => {
+  test('an address is formatted in one form', () => {
     const forms = [
       ['0:0:0:0:0:0:0:1', '::1'],
       ['2001:DB8:0:0:1:0:0:1', '2001:db8::1:0:0:1'],
@@ -156,7 +156,7 @@ describe('an address', () => {
 describe('dialling', () => {
   const dialable = (name: string, allowPrivate: boolean) => isDialable(parseAddress(name), { allowPrivate })
 
-  test('a public address is dialled, plain, mapped or through NAT64, and through no tunnel', () => {
+  test('a public address is dialable plain, mapped or through NAT64, but not through a tunnel', () => {
     for (const text of ['8.8.8.8', '2606:4700::1111', '::ffff:8.8.8.8', '64:ff9b::8.8.8.8', '192.0.2.1'])
       assert.ok(dialable(text, false), text)
     for (const text of [
@@ -168,7 +168,7 @@ describe('dialling', () => {
       assert.ok(!dialable(text, true), text)
   })
 
-  test('a private address is dialled only where a rule says so', () => {
+  test('a private address is dialable only under a private rule', () => {
     for (const text of [
       '10.0.0.1',
       '192.168.1.1',
@@ -183,7 +183,7 @@ describe('dialling', () => {
     assert.ok(!dialable('64:ff9b::10.0.0.1', true))
   })
 
-  test('no rule opens the host, its link, metadata, multicast and what nobody was given', () => {
+  test('no rule allows the host, link-local, metadata, multicast and reserved addresses', () => {
     const open: readonly AddressClass[] = ['public', 'documentation', 'private', 'cgnat']
     const closed = CLASSES.filter(([name]) => !open.includes(name)).flatMap(([, texts]) => texts.split(' '))
     assert.ok(closed.length >= 40)
@@ -197,7 +197,7 @@ describe('random addresses', () => {
   const v4 = (bits: bigint): Address => ({ family: 4, bits: (0xffffn << 32n) | bits })
   const v6 = (bits: bigint): Address => ({ family: 6, bits })
 
-  test('are read back from their text, which Node reads too', () => {
+  test('random addresses are parsed from their text, as Node does', () => {
     for (let run = 0; run < 5000; run++) {
       // Zeros are what the text is clever about.
       const mask = Array.from({ length: 8 }, () => (random.below(2) ? 0xffffn : 0n))
@@ -210,7 +210,7 @@ describe('random addresses', () => {
     }
   })
 
-  test('keep their class in every wrapping, and none makes them dialable', () => {
+  test('random addresses keep their class in every embedding, and none makes them dialable', () => {
     const wrappings: readonly ((bits: bigint) => bigint)[] = [
       (bits) => (0xffffn << 32n) | bits,
       (bits) => (0xffffn << 48n) | bits,
@@ -231,7 +231,7 @@ describe('random addresses', () => {
     }
   })
 
-  test('of private and local space are never dialled, by the judgement of Node', () => {
+  test('random private and local addresses, as Node classifies them, are not dialable', () => {
     const local = new BlockList()
     const ranges = {
       ipv4: '10.0.0.0/8 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 224.0.0.0/3',

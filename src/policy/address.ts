@@ -1,7 +1,9 @@
-/** What an address is, and whether it may be dialled: asked of the exact address that is about to be connected to. */
+/**
+ * Classifies an address and decides whether it may be dialed. Applied to the exact address that is dialed.
+ */
 import { invalid } from '../core/error.ts'
 
-/** 128 bits; an IPv4 address stands where its v4-mapped form does. */
+/** 128 bits; an IPv4 address is stored in its v4-mapped form. */
 export interface Address {
   readonly family: 4 | 6
   readonly bits: bigint
@@ -21,7 +23,7 @@ export type AddressClass =
   | 'benchmark'
   | 'reserved'
 
-/** How an IPv6 address holds an IPv4 one, by whose class it then goes. */
+/** How an IPv6 address embeds an IPv4 address, whose class then applies. */
 export type AddressForm =
   | 'plain'
   | 'v4-mapped'
@@ -43,7 +45,7 @@ const DECIMAL = /^(?:0|[1-9][0-9]{0,2})$/
 const GROUP = /^[0-9a-f]{1,4}$/i
 const LONGEST_TEXT = 45
 
-/** Exactly dotted decimal without leading zeros, or RFC 4291's text: no zone, brackets, prefix length or spaces. */
+/** Dotted decimal without leading zeros, or RFC 4291 text: no zone, brackets, prefix length or spaces. */
 export function readAddress(text: string): Address | undefined {
   if (text.length > LONGEST_TEXT) return undefined
   const v4 = readV4(text)
@@ -57,7 +59,7 @@ export function parseAddress(text: string): Address {
   if (address) return address
   throw invalid(
     'address.malformed',
-    'an address is dotted decimal or IPv6 text, without brackets, zone or port',
+    'an address is written as dotted decimal or IPv6, without brackets, zone or port',
   )
 }
 
@@ -79,7 +81,7 @@ function readV6(text: string): bigint | undefined {
   return groups.reduce((bits, group) => (bits << 16n) | group, 0n)
 }
 
-/** The sixteen-bit groups of one side of a `::`; only the last may be dotted decimal. */
+/** The sixteen-bit groups of one side of a `::`. Only the last may be dotted decimal. */
 function groupsOf(text: string, isLast: boolean): bigint[] | undefined {
   if (text === '') return []
   const groups: bigint[] = []
@@ -93,7 +95,7 @@ function groupsOf(text: string, isLast: boolean): bigint[] | undefined {
   return groups
 }
 
-/** The text to dial: RFC 5952, so that two texts are equal exactly when the addresses are. */
+/** RFC 5952 text, so that texts are equal exactly if the addresses are. */
 export function formatAddress({ family, bits }: Address): string {
   if (family === 4) return formatV4(bits & V4_MASK)
   if (bits >> 32n === 0xffffn) return `::ffff:${formatV4(bits & V4_MASK)}`
@@ -131,10 +133,10 @@ function isIn({ family, prefix, shift }: Range, address: Address): boolean {
   return address.family === family && address.bits >> shift === prefix
 }
 
-/** The first range that holds an address names its class, so an exception stands before what it is an exception of. */
+/** The first range that contains an address gives its class, so exceptions come first. */
 const CLASSES: readonly (readonly [AddressClass, readonly Range[]])[] = (
   [
-    // SECURITY: NW-03. Clouds put theirs into link-local, carrier, unique local and even public space.
+    // SECURITY: NW-03. Clouds use link-local, carrier, unique local and even public addresses for metadata.
     ['metadata', '169.254.169.254/32 169.254.170.2/32 169.254.170.23/32 169.254.42.42/32 100.100.100.200/32'],
     ['metadata', '168.63.129.16/32 192.0.0.192/32 fe80::a9fe:a9fe/128'],
     ['metadata', 'fd00:ec2::254/128 fd00:ec2::23/128 fd20:ce::254/128 fd00:42::42/128'],
@@ -144,7 +146,7 @@ const CLASSES: readonly (readonly [AddressClass, readonly Range[]])[] = (
     ['cgnat', '100.64.0.0/10'],
     ['link-local', '169.254.0.0/16 fe80::/10'],
     ['documentation', '192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20'],
-    // Ours too: what a sandbox's resolver answers stands for a name, and nothing real is there.
+    // The resolver inside a sandbox also answers with these: they stand for names and are not real.
     ['benchmark', '198.18.0.0/15 2001:2::/48'],
     ['multicast', '224.0.0.0/4 ff00::/8'],
     ['broadcast', '255.255.255.255/32'],
@@ -157,7 +159,7 @@ const CLASSES: readonly (readonly [AddressClass, readonly Range[]])[] = (
 interface Embedding {
   readonly form: AddressForm
   readonly range: Range
-  /** How far the IPv4 address is from the right. */
+  /** The offset of the IPv4 address from the right, in bits. */
   readonly shift?: bigint
   readonly isInverted?: boolean
 }
@@ -174,7 +176,7 @@ const NAT64_LOCAL = range('64:ff9b:1::/48')
 const LOW_NAMES: readonly bigint[] = [0n, 1n]
 
 export function classify(address: Address): Classified {
-  // RFC 8215 leaves open where in the address the IPv4 one stands, so it cannot be judged by it.
+  // RFC 8215 does not define where the IPv4 address is, so it cannot be classified by it.
   if (isIn(NAT64_LOCAL, address)) return { class: 'reserved', form: 'nat64-local' }
   const embedding =
     address.family === 6 && !LOW_NAMES.includes(address.bits)
@@ -191,8 +193,9 @@ function classOf(address: Address): AddressClass {
 }
 
 /**
- * SECURITY: NW-03, NW-04, NW-13. No rule opens the host, its link, metadata, multicast or what nobody was given; `allowPrivate` opens private and
- * carrier addresses only. Tunnels by address (6to4, Teredo, v4-compatible, v4-translated) are dead on the internet and are never dialled.
+ * SECURITY: NW-03, NW-04, NW-13. No rule allows the host, link-local, metadata, multicast or reserved
+ * addresses; `allowPrivate` only allows private and carrier addresses. Obsolete tunnel addresses (6to4,
+ * Teredo, v4-compatible, v4-translated) are never dialed.
  */
 export function isDialable(address: Address, { allowPrivate }: { readonly allowPrivate: boolean }): boolean {
   const { class: name, form } = classify(address)

@@ -21,7 +21,7 @@ describe('a block of addresses', () => {
     ['198.51.100.128/25', '198.51.100.128'],
   ]
   for (const [block, address] of inside)
-    test(`${block} holds ${address}`, () => {
+    test(`the block ${block} contains ${address}`, () => {
       assert.equal(isInBlock(parseBlock(block), parseAddress(address)), true)
     })
 
@@ -36,7 +36,7 @@ describe('a block of addresses', () => {
     ['64:ff9b::/96', '64:ff9b::192.0.2.8'],
   ]
   for (const [block, address] of outside)
-    test(`${block} does not hold ${address}`, () => {
+    test(`the block ${block} does not contain ${address}`, () => {
       assert.equal(isInBlock(parseBlock(block), parseAddress(address)), false)
     })
 
@@ -46,7 +46,7 @@ describe('a block of addresses', () => {
     ...['192.0.2.0/1e1', '192.0.2.0/255.255.255.0', ' 192.0.2.0/24', '192.0.2.0\\24'],
   ]
   for (const text of malformed)
-    test(`is not written ${JSON.stringify(text)}`, () => {
+    test(`${JSON.stringify(text)} is not a block`, () => {
       assert.equal(readBlock(text), undefined)
       assert.throws(
         () => parseBlock(text),
@@ -54,7 +54,7 @@ describe('a block of addresses', () => {
       )
     })
 
-  test('is one of several', () => {
+  test('an address is found in one of several blocks', () => {
     const blocks = ['192.0.2.0/24', '2001:db8::/32'].map(parseBlock)
     assert.equal(isInBlocks(blocks, parseAddress('2001:db8::7')), true)
     assert.equal(isInBlocks(blocks, parseAddress('203.0.113.1')), false)

@@ -1,11 +1,11 @@
-/** Blocks of addresses, as people write them: `192.0.2.0/24`, `2001:db8::/32`, or one address. */
+/** Address blocks: `192.0.2.0/24`, `2001:db8::/32`, or one address. */
 import { invalid } from '../core/error.ts'
 import { type Address, classify, readAddress } from './address.ts'
 
 export interface Block {
   readonly family: 4 | 6
   readonly prefix: bigint
-  /** How many bits on the right do not matter. */
+  /** The number of bits after the prefix. */
   readonly shift: bigint
 }
 
@@ -13,7 +13,10 @@ const LENGTH = /^(?:0|[1-9][0-9]{0,2})$/
 const V4_PREFIX = 0xffffn
 const V4_MASK = 0xffff_ffffn
 
-/** Bits behind the prefix are passed over, since many write the address of a machine with the length of its network. */
+/**
+ * Ignores bits after the prefix, because many people write a host address with the prefix length of its
+ * network.
+ */
 export function readBlock(text: string): Block | undefined {
   const slash = text.indexOf('/')
   const address = readAddress(slash < 0 ? text : text.slice(0, slash))
@@ -23,7 +26,7 @@ export function readBlock(text: string): Block | undefined {
   const width = address.family === 4 ? 32 : 128
   const kept = length === undefined ? width : Number(length)
   if (kept > width) return undefined
-  // A block written in v4-mapped form means IPv4 addresses.
+  // A block in v4-mapped form means IPv4 addresses.
   const isMapped = address.family === 6 && address.bits >> 32n === V4_PREFIX && kept >= 96
   const shift = BigInt(width - kept)
   return { family: isMapped ? 4 : address.family, prefix: address.bits >> shift, shift }
@@ -34,17 +37,17 @@ export function parseBlock(text: string): Block {
   if (block) return block
   throw invalid(
     'cidr.malformed',
-    'a block is an address, or an address with a slash and a length',
+    'a block is an address, or an address with a slash and a prefix length',
     'for example 192.0.2.0/24 or 2001:db8::/32',
   )
 }
 
 /**
- * SECURITY: NW-13. The v4-mapped and NAT64 forms of an IPv4 address lead where that address does, so they are in its blocks, and in no block of
- * IPv6.
+ * SECURITY: NW-13. The v4-mapped and NAT64 forms of an IPv4 address reach the same host, so they belong to
+ * its IPv4 blocks and to no IPv6 block.
  */
 export function isInBlock(block: Block, address: Address): boolean {
-  const { family, bits } = plain(address)
+  const { family, bits } = effectiveAddress(address)
   return family === block.family && bits >> block.shift === block.prefix
 }
 
@@ -52,8 +55,8 @@ export function isInBlocks(blocks: readonly Block[], address: Address): boolean 
   return blocks.some((block) => isInBlock(block, address))
 }
 
-/** An address as the one that is reached through it. */
-export function plain(address: Address): Address {
+/** The address that is actually reached: IPv4 for v4-mapped and NAT64 addresses. */
+export function effectiveAddress(address: Address): Address {
   if (address.family === 4) return address
   const { form } = classify(address)
   if (form !== 'v4-mapped' && form !== 'nat64') return address

@@ -93,7 +93,7 @@ describe('a decision', () => {
     })
   }
 
-  test('opens private addresses only by a rule that says so', () => {
+  test('a decision allows private addresses only by a private rule', () => {
     assert.equal(decide(policy([{ host: 'mirror', private: true }]), ask('mirror')).allowPrivate, true)
     assert.equal(decide(policy(['example.com']), ask('example.com')).allowPrivate, false)
     assert.equal(decide(policy([], [], 'open'), ask('example.com')).allowPrivate, false)
@@ -104,14 +104,14 @@ describe('a decision', () => {
     )
   })
 
-  test('prefers the wider of two equal grants, so that a preset for a private mirror holds', () => {
+  test('the wider of two equal grants decides, so that a preset for a private mirror works', () => {
     const rules = ['example.com', { host: 'example.com', private: true, budget: { bytes: 9 } }]
     assert.equal(decide(policy(rules), ask('example.com')).allowPrivate, true)
     const budgets = [{ host: 'example.com', budget: { bytes: 9 } }, 'example.com']
     assert.equal(decide(policy(budgets), ask('example.com')).rule?.budget, undefined)
   })
 
-  test('never lets what a project asked for outrank a denial', () => {
+  test('a rule of a project never outranks a denial', () => {
     const [wide, denied] = [parseRule('*.example.com', 'user'), parseDenial('*.example.com', 'user')]
     const close = (source: 'project' | 'user') =>
       ({ mode: 'allowlist', rules: [wide, parseRule('a.example.com/x', source)], denied: [denied] }) as const
@@ -120,7 +120,7 @@ describe('a decision', () => {
     assert.equal(reasonOf({ ...close('project'), denied: [] }, 'GET a.example.com/x'), 'rule.allow')
   })
 
-  test('does not depend on the order of rules', () => {
+  test('NET-3 a decision does not depend on the order of rules', () => {
     const random = new SeededRandom(3)
     const hosts = ['example.com', '*.example.com', 'a.example.com', '*.a.example.com', 'b.a.example.com']
     const draw = () =>
@@ -141,14 +141,14 @@ describe('a decision', () => {
   })
 })
 
-test('an explanation names the verdict, the rule, its source and what else speaks of the host', () => {
+test('an explanation names the verdict, the rule, its source and other rules for the host', () => {
   assert.equal(
     explain(policy(['*.example.com'], ['a.example.com:80']), ask('a.example.com')),
     [
       'allowed: a.example.com:443',
       '  a.example.com is allowed by *.example.com on port 80, 443 (user) [rule.allow]',
-      '  it must be on a public address',
-      'also about this host:',
+      '  it must resolve to a public address',
+      'other rules for this host:',
       '  denies a.example.com on port 80 (user)',
     ].join('\n'),
   )

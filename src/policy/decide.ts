@@ -1,4 +1,4 @@
-/** The decision about one connection or one request. Pure: the same policy and question give the same answer, in whatever order the rules stand. */
+/** Decides about one connection or request. A pure function: the order of the rules does not matter. */
 import type { AddressLists, NetworkMode } from '../core/network.ts'
 import type { HostName } from './host-name.ts'
 import { matchPath, normalPath } from './path-pattern.ts'
@@ -9,16 +9,16 @@ export interface NetworkPolicy {
   readonly mode: NetworkMode
   readonly rules: readonly Rule[]
   readonly denied: readonly Rule[]
-  /** Checked by whoever dials: `denied` against every address, `allowed` in place of a rule for a connection to a bare address. */
+  /** Checked before dialing: `denied` for every address, `allowed` for connections to a bare address. */
   readonly addresses?: AddressLists | undefined
 }
 
-/** A connection has no method and path yet; a request has both. */
-export interface Asked {
+/** A connection, or a request if method and path are set. */
+export interface DecisionInput {
   readonly host: HostName
   readonly port: number
   readonly method?: string | undefined
-  /** The request target in origin form, as it will be sent. */
+  /** The request target in origin form, as it is sent. */
   readonly path?: string | undefined
 }
 
@@ -33,16 +33,19 @@ export type DecisionReason =
   | 'host.never'
   | 'request.method'
   | 'request.path'
-  /** A rule on methods or paths decides, so whoever can look into the connection asks again for each request; others refuse. */
+  /**
+   * A rule on methods or paths decides: the connection must be inspected and each request decided, or it is
+   * refused.
+   */
   | 'request.unseen'
 
-export interface Decision {
+export interface NetworkDecision {
   readonly allowed: boolean
   readonly reason: DecisionReason
   readonly rule?: Rule | undefined
   readonly message: string
   readonly hint: string
-  /** Goes to `isDialable` with each address that the name resolves to. */
+  /** Passed to `isDialable` for each address that the name resolves to. */
   readonly allowPrivate: boolean
 }
 
@@ -54,16 +57,20 @@ interface Candidate {
   readonly rank: readonly number[]
 }
 
-export function decide(policy: NetworkPolicy, asked: Asked): Decision {
+export function decide(policy: NetworkPolicy, asked: DecisionInput): NetworkDecision {
   const { host, port } = asked
   if (policy.mode === 'off')
-    return refused('mode.off', 'this sandbox has no network', 'create one with --net allowlist')
+    return refused('mode.off', 'this sandbox has no network', 'create a sandbox with --net allowlist')
   if (isNeverReachable(host))
-    return refused('host.never', `${host} is the host itself or its metadata service`, 'no rule opens it')
+    return refused(
+      'host.never',
+      `${host} is the host machine or a cloud metadata service`,
+      'no rule can allow it',
+    )
   if (asked.method !== undefined && !isSendableMethod(asked.method))
     return refused(
       'request.method',
-      'this method is never passed on',
+      'this HTTP method is not forwarded',
       'use GET, POST or another common method',
     )
 
@@ -74,8 +81,8 @@ export function decide(policy: NetworkPolicy, asked: Asked): Decision {
   if (asked.path !== undefined && path === undefined && near.some((rule) => rule.paths))
     return refused(
       'request.path',
-      `${host} has rules on paths, and this path could mean several`,
-      'send it without dot segments, backslashes and doubled escapes',
+      `${host} has rules on paths, and this path is ambiguous`,
+      'send it without dot segments, backslashes and double escapes',
     )
 
   const candidates = [
@@ -84,7 +91,7 @@ export function decide(policy: NetworkPolicy, asked: Asked): Decision {
   ].sort(before(policy.denied.some((rule) => near.includes(rule))))
   const decisive = candidates.find(({ isSeen }) => isSeen)
   const outcome = decisive ? byRule(decisive, asked) : byDefault(policy, asked)
-  // What cannot be seen yet matters only where it would turn the outcome.
+  // A rule whose method or path is not known yet only matters if it would change the outcome.
   const unseen = candidates
     .slice(0, decisive ? candidates.indexOf(decisive) : undefined)
     .find(({ effect }) => (effect === 'allow') !== outcome.allowed)
@@ -92,14 +99,14 @@ export function decide(policy: NetworkPolicy, asked: Asked): Decision {
   return {
     ...refused(
       'request.unseen',
-      `${host} has rules on methods or paths, which this connection does not show`,
-      'send the request as HTTP, or as TLS that trusts the certificate authority of this sandbox',
+      `${host} has rules on methods or paths, and the requests of this connection cannot be read`,
+      'use HTTP, or HTTPS with a client that trusts the certificate authority of this sandbox',
     ),
     rule: unseen.rule,
   }
 }
 
-function candidate(rule: Rule, effect: Effect, asked: Asked, path: string | undefined): Candidate[] {
+function candidate(rule: Rule, effect: Effect, asked: DecisionInput, path: string | undefined): Candidate[] {
   const { host, methods, paths } = rule
   if (!matchesHost(host, asked.host) || !matchesPort(rule.ports, asked.port)) return []
   if (methods && asked.method !== undefined && !methods.includes(asked.method)) return []
@@ -112,11 +119,11 @@ function candidate(rule: Rule, effect: Effect, asked: Asked, path: string | unde
 }
 
 /**
- * The closest first: exact hosts, then longer domains, then closer paths, then methods; between equals the denial, then the
- * wider grant.
+ * The most specific first: exact hosts, then longer domains, then more specific paths, then methods; between
+ * equals a denial comes before a grant, then the wider grant.
  *
- * SECURITY: CF-02. A project that asks for a closer path than the one its user denied would slip past the denial, so where there is one, what a
- * project asked for stands last.
+ * SECURITY: CF-02. A project could bypass a denial of its user by asking for a more specific path. If there
+ * is a denial, rules of the project therefore come last.
  */
 function before(isDenied: boolean): (a: Candidate, b: Candidate) => number {
   const key = ({ rule, effect, rank }: Candidate): number[] => [
@@ -135,45 +142,48 @@ function before(isDenied: boolean): (a: Candidate, b: Candidate) => number {
   }
 }
 
-function byRule({ rule, effect }: Candidate, { host }: Asked): Decision {
+function byRule({ rule, effect }: Candidate, { host }: DecisionInput): NetworkDecision {
   const where = `${describeRule(rule)} (${rule.source})`
   if (effect === 'deny')
-    return { ...refused('rule.deny', `${host} is denied by ${where}`, 'ask the user to lift it'), rule }
+    return {
+      ...refused('rule.deny', `${host} is denied by ${where}`, 'ask the user to remove the denial'),
+      rule,
+    }
   return {
     allowed: true,
     reason: 'rule.allow',
     rule,
     message: `${host} is allowed by ${where}`,
-    hint: rule.isPrivate ? 'it may be on a private address' : 'it must be on a public address',
+    hint: rule.isPrivate ? 'it may resolve to a private address' : 'it must resolve to a public address',
     allowPrivate: rule.isPrivate,
   }
 }
 
-function byDefault({ mode, rules }: NetworkPolicy, { host, port }: Asked): Decision {
+function byDefault({ mode, rules }: NetworkPolicy, { host, port }: DecisionInput): NetworkDecision {
   const place = DEFAULT_PORTS.includes(port) ? host : `${host}:${port}`
-  const allow = `ask the user for \`agentpod allow NAME ${place}\``
+  const allow = `ask the user to run \`agentpod allow NAME ${place}\``
   if (mode === 'open') {
     if (!isPublicName(host))
       return refused(
         'open.host',
-        `${host} is not a name of the public internet`,
-        'ask the user for a private rule',
+        `${host} is not a public host name`,
+        'ask the user for a rule with private = true',
       )
     if (!DEFAULT_PORTS.includes(port))
-      return refused('open.port', `an open network is open on ports ${DEFAULT_PORTS.join(' and ')}`, allow)
+      return refused('open.port', `an open network only allows ports ${DEFAULT_PORTS.join(' and ')}`, allow)
     return {
       allowed: true,
       reason: 'open.allow',
       message: `${host} is allowed because the network is open`,
-      hint: 'it must be on a public address',
+      hint: 'it must resolve to a public address',
       allowPrivate: false,
     }
   }
   const close = rules.filter((rule) => matchesHost(rule.host, host)).map(describeRule)
-  const hint = close.length > 0 ? `${allow}; what there is: ${close.sort()[0]}` : allow
+  const hint = close.length > 0 ? `${allow}; existing rule: ${close.sort()[0]}` : allow
   return refused('rule.none', `no rule allows ${place}`, hint)
 }
 
-function refused(reason: DecisionReason, message: string, hint: string): Decision {
+function refused(reason: DecisionReason, message: string, hint: string): NetworkDecision {
   return { allowed: false, reason, message, hint, allowPrivate: false }
 }

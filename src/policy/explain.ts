@@ -1,9 +1,9 @@
-/** What `agentpod policy explain` prints. */
-import { type Asked, decide, type NetworkPolicy } from './decide.ts'
+/** The text of `agentpod policy explain`. */
+import { type DecisionInput, decide, type NetworkPolicy } from './decide.ts'
 import { describeRule, matchesHost, type Rule } from './rule.ts'
 
-/** The verdict, the reason, what to do, and the other rules that speak of this host. */
-export function explain(policy: NetworkPolicy, asked: Asked): string {
+/** The verdict, the reason, what to do, and other rules for this host. */
+export function explain(policy: NetworkPolicy, asked: DecisionInput): string {
   const decision = decide(policy, asked)
   const what = [asked.method, `${asked.host}:${asked.port}`].filter((part) => part !== undefined).join(' ')
   const others = [
@@ -14,7 +14,7 @@ export function explain(policy: NetworkPolicy, asked: Asked): string {
     `${decision.allowed ? 'allowed' : 'refused'}: ${what}`,
     `  ${decision.message} [${decision.reason}]`,
     `  ${decision.hint}`,
-    ...(others.length > 0 ? ['also about this host:', ...others.sort()] : []),
+    ...(others.length > 0 ? ['other rules for this host:', ...others.sort()] : []),
   ].join('\n')
 
   function isOther(rule: Rule): boolean {

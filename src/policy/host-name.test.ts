@@ -282,27 +282,27 @@ const HOSTILE: readonly string[] = [
 ]
 
 describe('a host name', () => {
-  test('there are enough of both kinds, and none twice', () => {
+  test('the corpus of host names is large enough and has no duplicates', () => {
     assert.ok(new Set(GOOD.map(([written]) => written)).size >= 40)
     assert.ok(new Set(HOSTILE).size >= 200)
   })
 
   for (const [written, host] of GOOD) {
-    test(`${JSON.stringify(written).slice(0, 40)} has one form, as text and as bytes, which is its own`, () => {
+    test(`the host name ${JSON.stringify(written).slice(0, 40)} has one normal form, as text and as bytes`, () => {
       assert.equal(parseHostName(written), host)
       assert.equal(parseHostName(Buffer.from(written)), host)
       assert.equal(parseHostName(host), host)
     })
   }
 
-  test('is refused in every hostile form, as text and as bytes', () => {
+  test('hostile host names are refused, as text and as bytes', () => {
     for (const written of HOSTILE) {
       assert.equal(readHostName(written).ok, false, JSON.stringify(written))
       assert.equal(readHostName(Buffer.from(written)).ok, false, `bytes of ${JSON.stringify(written)}`)
     }
   })
 
-  test('is not told apart by the checks that others used, which the hostile forms pass', () => {
+  test('positive control: hostile host names pass the checks that others used', () => {
     assert.ok(HOSTILE.filter((written) => written.toLowerCase().endsWith('.example.com')).length > 60)
     const spelled = spellings(127, 0, 0, 1)
     assert.ok(spelled.filter((written) => isIP(written) === 0).length > 20)
@@ -327,11 +327,11 @@ describe('a host name', () => {
     [wide('127.0.0.1'), 'idn'],
   ]
   for (const [written, refusal] of reasons) {
-    test(`${JSON.stringify(written).slice(0, 40)} is refused as ${refusal}`, () =>
+    test(`the host name ${JSON.stringify(written).slice(0, 40)} is refused as ${refusal}`, () =>
       assert.deepEqual(readHostName(written), { ok: false, refusal }))
   }
 
-  test('is not repeated in the error', () => {
+  test('the error does not quote the host name', () => {
     const error = (() => {
       try {
         return parseHostName('evil\x1b[2J.example')
@@ -344,7 +344,7 @@ describe('a host name', () => {
     assert.doesNotMatch(error.message, /evil/)
   })
 
-  test('of random bytes is refused or in the one form', () => {
+  test('random bytes are refused or give a normal host name', () => {
     const random = new SeededRandom(5)
     const signs = [...'aZ0-.xn--%:[]@\0 ü。１ß', '0x', '127', 'xn--bcher-kva', '\u00ad']
     for (let run = 0; run < 20_000; run++) {
@@ -361,7 +361,7 @@ describe('a host name', () => {
   })
 })
 
-test('the host and metadata services go by names that are never reachable', () => {
+test('names of the host and of metadata services are never reachable', () => {
   for (const name of ['localhost', 'a.localhost', 'metadata.google.internal', 'instance-data', 'METADATA.'])
     assert.ok(isNeverReachable(parseHostName(name)), name)
   for (const name of ['example.com', 'localhost.example.com', 'notlocalhost', 'metadata.example.com'])

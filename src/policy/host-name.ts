@@ -1,22 +1,25 @@
 /**
- * The one reading of a host name. What comes from a sandbox is bytes that try to mean one thing to a check and another to a resolver, so a name is
- * read once, here, and everything after it (rules, the resolver, SNI) uses the value that this returns.
+ * The only parser of host names. A sandbox may send bytes that mean one thing to a check and another to a
+ * resolver, so a name is parsed once, here, and everything after it (rules, the resolver, SNI) uses the
+ * result.
  */
 import { domainToASCII, domainToUnicode } from 'node:url'
 import { type AgentPodError, invalid } from '../core/error.ts'
 
 declare const brand: unique symbol
-/** Lowercase letters, digits and hyphens in dotted labels, IDN as punycode, no trailing dot, never an address. */
+/**
+ * Lowercase letters, digits and hyphens in dotted labels, IDN as punycode, no trailing dot, never an address.
+ */
 export type HostName = string & { readonly [brand]: 'HostName' }
 
 const REFUSALS = {
   empty: 'a host name is empty',
   'too-long': 'a host name has at most 253 characters, and 63 between dots',
   encoding: 'a host name is not valid UTF-8',
-  character: 'a host name holds only letters, digits, hyphens and dots',
+  character: 'a host name consists of letters, digits, hyphens and dots',
   label: 'a host name is made of labels that neither begin nor end with a hyphen, with one dot between them',
-  address: 'an address stands where a host name belongs',
-  idn: 'an international host name is not in its one normal form',
+  address: 'this is an address, not a host name',
+  idn: 'an international host name is not in its normal form',
 } as const
 export type HostRefusal = keyof typeof REFUSALS
 
@@ -28,17 +31,17 @@ const LONGEST_INPUT = 1024
 const LONGEST_NAME = 253
 const LONGEST_LABEL = 63
 const LDH = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/
-// biome-ignore lint/suspicious/noControlCharactersInRegex: what is not ASCII is the point.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the class is ASCII.
 const ASCII = /^[\x00-\x7f]*$/
 const PLAUSIBLE = /^[a-z0-9.\-\u{a0}-\u{10ffff}]+$/iu
 const BRACKETS_OR_COLONS = /^(?:\[.*\]?|[0-9a-f.]*:[0-9a-f.:]*:[0-9a-f.:]*(?:%.*)?)$/is
-// INVARIANT: whatever inet_aton reads as an address ends in a number, as decimal, octal or hex, whole or in parts.
+// INVARIANT: every text that inet_aton accepts as an address ends in a decimal, octal or hexadecimal number.
 const NUMBER = /^(?:[0-9]+|0[xob][0-9a-f]*)$/
 
 /**
- * Bytes are taken as UTF-8. A header that Node decoded is latin1 and must come as the bytes it was.
+ * Bytes are read as UTF-8. A header that Node decoded as latin1 must be passed as its original bytes.
  *
- * SECURITY: NW-11, NW-13. Nothing is unescaped, trimmed or repaired: what is not a name already is refused.
+ * SECURITY: NW-11, NW-13. Nothing is unescaped, trimmed or repaired: anything but a valid name is refused.
  */
 export function readHostName(raw: string | Uint8Array): HostReading {
   if (raw.length > LONGEST_INPUT) return refuse('too-long')
@@ -62,7 +65,7 @@ export function readHostName(raw: string | Uint8Array): HostReading {
   return { ok: true, host: name as HostName }
 }
 
-/** The message leaves the name out: it may hold anything. */
+/** The message does not contain the name, which may contain anything. */
 export function parseHostName(raw: string | Uint8Array): HostName {
   const reading = readHostName(raw)
   if (reading.ok) return reading.host
@@ -88,8 +91,9 @@ function decode(bytes: Uint8Array): string | undefined {
 }
 
 /**
- * Mapping may fold case and compose accents. SECURITY: NW-13. A letter, digit or dot that only becomes ASCII by mapping (full-width, circled,
- * ideographic full stop, soft hyphen) is refused, since it exists to look different from what it becomes.
+ * Mapping may fold case and compose accents. SECURITY: NW-13. A letter, digit or dot that only becomes ASCII
+ * by mapping (full-width, circled, ideographic full stop, soft hyphen) is refused, since it looks different
+ * from what it becomes.
  */
 function fromUnicode(written: string): string | undefined {
   const folded = written.toLowerCase().normalize('NFC')
@@ -98,13 +102,13 @@ function fromUnicode(written: string): string | undefined {
   const [before, after] = [written.split('.'), name.split('.')]
   if (before.length !== after.length) return undefined
   const isTranslated = before.every((label, at) =>
-    // One name in two notations is refused: a label is punycode exactly when it was written in Unicode.
+    // A label is punycode exactly if it was written in Unicode; a name in mixed notation is refused.
     ASCII.test(label) ? !isPunycode(label) : isPunycode(after[at] ?? ''),
   )
   return isTranslated ? name : undefined
 }
 
-/** Node's own check lets punycode through unread when a name is all ASCII, so it is decoded and encoded again. */
+/** Node does not check punycode in an ASCII name, so it is decoded and encoded again here. */
 function isNormalPunycode(name: string): boolean {
   if (!name.split('.').some(isPunycode)) return true
   const unicode = domainToUnicode(name)

@@ -22,7 +22,7 @@ test('a named server is one address on one port', () => {
     assert.ok(!is(text, port), text)
 })
 
-test('SECURITY: NW-03 the machine, its link, metadata and what is malformed cannot be named', () => {
+test('SECURITY: NW-03 this machine, link-local and metadata addresses cannot be named', () => {
   for (const text of [
     ...['127.0.0.1:80', '0.0.0.0:80', '[::1]:80', '[::ffff:127.0.0.1]:80', '169.254.169.254:80'],
     ...['[fe80::1]:80', '224.0.0.1:80', '[2002:7f00:1::]:80', '[64:ff9b::a00:5]:80'],

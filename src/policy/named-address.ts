@@ -1,7 +1,7 @@
-/** One server by its address and port, as a person named it: `10.0.0.5:8443` or `[fd00::5]:443`. */
+/** One server by address and port, as the user wrote it: `10.0.0.5:8443` or `[fd00::5]:443`. */
 import { invalid } from '../core/error.ts'
 import { type Address, formatAddress, isDialable, readAddress } from './address.ts'
-import { plain } from './cidr.ts'
+import { effectiveAddress } from './cidr.ts'
 import { readPort } from './port.ts'
 
 export interface NamedAddress {
@@ -9,7 +9,10 @@ export interface NamedAddress {
   readonly port: number
 }
 
-/** SECURITY: NW-03. Private addresses may be named; the machine itself, its link, metadata services and the like may not. */
+/**
+ * SECURITY: NW-03. Private addresses are accepted; this machine, link-local addresses and metadata services
+ * are not.
+ */
 export function parseNamedAddress(text: string): NamedAddress {
   const [, v6, v4, digits = ''] = /^(?:\[([^\]]*)\]|([^:]*)):([^:]*)$/.exec(text) ?? []
   const address = readAddress(v6 ?? v4 ?? '')
@@ -23,14 +26,14 @@ export function parseNamedAddress(text: string): NamedAddress {
   if (!isDialable(address, { allowPrivate: true }))
     throw invalid(
       'address.never',
-      `no sandbox reaches ${formatAddress(address)}`,
+      `no sandbox can reach ${formatAddress(address)}`,
       'name a server on a public or private address',
     )
   return { address, port }
 }
 
-/** SECURITY: NW-13. The v4-mapped form of an address leads where that address does. */
+/** SECURITY: NW-13. The v4-mapped form of an address counts as that address. */
 export function isNamed(named: readonly NamedAddress[], address: Address, port: number): boolean {
-  const { bits } = plain(address)
-  return named.some((one) => one.port === port && plain(one.address).bits === bits)
+  const { bits } = effectiveAddress(address)
+  return named.some((one) => one.port === port && effectiveAddress(one.address).bits === bits)
 }

@@ -93,10 +93,10 @@ describe('a project', () => {
     ],
   ]
   for (const [name, project, user, granted, asked] of cases) {
-    test(name, () => assert.deepEqual(outcome(project, user), { granted, asked }))
+    test(`a project ${name}`, () => assert.deepEqual(outcome(project, user), { granted, asked }))
   }
 
-  test('does not multiply a budget by slicing a grant', () => {
+  test('a project cannot multiply a budget by splitting a grant', () => {
     const grant = parseRule({ host: '*.example.com', budget: { bytes: 9 } }, 'user')
     const { granted } = narrow(
       [parseRule('a.example.com', 'project'), parseRule('b.example.com', 'project')],
@@ -108,7 +108,7 @@ describe('a project', () => {
     )
   })
 
-  test('asks by a hash that order and source do not change, and that content does', () => {
+  test('the hash of a request depends on its content, not on order and source', () => {
     const hash = (...rules: string[]) =>
       narrow(
         rules.map((rule) => parseRule(rule, 'project')),
@@ -119,7 +119,7 @@ describe('a project', () => {
     assert.match(hash('a.example') ?? '', /^[0-9a-f]{64}$/)
   })
 
-  test('never gets what its user or its own file would not allow', () => {
+  test('NET-15 a project never gets what its user or its own file would not allow', () => {
     const random = new SeededRandom(9)
     const pick = <T>(...some: readonly [T, ...T[]]): T => some[random.below(some.length)] ?? some[0]
     const draw = () => ({

@@ -1,17 +1,17 @@
-/** What a project's file may do to the network: use less than its user granted, and ask for the rest. */
+/** A project file can only narrow the network access that the user granted; anything more needs approval. */
 import type { Budget } from '../core/network.ts'
 import type { HostName } from './host-name.ts'
 import { coversPattern } from './path-pattern.ts'
 import { type HostPattern, hashRules, matchesHost, type Rule } from './rule.ts'
 
 export interface Narrowed {
-  /** Where both agree: never wider than either. */
+  /** The intersection of both: never wider than either. */
   readonly granted: readonly Rule[]
-  /** What goes beyond, as the project wrote it, to be put to the user once; the hash is what the answer is remembered by. */
+  /** The rules that go beyond the grants, for the user to approve. The approval is stored under the hash. */
   readonly asked: { readonly rules: readonly Rule[]; readonly hash: string } | undefined
 }
 
-/** SECURITY: CF-02. Budgets of the user hold in silence; a larger one that a project names is asked for. */
+/** SECURITY: CF-02. The user's budgets always apply; a project that names a larger one needs approval. */
 export function narrow(project: readonly Rule[], user: readonly Rule[]): Narrowed {
   const granted = new Map<string, Rule>()
   for (const wanted of project) {
@@ -45,12 +45,12 @@ function intersect(wanted: Rule, grant: Rule): Rule | undefined {
     isPrivate: wanted.isPrivate && grant.isPrivate,
     ...(budget && { budget }),
     source: 'project',
-    // SECURITY: CF-02. Without it a hundred slices of one grant would have a hundred budgets.
+    // SECURITY: CF-02. Otherwise a hundred rules within one grant would each get its whole budget.
     ...(grant.budget && { within: grant }),
   }
 }
 
-/** Whether the user's rules together grant the whole of one: each port, method and path of it lies inside one of them. */
+/** Whether the user's rules cover each port, method and path of a rule. */
 function isCovered(wanted: Rule, user: readonly Rule[]): boolean {
   return listed(wanted).every((port) =>
     (wanted.methods ?? [undefined]).every((method) =>
@@ -69,14 +69,14 @@ function isCovered(wanted: Rule, user: readonly Rule[]): boolean {
   )
 }
 
-// A grant always lists its ports; what does not is a denial that strayed here, and grants nothing.
+// A grant always lists its ports; a rule for any port is a denial and grants nothing.
 function listed({ ports }: Rule): readonly number[] {
   return ports === 'any' ? [] : ports
 }
 
 function coversHost(outer: HostPattern, inner: HostPattern): boolean {
   if (outer === inner) return true
-  // Below a name that lies below `outer` everything does.
+  // Every name below a name that `outer` matches is matched too.
   return outer.startsWith('*.') && matchesHost(outer, inner.replace(/^\*\./, '') as HostName)
 }
 

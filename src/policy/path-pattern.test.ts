@@ -9,14 +9,14 @@ function isMatch(pattern: string, target: string, effect: 'allow' | 'deny' = 'al
   return matchPath([parsePathPattern(pattern)], path, effect) !== undefined
 }
 
-test('a path loses its query and needless escapes', () => {
+test('a normal path has no query and no unnecessary escapes', () => {
   assert.equal(normalPath('/a/b?x=/../y'), '/a/b')
   assert.equal(normalPath('/%61%7e/%40x'), '/a~/@x')
   assert.equal(normalPath('/a%2fb%c3%bc'), '/a%2Fb%C3%BC')
   assert.equal(normalPath('/a*/**'), '/a%2A/%2A%2A')
 })
 
-test('a path without one plain meaning is none', () => {
+test('an ambiguous path has no normal form', () => {
   const dots = [
     '/..',
     '/.',
@@ -55,7 +55,7 @@ test('a path without one plain meaning is none', () => {
   for (const target of [...dots, ...signs, ...others]) assert.equal(normalPath(target), undefined, target)
 })
 
-test('a star stays in its segment and two cross segments', () => {
+test('* stays in its segment and ** crosses segments', () => {
   const yes = [
     ['/a', '/a'],
     ['/a/*', '/a/b'],
@@ -93,7 +93,7 @@ test('a star stays in its segment and two cross segments', () => {
   for (const [pattern, path] of no) assert.ok(!isMatch(pattern, path), `${pattern} ${path}`)
 })
 
-test('a denial holds in every reading of a path, of which an allowance needs all', () => {
+test('a denial applies to any reading of a path, a grant needs all readings', () => {
   for (const path of [
     '/admin/x',
     '//admin/x',
@@ -115,7 +115,7 @@ test('a denial holds in every reading of a path, of which an allowance needs all
   assert.ok(!isMatch('/admin/**', '/administrator', 'deny'))
 })
 
-test('a pattern is refused with what is wrong', () => {
+test('an invalid pattern is refused with the reason', () => {
   for (const text of [
     '',
     'a',
@@ -134,7 +134,7 @@ test('a pattern is refused with what is wrong', () => {
     assert.throws(() => parsePathPattern(text), { reason: 'rule.path' }, text)
 })
 
-test('a pattern that covers another matches whatever it matches', () => {
+test('a pattern that covers another matches everything it matches', () => {
   for (const [outer, inner] of [
     ['/**', '/a/*'],
     ['/a/**', '/a/*/c'],

@@ -1,6 +1,6 @@
 /**
- * Paths of requests and the patterns of rules. Servers disagree about what a path means, so one that can be read in several ways is allowed only if
- * every reading is, and denied if any is.
+ * Request paths and the path patterns of rules. Servers interpret paths differently, so an ambiguous path is
+ * allowed only if every reading is allowed, and denied if any reading is denied.
  */
 import { invalid } from '../core/error.ts'
 
@@ -11,28 +11,28 @@ const NEVER_RAW = /[\\#?"<>`]/
 const SLASHES = /\/|%2F/
 
 type Reading = (text: string) => string
-/** What servers do to a path before they look at it. */
+/** How servers rewrite a path before they use it. */
 const HABITS: readonly Reading[] = [
   (text) => text.replaceAll('%2F', '/'),
   (text) => text.replace(/;[^/]*/g, ''),
   (text) => text.replace(/\/{2,}/g, '/'),
   (text) => (text.length > 1 && text.endsWith('/') ? text.slice(0, -1) : text),
 ]
-/** Every combination of habits, in their order; the first is to leave the path alone. */
+/** Every combination of habits, in their order; the first leaves the path unchanged. */
 const READINGS: readonly Reading[] = Array.from({ length: 2 ** HABITS.length }, (_, chosen) => {
   const habits = HABITS.filter((_habit, at) => chosen & (1 << at))
   return (text: string) => habits.reduce((path, habit) => habit(path), text)
 })
 
 /**
- * A request's path without dot segments, needless escapes and query; undefined when it has no plain meaning (a dot segment, a backslash or control
- * character in any spelling, an escape of an escape, UTF-8 that is longer than it need be).
+ * The path without query and unnecessary escapes; undefined if it is ambiguous (a dot segment, a backslash or
+ * control character in any spelling, a double escape, overlong UTF-8).
  */
 export function normalPath(target: string): string | undefined {
   const [path = ''] = target.split('?', 1)
   if (path.length > LONGEST_PATH || !path.startsWith('/')) return undefined
   const plain = unescapeNeedless(path)
-  // A star that was sent is no star of a pattern.
+  // A star in a request is literal, not a wildcard.
   return plain === undefined || hasDotSegment(plain) ? undefined : plain.replaceAll('*', '%2A')
 }
 
@@ -43,7 +43,7 @@ function unescapeNeedless(text: string): string | undefined {
     const character = String.fromCharCode(Number.parseInt(spelled.slice(1), 16))
     return /^[!-~]$/.test(character) && !/[/%?#]/.test(character) ? character : spelled.toUpperCase()
   })
-  // Who unescapes twice would see another path, however the second escape was spelled.
+  // A server that unescapes twice would see another path.
   return /%25[0-9a-f]{2}/i.test(plain) ? undefined : plain
 }
 
@@ -51,7 +51,7 @@ function hasDotSegment(path: string): boolean {
   return path.split(SLASHES).some((segment) => /^\.{1,2}(?:;|$)/.test(segment))
 }
 
-/** `*` stands for anything within a segment, `**` for any number of whole segments; there are no other signs. */
+/** `*` matches anything within a segment, `**` any number of whole segments. There is no other syntax. */
 export function parsePathPattern(text: string): string {
   const fail = (message: string, hint?: string) => invalid('rule.path', message, hint)
   if (!text.startsWith('/')) throw fail('a path pattern begins with /', 'write /** for every path')
@@ -59,17 +59,17 @@ export function parsePathPattern(text: string): string {
   const plain = /%2a/i.test(text) ? undefined : unescapeNeedless(text)
   if (plain === undefined || hasDotSegment(plain))
     throw fail(
-      'a path pattern holds no query, space, backslash, dot segment or broken escape',
-      'percent-encode what is not ASCII; a rule sees the path up to the question mark',
+      'a path pattern cannot have a query, space, backslash, dot segment or invalid escape',
+      'percent-encode non-ASCII characters; a rule applies to the path before the question mark',
     )
   if (plain.split(SLASHES).some((segment) => segment.includes('**') && segment !== '**'))
-    throw fail('`**` stands alone between slashes', 'write * for a part of a segment')
+    throw fail('`**` must stand alone between slashes', 'write * for a part of a segment')
   return plain
 }
 
 /**
- * How closely patterns name a normal path, as the number of literal characters of the closest one; undefined where they do not match it.
- * SECURITY: the effect decides what an ambiguous path is.
+ * How specifically the patterns match a path: the number of literal characters of the most specific one;
+ * undefined if none matches. SECURITY: the effect decides how an ambiguous path is treated.
  */
 export function matchPath(
   patterns: readonly string[],
@@ -80,7 +80,7 @@ export function matchPath(
   const ranks: (number | undefined)[] = []
   for (const read of READINGS) {
     const reading = read(path)
-    // A habit that does not touch the path gives no other reading of it; it may still touch the pattern of a denial.
+    // An unchanged path is not another reading; the habit may still change the pattern of a denial.
     if (effect === 'allow' && seen.has(reading)) continue
     seen.add(reading)
     const hits = patterns.filter((pattern) => covers(read(pattern), reading))
@@ -96,14 +96,14 @@ function literalLength(pattern: string): number {
 }
 
 /**
- * Whether every path that the second pattern allows is allowed by the first. INVARIANT: a yes is always right; a no may be wrong for patterns with
- * several stars, which asks the user once too often.
+ * Whether the first pattern allows every path that the second allows. INVARIANT: true is always correct;
+ * false may be wrong for patterns with several stars, which only asks the user once too often.
  */
 export function coversPattern(outer: string, inner: string): boolean {
   return READINGS.every((read) => covers(read(outer), read(inner)))
 }
 
-/** A path is a pattern without stars; a star of the inner pattern can only lie under one of the outer. */
+/** A path is a pattern without stars. A star of the inner pattern must be covered by a star of the outer. */
 function covers(outer: string, inner: string): boolean {
   const [pattern, text] = [outer.split('/'), inner.split('/')]
   let [at, star, resume] = [0, -1, 0]

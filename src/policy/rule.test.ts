@@ -4,7 +4,7 @@ import { parseHostName } from './host-name.ts'
 import { describeRule, hashRules, matchesHost, parseDenial, parseRule } from './rule.ts'
 
 describe('a rule', () => {
-  test('is read from a line', () => {
+  test('a rule is parsed from a line', () => {
     assert.deepEqual(parseRule('Example.COM.', 'live'), {
       host: 'example.com',
       ports: [80, 443],
@@ -17,7 +17,7 @@ describe('a rule', () => {
     assert.equal(parseRule('*.bücher.example', 'user').host, '*.xn--bcher-kva.example')
   })
 
-  test('is read from an object, in one form', () => {
+  test('a rule is parsed from an object into normal form', () => {
     const budget = { bytes: 1000, requestsPerMinute: 5 }
     const input = {
       host: 'mirror',
@@ -60,7 +60,7 @@ describe('a rule', () => {
     ['.example.com', 'rule.host', /\*\.example\.com/],
     ['exa mple.com', 'rule.host'],
     ['user@example.com', 'rule.host'],
-    ['https://example.com', 'rule.url', /before/],
+    ['https://example.com', 'rule.url', /up to/],
     ['[::1]:80', 'rule.host'],
     ...[
       'example.com:',
@@ -93,7 +93,7 @@ describe('a rule', () => {
     [['example.com'], 'rule.malformed'],
   ]
   for (const [input, reason, hint] of refusals) {
-    test(`${JSON.stringify(input)} is refused as ${reason}`, () =>
+    test(`the rule ${JSON.stringify(input)} is refused as ${reason}`, () =>
       assert.throws(() => parseRule(input, 'user'), {
         code: 'invalid_argument',
         reason,
@@ -101,7 +101,7 @@ describe('a rule', () => {
       }))
   }
 
-  test('matches on the borders of labels only', () => {
+  test('a rule matches whole labels only', () => {
     const star = parseRule('*.example.com', 'user').host
     const exact = parseRule('example.com', 'user').host
     for (const name of ['a.example.com', 'a.b.example.com', 'A.EXAMPLE.com.'])
@@ -120,7 +120,7 @@ describe('a rule', () => {
       assert.ok(!matchesHost(exact, parseHostName(name)), name)
   })
 
-  test('has a hash of what it means', () => {
+  test('a rule has a hash of its meaning', () => {
     const [a, b] = [parseRule('a.example:443,80', 'user'), parseRule('b.example/x', 'live')]
     assert.equal(hashRules([a, b]), hashRules([b, parseRule('A.example', 'project'), a]))
     assert.notEqual(hashRules([a]), hashRules([parseRule('a.example:443', 'user')]))
@@ -130,7 +130,7 @@ describe('a rule', () => {
   })
 })
 
-test('a denial without ports is of all, and has neither budget nor privacy', () => {
+test('a denial without ports applies to all ports, and has no budget and no private', () => {
   assert.equal(parseDenial('example.com', 'user').ports, 'any')
   assert.deepEqual(parseDenial('example.com:25', 'user').ports, [25])
   assert.throws(() => parseDenial({ host: 'example.com', private: true }, 'user'), { reason: 'rule.denial' })

@@ -1,20 +1,21 @@
-/** One grant or denial of the network: what a person, a project or a preset wrote, checked and in one form. */
+/** One grant or denial of network access, written by a user, a project or a preset, in its parsed form. */
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { invalid } from '../core/error.ts'
 import type { Budget, NetworkRule, RuleSource } from '../core/network.ts'
+import { toPrintableAscii } from '../util/hidden-characters.ts'
 import { nearest } from '../util/nearest.ts'
 import { type HostName, hostRefused, readHostName } from './host-name.ts'
 import { parsePathPattern } from './path-pattern.ts'
 import { readPort } from './port.ts'
 import { isNeverReachable, isPublicName } from './special-name.ts'
 
-/** `*.example.com` stands for every name below example.com, at any depth, and not for example.com itself. */
+/** `*.example.com` matches every name below example.com, at any depth, but not example.com itself. */
 export type HostPattern = HostName | `*.${HostName}`
 
 export interface Rule {
   readonly host: HostPattern
-  /** Ascending. Only a denial may mean any port. */
+  /** Ascending. Only a denial can be for any port. */
   readonly ports: readonly number[] | 'any'
   /** Sorted; absent means every method. */
   readonly methods?: readonly string[] | undefined
@@ -24,13 +25,16 @@ export interface Rule {
   readonly isPrivate: boolean
   readonly budget?: Budget | undefined
   readonly source: RuleSource
-  /** The user's grant that a project narrowed. Its budget is one for all that is cut from it, so use counts there as well. */
+  /**
+   * The user's grant that a project narrowed. All rules from one grant share its budget, so usage counts
+   * there too.
+   */
   readonly within?: Rule | undefined
 }
 
 export const DEFAULT_PORTS: readonly number[] = [80, 443]
 const METHOD = /^[A-Z][A-Z-]{0,30}$/
-/** TRACE hands back what was sent, secrets included; CONNECT is a tunnel, which is a port. */
+/** TRACE returns the request, including secrets; CONNECT is a tunnel and is decided by port. */
 const REFUSED_METHODS: readonly string[] = ['TRACE', 'TRACK', 'CONNECT']
 
 export function isSendableMethod(method: string): boolean {
@@ -51,38 +55,41 @@ export const ruleInput = z.strictObject({
 })
 export type RuleInput = z.infer<typeof ruleInput>
 
-/** `example.com`, `*.example.com:8443`, `example.com:80,443/api/**`, or an object with the keys of `ruleInput`. */
+/**
+ * `example.com`, `*.example.com:8443`, `example.com:80,443/api/**`, or an object with the keys of
+ * `ruleInput`.
+ */
 export function parseRule(input: unknown, source: RuleSource): Rule {
   const asked = typeof input === 'string' ? fromText(input) : checked(input)
   const host = parseHostPattern(asked.host)
   const name = (host.startsWith('*.') ? host.slice(2) : host) as HostName
   if (isNeverReachable(name))
-    throw invalid('rule.never', `no rule can open ${host}: it is the host itself or its metadata service`)
+    throw invalid(
+      'rule.never',
+      `no rule can allow ${host}: it is the host machine or a cloud metadata service`,
+    )
   const isPrivate = asked.private ?? false
   if (!isPublicName(name) && !isPrivate)
     throw invalid(
       'rule.private',
-      `${host} is not a name of the public internet`,
-      'write the whole name, or a rule with private = true for a server of your own network',
+      `${host} is not a public host name`,
+      'write the full name, or set private = true for a server in your own network',
     )
-  return finish(asked, host, ascending(asked.ports ?? DEFAULT_PORTS), isPrivate, source)
+  return toRule(asked, { host, ports: ascending(asked.ports ?? DEFAULT_PORTS), isPrivate, source })
 }
 
-/** A denial without ports means all of them: who denies a host does not mean two doors of it. */
+/** A denial without ports applies to all ports. */
 export function parseDenial(input: unknown, source: RuleSource): Rule {
   const asked = typeof input === 'string' ? fromText(input) : checked(input)
   if (asked.private !== undefined || asked.budget !== undefined)
-    throw invalid('rule.denial', 'a denial has no private and no budget', 'leave them out')
+    throw invalid('rule.denial', 'a denial cannot have private or budget', 'leave them out')
   const ports = asked.ports ? ascending(asked.ports) : 'any'
-  return finish(asked, parseHostPattern(asked.host), ports, false, source)
+  return toRule(asked, { host: parseHostPattern(asked.host), ports, isPrivate: false, source })
 }
 
-function finish(
+function toRule(
   asked: RuleInput,
-  host: HostPattern,
-  ports: Rule['ports'],
-  isPrivate: boolean,
-  source: RuleSource,
+  { host, ports, isPrivate, source }: Pick<Rule, 'host' | 'ports' | 'isPrivate' | 'source'>,
 ): Rule {
   const methods = asked.methods && sorted(asked.methods.map(parseMethod))
   const paths = asked.paths && sorted(asked.paths.map(parsePathPattern))
@@ -99,8 +106,8 @@ function finish(
 
 function fromText(text: string): RuleInput {
   if (text.includes('://'))
-    throw invalid('rule.url', 'a rule names a host, not a URL', 'leave out what stands before ://')
-  // IPv6 has colons of its own; the host's grammar says what is wrong with it.
+    throw invalid('rule.url', 'a rule names a host, not a URL', 'leave out the part up to ://')
+  // IPv6 contains colons; the parser of host names reports the error.
   if (/^\[|^[^/]*:[^/]*:/.test(text)) return { host: text }
   const match = /^([^/:]*)(?::([^/]*))?(\/.*)?$/s.exec(text)
   if (!match) throw invalid('rule.malformed', 'a rule is written host, host:port or host:port/path')
@@ -128,8 +135,8 @@ function checked(input: unknown): RuleInput {
   const issue = result.error.issues[0]
   const at = issue?.path.join('.') ?? ''
   if (issue?.code === 'unrecognized_keys') {
-    // It may come from a project's file and goes to a terminal.
-    const key = (issue.keys[0] ?? '').replace(/[^ -~]/g, '?').slice(0, 40)
+    // The key may come from a project file and is shown on a terminal.
+    const key = toPrintableAscii(issue.keys[0] ?? '').slice(0, 40)
     const known = Object.keys((at === 'budget' ? budgetInput : ruleInput).shape)
     const near = nearest(key, known)
     throw invalid(
@@ -145,7 +152,7 @@ function parseHostPattern(text: string): HostPattern {
   const isWildcard = text.startsWith('*.')
   const name = isWildcard ? text.slice(2) : text
   if (name.includes('*'))
-    throw invalid('rule.host', 'a star stands for whole labels at the start', 'write *.example.com')
+    throw invalid('rule.host', 'a * is only allowed as the first label', 'write *.example.com')
   if (name.startsWith('.') && !isWildcard)
     throw invalid(
       'rule.host',
@@ -157,7 +164,7 @@ function parseHostPattern(text: string): HostPattern {
     const { message, hint } = hostRefused(reading.refusal)
     throw invalid('rule.host', message, hint)
   }
-  // SECURITY: NW-12. A star right below the root is everybody who ever registered a name.
+  // SECURITY: NW-12. A wildcard below a top-level domain would match every registered name.
   if (isWildcard && !reading.host.includes('.'))
     throw invalid('rule.host', `*.${reading.host} is too wide`, 'name a domain below it, like *.example.com')
   return isWildcard ? `*.${reading.host}` : reading.host
@@ -168,7 +175,7 @@ function parseMethod(method: string): string {
   const upper = method.toUpperCase()
   throw invalid(
     'rule.method',
-    'a method of a rule is a word of capital letters, other than TRACE and CONNECT',
+    'a method is written in capital letters, and cannot be TRACE or CONNECT',
     isSendableMethod(upper) ? `write ${upper}` : undefined,
   )
 }
@@ -181,7 +188,7 @@ function ascending(ports: readonly number[]): number[] {
   return [...new Set(ports)].sort((a, b) => a - b)
 }
 
-/** SECURITY: NW-12. Matches on the border of a label, and both sides are in the one form. */
+/** SECURITY: NW-12. Matches whole labels only. Both sides are in normal form. */
 export function matchesHost(pattern: HostPattern, host: HostName): boolean {
   return pattern.startsWith('*.') ? host.endsWith(pattern.slice(1)) : host === pattern
 }
@@ -190,7 +197,7 @@ export function matchesPort(ports: Rule['ports'], port: number): boolean {
   return ports === 'any' || ports.includes(port)
 }
 
-/** The rule in parts, as requests and records carry it. */
+/** The rule as plain data, as in API requests and stored records. */
 export function writeRule(rule: Rule): NetworkRule {
   const { ports, isPrivate, host, methods, paths, budget, source, within } = rule
   return {
@@ -205,7 +212,7 @@ export function writeRule(rule: Rule): NetworkRule {
   }
 }
 
-/** The reverse of `writeRule`, checked as anything that somebody wrote. */
+/** The inverse of `writeRule`, with the same checks as for user input. */
 export function readRule({ source, within, ...rule }: NetworkRule): Rule {
   const read = parseRule(present(rule), source)
   return within ? { ...read, within: readRule(within) } : read
@@ -219,7 +226,7 @@ function present(fields: object): object {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
 }
 
-/** One line for people, which says everything but the source. */
+/** One line of text with everything but the source. */
 export function describeRule(rule: Rule): string {
   const { ports, methods, paths, isPrivate, budget } = rule
   const parts = [
@@ -233,7 +240,10 @@ export function describeRule(rule: Rule): string {
   return parts.filter((part) => typeof part === 'string').join('; ')
 }
 
-/** Of what rules mean, whatever their order and source: equal for equal grants on every machine and in every version. */
+/**
+ * The hash of the meaning of rules, independent of their order and source, and stable across machines and
+ * versions.
+ */
 export function hashRules(rules: readonly Rule[]): string {
   const texts = rules.map((rule) =>
     JSON.stringify([

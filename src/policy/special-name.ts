@@ -1,7 +1,8 @@
-/** Names that mean something before any resolver is asked. */
+/** Names with a special meaning, which are decided before any lookup. */
 import type { HostName } from './host-name.ts'
 
-// SECURITY: NW-03, NW-04. The address check would catch most of them; a name that is refused first is not even resolved.
+// SECURITY: NW-03, NW-04. The address check would catch most of them; refused here, the name is not even
+// resolved.
 const NEVER: readonly string[] = [
   'localhost',
   'localdomain',
@@ -17,12 +18,12 @@ const NEVER: readonly string[] = [
 ]
 const NOT_PUBLIC: readonly string[] = ['local', 'internal', 'home.arpa', 'onion', 'invalid']
 
-/** The machine itself and the metadata service of its cloud, which no rule opens. */
+/** The host machine and cloud metadata services, which no rule can allow. */
 export function isNeverReachable(host: HostName): boolean {
   return NEVER.some((name) => isAtOrUnder(host, name))
 }
 
-/** Whether a name can belong to the public internet: a single label goes wherever the host's search list says. */
+/** Whether a name can be a public host name. A single label depends on the search list of the host. */
 export function isPublicName(host: HostName): boolean {
   return host.includes('.') && !NOT_PUBLIC.some((name) => isAtOrUnder(host, name))
 }

@@ -1,10 +1,10 @@
-/** What an agent is told, sent in order: whatever the journal has and the agent has not got yet. */
-import type { Live } from '../engine/context.ts'
+/** Sends input to an agent, in order: everything in the journal that the agent has not received. */
+import type { GuestConnection } from '../engine/context.ts'
 import { inputAccepted, sendInput } from '../guest/conversation.ts'
 import type { RunJournal } from '../store/run-journal.ts'
 import { ignore, type Log } from '../telemetry/log.ts'
 
-/** Of one turn. */
+/** Options of one turn. */
 export interface InputOptions {
   readonly journal: RunJournal
   readonly log: Log
@@ -17,16 +17,18 @@ export interface InputOptions {
 export class AgentInput {
   readonly #o: InputOptions
   #sending = Promise.resolve()
-  /** Bytes that it has taken; asked of the sandbox first, since another server may have sent some. */
+  /**
+   * Bytes that the agent has accepted. Asked of the sandbox first, because another server may have sent some.
+   */
   #sent: number | undefined
-  /** Whether somebody waits for what is being sent: that one sends everything. */
+  /** Whether a send is queued. It will send everything, so no second one is needed. */
   #isWaiting = false
 
   constructor(o: InputOptions) {
     this.#o = o
   }
 
-  send({ guest, ended }: Live): void {
+  send({ guest, ended }: GuestConnection): void {
     const { journal, runId, turn, tag, log } = this.#o
     if (this.#isWaiting) return
     this.#isWaiting = true
@@ -38,11 +40,11 @@ export class AgentInput {
         const sent = this.#sent ?? (await inputAccepted(guest, tag, signal))
         this.#sent = sent
         if (all.length <= sent) return
-        await sendInput(guest, tag, sent, all.subarray(sent), signal)
+        await sendInput(guest, tag, { offset: sent, data: all.subarray(sent) }, signal)
         this.#sent = all.length
       } catch (error) {
         this.#sent = undefined
-        if (!signal.aborted) ignore(log, error, `run ${runId} does not take what it is told`)
+        if (!signal.aborted) ignore(log, error, `run ${runId} does not take its input`)
       }
     })
   }

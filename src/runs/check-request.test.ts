@@ -27,7 +27,7 @@ function asked(agent: string, pattern: string, servers: readonly string[]): stri
   }
 }
 
-test('a rule about one server is taken only where it can be held', () => {
+test('RUN-23 a rule about one server is accepted only where it can be enforced', () => {
   const cases: readonly (readonly [string, string, string[], string | undefined])[] = [
     ['claude', 'notes/*', ['notes'], undefined],
     ['claude', 'notes/*', ['notes', 'notes2', 'other'], undefined],

@@ -1,18 +1,21 @@
-/** What a run was refused on its way out: told, and asked about where somebody may say yes. */
-import { decide } from '../agents/permissions.ts'
+/** Network refusals of a run: reported, and turned into questions where an answer can help. */
+import { decidePermission } from '../agents/permissions/permissions.ts'
 import type { SandboxId } from '../core/id.ts'
-import type { Principal } from '../core/principal.ts'
+import { LOCAL, type Principal } from '../core/principal.ts'
 import type { PermissionAbout, RunEventBody } from '../core/run.ts'
 import { ignore } from '../telemetry/log.ts'
 import type { RunsParts } from './parts.ts'
-import { isOfWayOut, WAY_OUT } from './progress.ts'
+import { isNetworkQuestion, NETWORK_QUESTION } from './progress.ts'
 import type { RunRecord } from './record.ts'
 import { isFull } from './transcript.ts'
 
-/** Refusals that a yes can change: nobody has said anything about that host. */
+/** Refusals that an answer can change: no rule mentions the host. */
 const ANSWERABLE: ReadonlySet<string> = new Set(['rule.none'])
 const KEEPALIVE_MS = 60_000
-/** SECURITY: CP-16. Names are free: whoever tries a million of them is refused without a question. */
+/**
+ * SECURITY: CP-16. Host names are free, so a program that tries a million of them must not cause a million
+ * questions.
+ */
 const MOST_OPEN = 32
 
 export class NetworkWatch {
@@ -20,7 +23,7 @@ export class NetworkWatch {
   readonly #record: RunRecord
   readonly #asker: Principal
   readonly #chatter: ReadonlySet<string>
-  /** Places that could not be reached, and were told. */
+  /** Hosts that could not be reached and were reported. */
   readonly #told = new Set<string>()
   readonly #onQuestion: () => void
 
@@ -29,7 +32,7 @@ export class NetworkWatch {
     o: {
       readonly record: RunRecord
       readonly asker: Principal
-      /** Hosts that the agent can do without. */
+      /** Hosts that the agent contacts on its own and does not need. */
       readonly chatter?: readonly string[] | undefined
       onQuestion(): void
     },
@@ -41,28 +44,29 @@ export class NetworkWatch {
     this.#onQuestion = o.onQuestion
   }
 
-  /** Until the signal says so. */
+  /** Follows the decisions of the sandbox until the signal aborts. */
   async follow(sandboxId: SandboxId, signal: AbortSignal): Promise<void> {
     const { engine, log } = this.#parts
     const after = this.#record.progress.netSeq
     try {
       const o = { after, type: 'network.decision', keepaliveMs: KEEPALIVE_MS, signal } as const
-      for await (const batch of engine.follow(sandboxId, o))
+      for await (const batch of engine.events.follow(sandboxId, o, LOCAL))
         for (const { seq, data } of batch) this.#decided(seq, data)
     } catch (error) {
-      if (!signal.aborted) ignore(log, error, 'what a run is refused is in the log of its sandbox alone')
+      if (!signal.aborted)
+        ignore(log, error, 'network refusals of the run are only in the log of its sandbox')
     }
   }
 
-  /** The last decisions and counts are on their way for a moment: the way out tells all of them before it answers. */
+  /** Reads the last decisions. Asking for the counts makes the egress process send all of them first. */
   async settle(sandboxId: SandboxId): Promise<void> {
     const { engine, log } = this.#parts
     try {
-      await engine.networks.counts(sandboxId)
-      const late = engine.events(sandboxId, this.#record.progress.netSeq, undefined, 'network.decision')
+      await engine.networks.counts(sandboxId, LOCAL)
+      const late = engine.events.list(sandboxId, this.#record.progress.netSeq, LOCAL, 'network.decision')
       for (const { seq, data } of late) this.#decided(seq, data)
     } catch (error) {
-      ignore(log, error, 'what a run was refused last is in the log of its sandbox alone')
+      ignore(log, error, 'the last network refusals of the run are only in the log of its sandbox')
     }
   }
 
@@ -84,8 +88,8 @@ export class NetworkWatch {
     record.save({ denials: record.run.denials + 1 })
     const subject = `${host}:${port}`
     const about = { kind: 'network' as const, subject, title: `reach ${subject}` }
-    const permission = `${WAY_OUT}${netSeq}`
-    const decision = this.#isAsked(subject, reason) ? decide(record.run.permissions, about) : 'deny'
+    const permission = `${NETWORK_QUESTION}${netSeq}`
+    const decision = this.#isAsked(subject, reason) ? decidePermission(record.run.permissions, about) : 'deny'
     if (decision === 'deny') {
       record.advance({ netSeq }, [denied])
       return
@@ -103,7 +107,7 @@ export class NetworkWatch {
     this.#onQuestion()
   }
 
-  /** A host that does not answer, told once: an agent may say nothing of it until its time is over. */
+  /** Reports a host that does not answer, once: an agent may not mention it until its time is over. */
   #unreached({ verdict, host, port, message }: Readonly<Record<string, unknown>>): RunEventBody[] {
     const place = `${host}:${port}`
     if (verdict !== 'failed' || this.#told.has(place) || this.#told.size >= MOST_OPEN) return []
@@ -111,29 +115,29 @@ export class NetworkWatch {
     return [{ type: 'note', text: `${place} could not be reached: ${message}` }]
   }
 
-  /** What is refused beside that it asks for by itself is in the log of its sandbox. */
+  /** Refusals of hosts that the agent contacts on its own are only in the log of its sandbox. */
   #isChatter({ host, reason }: Readonly<Record<string, unknown>>): boolean {
     return ANSWERABLE.has(String(reason)) && this.#chatter.has(String(host))
   }
 
-  /** A rule says yes to what the policy said nothing about: the next try gets through. */
+  /** A permission rule allows the host: adds it to the policy, so the next attempt gets through. */
   async #open(permission: string, about: PermissionAbout): Promise<void> {
     const { engine, log } = this.#parts
     const { sandboxId } = this.#record.run
     if (sandboxId === undefined) return
     try {
-      // SECURITY: as far as whoever asked for the run may open hosts themselves.
+      // SECURITY: limited to what the caller who started the run may allow.
       await engine.networks.change(sandboxId, { allow: [about.subject] }, this.#asker)
-      this.#record.tell([{ type: 'permission.answered', permission, about, answer: 'allow', by: 'rule' }])
+      this.#record.report([{ type: 'permission.answered', permission, about, answer: 'allow', by: 'rule' }])
     } catch (error) {
-      ignore(log, error, 'what a rule allows stays closed')
+      ignore(log, error, 'a host that a rule allows could not be added')
     }
   }
 
-  /** Once about each host, and not when the agent has ended: an answer would help nobody. */
+  /** Ask once per host, and not after the agent has ended: an answer would have no effect. */
   #isAsked(subject: string, reason: string): boolean {
     const { run, progress } = this.#record
-    const open = progress.questions.filter(isOfWayOut)
+    const open = progress.questions.filter(isNetworkQuestion)
     if (open.length >= MOST_OPEN || isFull(progress.transcriptBytes)) return false
     const isOpen = open.some(({ about }) => about.subject === subject)
     return !isOpen && run.state !== 'finishing' && ANSWERABLE.has(reason)

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { TurnEnd } from '../agents/driver.ts'
+import type { TurnEnd } from '../agents/drivers/driver.ts'
 import type { Outcome } from '../core/run.ts'
-import { type Ending, outcomeOf } from './outcome.ts'
+import { type RunEnding, runOutcome } from './outcome.ts'
 
 const DONE: TurnEnd = { how: 'done', message: undefined }
-const QUIET: Ending = {
+const QUIET: RunEnding = {
   wish: undefined,
   end: DONE,
   exitCode: undefined,
@@ -14,7 +14,7 @@ const QUIET: Ending = {
   isChanged: false,
 }
 
-const CASES: readonly (readonly [string, Partial<Ending>, Outcome, RegExp?])[] = [
+const CASES: readonly (readonly [string, Partial<RunEnding>, Outcome, RegExp?])[] = [
   ['it says it is done and files changed', { isChanged: true }, 'changed'],
   ['it says it is done and nothing changed', {}, 'unchanged'],
   [
@@ -35,14 +35,14 @@ const CASES: readonly (readonly [string, Partial<Ending>, Outcome, RegExp?])[] =
     'failed',
     /no such model/,
   ],
-  ['it ended without any trace', { end: undefined }, 'failed', /without a word/],
+  ['it ended without any trace', { end: undefined }, 'failed', /without giving a reason/],
   [
     'its own failure counts, whatever changed',
     { end: { how: 'failed', message: 'status 401' }, isChanged: true },
     'failed',
     /401/,
   ],
-  ['refused something and nothing came of it', { denials: 1 }, 'denied', /refused/],
+  ['refused something and nothing came of it', { denials: 1 }, 'denied', /requests were refused/],
   ['refused something, and still changed files', { denials: 3, isChanged: true }, 'changed'],
   ['the model refused', { end: { how: 'refused', message: undefined } }, 'denied', /refused/],
   [
@@ -70,8 +70,8 @@ const CASES: readonly (readonly [string, Partial<Ending>, Outcome, RegExp?])[] =
 ]
 
 for (const [name, ending, outcome, reason] of CASES) {
-  test(name, () => {
-    const said = outcomeOf({ ...QUIET, ...ending })
+  test(`RUN-4 RUN-7 the outcome is ${outcome}: ${name}`, () => {
+    const said = runOutcome({ ...QUIET, ...ending })
     assert.equal(said.outcome, outcome)
     if (reason) assert.match(said.reason ?? '', reason)
   })

@@ -10,11 +10,14 @@ export interface RunsParts {
   readonly engine: Engine
   readonly store: RunStore
   readonly journal: RunJournal
-  /** Where results are kept, a directory a run. */
+  /** The directory of results, with one directory per run. */
   readonly directory: string
-  /** How many may be at work at one time; the others wait. */
+  /** How many runs may work at the same time; the others wait. */
   readonly atOnce: number
-  /** Sandboxes of ended runs that one owner keeps for follow-ups; beyond it the oldest go before their time. */
+  /**
+   * How many sandboxes of ended runs one owner keeps for follow-ups. Beyond that the oldest are destroyed
+   * early.
+   */
   readonly mostKept: number
   readonly clock: Clock
   readonly random: Random

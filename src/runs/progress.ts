@@ -1,49 +1,49 @@
-/** How far a run has come; stored with every step, so that it is all another server needs. */
-import type { Question, TurnEnd } from '../agents/driver.ts'
+/** The progress of a run. It is stored with every step and is all that another server needs to continue. */
+import type { Question, TurnEnd } from '../agents/drivers/driver.ts'
 import type { Outcome } from '../core/run.ts'
 
 export interface OpenQuestion extends Question {
   readonly askedAt: number
 }
 
-/** Questions that come from the way out, and not from the agent; nobody waits for those. */
-export const WAY_OUT = 'net-'
+/** The prefix of questions about the network. The agent does not wait for their answers. */
+export const NETWORK_QUESTION = 'net-'
 
-export function isOfWayOut({ permission }: Pick<Question, 'permission'>): boolean {
-  return permission.startsWith(WAY_OUT)
+export function isNetworkQuestion({ permission }: Pick<Question, 'permission'>): boolean {
+  return permission.startsWith(NETWORK_QUESTION)
 }
 
-/** Why it is to stop, from outside of it. */
-export interface Wish {
+/** A request from outside to stop the run, with the reason. */
+export interface StopRequest {
   readonly outcome: Extract<Outcome, 'timed_out' | 'over_budget' | 'canceled'>
   readonly reason: string
 }
 
 export interface Progress {
   readonly turn: number
-  /** What it was given to do in this turn. */
+  /** The prompt of this turn. */
   readonly prompt: string
-  /** The driver's own; there once the turn has begun. */
+  /** The state of the driver; undefined until the turn has started. */
   readonly driver?: unknown
-  /** Bytes of its output that have become events. */
+  /** How many bytes of output have become events. */
   readonly offset: number
   readonly deadlineAt?: number | undefined
-  readonly wish?: Wish | undefined
+  readonly wish?: StopRequest | undefined
   readonly end?: TurnEnd | undefined
   readonly exitCode?: number | undefined
   readonly questions: readonly OpenQuestion[]
-  /** Said while it was at work, for the next turn. */
+  /** Messages for the next turns, sent while this one was running. */
   readonly queue: readonly string[]
-  /** The last decision of the way out that was looked at. */
+  /** The last network decision that was processed. */
   readonly netSeq: number
   readonly transcriptBytes: number
-  /** What was to be sent in this turn in answer to what the agent wrote. */
+  /** Bytes sent to the agent in this turn as answers. */
   readonly answeredBytes?: number | undefined
-  /** The status that the model last refused an answer with, where it has answered nothing since. */
+  /** The HTTP status of the last refusal of the model, if no answer came since. */
   readonly refusal?: number | undefined
   /** Whether the model has answered in this turn. */
   readonly hasAnswer?: boolean | undefined
-  /** The last it said on standard error. */
+  /** The end of standard error. */
   readonly complaint: string
 }
 
@@ -60,7 +60,7 @@ export function firstProgress(prompt: string): Progress {
   }
 }
 
-/** The next turn knows what was decided and what it may still do, and nothing of how the last one went. */
+/** The next turn keeps the network position and the transcript size, and nothing else of the last turn. */
 export function nextTurn(progress: Progress, prompt: string, queue: readonly string[]): Progress {
   const { turn, netSeq, transcriptBytes } = progress
   return { ...firstProgress(prompt), turn: turn + 1, queue, netSeq, transcriptBytes }

@@ -1,4 +1,4 @@
-/** A run as it is written down: what everybody may know of it, and how far it has come. */
+/** The stored form of a run: its public record and its progress. */
 import type { Run, RunEventBody, RunState } from '../core/run.ts'
 import type { RunsParts } from './parts.ts'
 import { nextTurn, type Progress } from './progress.ts'
@@ -34,12 +34,12 @@ export class RunRecord {
     this.#onNews(this.#run.id)
   }
 
-  /** Known here and told to nobody yet; the next `save` writes it. */
+  /** Changes the record in memory only; the next `save` writes it. */
   note(patch: Partial<Run>): void {
     this.#run = { ...this.#run, ...patch }
   }
 
-  /** Kept with the next step; losing it loses a hint. */
+  /** Changes the progress in memory; the next step writes it. Losing it does no harm. */
   remember(patch: Partial<Progress>): void {
     this.#progress = { ...this.#progress, ...patch }
   }
@@ -48,14 +48,14 @@ export class RunRecord {
     const { outcome, reason } = this.#run
     this.save({ state, turn: this.#progress.turn })
     const ending = state === 'ended' && { ...(outcome && { outcome }), ...(reason && { reason }) }
-    this.tell([{ type: 'state', state, ...ending }])
+    this.report([{ type: 'state', state, ...ending }])
   }
 
-  tell(events: readonly RunEventBody[]): void {
+  report(events: readonly RunEventBody[]): void {
     this.advance({}, events)
   }
 
-  /** Events, progress and what is to be sent are one entry of the journal. */
+  /** Events, progress and input are one entry of the journal. */
   advance(
     patch: Partial<Progress>,
     events: readonly RunEventBody[] = [],
@@ -73,7 +73,10 @@ export class RunRecord {
     if (kept.length > 0) this.#onNews(this.#run.id)
   }
 
-  /** INVARIANT: the journal knows of a turn before the run's state does, so that nothing that was said is lost between the two. */
+  /**
+   * INVARIANT: the journal has a turn before the run's state does, so no message is lost between the two
+   * writes.
+   */
   turn(state: RunState, prompt: string, queue: readonly string[]): void {
     this.#progress = nextTurn(this.#progress, prompt, queue)
     this.advance({})

@@ -1,4 +1,7 @@
-/** Agents at work: started, followed, answered, stopped, gone on with. Front doors translate into these calls and nothing else. */
+/**
+ * Runs of agents: started, followed, answered, canceled, continued. The API translates requests into these
+ * calls.
+ */
 import { createReadStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
@@ -7,83 +10,83 @@ import { agentNamed } from '../agents/agents.ts'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import { MOST_LISTED_RUNS, NO_USAGE, type Run, type RunEvent, type RunLimits } from '../core/run.ts'
-import { Followers } from '../engine/follow.ts'
+import { FollowerLimit } from '../engine/follow-events.ts'
 import { ignore } from '../telemetry/log.ts'
-import { defined } from '../util/defined.ts'
+import { dropUndefined } from '../util/drop-undefined.ts'
 import { failpoint } from '../util/failpoint.ts'
 import { replaceHidden } from '../util/hidden-characters.ts'
-import { News } from '../util/news.ts'
+import { Notifier } from '../util/notifier.ts'
 import { randomWord } from '../util/random.ts'
 import { checkRequest, type NewRun } from './check-request.ts'
-import { type FollowRun, followRun } from './follow.ts'
+import { type FollowRun, followRun } from './follow-run.ts'
 import type { RunsParts } from './parts.ts'
 import type { RunPlan } from './plan.ts'
-import { firstProgress, isOfWayOut, type Progress } from './progress.ts'
-import { assignmentOf, enterStage, furnish, liveOf } from './stage.ts'
+import { firstProgress, isNetworkQuestion, type Progress } from './progress.ts'
+import { assignmentOf, openRunSandbox, runConnection, writeAgentFiles } from './run-sandbox.ts'
 import { addUse, type ModelUse } from './usage.ts'
 import { Worker } from './worker.ts'
 
-/** In place of what a run has. */
+/** Replaces limits of a run. */
 export interface NewLimits {
   readonly timeMs?: number | undefined
   readonly costUsd?: number | undefined
 }
 
 const SWEEP_EVERY_MS = 60_000
-/** Runs of one owner, and what their results take together. */
+/** Limits per owner: the number of runs, and the size of their results together. */
 const MOST_REMEMBERED = 500
 const MOST_RESULT_BYTES = 8 * 1024 ** 3
 const MOST_UNFINISHED = 64
-/** Messages that wait for one run. */
+/** Messages queued for one run. */
 const MOST_QUEUED = 32
 
-/** A terminal in the sandbox of a run, as the agent's own conversation or as a shell. */
+/** How to open a terminal in the sandbox of a run: as the conversation of the agent, or as a shell. */
 export interface TakenOver {
   readonly sandboxId: string
   readonly user: string
   readonly workdir: string
-  /** Left out where the agent has no such thing: a shell is all there is. */
+  /** Undefined if the agent has no interactive mode; only a shell is possible then. */
   readonly command: readonly string[] | undefined
   readonly variables: Readonly<Record<string, string>>
 }
 
 export class Runs {
   readonly #parts: RunsParts
-  readonly #news = new News()
-  readonly #followers = new Followers()
+  readonly #notifier = new Notifier()
+  readonly #followers = new FollowerLimit()
   readonly #workers = new Map<string, Worker>()
   readonly #waiting: Worker[] = []
-  /** Those that are at work, until they have let go of everything. */
-  readonly #settling = new Map<string, Promise<void>>()
-  /** Lets go of the snapshot that a run waits to be made from. */
-  readonly #held = new Map<string, () => void>()
+  /** Workers under way, until they have released everything. */
+  readonly #underWay = new Map<string, Promise<void>>()
+  /** Releases the snapshot that the sandbox of a waiting run will be made from. */
+  readonly #heldSnapshots = new Map<string, () => void>()
   #working = 0
   #isClosed = false
   #cancelSweep = (): void => undefined
-  #forget = (): void => undefined
+  #unsubscribe = (): void => undefined
 
   constructor(parts: RunsParts) {
     this.#parts = parts
   }
 
-  /** Goes on with what an earlier life left unfinished. */
+  /** Continues the unfinished runs of an earlier server. */
   open(): void {
-    this.#forget = this.#parts.engine.onModelUsage((sandboxId, use) => {
+    this.#unsubscribe = this.#parts.engine.networks.onModelUsage((sandboxId, use) => {
       const worker = [...this.#workers.values()].find(({ run }) => run.sandboxId === sandboxId)
       if (worker) worker.use(use)
-      else this.#useOfPerson(sandboxId, use)
+      else this.#addPersonUsage(sandboxId, use)
     })
     const { store, journal } = this.#parts
-    // A server that was killed between the journal and the run has begun nothing.
+    // A server that was killed between writing the journal and the run has not started it.
     journal.forget((id) => store.get(id) !== undefined)
     for (const run of store.unfinished()) this.#resume(run)
     this.#watch()
   }
 
-  /** Agents work on; the next server follows them. */
+  /** Stops following. The agents continue, and the next server follows them. */
   close(): void {
     this.#isClosed = true
-    this.#forget()
+    this.#unsubscribe()
     this.#cancelSweep()
     for (const worker of this.#workers.values()) worker.leave()
   }
@@ -92,14 +95,15 @@ export class Runs {
     return this.#workers.size
   }
 
-  /** Answers when it is written down; what follows is told by its events. */
-  async start(request: NewRun, who: Principal = LOCAL): Promise<Run> {
+  /** Resolves when the run is stored. Its events report the rest. */
+  async start(request: NewRun, who: Principal): Promise<Run> {
     const agent = agentNamed(request.agent)
     checkRequest(agent, request)
     this.#checkRoom(who)
     const { engine, clock, random, store, journal } = this.#parts
-    const snapshot = request.snapshot === undefined ? undefined : engine.getSnapshot(request.snapshot, who).id
-    if (request.secret !== undefined) engine.secrets.need([request.secret], who)
+    const snapshot =
+      request.snapshot === undefined ? undefined : engine.snapshots.get(request.snapshot, who).id
+    if (request.secret !== undefined) engine.secrets.require([request.secret], who)
     const now = clock.now()
     const run: Run = {
       id: `run${randomWord(random, 12)}`,
@@ -127,15 +131,15 @@ export class Runs {
     }
     const plan: RunPlan = { ...request, snapshot, asker: who }
     const progress = firstProgress(request.prompt)
-    // The journal first: a run without progress could not be gone on with, progress without a run is nothing.
+    // The journal first: a run without progress could not continue; progress without a run is harmless.
     journal.write(run.id, { at: now, events: [{ type: 'state', state: 'queued' }], progress })
     store.insert(run, plan)
     failpoint('run.intended')
-    this.#employ(new Worker({ parts: this.#parts, agent, plan, run, progress, onNews: this.#tell }))
+    this.#register(new Worker({ parts: this.#parts, agent, plan, run, progress, onNews: this.#notify }))
     return run
   }
 
-  /** One agent's runs on a project are counted, so that each has a number of its own; what is asked for is the least it may be. */
+  /** Runs of one agent on one project are numbered. The requested number is the lowest possible one. */
   #numberOf({ project, number }: NewRun, agent: Agent, { owner }: Principal): number {
     if (!project) return number
     const others = this.#parts.store
@@ -144,13 +148,13 @@ export class Runs {
     return Math.max(number, ...others.map((run) => run.number + 1))
   }
 
-  get(ref: string, who: Principal = LOCAL): Run {
+  get(ref: string, who: Principal): Run {
     const run = this.#workers.get(ref)?.run ?? this.#parts.store.get(ref)
     if (run && (who.isAdmin || run.owner === who.owner)) return run
     throw new AgentPodError({
       code: 'not_found',
       reason: 'run.unknown',
-      message: `there is no run ${printable(ref)}`,
+      message: `there is no run ${replaceHidden(ref.slice(0, 64))}`,
       hint: '`agentpod runs` lists them',
     })
   }
@@ -158,7 +162,7 @@ export class Runs {
   /** Newest first. */
   list(
     o: { readonly project?: string | undefined; readonly group?: string | undefined },
-    who: Principal = LOCAL,
+    who: Principal,
   ): Run[] {
     return this.#parts.store
       .list({ ...o, owner: who.isAdmin ? undefined : who.owner, limit: MOST_LISTED_RUNS })
@@ -166,21 +170,21 @@ export class Runs {
   }
 
   /** Oldest first, at most 1,000. */
-  events(ref: string, after: number, who: Principal = LOCAL): RunEvent[] {
+  events(ref: string, after: number, who: Principal): RunEvent[] {
     return this.#parts.journal.events(this.get(ref, who).id, { after, limit: 1000 })
   }
 
-  follow(ref: string, o: FollowRun, who: Principal = LOCAL): AsyncGenerator<readonly RunEvent[]> {
+  follow(ref: string, o: FollowRun, who: Principal): AsyncGenerator<readonly RunEvent[]> {
     const { id } = this.get(ref, who)
     const leave = this.#followers.enter(who.owner)
     o.signal.addEventListener('abort', leave, { once: true })
     const { journal, clock } = this.#parts
     const isEnded = (): boolean => {
       const run = this.#workers.get(id)?.run ?? this.#parts.store.get(id)
-      // One that is not there any more was removed.
+      // A run that is not in the store was removed.
       return this.#isClosed || run === undefined || run.state === 'ended'
     }
-    const batches = followRun({ journal, clock, news: this.#news, isEnded }, id, o)
+    const batches = followRun({ journal, clock, notifier: this.#notifier, isEnded }, id, o)
     return (async function* () {
       try {
         yield* batches
@@ -190,52 +194,42 @@ export class Runs {
     })()
   }
 
-  /** Has it stop; what it did until then is kept. One that has ended stays as it is. */
-  cancel(ref: string, who: Principal = LOCAL): Run {
+  /** Stops a run and keeps what it did so far. An ended run stays as it is. */
+  cancel(ref: string, who: Principal): Run {
     const { id } = this.get(ref, who)
     const worker = this.#workers.get(id)
-    worker?.stop({ outcome: 'canceled', reason: 'it was asked to stop' })
-    // One that has not begun has nothing to wait for.
-    if (worker && this.#takeOut(worker)) this.#put(worker)
+    worker?.stop({ outcome: 'canceled', reason: 'it was canceled' })
+    // A run that has not started has nothing to wait for.
+    if (worker && this.#removeFromQueue(worker)) this.#startWork(worker)
     return this.get(id, who)
   }
 
-  /** Something more to do: at once where it has ended, else after what it is doing. */
-  send(
-    ref: string,
-    text: string,
-    o: { readonly limits?: NewLimits | undefined } = {},
-    who: Principal = LOCAL,
-  ): Run {
+  /** Sends a follow-up: at once if the run has ended, otherwise after its current turn. */
+  send(ref: string, text: string, o: { readonly limits?: NewLimits | undefined } = {}, who: Principal): Run {
     const run = this.get(ref, who)
     const agent = agentNamed(run.agent)
-    if (!agent.canResume) throw cannotGoOn(agent)
+    if (!agent.canResume) throw cannotContinue(agent)
     const limits = limitsAfter(run, o.limits ?? {})
     const worker = this.#workers.get(run.id)
     if (worker && run.state !== 'ended') {
       if (worker.progress.wish) throw isStopping(run)
-      if (worker.progress.queue.length >= MOST_QUEUED) throw tooMuchSaid()
+      if (worker.progress.queue.length >= MOST_QUEUED) throw queueFull()
       worker.limit(limits)
       worker.queue(text)
     } else {
-      if (run.session === undefined) throw neverBegun(run)
-      this.#needSandbox(run)
+      if (run.session === undefined) throw noConversation(run)
+      this.#requireSandbox(run)
       this.#checkRoom(who)
       const revived = this.#revive(run)
       revived.limit(limits)
       revived.again(text)
-      this.#employ(revived)
+      this.#register(revived)
     }
     return this.get(run.id, who)
   }
 
-  /** `not_found` where it was answered already, or was never asked. */
-  async answer(
-    ref: string,
-    permission: string,
-    answer: 'allow' | 'deny',
-    who: Principal = LOCAL,
-  ): Promise<Run> {
+  /** `not_found` if the question does not exist or was answered already. */
+  async answer(ref: string, permission: string, answer: 'allow' | 'deny', who: Principal): Promise<Run> {
     const run = this.get(ref, who)
     const worker = this.#workers.get(run.id)
     const question = worker?.progress.questions.find((one) => one.permission === permission)
@@ -243,48 +237,46 @@ export class Runs {
       throw new AgentPodError({
         code: 'not_found',
         reason: 'permission.unknown',
-        message: 'there is no such question, or it was answered already',
+        message: 'the question does not exist or was answered already',
       })
-    if (isOfWayOut(question) && answer === 'allow' && run.sandboxId !== undefined)
+    if (isNetworkQuestion(question) && answer === 'allow' && run.sandboxId !== undefined)
       await this.#parts.engine.networks.change(run.sandboxId, { allow: [question.about.subject] }, who)
     worker.answer(permission, answer, 'user')
     return this.get(run.id, who)
   }
 
-  /** The pack that it came to. `not_found` where there is none. */
-  result(ref: string, who: Principal = LOCAL): Readable {
+  /** The pack of its result. `not_found` if there is none. */
+  result(ref: string, who: Principal): Readable {
     const run = this.get(ref, who)
     if (run.result) return createReadStream(this.#file(run.id))
     throw new AgentPodError({
       code: 'not_found',
       reason: 'run.no_result',
       message:
-        run.state === 'ended'
-          ? 'the run has left no result'
-          : 'the run has not ended, so there is no result yet',
-      hint: '`agentpod runs` shows how it is',
+        run.state === 'ended' ? 'the run has no result' : 'the run has not ended, so there is no result yet',
+      hint: '`agentpod runs` shows its state',
     })
   }
 
-  /** Ends what it does, destroys its sandbox and forgets it. A branch that was made of it stays. */
-  async remove(ref: string, who: Principal = LOCAL): Promise<Run> {
+  /** Ends a run, destroys its sandbox and removes its record. Branches made from it stay. */
+  async remove(ref: string, who: Principal): Promise<Run> {
     const run = this.get(ref, who)
     const { store, journal, directory, engine } = this.#parts
-    const { sandboxId } = await this.#dismiss(run)
-    if (sandboxId !== undefined) await engine.destroy(sandboxId).catch(unlessGone)
+    const { sandboxId } = await this.#release(run)
+    if (sandboxId !== undefined) await engine.sandboxes.destroy(sandboxId, LOCAL).catch(ignoreNotFound)
     await rm(`${directory}/${run.id}`, { recursive: true, force: true })
     store.remove(run.id)
     journal.remove(run.id)
-    this.#tell(run.id)
+    this.#notify(run.id)
     return run
   }
 
-  /** Opens its sandbox for a person: the agent ends, and its conversation can go on in a terminal. */
-  async takeOver(ref: string, who: Principal = LOCAL): Promise<TakenOver> {
+  /** Opens its sandbox for a person: the agent ends, and its conversation can continue in a terminal. */
+  async takeOver(ref: string, who: Principal): Promise<TakenOver> {
     const { id } = this.get(ref, who)
     const worker = this.#workers.get(id)
     if (worker) {
-      worker.stop({ outcome: 'canceled', reason: 'somebody took over' })
+      worker.stop({ outcome: 'canceled', reason: 'a user took over' })
       const gone = AbortSignal.timeout(60_000)
       for await (const _ of this.follow(
         id,
@@ -296,14 +288,14 @@ export class Runs {
       if ((this.#workers.get(id)?.run.state ?? 'ended') !== 'ended') throw stillEnding()
     }
     const run = this.get(id, who)
-    this.#needSandbox(run)
+    this.#requireSandbox(run)
     const agent = agentNamed(run.agent)
     const plan = this.#parts.store.plan(id) as RunPlan
-    const sandbox = await enterStage(this.#parts.engine, run, plan)
+    const sandbox = await openRunSandbox(this.#parts.engine, run, plan)
     const { user } = sandbox.spec.environment
-    const assignment = assignmentOf(agent, run, plan, user, '', true)
+    const assignment = assignmentOf({ agent, run, plan, user, prompt: '', asks: true })
     const launch = agent.interactive?.(assignment)
-    if (launch) await furnish(liveOf(this.#parts.engine, sandbox.id), sandbox, plan, launch)
+    if (launch) await writeAgentFiles(runConnection(this.#parts.engine, sandbox.id), sandbox, plan, launch)
     return {
       sandboxId: sandbox.id,
       user,
@@ -313,137 +305,142 @@ export class Runs {
     }
   }
 
-  /** Takes the result anew, after somebody worked in its sandbox. */
-  handBack(ref: string, who: Principal = LOCAL): Run {
+  /** Takes the result again, after a person worked in the sandbox. */
+  handBack(ref: string, who: Principal): Run {
     const run = this.get(ref, who)
     if (this.#workers.has(run.id)) return run
-    this.#needSandbox(run)
+    this.#requireSandbox(run)
     this.#checkRoom(who)
     const revived = this.#revive(run)
     revived.lookAgain()
-    this.#employ(revived)
+    this.#register(revived)
     return this.get(run.id, who)
   }
 
-  /** Everything that is left of runs, for a server that is cleared. */
+  /** Removes all runs; for a server that is reset. */
   async clear(): Promise<void> {
-    for (const { id } of this.#parts.store.list({ limit: Number.MAX_SAFE_INTEGER })) await this.remove(id)
+    for (const { id } of this.#parts.store.list({ limit: Number.MAX_SAFE_INTEGER }))
+      await this.remove(id, LOCAL)
   }
 
-  /** Somebody who took a run over uses its models too. A limit of money does not end what a person does. */
-  #useOfPerson(sandboxId: string, use: ModelUse): void {
+  /** A person who took a run over uses its models too. The cost limit does not end the work of a person. */
+  #addPersonUsage(sandboxId: string, use: ModelUse): void {
     const { store } = this.#parts
     const run = store.kept().find((one) => one.sandboxId === sandboxId)
     if (!run || use.refusal !== undefined) return
     store.update({ ...run, usage: addUse(run.usage, use) })
-    this.#tell(run.id)
+    this.#notify(run.id)
   }
 
-  readonly #tell = (id: string): void => {
+  readonly #notify = (id: string): void => {
     if (this.#workers.get(id)?.run.sandboxId !== undefined) this.#releaseSnapshot(id)
-    this.#news.tell(id)
+    this.#notifier.notify(id)
   }
 
-  /** What its sandbox will be made from stays until that is there, also where it waits for room for hours. */
+  /** Protects the snapshot until the sandbox is made from it, even if the run waits for hours. */
   #holdSnapshot({ run, plan }: Worker): void {
     if (plan.snapshot === undefined || run.sandboxId !== undefined) return
-    this.#held.set(run.id, this.#parts.engine.holdSnapshot(plan.snapshot))
+    this.#heldSnapshots.set(run.id, this.#parts.engine.snapshots.hold(plan.snapshot))
   }
 
   #releaseSnapshot(id: string): void {
-    this.#held.get(id)?.()
-    this.#held.delete(id)
+    this.#heldSnapshots.get(id)?.()
+    this.#heldSnapshots.delete(id)
   }
 
   #file(id: string): string {
     return `${this.#parts.directory}/${id}/result.pack`
   }
 
-  /** SECURITY: CP-16. Each takes a sandbox, a row and a place in memory until it has ended. */
+  /** SECURITY: CP-16. Each unfinished run takes a sandbox, a row and memory. */
   #checkRoom(who: Principal): void {
     const mine = [...this.#workers.values()].filter(({ run }) => run.owner === who.owner)
     if (mine.length < MOST_UNFINISHED) return
     throw new AgentPodError({
       code: 'resource_exhausted',
       reason: 'runs.too_many',
-      message: `${MOST_UNFINISHED} runs are at work or waiting, which is all one owner may have`,
-      hint: 'wait for some of them, or cancel them: `agentpod runs`',
+      message: `you have ${MOST_UNFINISHED} unfinished runs, which is the limit`,
+      hint: 'wait for some of them, or cancel some; `agentpod runs` lists them',
       retry: { afterMs: 10_000 },
     })
   }
 
-  #needSandbox(run: Run): void {
+  #requireSandbox(run: Run): void {
     const { engine } = this.#parts
     try {
-      if (run.sandboxId !== undefined && engine.get(run.sandboxId).endedAt === undefined) return
+      if (run.sandboxId !== undefined && engine.sandboxes.get(run.sandboxId, LOCAL).endedAt === undefined)
+        return
     } catch (error) {
       if (!isAgentPodError(error, 'not_found')) throw error
     }
     throw new AgentPodError({
       code: 'failed_precondition',
       reason: 'run.sandbox_gone',
-      message: `the sandbox of run ${run.id} was removed, so it takes no follow-up`,
+      message: `the sandbox of run ${run.id} was removed, so it cannot continue`,
       hint: `start a new run; a sandbox is kept for a week (--keep-for), and at most ${this.#parts.mostKept} of them (AGENTPOD_KEPT_RUNS, for the server)`,
     })
   }
 
-  /** INVARIANT: it is nobody's until it is employed, so that one that cannot begin is not taken for one at work. */
+  /**
+   * INVARIANT: the worker is registered only by `#register`, so a run that cannot start is not counted as
+   * working.
+   */
   #revive(run: Run): Worker {
     const { store, journal } = this.#parts
     const plan = store.plan(run.id) as RunPlan
     const progress = (journal.progress(run.id) as Progress | undefined) ?? firstProgress(run.prompt)
     const agent = agentNamed(run.agent)
-    return new Worker({ parts: this.#parts, agent, plan, run, progress, onNews: this.#tell })
+    return new Worker({ parts: this.#parts, agent, plan, run, progress, onNews: this.#notify })
   }
 
   #resume(run: Run): void {
     try {
-      this.#employ(this.#revive(run))
+      this.#register(this.#revive(run))
     } catch (error) {
-      ignore(this.#parts.log, error, `run ${run.id} cannot be gone on with`)
+      ignore(this.#parts.log, error, `run ${run.id} cannot be continued`)
     }
   }
 
-  /** At work now, or as soon as there is room. */
-  #employ(worker: Worker): void {
+  /** Starts the worker now, or as soon as there is room. */
+  #register(worker: Worker): void {
     this.#workers.set(worker.run.id, worker)
     this.#holdSnapshot(worker)
-    // What was at work before the server was killed still is.
-    if (this.#working < this.#parts.atOnce || worker.run.state !== 'queued') this.#put(worker)
+    // A run that was working before the server was killed still is.
+    if (this.#working < this.#parts.atOnce || worker.run.state !== 'queued') this.#startWork(worker)
     else this.#waiting.push(worker)
   }
 
-  #put(worker: Worker): void {
+  #startWork(worker: Worker): void {
     this.#working++
     const work = worker
       .work()
-      .catch((error) => this.#parts.log.error('a run stopped working', { run: worker.run.id, error }))
+      .catch((error) => this.#parts.log.error('the worker of a run failed', { run: worker.run.id, error }))
       .finally(() => {
         this.#working--
-        if (this.#settling.get(worker.run.id) === work) this.#settling.delete(worker.run.id)
+        if (this.#underWay.get(worker.run.id) === work) this.#underWay.delete(worker.run.id)
         if (this.#workers.get(worker.run.id) === worker) this.#workers.delete(worker.run.id)
         this.#releaseSnapshot(worker.run.id)
-        this.#tell(worker.run.id)
+        this.#notify(worker.run.id)
         const next = this.#waiting.shift()
-        if (next && !this.#isClosed) this.#put(next)
+        if (next && !this.#isClosed) this.#startWork(next)
       })
-    this.#settling.set(worker.run.id, work)
+    this.#underWay.set(worker.run.id, work)
   }
 
-  /** Lets go of a run, and answers what it was last. */
-  async #dismiss(run: Run): Promise<Run> {
+  /** Stops following a run, and returns its last record. */
+  async #release(run: Run): Promise<Run> {
     const worker = this.#workers.get(run.id)
     if (!worker) return run
     worker.leave()
-    this.#takeOut(worker)
-    // A sandbox that is being made is made to the end, and is known then.
-    await this.#settling.get(run.id)
+    this.#removeFromQueue(worker)
+    // If its sandbox is being made, wait until it is made and known.
+    await this.#underWay.get(run.id)
     this.#workers.delete(run.id)
     this.#releaseSnapshot(run.id)
     return worker.run
   }
 
-  #takeOut(worker: Worker): boolean {
+  #removeFromQueue(worker: Worker): boolean {
     const at = this.#waiting.indexOf(worker)
     if (at >= 0) this.#waiting.splice(at, 1)
     return at >= 0
@@ -457,7 +454,7 @@ export class Runs {
     this.#cancelSweep = this.#parts.clock.after(SWEEP_EVERY_MS, () => void again())
   }
 
-  /** Sandboxes of runs that ended long ago go; what they came to stays. */
+  /** Destroys the sandboxes of runs that ended long ago; their results stay. */
   async #sweep(): Promise<void> {
     const { store, clock } = this.#parts
     const kept = store.kept().filter(({ id }) => !this.#workers.has(id))
@@ -466,14 +463,16 @@ export class Runs {
       const count = (counts.get(run.owner) ?? 0) + 1
       counts.set(run.owner, count)
       if ((run.keptUntil ?? 0) > clock.now() && count <= this.#parts.mostKept) continue
-      // One that cannot be destroyed keeps no other.
-      await this.#letGo(run.id).catch((error) => ignore(this.#parts.log, error, `${run.id} is kept for now`))
+      // A sandbox that cannot be destroyed does not affect the others.
+      await this.#destroyKept(run.id).catch((error) =>
+        ignore(this.#parts.log, error, `${run.id} is kept for now`),
+      )
     }
-    await this.#forgetOldest()
+    await this.#removeOldest()
   }
 
-  /** SECURITY: CP-16. What one owner's ended runs take has a bound; the oldest go first. */
-  async #forgetOldest(): Promise<void> {
+  /** SECURITY: CP-16. The ended runs of one owner have a limit; the oldest are removed first. */
+  async #removeOldest(): Promise<void> {
     const totals = new Map<string, { count: number; bytes: number }>()
     for (const run of this.#parts.store.list({ limit: Number.MAX_SAFE_INTEGER })) {
       const total = totals.get(run.owner) ?? { count: 0, bytes: 0 }
@@ -481,56 +480,55 @@ export class Runs {
       total.count++
       total.bytes += run.result?.packBytes ?? 0
       const isRoom = total.count <= MOST_REMEMBERED && total.bytes <= MOST_RESULT_BYTES
-      if (isRoom || run.state !== 'ended' || this.#workers.has(run.id) || this.#isOpen(run)) continue
-      await this.remove(run.id).catch((error) => ignore(this.#parts.log, error, `${run.id} is kept for now`))
+      if (isRoom || run.state !== 'ended' || this.#workers.has(run.id) || this.#isInUse(run)) continue
+      await this.remove(run.id, LOCAL).catch((error) =>
+        ignore(this.#parts.log, error, `${run.id} is kept for now`),
+      )
     }
   }
 
-  /** INVARIANT: looked at anew, since somebody may have gone on with it while others were destroyed. */
-  async #letGo(id: string): Promise<void> {
+  /** INVARIANT: checked again here, because the run may have been continued while others were destroyed. */
+  async #destroyKept(id: string): Promise<void> {
     const { store, engine } = this.#parts
     const run = store.get(id)
-    if (!run || this.#workers.has(id) || this.#isOpen(run)) return
-    if (run.sandboxId !== undefined) await engine.destroy(run.sandboxId).catch(unlessGone)
+    if (!run || this.#workers.has(id) || this.#isInUse(run)) return
+    if (run.sandboxId !== undefined)
+      await engine.sandboxes.destroy(run.sandboxId, LOCAL).catch(ignoreNotFound)
     const now = store.get(id)
     if (now && !this.#workers.has(id)) store.update({ ...now, keptUntil: undefined })
   }
 
-  /** Somebody works in it who took over; it is stopped when its own time is over. */
-  #isOpen({ sandboxId }: Run): boolean {
+  /** A person who took over works in it; it is stopped at its deadline. */
+  #isInUse({ sandboxId }: Run): boolean {
     try {
-      return sandboxId !== undefined && this.#parts.engine.get(sandboxId).state === 'running'
+      return sandboxId !== undefined && this.#parts.engine.sandboxes.get(sandboxId, LOCAL).state === 'running'
     } catch (error) {
-      unlessGone(error)
+      ignoreNotFound(error)
       return false
     }
   }
 }
 
-function unlessGone(error: unknown): void {
+function ignoreNotFound(error: unknown): void {
   if (!isAgentPodError(error, 'not_found')) throw error
 }
 
-function printable(text: string): string {
-  return replaceHidden(text.slice(0, 64))
-}
-
 function limitsAfter({ id, limits, usage }: Run, wanted: NewLimits): RunLimits {
-  const after = { ...limits, ...defined(wanted) }
+  const after = { ...limits, ...dropUndefined(wanted) }
   if (after.costUsd === undefined || (usage.costUsd ?? 0) < after.costUsd) return after
   throw new AgentPodError({
     code: 'failed_precondition',
     reason: 'run.over_budget',
-    message: `run ${id} has used $${(usage.costUsd ?? 0).toFixed(4)}, and may use $${after.costUsd} in all`,
-    hint: 'give it more: `agentpod send --max-cost USD RUN TEXT`',
+    message: `run ${id} has cost $${(usage.costUsd ?? 0).toFixed(4)} of its limit of $${after.costUsd}`,
+    hint: 'raise the limit: `agentpod send --max-cost USD RUN TEXT`',
   })
 }
 
-function cannotGoOn(agent: Agent): AgentPodError {
+function cannotContinue(agent: Agent): AgentPodError {
   return new AgentPodError({
     code: 'unsupported',
     reason: 'run.no_resume',
-    message: `${agent.title} cannot go on with a conversation`,
+    message: `${agent.title} cannot continue a conversation`,
     hint: 'start a new run',
   })
 }
@@ -539,18 +537,18 @@ function isStopping(run: Run): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'run.stopping',
-    message: `run ${run.id} was told to stop, so it takes nothing more to do`,
-    hint: 'send it again when it has ended',
+    message: `run ${run.id} is stopping, so it accepts no message`,
+    hint: 'send the message again when the run has ended',
     retry: { afterMs: 2000 },
   })
 }
 
-function tooMuchSaid(): AgentPodError {
+function queueFull(): AgentPodError {
   return new AgentPodError({
     code: 'resource_exhausted',
     reason: 'run.queue_full',
-    message: `${MOST_QUEUED} messages wait for this run already`,
-    hint: 'wait until it has done some of them',
+    message: `${MOST_QUEUED} messages are already waiting for this run`,
+    hint: 'wait until it has worked through some of them',
     retry: { afterMs: 10_000 },
   })
 }
@@ -559,17 +557,17 @@ function stillEnding(): AgentPodError {
   return new AgentPodError({
     code: 'unavailable',
     reason: 'run.ending',
-    message: 'the run is still ending: its result is being taken',
+    message: 'the run is still ending; its result is being taken',
     hint: 'try again in a moment',
     retry: { afterMs: 5000 },
   })
 }
 
-function neverBegun(run: Run): AgentPodError {
+function noConversation(run: Run): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'run.no_session',
-    message: `run ${run.id} never came to a conversation that could go on`,
+    message: `run ${run.id} has no conversation that could continue`,
     hint: 'start a new run',
   })
 }

@@ -12,7 +12,7 @@ const says = (message: string, text: string): RunEventBody => ({
 const thinks = (message: string, text: string): RunEventBody => ({ type: 'thought', message, text })
 const note = (text: string): RunEventBody => ({ type: 'note', text })
 
-test('parts of one message that come together are one, and nothing else is joined', () => {
+test('parts of one message that arrive together are joined, and nothing else is', () => {
   const { events } = keep(
     [
       says('1', 'he'),
@@ -34,7 +34,7 @@ test('parts of one message that come together are one, and nothing else is joine
   ])
 })
 
-test('a flood has an end, which is told once; questions and states are told to the last', () => {
+test('a full transcript is reported once; questions and states are still stored', () => {
   const megabyte = note('x'.repeat(1024 * 1024))
   let [bytes, all] = [0, [] as RunEventBody[]]
   for (let i = 0; i < 70; i++) {

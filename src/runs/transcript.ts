@@ -1,13 +1,19 @@
-/** What of a run's events is kept: parts of one message that came together are one, and a flood has an end. */
+/**
+ * The stored events of a run: parts of one message that came together are joined, and the total size is
+ * limited.
+ */
 import type { RunEventBody } from '../core/run.ts'
 
 const LARGEST_TRANSCRIPT = 64 * 1024 * 1024
 const CUT: RunEventBody = {
   type: 'note',
-  text: 'The transcript is full: what the agent says and does from here on is not kept.',
+  text: 'The transcript is full: further messages and actions of the agent are not stored.',
 }
 
-/** Told however full it is: without them nobody could answer, or know how it ended. */
+/**
+ * Stored even if the transcript is full: without them questions could not be answered and the end would be
+ * unknown.
+ */
 const ALWAYS: ReadonlySet<RunEventBody['type']> = new Set([
   'state',
   'permission.asked',
@@ -20,19 +26,20 @@ export function isFull(bytes: number): boolean {
 }
 
 /**
- * SECURITY: CP-16. What is always told has an end too: an agent that asks without end, each time to be refused by a rule, would fill the disk.
+ * SECURITY: CP-16. Those have a limit too: an agent that asks endlessly, each time refused by a rule, would
+ * fill the disk.
  */
 export function isFlood(bytes: number): boolean {
   return bytes >= 2 * LARGEST_TRANSCRIPT
 }
 
-export interface Kept {
+export interface KeptEvents {
   readonly events: readonly RunEventBody[]
   readonly bytes: number
 }
 
-/** `bytes` is how much the transcript has already. */
-export function keep(events: readonly RunEventBody[], bytes: number): Kept {
+/** `bytes` is the size of the transcript so far. */
+export function keep(events: readonly RunEventBody[], bytes: number): KeptEvents {
   const kept: RunEventBody[] = []
   let size = bytes
   for (const event of joined(events)) {
@@ -49,19 +56,19 @@ function joined(events: readonly RunEventBody[]): RunEventBody[] {
   const result: RunEventBody[] = []
   for (const event of events) {
     const last = result.at(-1)
-    if (last && isSpoken(event) && isSpoken(last) && isSame(event, last))
+    if (last && isText(event) && isText(last) && isSame(event, last))
       result[result.length - 1] = { ...last, text: last.text + event.text }
     else result.push(event)
   }
   return result
 }
 
-type Spoken = Extract<RunEventBody, { type: 'message' | 'thought' }>
+type TextEvent = Extract<RunEventBody, { type: 'message' | 'thought' }>
 
-function isSpoken(event: RunEventBody): event is Spoken {
+function isText(event: RunEventBody): event is TextEvent {
   return event.type === 'message' || event.type === 'thought'
 }
 
-function isSame(a: Spoken, b: Spoken): boolean {
+function isSame(a: TextEvent, b: TextEvent): boolean {
   return a.type === b.type && a.message === b.message
 }

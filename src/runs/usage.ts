@@ -1,4 +1,7 @@
-/** What a run has used, added up. What was seen on the wire counts; an agent's own word stands in where nothing was. */
+/**
+ * The model usage of a run, added up. Figures seen on the wire count; the agent's own are used if there are
+ * none.
+ */
 import { costOf } from '../agents/prices.ts'
 import type { ModelUsage } from '../core/network.ts'
 import { NO_USAGE, type RunUsage, type Tokens } from '../core/run.ts'
@@ -26,7 +29,7 @@ export function addUse(usage: RunUsage, use: ModelUse): RunUsage {
   }
 }
 
-/** The agent's own word on the whole of what it used. */
+/** The total as the agent itself reports it. */
 export function claimUse(
   usage: RunUsage,
   claim: Tokens & { readonly costUsd: number | undefined; readonly model: string | undefined },
@@ -48,7 +51,7 @@ function sum(a: Tokens, b: Tokens): Tokens {
   return { input: a.input + b.input, cached: a.cached + b.cached, output: a.output + b.output }
 }
 
-/** Where the price of a part is not known, that of the whole is not. */
+/** If the price of a part is unknown, so is the total. */
 function plus(a: number | undefined, b: number | undefined): number | undefined {
   return a === undefined || b === undefined ? undefined : a + b
 }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { agentNamed } from '../agents/agents.ts'
-import type { TurnEnd } from '../agents/driver.ts'
+import type { TurnEnd } from '../agents/drivers/driver.ts'
 import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import { LOCAL } from '../core/principal.ts'
 import { NO_USAGE, type Run, type RunState } from '../core/run.ts'
-import type { Live } from '../engine/context.ts'
+import type { GuestConnection } from '../engine/context.ts'
 import type { Engine } from '../engine/engine.ts'
 import { openDatabase } from '../store/database.ts'
 import { EVENT_MIGRATIONS } from '../store/events.ts'
@@ -63,21 +63,22 @@ const RUN: Run = {
   keptUntil: undefined,
 }
 
-interface Desk extends Disposable {
+interface WorkerStage extends Disposable {
   readonly parts: RunsParts
   readonly clock: FakeClock
   worker(state: RunState, progress: Progress, run?: Partial<Run>): Worker
 }
 
 /** No sandbox is there: whatever a worker wants of one is refused. */
-function desk(change: (journal: RunJournal) => RunJournal = (journal) => journal): Desk {
+function workerStage(change: (journal: RunJournal) => RunJournal = (journal) => journal): WorkerStage {
   const state = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
   const events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
   const clock = new FakeClock()
   const gone = (): never => {
     throw new AgentPodError({ code: 'not_found', reason: 'test', message: 'no sandbox' })
   }
-  const engine = { live: gone, get: gone, stop: gone, destroy: gone } as unknown as Engine
+  const sandboxes = { get: gone, stop: gone, destroy: gone }
+  const engine = { guests: { connection: gone }, sandboxes } as unknown as Engine
   const parts: RunsParts = {
     engine,
     store: runStore(state),
@@ -151,8 +152,8 @@ describe('a question of the agent about the network', () => {
     ['allow', 'yes'],
     ['deny', 'no'],
   ] as const)
-    test(`is answered to the agent with ${answer}: it waits for that`, () => {
-      using at = desk()
+    test(`a network question that the agent itself asks is answered to the agent with ${answer}`, () => {
+      using at = workerStage()
       const worker = at.worker('waiting', asking())
       assert.ok(worker.answer('p1', answer, 'user'))
       assert.match(at.parts.journal.input(RUN.id, 1).toString(), new RegExp(`"optionId":"${option}"`))
@@ -163,8 +164,8 @@ describe('a question of the agent about the network', () => {
 describe('what is said to a run', () => {
   const DONE: TurnEnd = { how: 'done', message: undefined }
 
-  test('is not lost where a server is killed between the journal and the run', async () => {
-    using at = desk()
+  test('a follow-up survives a server that is killed between writing the journal and the run', async () => {
+    using at = workerStage()
     at.worker('finishing', { ...firstProgress('do it'), end: DONE, queue: ['more'] })
     // The first half of what `RunRecord.turn` writes.
     const progress = { ...firstProgress('more'), turn: 2 }
@@ -186,54 +187,54 @@ describe('what is said to a run', () => {
     assert.equal(next.run.turn, 2)
   })
 
-  test('after it was told to stop is refused, and never silently dropped', async () => {
-    using at = desk()
+  test('a follow-up to a stopping run is refused, and never silently dropped', async () => {
+    using at = workerStage()
     const progress = { ...firstProgress('do it'), wish: { outcome: 'canceled', reason: 'x' } as const }
     at.worker('finishing', progress)
     at.parts.journal.write(RUN.id, { at: 0, events: [], progress })
     const runs = new Runs({
       ...at.parts,
-      engine: { ...at.parts.engine, onModelUsage: () => () => undefined } as never,
+      engine: { ...at.parts.engine, networks: { onModelUsage: () => () => undefined } } as never,
     })
     runs.open()
     assert.throws(
-      () => runs.send(RUN.id, 'more'),
+      () => runs.send(RUN.id, 'more', {}, LOCAL),
       (error) => isAgentPodError(error, 'failed_precondition') && error.reason === 'run.stopping',
     )
     runs.close()
   })
 
-  test('is bounded', () => {
-    using at = desk()
+  test('the queue of follow-ups has a limit', () => {
+    using at = workerStage()
     const progress = { ...firstProgress('do it'), queue: Array.from({ length: 32 }, () => 'more') }
     at.worker('finishing', progress)
     at.parts.journal.write(RUN.id, { at: 0, events: [], progress })
     const runs = new Runs({
       ...at.parts,
       atOnce: 0,
-      engine: { ...at.parts.engine, onModelUsage: () => () => undefined } as never,
+      engine: { ...at.parts.engine, networks: { onModelUsage: () => () => undefined } } as never,
     })
     const queued = at.parts.store.get(RUN.id) ?? assert.fail('no run')
     at.parts.store.update({ ...queued, state: 'queued' })
     runs.open()
     assert.throws(
-      () => runs.send(RUN.id, 'more'),
+      () => runs.send(RUN.id, 'more', {}, LOCAL),
       (error) => isAgentPodError(error, 'resource_exhausted'),
     )
     runs.close()
   })
 
-  test('goes away with a cancel while the result is taken, and it is told', () => {
-    using at = desk()
+  test('a cancel while the result is taken drops queued follow-ups, and reports it', () => {
+    using at = workerStage()
     const worker = at.worker('finishing', { ...firstProgress('do it'), end: DONE, queue: ['more'] })
     worker.stop({ outcome: 'canceled', reason: 'it was canceled' })
     assert.deepEqual(worker.progress.queue, [])
-    assert.match(JSON.stringify(at.parts.journal.events(RUN.id, { after: 0, limit: 9 })), /not done/)
+    assert.match(JSON.stringify(at.parts.journal.events(RUN.id, { after: 0, limit: 9 })), /are dropped/)
   })
 })
 
-test('what a journal knows of a run that was never written down goes at the next start', () => {
-  using at = desk()
+test('the journal of a run that was never stored is removed at the next start', () => {
+  using at = workerStage()
   at.worker('ended', firstProgress('do it'))
   for (const id of [RUN.id, 'run2'])
     at.parts.journal.write(id, {
@@ -241,15 +242,18 @@ test('what a journal knows of a run that was never written down goes at the next
       events: [{ type: 'state', state: 'queued' }],
       progress: firstProgress('do it'),
     })
-  const runs = new Runs({ ...at.parts, engine: { onModelUsage: () => () => undefined } as never })
+  const runs = new Runs({
+    ...at.parts,
+    engine: { networks: { onModelUsage: () => () => undefined } } as never,
+  })
   runs.open()
   runs.close()
   const kept = (id: string): number => at.parts.journal.events(id, { after: 0, limit: 9 }).length
   assert.deepEqual([kept(RUN.id), kept('run2'), at.parts.journal.progress('run2')], [1, 0, undefined])
 })
 
-test('a follower of a run that is removed comes to an end', async () => {
-  using at = desk()
+test('following a run ends when the run is removed', async () => {
+  using at = workerStage()
   at.worker('ended', firstProgress('do it'), { endedAt: 1 })
   const ended = at.parts.store.get(RUN.id) ?? assert.fail('no run')
   at.parts.store.update({ ...ended, state: 'queued' })
@@ -257,16 +261,16 @@ test('a follower of a run that is removed comes to an end', async () => {
   const seen: unknown[] = []
   const following = (async () => {
     const o = { after: 0, keepaliveMs: 1000, signal: new AbortController().signal }
-    for await (const batch of runs.follow(RUN.id, o)) seen.push(batch)
+    for await (const batch of runs.follow(RUN.id, o, LOCAL)) seen.push(batch)
   })()
   await new Promise((resolve) => setImmediate(resolve))
-  await runs.remove(RUN.id)
+  await runs.remove(RUN.id, LOCAL)
   await following
   assert.deepEqual(seen, [])
 })
 
-test('sandboxes of ended runs go: not one that somebody is in, and none keeps another', async () => {
-  using at = desk()
+test('kept sandboxes of ended runs are destroyed, except one in use, and a failure does not affect the others', async () => {
+  using at = workerStage()
   const sandboxes = new Map([
     ['open', 'running'],
     ['stuck', 'stopped'],
@@ -276,11 +280,13 @@ test('sandboxes of ended runs go: not one that somebody is in, and none keeps an
     at.worker('ended', firstProgress('do it'), { id: name, sandboxId: name as never, keptUntil: 1 })
   const destroyed: string[] = []
   const engine = {
-    onModelUsage: () => () => undefined,
-    get: (id: string) => ({ state: sandboxes.get(id) }),
-    async destroy(id: string) {
-      if (id === 'stuck') throw new Error('it does not end')
-      destroyed.push(id)
+    networks: { onModelUsage: () => () => undefined },
+    sandboxes: {
+      get: (id: string) => ({ state: sandboxes.get(id) }),
+      async destroy(id: string) {
+        if (id === 'stuck') throw new Error('it does not end')
+        destroyed.push(id)
+      },
     },
   } as unknown as Engine
   const runs = new Runs({ ...at.parts, engine })
@@ -294,10 +300,10 @@ test('sandboxes of ended runs go: not one that somebody is in, and none keeps an
   )
 })
 
-test('one that cannot be written down as at work is not taken for one at work', () => {
+test('a run that cannot be stored as working is not counted as working', () => {
   const full = new AgentPodError({ code: 'resource_exhausted', reason: 'disk.full', message: 'full' })
   let isFull = false
-  using at = desk((journal) => ({
+  using at = workerStage((journal) => ({
     ...journal,
     write(id, entry) {
       if (isFull) throw full
@@ -305,17 +311,18 @@ test('one that cannot be written down as at work is not taken for one at work', 
     },
   }))
   at.worker('ended', firstProgress('do it'), { sandboxId: 'sb' as never })
-  const engine = { ...at.parts.engine, get: () => ({ endedAt: undefined }) } as unknown as Engine
+  const sandboxes = { get: () => ({ endedAt: undefined }) }
+  const engine = { ...at.parts.engine, sandboxes } as unknown as Engine
   const runs = new Runs({ ...at.parts, engine })
   isFull = true
-  assert.throws(() => runs.handBack(RUN.id), full)
-  assert.throws(() => runs.send(RUN.id, 'more'), full)
+  assert.throws(() => runs.handBack(RUN.id, LOCAL), full)
+  assert.throws(() => runs.send(RUN.id, 'more', {}, LOCAL), full)
   assert.equal(runs.busyCount, 0)
 })
 
-test('a full disk that a timer finds does not end the server', async () => {
+test('a full disk in a timer callback does not end the server', async () => {
   let isFull = false
-  using at = desk((journal) => ({
+  using at = workerStage((journal) => ({
     ...journal,
     write(id, entry) {
       if (isFull)
@@ -332,8 +339,8 @@ test('a full disk that a timer finds does not end the server', async () => {
   worker.use({ model: 'm', input: 0, cached: 0, output: 0, refusal: 500 } as never)
 })
 
-test('each request that the model refuses for now leaves a line, within a bound', () => {
-  using at = desk()
+test('each temporary refusal of the model is reported, up to a limit', () => {
+  using at = workerStage()
   const worker = at.worker('working', { ...firstProgress('do it') })
   const refused = (refusal: number): void =>
     worker.use({ model: '', input: 0, cached: 0, output: 0, refusal } as never)
@@ -345,18 +352,18 @@ test('each request that the model refuses for now leaves a line, within a bound'
   worker.use({ model: 'm', input: 1, cached: 0, output: 1 } as never)
   refused(429)
   assert.deepEqual(notes(), [
-    'The model answered 529, overloaded; the agent may try again.',
-    'The model answered 529, overloaded (2 times in a row); the agent may try again.',
-    'The model answered 429, too many requests; the agent may try again.',
+    'The model answered 529 (overloaded); the agent may retry.',
+    'The model answered 529 (overloaded), 2 times in a row; the agent may retry.',
+    'The model answered 429 (too many requests); the agent may retry.',
   ])
   for (let times = 0; times < 500; times++) refused(503)
   assert.equal(notes().length, 201)
-  assert.match(notes().at(-1) ?? '', /not told any more/)
+  assert.match(notes().at(-1) ?? '', /further refusals are not reported/)
 })
 
 describe('floods', () => {
-  test('of names that are refused become few questions', async () => {
-    using at = desk()
+  test('a flood of refused host names becomes few questions', async () => {
+    using at = workerStage()
     at.parts.store.insert(RUN, PLAN)
     const record = new RunRecord(at.parts, {
       run: RUN,
@@ -368,8 +375,10 @@ describe('floods', () => {
       data: { verdict: 'denied', host: `h${i}.example.com`, port: 443, reason: 'rule.none' },
     }))
     const engine = {
-      async *follow() {
-        yield batch
+      events: {
+        async *follow() {
+          yield batch
+        },
       },
     } as unknown as Engine
     const watch = new NetworkWatch(
@@ -381,7 +390,7 @@ describe('floods', () => {
     assert.equal(record.progress.questions.length, 32)
   })
 
-  test('of questions that rules answer have an end', () => {
+  test('a flood of questions that rules answer ends the run', () => {
     const about = { kind: 'bash', subject: 'x'.repeat(64 * 1024), title: 'x' } as const
     let bytes = 0
     let count = 0
@@ -390,7 +399,7 @@ describe('floods', () => {
     assert.ok(count < 2100, `${count} were kept`)
   })
 
-  test('of what is to be sent to an agent that does not read wait as one', async () => {
+  test('sends to an agent that does not read its input wait as one', async () => {
     const { promise, reject } = Promise.withResolvers<never>()
     let asked = 0
     const journal = {
@@ -400,7 +409,7 @@ describe('floods', () => {
       },
     } as unknown as RunJournal
     const processes = { list: () => promise, writeAt: () => promise }
-    const guest = { processes } as unknown as Live['guest']
+    const guest = { processes } as unknown as GuestConnection['guest']
     const input = new AgentInput({
       journal,
       log: jsonLog(new FakeClock(), () => undefined),
@@ -410,7 +419,7 @@ describe('floods', () => {
       signal: new AbortController().signal,
     })
     for (let i = 0; i < 1000; i++) {
-      input.send({ guest, ended: new AbortController() } as Live)
+      input.send({ guest, ended: new AbortController() } as GuestConnection)
       await Promise.resolve()
     }
     reject(new Error('the agent is gone'))
@@ -419,8 +428,8 @@ describe('floods', () => {
   })
 })
 
-test('open questions take one timer, and all of them are answered in their time', async () => {
-  using at = desk()
+test('open questions share one timer, and each is denied at its own time', async () => {
+  using at = workerStage()
   const { questions, ...progress } = asking()
   const about = { kind: 'network', subject: 'example.com:443', title: 'reach it' } as const
   const others = Array.from({ length: 20 }, (_, i) => ({

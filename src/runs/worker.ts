@@ -1,41 +1,43 @@
-/** One run at work. Its state says what is to be done next, so that any server can take it up from there. */
+/** Works on one run. The state of the run says what to do next, so any server can continue it. */
+
 import type { Agent } from '../agents/agent.ts'
-import type { Driver, Step, TurnEnd } from '../agents/driver.ts'
+import type { Driver, DriverStep, TurnEnd } from '../agents/drivers/driver.ts'
 import { asAgentPodError, isAgentPodError } from '../core/error.ts'
+import { LOCAL } from '../core/principal.ts'
 import type { Run, RunEventBody, RunLimits } from '../core/run.ts'
-import type { Live } from '../engine/context.ts'
+import type { GuestConnection } from '../engine/context.ts'
 import { conversationState, followConversation, startConversation } from '../guest/conversation.ts'
-import { signalInside } from '../guest/process.ts'
+import { signalInside } from '../guest/run-command.ts'
 import { ignore } from '../telemetry/log.ts'
 import { failpoint } from '../util/failpoint.ts'
-import { LineReader } from '../util/line-reader.ts'
-import { spoken } from '../util/spoken.ts'
-import { Accounts } from './accounts.ts'
+import { formatDuration } from '../util/format-duration.ts'
+import { LineReader } from '../util/stream/line-reader.ts'
 import { AgentInput } from './agent-input.ts'
+import { foldStep, newBatch, type StepBatch } from './fold-steps.ts'
 import { NetworkWatch } from './network-watch.ts'
-import { outcomeOf } from './outcome.ts'
+import { runOutcome } from './outcome.ts'
 import type { RunsParts } from './parts.ts'
 import type { RunPlan } from './plan.ts'
-import { isOfWayOut, type OpenQuestion, type Progress, type Wish } from './progress.ts'
+import { isNetworkQuestion, type OpenQuestion, type Progress, type StopRequest } from './progress.ts'
 import { RunRecord } from './record.ts'
-import { takeResult } from './result.ts'
-import { assignmentOf, enterStage, furnish, liveOf } from './stage.ts'
-import { type Taking, take, takingFrom } from './taking.ts'
+import { takeRunResult } from './result.ts'
+import { assignmentOf, openRunSandbox, runConnection, writeAgentFiles } from './run-sandbox.ts'
+import { Spending } from './spending.ts'
 import { isFlood } from './transcript.ts'
 import type { ModelUse } from './usage.ts'
 
-/** How long an agent that was told to stop has before it is ended. */
+/** How long an agent that was told to stop has before its process is ended. */
 const GRACE_MS = 5000
-/** From being asked to end to being made to. */
+/** From SIGTERM to SIGKILL. */
 const LAST_MS = 2000
 const LONGEST_LINE = 8 * 1024 * 1024
 const LONGEST_COMPLAINT = 4096
-/** SECURITY: CP-16. Of one turn: every question is answered, and what is answered is kept until the turn is over. */
+/** SECURITY: CP-16. Per turn: every question is answered, and answers are kept until the turn is over. */
 const MOST_ANSWERED = 16 * 1024 * 1024
 
-const NOT_DONE: RunEventBody = { type: 'note', text: 'What it was told meanwhile is not done.' }
-const FLOODED: TurnEnd = { how: 'failed', message: 'it asks more than anybody could answer' }
-const SANDBOX_ENDED: TurnEnd = { how: 'failed', message: 'its sandbox ended while it was at work' }
+const NOT_DONE: RunEventBody = { type: 'note', text: 'Messages sent meanwhile are dropped.' }
+const FLOODED: TurnEnd = { how: 'failed', message: 'it asked too many questions' }
+const SANDBOX_ENDED: TurnEnd = { how: 'failed', message: 'its sandbox ended while it was working' }
 
 export class Worker {
   readonly #parts: RunsParts
@@ -43,14 +45,14 @@ export class Worker {
   readonly #driver: Driver
   readonly #plan: RunPlan
   readonly #record: RunRecord
-  readonly #accounts: Accounts
+  readonly #spending: Spending
   readonly #network: NetworkWatch
   #input: AgentInput | undefined
-  /** Aborts when this server has no more to do with it; the run itself goes on. */
+  /** Aborts when this server stops following; the run itself continues. */
   readonly #left = new AbortController()
-  /** Cancels of timers of this turn. */
+  /** Cancel functions of the timers of this turn. */
   #timers: (() => void)[] = []
-  /** Of the question that is the next to be out of time. */
+  /** Cancels the timer of the question that times out next. */
   #cancelQuestion = (): void => undefined
 
   constructor(o: {
@@ -70,7 +72,7 @@ export class Worker {
       now: () => o.parts.clock.now(),
       after: (ms: number, work: () => void) => this.#later(ms, work),
     }
-    this.#accounts = new Accounts(this.#record, clock, (wish) => this.stop(wish))
+    this.#spending = new Spending(this.#record, clock, (wish) => this.stop(wish))
     this.#network = new NetworkWatch(o.parts, {
       record: this.#record,
       asker: o.plan.asker,
@@ -99,12 +101,12 @@ export class Worker {
     return this.#record.progress
   }
 
-  /** What the way out has seen it use. */
+  /** Called for each model answer that the egress process has seen. */
   use(use: ModelUse): void {
-    this.#safely(() => this.#accounts.use(use))
+    this.#safely(() => this.#spending.use(use))
   }
 
-  /** Until the run has ended, or this server leaves it to the next. Never throws. */
+  /** Works until the run has ended, or this server stops following. Never throws. */
   async work(): Promise<void> {
     while (this.#run.state !== 'ended' && !this.#left.signal.aborted) {
       try {
@@ -118,11 +120,11 @@ export class Worker {
     }
   }
 
-  /** Lets go of it. What is at work inside works on. */
+  /** Stops following. The agent inside continues. */
   leave(): void {
     this.#left.abort()
     this.#clearTimers()
-    this.#accounts.leave()
+    this.#spending.leave()
   }
 
   async #next(): Promise<void> {
@@ -148,27 +150,28 @@ export class Worker {
     const { engine } = this.#parts
     if (this.#run.state === 'queued') this.#record.move('starting')
     if (this.#progress.wish) return this.#record.move('finishing')
-    const sandbox = await enterStage(engine, this.#run, this.#plan)
+    const sandbox = await openRunSandbox(engine, this.#run, this.#plan)
     if (this.#run.sandboxId !== sandbox.id) this.#record.save({ sandboxId: sandbox.id })
     if (this.#left.signal.aborted) return
     failpoint('run.staged')
-    // One that was made from a snapshot holds the project already, and has begun.
-    if (this.#progress.turn === 1 && this.#plan.snapshot === undefined) await engine.begin(sandbox.id)
-    const live = liveOf(engine, sandbox.id)
-    const isStarted = await conversationState(live.guest, this.#tag, this.#left.signal)
+    // A sandbox made from a snapshot already has the project, and its services have started.
+    if (this.#progress.turn === 1 && this.#plan.snapshot === undefined)
+      await engine.guests.startProjectServices(sandbox.id, LOCAL)
+    const connection = runConnection(engine, sandbox.id)
+    const isStarted = await conversationState(connection.guest, this.#tag, this.#left.signal)
     const { user } = sandbox.spec.environment
-    const assignment = assignmentOf(
-      this.#agent,
-      this.#run,
-      this.#plan,
+    const assignment = assignmentOf({
+      agent: this.#agent,
+      run: this.#run,
+      plan: this.#plan,
       user,
-      this.#progress.prompt,
-      this.#asks,
-    )
+      prompt: this.#progress.prompt,
+      asks: this.#asks,
+    })
     if (this.#progress.driver === undefined) {
       const deadlineAt = this.#parts.clock.now() + this.#run.limits.timeMs
       this.#record.advance({ deadlineAt, offset: 0 })
-      this.#absorb(this.#driver.begin(assignment), [
+      this.#foldAndStore(this.#driver.begin(assignment), [
         {
           type: 'message',
           from: 'user',
@@ -180,9 +183,9 @@ export class Worker {
     failpoint('run.begun')
     if (isStarted.kind === 'unknown') {
       const launch = this.#agent.launch(assignment)
-      await furnish(live, sandbox, this.#plan, launch)
+      await writeAgentFiles(connection, sandbox, this.#plan, launch)
       await startConversation(
-        live.guest,
+        connection.guest,
         {
           command: launch.command,
           user,
@@ -198,56 +201,59 @@ export class Worker {
     this.#record.move(this.#blocking.length > 0 ? 'waiting' : 'working')
   }
 
-  /** Whether something has to be asked for; where nothing has, the agent is told that it may do everything. */
+  /** Whether the agent must ask for anything; if not, it is started with full permissions. */
   get #asks(): boolean {
     const { bash, write, mcp } = this.#run.permissions
     return [...bash, ...write, ...mcp].some(({ decision }) => decision !== 'allow')
   }
 
   async #follow(): Promise<void> {
-    const live = this.#liveOrGone()
-    if (!live) {
+    const connection = this.#connectionIfAny()
+    if (!connection) {
       this.#record.move('finishing')
       return
     }
     this.#watchTime()
     this.#watchQuestions()
     const over = new AbortController()
-    const signal = AbortSignal.any([this.#left.signal, live.ended.signal, over.signal])
+    const signal = AbortSignal.any([this.#left.signal, connection.ended.signal, over.signal])
     if (this.#run.sandboxId !== undefined) void this.#network.follow(this.#run.sandboxId, signal)
     this.#input = this.#newInput()
-    this.#send(live)
-    if (this.#progress.wish) this.#stopAgent(live)
+    this.#send(connection)
+    if (this.#progress.wish) this.#stopAgent(connection)
     let lines = new LineReader(LONGEST_LINE, this.#progress.offset)
     try {
-      const events = followConversation(live.guest, this.#tag, { offset: this.#progress.offset, signal })
+      const events = followConversation(connection.guest, this.#tag, {
+        offset: this.#progress.offset,
+        signal,
+      })
       for await (const event of events) {
-        if (event.kind === 'stdout') this.#read(live, lines, event.data)
-        else if (event.kind === 'stderr') this.#complain(event.data)
+        if (event.kind === 'stdout') this.#read(connection, lines, event.data)
+        else if (event.kind === 'stderr') this.#addToStderr(event.data)
         else if (event.kind === 'gap') {
           lines = new LineReader(LONGEST_LINE, event.offset)
-          this.#record.tell([
-            { type: 'note', text: `${event.bytes} bytes of what the agent wrote are lost.` },
+          this.#record.report([
+            { type: 'note', text: `${event.bytes} bytes of the agent's output were lost.` },
           ])
         } else this.#exited(event.exit.exitCode)
         if (this.#progress.end) break
       }
     } catch (error) {
       if (this.#left.signal.aborted) return
-      // A sandbox that ends takes the agent with it; what it left is still looked at.
-      if (!live.ended.signal.aborted) throw error
+      // The agent ends with its sandbox; its result is still taken.
+      if (!connection.ended.signal.aborted) throw error
       this.#record.advance({ end: SANDBOX_ENDED })
     } finally {
       over.abort()
     }
-    await this.#endProcess(live)
+    await this.#endProcess(connection)
     this.#record.move('finishing')
   }
 
-  /** Where its sandbox was stopped or destroyed, so was the agent; what it left is still looked at. */
-  #liveOrGone(): Live | undefined {
+  /** If the sandbox was stopped or destroyed, so was the agent; its result is still taken. */
+  #connectionIfAny(): GuestConnection | undefined {
     try {
-      return liveOf(this.#parts.engine, this.#run.sandboxId)
+      return runConnection(this.#parts.engine, this.#run.sandboxId)
     } catch (error) {
       if (!isAgentPodError(error)) throw error
       this.#record.advance({ end: SANDBOX_ENDED })
@@ -255,25 +261,28 @@ export class Worker {
     }
   }
 
-  /** What came together is one entry of the journal: an agent that floods us waits for its turn like others. */
-  #read(live: Live, lines: LineReader, data: Buffer): void {
-    const taking = takingFrom(this.#progress)
+  /**
+   * Lines that arrive together become one entry of the journal, so an agent that floods us waits like the
+   * others.
+   */
+  #read(connection: GuestConnection, lines: LineReader, data: Buffer): void {
+    const batch = newBatch(this.#progress)
     for (const { line, end } of lines.push(data)) {
-      this.#take(taking, this.#driver.line(taking.driver, line))
-      taking.offset = end
-      if (taking.end) break
+      this.#fold(batch, this.#driver.line(batch.driver, line))
+      batch.offset = end
+      if (batch.end) break
     }
-    if (taking.offset === this.#progress.offset) return
-    const asked = taking.send.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
+    if (batch.offset === this.#progress.offset) return
+    const asked = batch.send.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
     const answeredBytes = (this.#progress.answeredBytes ?? 0) + asked
     this.#record.remember({ answeredBytes })
-    this.#commit(taking)
+    this.#commit(batch)
     const isTooMuch = answeredBytes > MOST_ANSWERED || isFlood(this.#progress.transcriptBytes)
     if (isTooMuch && !this.#progress.end) this.#record.advance({ end: FLOODED })
-    this.#send(live)
+    this.#send(connection)
   }
 
-  #complain(data: Buffer): void {
+  #addToStderr(data: Buffer): void {
     const complaint = (this.#progress.complaint + data.toString('utf8')).slice(-LONGEST_COMPLAINT)
     this.#record.remember({ complaint })
   }
@@ -281,37 +290,37 @@ export class Worker {
   #exited(exitCode: number): void {
     this.#record.advance({ exitCode })
     if (this.#progress.end) return
-    this.#absorb(this.#driver.exit(this.#progress.driver, exitCode))
+    this.#foldAndStore(this.#driver.exit(this.#progress.driver, exitCode))
   }
 
-  #take(taking: Taking, step: Step<unknown>): void {
-    take(taking, step, {
+  #fold(batch: StepBatch, step: DriverStep<unknown>): void {
+    foldStep(batch, step, {
       driver: this.#driver,
       rules: this.#run.permissions,
       now: this.#parts.clock.now(),
     })
   }
 
-  #commit({ events, send, session, tokens, denials, end, ...patch }: Taking): void {
+  #commit({ events, send, session, tokens, denials, end, ...patch }: StepBatch): void {
     if (session !== undefined && session !== this.#run.session) this.#record.save({ session })
     if (denials > 0) this.#record.save({ denials: this.#run.denials + denials })
     this.#record.advance({ ...patch, ...(end && { end }) }, events, send)
-    if (tokens) this.#accounts.claim(tokens)
+    if (tokens) this.#spending.claim(tokens)
     if (patch.questions.length > 0) this.#watchQuestions()
     this.#showWaiting()
   }
 
-  /** One step as a whole. */
-  #absorb(step: Step<unknown>, before: readonly RunEventBody[] = []): void {
-    const taking = takingFrom(this.#progress)
-    taking.events.push(...before)
-    this.#take(taking, step)
-    this.#commit(taking)
+  /** Folds and stores one step. */
+  #foldAndStore(step: DriverStep<unknown>, before: readonly RunEventBody[] = []): void {
+    const batch = newBatch(this.#progress)
+    batch.events.push(...before)
+    this.#fold(batch, step)
+    this.#commit(batch)
   }
 
-  /** Questions that the agent waits for; those of the way out keep nobody. */
+  /** Questions that the agent waits for. It does not wait for questions about the network. */
   get #blocking(): readonly OpenQuestion[] {
-    return this.#progress.questions.filter((one) => !isOfWayOut(one))
+    return this.#progress.questions.filter((one) => !isNetworkQuestion(one))
   }
 
   #showWaiting(): void {
@@ -320,7 +329,7 @@ export class Worker {
     else if (this.#run.state === 'waiting' && !isWaiting) this.#record.move('working')
   }
 
-  /** Answers a question; undefined where it is none of this run's, or answered. */
+  /** Answers a question. Undefined if it is not open. */
   answer(permission: string, answer: 'allow' | 'deny', by: 'user' | 'timeout'): OpenQuestion | undefined {
     const question = this.#progress.questions.find((one) => one.permission === permission)
     if (!question) return undefined
@@ -329,51 +338,51 @@ export class Worker {
     const told: RunEventBody = { type: 'permission.answered', permission, about, answer, by }
     if (answer === 'deny') this.#record.save({ denials: this.#run.denials + 1 })
     this.#record.remember({ questions })
-    if (isOfWayOut(question)) this.#record.tell([told])
+    if (isNetworkQuestion(question)) this.#record.report([told])
     else {
-      this.#absorb(this.#driver.answer(this.#progress.driver, permission, answer), [told])
+      this.#foldAndStore(this.#driver.answer(this.#progress.driver, permission, answer), [told])
       this.#trySend()
     }
     return question
   }
 
-  /** Said to it by a person: the next turn's, where one is at work. */
-  /** What holds from now on; a turn that has begun keeps its time. */
+  /** Sets new limits. A turn that has started keeps its deadline. */
   limit(limits: RunLimits): void {
     this.#record.save({ limits })
   }
 
+  /** Adds a message of a person for the next turn. */
   queue(text: string): void {
     this.#record.advance({ queue: [...this.#progress.queue, text] })
   }
 
-  /** Has it stop, for a reason of somebody else's. What it did until then is kept. */
-  stop(wish: Wish): void {
+  /** Stops the run for a reason from outside. What it did so far is kept. */
+  stop(wish: StopRequest): void {
     if (this.#progress.wish || this.#run.state === 'ended') return
     if (this.#run.state === 'finishing') {
-      // What it did is being looked at; only what it was to do next is not done.
+      // Its result is being taken; only its queued messages are dropped.
       if (this.#progress.queue.length > 0) this.#record.advance({ queue: [] }, [NOT_DONE])
       return
     }
-    this.#record.advance({ wish, queue: [] }, [{ type: 'note', text: `${wish.reason}; it is told to stop.` }])
+    this.#record.advance({ wish, queue: [] }, [{ type: 'note', text: `Stopping: ${wish.reason}.` }])
     const { sandboxId } = this.#run
     if (sandboxId === undefined || !['working', 'waiting'].includes(this.#run.state)) return
     try {
-      this.#stopAgent(liveOf(this.#parts.engine, sandboxId))
+      this.#stopAgent(runConnection(this.#parts.engine, sandboxId))
     } catch (error) {
-      ignore(this.#parts.log, error, 'its sandbox has ended already')
+      ignore(this.#parts.log, error, 'its sandbox has already ended')
     }
   }
 
-  #stopAgent(live: Live): void {
-    this.#absorb(this.#driver.cancel(this.#progress.driver))
-    this.#send(live)
-    // One that cannot be told has nothing to wait for.
+  #stopAgent(connection: GuestConnection): void {
+    this.#foldAndStore(this.#driver.cancel(this.#progress.driver))
+    this.#send(connection)
+    // An agent that takes no input cannot be told, so there is nothing to wait for.
     const grace = this.#driver.talks ? GRACE_MS : 0
-    this.#timers.push(this.#parts.clock.after(grace, () => void this.#endProcess(live)))
+    this.#timers.push(this.#parts.clock.after(grace, () => void this.#endProcess(connection)))
   }
 
-  async #endProcess({ guest, ended }: Live): Promise<void> {
+  async #endProcess({ guest, ended }: GuestConnection): Promise<void> {
     const signal = AbortSignal.any([ended.signal, this.#left.signal, AbortSignal.timeout(20_000)])
     try {
       const { kind } = await conversationState(guest, this.#tag, signal)
@@ -397,15 +406,15 @@ export class Worker {
     return new AgentInput({ journal, log, runId, turn, tag: this.#tag, signal: this.#left.signal })
   }
 
-  #send(live: Live): void {
-    if (this.#driver.talks) this.#input?.send(live)
+  #send(connection: GuestConnection): void {
+    if (this.#driver.talks) this.#input?.send(connection)
   }
 
   #trySend(): void {
     try {
-      this.#send(liveOf(this.#parts.engine, this.#run.sandboxId))
+      this.#send(runConnection(this.#parts.engine, this.#run.sandboxId))
     } catch (error) {
-      ignore(this.#parts.log, error, 'it is sent when the sandbox runs again')
+      ignore(this.#parts.log, error, 'the input is sent when the sandbox runs again')
     }
   }
 
@@ -417,13 +426,13 @@ export class Worker {
       this.#later(left, () =>
         this.stop({
           outcome: 'timed_out',
-          reason: `its time of ${spoken(this.#run.limits.timeMs)} is over`,
+          reason: `its time limit of ${formatDuration(this.#run.limits.timeMs)} is over`,
         }),
       ),
     )
   }
 
-  /** A question that nobody answers is answered with no. */
+  /** A question without an answer is denied when its time is over. */
   #watchQuestions(): void {
     this.#cancelQuestion()
     this.#cancelQuestion = () => undefined
@@ -440,21 +449,24 @@ export class Worker {
     return this.#parts.clock.after(ms, () => this.#safely(work))
   }
 
-  /** For what nobody waits for. A full disk would end the server with it; so it ends this run's sandbox, and with that the run. */
+  /**
+   * For callbacks. A failure there (such as a full disk) would end the server; instead it stops the sandbox,
+   * and so the run.
+   */
   #safely(work: () => void): void {
     try {
       work()
     } catch (error) {
-      ignore(this.#parts.log, error, `run ${this.#run.id} is not gone on with, as it cannot be written down`)
-      void this.#rest()
+      ignore(this.#parts.log, error, `run ${this.#run.id} is stopped, because it cannot be stored`)
+      void this.#stopSandbox()
     }
   }
 
   async #finish(): Promise<void> {
-    // A server was killed when the journal knew of the next turn, and the run did not yet.
+    // The server was killed after the journal had the next turn and before the run did.
     if (this.#progress.turn > this.#run.turn) return this.#record.move('starting')
     const [text, ...rest] = this.#progress.queue
-    if (text !== undefined && this.#goesOn) {
+    if (text !== undefined && this.#continues) {
       this.#record.turn('starting', text, rest)
       return
     }
@@ -462,21 +474,21 @@ export class Worker {
     failpoint('run.taken')
     const { sandboxId } = this.#run
     if (sandboxId !== undefined) await this.#network.settle(sandboxId)
-    this.#accounts.settle()
+    this.#spending.settle()
     const { project } = this.#run
-    const { outcome, reason } = outcomeOf({
+    const { outcome, reason } = runOutcome({
       ...this.#progress,
       denials: this.#run.denials,
       isChanged: result && project ? result.tree !== project.tree : undefined,
     })
-    await this.#rest()
-    // Somebody has said more meanwhile: it is not over yet.
-    if (this.#progress.queue.length > 0 && this.#goesOn) return
+    await this.#stopSandbox()
+    // A message arrived meanwhile, so the run is not over.
+    if (this.#progress.queue.length > 0 && this.#continues) return
     this.#end(outcome, reason)
   }
 
-  /** Whether what waits is still of use to it. */
-  get #goesOn(): boolean {
+  /** Whether queued messages still make sense. */
+  get #continues(): boolean {
     return !this.#progress.wish && this.#progress.end?.how !== 'failed'
   }
 
@@ -485,35 +497,35 @@ export class Worker {
     if (!project || sandboxId === undefined) return undefined
     const { engine, directory } = this.#parts
     try {
-      const { state, spec } = engine.get(sandboxId)
-      if (state === 'stopped') await engine.start(sandboxId)
-      const live = liveOf(engine, sandboxId)
-      const result = await takeResult(live, {
+      const { state, spec } = engine.sandboxes.get(sandboxId, LOCAL)
+      if (state === 'stopped') await engine.sandboxes.start(sandboxId, LOCAL)
+      const connection = runConnection(engine, sandboxId)
+      const result = await takeRunResult(connection, {
         project,
         user: spec.environment.user,
         file: `${directory}/${this.#run.id}/result.pack`,
-        signal: AbortSignal.any([this.#left.signal, live.ended.signal]),
+        signal: AbortSignal.any([this.#left.signal, connection.ended.signal]),
       })
       this.#record.save({ result })
       return result
     } catch (error) {
       if (this.#left.signal.aborted) throw error
       const { message } = asAgentPodError(error)
-      this.#record.tell([{ type: 'error', text: `The result could not be taken: ${message}` }])
+      this.#record.report([{ type: 'error', text: `The result could not be taken: ${message}` }])
       this.#record.advance({ end: { how: 'failed', message: `the result could not be taken: ${message}` } })
       return undefined
     }
   }
 
-  /** Its files are kept for follow-ups; nothing runs any more. */
-  async #rest(): Promise<void> {
+  /** Stops the sandbox. Its files are kept for follow-ups. */
+  async #stopSandbox(): Promise<void> {
     const { sandboxId } = this.#run
     if (sandboxId === undefined) return
     try {
-      await this.#parts.engine.stop(sandboxId)
+      await this.#parts.engine.sandboxes.stop(sandboxId, LOCAL)
     } catch (error) {
       if (!isAgentPodError(error, 'not_found'))
-        ignore(this.#parts.log, error, `the sandbox of run ${this.#run.id} ends at its time`)
+        ignore(this.#parts.log, error, `the sandbox of run ${this.#run.id} stops at its deadline`)
     }
   }
 
@@ -521,15 +533,15 @@ export class Worker {
     const failure = asAgentPodError(error)
     if (failure.code === 'internal')
       this.#parts.log.error('a run failed', { run: this.#run.id, error: failure })
-    await this.#rest()
+    await this.#stopSandbox()
     const { wish } = this.#progress
     try {
-      this.#record.tell([
+      this.#record.report([
         { type: 'error', text: failure.hint ? `${failure.message} (${failure.hint})` : failure.message },
       ])
       this.#end(wish?.outcome ?? 'failed', wish?.reason ?? failure.message)
     } catch (unwritten) {
-      // A full disk: it is as it was, and the next server tries again.
+      // On a full disk the run stays as it is, and the next server tries again.
       ignore(this.#parts.log, unwritten, `the failure of run ${this.#run.id} was not recorded`)
       this.leave()
     }
@@ -538,18 +550,18 @@ export class Worker {
   #end(outcome: NonNullable<Run['outcome']>, reason: string | undefined): void {
     const endedAt = this.#parts.clock.now()
     const keptUntil = this.#run.sandboxId === undefined ? undefined : endedAt + this.#plan.keepMs
-    // What was said too late is done by nobody, also not when its result is looked at again.
+    // Messages that came too late are dropped, also if the result is taken again later.
     if (this.#progress.queue.length > 0) this.#record.advance({ queue: [] }, [NOT_DONE])
     this.#record.save({ outcome, reason, endedAt, keptUntil })
     this.#record.move('ended')
   }
 
-  /** Goes on with a run that has ended. */
+  /** Continues an ended run with a new prompt. */
   again(text: string): void {
     this.#record.turn('queued', text, [])
   }
 
-  /** Takes the result of a run that has ended anew, after somebody worked in its sandbox. */
+  /** Takes the result of an ended run again, after a person worked in its sandbox. */
   lookAgain(): void {
     this.#record.advance({ wish: undefined, end: { how: 'done', message: undefined } })
     this.#record.save({ outcome: undefined, reason: undefined, endedAt: undefined, keptUntil: undefined })

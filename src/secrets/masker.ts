@@ -1,79 +1,84 @@
-/** Covers texts in a stream of bytes, also where one lies across the border of two chunks. Lengths stay as they are. */
-import { Watch } from './watch.ts'
+/** Masks texts in a stream of bytes, also across chunks. Does not change the length. */
+import { SearchSet } from './search-set.ts'
 
 const STAR = 0x2a
 const NOTHING: Buffer = Buffer.alloc(0)
-/** A line end is passed on at once behind fewer characters than this, or the end of many an ordinary line would wait for the next one. */
+/**
+ * With fewer matching characters before it, a line end is not held back, so that ordinary lines are not
+ * delayed.
+ */
 const FEWEST_HELD = 8
 
 export class Masker {
-  readonly #watch: Watch
-  /** The end of what came, as it came: what is held back, and before it what is known to matter though it has been passed on. */
+  readonly #searchSet: SearchSet
+  /**
+   * The last input bytes: those held back, and before them bytes that were returned but may begin a match.
+   */
   #tail = NOTHING
-  /** The same bytes with what was found in them covered. */
-  #covered = NOTHING
+  /** The same bytes after masking. */
+  #masked = NOTHING
   #passed = 0
-  /** How many were covered so far. */
+  /** The number of matches so far. */
   hits = 0
 
-  constructor(texts: readonly string[] | Watch) {
-    this.#watch = Watch.of(texts)
+  constructor(texts: readonly string[] | SearchSet) {
+    this.#searchSet = SearchSet.of(texts)
   }
 
-  /** What may be passed on. Bytes are held back only while they could be the beginning of a text. */
+  /** Returns the bytes that can be sent. Bytes are only held back while they could begin a text. */
   push(chunk: Buffer): Buffer {
     const bytes = joined(this.#tail, chunk)
-    const isClean = this.#covered === this.#tail
-    const out = this.#mask(bytes, isClean ? bytes : joined(this.#covered, chunk))
+    const isClean = this.#masked === this.#tail
+    const out = this.#mask(bytes, isClean ? bytes : joined(this.#masked, chunk))
     const { held: wanted, known } = this.#ends(bytes)
-    // What has been passed on cannot be held back any more.
+    // Bytes that were returned already cannot be held back.
     const held = Math.min(wanted, bytes.length - this.#passed)
     const passed = out.subarray(this.#passed, bytes.length - held)
     const from = bytes.length - Math.max(held, known)
     this.#passed = bytes.length - held - from
     this.#tail = bytes.subarray(from)
-    this.#covered = out === bytes ? this.#tail : out.subarray(from)
+    this.#masked = out === bytes ? this.#tail : out.subarray(from)
     return passed
   }
 
-  /** What was held back, when nothing more comes. */
+  /** Returns the held-back bytes at the end of the stream. */
   end(): Buffer {
-    const rest = this.#covered.subarray(this.#passed)
+    const rest = this.#masked.subarray(this.#passed)
     this.#tail = NOTHING
-    this.#covered = NOTHING
+    this.#masked = NOTHING
     this.#passed = 0
     return rest
   }
 
-  /** A whole text at once, such as the value of a header. */
+  /** Masks a complete text, such as the value of a header. */
   text(text: string): string {
     const bytes = Buffer.from(text, 'latin1')
     return this.#mask(bytes, bytes).toString('latin1')
   }
 
-  /** SECURITY: SE-04. The chunk is somebody else's buffer, so it is copied before the first byte of it is covered. */
+  /** SECURITY: SE-04. The chunk may be shared, so it is copied before the first byte is masked. */
   #mask(bytes: Buffer, begun: Buffer): Buffer {
     let out = begun
-    const cover = (start: number, end: number): void => {
+    const mask = (start: number, end: number): void => {
       if (out === bytes) out = Buffer.from(bytes)
       out.fill(STAR, start, end)
     }
-    this.#watch.forms.each(bytes, ({ start, end }) => {
-      cover(start, end)
+    this.#searchSet.forms.each(bytes, ({ start, end }) => {
+      mask(start, end)
       this.hits++
     })
-    this.#watch.wrapped.each(bytes, (places) => {
-      // The line ends stay, so that what is read line by line still is.
-      for (const place of places) cover(place, place + 1)
+    this.#searchSet.wrapped.each(bytes, (places) => {
+      // Line ends are kept, so that the output can still be read line by line.
+      for (const place of places) mask(place, place + 1)
       this.hits++
     })
     return out
   }
 
-  /** How many of the last bytes are held back, and how many have to be known when the next ones come. */
+  /** How many of the last bytes to hold back, and how many to remember for the next chunk. */
   #ends(bytes: Buffer): { readonly held: number; readonly known: number } {
-    const held = this.#watch.forms.beginning(bytes)
-    const { length, own } = this.#watch.wrapped.beginning(bytes)
+    const held = this.#searchSet.forms.prefixAtEnd(bytes)
+    const { length, own } = this.#searchSet.wrapped.prefixAtEnd(bytes)
     return { held: own >= FEWEST_HELD ? Math.max(held, length) : held, known: length }
   }
 }

@@ -2,7 +2,10 @@ import { type Random, randomWord } from '../util/random.ts'
 
 const LENGTH = 40
 
-/** Random, so that one sandbox cannot guess another's; letters and digits, so that every program takes it for a key. */
+/**
+ * Random, so that one sandbox cannot guess another's. Letters and digits only, so that programs accept it as
+ * a key.
+ */
 export function newPlaceholder(random: Random): string {
   return `agentpod${randomWord(random, LENGTH)}`
 }

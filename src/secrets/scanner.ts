@@ -1,8 +1,5 @@
-/**
- * Looks for texts in a stream of bytes, also where one lies across the border of two chunks, is written in percent codes, or is broken into
- * lines.
- */
-import { Watch } from './watch.ts'
+/** Searches a stream of bytes for texts, also across chunks, in percent-encoding, and wrapped into lines. */
+import { SearchSet } from './search-set.ts'
 
 const PERCENT = 0x25
 const NOTHING: Buffer = Buffer.alloc(0)
@@ -11,13 +8,13 @@ export class Scanner {
   readonly #plain: Window
   readonly #decoded: Window
   readonly #wrapped: Window
-  /** A code that is cut by the end of a chunk is read with the next one. */
+  /** A percent code that is cut by the end of a chunk. */
   #code: Buffer = NOTHING
   #found: number | undefined
 
-  constructor(texts: readonly string[] | Watch) {
-    const watch = Watch.of(texts)
-    const { forms, texts: plain, wrapped } = watch
+  constructor(texts: readonly string[] | SearchSet) {
+    const set = SearchSet.of(texts)
+    const { forms, texts: plain, wrapped } = set
     this.#plain = new Window(forms.longest, (bytes) => forms.first(bytes)?.text)
     this.#decoded = new Window(plain.longest, (bytes) => plain.first(bytes)?.text)
     this.#wrapped = new Window(wrapped.reach, (bytes) => {
@@ -30,19 +27,19 @@ export class Scanner {
     })
   }
 
-  /** Which of the texts was seen first. */
+  /** The index of the first text found. */
   get found(): number | undefined {
     return this.#found
   }
 
-  /** Whether one of the texts has been seen by now. */
+  /** Whether one of the texts was found so far. */
   push(chunk: Uint8Array): boolean {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
     this.#found ??= this.#plain.push(bytes) ?? this.#pushDecoded(bytes) ?? this.#wrapped.push(bytes)
     return this.#found !== undefined
   }
 
-  /** SECURITY: SE-03. `%61%62c`: any mix of codes and letters means the same to a server. */
+  /** SECURITY: SE-03. A server decodes any mix of codes and letters, such as `%61%62c`. */
   #pushDecoded(bytes: Buffer): number | undefined {
     if (this.#code.length === 0 && !bytes.includes(PERCENT)) return this.#decoded.pushKnown(bytes)
     const { bytes: plain, rest } = decode(Buffer.concat([this.#code, bytes]))
@@ -51,12 +48,12 @@ export class Scanner {
   }
 }
 
-/** Whether a text that is there as a whole has one of the texts in it. */
-export function mentions(text: string, texts: readonly string[] | Watch): boolean {
+/** Whether a complete text contains one of the texts. */
+export function mentions(text: string, texts: readonly string[] | SearchSet): boolean {
   return new Scanner(texts).push(Buffer.from(text, 'latin1'))
 }
 
-/** What percent codes mean, once; the rest is a code that is cut. */
+/** Decodes percent codes once. `rest` is a code that is cut off. */
 function decode(bytes: Buffer): { readonly bytes: Buffer; readonly rest: Buffer } {
   const plain = Buffer.allocUnsafe(bytes.length)
   let length = 0
@@ -78,7 +75,7 @@ function digit(byte = 0): number {
   return letter >= 0 && letter < 6 ? letter + 10 : -1
 }
 
-/** A stream in one of its readings. */
+/** Searches one decoding of the stream, and remembers the end of each chunk. */
 class Window {
   readonly #keep: number
   readonly #find: (bytes: Buffer) => number | undefined
@@ -93,7 +90,10 @@ class Window {
     return this.pushKnown(chunk) ?? this.#find(chunk)
   }
 
-  /** For what has been looked through in another reading that is the same here: only the border to what came before it is left. */
+  /**
+   * For a chunk that another window has searched already: only searches across its border with the previous
+   * one.
+   */
   pushKnown(chunk: Buffer): number | undefined {
     const tail = this.#tail
     const border = tail.length === 0 ? NOTHING : Buffer.concat([tail, chunk.subarray(0, this.#keep)])

@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../core/error.ts'
 import { systemRandom } from '../util/random.ts'
-import { openBox } from './box.ts'
-import { Finder } from './finder.ts'
+import { encodedForms } from './encoded-forms.ts'
 import { Masker } from './masker.ts'
-import { needlesOf } from './needles.ts'
+import { PatternSearch } from './pattern-search.ts'
 import { newPlaceholder } from './placeholder.ts'
 import { mentions, Scanner } from './scanner.ts'
+import { openSealedBox } from './sealed-box.ts'
 import { fillSlot } from './slot.ts'
 
 const VALUE = 'sk-live/äöü+"quoted" & <tag>=0123456789'
@@ -71,15 +71,15 @@ const FORMS: readonly (readonly [string, string | Buffer])[] = [
 
 describe('masking', () => {
   for (const [name, form] of FORMS) {
-    test(`covers the value ${name}, wherever a chunk ends`, () => {
+    test(`the value is masked ${name}, wherever a chunk ends`, () => {
       const whole = Buffer.concat([Buffer.from('before '), Buffer.from(form), Buffer.from(' after')])
       const once = new Masker([VALUE])
       const expected = Buffer.concat([once.push(whole), once.end()])
       assert.ok(once.hits > 0)
       assert.equal(expected.length, whole.length)
       const lines = expected.toString('latin1').replaceAll(/[\r\n]/g, '')
-      for (const needle of needlesOf(VALUE))
-        assert.ok(!expected.includes(needle) && !lines.includes(needle.toString('latin1')))
+      for (const pattern of encodedForms(VALUE))
+        assert.ok(!expected.includes(pattern) && !lines.includes(pattern.toString('latin1')))
       for (let at = 1; at < whole.length; at++) {
         const masker = new Masker([VALUE])
         const parts = [masker.push(whole.subarray(0, at)), masker.push(whole.subarray(at)), masker.end()]
@@ -88,7 +88,7 @@ describe('masking', () => {
     })
   }
 
-  test('passes a stream on at once where nothing in it could begin a value', () => {
+  test('masking passes bytes at once if they cannot begin a value', () => {
     const masker = new Masker(['supersecretvalue'])
     assert.equal(masker.push(Buffer.from('data: 1\n\n')).toString(), 'data: 1\n\n')
     assert.equal(masker.push(Buffer.from('data: sup')).toString(), 'data: ')
@@ -96,7 +96,7 @@ describe('masking', () => {
     assert.equal(masker.end().length, 0)
   })
 
-  test('does not wait behind the end of a line for what can hardly be a value', () => {
+  test('masking does not hold back an ordinary line end', () => {
     const value = 'supersecretvalue-0123456789'
     const base64 = Buffer.from(value).toString('base64')
     const masker = new Masker([value])
@@ -106,7 +106,7 @@ describe('masking', () => {
     assert.equal(rest, `${'*'.repeat(base64.length - 5)}|`)
   })
 
-  test('waits for no line ends without number', () => {
+  test('masking does not wait for endless line ends', () => {
     const value = 'supersecretvalue-0123456789'
     const masker = new Masker([value])
     let sent = masker.push(Buffer.from(Buffer.from(value).toString('base64').slice(0, 20))).length
@@ -114,7 +114,7 @@ describe('masking', () => {
     assert.ok(sent > 1900, String(sent))
   })
 
-  test('covers what overlaps, wherever a chunk ends', () => {
+  test('overlapping values are masked, wherever a chunk ends', () => {
     for (let at = 1; at < 18; at++) {
       const masker = new Masker(['abcabcabc'])
       const whole = Buffer.from('..abcabcabcabcabc..')
@@ -123,13 +123,13 @@ describe('masking', () => {
     }
   })
 
-  test('leaves the buffer that it was given alone', () => {
+  test('masking does not change the input buffer', () => {
     const given = Buffer.from('supersecretvalue')
     new Masker(['supersecretvalue']).push(given)
     assert.equal(given.toString(), 'supersecretvalue')
   })
 
-  test('byte by byte gives the same as at once', () => {
+  test('masking byte by byte gives the same result as at once', () => {
     const text = `aaa${VALUE}bbb${VALUE}${VALUE.slice(0, 9)}`
     const masker = new Masker([VALUE])
     const parts = [...Buffer.from(text)].map((byte) => masker.push(Buffer.from([byte])))
@@ -157,7 +157,7 @@ describe('scanning', () => {
     wrapped(placeholder, 4, '\n'),
   ]
   for (const form of forms) {
-    test(`finds the placeholder as ${form.slice(0, 16)}…, wherever a chunk ends`, () => {
+    test(`the scanner finds the placeholder as ${form.slice(0, 16)}…, wherever a chunk ends`, () => {
       const whole = Buffer.from(`a=b&key=${form}&c=d`)
       for (let at = 0; at < whole.length; at++) {
         const scanner = new Scanner([placeholder])
@@ -167,7 +167,7 @@ describe('scanning', () => {
     })
   }
 
-  test('does not find it in other text', () => {
+  test('the scanner does not find a placeholder in other text', () => {
     assert.equal(
       mentions(`agentpod is a project ${'%41'.repeat(100)} ${placeholder.slice(0, -1)}`, [placeholder]),
       false,
@@ -176,8 +176,8 @@ describe('scanning', () => {
   })
 })
 
-describe('finding', () => {
-  test('finds what a plain search finds, in any text', () => {
+describe('pattern search', () => {
+  test('the pattern search finds what a plain search finds', () => {
     // A fixed sequence, so that what fails once fails again.
     let state = 1
     const next = (below: number): number => {
@@ -186,10 +186,10 @@ describe('finding', () => {
     }
     const word = (length: number): Buffer => Buffer.from(Array.from({ length }, () => 0x61 + next(2)))
     for (let round = 0; round < 300; round++) {
-      const needles = Array.from({ length: 1 + next(6) }, (_, text) => ({ bytes: word(6 + next(6)), text }))
-      const finder = new Finder(needles)
+      const patterns = Array.from({ length: 1 + next(6) }, (_, text) => ({ bytes: word(6 + next(6)), text }))
+      const finder = new PatternSearch(patterns)
       const text = word(next(200))
-      const expected = needles.flatMap(({ bytes, text: which }) =>
+      const expected = patterns.flatMap(({ bytes, text: which }) =>
         [...text.keys()]
           .filter((at) => text.subarray(at, at + bytes.length).equals(bytes))
           .map((at) => `${at} ${at + bytes.length} ${which}`),
@@ -198,16 +198,16 @@ describe('finding', () => {
       finder.each(text, (match) => found.push(`${match.start} ${match.end} ${match.text}`))
       assert.deepEqual(found.sort(), expected.sort())
       const longest = [...text.keys()].find((at) =>
-        needles.some(
+        patterns.some(
           ({ bytes }) =>
             bytes.length > text.length - at && bytes.subarray(0, text.length - at).equals(text.subarray(at)),
         ),
       )
-      assert.equal(finder.beginning(text), longest === undefined ? 0 : text.length - longest)
+      assert.equal(finder.prefixAtEnd(text), longest === undefined ? 0 : text.length - longest)
     }
   })
 
-  test('says which of the texts it was', () => {
+  test('the scanner returns which text was found', () => {
     const scanner = new Scanner(['agentpodfirst', 'agentpodsecond'])
     assert.equal(scanner.found, undefined)
     scanner.push(Buffer.from('x agentpod%73econd y'))
@@ -240,26 +240,29 @@ describe('a slot', () => {
     ['Basic !!!', { kind: 'basic', user: 'bot' }, undefined],
   ]
   for (const [header, scheme, expected] of rows) {
-    test(`${scheme.kind}: ${JSON.stringify(header)} ${expected === undefined ? 'is not it' : 'is filled'}`, () => {
+    test(`a ${scheme.kind} slot with ${JSON.stringify(header)} is ${expected === undefined ? 'not filled' : 'filled'}`, () => {
       assert.equal(fillSlot(header, { ...secret, scheme }), expected)
     })
   }
 })
 
-describe('the box', () => {
+describe('the sealed box', () => {
   const directory = mkdtempSync(join(tmpdir(), 'agentpod-box-'))
   test.after(() => rmSync(directory, { recursive: true }))
   const file = join(directory, 'secrets.key')
 
-  test('opens what it sealed, in a later life too, and only for the same purpose', () => {
-    const sealed = openBox(file, systemRandom).seal('value', 'secret local/x 1')
-    assert.equal(openBox(file, systemRandom).open(sealed, 'secret local/x 1'), 'value')
-    assert.throws(() => openBox(file, systemRandom).open(sealed, 'secret local/y 1'), /cannot be opened/)
+  test('NET-14 the box opens what it sealed, also in a later process, and only for the same purpose', () => {
+    const sealed = openSealedBox(file, systemRandom).seal('value', 'secret local/x 1')
+    assert.equal(openSealedBox(file, systemRandom).open(sealed, 'secret local/x 1'), 'value')
+    assert.throws(
+      () => openSealedBox(file, systemRandom).open(sealed, 'secret local/y 1'),
+      /cannot be decrypted/,
+    )
     assert.equal(statSync(file).mode & 0o777, 0o600)
   })
 
-  test('refuses what was changed in any byte', () => {
-    const box = openBox(file, systemRandom)
+  test('NET-14 the box refuses a value that was changed in any byte', () => {
+    const box = openSealedBox(file, systemRandom)
     const sealed = Buffer.from(box.seal('value', 'p'), 'base64')
     for (let at = 0; at < sealed.length; at++) {
       const changed = Buffer.from(sealed)
@@ -271,19 +274,19 @@ describe('the box', () => {
     }
   })
 
-  test('makes no new key where something is sealed with one that is gone', () => {
+  test('NET-14 the box makes no new key where values are sealed with one that is gone', () => {
     const gone = join(directory, 'gone')
     assert.throws(
-      () => openBox(gone, systemRandom, () => true),
+      () => openSealedBox(gone, systemRandom, () => true),
       (error) => isAgentPodError(error, 'data_loss') && error.reason === 'secret.key_missing',
     )
     assert.ok(!existsSync(gone))
   })
 
-  test('never writes over a file that is not its key', () => {
+  test('a file that is not a key is never overwritten', () => {
     const other = join(directory, 'other')
     writeFileSync(other, 'short')
-    assert.throws(() => openBox(other, systemRandom), /is not a key/)
+    assert.throws(() => openSealedBox(other, systemRandom), /is not an AgentPod key/)
     assert.equal(readFileSync(other, 'utf8'), 'short')
   })
 })

@@ -1,7 +1,7 @@
-/** The one place in a request where a placeholder is worth something. */
+/** The header of a request in which a placeholder is replaced by its value. */
 import type { SecretScheme } from '../core/secret.ts'
 
-/** What goes out in place of the header's value; undefined where the value is not the placeholder in the declared form. */
+/** The filled header value; undefined if it is not the placeholder in the declared scheme. */
 export function fillSlot(
   header: string,
   { scheme, placeholder, value }: { scheme: SecretScheme; placeholder: string; value: string },
@@ -17,7 +17,7 @@ export function fillSlot(
     case 'basic': {
       const credentials = readBasic(header)
       if (credentials?.password !== placeholder) return undefined
-      // SECURITY: SE-05. The user is what the secret says, not what the sandbox says.
+      // SECURITY: SE-05. The user name comes from the secret, not from the sandbox.
       return `Basic ${Buffer.from(`${scheme.user || credentials.user}:${value}`).toString('base64')}`
     }
   }

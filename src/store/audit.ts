@@ -4,7 +4,7 @@ import type { AuditAction, AuditEntry } from '../core/audit.ts'
 
 export interface AuditStore {
   append(entry: Omit<AuditEntry, 'seq'>): void
-  /** After `after`, oldest first. */
+  /** Entries after `after`, oldest first. */
   list(o: { readonly after: number; readonly limit: number }): AuditEntry[]
 }
 

@@ -45,7 +45,7 @@ function refused(code: ErrorCode, reason: string): (error: unknown) => boolean {
 }
 
 describe('migrations', () => {
-  test('run once each, in order, and keep what is there', () => {
+  test('migrations run once each, in order, and keep existing data', () => {
     const first = open(ONE)
     first.exec('INSERT INTO a (x) VALUES (7)')
     assert.equal(version(first), 1)
@@ -58,7 +58,7 @@ describe('migrations', () => {
     }
   })
 
-  test('that fail leave the version before them', () => {
+  test('a failed migration leaves the version before it', () => {
     open(ONE).close()
     assert.throws(() => open(ONE, BROKEN))
     const db = open(ONE)
@@ -67,7 +67,7 @@ describe('migrations', () => {
     db.close()
   })
 
-  test('of a newer version are refused, and the file is left as it is', () => {
+  test('STATE-11 a database of a newer version is refused, and the file is left as it is', () => {
     open(ONE, TWO).close()
     const before = readFileSync(path)
     assert.throws(() => open(ONE), refused('failed_precondition', 'store.newer'))
@@ -76,7 +76,7 @@ describe('migrations', () => {
   })
 })
 
-test('the database is written ahead of a crash', () => {
+test('the database uses write-ahead logging', () => {
   const db = open(ONE)
   assert.equal(db.prepare('PRAGMA journal_mode').get()?.['journal_mode'], 'wal')
   assert.equal(db.prepare('PRAGMA synchronous').get()?.['synchronous'], 2)
@@ -85,19 +85,19 @@ test('the database is written ahead of a crash', () => {
 
 describe('a damaged file', () => {
   const DAMAGES: readonly { name: string; damage: () => void }[] = [
-    { name: 'that is no database', damage: () => writeFileSync(path, 'not a database at all'.repeat(100)) },
+    { name: 'no database at all', damage: () => writeFileSync(path, 'not a database at all'.repeat(100)) },
     {
-      name: 'whose pages are overwritten',
+      name: 'overwritten pages',
       damage: () => {
         const bytes = readFileSync(path)
         bytes.fill(0xff, 4096)
         writeFileSync(path, bytes)
       },
     },
-    { name: 'that was cut off', damage: () => truncateSync(path, Math.floor(statSync(path).size / 2)) },
+    { name: 'cut off', damage: () => truncateSync(path, Math.floor(statSync(path).size / 2)) },
   ]
   for (const { name, damage } of DAMAGES) {
-    test(`${name} is set aside, said, and a new one can be made`, () => {
+    test(`a damaged database is moved away and reported, and a new one can be created: ${name}`, () => {
       const db = open(ONE)
       transaction(db, () => {
         const insert = db.prepare('INSERT INTO a (x) VALUES (?)')
@@ -115,7 +115,7 @@ describe('a damaged file', () => {
     })
   }
 
-  test('does not replace an older damaged one', () => {
+  test('a damaged database does not replace an older damaged one', () => {
     for (const text of ['first', 'second', 'third']) {
       writeFileSync(path, text.repeat(1000))
       assert.throws(() => open(ONE), refused('data_loss', 'store.damaged'))
@@ -127,7 +127,7 @@ describe('a damaged file', () => {
   })
 })
 
-test('a directory where the file should be is an error of the disk, not a loss', () => {
+test('a directory in place of the database file is a disk error, not data loss', () => {
   assert.throws(
     () => openDatabase({ path: directory, synchronous: 'FULL', migrations: [ONE] }),
     refused('unavailable', 'store.io'),
@@ -135,7 +135,7 @@ test('a directory where the file should be is an error of the disk, not a loss',
 })
 
 describe('transactions', () => {
-  test('are undone as a whole when the work throws', () => {
+  test('a transaction is undone as a whole if the work throws', () => {
     const db = open(ONE)
     assert.throws(
       () =>
@@ -153,7 +153,7 @@ describe('transactions', () => {
     db.close()
   })
 
-  test('of two connections: the second hears that the database is locked', () => {
+  test('the second of two writing connections gets an error about the lock', () => {
     const one = open(ONE)
     const two = new DatabaseSync(path, { timeout: 0 })
     one.exec('BEGIN IMMEDIATE')
@@ -169,7 +169,7 @@ describe('transactions', () => {
     }
   })
 
-  test('on a full disk fail as such, leave what was there, and work again when there is room', () => {
+  test('transactions on a full disk fail as such, change nothing, and work again with free space', () => {
     const db = open(ONE)
     db.exec('INSERT INTO a (x) VALUES (1)')
     const pages = Number(db.prepare('PRAGMA page_count').get()?.['page_count'])
@@ -192,7 +192,7 @@ describe('transactions', () => {
   })
 })
 
-test('failures that are none of the known ones are internal', () => {
+test('unknown database errors are internal', () => {
   assert.equal(sqliteError(new Error('odd'), 'x').code, 'internal')
   assert.equal(sqliteError(Object.assign(new Error('odd'), { errcode: 1 }), 'x').code, 'internal')
   assert.equal(sqliteError(Object.assign(new Error('io'), { errcode: 778 }), 'x').reason, 'store.io')

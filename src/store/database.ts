@@ -1,4 +1,4 @@
-/** Opens our SQLite files: checked before use, migrated forwards only, one writer. */
+/** Opens our SQLite files: checked before use, only migrated forwards, one writer. */
 import { existsSync, renameSync, rmSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { AgentPodError, asAgentPodError } from '../core/error.ts'
@@ -11,10 +11,10 @@ export interface Migration {
 
 export interface OpenOptions {
   readonly path: string
-  /** FULL where a lost commit would be a lie to a client, NORMAL where it would only be a missing line. */
+  /** FULL if a lost commit would break a promise to a client, NORMAL if only a line would be missing. */
   readonly synchronous: 'FULL' | 'NORMAL'
   readonly migrations: readonly Migration[]
-  /** What is lost with it and what to do, for the error that says that it is damaged. */
+  /** What is lost with the file and what to do, for the error about a damaged file. */
   readonly ifLost?: string | undefined
 }
 
@@ -66,13 +66,13 @@ export function transaction<T>(db: DatabaseSync, work: () => T): T {
     db.exec('COMMIT')
     return result
   } catch (error) {
-    // A failed COMMIT (disk full) may have rolled back by itself.
+    // A failed COMMIT (disk full) may have rolled back on its own.
     if (db.isTransaction) db.exec('ROLLBACK')
     throw error
   }
 }
 
-/** SQLite's own failures as ours: a full disk and a held lock are the caller's news, not a bug. */
+/** Translates errors of SQLite. A full disk and a held lock are reported to the caller; they are no bug. */
 export function sqliteError(error: unknown, what: string): AgentPodError {
   const number = (error as { errcode?: number }).errcode ?? 0
   const fields = { message: `${what}: ${error instanceof Error ? error.message : error}`, cause: error }
@@ -89,7 +89,7 @@ export function sqliteError(error: unknown, what: string): AgentPodError {
       return new AgentPodError({
         code: 'unavailable',
         reason: 'store.locked',
-        hint: 'another process holds the database',
+        hint: 'another process uses the database',
         ...fields,
       })
     case 10:
@@ -120,8 +120,8 @@ function setAside({ path, ifLost }: OpenOptions, cause: unknown): AgentPodError 
   return new AgentPodError({
     code: 'data_loss',
     reason: 'store.damaged',
-    message: `${path} is damaged; it was kept as ${aside}`,
-    hint: ifLost ?? 'start again: a new one is made',
+    message: `${path} is damaged; it was moved to ${aside}`,
+    hint: ifLost ?? 'start the server again; it creates a new one',
     cause,
   })
 }

@@ -16,7 +16,7 @@ function append(sandboxId: string, at: number): number {
   return events.append({ at, sandboxId, type: 'sandbox.running', data: { at, text: 'ä\n' } }).seq
 }
 
-test('events of a sandbox come in order, without those of others', () => {
+test('events of one sandbox are listed in order, without those of others', () => {
   const seqs = [append('one1', 3), append('two2', 2), append('one1', 1)]
   assert.deepEqual(events.of('one1', { after: 0, limit: 10 }), [
     { seq: seqs[0], at: 3, sandboxId: 'one1', type: 'sandbox.running', data: { at: 3, text: 'ä\n' } },
@@ -24,7 +24,7 @@ test('events of a sandbox come in order, without those of others', () => {
   ])
 })
 
-test('who asks for what comes after an event gets each event once', () => {
+test('reading events page by page gives each event once', () => {
   for (let i = 0; i < 10; i++) append('one1', i)
   const seen: number[] = []
   let after = 0
@@ -37,12 +37,12 @@ test('who asks for what comes after an event gets each event once', () => {
   assert.deepEqual(seen, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
 })
 
-test('numbers rise and are not used again after events are removed', () => {
+test('event numbers rise and are not reused after events are removed', () => {
   const first = append('one1', 1)
   db.exec('DELETE FROM events')
   assert.ok(append('one1', 2) > first)
 })
 
-test('a sandbox without events has none', () => {
+test('a sandbox without events has an empty list', () => {
   assert.deepEqual(events.of('none', { after: 0, limit: 10 }), [])
 })

@@ -1,4 +1,6 @@
-/** Appended facts, in a database of their own: losing the last line in a power cut costs nobody a sandbox. */
+/**
+ * Events, in their own database, which is synced less often: a lost line after a power cut costs no sandbox.
+ */
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite'
 import type { EventType, SandboxEvent } from '../core/event.ts'
 import { type Migration, transaction } from './database.ts'
@@ -30,9 +32,9 @@ export const EVENT_MIGRATIONS: readonly Migration[] = [
       ) STRICT;
     `,
   },
-  // Decisions of all sandboxes, for whoever audits.
+  // Decisions of all sandboxes, for audits.
   { version: 3, sql: 'CREATE INDEX events_type ON events (type, seq);' },
-  // What runs did, and how far they have come.
+  // Events and progress of runs.
   {
     version: 4,
     sql: `
@@ -57,11 +59,11 @@ export const EVENT_MIGRATIONS: readonly Migration[] = [
 
 export interface EventStore {
   append(event: Omit<SandboxEvent, 'seq'>): SandboxEvent
-  /** Several in one go. Of the type that is named, a sandbox keeps its newest `most`, give or take a few. */
+  /** Appends several at once. Of the named type a sandbox keeps about its newest `most`. */
   appendAll(events: readonly Omit<SandboxEvent, 'seq'>[], keep: { type: EventType; most: number }): void
   /** Events of one type, of every sandbox, after `after`, oldest first. */
   ofType(type: EventType, o: { after: number; limit: number }): SandboxEvent[]
-  /** Events of one sandbox after `after`, oldest first; of one type, where it is named. */
+  /** Events of one sandbox after `after`, oldest first; of one type, if given. */
   of(sandboxId: string, o: { after: number; limit: number; type?: EventType | undefined }): SandboxEvent[]
 }
 
@@ -79,7 +81,7 @@ export function eventStore(db: DatabaseSync): EventStore {
     `DELETE FROM events WHERE sandbox_id = ? AND type = ? AND seq <=
      (SELECT seq FROM events WHERE sandbox_id = ? AND type = ? ORDER BY seq DESC LIMIT 1 OFFSET ?)`,
   )
-  /** Appended since the last time somebody looked how many there are, by sandbox. */
+  /** The number of events appended since the last pruning, by sandbox. */
   const unpruned = new Map<string, number>()
   const append = (event: Omit<SandboxEvent, 'seq'>): SandboxEvent => {
     const { lastInsertRowid } = insert.run(event.at, event.sandboxId, event.type, JSON.stringify(event.data))

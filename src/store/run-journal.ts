@@ -1,4 +1,7 @@
-/** What runs did, and how far they have come: written together, so that a server which is killed leaves neither without the other. */
+/**
+ * Events and progress of runs. They are written together, so a killed server never leaves one without the
+ * other.
+ */
 import type { DatabaseSync } from 'node:sqlite'
 import type { RunEvent, RunEventBody } from '../core/run.ts'
 import { sqliteError, transaction } from './database.ts'
@@ -6,21 +9,21 @@ import { sqliteError, transaction } from './database.ts'
 export interface JournalEntry {
   readonly at: number
   readonly events: readonly RunEventBody[]
-  /** JSON; replaces what was there. */
+  /** JSON; replaces the progress before. */
   readonly progress: object
-  /** Bytes for the agent's standard input, which are sent after this is written. */
+  /** Input for the agent, sent after this entry is written. */
   readonly input?: { readonly turn: number; readonly data: Buffer } | undefined
 }
 
 export interface RunJournal {
   write(runId: string, entry: JournalEntry): void
   progress(runId: string): unknown
-  /** Everything that was to be sent in a turn. */
+  /** All input of a turn. */
   input(runId: string, turn: number): Buffer
   /** Oldest first. */
   events(runId: string, o: { readonly after: number; readonly limit: number }): RunEvent[]
   remove(runId: string): void
-  /** Everything of runs that `isKnown` does not know. */
+  /** Removes everything of runs that `isKnown` does not know. */
   forget(isKnown: (runId: string) => boolean): void
 }
 

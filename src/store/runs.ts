@@ -4,7 +4,7 @@ import type { Run } from '../core/run.ts'
 import { sqliteError } from './database.ts'
 
 export interface RunQuery {
-  /** Everybody's when left out. */
+  /** All owners if left out. */
   readonly owner?: string | undefined
   /** The key of a project. */
   readonly project?: string | undefined
@@ -13,7 +13,7 @@ export interface RunQuery {
 }
 
 export interface RunStore {
-  /** `plan` is JSON: what it takes to go on with the run. */
+  /** `plan` is JSON: the request, needed to continue the run. */
   insert(run: Run, plan: object): void
   update(run: Run): void
   remove(id: string): void
@@ -21,9 +21,9 @@ export interface RunStore {
   plan(id: string): unknown
   /** Newest first. */
   list(o: RunQuery): Run[]
-  /** Not ended, oldest first. */
+  /** Runs that have not ended, oldest first. */
   unfinished(): Run[]
-  /** Ended ones whose sandbox is kept, oldest first. */
+  /** Ended runs whose sandbox is kept, oldest first. */
   kept(): Run[]
 }
 
@@ -79,7 +79,7 @@ export function runStore(db: DatabaseSync): RunStore {
   }
 }
 
-/** JSON has no undefined: what is missing is that. */
+/** JSON has no undefined: a missing field is undefined. */
 function runOf(row: Record<string, SQLOutputValue> | undefined): Run | undefined {
   return row && (JSON.parse(String(row['record'])) as Run)
 }

@@ -71,14 +71,14 @@ const FULL = sandbox('full', {
   ending: { code: 'unavailable', reason: 'sandbox.lost', message: 'it ended' },
 })
 
-test('a record comes back as it was stored, with everything in it and with nothing', () => {
+test('a sandbox record is read back as stored, with all fields and with none', () => {
   for (const record of [FULL, sandbox('bare')]) {
     store.insert(record, undefined)
     assert.deepEqual(store.get(record.id), record)
   }
 })
 
-test('every state can be stored', () => {
+test('every sandbox state can be stored', () => {
   for (const state of STATES) {
     const id = `st${state}`
     store.insert(sandbox(id, { state }), undefined)
@@ -86,14 +86,14 @@ test('every state can be stored', () => {
   }
 })
 
-test('an update replaces everything but the request key', () => {
+test('an update of a sandbox record replaces everything but the request key', () => {
   store.insert(sandbox('full'), { key: 'k', digest: 'd' })
   store.update(FULL)
   assert.deepEqual(store.get(FULL.id), FULL)
   assert.deepEqual(store.requested('local', 'k'), { sandbox: FULL, digest: 'd' })
 })
 
-test('what is not there is undefined', () => {
+test('an unknown sandbox record is undefined', () => {
   assert.equal(store.get(parseSandboxId('none')), undefined)
   assert.equal(store.named('local', 'none'), undefined)
   assert.equal(store.requested('local', 'none'), undefined)
@@ -103,7 +103,7 @@ test('what is not there is undefined', () => {
 const taken = (reason: string) => (error: unknown) =>
   isAgentPodError(error, 'already_exists') && error.reason === reason
 
-test('a name belongs to one living sandbox, and is free again after its end', () => {
+test('a name belongs to one existing sandbox, and is free again after its end', () => {
   store.insert(sandbox('one1', { name: 'box' }), undefined)
   assert.throws(() => store.insert(sandbox('two2', { name: 'box' }), undefined), taken('sandbox.name_taken'))
   store.update(sandbox('one1', { name: 'box', endedAt: 5 }))
@@ -111,23 +111,23 @@ test('a name belongs to one living sandbox, and is free again after its end', ()
   assert.equal(store.named('local', 'box')?.id, 'two2')
 })
 
-test('an id and a request key are used once, even after the end', () => {
+test('a sandbox id and a request key cannot be reused, even after the end', () => {
   store.insert(sandbox('one1', { endedAt: 5 }), { key: 'k', digest: 'd' })
   assert.throws(() => store.insert(sandbox('one1'), undefined), taken('sandbox.duplicate'))
   assert.throws(() => store.insert(sandbox('two2'), { key: 'k', digest: 'd' }), taken('sandbox.duplicate'))
 })
 
-test('the living come oldest first, without the ended', () => {
+test('existing sandboxes are listed oldest first, without ended ones', () => {
   store.insert(sandbox('late', { createdAt: 3 }), undefined)
   store.insert(sandbox('gone', { createdAt: 2, endedAt: 9 }), undefined)
   store.insert(sandbox('soon', { createdAt: 1 }), undefined)
   assert.deepEqual(
-    store.living().map(({ id }) => id),
+    store.existing().map(({ id }) => id),
     ['soon', 'late'],
   )
 })
 
-test('pages hold everything once, newest first, also where many have one time', () => {
+test('pages of sandboxes contain each once, newest first, also with equal times', () => {
   for (let i = 0; i < 25; i++) {
     store.insert(
       sandbox(`id${String(i).padStart(2, '0')}`, { createdAt: 100 + Math.floor(i / 10) }),
@@ -146,19 +146,19 @@ test('pages hold everything once, newest first, also where many have one time', 
   assert.equal(new Set(seen).size, 25)
 })
 
-test('hostile text is data', () => {
+test('hostile text in a sandbox record is only data', () => {
   const name = "x'; DROP TABLE sandboxes; --"
   store.insert(sandbox('evil', { labels: { [name]: name } }), { key: name, digest: name })
   assert.deepEqual(store.requested('local', name)?.sandbox.labels, { [name]: name })
 })
 
-test('a fact of the directory is kept and replaced', () => {
+test('a value of the state directory is stored and replaced', () => {
   store.setMeta('owner', 'a')
   store.setMeta('owner', 'b')
   assert.equal(store.meta('owner'), 'b')
 })
 
-test('a write on a full disk says so', () => {
+test('a write of a sandbox record on a full disk reports it', () => {
   db.exec(`PRAGMA max_page_count = ${db.prepare('PRAGMA page_count').get()?.['page_count']}`)
   const large = sandbox('full', { labels: { a: 'x'.repeat(100_000) } })
   const isFull = (error: unknown): boolean =>

@@ -1,4 +1,4 @@
-/** The table of sandboxes. Rows are written by `engine/ledger.ts` alone. */
+/** The table of sandboxes. Only `engine/lifecycle/sandbox-registry.ts` writes rows. */
 import type { DatabaseSync, SQLOutputValue, StatementSync } from 'node:sqlite'
 import type { Isolation } from '../core/capability.ts'
 import { AgentPodError } from '../core/error.ts'
@@ -54,8 +54,8 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       ) STRICT;
     `,
   },
-  // Lists of one owner, label, state or name cost the same with a hundred thousand rows behind them. Labels never change,
-  // so a trigger at the insert is all it takes.
+  // Lists by owner, label, state or name stay fast with a hundred thousand rows. Labels never change, so a
+  // trigger on insert is enough.
   {
     version: 3,
     sql: `
@@ -78,7 +78,7 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       END;
     `,
   },
-  // Sandboxes that can be paused, stopped, snapshot and forked. What older rows asked for meant an end by destroying.
+  // Pausing, stopping, snapshots and forks. Older rows meant destroying at the deadline.
   {
     version: 4,
     sql: `
@@ -110,7 +110,7 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE INDEX snapshots_created ON snapshots (created_at, id);
     `,
   },
-  // A way out. What was made before had none, and gets none unasked.
+  // Network. Older sandboxes had none, and get none unasked.
   {
     version: 5,
     sql: `
@@ -135,7 +135,7 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       ) STRICT, WITHOUT ROWID;
     `,
   },
-  // Layers of built environments are snapshots that sandboxes stand on.
+  // Layers of built environments are snapshots that sandboxes use.
   {
     version: 6,
     sql: `
@@ -143,7 +143,7 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE UNIQUE INDEX snapshots_layer ON snapshots (json_extract(layer, '$.key')) WHERE layer IS NOT NULL AND state = 'ready';
     `,
   },
-  // Agents at work. What a run was asked with is kept beside it, so that another server can go on with it.
+  // Runs. The request of a run is stored with it, so that another server can continue it.
   {
     version: 7,
     sql: `
@@ -163,7 +163,7 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE INDEX runs_unfinished ON runs (created_at) WHERE is_ended = 0;
     `,
   },
-  // Several providers. What was made before was a container.
+  // Several providers. Older sandboxes were containers.
   {
     version: 8,
     sql: `
@@ -172,14 +172,14 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
   },
 ]
 
-/** A create's idempotency key and a digest of what was asked with it. */
+/** The idempotency key of a create, with a digest of its request. */
 export interface RequestKey {
   readonly key: string
   readonly digest: string
 }
 
 export interface PageOptions {
-  /** Older than this one. */
+  /** Only sandboxes older than this one. */
   readonly before?: { readonly createdAt: number; readonly id: string } | undefined
   readonly limit: number
   readonly owner?: string | undefined
@@ -189,18 +189,18 @@ export interface PageOptions {
 }
 
 export interface SandboxStore {
-  /** `already_exists` when the name or the request key is taken. */
+  /** `already_exists` if the name or the request key is taken. */
   insert(sandbox: Sandbox, request: RequestKey | undefined): void
   update(sandbox: Sandbox): void
   get(id: SandboxId): Sandbox | undefined
-  /** The living sandbox of that name. */
+  /** The existing sandbox of that name. */
   named(owner: string, name: string): Sandbox | undefined
   requested(owner: string, key: string): { sandbox: Sandbox; digest: string } | undefined
-  /** Not ended, oldest first. */
-  living(): Sandbox[]
-  /** Ended ones too, newest first. */
+  /** Sandboxes that have not ended, oldest first. */
+  existing(): Sandbox[]
+  /** Also ended sandboxes, newest first. */
   page(o: PageOptions): Sandbox[]
-  /** Small facts of the state directory itself. */
+  /** Values about the state directory itself. */
   meta(key: string): string | undefined
   setMeta(key: string, value: string): void
 }
@@ -221,7 +221,7 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
   const byKey = db.prepare(
     `SELECT ${COLUMNS}, request_digest FROM sandboxes WHERE owner = ? AND request_key = ?`,
   )
-  const living = select('WHERE ended_at IS NULL ORDER BY created_at, id')
+  const existing = select('WHERE ended_at IS NULL ORDER BY created_at, id')
   const getMeta = db.prepare('SELECT value FROM meta WHERE key = ?')
   const setMeta = db.prepare(
     'INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value',
@@ -249,7 +249,7 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
       const row = byKey.get(owner, key)
       return row && { sandbox: fromRow(row), digest: String(row['request_digest']) }
     },
-    living: () => living.all().map(fromRow),
+    existing: () => existing.all().map(fromRow),
     page(o) {
       const { sql, values: given } = pageQuery(o)
       return db
@@ -266,7 +266,7 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
 
 type Value = string | number | null
 
-/** Where labels are asked for, the first leads the search: it is likely to be the rarest thing asked. */
+/** If labels are given, the search starts with the first one, which is likely to be the rarest. */
 function pageQuery(o: PageOptions): { sql: string; values: Value[] } {
   const [lead, ...others] = Object.entries(o.labels ?? {})
   const [at, id] = lead ? ['lead.created_at', 'lead.sandbox_id'] : ['created_at', 'id']
@@ -357,15 +357,15 @@ function insertError(error: unknown, sandbox: Sandbox): AgentPodError {
     return new AgentPodError({
       code: 'already_exists',
       reason: 'sandbox.name_taken',
-      message: `a sandbox named ${sandbox.name} is alive`,
-      hint: `choose another name, or \`agentpod destroy ${sandbox.name}\` first`,
+      message: `there is already a sandbox named ${sandbox.name}`,
+      hint: `choose another name, or run \`agentpod destroy ${sandbox.name}\` first`,
     })
   }
   if (text.includes('UNIQUE constraint failed')) {
     return new AgentPodError({
       code: 'already_exists',
       reason: 'sandbox.duplicate',
-      message: 'the sandbox exists already',
+      message: 'the sandbox already exists',
     })
   }
   return sqliteError(error, 'cannot save the sandbox')

@@ -13,9 +13,9 @@ export interface SecretStore {
   get(owner: string, name: string): StoredSecret | undefined
   /** By name. */
   of(owner: string): StoredSecret[]
-  /** Whether there is any, of whomever. */
+  /** Whether there is any secret, of any owner. */
   hasAny(): boolean
-  /** Whether there was one. */
+  /** Returns whether there was one. */
   remove(owner: string, name: string): boolean
 }
 

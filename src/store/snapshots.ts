@@ -1,4 +1,4 @@
-/** The table of snapshots. Rows are written by `engine/album.ts` alone. */
+/** The table of snapshots. Only `engine/snapshots/snapshot-registry.ts` writes rows. */
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite'
 import { AgentPodError } from '../core/error.ts'
 import type { SandboxId, SnapshotId } from '../core/id.ts'
@@ -6,7 +6,7 @@ import type { Snapshot, SnapshotState } from '../core/snapshot.ts'
 import { sqliteError } from './database.ts'
 
 export interface SnapshotStore {
-  /** `already_exists` when the name is taken. */
+  /** `already_exists` if the name is taken. */
   insert(snapshot: Snapshot): void
   update(snapshot: Snapshot): void
   remove(id: SnapshotId): void
@@ -55,7 +55,7 @@ function values(s: Snapshot): (string | number | null)[] {
     JSON.stringify(s.labels),
     s.provider,
     s.state,
-    s.isPassing ? 1 : 0,
+    s.isTemporary ? 1 : 0,
     s.sandboxId ?? null,
     s.parentId ?? null,
     JSON.stringify(s.spec),
@@ -82,7 +82,7 @@ function fromRow(row: Record<string, SQLOutputValue>): Snapshot {
     labels: JSON.parse(String(row['labels'])),
     provider: String(row['provider']),
     state: String(row['state']) as SnapshotState,
-    isPassing: row['is_passing'] === 1,
+    isTemporary: row['is_passing'] === 1,
     sandboxId: text('sandbox_id') as SandboxId | undefined,
     parentId: text('parent_id') as SnapshotId | undefined,
     spec: JSON.parse(String(row['spec'])),
@@ -101,8 +101,8 @@ function insertError(error: unknown, snapshot: Snapshot): AgentPodError {
     return new AgentPodError({
       code: 'already_exists',
       reason: 'snapshot.name_taken',
-      message: `there is a snapshot named ${snapshot.name}`,
-      hint: `choose another name, or \`agentpod snapshot rm ${snapshot.name}\` first`,
+      message: `there is already a snapshot named ${snapshot.name}`,
+      hint: `choose another name, or run \`agentpod snapshot rm ${snapshot.name}\` first`,
     })
   }
   return sqliteError(error, 'cannot save the snapshot')

@@ -1,29 +1,32 @@
 /**
- * Directories that git takes for a repository although they are not called `.git`: whoever runs git in one obeys its settings, some of which
- * name programs to run (GT-15). Git asks for a file HEAD, and for `objects` and `refs` beside it or a file `commondir` that says where these
- * are.
+ * Finds directories that git takes for a repository although they are not called `.git`. Git run in such a
+ * directory reads its settings, some of which name programs to run (GT-15). Git looks for a file HEAD with
+ * `objects` and `refs` beside it, or a file `commondir` that names their directory.
  */
 import { lstatSync } from 'node:fs'
 import { join } from 'node:path'
 import { foldedName, foldedParts } from './folded-name.ts'
 
-/** What a path comes to where the file system has short names and streams. */
+/** A path as a file system with short names and streams reads it. */
 function plainName(part: string): string {
   const name = foldedName(part).replace(/[:\\].*$/s, '')
   return /^common~[0-9]+$/.test(name) ? 'commondir' : name
 }
 
-/** Most paths have none of the names in them, and need no closer look. Letters beyond ASCII may fold to any of them. */
+/**
+ * Most paths contain none of the names and need no further check. Letters beyond ASCII may fold to any of
+ * them.
+ */
 const WORTH_A_LOOK = /head|objects|refs|common|[^\x20-\x7e]/i
 
-/** Those among the directories of these files and links, folded; the top is the empty text. */
+/** The repositories among the directories of these files and links, folded; the top is the empty string. */
 export function bareRepositories(paths: Iterable<string>): Set<string> {
   const found = new Map<string, Set<string>>()
   for (const path of paths) {
     if (!WORTH_A_LOOK.test(path)) continue
     const parts = foldedParts(path).map(plainName)
     for (const [i, name] of parts.entries()) {
-      // A directory called HEAD is no head.
+      // A directory called HEAD does not count.
       if (!isPart(name) || (name === 'head' && i < parts.length - 1)) continue
       const above = parts.slice(0, i).join('/')
       const names = found.get(above)
@@ -42,7 +45,7 @@ function isComplete(has: (name: string) => boolean): boolean {
   return has('head') && (has('commondir') || (has('objects') && has('refs')))
 }
 
-/** Whether a path lies in one of these directories. */
+/** Whether a path is in one of these directories. */
 export function isInRepository(path: string, repositories: ReadonlySet<string>): boolean {
   if (repositories.size === 0) return false
   const parts = foldedParts(path).map(plainName)
@@ -53,7 +56,7 @@ export function isHeadName(path: string): boolean {
   return plainName(path.slice(path.lastIndexOf('/') + 1)) === 'head'
 }
 
-/** Whether a file has the name of what makes a directory a repository. */
+/** Whether a file has a name that can make its directory a repository. */
 export function isRepositoryName(path: string): boolean {
   return isHeadName(path) || plainName(path.slice(path.lastIndexOf('/') + 1)) === 'commondir'
 }
@@ -61,14 +64,14 @@ export function isRepositoryName(path: string): boolean {
 /** Why such a file is not written here. */
 export const IN_REPOSITORY = 'it would be part of a git repository, whose settings run programs'
 
-/** Whether git reads a file HEAD with this content as one. What could not be read may be anything. */
+/** Whether git accepts this content of a file HEAD. Unread content counts as accepted. */
 export function isHead(content: string | undefined): boolean {
   return content === undefined || /^(?:ref:|[0-9a-f]{40})/i.test(content)
 }
 
 /**
- * Whether a file or a link that comes out of a sandbox would make a directory below `root` a repository, or lies in one. The names that
- * decide it never come out, so that no order of several writes comes to one.
+ * Whether a file or link from a sandbox would turn a directory below `root` into a repository, or is in one.
+ * The decisive names are never written, so that no sequence of writes can create a repository.
  */
 export function makesRepository(root: string, path: string): boolean {
   if (isRepositoryName(path)) return true

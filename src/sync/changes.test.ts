@@ -1,4 +1,6 @@
-/** What a command changed, by a real git: what is set aside is not looked at, and nothing else is left out. */
+/**
+ * What a command changed, by a real git: what is set aside is not looked at, and nothing else is left out.
+ */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -33,7 +35,7 @@ function changed(aside: readonly string[], before: readonly string[], after: rea
   return parseChanges(run(changesScript(scratch, workspace, aside))).changes.map(({ path }) => path)
 }
 
-test('what programs leave beside the sources is no change, unless the project has it', () => {
+test('caches that programs write do not count as changes, unless the project contains them', () => {
   const seen = changed(
     [],
     ['main.py', 'kept/__pycache__/a.pyc'],
@@ -42,8 +44,8 @@ test('what programs leave beside the sources is no change, unless the project ha
   assert.deepEqual(seen.sort(), ['kept/__pycache__/a.pyc', 'main.py', 'pycache'])
 })
 
-describe('directories that are set aside', () => {
-  test('are not looked at, whatever is in them, and all else is', () => {
+describe('excluded directories', () => {
+  test('excluded directories are not compared, and everything else is', () => {
     const seen = changed(
       ['node_modules', 'api/.venv'],
       ['a', 'node_modules/x/index.js', 'api/.venv/bin/python', 'web/node_modules/y'],
@@ -60,7 +62,7 @@ describe('directories that are set aside', () => {
     assert.deepEqual(seen.sort(), ['a', 'api/main.py', 'b', 'web/node_modules/y'])
   })
 
-  test('need not be there', () =>
+  test('excluded directories need not exist', () =>
     assert.deepEqual(changed(['gone', 'also/gone'], ['a'], ['a', 'b']).sort(), ['a', 'b']))
 
   for (const name of [
@@ -77,7 +79,7 @@ describe('directories that are set aside', () => {
     '$(id)',
     'ü',
   ])
-    test(`called ${name} are those and no others`, () => {
+    test(`an excluded directory called ${name} excludes nothing else`, () => {
       const seen = changed(
         [name],
         ['a', `${name}/x`, 'abc/x', 'x/x', 'q1/x'],
@@ -87,7 +89,7 @@ describe('directories that are set aside', () => {
     })
 
   for (const name of ['x\n*', '\n', 'x\n/a', 'x\r'])
-    test(`SECURITY: ${JSON.stringify(name)} does not leave out the rest`, () => {
+    test(`SECURITY: excluding ${JSON.stringify(name)} does not exclude the rest`, () => {
       assert.deepEqual(changed([name], ['a'], ['a', 'b']).sort(), ['a', 'b'])
     })
 })

@@ -1,15 +1,16 @@
 /**
- * What a command changed, found inside the sandbox by the sandbox's own git in a repository beside the workspace. Its answer is
- * hostile bytes to the host: it is stored and shown, never run.
+ * Finds what a command changed, with the sandbox's git in a repository beside the workspace. To the host the
+ * answer is hostile: it is stored and shown, never run.
  */
 import { AgentPodError } from '../core/error.ts'
-import { CACHES } from './caches.ts'
+import { CACHES } from './cache-patterns.ts'
 
-/** Beside the workspace, so that the project's own `.git`, if it has one inside, is left alone. */
+/** Beside the workspace, so that the project's own `.git` is not touched. */
 const REPOSITORY = '.agentpod-base'
 
 /**
- * Attributes that win over the project's: bytes are compared as they are, no line ends are turned and no filter is asked for.
+ * Attributes that override the project's: bytes are compared unchanged, no line ending is converted and no
+ * filter runs.
  */
 const ATTRIBUTES = '* -text -filter -ident !diff !merge'
 
@@ -18,7 +19,7 @@ export GIT_DIR="$1" GIT_WORK_TREE="$2" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/
 cd "$2"
 shift 2`
 
-/** Remembers the workspace as it is. */
+/** Records the current state of the workspace. */
 const BASELINE = `${GIT}
 git init -q --template= >/dev/null
 mkdir -p "$GIT_DIR/info"
@@ -44,7 +45,7 @@ export interface Script {
   readonly args: readonly string[]
 }
 
-/** `aside` are directories of the workspace that are not the project's, such as installed dependencies. */
+/** `aside` are directories that are not part of the project, such as installed dependencies. */
 export function baselineScript(directory: string, workspace: string, aside: readonly string[] = []): Script {
   return script(BASELINE, directory, workspace, aside)
 }
@@ -54,7 +55,7 @@ export function changesScript(directory: string, workspace: string, aside: reado
 }
 
 function script(text: string, directory: string, workspace: string, aside: readonly string[]): Script {
-  // SECURITY: a line end in one would be a pattern of its own, and could leave out everything.
+  // SECURITY: a line break in a path would start another pattern, which could exclude everything.
   const plain = aside.filter((path) => !/\p{Cc}/u.test(path))
   const out = plain.map((path) => `:(exclude,top,literal)${path}`)
   return {
@@ -63,13 +64,13 @@ function script(text: string, directory: string, workspace: string, aside: reado
   }
 }
 
-export interface Change {
+export interface CommandChange {
   readonly kind: 'added' | 'deleted' | 'modified' | 'renamed' | 'type changed'
   readonly path: string
   readonly from?: string | undefined
 }
 
-const KINDS: Record<string, Change['kind']> = {
+const KINDS: Record<string, CommandChange['kind']> = {
   A: 'added',
   D: 'deleted',
   M: 'modified',
@@ -78,22 +79,22 @@ const KINDS: Record<string, Change['kind']> = {
   T: 'type changed',
 }
 
-/** The answer of `changesScript`, taken apart. */
-export function parseChanges(output: Buffer): { changes: Change[]; patch: Buffer } {
+/** Parses the output of `changesScript`. */
+export function parseChanges(output: Buffer): { changes: CommandChange[]; patch: Buffer } {
   const cut = output.indexOf('\0\0\0')
   const border = cut >= 0 ? cut + 1 : output.indexOf('\0\0')
   if (border < 0)
     throw new AgentPodError({
       code: 'data_loss',
       reason: 'changes.malformed',
-      message: 'the sandbox did not say what changed',
+      message: 'the sandbox returned no valid list of changes',
     })
   const fields = output
     .subarray(0, border)
     .toString('utf8')
     .split('\0')
     .filter((field) => field !== '')
-  const changes: Change[] = []
+  const changes: CommandChange[] = []
   for (let i = 0; i < fields.length; ) {
     const kind = KINDS[/ ([A-Z])\d*$/.exec(fields[i++] ?? '')?.[1] ?? ''] ?? 'modified'
     const from = kind === 'renamed' ? fields[i++] : undefined

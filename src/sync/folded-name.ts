@@ -1,11 +1,11 @@
-/** Names as any file system may read them: some ignore case, some drop characters, some drop a tail. */
+/** Folds names as file systems may: some ignore case, some drop characters, some drop a tail. */
 
-/** Characters that some file systems drop from a name, so that it comes out as another. */
+/** Characters that some file systems drop from a name. */
 const DROPPED = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g
 
-/** Two names that are one on some disk are folded to the same text. */
+/** Names that are the same on some file system fold to the same text. */
 export function foldedName(name: string): string {
-  // Upper case first: some letters, such as the long s, have an upper case that they share with others.
+  // Upper case first: some letters, such as the long s, share their upper case with others.
   const folded = name.replaceAll(DROPPED, '').normalize('NFC').toUpperCase().toLowerCase()
   return /[. ]$/.test(folded) ? folded.replace(/(?<=[^. ])[. ]{1,255}$/, '') : folded
 }

@@ -22,7 +22,7 @@ const file = (
   isExecutable,
 })
 
-describe('contents as an archive', () => {
+describe('packContents', () => {
   const LONG = `${'d'.repeat(90)}/${'e'.repeat(90)}/${'f'.repeat(90)}`
   const all = [
     file('b'),
@@ -33,7 +33,7 @@ describe('contents as an archive', () => {
     file('block', 'z'.repeat(512)),
   ]
 
-  test('are what any tar makes of it, with fixed times and modes', () => {
+  test('packed contents are readable by any tar, with fixed times and modes', () => {
     execFileSync('tar', ['-xf', '-', '-C', scratch], { input: packContents(all) })
     for (const { path, data, isExecutable } of all) {
       assert.deepEqual(readFileSync(join(scratch, path)), data)
@@ -43,7 +43,7 @@ describe('contents as an archive', () => {
     }
   })
 
-  test('are the same bytes in whatever order they came', () => {
+  test('packed contents are the same bytes in any order of input', () => {
     assert.deepEqual(packContents(all), packContents(all.toReversed()))
   })
 
@@ -52,10 +52,10 @@ describe('contents as an archive', () => {
     ['a text', file('b', 'other')],
     ['a mode', file('b', 'b', true)],
   ] as const)
-    test(`are other bytes with another ${what}`, () =>
+    test(`packed contents differ with another ${what}`, () =>
       assert.notDeepEqual(packContents([file('b')]), packContents([other])))
 
-  test('of nothing are an archive too', () => {
+  test('packing nothing gives a valid archive', () => {
     execFileSync('tar', ['-tf', '-'], { input: packContents([]) })
   })
 })

@@ -15,7 +15,7 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, test } from 'node:test'
-import { listFiles } from './project.ts'
+import { listFiles } from './project-files.ts'
 import { packFiles } from './tar.ts'
 import { extract } from './untar.ts'
 
@@ -116,13 +116,13 @@ test('our reader reads what the system’s tar writes', async () => {
   }
 })
 
-test('an archive of nothing is an archive', async () => {
+test('an archive without files is valid', async () => {
   const chunks: Buffer[] = []
   for await (const chunk of packFiles(from, [])) chunks.push(chunk as Buffer)
   assert.equal(Buffer.concat(chunks).length, 1024)
 })
 
-test('a file that went away meanwhile is left out, and one that cannot be read is an error', async () => {
+test('packing skips a file that disappeared, and fails for one that cannot be read', async () => {
   async function pack(...paths: readonly string[]): Promise<number> {
     let size = 0
     for await (const chunk of packFiles(from, paths)) size += (chunk as Buffer).length

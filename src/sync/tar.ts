@@ -3,7 +3,7 @@ import { constants } from 'node:fs'
 import { lstat, open, readlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import { unreadable } from './project.ts'
+import { unreadable } from './project-files.ts'
 
 const BLOCK = 512
 const CHUNK = 256 * 1024
@@ -13,7 +13,7 @@ export function packFiles(directory: string, paths: readonly string[]): Readable
   return Readable.from(gather(entries(directory, paths)), { objectMode: false, highWaterMark: CHUNK })
 }
 
-/** Small pieces joined, so that a thousand small files are not thousands of writes. */
+/** Joins small pieces, so that a thousand small files are not thousands of writes. */
 async function* gather(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let batch: Buffer[] = []
   let size = 0
@@ -45,11 +45,11 @@ async function* entries(directory: string, paths: readonly string[]): AsyncGener
   }
 }
 
-/** Contents as a tar archive that is the same whenever they are: sorted, with fixed times and owners. */
+/** A reproducible tar archive: sorted, with fixed times and owners. */
 export function packContents(
   contents: readonly {
     readonly path: string
-    /** Of a link: where it leads. */
+    /** Target of a link. */
     readonly data: Buffer
     readonly isExecutable: boolean
     readonly isLink?: boolean
@@ -73,13 +73,13 @@ export function packContents(
   return Buffer.concat([...parts, Buffer.alloc(2 * BLOCK)])
 }
 
-/** 2001-09-09: older than any source that is put in their place later. */
+/** 2001-09-09: older than any source file that replaces one of them later. */
 const FIXED_TIME = 1_000_000_000
 
 type Common = { path: string; mode: number; mtime: number }
 
 async function* file(full: string, common: Common): AsyncGenerator<Buffer> {
-  // No link is followed even if one takes the file's place after the look at it.
+  // No link is followed, even if one replaces the file after it was checked.
   const handle = await open(full, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(
     (error) => {
       throw unreadable(full, error)
@@ -92,7 +92,7 @@ async function* file(full: string, common: Common): AsyncGenerator<Buffer> {
     while (left > 0) {
       const buffer = Buffer.allocUnsafe(Math.min(left, CHUNK))
       const { bytesRead } = await handle.read(buffer, 0, buffer.length)
-      // A file that shrank while it was read is filled up: the header has been sent.
+      // A file that shrank while it was read is padded: the header was already sent.
       yield bytesRead === 0 ? Buffer.alloc(left) : buffer.subarray(0, bytesRead)
       left -= bytesRead === 0 ? left : bytesRead
     }
@@ -146,7 +146,7 @@ function octal(block: Buffer, value: number, at: number, width: number): void {
   block.write(`${value.toString(8).padStart(width - 1, '0')}\0`, at)
 }
 
-/** `<length> <key>=<value>\n`, where the length counts itself. */
+/** `<length> <key>=<value>\n`; the length includes itself. */
 function paxRecord(key: string, value: string): Buffer {
   const rest = ` ${key}=${value}\n`
   const bytes = Buffer.byteLength(rest)

@@ -1,4 +1,5 @@
-// Every archive here could come out of a sandbox. Whatever it holds, nothing lands outside the directory it is unpacked in.
+// Every archive here could come out of a sandbox. Whatever it holds, nothing lands outside the directory it
+// is unpacked in.
 
 import assert from 'node:assert/strict'
 import {
@@ -100,7 +101,7 @@ async function skips(...parts: readonly (Buffer | Member)[]): Promise<Extracted>
   return result
 }
 
-test('an honest archive comes out whole', async () => {
+test('an honest archive is unpacked completely', async () => {
   const result = await unpack(
     { name: 'dir/', type: '5' },
     { name: 'dir/run', body: 'go', mode: 0o755 },
@@ -118,7 +119,7 @@ test('an honest archive comes out whole', async () => {
   assert.equal(readFileSync(join(root, 'dotted'), 'utf8'), 'dot')
 })
 
-describe('a name that leads outside is left out', () => {
+describe('names that point outside are skipped', () => {
   const NAMES = [
     '/victim',
     '../victim',
@@ -130,61 +131,61 @@ describe('a name that leads outside is left out', () => {
     '',
   ]
   for (const name of NAMES) {
-    test(JSON.stringify(name), async () => {
+    test(`the name ${JSON.stringify(name)} is skipped`, async () => {
       const { skipped } = await skips({ name, body: 'evil' })
       assert.deepEqual(
         skipped.map(({ path }) => path),
         [name],
       )
     })
-    test(`${JSON.stringify(name)} by a pax header`, async () => {
+    test(`the name ${JSON.stringify(name)} in a pax header is skipped`, async () => {
       const { skipped } = await skips(pax({ path: name }), { name: 'innocent', body: 'evil' })
       assert.equal(skipped.length, 1)
       assert.ok(!existsSync(join(root, 'innocent')))
     })
-    test(`${JSON.stringify(name)} as a directory`, async () => {
+    test(`the name ${JSON.stringify(name)} of a directory is skipped`, async () => {
       const { skipped } = await skips({ name, type: '5' })
       assert.equal(skipped.length, 1)
     })
   }
 
-  test('by a NUL inside a pax path', async () => {
+  test('a pax path with a NUL byte is skipped', async () => {
     const { skipped } = await skips(pax({ path: 'a\0b' }), { name: 'x', body: 'evil' })
     assert.equal(skipped.length, 1)
   })
 
-  test('by the prefix field', async () => {
+  test('a name that points outside through the prefix field is skipped', async () => {
     const block = member({ name: 'victim', body: 'evil' })
     block.write('..', 345)
     block.fill(' ', 148, 156)
     const sum = block.subarray(0, 512).reduce((total, byte) => total + byte, 0)
     block.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148)
     const { skipped } = await skips(block)
-    assert.deepEqual(skipped, [{ path: '../victim', why: 'its name leads outside' }])
+    assert.deepEqual(skipped, [{ path: '../victim', why: 'its name points outside the directory' }])
   })
 
-  test('by being absurdly long', async () => {
+  test('an absurdly long name is skipped', async () => {
     const { skipped } = await skips(pax({ path: 'a/'.repeat(3000) }), { name: 'x', body: 'evil' })
     assert.equal(skipped.length, 1)
   })
 })
 
-describe('a link', () => {
+describe('links in an archive', () => {
   const OUTSIDE = ['/etc', '..', '../victim', 'a/../../victim', '../../root/../victim', 'a/..', './x/..']
   for (const link of OUTSIDE) {
-    test(`to ${link} is left out`, async () => {
+    test(`a link to ${link} is skipped`, async () => {
       const { skipped } = await skips({ name: 'link', type: '2', link })
       assert.equal(skipped.length, 1)
       assert.ok(!existsSync(join(root, 'link')))
     })
   }
 
-  test('by a pax header is judged by what the header says', async () => {
+  test('a link target from a pax header is checked', async () => {
     const { skipped } = await skips(pax({ linkpath: '../victim' }), { name: 'link', type: '2', link: 'good' })
     assert.equal(skipped.length, 1)
   })
 
-  test('that stays inside is made', async () => {
+  test('a link that stays inside is created', async () => {
     await unpack(
       { name: 'd/e/f', body: 'x' },
       { name: 'd/l', type: '2', link: '../d/e' },
@@ -194,7 +195,7 @@ describe('a link', () => {
     assert.equal(realpathSync(join(root, 'd/m')), realpathSync(root))
   })
 
-  test('through other links leads nowhere outside', async () => {
+  test('a link through other links cannot point outside', async () => {
     await unpack(
       { name: 'here', type: '2', link: '.' },
       { name: 'up', type: '2', link: 'here/..' },
@@ -216,18 +217,18 @@ describe('a link', () => {
     ['a link', { name: 'link/evil', type: '2', link: 'x' }],
     ['a file two levels down', { name: 'link/a/evil', body: 'evil' }],
   ] as const) {
-    test(`is not walked through by ${what}`, async () => {
+    test(`a link is not followed by ${what}`, async () => {
       const { skipped } = await skips(
         { name: 'dir/', type: '5' },
         { name: 'link', type: '2', link: 'dir' },
         entry,
       )
-      assert.deepEqual(skipped, [{ path: entry.name, why: 'a link or a file stands in its way' }])
+      assert.deepEqual(skipped, [{ path: entry.name, why: 'a link or a file is in the way' }])
       assert.deepEqual(readdirSync(join(root, 'dir')), [])
     })
   }
 
-  test('that was there before is not walked through, and is replaced and not followed', async () => {
+  test('an existing link is replaced and not followed', async () => {
     symlinkSync(top, join(root, 'old'))
     symlinkSync(join(top, 'victim'), join(root, 'file'))
     const { skipped } = await skips({ name: 'old/victim', body: 'evil' }, { name: 'file', body: 'mine' })
@@ -236,7 +237,7 @@ describe('a link', () => {
     assert.equal(readFileSync(join(root, 'file'), 'utf8'), 'mine')
   })
 
-  test('that an entry made is replaced by the next of its name and not written through', async () => {
+  test('a link from the archive is replaced by the next entry of its name and not written through', async () => {
     await skips(
       { name: 'inner', body: 'first' },
       { name: 'l', type: '2', link: 'inner' },
@@ -247,7 +248,7 @@ describe('a link', () => {
   })
 })
 
-describe('what is no file, directory or link is left out', () => {
+describe('entries that are no file, directory or link are skipped', () => {
   const TYPES: readonly [type: string, what: string][] = [
     ['1', 'a hard link'],
     ['3', 'a character device'],
@@ -257,7 +258,7 @@ describe('what is no file, directory or link is left out', () => {
     ['Z', 'nobody knows what'],
   ]
   for (const [type, what] of TYPES) {
-    test(what, async () => {
+    test(`an entry is skipped: ${what}`, async () => {
       const { skipped } = await skips({ name: 'thing', type, link: '/etc/passwd' })
       assert.deepEqual(skipped, [{ path: 'thing', why: 'not a plain file' }])
       assert.ok(!existsSync(join(root, 'thing')))
@@ -265,7 +266,7 @@ describe('what is no file, directory or link is left out', () => {
   }
 })
 
-test('no bit of a mode gives more than permissions', async () => {
+test('setuid, setgid and sticky bits are dropped', async () => {
   await unpack({ name: 'suid', body: 'x', mode: 0o7755 })
   assert.equal(lstatSync(join(root, 'suid')).mode & 0o7777, 0o755)
 })
@@ -280,7 +281,7 @@ test('a pax header is for the next entry only', async () => {
   assert.deepEqual(readdirSync(root).sort(), ['b', 'renamed'])
 })
 
-describe('a broken archive is said to be broken', () => {
+describe('broken archives are rejected', () => {
   const BROKEN: readonly { name: string; bytes: () => Buffer }[] = [
     { name: 'a wrong sum', bytes: () => archive({ ...GOOD, hasWrongSum: true }) },
     { name: 'a size that is no number', bytes: () => archive({ ...GOOD, size: 'zzzzzzzzzzz\0' }) },
@@ -314,7 +315,7 @@ describe('a broken archive is said to be broken', () => {
     },
   ]
   for (const { name, bytes } of BROKEN) {
-    test(name, async () => {
+    test(`a broken archive is rejected: ${name}`, async () => {
       await assert.rejects(
         extract(once(bytes()), root),
         (error) => isAgentPodError(error, 'data_loss') && error.reason === 'archive.malformed',
@@ -323,7 +324,7 @@ describe('a broken archive is said to be broken', () => {
   }
 })
 
-test('an archive that ends without its last blocks is whole when its last entry is', async () => {
+test('an archive without its final blocks is accepted if its last entry is complete', async () => {
   const result = await extract(once(member(GOOD)), root)
   assert.equal(result.files, 1)
 })
@@ -350,14 +351,14 @@ test('random damage never writes outside', async () => {
   }
 })
 
-describe('one file', () => {
-  test('lands where it is asked to, whatever it is called', async () => {
+describe('extracting one file', () => {
+  test('a single extracted file is written to the requested path, whatever its name', async () => {
     const target = join(root, 'target')
     await extractFile(once(archive({ name: '../victim', body: 'copied' })), target)
     assert.equal(readFileSync(target, 'utf8'), 'copied')
   })
 
-  test('replaces a link and does not follow it', async () => {
+  test('extracting a single file replaces a link and does not follow it', async () => {
     const target = join(root, 'target')
     symlinkSync(join(top, 'victim'), target)
     await extractFile(once(archive(GOOD)), target)
@@ -365,7 +366,7 @@ describe('one file', () => {
   })
 
   for (const type of ['1', '2', '3', '5']) {
-    test(`that is of type ${type} is refused`, async () => {
+    test(`extracting a single file refuses an entry of type ${type}`, async () => {
       await assert.rejects(
         extractFile(once(archive({ name: 'x', type, link: '/etc/passwd' })), join(root, 'target')),
         (error) => isAgentPodError(error, 'data_loss'),

@@ -1,6 +1,6 @@
 /**
- * Reads a tar stream that came out of a sandbox. Every byte is hostile: names are checked, nothing is written through a link,
- * and only plain files, directories and links that stay inside come out.
+ * Unpacks a tar stream from a sandbox. Every byte is hostile: names are checked, nothing is written through a
+ * link, and only regular files, directories and links that stay inside are created.
  */
 import { isUtf8 } from 'node:buffer'
 import { constants } from 'node:fs'
@@ -8,26 +8,28 @@ import { lstat, mkdir, open, symlink, unlink } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 import { replaceHidden } from '../util/hidden-characters.ts'
-import { NOT_TEXT } from './project.ts'
+import { NOT_TEXT } from './project-files.ts'
 
 const BLOCK = 512
 const LONGEST_NAME_BYTES = 4096
 const LONGEST_PAX_BYTES = 64 * 1024
 const SLASH = Buffer.from('/')
-/** The record of podd's for what is not in the stream. */
+/** podd's record for paths that are not in the stream. */
 const LEFT_OUT = 'AGENTPOD.leftout'
 const LONGEST_REASON = 200
 
 export interface Extracted {
   files: number
   bytes: number
-  /** Entries that were left out, each with the reason. */
+  /** Skipped entries, each with the reason. */
   skipped: { path: string; why: string }[]
 }
 
 interface Entry {
   readonly path: string
-  /** Whether its name, or where it leads, has bytes that are not UTF-8: several such names would become one. */
+  /**
+   * Whether its name or link target is not UTF-8: several such names would become the same.
+   */
   readonly isNotText: boolean
   readonly type: string
   readonly size: number
@@ -35,7 +37,9 @@ interface Entry {
   readonly link: string
 }
 
-/** Writes the stream's entries below `root`, which must be a directory that nobody else writes to meanwhile. */
+/**
+ * Writes the entries below `root`, a directory that nothing else may write to in the meantime.
+ */
 export async function extract(tar: AsyncIterable<Buffer>, root: string): Promise<Extracted> {
   const source = new Source(tar)
   const result: Extracted = { files: 0, bytes: 0, skipped: [] }
@@ -46,7 +50,7 @@ export async function extract(tar: AsyncIterable<Buffer>, root: string): Promise
   }
 }
 
-/** The one file of a stream that holds one, written to `target`. */
+/** Writes the single file of a stream to `target`. */
 export async function extractFile(tar: AsyncIterable<Buffer>, target: string): Promise<Extracted> {
   const source = new Source(tar)
   const entry = await nextEntry(source)
@@ -62,15 +66,15 @@ async function place(entry: Entry, source: Source, root: string, result: Extract
     await source.skip(entry.size + padding(entry.size))
   }
   if (entry.isNotText) return skip(NOT_TEXT)
-  if (path === undefined) return skip('its name leads outside')
+  if (path === undefined) return skip('its name points outside the directory')
   if (path === '.') return source.skip(entry.size + padding(entry.size))
-  // SECURITY: a link that an earlier entry made is never walked through (FS-06).
+  // SECURITY: a link from an earlier entry is never followed (FS-06).
   if (!(await makeParents(root, entry.type === '5' ? path : dirname(path))))
-    return skip('a link or a file stands in its way')
+    return skip('a link or a file is in the way')
   const target = join(root, path)
   if (entry.type === '5') return
   if (entry.type === '2') {
-    if (!staysInside(path, entry.link)) return skip('a link that leads outside')
+    if (!staysInside(path, entry.link)) return skip('the link points outside the directory')
     await clear(target)
     await symlink(entry.link, target)
     result.files++
@@ -97,7 +101,7 @@ async function writeFile(entry: Entry, source: Source, target: string): Promise<
   await source.skip(padding(entry.size))
 }
 
-/** An older file or link makes room; a directory does not. */
+/** Replaces an existing file or link, but not a directory. */
 async function clear(target: string): Promise<void> {
   await unlink(target).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return
@@ -106,7 +110,7 @@ async function clear(target: string): Promise<void> {
       code: 'conflict',
       reason: 'copy.in_the_way',
       message: `a directory is in the way: ${target}`,
-      hint: 'move it away, or copy to another path',
+      hint: 'move it, or copy to another path',
     })
   })
 }
@@ -135,8 +139,9 @@ export function safePath(name: string): string | undefined {
 }
 
 /**
- * SECURITY: `..` counts only at the front, where what it leaves are directories that we made. After a name it may leave
- * by way of another link: with `here -> .`, the link `up -> here/..` reads as `.` and is the directory above (FS-06).
+ * SECURITY: `..` is allowed only at the front, where it leaves directories that we created. After a name it
+ * may leave through another link: with `here -> .`, the link `up -> here/..` looks like `.` but is the
+ * directory above (FS-06).
  */
 export function staysInside(path: string, link: string): boolean {
   const parts = link.split('/').filter((part) => part !== '' && part !== '.')
@@ -150,7 +155,7 @@ export function staysInside(path: string, link: string): boolean {
   )
 }
 
-/** What the sandbox could not pack: why, and after a line's end its path. */
+/** A path that the sandbox could not pack: the reason, a line break, and the path. */
 function leftOut(said: Buffer): Extracted['skipped'][number] {
   const [why = '', ...path] = said.toString('utf8').split('\n')
   return { path: path.join('\n'), why: replaceHidden(why).slice(0, LONGEST_REASON) }
@@ -247,7 +252,7 @@ function malformed(what: string): AgentPodError {
   })
 }
 
-/** Bytes by count out of chunks by chance. */
+/** Reads a given number of bytes from chunks of any size. */
 class Source {
   readonly #chunks: AsyncIterator<Buffer>
   #rest: Buffer = Buffer.alloc(0)
@@ -271,7 +276,7 @@ class Source {
 
   async skip(size: number): Promise<void> {
     for await (const _ of this.take(size)) {
-      // Passed over.
+      // Skipped.
     }
   }
 

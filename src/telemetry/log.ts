@@ -12,7 +12,7 @@ export interface Log {
 export function jsonLog(clock: Clock, write: (line: string) => void): Log {
   const emit = (level: string, message: string, fields: LogFields = {}): void => {
     write(
-      `${JSON.stringify({ at: new Date(clock.now()).toISOString(), level, message, ...printable(fields) })}\n`,
+      `${JSON.stringify({ at: new Date(clock.now()).toISOString(), level, message, ...describeErrors(fields) })}\n`,
     )
   }
   return {
@@ -24,12 +24,12 @@ export function jsonLog(clock: Clock, write: (line: string) => void): Log {
 
 export const silentLog: Log = { info() {}, warn() {}, error() {} }
 
-/** A failure that is meant to be passed over; it is written down so that all of them can be found. */
+/** Logs an error that is deliberately ignored, so that all of them can be found. */
 export function ignore(log: Log, error: unknown, why: string): void {
   log.warn(`ignored: ${why}`, { error })
 }
 
-function printable(fields: LogFields): LogFields {
+function describeErrors(fields: LogFields): LogFields {
   return Object.fromEntries(
     Object.entries(fields).map(([key, value]) => [key, value instanceof Error ? describe(value) : value]),
   )

@@ -27,7 +27,7 @@ test('a histogram’s buckets hold what is at most their bound', () => {
   ])
 })
 
-test('a gauge is read when somebody looks', () => {
+test('a gauge is read when the metrics are read', () => {
   const metrics = new Metrics()
   let living = 1
   metrics.gauge('living', 'Living.', () => [[{ state: 'running' }, living]])
@@ -42,7 +42,7 @@ test('a label’s value cannot break out of its quotes', () => {
   assert.match(metrics.text(), /c\{a="x\\"\} 1\\nevil\{b=\\"\\\\"\} 1/)
 })
 
-test('values without end are counted together in the end', () => {
+test('label values beyond the limit are counted together', () => {
   const metrics = new Metrics()
   const counter = metrics.counter('c', 'C.')
   for (let i = 0; i < 5000; i++) counter.add({ a: String(i) })
@@ -51,7 +51,7 @@ test('values without end are counted together in the end', () => {
   assert.ok(lines.includes('c{a="other"} 4000'))
 })
 
-test('a name is taken once and has the form of one', () => {
+test('a metric name must be unique and well formed', () => {
   const metrics = new Metrics()
   metrics.counter('c', 'C.')
   assert.throws(() => metrics.counter('c', 'C.'))

@@ -1,4 +1,4 @@
-/** Counters, histograms and gauges as Prometheus text. Nothing leaves the machine unless somebody comes and asks. */
+/** Counters, histograms and gauges as Prometheus text. Nothing leaves the machine unless it is asked for. */
 
 type Labels = Readonly<Record<string, string>>
 
@@ -11,8 +11,8 @@ export interface Histogram {
 }
 
 /**
- * SECURITY: LK-16. A label's value must come from a list that is known beforehand, never from a request; should one slip
- * through, the rest are counted together under `other`.
+ * SECURITY: LK-16. Label values must come from a known list, never from a request. Beyond this limit they are
+ * counted together under `other`.
  */
 const MOST_SERIES = 1000
 const NAME = /^[a-z][a-z0-9_]*$/
@@ -61,7 +61,7 @@ export class Metrics {
     }
   }
 
-  /** `read` is asked when somebody looks. */
+  /** `read` is called when the metrics are read. */
   gauge(name: string, help: string, read: () => Iterable<readonly [Labels, number]>): void {
     this.#register(name, {
       text: () =>

@@ -1,4 +1,4 @@
-/** What a case of the provider contract works with. The cases use a provider as the engine does. */
+/** The environment of a case of the provider contract. Cases use a provider as the engine does. */
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import type { CallOptions } from '../core/call.ts'
@@ -10,20 +10,20 @@ import type { OwnerLabel, SandboxId, SnapshotId } from '../core/id.ts'
 import type {
   Created,
   CreatePlan,
-  Exit,
   Observed,
   Pausing,
   Provider,
   RootRef,
+  SandboxExit,
   Snapshots,
   Stopping,
 } from '../core/provider.ts'
 import { resolveResources } from '../core/resources.ts'
 
-/** What a runner gives to the cases. */
+/** What a test runner gives to the cases. */
 export interface ContractWorld {
   readonly provider: Provider
-  /** The smallest root that the provider has. It has /bin/sh and the usual commands. */
+  /** The smallest root of the provider, with /bin/sh and the usual commands. */
   readonly root: RootRef
   readonly owner: OwnerLabel
   /** A second owner on the same provider. */
@@ -32,26 +32,26 @@ export interface ContractWorld {
   newSnapshotId(): SnapshotId
   /** Unix milliseconds, by the clock that the provider's deadlines follow. */
   now(): number
-  /** Lets time pass: a wait on a real provider, a step of the clock on a fake. */
+  /** Lets time pass: waits on a real provider, moves the clock of a fake one. */
   pass(ms: number): Promise<void>
-  /** How long after a deadline a sandbox may still be there. */
+  /** How long after its deadline a sandbox may still exist. */
   readonly graceMs: number
 }
 
 export interface ContractCase {
   readonly name: string
-  /** Why this provider cannot run the case, by the capability that decides it, or undefined when it can. */
+  /** The capability that this provider lacks for the case, as a reason; undefined if it can run. */
   readonly needs?: (capabilities: Capabilities) => string | undefined
   run(ctx: ContractContext): Promise<void>
 }
 
-export interface CommandResult {
+export interface ContractCommandResult {
   readonly exitCode: number
   readonly stdout: string
   readonly stderr: string
 }
 
-export const CALL: CallOptions = { timeoutMs: 30_000 }
+export const CONTRACT_CALL: CallOptions = { timeoutMs: 30_000 }
 export const HOUR_MS = 3_600_000
 
 export const INIT: GuestInit = {
@@ -62,9 +62,12 @@ export const INIT: GuestInit = {
   lease: { remainingMs: HOUR_MS, idleMs: 0 },
 }
 
-/** Runs one case, then destroys what it made and fails when something is left. Answers the reason when it was skipped. */
+/**
+ * Runs a case, destroys what it created, and fails if something is left. Returns the reason if it was
+ * skipped.
+ */
 export async function runContractCase(one: ContractCase, world: ContractWorld): Promise<string | undefined> {
-  const reason = one.needs?.(await world.provider.capabilities(CALL))
+  const reason = one.needs?.(await world.provider.capabilities(CONTRACT_CALL))
   if (reason !== undefined) return reason
   const ctx = new ContractContext(world)
   let skipped: string | undefined
@@ -77,9 +80,9 @@ export async function runContractCase(one: ContractCase, world: ContractWorld): 
     await ctx.destroyAll()
   }
   for (const owner of [world.owner, world.otherOwner]) {
-    assert.deepEqual(await world.provider.list(owner, CALL), [], 'something is left behind')
+    assert.deepEqual(await world.provider.list(owner, CONTRACT_CALL), [], 'something is left behind')
     assert.deepEqual(
-      (await world.provider.snapshots?.list(owner, CALL)) ?? [],
+      (await world.provider.snapshots?.list(owner, CONTRACT_CALL)) ?? [],
       [],
       'a snapshot is left behind',
     )
@@ -87,10 +90,10 @@ export async function runContractCase(one: ContractCase, world: ContractWorld): 
   return skipped
 }
 
-/** Ends a case that turns out not to be for this provider. */
+/** Thrown by a case that turns out not to apply to this provider. */
 class Skipped extends Error {}
 
-/** One case's view of the provider: it remembers what was made, so that it is destroyed whatever happens. */
+/** A case's view of the provider. It records what was created, so that it is always destroyed. */
 export class ContractContext {
   readonly world: ContractWorld
   readonly provider: Provider
@@ -119,24 +122,24 @@ export class ContractContext {
     }
   }
 
-  /** What a running sandbox is seen as: with its deadline where the provider holds one. */
+  /** How `inspect` shows a running sandbox: with its deadline if the provider enforces one. */
   async running(deadlineAt: number): Promise<Observed> {
-    const { deadlines } = await this.provider.capabilities(CALL)
+    const { deadlines } = await this.provider.capabilities(CONTRACT_CALL)
     return deadlines === 'provider' ? { state: 'running', deadlineAt } : { state: 'running' }
   }
 
   create(over: Partial<CreatePlan> = {}): Promise<Created> {
-    return this.provider.create(this.plan(over), CALL)
+    return this.provider.create(this.plan(over), CONTRACT_CALL)
   }
 
-  /** A sandbox that takes commands. */
+  /** A sandbox that accepts commands. */
   async started(
     over: Partial<CreatePlan> = {},
     init: Partial<GuestInit> = {},
   ): Promise<{ id: SandboxId; guest: Guest }> {
     const created = await this.create(over)
     const guest = this.open(created)
-    await guest.configure({ ...INIT, ...init, env: { ...created.env, ...init.env } }, CALL)
+    await guest.configure({ ...INIT, ...init, env: { ...created.env, ...init.env } }, CONTRACT_CALL)
     return { id: created.handle.sandboxId, guest }
   }
 
@@ -146,34 +149,34 @@ export class ContractContext {
     return guest
   }
 
-  /** Runs a stopped one again, until it takes commands. */
+  /** Starts a stopped sandbox and waits until it accepts commands. */
   async startedAgain(plan: CreatePlan): Promise<Guest> {
-    const created = await stoppingOf(this.provider).start(plan, CALL)
+    const created = await stoppingOf(this.provider).start(plan, CONTRACT_CALL)
     const guest = this.open(created)
-    await guest.configure({ ...INIT, env: created.env }, CALL)
+    await guest.configure({ ...INIT, env: created.env }, CONTRACT_CALL)
     return guest
   }
 
   async snapshot(of: SandboxId, id = this.world.newSnapshotId()): Promise<SnapshotId> {
     this.#taken.add(id)
-    await snapshotsOf(this.provider).create(id, of, this.world.owner, CALL)
+    await snapshotsFor(this.provider).create(id, of, this.world.owner, CONTRACT_CALL)
     return id
   }
 
-  /** For what only a sandbox can tell; everything else is in `needs`. */
+  /** For conditions that only show in a running sandbox; all others are in `needs`. */
   skip(reason: string): never {
     throw new Skipped(reason)
   }
 
   inspect(id: SandboxId): Promise<Observed> {
-    return this.provider.inspect(id, CALL)
+    return this.provider.inspect(id, CONTRACT_CALL)
   }
 
   async destroyAll(): Promise<void> {
     for (const guest of this.#guests) guest.close()
-    await Promise.all([...this.#made].map((id) => this.provider.destroy(id, CALL)))
-    // A later one may stand on an earlier one.
-    for (const id of [...this.#taken].reverse()) await this.provider.snapshots?.remove(id, CALL)
+    await Promise.all([...this.#made].map((id) => this.provider.destroy(id, CONTRACT_CALL)))
+    // A later snapshot may depend on an earlier one.
+    for (const id of [...this.#taken].reverse()) await this.provider.snapshots?.remove(id, CONTRACT_CALL)
   }
 }
 
@@ -187,7 +190,7 @@ export function stoppingOf({ stopping }: Provider): Stopping {
   return stopping
 }
 
-/** The reason why a provider cannot run a case, by the capability that decides it. */
+/** The reason why a provider cannot run a case, from the capability that it lacks. */
 export const NEEDS = {
   pausing: ({ pause }: Capabilities) =>
     pause === 'none' ? 'capability pause: it freezes nothing' : undefined,
@@ -206,18 +209,18 @@ export const NEEDS = {
     limits === 'enforced' ? 'capability limits: every limit holds, so none is refused' : undefined,
 } as const
 
-export function snapshotsOf({ snapshots }: Provider): Snapshots {
+export function snapshotsFor({ snapshots }: Provider): Snapshots {
   assert.ok(snapshots, 'it takes snapshots')
   return snapshots
 }
 
-/** Runs a command through the guest and collects what it says. */
+/** Runs a command through the guest and collects its output. */
 export async function runCommand(
   guest: Guest,
   command: string,
   args: readonly string[] = [],
   o: { readonly user?: string } = {},
-): Promise<CommandResult> {
+): Promise<ContractCommandResult> {
   const signal = AbortSignal.timeout(30_000)
   const { text, exit } = await heard(
     guest.processes.start({ command, args, env: {}, stdin: false, ...o }, { signal }),
@@ -225,7 +228,7 @@ export async function runCommand(
   return { exitCode: exit.exitCode, stdout: text('stdout'), stderr: text('stderr') }
 }
 
-/** What the events of a process say, to its end. */
+/** Collects the events of a process up to its end. */
 export async function heard(
   events: AsyncIterable<ProcessEvent>,
 ): Promise<{ exit: ProcessExit; text(stream: 'stdout' | 'stderr'): string }> {
@@ -254,7 +257,7 @@ export async function readFile(guest: Guest, path: string): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-/** What is in a file, or the code of the error where it cannot be read. */
+/** The content of a file, or the error code if it cannot be read. */
 export async function contentOf(guest: Guest, path: string): Promise<string> {
   try {
     return (await readFile(guest, path)).toString('utf8')
@@ -273,9 +276,9 @@ export function rejectsWith(work: Promise<unknown>, code: ErrorCode, reason?: st
   })
 }
 
-/** Waits for the provider's word that a sandbox ended, while time passes. */
-export async function exitWithin(ctx: ContractContext, id: SandboxId, ms: number): Promise<Exit> {
-  const exits: Exit[] = []
+/** Waits until the provider reports the exit of a sandbox, while time passes. */
+export async function exitWithin(ctx: ContractContext, id: SandboxId, ms: number): Promise<SandboxExit> {
+  const exits: SandboxExit[] = []
   const unsubscribe = ctx.provider.onExit((exit) => exits.push(exit))
   try {
     for (let passed = 0; passed < ms; passed += 100) {

@@ -6,7 +6,7 @@ interface Timer {
   readonly fn: () => void
 }
 
-/** A clock that stands still until it is told to move. */
+/** A clock that only moves when a test moves it. */
 export class FakeClock implements Clock {
   #now: number
   #order = 0
@@ -26,12 +26,12 @@ export class FakeClock implements Clock {
     return () => this.#timers.delete(timer)
   }
 
-  /** How many timers wait. */
+  /** The number of pending timers. */
   get waiting(): number {
     return this.#timers.size
   }
 
-  /** Moves on by `ms`, firing what falls due in order and letting what each sets off run before the next. */
+  /** Advances by `ms`, firing due timers in order; the effects of each finish before the next fires. */
   async advance(ms: number): Promise<void> {
     const until = this.#now + ms
     await settled()
@@ -46,7 +46,7 @@ export class FakeClock implements Clock {
     this.#now = until
   }
 
-  /** The wall clock is set forward: what falls due in the meantime happens once, and late. */
+  /** Sets the wall clock forward: timers due in the meantime fire once, and late. */
   async jump(ms: number): Promise<void> {
     this.#now += ms
     await this.advance(0)
@@ -61,7 +61,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Enough turns of the event loop for chains of promises and streams to come to rest. */
+/** Runs the event loop often enough for pending promises and streams to settle. */
 const TURNS = 4
 
 export async function settled(): Promise<void> {

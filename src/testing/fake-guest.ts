@@ -1,4 +1,7 @@
-/** The inside of a fake sandbox, in memory. It speaks no envd: what front doors ask is translated. */
+/**
+ * The inside of a fake sandbox, in memory. It does not speak envd's protocol, so requests are translated for
+ * it.
+ */
 import { Duplex, PassThrough, Readable } from 'node:stream'
 import type { CallOptions, GuestCall } from '../core/call.ts'
 import { AgentPodError } from '../core/error.ts'
@@ -12,19 +15,19 @@ import type {
   ProcessRef,
 } from '../core/guest-process.ts'
 import type { Clock } from '../util/clock.ts'
-import { FakeProcess, refusal } from './fake-process.ts'
+import { FakeProcess, fakeRefusal } from './fake-process.ts'
 
-/** What a sandbox keeps, however many guests are opened on it. */
+/** The state of a sandbox, shared by all guests opened on it. */
 export class FakeInside {
   readonly files = new Map<string, Buffer>()
   readonly processes: FakeProcess[] = []
   readonly init: { value: GuestInit | undefined } = { value: undefined }
   readonly startedAt: number
-  /** How long nobody has used it, as a test says. */
+  /** The idle time that a test sets. */
   idleForMs = 0
-  /** Ports where something listens: what is written comes back. */
+  /** Open ports; they echo what is written. */
   readonly echoPorts = new Set<number>()
-  /** Which signals were sent to which tags, in order. */
+  /** The signals sent so far, with their tags, in order. */
   readonly signals: string[] = []
   readonly #clock: Clock
   readonly #onExpired: () => void
@@ -39,7 +42,7 @@ export class FakeInside {
     this.startedAt = clock.now()
   }
 
-  /** Aborts when the sandbox is no more. */
+  /** Aborts when the sandbox is gone. */
   get ended(): AbortSignal {
     return this.#ended.signal
   }
@@ -57,7 +60,7 @@ export class FakeInside {
 
   start({ command, args, env, cwd, user, tag, timeoutMs }: GuestCommand): FakeProcess {
     if (tag && this.processes.some((process) => process.tag === tag)) {
-      throw refusal('already_exists', 'the tag is taken')
+      throw fakeRefusal('already_exists', 'the tag is taken')
     }
     const init = this.init.value
     const process = new FakeProcess({
@@ -81,7 +84,7 @@ export class FakeInside {
   find(ref: ProcessRef): FakeProcess {
     const found = this.processes.find(({ pid, tag }) => ('tag' in ref ? tag === ref.tag : pid === ref.pid))
     if (found) return found
-    throw refusal('not_found', 'no such process')
+    throw fakeRefusal('not_found', 'no such process')
   }
 }
 
@@ -93,7 +96,7 @@ export class FakeGuest implements Guest {
   readonly #inside: FakeInside | undefined
   readonly #clock: Clock
 
-  /** Without an inside the sandbox is gone, and nothing answers. */
+  /** Undefined means that the sandbox is gone and does not answer. */
   constructor(inside: FakeInside | undefined, clock: Clock) {
     this.#inside = inside
     this.#clock = clock
@@ -149,7 +152,7 @@ export class FakeGuest implements Guest {
   }
 }
 
-/** The inside, for a call that somebody waits for. */
+/** The inside, unless the call was canceled. */
 type Alive = (o?: GuestCall) => FakeInside
 
 function unreachable(): AgentPodError {
@@ -179,7 +182,7 @@ function fakeProcesses(alive: Alive): GuestProcesses {
     },
     async writeAt(tag, offset, data, o) {
       const process = alive(o).find({ tag })
-      if (offset > process.taken) throw refusal('failed_precondition', 'something before it is missing')
+      if (offset > process.taken) throw fakeRefusal('failed_precondition', 'something before it is missing')
       process.write(data.subarray(process.taken - offset))
       return process.taken
     },
@@ -199,7 +202,7 @@ function fakeProcesses(alive: Alive): GuestProcesses {
 
 function throwIfGone(inside: FakeInside, signal?: AbortSignal): void {
   if (signal?.aborted) {
-    throw new AgentPodError({ code: 'canceled', reason: 'canceled', message: 'it was canceled' })
+    throw new AgentPodError({ code: 'canceled', reason: 'canceled', message: 'the call was canceled' })
   }
   if (inside.ended.aborted) throw unreachable()
 }
@@ -216,7 +219,7 @@ function fakeFiles(alive: Alive): GuestFiles {
   const content = (path: string, o: GuestCall): Buffer => {
     const found = alive(o).files.get(path)
     if (found) return found
-    throw refusal('not_found', `${path} does not exist`)
+    throw fakeRefusal('not_found', `${path} does not exist`)
   }
   return {
     stat: async (path, o) => entryOf(path, content(path, o)),
@@ -273,7 +276,7 @@ function fakeArchive(alive: Alive): GuestArchive {
 }
 
 function unsupported(message: string): AgentPodError {
-  return refusal('unsupported', message)
+  return fakeRefusal('unsupported', message)
 }
 
 /** Plain files of a tar archive with short names. */

@@ -1,4 +1,4 @@
-/** Commands of a FakeGuest: a handful of programs, each a few lines, with output kept from the first byte. */
+/** Processes of a FakeGuest: a few built-in programs. All output is kept. */
 import { PassThrough } from 'node:stream'
 import { AgentPodError, type ErrorCode } from '../core/error.ts'
 import type { OutputPlace, ProcessEvent, ProcessInfo } from '../core/guest-process.ts'
@@ -55,7 +55,7 @@ export class FakeProcess {
     )
   }
 
-  /** How many bytes of input it was given. */
+  /** The number of bytes of input it has been given. */
   get taken(): number {
     return this.#taken
   }
@@ -80,7 +80,7 @@ export class FakeProcess {
     }
   }
 
-  /** Every event from a place in the output on, then as they come. `cut` throws when nobody is to hear more. */
+  /** All events from a position in the output on, then live. `cut` throws to end the stream. */
   async *events(from: OutputPlace, signal: AbortSignal, cut: () => void): AsyncGenerator<ProcessEvent> {
     const place = this.#place(from)
     let [sent, passed] = [0, 0]
@@ -93,7 +93,7 @@ export class FakeProcess {
         passed += data.length
         if (left.length > 0) yield { kind, data: left }
       }
-      if (this.#isLate) throw refusal('deadline_exceeded', 'the timeout of the call is over')
+      if (this.#isLate) throw fakeRefusal('deadline_exceeded', 'the call timed out')
       if (this.#exitCode !== undefined) {
         yield { kind: 'end', exit: { exitCode: this.#exitCode, signal: this.#signal, oomKilled: false } }
         return
@@ -106,12 +106,12 @@ export class FakeProcess {
     return this.#output.reduce((sum, { data }) => sum + data.length, 0)
   }
 
-  /** As an offset in all output. */
+  /** The position as an offset in all output. */
   #place(from: OutputPlace): number {
     if (from === 'now') return this.#size
     if ('stdout' in from) return this.#afterStdout(from.stdout)
     if (from.offset <= this.#size) return from.offset
-    throw refusal('invalid_argument', `offset ${from.offset} is outside the output`)
+    throw fakeRefusal('invalid_argument', `offset ${from.offset} is outside the output`)
   }
 
   #afterStdout(count: number): number {
@@ -124,7 +124,7 @@ export class FakeProcess {
     return position
   }
 
-  /** Resolves when something has happened, or nobody waits any more. */
+  /** Resolves when something has happened or the wait is aborted. */
   async #news(signal: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#listeners.add(resolve)
@@ -145,7 +145,7 @@ export class FakeProcess {
     this.#stdin.end()
   }
 
-  /** `signal` is what is told of it. */
+  /** `signal` is reported with the exit. */
   kill(signal?: string): void {
     if (this.#exitCode === undefined) this.#signal = signal
     this.#killed.abort()
@@ -238,12 +238,12 @@ export class FakeProcess {
   }
 }
 
-/** A refusal as a guest gives it. */
-export function refusal(code: ErrorCode, message: string): AgentPodError {
+/** An error as a guest returns it. */
+export function fakeRefusal(code: ErrorCode, message: string): AgentPodError {
   return new AgentPodError({ code, reason: 'guest.said', message })
 }
 
-/** Commands apart by `;`, words by spaces, quotes around words. */
+/** Splits commands at `;` and words at spaces; words may be quoted. */
 function tokens(script: string): string[][] {
   const commands: string[][] = [[]]
   for (const match of script.matchAll(SHELL_WORDS)) {

@@ -54,7 +54,7 @@ for (const { name, options } of VARIANTS) {
 }
 
 describe('faults of a fake provider', () => {
-  test('a call fails as often as it was told to, before anything happened', async () => {
+  test('a faulty call of the fake provider fails as often as configured, before it does anything', async () => {
     const { provider } = fakeWorld()
     const ctx = new ContractContext({ ...fakeWorld(), provider })
     provider.fail('create', { code: 'resource_exhausted', times: 2 })
@@ -66,7 +66,7 @@ describe('faults of a fake provider', () => {
     assert.equal(provider.existing.length, 1)
   })
 
-  test('a lost answer leaves what the call did', async () => {
+  test('a lost answer of the fake provider keeps the effect of the call', async () => {
     const world = fakeWorld()
     const ctx = new ContractContext(world)
     world.provider.fail('create', { times: 1, isAfter: true })
@@ -74,7 +74,7 @@ describe('faults of a fake provider', () => {
     assert.equal(world.provider.existing.length, 1)
   })
 
-  test('a call that hangs succeeds when it is released', async () => {
+  test('a hanging call of the fake provider succeeds when it is released', async () => {
     const world = fakeWorld()
     const ctx = new ContractContext(world)
     const release = world.provider.hang('create')
@@ -86,7 +86,7 @@ describe('faults of a fake provider', () => {
     assert.equal(world.provider.existing.length, 1)
   })
 
-  test('an exit is told to who listens, once', async () => {
+  test('the fake provider reports an exit to listeners, once', async () => {
     const world = fakeWorld()
     const { id, guest } = await new ContractContext(world).started()
     const exits: unknown[] = []
@@ -98,7 +98,7 @@ describe('faults of a fake provider', () => {
   })
 })
 
-test('input reaches a fake command and a port that echoes echoes', async () => {
+test('input reaches a fake command, and an open port echoes', async () => {
   const world = fakeWorld()
   const { id, guest } = await new ContractContext(world).started()
   const catting = runCommand(guest, 'cat')
@@ -128,7 +128,7 @@ function but<T extends object>(inner: T, changed: Partial<Record<keyof T, unknow
   })
 }
 
-test('a guest may have no lease where the provider holds deadlines, and nowhere else', async () => {
+test('a guest may lack leases only if its provider enforces deadlines', async () => {
   const one = PROVIDER_CONTRACT.find(({ name }) => name.startsWith('the guest ends the sandbox'))
   assert.ok(one)
   const world = fakeWorld()

@@ -1,4 +1,4 @@
-/** A provider in memory: real behaviour on a clock of its own, with faults that a test switches on. */
+/** A provider in memory: real behavior on a given clock, with faults that a test can inject. */
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
@@ -12,21 +12,21 @@ import type {
   CreatePlan,
   Deadlines,
   Egress,
-  Exit,
   Handle,
   HostBase,
   HostStats,
-  Kept,
   Layers,
-  Listed,
+  ListedSandbox,
   Metering,
   Observed,
   Packed,
   Pausing,
   Provider,
   RootRef,
+  SandboxExit,
   Snapshots,
   Stopping,
+  StoredSnapshot,
 } from '../core/provider.ts'
 import { LIMITED, type Limited, type LimitLevel, type LimitLevels } from '../core/resources.ts'
 import type { Clock } from '../util/clock.ts'
@@ -34,7 +34,7 @@ import { FakeGuest, FakeInside } from './fake-guest.ts'
 
 const MIB = 1024 * 1024
 
-/** The calls that a fault may be put on. */
+/** The calls that can be made to fail. */
 export type FaultyCall =
   | 'capabilities'
   | 'create'
@@ -57,13 +57,13 @@ export interface FakeProviderOptions {
   readonly name?: string | undefined
   readonly isolation?: Isolation | undefined
   readonly limits?: Partial<Record<Limited, LimitLevel['level']>> | undefined
-  /** False for a provider that takes no layers. */
+  /** False for a provider without layers. */
   readonly layers?: boolean | undefined
   /** False for a provider without a freezer: no pause, and snapshots of stopped sandboxes only. */
   readonly freezes?: boolean | undefined
-  /** Groups that it does not have. */
+  /** Optional parts of the interface that it lacks. */
   readonly lacks?: readonly ('snapshots' | 'stopping' | 'egress' | 'host')[] | undefined
-  /** How long after a deadline it acts by itself. */
+  /** How long after a deadline it acts on its own. */
   readonly graceMs?: number | undefined
 }
 
@@ -78,7 +78,7 @@ interface FakeSandbox {
 interface FakeSnapshot {
   readonly owner: OwnerLabel
   readonly root: RootRef
-  /** What was written over the root; undefined stands for what was removed from it. */
+  /** Files written over the root; undefined marks a removed file. */
   readonly files: ReadonlyMap<string, Buffer | undefined>
 }
 
@@ -100,14 +100,14 @@ export class FakeProvider implements Provider {
   readonly host?: HostBase
   /** Every call in order, as `name id`. */
   readonly calls: string[] = []
-  /** Runs at the moment a create begins, before anything exists. */
+  /** Called when a create begins, before anything exists. */
   onCreate: (plan: CreatePlan) => void = () => undefined
   readonly #options: FakeProviderOptions
   readonly #clock: Clock
   readonly #sandboxes = new Map<SandboxId, FakeSandbox>()
   readonly #layers = new Set<string>()
   readonly #snapshots = new Map<SnapshotId, FakeSnapshot>()
-  readonly #listeners = new Set<(exit: Exit) => void>()
+  readonly #listeners = new Set<(exit: SandboxExit) => void>()
   readonly #faults = new Map<FaultyCall, Fault>()
 
   constructor(options: FakeProviderOptions) {
@@ -124,9 +124,12 @@ export class FakeProvider implements Provider {
     if (has('host')) this.host = { root: () => HOST_ROOT }
   }
 
-  // What a test does to it.
+  // Controls for tests.
 
-  /** The next calls fail: before anything happened, or (`isAfter`) when all is done and only the answer is lost. */
+  /**
+   * Makes the next calls fail: before they do anything, or (`isAfter`) after they succeeded and only the
+   * answer is lost.
+   */
   fail(call: FaultyCall, o: { code?: ErrorCode; times?: number; isAfter?: boolean } = {}): void {
     const error = new AgentPodError({
       code: o.code ?? 'unavailable',
@@ -137,7 +140,9 @@ export class FakeProvider implements Provider {
     this.#faults.set(call, { kind: 'fail', error, isAfter: o.isAfter ?? false, left })
   }
 
-  /** Calls wait until the release is called, and then succeed, whoever gave up meanwhile. */
+  /**
+   * Makes calls wait until the returned function is called; then they succeed, even if the caller gave up.
+   */
   hang(call: FaultyCall): () => void {
     const { promise, resolve } = Promise.withResolvers<void>()
     const fault: Fault = { kind: 'hang', released: promise }
@@ -152,7 +157,7 @@ export class FakeProvider implements Provider {
     this.#faults.clear()
   }
 
-  /** The sandbox ends by itself, and whoever listens hears of it. */
+  /** The sandbox exits on its own, and listeners are notified. */
   exit(id: SandboxId, how: { oomKilled?: boolean; expired?: boolean; isSilent?: boolean } = {}): void {
     const sandbox = this.#sandboxes.get(id)
     if (sandbox?.observed.state !== 'running' && sandbox?.observed.state !== 'paused') return
@@ -164,46 +169,46 @@ export class FakeProvider implements Provider {
     for (const listener of this.#listeners) listener({ sandboxId: id, oomKilled, expired })
   }
 
-  /** The sandbox is gone as after a reboot: nobody is told. */
+  /** The sandbox disappears as in a reboot: no listener is notified. */
   lose(id: SandboxId): void {
     const sandbox = this.#sandboxes.get(id)
     if (sandbox) this.#end(sandbox)
     this.#sandboxes.delete(id)
   }
 
-  /** Every process ends, as in a reboot; files and snapshots stay. */
+  /** All processes end as in a reboot; files and snapshots stay. */
   reboot(): void {
     for (const id of this.#sandboxes.keys()) this.exit(id, { isSilent: true })
   }
 
-  /** The inside of a sandbox that exists. */
+  /** The inside of an existing sandbox. */
   inside(id: SandboxId): FakeInside {
     const sandbox = this.#sandboxes.get(id)
     if (sandbox) return sandbox.inside
-    throw new Error(`there is no sandbox ${id}`)
+    throw new Error(`no sandbox ${id}`)
   }
 
-  /** Everything that exists, of every owner. */
+  /** All existing sandboxes, of every owner. */
   get existing(): SandboxId[] {
     return [...this.#sandboxes.keys()]
   }
 
-  /** What it would answer to inspect. */
+  /** The answer that `inspect` would give. */
   stateOf(id: SandboxId): Observed['state'] {
     return this.#sandboxes.get(id)?.observed.state ?? 'absent'
   }
 
-  /** Every snapshot that exists, of every owner. */
+  /** All existing snapshots, of every owner. */
   get kept(): SnapshotId[] {
     return [...this.#snapshots.keys()]
   }
 
-  /** Its files are gone, and nobody is told. */
+  /** Its files disappear without notice. */
   loseSnapshot(id: SnapshotId): void {
     this.#snapshots.delete(id)
   }
 
-  // What a provider does.
+  // The provider interface.
 
   capabilities(o: CallOptions): Promise<Capabilities> {
     return this.#call('capabilities', '', o, () => ({
@@ -260,7 +265,7 @@ export class FakeProvider implements Provider {
     return this.#call('inspect', id, o, () => this.#sandboxes.get(id)?.observed ?? { state: 'absent' })
   }
 
-  list(owner: OwnerLabel, o: CallOptions): Promise<readonly Listed[]> {
+  list(owner: OwnerLabel, o: CallOptions): Promise<readonly ListedSandbox[]> {
     return this.#call('list', '', o, () =>
       [...this.#sandboxes.values()]
         .filter(({ plan }) => plan.owner === owner)
@@ -302,13 +307,13 @@ export class FakeProvider implements Provider {
   clear(o: CallOptions): Promise<void> {
     return this.#call('clear', '', o, () => {
       if (this.#sandboxes.size > 0 || this.#snapshots.size > 0) {
-        throw new AgentPodError({ code: 'conflict', reason: 'sandbox.exists', message: 'something lives' })
+        throw new AgentPodError({ code: 'conflict', reason: 'sandbox.exists', message: 'sandboxes exist' })
       }
       this.#layers.clear()
     })
   }
 
-  onExit(listener: (exit: Exit) => void): () => void {
+  onExit(listener: (exit: SandboxExit) => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
@@ -389,7 +394,7 @@ export class FakeProvider implements Provider {
     sandbox.cancelDeadline = this.#clock.after(waitMs, () => this.#over(sandbox))
   }
 
-  /** As podhost does it while no server is there. */
+  /** Enforces deadlines on its own, as podhost does while no server runs. */
   #over(sandbox: FakeSandbox): void {
     const { whenOver, sandboxId } = sandbox.plan
     if (whenOver === 'pause' && this.#freezes) {
@@ -415,7 +420,7 @@ export class FakeProvider implements Provider {
       throw new AgentPodError({
         code: 'unsupported',
         reason: 'limits.unenforced',
-        message: `there is no limit on ${missing.join(', ')} here`,
+        message: `this provider cannot limit ${missing.join(', ')}`,
         details: { missing },
       })
     }
@@ -429,7 +434,7 @@ export class FakeProvider implements Provider {
     throw new AgentPodError({ code: 'not_found', reason: 'layer.unknown', message: `no layer ${unknown}` })
   }
 
-  /** The files of snapshots, each over the ones before it. */
+  /** The files of snapshots, each on top of the ones before. */
   #merged(ids: readonly SnapshotId[]): Map<string, Buffer> {
     const merged = new Map<string, Buffer>()
     for (const [path, data] of ids.flatMap((id) => [...this.#needSnapshot(id).files])) {
@@ -439,7 +444,7 @@ export class FakeProvider implements Provider {
     return merged
   }
 
-  /** What everything that exists stands on. */
+  /** All layers and snapshots in use. */
   get #roots(): readonly RootRef[] {
     const sandboxes = [...this.#sandboxes.values()].map(({ plan }) => plan.root)
     return [...sandboxes, ...[...this.#snapshots.values()].map(({ root }) => root)]
@@ -559,7 +564,7 @@ function overOf({ over = [] }: RootRef): readonly SnapshotId[] {
   return over
 }
 
-/** What has to be written over the files below to have those above. */
+/** The changes that turn the lower files into the upper ones. */
 function difference(
   below: ReadonlyMap<string, Buffer>,
   above: ReadonlyMap<string, Buffer>,
@@ -570,7 +575,7 @@ function difference(
   return changed
 }
 
-function keptOf({ files, root }: FakeSnapshot): Kept {
+function keptOf({ files, root }: FakeSnapshot): StoredSnapshot {
   return { sizeBytes: [...files.values()].reduce((sum, data) => sum + (data?.length ?? 0), 0), root }
 }
 

@@ -1,9 +1,9 @@
-/** The part of the provider contract about the inside of a sandbox: processes by offset, input, signals, files. */
+/** The part of the provider contract about guests: processes by offset, input, signals, files. */
 import assert from 'node:assert/strict'
 import type { Guest, GuestLeases } from '../core/guest.ts'
 import type { GuestCommand } from '../core/guest-process.ts'
 import {
-  CALL,
+  CONTRACT_CALL,
   type ContractCase,
   type ContractContext,
   contentOf,
@@ -16,24 +16,24 @@ import {
 
 const inTime = (): { signal: AbortSignal } => ({ signal: AbortSignal.timeout(30_000) })
 
-/** Starts a program with a tag, and leaves it. */
+/** Starts a program with a tag, and does not wait for it. */
 async function begin(guest: Guest, tag: string, command: Partial<GuestCommand>): Promise<number> {
   const all = { command: 'cat', args: [], env: {}, stdin: true, tag, ...command }
   for await (const event of guest.processes.start(all, inTime())) if (event.kind === 'start') return event.pid
   throw new assert.AssertionError({ message: `${tag} did not start` })
 }
 
-/** A guest may leave leases out where the provider holds deadlines, and nowhere else. */
+/** A guest may only lack leases if the provider enforces deadlines. */
 async function leaseOf(ctx: ContractContext, { lease }: Guest): Promise<GuestLeases> {
   if (lease) return lease
-  const { deadlines } = await ctx.provider.capabilities(CALL)
+  const { deadlines } = await ctx.provider.capabilities(CONTRACT_CALL)
   assert.equal(deadlines, 'provider', 'capability deadlines is guest, so the guest has leases')
   return ctx.skip('capability deadlines: the provider alone holds them, the guest has no lease')
 }
 
 export const GUEST_CONTRACT: readonly ContractCase[] = [
   {
-    name: 'aborting the signal cuts what is followed, and the process goes on',
+    name: 'aborting the signal ends the stream of a process, and the process keeps running',
     async run(ctx) {
       const { guest } = await ctx.started()
       const cut = new AbortController()
@@ -46,11 +46,11 @@ export const GUEST_CONTRACT: readonly ContractCase[] = [
       await rejectsWith(guest.processes.list(cut), 'canceled')
       const [found] = await guest.processes.list({ ...inTime(), tag: 'long' })
       assert.equal(found?.ended, undefined)
-      await guest.health(CALL)
+      await guest.health(CONTRACT_CALL)
     },
   },
   {
-    name: 'a process that was left is followed again from any byte of its output',
+    name: 'a process can be followed again from any byte of its output',
     async run(ctx) {
       const { guest } = await ctx.started()
       await begin(guest, 'talk', { command: '/bin/sh', args: ['-c', 'echo one; echo two; exit 3'] })
@@ -59,7 +59,7 @@ export const GUEST_CONTRACT: readonly ContractCase[] = [
         [{ offset: 4 }, 'two\n'],
         [{ stdout: 5 }, 'wo\n'],
       ] as const) {
-        // It may not have said so much yet.
+        // It may not have written that much yet.
         await heard(guest.processes.attach({ tag: 'talk' }, { offset: 0 }, inTime()))
         const { exit, text } = await heard(guest.processes.attach({ tag: 'talk' }, from, inTime()))
         assert.deepEqual([text('stdout'), exit.exitCode], [said, 3])
@@ -69,7 +69,7 @@ export const GUEST_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'input is known by its offset, is given once, and ends',
+    name: 'input has an offset, is delivered once, and can be closed',
     async run(ctx) {
       const { guest } = await ctx.started()
       await begin(guest, 'cat', {})
@@ -100,7 +100,7 @@ export const GUEST_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'a command whose time is over is ended, and says so',
+    name: 'a command that takes too long is killed and reported as deadline_exceeded',
     async run(ctx) {
       const { guest } = await ctx.started()
       const late = { command: 'sleep', args: ['600'], env: {}, stdin: false, timeoutMs: 500 }
@@ -130,14 +130,14 @@ export const GUEST_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'the guest ends the sandbox when its lease is over, and renew moves that end',
+    name: 'the guest ends the sandbox when its lease expires, and renew extends the lease',
     async run(ctx) {
       const { id, guest } = await ctx.started({}, { lease: { remainingMs: 1500, idleMs: 0 } })
       const lease = await leaseOf(ctx, guest)
-      await lease.renew({ remainingMs: HOUR_MS, idleMs: 0 }, CALL)
+      await lease.renew({ remainingMs: HOUR_MS, idleMs: 0 }, CONTRACT_CALL)
       await ctx.world.pass(2500)
       assert.equal((await ctx.inspect(id)).state, 'running')
-      await lease.renew({ remainingMs: 200, idleMs: 0 }, CALL)
+      await lease.renew({ remainingMs: 200, idleMs: 0 }, CONTRACT_CALL)
       assert.equal((await exitWithin(ctx, id, 200 + ctx.world.graceMs)).expired, true)
       assert.deepEqual(await ctx.inspect(id), { state: 'exited', oomKilled: false, expired: true })
     },

@@ -1,11 +1,11 @@
-/** The part of the provider contract about snapshots that lie below many sandboxes. */
+/** The part of the provider contract about snapshots that many sandboxes share. */
 import assert from 'node:assert/strict'
 import type { Capabilities } from '../core/capability.ts'
 import type { Guest } from '../core/guest.ts'
 import type { SnapshotId } from '../core/id.ts'
 import type { RootRef } from '../core/provider.ts'
 import {
-  CALL,
+  CONTRACT_CALL,
   type ContractCase,
   type ContractContext,
   contentOf,
@@ -13,7 +13,7 @@ import {
   pausingOf,
   rejectsWith,
   runCommand,
-  snapshotsOf,
+  snapshotsFor,
   stoppingOf,
   writeFile,
 } from './contract-context.ts'
@@ -27,7 +27,7 @@ function rootOver(ctx: ContractContext, ...over: readonly SnapshotId[]): RootRef
   return { ...ctx.world.root, over }
 }
 
-/** A snapshot of what was done in a sandbox that stood on others. */
+/** A snapshot of a sandbox that was itself created from snapshots. */
 async function stepOver(
   ctx: ContractContext,
   over: readonly SnapshotId[],
@@ -35,9 +35,9 @@ async function stepOver(
 ): Promise<SnapshotId> {
   const { id, guest } = await ctx.started({ root: rootOver(ctx, ...over) })
   await work(guest)
-  await stoppingOf(ctx.provider).stop(id, CALL)
+  await stoppingOf(ctx.provider).stop(id, CONTRACT_CALL)
   const snapshot = await ctx.snapshot(id)
-  await ctx.provider.destroy(id, CALL)
+  await ctx.provider.destroy(id, CONTRACT_CALL)
   return snapshot
 }
 
@@ -58,7 +58,7 @@ async function secondStep(ctx: ContractContext, first: SnapshotId): Promise<Snap
 
 export const OVER_CONTRACT: readonly ContractCase[] = [
   {
-    name: 'snapshots lie below many sandboxes, each over the ones before it, and nobody changes them',
+    name: 'many sandboxes can use a stack of snapshots, and none changes it',
     needs: keeper,
     async run(ctx) {
       const first = await firstStep(ctx)
@@ -83,13 +83,13 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'sandboxes over the same snapshot have an identity of their own',
+    name: 'sandboxes over the same snapshot each have their own identity',
     needs: keeper,
     async run(ctx) {
       const first = await firstStep(ctx)
       const made = await Promise.all([1, 2].map(() => ctx.started({ root: rootOver(ctx, first) })))
       const said = await Promise.all(made.map(({ guest }) => runCommand(guest, 'cat', ['/etc/machine-id'])))
-      // Where there is none, there is nothing to share.
+      // Without snapshots there is nothing to share.
       if (said.every(({ exitCode }) => exitCode === 0)) assert.notEqual(said[0]?.stdout, said[1]?.stdout)
     },
   },
@@ -101,14 +101,14 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
       const plan = ctx.plan({ root: rootOver(ctx, first) })
       const { id, guest } = await ctx.started(plan)
       await writeFile(guest, FILE, Buffer.from('mine'))
-      await stoppingOf(ctx.provider).stop(id, CALL)
+      await stoppingOf(ctx.provider).stop(id, CONTRACT_CALL)
       const again = await ctx.startedAgain(plan)
       assert.equal(await contentOf(again, FILE), 'mine')
       assert.equal(await contentOf(again, OTHER), 'other')
     },
   },
   {
-    name: 'a snapshot of a sandbox over others says so, counts its own files, and a copy of it begins with all of them',
+    name: 'a snapshot of a sandbox over snapshots names them, counts only its own files, and a copy of it has all files',
     needs: keeper,
     async run(ctx) {
       const large = await stepOver(ctx, [], async (guest) => {
@@ -116,9 +116,9 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
       })
       const { id, guest } = await ctx.started({ root: rootOver(ctx, large) })
       await writeFile(guest, FILE, Buffer.from('mine'))
-      await stoppingOf(ctx.provider).stop(id, CALL)
+      await stoppingOf(ctx.provider).stop(id, CONTRACT_CALL)
       const snapshot = await ctx.snapshot(id)
-      const kept = await snapshotsOf(ctx.provider).create(snapshot, id, ctx.world.owner, CALL)
+      const kept = await snapshotsFor(ctx.provider).create(snapshot, id, ctx.world.owner, CONTRACT_CALL)
       assert.deepEqual(kept.root, rootOver(ctx, large))
       assert.ok(kept.sizeBytes < 4 << 20, `${kept.sizeBytes} bytes`)
       const copy = await ctx.started({ snapshot, root: kept.root })
@@ -127,7 +127,7 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'snapshots of other sandboxes lie over a root, and below the files of a copy that had another one',
+    name: 'snapshots of other sandboxes can be added over a root, and below the files of a copy with another root',
     needs: keeper,
     async run(ctx) {
       const [first, extra, other] = [
@@ -139,7 +139,7 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
       assert.equal(await contentOf(guest, FILE), 'one')
       assert.equal(await contentOf(guest, '/home/user/extra/file'), 'extra')
       await writeFile(guest, FILE, Buffer.from('mine'))
-      await stoppingOf(ctx.provider).stop(id, CALL)
+      await stoppingOf(ctx.provider).stop(id, CONTRACT_CALL)
       const snapshot = await ctx.snapshot(id)
       const copy = await ctx.started({ snapshot, root: rootOver(ctx, first, extra, other) })
       assert.equal(await contentOf(copy.guest, FILE), 'mine')
@@ -148,41 +148,41 @@ export const OVER_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'a snapshot that a sandbox or another snapshot stands on is not removed',
+    name: 'a snapshot that a sandbox or another snapshot uses is not removed',
     needs: keeper,
     async run(ctx) {
       const first = await firstStep(ctx)
       const isUsed = (): Promise<void> =>
-        rejectsWith(snapshotsOf(ctx.provider).remove(first, CALL), 'conflict', 'snapshot.used')
+        rejectsWith(snapshotsFor(ctx.provider).remove(first, CONTRACT_CALL), 'conflict', 'snapshot.used')
       const { id } = await ctx.started({ root: rootOver(ctx, first) })
       await isUsed()
-      if ((await ctx.provider.capabilities(CALL)).pause !== 'none') {
-        await pausingOf(ctx.provider).pause(id, CALL)
+      if ((await ctx.provider.capabilities(CONTRACT_CALL)).pause !== 'none') {
+        await pausingOf(ctx.provider).pause(id, CONTRACT_CALL)
         await isUsed()
       }
-      await stoppingOf(ctx.provider).stop(id, CALL)
+      await stoppingOf(ctx.provider).stop(id, CONTRACT_CALL)
       await isUsed()
       const second = await ctx.snapshot(id)
-      await ctx.provider.destroy(id, CALL)
+      await ctx.provider.destroy(id, CONTRACT_CALL)
       await isUsed()
       const { guest } = await ctx.started({ root: rootOver(ctx, first) })
       assert.equal(await contentOf(guest, FILE), 'one', 'a refusal has changed nothing')
-      await snapshotsOf(ctx.provider).remove(second, CALL)
+      await snapshotsFor(ctx.provider).remove(second, CONTRACT_CALL)
       await isUsed()
     },
   },
   {
-    name: 'when nothing stands on a snapshot any more, it is removed, and over one that is gone nothing is made',
+    name: 'a snapshot that is no longer used can be removed, and a create over a removed snapshot fails',
     needs: keeper,
     async run(ctx) {
       const first = await firstStep(ctx)
       const { id } = await ctx.started({ root: rootOver(ctx, first) })
-      await ctx.provider.destroy(id, CALL)
-      await snapshotsOf(ctx.provider).remove(first, CALL)
+      await ctx.provider.destroy(id, CONTRACT_CALL)
+      await snapshotsFor(ctx.provider).remove(first, CONTRACT_CALL)
       const plan = ctx.plan({ root: rootOver(ctx, first) })
-      await rejectsWith(ctx.provider.create(plan, CALL), 'not_found', 'snapshot.absent')
+      await rejectsWith(ctx.provider.create(plan, CONTRACT_CALL), 'not_found', 'snapshot.absent')
       assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'absent' })
-      assert.deepEqual(await ctx.provider.list(ctx.world.owner, CALL), [])
+      assert.deepEqual(await ctx.provider.list(ctx.world.owner, CONTRACT_CALL), [])
     },
   },
 ]

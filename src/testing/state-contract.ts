@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { Capabilities } from '../core/capability.ts'
 import {
-  CALL,
+  CONTRACT_CALL,
   type ContractCase,
   type ContractContext,
   contentOf,
@@ -10,7 +10,7 @@ import {
   pausingOf,
   rejectsWith,
   runCommand,
-  snapshotsOf,
+  snapshotsFor,
   stoppingOf,
   writeFile,
 } from './contract-context.ts'
@@ -21,54 +21,54 @@ const keeper = NEEDS.snapshots
 const stoppedKeeper = (capabilities: Capabilities): string | undefined =>
   keeper(capabilities) ?? NEEDS.stopping(capabilities)
 
-/** A snapshot can be taken of it whatever the provider can freeze. */
+/** A state in which every provider can take a snapshot, with or without freezing. */
 async function stoppedWithFile(ctx: ContractContext): Promise<ReturnType<ContractContext['plan']>> {
   const plan = ctx.plan()
   const { id, guest } = await ctx.started(plan)
   await writeFile(guest, FILE, Buffer.from('before'))
-  await stoppingOf(ctx.provider).stop(id, CALL)
+  await stoppingOf(ctx.provider).stop(id, CONTRACT_CALL)
   return plan
 }
 
 export const STATE_CONTRACT: readonly ContractCase[] = [
   {
-    name: 'a paused sandbox keeps its memory, answers nothing, and runs on when it is resumed',
+    name: 'STATE-1 a paused sandbox keeps its memory, answers nothing, and continues when it is resumed',
     needs: freezer,
     async run(ctx) {
       const { id, guest } = await ctx.started()
       await writeFile(guest, FILE, Buffer.from('here'))
-      await pausingOf(ctx.provider).pause(id, CALL)
-      await pausingOf(ctx.provider).pause(id, CALL)
+      await pausingOf(ctx.provider).pause(id, CONTRACT_CALL)
+      await pausingOf(ctx.provider).pause(id, CONTRACT_CALL)
       assert.deepEqual(await ctx.inspect(id), { state: 'paused' })
-      const listed = await ctx.provider.list(ctx.world.owner, CALL)
+      const listed = await ctx.provider.list(ctx.world.owner, CONTRACT_CALL)
       assert.deepEqual(
         listed.map(({ observed }) => observed),
         [{ state: 'paused' }],
       )
       const deadlineAt = ctx.world.now() + 600_000
-      await pausingOf(ctx.provider).resume(id, deadlineAt, CALL)
+      await pausingOf(ctx.provider).resume(id, deadlineAt, CONTRACT_CALL)
       assert.deepEqual(await ctx.inspect(id), await ctx.running(deadlineAt))
       assert.equal(await contentOf(guest, FILE), 'here')
       assert.equal((await runCommand(guest, 'echo', ['alive'])).stdout, 'alive\n')
-      await pausingOf(ctx.provider).resume(id, deadlineAt + 1, CALL)
+      await pausingOf(ctx.provider).resume(id, deadlineAt + 1, CONTRACT_CALL)
       assert.deepEqual(await ctx.inspect(id), await ctx.running(deadlineAt + 1))
     },
   },
   {
-    name: 'no deadline counts while it is paused, and a paused one can be destroyed',
+    name: 'STATE-1 no deadline runs while a sandbox is paused, and a paused one can be destroyed',
     needs: freezer,
     async run(ctx) {
       const { id, guest } = await ctx.started({ deadlineAt: ctx.world.now() + 1500 })
-      await guest.lease?.renew({ remainingMs: 0, idleMs: 0 }, CALL)
-      await pausingOf(ctx.provider).pause(id, CALL)
+      await guest.lease?.renew({ remainingMs: 0, idleMs: 0 }, CONTRACT_CALL)
+      await pausingOf(ctx.provider).pause(id, CONTRACT_CALL)
       await ctx.world.pass(1500 + ctx.world.graceMs)
       assert.deepEqual(await ctx.inspect(id), { state: 'paused' })
-      await ctx.provider.destroy(id, CALL)
+      await ctx.provider.destroy(id, CONTRACT_CALL)
       assert.deepEqual(await ctx.inspect(id), { state: 'absent' })
     },
   },
   {
-    name: 'without a freezer, a live snapshot is unsupported, and nothing is touched',
+    name: 'without a freezer, a snapshot of a running sandbox is unsupported, and the sandbox is not changed',
     needs: (capabilities) => keeper(capabilities) ?? NEEDS.noPausing(capabilities),
     async run(ctx) {
       const { id, guest } = await ctx.started()
@@ -78,7 +78,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'at its deadline a sandbox is paused where that was asked for',
+    name: 'STATE-4 at its deadline a sandbox is paused, as requested',
     needs: (capabilities) => freezer(capabilities) ?? NEEDS.deadlines(capabilities),
     async run(ctx) {
       const { id } = await ctx.started(
@@ -90,7 +90,7 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'at its deadline a sandbox is stopped where that was asked for, and its files are there',
+    name: 'STATE-4 at its deadline a sandbox is stopped, as requested, and its files are kept',
     needs: (capabilities) => NEEDS.stopping(capabilities) ?? NEEDS.deadlines(capabilities),
     async run(ctx) {
       const plan = ctx.plan({ deadlineAt: ctx.world.now() + 2000, whenOver: 'stop' })
@@ -103,33 +103,33 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'a stopped sandbox keeps its files and nothing else, and starts again, as often as one likes',
+    name: 'STATE-3 a stopped sandbox keeps its files and nothing else, and starts again, any number of times',
     needs: NEEDS.stopping,
     async run(ctx) {
       const plan = await stoppedWithFile(ctx)
-      await stoppingOf(ctx.provider).stop(plan.sandboxId, CALL)
+      await stoppingOf(ctx.provider).stop(plan.sandboxId, CONTRACT_CALL)
       assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'stopped' })
       for (const round of ['one', 'two']) {
         const guest = await ctx.startedAgain(plan)
-        await stoppingOf(ctx.provider).start(plan, CALL)
+        await stoppingOf(ctx.provider).start(plan, CONTRACT_CALL)
         assert.equal((await ctx.inspect(plan.sandboxId)).state, 'running')
         assert.equal(await contentOf(guest, FILE), round === 'one' ? 'before' : 'one')
         await writeFile(guest, FILE, Buffer.from(round))
-        await stoppingOf(ctx.provider).stop(plan.sandboxId, CALL)
+        await stoppingOf(ctx.provider).stop(plan.sandboxId, CONTRACT_CALL)
       }
     },
   },
   {
-    name: 'stop of one that does not exist is not_found, and so is start',
+    name: 'stop and start of an unknown sandbox are not_found',
     needs: NEEDS.stopping,
     async run(ctx) {
       const plan = ctx.plan()
-      await rejectsWith(stoppingOf(ctx.provider).stop(plan.sandboxId, CALL), 'not_found')
-      await rejectsWith(stoppingOf(ctx.provider).start(plan, CALL), 'not_found')
+      await rejectsWith(stoppingOf(ctx.provider).stop(plan.sandboxId, CONTRACT_CALL), 'not_found')
+      await rejectsWith(stoppingOf(ctx.provider).start(plan, CONTRACT_CALL), 'not_found')
     },
   },
   {
-    name: 'a snapshot of a running sandbox has its files of that moment, and the sandbox runs on',
+    name: 'STATE-5 a snapshot of a running sandbox has its files of that moment, and the sandbox keeps running',
     needs: (capabilities) => keeper(capabilities) ?? freezer(capabilities),
     async run(ctx) {
       const { id, guest } = await ctx.started()
@@ -145,36 +145,36 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
-    name: 'a snapshot of a stopped sandbox outlives it, and its copies outlive the snapshot',
+    name: 'STATE-5 a snapshot of a stopped sandbox outlives it, and its copies outlive the snapshot',
     needs: stoppedKeeper,
     async run(ctx) {
       const plan = await stoppedWithFile(ctx)
       const snapshot = await ctx.snapshot(plan.sandboxId)
-      await ctx.provider.destroy(plan.sandboxId, CALL)
+      await ctx.provider.destroy(plan.sandboxId, CONTRACT_CALL)
       const { guest } = await ctx.started({ snapshot })
-      await snapshotsOf(ctx.provider).remove(snapshot, CALL)
-      await snapshotsOf(ctx.provider).remove(snapshot, CALL)
+      await snapshotsFor(ctx.provider).remove(snapshot, CONTRACT_CALL)
+      await snapshotsFor(ctx.provider).remove(snapshot, CONTRACT_CALL)
       assert.equal(await contentOf(guest, FILE), 'before')
     },
   },
   {
-    name: 'a snapshot is listed for its owner alone, and taken once',
+    name: 'a snapshot is listed for its owner only, and a second request finds the first',
     needs: stoppedKeeper,
     async run(ctx) {
       const plan = await stoppedWithFile(ctx)
       const snapshot = await ctx.snapshot(plan.sandboxId)
       await ctx.snapshot(plan.sandboxId, snapshot)
-      const keep = snapshotsOf(ctx.provider)
-      assert.deepEqual(await keep.list(ctx.world.owner, CALL), [snapshot])
-      assert.deepEqual(await keep.list(ctx.world.otherOwner, CALL), [])
+      const keep = snapshotsFor(ctx.provider)
+      assert.deepEqual(await keep.list(ctx.world.owner, CONTRACT_CALL), [snapshot])
+      assert.deepEqual(await keep.list(ctx.world.otherOwner, CONTRACT_CALL), [])
     },
   },
   {
-    name: 'from a snapshot that is not there nothing is made',
+    name: 'a create from an unknown snapshot fails',
     needs: keeper,
     async run(ctx) {
       const plan = ctx.plan({ snapshot: ctx.world.newSnapshotId() })
-      await rejectsWith(ctx.provider.create(plan, CALL), 'not_found')
+      await rejectsWith(ctx.provider.create(plan, CONTRACT_CALL), 'not_found')
       assert.deepEqual(await ctx.inspect(plan.sandboxId), { state: 'absent' })
       await rejectsWith(ctx.snapshot(plan.sandboxId), 'not_found')
     },

@@ -40,7 +40,7 @@ test('a negative wait fires as soon as it can', async () => {
   })
 })
 
-test('sleep resolves when its time is over and not before', async () => {
+test('sleep resolves after its time and not before', async () => {
   const clock = new FakeClock()
   let isOver = false
   const sleeping = sleep(clock, 100).then(() => {

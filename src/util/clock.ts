@@ -1,12 +1,14 @@
-/** The one place that reads the clock and sets timers, so that tests can drive time by hand. */
+/** The only place that reads the clock and sets timers, so that tests can control time. */
 export interface Clock {
   /** Unix milliseconds. */
   now(): number
-  /** Calls `fn` once after `ms`; returns the cancel. A waiting timer never keeps the process alive. */
+  /**
+   * Calls `fn` once after `ms`; returns a function that cancels it. A timer never keeps the process alive.
+   */
   after(ms: number, fn: () => void): () => void
 }
 
-/** Node's timers hold at most this much; a longer wait is made of several. */
+/** The longest timer of Node; a longer wait uses several. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = {

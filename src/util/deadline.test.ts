@@ -5,11 +5,11 @@ import { raceAbort, withTimeout } from './deadline.ts'
 const never = new Promise<never>(() => undefined)
 const late = (): Error => new Error('too late')
 
-test('work that is done in time gives its answer', async () => {
+test('withTimeout returns the result of work that is done in time', async () => {
   assert.equal(await withTimeout(1000, undefined, async () => 'done', late), 'done')
 })
 
-test('work that fails gives its failure', async () => {
+test('withTimeout passes on the failure of the work', async () => {
   await assert.rejects(
     withTimeout(1000, undefined, () => Promise.reject(new Error('mine')), late),
     /mine/,
@@ -27,7 +27,7 @@ test('work that fails gives its failure', async () => {
   )
 })
 
-test('work that takes too long is told so and given up', async () => {
+test('withTimeout aborts work that takes too long', async () => {
   let seen: AbortSignal | undefined
   const pending = withTimeout(
     5,
@@ -42,7 +42,7 @@ test('work that takes too long is told so and given up', async () => {
   assert.equal(seen?.aborted, true)
 })
 
-test('the caller’s signal reaches the work, and its reason the caller', async () => {
+test('withTimeout passes the caller’s signal to the work, and its reason to the caller', async () => {
   const controller = new AbortController()
   let seen: AbortSignal | undefined
   const pending = withTimeout(
@@ -60,11 +60,11 @@ test('the caller’s signal reaches the work, and its reason the caller', async 
   assert.equal(seen?.aborted, true)
 })
 
-test('a signal that has aborted before gives its reason', async () => {
+test('withTimeout rejects with the reason of a signal that has already aborted', async () => {
   await assert.rejects(raceAbort(never, AbortSignal.abort(new Error('before'))), /before/)
 })
 
-test('a failure after the caller gave up troubles nobody', async () => {
+test('a failure of the work after the caller gave up is not unhandled', async () => {
   const { promise, reject } = Promise.withResolvers<never>()
   await assert.rejects(raceAbort(promise, AbortSignal.abort(new Error('gone'))), /gone/)
   reject(new Error('late failure'))

@@ -1,4 +1,6 @@
-/** Named places between two steps where a test makes the process die or a step fail. A look costs one comparison. */
+/**
+ * Named places between two steps where a test can kill the process or fail a step. Each costs one comparison.
+ */
 export const FAILPOINTS = [
   'create.intended',
   'create.made',
@@ -37,13 +39,13 @@ let armed = ''
 let action = 'kill'
 let act: (() => never) | undefined
 
-/** `create.made=kill` or `create.made=ENOSPC`: where, and what happens there. Nothing is armed in ordinary use. */
+/** `create.made=kill` or `create.made=ENOSPC`: the place and the action. Nothing is armed in production. */
 export function armFailpoint(text: string): void {
   ;[armed = '', action = 'kill'] = text.split('=', 2)
   act = undefined
 }
 
-/** For tests of an engine that dies in the process of its test: what happens at the next pass of the point, once. */
+/** For in-process tests of a crashing engine: what happens the next time the point is passed, once. */
 export function onFailpoint(name: Failpoint, happens: () => never): void {
   armed = name
   act = happens

@@ -1,4 +1,7 @@
-/** What JSON.parse passes over in silence: keys that mean something to JavaScript, keys given twice, half characters, depth. */
+/**
+ * Faults that JSON.parse accepts: keys with a meaning in JavaScript, duplicate keys, unpaired surrogates,
+ * depth.
+ */
 
 const DANGEROUS = new Set(['__proto__', 'constructor', 'prototype'])
 
@@ -10,7 +13,7 @@ export type JsonFault =
 
 const STRING = /"(?:[^"\\]|\\.)*"/y
 
-/** The first fault in a text that JSON.parse takes, or undefined. */
+/** The first such fault in a text that JSON.parse accepts, or undefined. */
 export function findJsonFault(text: string, deepest: number): JsonFault | undefined {
   // The keys of each open object; undefined for an array.
   const open: (Set<string> | undefined)[] = []

@@ -23,10 +23,10 @@ for (const [word, expected, why] of CASES) {
   })
 }
 
-test('of several close words the closest is meant', () => {
+test('nearest returns the closest of several close words', () => {
   assert.equal(nearest('labels', ['labelled', 'label', 'lapels']), 'label')
 })
 
-test('nothing is known, nothing is meant', () => {
+test('nearest returns undefined without known words', () => {
   assert.equal(nearest('word', []), undefined)
 })

@@ -13,10 +13,10 @@ describe('a size', () => {
     ['1T', 1024 * 1024],
     ['0', 0],
   ] as const)
-    test(`${text} is ${mib} MiB`, () => assert.equal(readMib(text), mib))
+    test(`the size ${text} is ${mib} MiB`, () => assert.equal(readMib(text), mib))
 
   for (const text of ['', 'g', '-1g', '1 g', '1k', '1e3', '.5g', '1.g', '1gg', '0x10', '1bm'])
-    test(`${JSON.stringify(text)} is none`, () => assert.equal(readMib(text), undefined))
+    test(`${JSON.stringify(text)} is not a size`, () => assert.equal(readMib(text), undefined))
 })
 
 describe('a time', () => {
@@ -28,8 +28,8 @@ describe('a time', () => {
     ['1.5h', 5_400_000],
     ['30d', 30 * 86_400_000],
   ] as const)
-    test(`${text} is ${ms} ms`, () => assert.equal(readMs(text), ms))
+    test(`the duration ${text} is ${ms} ms`, () => assert.equal(readMs(text), ms))
 
   for (const text of ['', 'm', '-1m', '1 m', '1M', '1w', '1min', '1h30m'])
-    test(`${JSON.stringify(text)} is none`, () => assert.equal(readMs(text), undefined))
+    test(`${JSON.stringify(text)} is not a duration`, () => assert.equal(readMs(text), undefined))
 })

@@ -1,4 +1,4 @@
-/** Amounts as people write them: sizes and times. */
+/** Parses sizes and durations as people write them. */
 
 const MIB_PER_UNIT: ReadonlyMap<string, number> = new Map([
   ['', 1],
@@ -15,13 +15,16 @@ const MS_PER_UNIT: ReadonlyMap<string, number> = new Map([
   ['d', 86_400_000],
 ])
 
-/** In MiB: `512m`, `2g`, `4GB`, `1.5GiB`. A bare number is MiB, and GB means GiB, as limits of memory do. Undefined for what is no size. */
+/**
+ * In MiB: `512m`, `2g`, `4GB`, `1.5GiB`. A bare number is MiB, and GB means GiB. Undefined if it is not a
+ * size.
+ */
 export function readMib(text: string): number | undefined {
   const match = /^(\d+(?:\.\d+)?)(?:([mgt])i?b?)?$/.exec(text.toLowerCase())
   return match ? amount(match[1], MIB_PER_UNIT.get(match[2] ?? '')) : undefined
 }
 
-/** In milliseconds: `90s`, `15m`, `1h`. A bare number is seconds. Undefined for what is no time. */
+/** In milliseconds: `90s`, `15m`, `1h`. A bare number is seconds. Undefined if it is not a duration. */
 export function readMs(text: string): number | undefined {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text)
   return match ? amount(match[1], MS_PER_UNIT.get(match[2] ?? '')) : undefined

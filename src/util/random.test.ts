@@ -3,13 +3,13 @@ import { test } from 'node:test'
 import { SeededRandom } from '../testing/seeded-random.ts'
 import { type Random, randomWord, systemRandom } from './random.ts'
 
-test('a word has its length, begins with a letter and has letters and digits only', () => {
+test('a random word has its length, begins with a letter and has only letters and digits', () => {
   for (let length = 1; length <= 40; length++) {
     assert.match(randomWord(systemRandom, length), new RegExp(`^[a-z][a-z0-9]{${length - 1}}$`))
   }
 })
 
-test('every character is equally likely', () => {
+test('every character of a random word is equally likely', () => {
   const random = new SeededRandom(7)
   const seen = new Map<string, number>()
   const words = 4000
@@ -25,7 +25,7 @@ test('every character is equally likely', () => {
   }
 })
 
-test('bytes that would favour the first letters are passed over', () => {
+test('random bytes that would favor the first letters are skipped', () => {
   const bytes = [255, 254, 234, 0, 252, 255, 35]
   const random: Random = { bytes: () => Uint8Array.from(bytes) }
   assert.equal(randomWord(random, 2), 'a9')

@@ -1,4 +1,4 @@
-/** Randomness comes in through this seam, so that simulations can be replayed from a seed. */
+/** The source of randomness, so that simulations can be replayed from a seed. */
 import { randomBytes } from 'node:crypto'
 
 export interface Random {
@@ -15,7 +15,7 @@ export function randomWord(random: Random, length: number): string {
   while (word.length < length) {
     for (const byte of random.bytes(length * 2)) {
       const size = word.length === 0 ? 26 : 36
-      // Bytes past the last whole multiple would favour the first letters.
+      // Bytes past the last whole multiple would favor the first letters.
       if (byte >= 256 - (256 % size)) continue
       word += ALPHABET[byte % size]
       if (word.length === length) break

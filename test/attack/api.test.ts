@@ -223,8 +223,8 @@ while True:
   for (let i = 0; i < 200; i++) await plain.unpack('/home/user/in', archive).catch(() => undefined)
   await swapper.signal('SIGKILL')
   await draining
-  // The path above the target is the user's own, so even a lost race would be the user's own doing; the walk beneath
-  // the directory must hold all the same.
+  // The path above the target belongs to the user, so even a lost race would be the user's own doing. The
+  // walk beneath the directory must hold all the same.
   assert.match(await shell(plain, 'ls /var/tmp/planted'), /No such file/)
 })
 
@@ -346,7 +346,7 @@ describe('archives with hostile entries', () => {
   }
   for (const [name, entries] of Object.entries(hostile)) {
     for (const user of ['user', 'root']) {
-      test(`${name}, unpacked as ${user}, is refused and touches nothing`, async () => {
+      test(`${name}, unpacked as ${user}, is refused and changes nothing`, async () => {
         const target = user === 'root' ? sudo : plain
         const directory = `/home/user/unpack-${name.replaceAll(/\W/g, '')}`
         const answer = await ask({
@@ -373,7 +373,7 @@ tell({'planted': [p for p in ('/var/tmp/through', '/var/tmp/absolute', '/home/x'
     }
   }
 
-  test('the control: an ordinary archive with links of its own is taken', async () => {
+  test('the control: an ordinary archive with links of its own is accepted', async () => {
     await plain.unpack(
       '/home/user/good',
       tarOf([
@@ -389,7 +389,7 @@ tell({'planted': [p for p in ('/var/tmp/through', '/var/tmp/absolute', '/home/x'
     )
   })
 
-  test('set-user-id bits do not come in by archive, as root either', async () => {
+  test('set-user-id bits do not come in by archive, not even as root', async () => {
     await sudo.unpack('/var/tmp/suid', tarOf([{ name: 'tool', content: 'x', mode: 0o6755 }]), {
       user: 'root',
     })
@@ -397,7 +397,7 @@ tell({'planted': [p for p in ('/var/tmp/through', '/var/tmp/absolute', '/home/x'
   })
 })
 
-describe('what is the engine’s alone', () => {
+describe('calls that only the engine may make', () => {
   const spelled = [
     '/agentpod/init',
     '/agentpod/lease',
@@ -436,7 +436,7 @@ describe('what is the engine’s alone', () => {
     assert.equal(await shell(plain, 'id -u; grep NoNewPrivs /proc/self/status'), '1000\nNoNewPrivs:\t1\n')
   })
 
-  test('CP-20 nor does an upgrade or a smuggled second request carry one', async () => {
+  test('CP-20 no upgrade and no smuggled second request carries init or lease to the guest', async () => {
     const { status } = await ask({
       method: 'PUT',
       path: '/agentpod/init',
@@ -540,7 +540,7 @@ test('CP-15 bodies that are too deep, too large or poisoned are refused, and the
   assert.deepEqual((await client.list()).map(({ id }) => id).sort(), [plain.id, sudo.id].sort())
 })
 
-test('CP-20 the search that these tests rest on finds a canary in an answer', async () => {
+test('CP-20 the search that these tests use finds a canary in an answer', async () => {
   await plain.writeFile('/home/user/planted', Buffer.from(canary.token))
   const { body } = await get('/home/user/planted')
   assert.ok(findToken(body.toString('latin1'), canary.token))

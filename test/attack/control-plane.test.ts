@@ -55,7 +55,10 @@ async function local<T>(method: string, path: string, body?: object): Promise<T>
   ) as T
 }
 
-/** Patient: these tests ask faster than a key may, and a refusal may come while a large body is still on its way. */
+/**
+ * Retries: these tests ask faster than a key may, and a refusal may arrive while a large body is still being
+ * sent.
+ */
 async function ask(o: Omit<TcpRequest, 'port'>): Promise<TcpAnswer> {
   for (let attempt = 0; ; attempt++) {
     const answer = await tcpRequest({ port, ...o }).catch((error: NodeJS.ErrnoException) => {
@@ -131,12 +134,12 @@ const serverLives = async (): Promise<void> => {
 }
 
 describe('CP-01 every route', () => {
-  test('takes a good key: the control', async () => {
+  test('CP-01 the control: every route takes a good key', async () => {
     assert.equal((await ask({ path: '/v1/sandboxes', headers: { 'x-api-key': alice } })).status, 200)
     assert.equal((await ask({ path: '/v1/keys', headers: { 'x-api-key': admin } })).status, 200)
   })
 
-  test('is shut without a key and to a wrong, expired or revoked one, and to one of too small a scope', async () => {
+  test('API-3 CP-01 every route is closed without a key, with a wrong, expired or revoked one, and with too small a scope', async () => {
     const expired = await newKey('admin', 1000)
     const revoked = await newKey('admin')
     await local('DELETE', `/v1/keys/${revoked.id}`)
@@ -173,7 +176,7 @@ describe('CP-01 every route', () => {
     assert.equal((await client.list()).length, 1, 'nothing was made and nothing ended')
   })
 
-  test('is shut in other spellings of a path and other methods too', async () => {
+  test('API-3 CP-01 every route is closed in other spellings of its path and with other methods too', async () => {
     for (const path of [
       '//v1/keys',
       '/v1//keys',
@@ -214,7 +217,7 @@ describe('CP-02 a Host that is not ours', () => {
     'x.localhost',
     '',
   ]
-  test('is refused for every route, key or none', async () => {
+  test('API-3 CP-02 a foreign Host is refused for every route, with a key or without', async () => {
     for (const host of HOSTS) {
       for (const { method, path } of [
         ...routes.filter(({ who }) => who === 'anyone'),
@@ -232,7 +235,7 @@ describe('CP-02 a Host that is not ours', () => {
     assert.equal((await ask({ path: '/health', host: null })).status, 400)
   })
 
-  test('is ours when it is: the control', async () => {
+  test('CP-02 the control: our own Host is accepted', async () => {
     for (const host of [`localhost:${port}`, `127.0.0.1:${port}`, `[::1]:${port}`, 'LOCALHOST'])
       assert.equal((await ask({ path: '/v1/sandboxes', host, headers: { 'x-api-key': alice } })).status, 200)
   })
@@ -240,7 +243,7 @@ describe('CP-02 a Host that is not ours', () => {
 
 describe('CP-03 a web page', () => {
   const FORMS = ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x']
-  test('of another origin changes nothing, whatever its form', async () => {
+  test('API-3 CP-03 a web page of another origin changes nothing, whatever its form', async () => {
     for (const origin of [
       'http://evil.test',
       'null',
@@ -262,14 +265,14 @@ describe('CP-03 a web page', () => {
     assert.equal((await client.list()).length, 1)
   })
 
-  test('changes nothing by GET either', async () => {
+  test('CP-03 a web page changes nothing by GET either', async () => {
     const before = JSON.stringify(await client.list())
     for (const { path } of routes.filter(({ method, who }) => method === 'GET' && who !== 'anyone'))
       await ask({ path: filled(path, theirs.id), headers: { 'x-api-key': bob } })
     assert.equal(JSON.stringify(await client.list()), before)
   })
 
-  test('is given no cookie by the API', async () => {
+  test('CP-03 a web page gets no cookie from the API', async () => {
     for (const { method, path, who } of routes) {
       if (who === 'admin' || method !== 'GET') continue
       const { headers } = await ask({ path: filled(path, theirs.id), headers: { 'x-api-key': bob } })
@@ -278,7 +281,7 @@ describe('CP-03 a web page', () => {
   })
 })
 
-test('CP-04 a WebSocket from another page, or with no key, is refused', async () => {
+test('API-3 CP-04 a WebSocket from another page, or with no key, is refused', async () => {
   const upgrade = (
     headers: Record<string, string>,
     path = '/agentpod/tunnel?port=3000',
@@ -381,7 +384,7 @@ test('CP-06 an id, a name or a label that is a path or worse is refused everywhe
   await serverLives()
 })
 
-describe('CP-07 somebody else’s sandbox', () => {
+describe('CP-07 another owner’s sandbox', () => {
   /** What an owner may say there, so that it is the owner that decides and not the body. */
   const BODIES: Record<string, string> = {
     extend: '{"ttlMs":3600000}',
@@ -393,7 +396,7 @@ describe('CP-07 somebody else’s sandbox', () => {
   const aimed = (): Route[] =>
     routes.filter(({ path, who }) => who === 'key' && /\/sandboxes\/\{\w+\}/.test(path))
 
-  test('is as unknown as one that never was, on every route and by its name', async () => {
+  test('API-3 CP-07 another owner’s sandbox is as unknown as one that never was, on every route and by its name', async () => {
     assert.ok(aimed().length >= 7)
     for (const { method, path } of aimed()) {
       const answers = []
@@ -418,7 +421,7 @@ describe('CP-07 somebody else’s sandbox', () => {
     assert.ok(Date.parse(deadlineAt ?? '') > 0)
   })
 
-  test('is not in a list, a usage or a data plane', async () => {
+  test('CP-07 another owner’s sandbox is not in a list, a usage or a data plane', async () => {
     for (const path of [
       '/v1/sandboxes',
       '/v1/sandboxes?all=true',
@@ -440,7 +443,7 @@ describe('CP-07 somebody else’s sandbox', () => {
     }
   })
 
-  test('is there for its owner: the control', async () => {
+  test('CP-07 the control: the owner’s sandbox is found', async () => {
     for (const path of aimed().filter(({ method, path: at }) => method === 'GET' && at.startsWith('/v1/'))) {
       const { status } = await ask({ path: filled(path.path, theirs.id), headers: { 'x-api-key': bob } })
       assert.equal(status, 200, path.path)
@@ -452,7 +455,7 @@ describe('CP-07 somebody else’s sandbox', () => {
     assert.equal(status, 200)
   })
 
-  test('takes as long to be not found as one that never was', async () => {
+  test('CP-07 another owner’s sandbox takes as long to be not found as one that never was', async () => {
     const median = async (ref: string): Promise<number> => {
       const times: number[] = []
       for (let i = 0; i < 31; i++) {
@@ -500,7 +503,7 @@ http.server.HTTPServer(('127.0.0.1', 8000), H).serve_forever()
   })
   const host = (): string => `8000-${theirs.id}.localhost:${port}`
 
-  test('opens by a code that works once; the cookie is HttpOnly, on its host alone, and the page never sees it', async () => {
+  test('API-5 CP-09 a preview opens by a code that works once, and the page never sees the HttpOnly cookie of its host', async () => {
     assert.equal((await ask({ path: '/', host: host() })).status, 403, 'private at first')
     const address = await local<{ openUrl: string }>('POST', `/v1/sandboxes/${theirs.id}/ports/8000`)
     const url = new URL(address.openUrl)
@@ -544,7 +547,7 @@ http.server.HTTPServer(('127.0.0.1', 8000), H).serve_forever()
     )
   })
 
-  test('a file that is opened on the API’s origin has no origin and runs nothing', async () => {
+  test('CP-09 a file that is opened on the API’s origin has no origin and runs nothing', async () => {
     await box.writeFile('/home/user/evil.html', Buffer.from('<script>alert(1)</script>'))
     const { status, headers } = await ask({
       path: '/files?path=/home/user/evil.html',
@@ -556,7 +559,7 @@ http.server.HTTPServer(('127.0.0.1', 8000), H).serve_forever()
   })
 })
 
-test('CP-10 what people and sandboxes name is text on every page', async () => {
+test('CP-10 names from people and sandboxes are text on every page', async () => {
   const EVIL = '<img src=x onerror=alert(1)>'
   const made = await ask({
     method: 'POST',
@@ -651,7 +654,7 @@ describe('CP-15 a request', () => {
   const rss = (): number =>
     Number(/^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${world.serverPid}/status`, 'utf8'))?.[1] ?? 0) / 1024
 
-  test('that is too large, too deep, poisoned or odd is refused, and memory stays as it was', async () => {
+  test('API-3 CP-15 a request that is too large, too deep, poisoned or odd is refused, and memory stays as it was', async () => {
     const earlier = rss()
     const BAD = [
       '['.repeat(100_000) + ']'.repeat(100_000),
@@ -705,7 +708,7 @@ describe('CP-15 a request', () => {
     assert.equal(good.status, 200, 'the control: a good body is taken')
   })
 
-  test('with headers without end is refused', async () => {
+  test('CP-15 a request with endless headers is refused', async () => {
     const { status } = await ask({ path: '/health', headers: { x: 'a'.repeat(64 * 1024) } })
     assert.ok([400, 431].includes(status))
     const many = Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`x-${i}`, 'y'.repeat(20)]))
@@ -714,7 +717,7 @@ describe('CP-15 a request', () => {
   })
 })
 
-test('CP-16 three hundred slow clients take nobody’s place and are gone in a while', async () => {
+test('API-3 CP-16 three hundred slow clients take nobody’s place and are gone after a while', async () => {
   const HEADS = [
     '',
     'GET /health HTTP/1.1\r\nhost: localhost\r\n',
@@ -763,7 +766,7 @@ def safely(work):
   except Exception as e: return type(e).__name__
 tell([safely(tcp(h)) for h in ['127.0.0.1', '::1', 'localhost', '0.0.0.0', '10.0.0.1', 'host.docker.internal', '169.254.1.1']] + [safely(unix)])
 `
-  test('the API cannot be reached, by TCP or by its socket, with or without a key', async () => {
+  test('CP-20 the API cannot be reached from inside a sandbox, by TCP or by its socket, with or without a key', async () => {
     const box = await sandboxOf(bob)
     const sudo = await client.create({ environment: { sudo: true } })
     for (const one of [box, sudo]) {
@@ -778,15 +781,15 @@ tell([safely(tcp(h)) for h in ['127.0.0.1', '::1', 'localhost', '0.0.0.0', '10.0
     await sudo.destroy()
   })
 
-  test('the same probe outside gets through: the control', async () => {
+  test('CP-20 the control: the same probe gets through outside', async () => {
     const answers = await outside<string[]>(PROBE(port, socket))
     assert.equal(answers[0], 'ok')
     assert.equal(answers.at(-1), 'ok')
   })
 })
 
-describe('CP-18 what falls through every handler', () => {
-  test('when a peer hung up is written down, and the server lives on', async () => {
+describe('CP-18 uncaught exceptions', () => {
+  test('CP-18 an exception after a peer hung up is logged, and the server keeps running', async () => {
     const pid = world.serverPid
     process.kill(pid, 'SIGUSR2')
     const log = join(world.home, 'logs', 'server.log')
@@ -795,7 +798,7 @@ describe('CP-18 what falls through every handler', () => {
     assert.equal(world.serverPid, pid)
   })
 
-  test('when it is a bug ends the server, with its words in the log; the sandboxes live and the next call starts another', async () => {
+  test('CP-18 an exception that is a bug ends the server with a log entry; sandboxes keep running and the next call starts another', async () => {
     const pid = world.serverPid
     process.kill(pid, 'SIGHUP')
     await until('it has left', () => !isAlive(pid))

@@ -1,6 +1,6 @@
 /**
- * The cases of the catalogue that say something about the provider, on containers of Docker. The probes are those of the other files here;
- * what the server does is the same whatever the provider.
+ * The attacks that depend on the provider, on containers of Docker. The probes are those of the other files
+ * here; the server acts the same with every provider.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'

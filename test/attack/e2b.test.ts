@@ -1,4 +1,7 @@
-/** Groups FS and CP, through E2B's door: file calls that may act as root give it to nobody, and what answers inside is not the daemon. */
+/**
+ * Groups FS and CP, through E2B's door: file calls that may act as root give root to nobody, and the server
+ * inside is not the daemon.
+ */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { AgentPod } from '../../src/client/client.ts'

@@ -144,7 +144,7 @@ test('FS-12 no working directory leads through a descriptor of podd', async () =
   assert.equal(refused.length, 2 * 2 * 3 * 21)
 })
 
-test('FS-12 nor through a link to one, /proc/self/cwd, /proc/self/root or above the root', async () => {
+test('FS-12 no working directory leads through a link to one, /proc/self/cwd, /proc/self/root or above the root', async () => {
   await shell(
     plain,
     'ln -sfn /proc/self/fd/4 /tmp/door; ln -sfn /proc/1/root /tmp/door2; ln -sfn /tmp /tmp/door3',
@@ -228,7 +228,7 @@ test('FS-29 a sandbox that comes after a destroyed one finds nothing of it', asy
   assert.equal(found.match(/No such file/g)?.length, 5)
 })
 
-test('what root with sudo writes belongs to nobody outside, set-user-id files included', async () => {
+test('files that root with sudo writes belong to nobody outside, set-user-id files included', async () => {
   const name = `agentpod-owned-${sudo.id}`
   await shell(
     sudo,
@@ -252,7 +252,7 @@ test('what root with sudo writes belongs to nobody outside, set-user-id files in
   )
 })
 
-test('what is written over the host base stays in the sandbox', async () => {
+test('files written over the host base stay in the sandbox', async () => {
   const earlier = createHash('sha256').update(readFileSync('/usr/bin/env')).digest('hex')
   await shell(
     sudo,

@@ -1,6 +1,6 @@
 /**
- * Group GT: what comes back from a sandbox, and what lies in the user's own repository, makes the host run nothing and write nowhere else.
- * Every plant is shown to work first: plain git runs it, or takes it.
+ * Group GT: neither a result from a sandbox nor the user's own repository makes the host run a program or
+ * write elsewhere. Each plant is shown to work first: plain git runs or accepts it.
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -19,14 +19,14 @@ import {
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { isAgentPodError } from '../../src/core/error.ts'
-import { applyChanges } from '../../src/sync/git/apply.ts'
-import { makeBranch } from '../../src/sync/git/branch.ts'
-import { cleanBranches, listBranches } from '../../src/sync/git/clean.ts'
-import { changesOf, diffOf } from '../../src/sync/git/diff.ts'
-import { mergeBranch } from '../../src/sync/git/merge.ts'
-import { userGit } from '../../src/sync/git/quarantine.ts'
+import { applyChanges } from '../../src/sync/git/apply/apply.ts'
+import { WorkTree } from '../../src/sync/git/apply/work-tree.ts'
+import { cleanBranches, listBranches } from '../../src/sync/git/branch/clean-branches.ts'
+import { makeBranch } from '../../src/sync/git/branch/make-branch.ts'
+import { mergeBranch } from '../../src/sync/git/branch/merge-branch.ts'
+import { changesOf, diffOf } from '../../src/sync/git/plumbing/diff.ts'
+import { userGit } from '../../src/sync/git/plumbing/quarantine.ts'
 import { type Files, type Result, ResultStage } from '../../src/sync/git/testing/result-stage.ts'
-import { WorkTree } from '../../src/sync/git/work-tree.ts'
 import { SeededRandom } from '../../src/testing/seeded-random.ts'
 import {
   blob,
@@ -71,10 +71,10 @@ function plainly(stage: ResultStage, cwd: string, ...args: string[]): void {
 /** Everything that the host does with a result, and with branches. */
 async function everything(stage: ResultStage, result: Result): Promise<void> {
   const repo = await stage.repository()
-  const received = await stage.receive(result)
+  const received = await stage.receiveResult(result)
   const o = { name: 'agentpod/a-1', message: 'm', coAuthor: 'x <x@example.com>', withGated: true, now: NOW }
   const branch = await makeBranch(repo, received, o)
-  await makeBranch(repo, await stage.receive(result), { ...o, name: 'agentpod/a-2', withGated: false })
+  await makeBranch(repo, await stage.receiveResult(result), { ...o, name: 'agentpod/a-2', withGated: false })
   assert.ok(branch)
   const user = userGit(repo)
   await changesOf(user, branch.from, branch.tree)
@@ -369,9 +369,9 @@ const PLANTS: readonly Plant[] = [
   },
 ]
 
-describe('nothing that git is told to run is run', () => {
+describe('programs that git is told to run', () => {
   for (const { name, plant, control } of PLANTS)
-    test(`${name}: the control`, () => {
+    test(`RUN-16 ${name}: the control`, () => {
       using stage = new ResultStage()
       const trap = new Trap(stage.directory)
       plant(stage, stage.root, trap)
@@ -381,7 +381,7 @@ describe('nothing that git is told to run is run', () => {
 
   for (const group of [undefined, 2, 3] as const) {
     const plants = PLANTS.filter((one) => one.group === group)
-    test(`${plants.map(({ name }) => name).join('; ')}`, async () => {
+    test(`RUN-16 the host runs nothing of ${plants.map(({ name }) => name).join('; ')}`, async () => {
       using stage = new ResultStage()
       stage.work({
         'a.txt': 'one\n2\nthree\n',
@@ -397,7 +397,7 @@ describe('nothing that git is told to run is run', () => {
           traps.set(name, trap)
         }
       rmSync(join(stage.root, '.lfsconfig'), { force: true })
-      // This is what runs inside, where it may do harm to nobody but itself.
+      // This runs inside, where it can harm only itself.
       const result = stage.result()
       for (const trap of traps.values()) trap.sprung()
       await everything(stage, result)
@@ -421,7 +421,7 @@ const leaf = (
 ): TreeEntry => ({ mode, name, id })
 const directory = (name: string, inner: PackedObject): TreeEntry => ({ mode: '40000', name, id: idOf(inner) })
 
-/** A tree with one bad thing in it. Plain git takes all of them, unless it is told to check. */
+/** A tree with one bad entry. Plain git accepts all of them, unless it is told to check. */
 const TREES: readonly { name: string; objects: readonly PackedObject[]; why?: RegExp }[] = [
   ...[
     '.git',
@@ -506,7 +506,7 @@ const TREES: readonly { name: string; objects: readonly PackedObject[]; why?: Re
   {
     name: 'a file that is 256 MiB of nothing',
     objects: [tree(leaf('x', '100644', idOf(blob(Buffer.alloc(2 ** 28))))), blob(Buffer.alloc(2 ** 28))],
-    why: /more than 128 MiB/,
+    why: /larger than 128 MiB/,
   },
 ]
 
@@ -537,7 +537,7 @@ function isRefused(error: unknown, why?: RegExp): boolean {
   return true
 }
 
-describe('a pack is refused, and the user’s repository is as it was', () => {
+describe('hostile packs', () => {
   let stage: ResultStage
   before(() => {
     stage = new ResultStage()
@@ -546,17 +546,17 @@ describe('a pack is refused, and the user’s repository is as it was', () => {
 
   const refuse = async (bytes: Buffer, expected: string, why?: RegExp): Promise<void> => {
     const files = everyFile(stage)
-    await assert.rejects(stage.receive({ header: { tree: expected }, pack: bytes }), (error) =>
+    await assert.rejects(stage.receiveResult({ header: { tree: expected }, pack: bytes }), (error) =>
       isRefused(error, why),
     )
     assert.deepEqual(everyFile(stage), files)
   }
 
   for (const { name, objects, why } of TREES)
-    test(name, async () => {
+    test(`RUN-15 a pack is refused: ${name}`, async () => {
       const [root = FILE] = objects
       const bytes = pack(objects)
-      // The control: git takes it where nobody checks.
+      // The control: git accepts it without the checks.
       const bare = stage.scratch()
       stage.gitIn(bare, 'init', '-q', '--bare')
       const taken = spawnSync('git', ['index-pack', '--stdin'], {
@@ -568,17 +568,17 @@ describe('a pack is refused, and the user’s repository is as it was', () => {
       await refuse(bytes, idOf(root), why)
     })
 
-  test('a pack that is cut anywhere', async () => {
+  test('RUN-15 a pack that is truncated anywhere is refused', async () => {
     const objects = [tree(leaf('x')), FILE]
     const bytes = pack(objects)
     for (let end = 0; end < bytes.length; end += 17)
       await refuse(bytes.subarray(0, end), idOf(tree(leaf('x'))))
   })
 
-  test('a pack with one bit turned (seeded)', async () => {
+  test('RUN-15 a pack with one flipped bit is refused (seeded)', async () => {
     const random = new SeededRandom(20)
     const good = pack([tree(leaf('x')), FILE])
-    await stage.receive({ header: { tree: idOf(tree(leaf('x'))) }, pack: good })
+    await stage.receiveResult({ header: { tree: idOf(tree(leaf('x'))) }, pack: good })
     for (let i = 0; i < 15; i++) {
       const bytes = Buffer.from(good)
       const at = random.below(bytes.length)
@@ -599,10 +599,10 @@ describe('a pack is refused, and the user’s repository is as it was', () => {
     ['with a delta that makes two gigabytes', () => deltaBomb(2 ** 31), 'e'.repeat(40)],
   ]
   for (const [name, bytes, expected = 'c'.repeat(40), why] of PACKS)
-    test(`a pack ${name}`, () => refuse(bytes(), expected, why))
+    test(`RUN-15 a pack ${name} is refused`, () => refuse(bytes(), expected, why))
 
-  test('a pack that is larger than allowed', async () => {
-    const { receive } = await import('../../src/sync/git/receive.ts')
+  test('RUN-15 a pack that is larger than allowed is refused', async () => {
+    const { receiveResult } = await import('../../src/sync/git/result/receive.ts')
     const noise = blob(Buffer.from(new SeededRandom(1).bytes(200_000)))
     const file = join(stage.directory, 'large.pack')
     writeFileSync(file, pack([tree(leaf('x', '100644', idOf(noise))), noise]))
@@ -613,22 +613,26 @@ describe('a pack is refused, and the user’s repository is as it was', () => {
       expected: idOf(tree(leaf('x', '100644', idOf(noise)))),
     }
     const repo = await stage.repository()
-    await receive(repo, { ...o, scratch: stage.scratch() })
+    await receiveResult(repo, { ...o, scratch: stage.scratch() })
     await assert.rejects(
-      receive(repo, { ...o, scratch: stage.scratch(), largestPackBytes: 100_000 }),
+      receiveResult(repo, { ...o, scratch: stage.scratch(), largestPackBytes: 100_000 }),
       (error) => isRefused(error),
     )
   })
 
   for (const expected of ['', 'HEAD', '--help', '../x', 'a'.repeat(41), `${'a'.repeat(40)}\n`, 'main'])
-    test(`a result that is called ${JSON.stringify(expected)}`, () => refuse(pack([one, FILE]), expected))
+    test(`RUN-15 a result with the tree id ${JSON.stringify(expected)} is refused`, () =>
+      refuse(pack([one, FILE]), expected))
 })
 
-test('objects that no file needs do not reach the user’s repository', async () => {
+test('RUN-14 objects that no file needs do not reach the user’s repository', async () => {
   using stage = new ResultStage()
   const extra = blob('nobody asked for this')
   const root = tree(leaf('x'))
-  const received = await stage.receive({ header: { tree: idOf(root) }, pack: pack([root, FILE, extra]) })
+  const received = await stage.receiveResult({
+    header: { tree: idOf(root) },
+    pack: pack([root, FILE, extra]),
+  })
   await makeBranch(await stage.repository(), received, {
     name: 'agentpod/x-1',
     message: 'm',
@@ -640,7 +644,7 @@ test('objects that no file needs do not reach the user’s repository', async ()
   assert.throws(() => stage.git('cat-file', '-t', idOf(extra)))
 })
 
-test('GT-07 the workspace’s .git is a link or a file that leads to a repository of the host', async () => {
+test('RUN-14 RUN-16 GT-07 a .git of the workspace that is a link or a file does not lead to a repository of the host', async () => {
   for (const isLink of [true, false]) {
     using stage = new ResultStage()
     const git = join(stage.workspace, '.git')
@@ -656,7 +660,7 @@ test('GT-07 the workspace’s .git is a link or a file that leads to a repositor
     )
     stage.work({ new: 'x' })
     const files = everyFile(stage)
-    const received = await stage.receive()
+    const received = await stage.receiveResult()
     assert.deepEqual(
       received.changes.map(({ path }) => path),
       ['new'],
@@ -665,7 +669,7 @@ test('GT-07 the workspace’s .git is a link or a file that leads to a repositor
   }
 })
 
-test('GT-06 plain git follows a submodule that came back, and the host has no part in it', async () => {
+test('RUN-16 GT-06 plain git follows a returned submodule, and the host does nothing with it', async () => {
   using stage = new ResultStage()
   const trap = new Trap(stage.directory)
   stage.work({ 'a.txt': 'changed', 'x.txt': 'x' })
@@ -678,7 +682,7 @@ test('GT-06 plain git follows a submodule that came back, and the host has no pa
   assert.ok(trap.sprung(), 'the control')
   const { header, pack: bytes } = stage.result()
   trap.sprung()
-  const received = await stage.receive({ header, pack: bytes })
+  const received = await stage.receiveResult({ header, pack: bytes })
   assert.deepEqual(
     received.gate.map(({ kind, path }) => `${kind} ${path}`),
     ['git .gitmodules'],
@@ -687,7 +691,7 @@ test('GT-06 plain git follows a submodule that came back, and the host has no pa
   assert.ok(!trap.sprung())
 })
 
-test('GT-14 what runs later on the host is listed apart and left out, with what it names', async () => {
+test('RUN-17 GT-14 files that run later on the host are listed apart and left out, with the files they name', async () => {
   using stage = new ResultStage({
     'a.txt': 'a\n',
     'package.json': '{"scripts":{"postinstall":"node scripts/setup.js"}}',
@@ -713,7 +717,7 @@ test('GT-14 what runs later on the host is listed apart and left out, with what 
     out: { link: '/etc' },
   }
   stage.work({ ...hostile, 'a.txt': 'b\n' })
-  const received = await stage.receive()
+  const received = await stage.receiveResult()
   assert.deepEqual(received.gate.map(({ path }) => path).sort(), Object.keys(hostile).sort())
   const repo = await stage.repository()
   const branch = await makeBranch(repo, received, {
@@ -831,7 +835,7 @@ describe('GT-15 a directory of the result that git takes for a repository is lef
     ],
   ]
   for (const [name, before, work, isRun] of cases)
-    test(name, async () => {
+    test(`RUN-17 GT-15 a directory that git takes for a repository is left out: ${name}`, async () => {
       using stage = new ResultStage()
       const trap = new Trap(stage.directory)
       stage.write(stage.root, before(trap.program))
@@ -841,7 +845,7 @@ describe('GT-15 a directory of the result that git takes for a repository is lef
       stage.work({ ...work(trap.program), 'a.txt': 'b\n' })
       plainly(stage, join(stage.workspace, 'docs'), 'status')
       if (isRun) assert.ok(trap.sprung(), 'the control: git runs the program')
-      const received = await stage.receive()
+      const received = await stage.receiveResult()
       const branch = await makeBranch(await stage.repository(), received, {
         name: 'agentpod/x-1',
         message: 'm',
@@ -861,7 +865,7 @@ describe('GT-15 a directory of the result that git takes for a repository is lef
       assert.ok(!trap.sprung(), 'nothing runs here')
     })
 
-  test('half of one each in two results that are both taken', async () => {
+  test('RUN-17 GT-15 two halves of a repository in two results that are both taken are left out', async () => {
     using stage = new ResultStage()
     const trap = new Trap(stage.directory)
     const parts = whole(trap.program)
@@ -871,7 +875,7 @@ describe('GT-15 a directory of the result that git takes for a repository is lef
     ].entries()) {
       stage.begin()
       stage.work({ ...only(parts, ...names), [`${i}.txt`]: 'x' })
-      const received = await stage.receive()
+      const received = await stage.receiveResult()
       const gated = received.gate.map(({ path }) => path)
       await applyChanges(await stage.repository(), {
         from: received.from,
@@ -888,14 +892,14 @@ describe('GT-15 a directory of the result that git takes for a repository is lef
     assert.ok(trap.sprung(), 'the control')
   })
 
-  test('a file that is called head and is none is taken as any other', async () => {
+  test('GT-15 a file that is called head and is no repository is taken as any other', async () => {
     using stage = new ResultStage()
     stage.work({ 'src/HEAD': 'a heading\n', 'lib/head/x': 'x', 'lib/objects/x': 'x', 'lib/refs/x': 'x' })
-    assert.deepEqual((await stage.receive()).gate, [])
+    assert.deepEqual((await stage.receiveResult()).gate, [])
   })
 })
 
-test('a directory that is swapped for a link while files are written leads nowhere', () => {
+test('RUN-18 a directory that is swapped for a link while files are written leads nowhere', () => {
   using stage = new ResultStage({ 'd/f': 'x' })
   const [outside, inside, kept] = [
     join(stage.directory, 'outside'),

@@ -1,4 +1,4 @@
-/** Groups FS and SC: layers that somebody else made. They are unpacked with the host's authority. */
+/** Groups FS and SC: layers from others. They are unpacked with the host's authority. */
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -230,7 +230,7 @@ describe('roots whose mount points are not plain directories do not start', () =
   })
 })
 
-describe('what a layer puts where the runtime mounts is covered, not followed', () => {
+describe('layer entries at the runtime’s mount points', () => {
   const traps: Record<string, readonly TarEntry[]> = {
     'FS-13 /dev/null as a link to core_pattern': [
       { name: 'dev', type: 'directory' },

@@ -1,4 +1,7 @@
-/** Group RS, continued: what the kernel has once for the whole machine, and group LK: what it tells about the machine. */
+/**
+ * Group RS, continued: kernel resources that the whole machine shares. Group LK: what the kernel tells about
+ * the machine.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -42,7 +45,8 @@ test('RS-14 nobody inside gives the kernel a filter to compile, of a socket or o
       {
         'socket filter': 'EPERM',
         'reuseport filter': 'EPERM',
-        // What a kernel without filters answers: programs to which filters are optional, like man, go on.
+        // The answer of a kernel without filters: programs for which filters are optional, like man,
+        // continue.
         seccomp: 'EINVAL',
         prctl: 'EINVAL',
         'buffer size': 'ok',
@@ -143,7 +147,7 @@ test('RS-18 every open file counts as memory of its sandbox', async () => {
   const grown = (await sandbox.stats()).memBytes - earlier
   await holder.closeStdin()
   for await (const _ of output);
-  // What checkOpenFiles in native/internal/host counts on.
+  // What checkOpenFiles in native/internal/host/probe counts on.
   assert.ok(grown >= 10_000 * 128, `${grown} bytes for 10,000 open files`)
 })
 

@@ -50,7 +50,7 @@ const attackers = (): readonly (readonly [Sandbox, string])[] => [
   [sudo, 'root'],
 ]
 
-test('LK-01 the server holds the canary in its environment, and nobody inside reads it', async () => {
+test('LK-01 the server holds the canary in its environment, and no program inside reads it', async () => {
   const environ = readFileSync(`/proc/${world.serverPid}/environ`, 'utf8')
   assert.ok(findToken(environ, serverToken), 'the control: it is there')
   const program = `
@@ -79,7 +79,7 @@ test('LK-01 the environment of a command is an allow-list', async () => {
     'RBENV_ROOT',
     'VOLTA_HOME',
   ]
-  // The door and the certificates of the way out: the same in every sandbox.
+  // The proxy and the certificates of egress: the same in every sandbox.
   const wayOut = [
     ...['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy'],
     ...[
@@ -114,7 +114,7 @@ test('LK-01 the environment of a command is an allow-list', async () => {
   assert.match(given, /^GIVEN=yes$/m, 'the control: what is given arrives')
 })
 
-test('LK-01 a client that carries the canary does not bring it in', async () => {
+test('LK-01 a client that has the canary in its environment does not bring it in', async () => {
   const out = await world.ok(['exec', plain.id, '--', 'env'], { env: { CALLER_CANARY: callerToken } })
   assertNoToken(out, callerToken, 'the environment inside')
   const passed = await world.ok(['exec', '-e', 'CALLER_CANARY', plain.id, '--', 'env'], {
@@ -140,7 +140,8 @@ tell([n for n in range(0, 4096) if is_open(n)])`
 test('LK-02 a descriptor that the server is started with goes no further', async () => {
   const leaky = new World()
   try {
-    // The shell opens the canary as descriptor 9 and 251 and does not mark either; whatever it starts inherits them.
+    // The shell opens the canary as descriptors 9 and 251 and does not mark them close-on-exec, so every
+    // program it starts inherits them.
     const node = process.execPath
     const script = `exec 9<"$1" 251<"$1"; shift; exec "$@"`
     const own = execFileSync('bash', ['-c', script, 'sh', canary.file, 'cat', '/proc/self/fd/9'], {
@@ -184,7 +185,7 @@ test('LK-03 a unix socket of the host cannot be connected to', async () => {
   assert.deepEqual(canary.hits, [])
 })
 
-test('LK-03 nor one that lies in a directory the host base shows', async () => {
+test('LK-03 a socket in a directory that the host base shows cannot be connected to', async () => {
   await using shown = await Canary.plant('/opt')
   chmodSync(shown.directory, 0o755)
   chmodSync(shown.socket, 0o777)
@@ -287,7 +288,8 @@ test('LK-04 the server’s and podd’s own sockets cannot be reached from insid
     for (const [sandbox, user] of attackers())
       assert.equal(await inside(sandbox, connectTo(JSON.stringify(path)), { user }), 'ENOENT', path)
   }
-  // podd's listener has a path outside only. The kernel lists it inside without one; there is nothing to connect to.
+  // podd's listener has a path only outside. Inside, the kernel lists it without one, so there is nothing to
+  // connect to.
   for (const [sandbox, user] of attackers()) {
     const listed = (await shell(sandbox, 'cat /proc/net/unix', { user })).trimEnd().split('\n').slice(1)
     assert.deepEqual(
@@ -384,7 +386,8 @@ describe('LK-05 a private file of the host', () => {
         chownSync(file, uid, uid)
       }
     }
-    // What is private is looked for when podhost starts, unless another podhost of the machine did so in the last minute.
+    // podhost looks for private files when it starts, unless another podhost of the machine did so in the
+    // last minute.
     rmSync('/run/agentpod/private-files', { recursive: true, force: true })
     sandbox = await other.client().create({ environment: { sudo: true } })
   })
@@ -497,7 +500,7 @@ test('LK-16 the server’s environment and passed secrets are in no log, event, 
   assertNoToken(listed, passed, 'ps')
 })
 
-test('LK-16 what the state directory keeps is for its owner alone', () => {
+test('LK-16 the files of the state directory are for its owner alone', () => {
   for (const name of ['', 'run', 'logs', 'tmp', 'sandboxes', 'snapshots', 'shells']) {
     const { mode } = statSync(join(world.home, name))
     assert.equal(mode & 0o077, 0, `${name || 'the state directory'} has mode ${(mode & 0o777).toString(8)}`)

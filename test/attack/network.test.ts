@@ -152,14 +152,14 @@ async function logged(sandbox: Sandbox): Promise<Record<string, unknown>[]> {
   }
 }
 
-attack('the control: what a rule allows is reached through every door', async () => {
+attack('the control: an allowed host is reached through every door', async () => {
   for (const host of ['site.example', 'v6.example', 'lan.example'])
     for (const [way, outcome] of Object.entries(await every(host)))
       assert.match(outcome, /^HTTP\/1\.1 200 [\s\S]*hello from/, `${host} by ${way}: ${outcome}`)
   assert.match(await shell(box, 'curl -sS https://site.example/'), REACHED)
 })
 
-attack('NW-01 an address of the internet is closed at once and never connected to', async () => {
+attack('NET-1 NW-01 an address of the internet is closed at once and never connected to', async () => {
   assert.match(await straight(EVIL), REACHED, 'the control: it is there')
   assert.match(await straight(EVIL, 22), REACHED)
   await internet.forget()
@@ -174,7 +174,7 @@ attack('NW-01 an address of the internet is closed at once and never connected t
   await assertSilence('raw connections')
 })
 
-attack('NW-01, NW-19 a name that no rule allows is refused through every door', async () => {
+attack('NET-1 NW-01, NW-19 a name that no rule allows is refused through every door', async () => {
   assert.match(await straight('evil.example'), REACHED, 'the control')
   await internet.forget()
   const outcomes = await every('evil.example')
@@ -184,7 +184,7 @@ attack('NW-01, NW-19 a name that no rule allows is refused through every door', 
   await assertSilence('a denied name')
 })
 
-attack('NW-02 IPv6 has no way out', async () => {
+attack('NET-1 NW-02 IPv6 has no way out', async () => {
   const targets = [EVIL_V6, METADATA[2], MACHINE.v6, '2001:db8::2', 'fe80::1', 'ff02::1', '64:ff9b::c000:242']
   assert.match(await straight(EVIL_V6), REACHED, 'the control')
   await internet.forget()
@@ -284,7 +284,7 @@ attack('NW-05 a neighbour is not reached, through any door', async () => {
   assert.ok(!(await shell(neighbour, 'cat ~/log')).includes('GET / '), 'and nobody else asked')
 })
 
-attack('NW-06 no question leaves by DNS of any kind', async () => {
+attack('NET-1 NW-06 no question leaves by DNS of any kind', async () => {
   const resolvers = [RESOLVER, PUBLIC_RESOLVER]
   const program = (hosts: readonly string[]): string => `${DOORS}
 found = []
@@ -380,7 +380,7 @@ attack(
   async () => {
     for (const outcome of Object.values(await every('both.example')))
       assert.match(outcome, new RegExp(`at .*${SITE}`))
-    // A try of an address where nobody is takes seconds.
+    // A try of an unused address takes seconds.
     const program = "tell(raw(*DOOR, page('dead.example', 'http://dead.example/'), 30))"
     assert.match(await within<string>(box, program), /^HTTP\/1\.1 502 [\s\S]*upstream\./)
     await assertSilence('several answers')
@@ -680,25 +680,28 @@ attack('NW-23 a redirect is followed by the client alone, and judged anew', asyn
   await assertSilence('redirects')
 })
 
-attack('NW-27 without the proxy variables, and with them turned off, the rules are the same', async () => {
-  for (const how of [
-    'env -i',
-    'NO_PROXY=* no_proxy=*',
-    'env -u HTTP_PROXY -u http_proxy',
-    'http_proxy=http://127.0.0.1:9',
-    'http_proxy=http://192.0.2.66:8080',
-  ]) {
-    const outcome = await shell(box, `${how} curl -sS -m 10 http://evil.example/`)
-    assert.doesNotMatch(outcome, REACHED, how)
-    if (how.includes('127.0.0.1:9') || how.includes('192.0.2.66')) continue
-    assert.match(
-      await shell(box, `${how} curl -sS -m 10 http://site.example/`),
-      REACHED,
-      `the control: ${how}`,
-    )
-  }
-  await assertSilence('other variables')
-})
+attack(
+  'NET-1 NW-27 without the proxy variables, and with them turned off, the rules are the same',
+  async () => {
+    for (const how of [
+      'env -i',
+      'NO_PROXY=* no_proxy=*',
+      'env -u HTTP_PROXY -u http_proxy',
+      'http_proxy=http://127.0.0.1:9',
+      'http_proxy=http://192.0.2.66:8080',
+    ]) {
+      const outcome = await shell(box, `${how} curl -sS -m 10 http://evil.example/`)
+      assert.doesNotMatch(outcome, REACHED, how)
+      if (how.includes('127.0.0.1:9') || how.includes('192.0.2.66')) continue
+      assert.match(
+        await shell(box, `${how} curl -sS -m 10 http://site.example/`),
+        REACHED,
+        `the control: ${how}`,
+      )
+    }
+    await assertSilence('other variables')
+  },
+)
 
 const egressPid = (): number => {
   const socket = join(world.home, 'run', 'egress.sock')
@@ -712,7 +715,7 @@ const egressPid = (): number => {
 }
 
 attack(
-  'NW-31, RL-09 killed under load, the way out is closed until it is there again within two seconds, with the same rules',
+  'NET-6 NW-31, RL-09 the egress process, killed under load, is back within two seconds with the same rules, and nothing leaves meanwhile',
   async () => {
     const program = `
 import threading
@@ -780,7 +783,7 @@ attack('CP-20 the API is not reached from inside through any door, whatever the 
   await box.changeNetwork({ forget: names })
 })
 
-attack('LK-08 the way out has neither keys nor addresses of proxies in its command line', async () => {
+attack('LK-08 the egress process has neither keys nor addresses of proxies in its command line', async () => {
   const commands = readFileSync(`/proc/${egressPid()}/cmdline`, 'utf8').split('\0')
   assert.ok(
     commands.some((word) => word.endsWith('egress.sock')),
@@ -845,28 +848,31 @@ attack(
   },
 )
 
-attack('a rule opens at once, and taking it back cuts what is open within five seconds', async () => {
-  for (const scheme of ['http', 'https']) {
-    const url = `${scheme}://late.example`
-    assert.doesNotMatch(await shell(box, `curl -sS ${url}/`), REACHED, 'before')
-    await world.ok(['allow', 'box', 'late.example'])
-    assert.match(await shell(box, `curl -sS ${url}/`), REACHED, `${scheme}: opened`)
-    const drip = box.exec('curl', { args: ['-sSN', '-m', '30', `${url}/drip?count=1000&every=50`] })
-    let drops = 0
-    const reading = (async () => {
-      for await (const { data } of drip.output()) drops += data.toString().split('drop').length - 1
-    })()
-    await until('it drips', () => drops > 5)
-    const at = performance.now()
-    await world.ok(['allow', '--forget', 'box', 'late.example'])
-    await reading
-    assert.ok(performance.now() - at < 5000, `${scheme}: cut after ${performance.now() - at} ms`)
-    assert.notEqual(drip.exit.exitCode, 0)
-    assert.doesNotMatch(await shell(box, `curl -sS ${url}/`), REACHED, 'afterwards')
-  }
-})
+attack(
+  'NET-5 a new rule opens at once, and removing it closes open connections within five seconds',
+  async () => {
+    for (const scheme of ['http', 'https']) {
+      const url = `${scheme}://late.example`
+      assert.doesNotMatch(await shell(box, `curl -sS ${url}/`), REACHED, 'before')
+      await world.ok(['allow', 'box', 'late.example'])
+      assert.match(await shell(box, `curl -sS ${url}/`), REACHED, `${scheme}: opened`)
+      const drip = box.exec('curl', { args: ['-sSN', '-m', '30', `${url}/drip?count=1000&every=50`] })
+      let drops = 0
+      const reading = (async () => {
+        for await (const { data } of drip.output()) drops += data.toString().split('drop').length - 1
+      })()
+      await until('it drips', () => drops > 5)
+      const at = performance.now()
+      await world.ok(['allow', '--forget', 'box', 'late.example'])
+      await reading
+      assert.ok(performance.now() - at < 5000, `${scheme}: cut after ${performance.now() - at} ms`)
+      assert.notEqual(drip.exit.exitCode, 0)
+      assert.doesNotMatch(await shell(box, `curl -sS ${url}/`), REACHED, 'afterwards')
+    }
+  },
+)
 
-attack('five thousand denials fill neither the disk nor the log', async () => {
+attack('NET-7 five thousand denials fill neither the disk nor the log', async () => {
   const flooder = await client.create({ name: 'flooder', network: { allow: ['site.example'] } })
   const sizeOf = (): number => {
     const files = ['events.db', 'events.db-wal', 'logs/server.log', 'logs/egress.log', 'logs/podhost.log']

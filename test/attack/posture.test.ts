@@ -1,6 +1,7 @@
 /**
- * The posture of podd and of a payload as the host's kernel shows it, compared with a golden file for each kind of machine. Any
- * drift fails; AGENTPOD_UPDATE_GOLDEN=1 writes the file anew, for a person to read before it is committed.
+ * The posture of podd and of a payload as the host's kernel shows it, compared with a golden file for each
+ * kind of machine. Any difference fails; AGENTPOD_UPDATE_GOLDEN=1 rewrites the file, for a person to read
+ * before it is committed.
  */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -124,7 +125,10 @@ function postureOf(pid: number, o: { base: number; id: string }): Posture {
   }
 }
 
-/** What each descriptor is, without the numbers of inodes; how many of the runtime's own there are does not matter. */
+/**
+ * The kind of each descriptor, without inode numbers; the number of the runtime's own descriptors does not
+ * matter.
+ */
 function descriptors(pid: number): string[] {
   const kinds = readdirSync(`/proc/${pid}/fd`).map((fd) => {
     const target = quietly(() => readlinkSync(`/proc/${pid}/fd/${fd}`)) ?? ''
@@ -245,7 +249,7 @@ describe('the posture of a sandbox', () => {
     }
   })
 
-  test('is as the golden file of this kind of machine says', (t) => {
+  test('the posture of a sandbox is that of the golden file for this kind of machine', (t) => {
     const file = join(import.meta.dirname, 'golden', `posture-${kind}.json`)
     const text = `${JSON.stringify(seen, null, 2)}\n`
     if (process.env['AGENTPOD_UPDATE_GOLDEN'] === '1') {
@@ -257,7 +261,7 @@ describe('the posture of a sandbox', () => {
     assert.deepEqual(seen, JSON.parse(readFileSync(file, 'utf8')))
   })
 
-  test('has what no golden file may take away', () => {
+  test('the posture of a sandbox has what no golden file may take away', () => {
     for (const [who, posture] of Object.entries(seen)) {
       for (const namespace of ['cgroup', 'ipc', 'mnt', 'net', 'pid', 'user', 'uts'])
         assert.equal(posture.namespaces[namespace], 'own', `${namespace} of ${who}`)
@@ -274,7 +278,7 @@ describe('the posture of a sandbox', () => {
     }
   })
 
-  test('the control: this test’s own process has none of it', () => {
+  test('the control: this test’s own process has none of that posture', () => {
     const own = readFileSync('/proc/self/status', 'utf8')
     assert.match(own, /^Seccomp:\t0$/m)
     assert.doesNotMatch(own, /^CapEff:\t0+$/m)

@@ -334,7 +334,8 @@ tell({'may': [p for p in PATHS if may(p)], 'open': {p: look(p) for p in PATHS} i
   assert.ok(control.may.includes('/proc/sys/net/ipv4/ip_forward'), 'the control')
   await asEach<{ open: Record<string, string> }>(program, ({ open }, name) => {
     for (const [path, answer] of Object.entries(open)) {
-      // A process with podd's own uid may make podd the likelier victim of its own sandbox's memory limit, and no more.
+      // A process with podd's own uid may make podd the likelier victim of its sandbox's memory limit, and no
+      // more.
       if (path === '/proc/1/oom_score_adj' && name !== 'the ordinary user') continue
       assert.ok(['EROFS', 'EACCES', 'EPERM', 'ENOENT'].includes(answer), `${name}, ${path}: ${answer}`)
     }

@@ -30,7 +30,7 @@ const kib = (pid: number, field: string): number =>
     new RegExp(`^${field}:\\s*(\\d+) kB`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0,
   )
 
-/** Makes a setting of the kernel one that is soon reached. Nothing else runs beside the attacks. */
+/** Lowers a kernel setting so that it is soon reached. Nothing else runs beside the attacks. */
 function lowerSetting(file: string, to: number): () => void {
   const before = readFileSync(file, 'utf8')
   writeFileSync(file, String(Math.min(to, Number(before))))
@@ -46,7 +46,7 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - started
 }
 
-test('RS-01 a fork bomb stays below its limit, and server, neighbour and podd answer meanwhile', async () => {
+test('ISO-1 RS-01 a fork bomb stays below its limit, and server, neighbour and podd answer meanwhile', async () => {
   const bombed = await client.create({ resources: { pids: 64, cpus: 0.5 } })
   const podd = await poddPid(podhost, bombed.id)
   const bomb = bombed.exec('/usr/bin/python3', {
@@ -120,7 +120,7 @@ test('RL-32 a command that is killed for memory says so, and the sandbox survive
   )
 })
 
-test('RL-32 many small processes that make themselves unlikely victims end the sandbox at worst, and it is said', async () => {
+test('RL-32 many small processes that make themselves unlikely victims end the sandbox at worst, and the record says so', async () => {
   const sandbox = await client.create({ resources: { memoryMib: 128, pids: 400 } })
   const podd = await poddPid(podhost, sandbox.id)
   await sandbox
@@ -166,7 +166,7 @@ describe('RS-02 memory', () => {
       'import socket\nx = []\nwhile True:\n  a, b = socket.socketpair()\n  a.setblocking(False)\n  x.append((a, b))\n  try:\n    while True: a.send(bytes(65536))\n  except BlockingIOError: pass',
   }
   for (const [name, program] of Object.entries(ways)) {
-    test(`RS-02 a bomb of ${name} at 128 MiB hits its own limit and the host keeps its memory`, async () => {
+    test(`ISO-1 RS-02 a bomb of ${name} at 128 MiB hits its own limit and the host keeps its memory`, async () => {
       const sandbox = await client.create({ resources: { memoryMib: 128, tmpMib: 1024, shmMib: 1024 } })
       const earlier = hostAvailableMib()
       let lowest = earlier
@@ -205,7 +205,7 @@ describe('RS-02 memory', () => {
   })
 })
 
-test('RS-04 busy loops on every core get the share that was set, measured by the group’s own clock', async () => {
+test('ISO-1 RS-04 busy loops on every core get the share that was set, measured by the cgroup’s own clock', async () => {
   const CPUS = 0.5
   await using sandbox = await client.create({ resources: { cpus: CPUS } })
   const podd = await poddPid(podhost, sandbox.id)
@@ -224,7 +224,8 @@ test('RS-04 busy loops on every core get the share that was set, measured by the
   const throttledBefore = throttled()
   await new Promise((resolve) => setTimeout(resolve, 3000))
   const share = ((await sandbox.stats()).cpuMs - used) / (performance.now() - from)
-  // On a machine too busy to give even this share, the quota does not bite in every period and only the bound above counts.
+  // On a machine too busy to give even this share, the quota is not reached in every period, and only the
+  // bound above counts.
   const isHeldByQuota = throttled() - throttledBefore >= 24
   await spin.signal('SIGKILL')
   await ended
@@ -232,7 +233,7 @@ test('RS-04 busy loops on every core get the share that was set, measured by the
   if (isHeldByQuota) assert.ok(share > CPUS * 0.85, `${share.toFixed(3)} processors of ${CPUS}`)
 })
 
-test('RS-04 no priority above the ordinary one can be had', async () => {
+test('RS-04 no process gets a priority above the ordinary one', async () => {
   const program = `
 def realtime(): os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
 tell({'fifo': in_child(lambda: attempt(realtime)), 'nice': in_child(lambda: attempt(lambda: os.setpriority(os.PRIO_PROCESS, 0, -20))),
@@ -305,7 +306,7 @@ describe('RS-12 bombs', () => {
     assert.ok(left <= 70 << 20, `${left} bytes came out`)
   })
 
-  test('RS-12 the control: a body that unpacks to a little is taken', async () => {
+  test('RS-12 the control: a body that unpacks to a little is accepted', async () => {
     const { status } = await rawRequest({
       socket,
       method: 'POST',
@@ -388,7 +389,7 @@ try:
 except OSError as e: pass
 `
   for (const [name, setup] of Object.entries(ways)) {
-    test(`RS-08 ${name}: a sandbox that takes all leaves some to others`, async (t) => {
+    test(`RS-08 ${name}: a sandbox that takes all it can leaves some to others`, async (t) => {
       if (name === 'epoll watches') t.after(lowerSetting('/proc/sys/fs/epoll/max_user_watches', 20_000))
       await using greedy = await client.create({})
       const one = `${setup}\ntell(attempt(take))`

@@ -1,7 +1,6 @@
 /** Group SE: a secret's value goes into its slot on its host, and is nowhere else, inside or outside. */
 import assert from 'node:assert/strict'
 import { execFile, execFileSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,6 +16,7 @@ import { DOORS } from '../support/doors.ts'
 import { quietly } from '../support/host-view.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
 import { inside, shell } from '../support/probe.ts'
+import { digestOf, SECRET_SCAN } from '../support/secret-scan.ts'
 import { isAlive, until, type World } from '../support/world.ts'
 
 const run = promisify(execFile)
@@ -103,63 +103,27 @@ async function assertNothingSent(what: string): Promise<void> {
 const BEARER = '-H "Authorization: Bearer $API_KEY"'
 const curl = (rest: string, sandbox = box): Promise<string> => shell(sandbox, `curl -sS -m 20 ${rest}`)
 
-attack('the control: a placeholder in its slot is the value where it arrives', async () => {
+attack('the control: a placeholder in its slot arrives as the value', async () => {
   const placeholder = await placeholderOf(box)
   assert.match(placeholder, /^agentpod[a-z0-9]{40}$/)
   await curl(`${BEARER} https://api.example/fine`)
   assert.deepEqual(received('authorization'), [`Bearer ${key}`])
 })
 
-/** Everything that a program inside can read, looked through by the shape of the values; says the digests of what it finds. */
-const SCAN = `
-import hashlib, re
-found = {}
-SHAPE = re.compile(rb'canary(?:/|%2F)(?:[+]|%2B)[0-9a-f]{32}')
-def look(where, data):
-  for match in SHAPE.findall(data): found.setdefault(hashlib.sha256(match).hexdigest(), where)
-def slurp(path, most=1 << 22):
-  try:
-    with open(path, 'rb') as f: return f.read(most)
-  except OSError: return b''
-look('environment', json.dumps(dict(os.environ)).encode())
-for top in ('/home', '/run', '/tmp', '/etc', '/root', '/var', '/dev/shm'):
-  for at, dirs, names in os.walk(top):
-    dirs[:] = [d for d in dirs if d not in ('.pyenv', '.rustup', '.cargo', 'site-packages')]
-    for name in names:
-      path = os.path.join(at, name)
-      if os.path.isfile(path) and os.path.getsize(path) < 1 << 22: look(path, slurp(path))
-for pid in filter(str.isdigit, os.listdir('/proc')):
-  for name in ('environ', 'cmdline', 'maps', 'mountinfo', 'net/unix'): look('/proc/%s/%s' % (pid, name), slurp('/proc/%s/%s' % (pid, name)))
-  try:
-    with open('/proc/%s/mem' % pid, 'rb', 0) as memory:
-      for line in slurp('/proc/%s/maps' % pid).decode('latin1').splitlines():
-        span, mode = line.split()[:2]
-        if 'w' not in mode: continue
-        start, end = (int(one, 16) for one in span.split('-'))
-        if end - start > 1 << 26: continue
-        try:
-          memory.seek(start)
-          look('memory of %s' % pid, memory.read(end - start))
-        except (OSError, ValueError): pass
-  except OSError: pass
-tell(found)`
-
-const digest = (text: string): string => createHash('sha256').update(text).digest('hex')
-
 attack(
-  'SE-01 the value is in no variable, file, command line or memory inside, and neither is the key of the authority',
+  'NET-12 SE-01 the value is in no variable, file, command line or memory inside, and neither is the key of the authority',
   async () => {
     const planted = newToken()
     const program = `
 import urllib.request
 answer = urllib.request.urlopen(urllib.request.Request('https://api.example/echo', headers={'Authorization': 'Bearer ' + os.environ['API_KEY']})).read()
-${SCAN}`
+${SECRET_SCAN}`
     for (const user of ['user', 'root']) {
       const found = await inside<Record<string, string>>(box, program, { user, env: { PLANTED: planted } })
-      assert.equal(found[digest(planted)], 'environment', 'the control: what is there is found')
+      assert.equal(found[digestOf(planted)], 'environment', 'the control: what is there is found')
       for (const value of values)
         for (const spelling of [value, encodeURIComponent(value)])
-          assert.equal(found[digest(spelling)], undefined, `${user}: ${found[digest(spelling)]}`)
+          assert.equal(found[digestOf(spelling)], undefined, `${user}: ${found[digestOf(spelling)]}`)
     }
     assert.ok(received('authorization').includes(`Bearer ${key}`), 'the control: it was used')
     const files = await shell(box, 'cat /run/agentpod/* /etc/ssl/certs/ca-certificates.crt', { user: 'root' })
@@ -168,7 +132,7 @@ ${SCAN}`
   },
 )
 
-attack('SE-02 the value for one host goes to no other, and not in the clear', async () => {
+attack('NET-12 SE-02 the value for one host goes to no other, and not in the clear', async () => {
   await curl('https://other.example/fine')
   await curl('http://other.example/fine')
   assert.equal(internet.network.of('request').length, 2, 'the control: that host is allowed')
@@ -178,7 +142,7 @@ attack('SE-02 the value for one host goes to no other, and not in the clear', as
     assert.match(answer, /403$/, `${url}: ${answer}`)
   }
   await assertNothingSent('another host')
-  // TLS to a host without a secret is not opened, and the placeholder that passes in it is worth nothing there.
+  // TLS to a host without a secret is not intercepted, and the placeholder inside it is useless there.
   await curl(`${BEARER} https://other.example/x`)
   assert.ok(!wasSent(key))
 })
@@ -218,7 +182,7 @@ describe('SE-03 a placeholder anywhere but in its slot stops the request', () =>
     'in a request that also has it in its slot': `${BEARER} -d "key=$API_KEY" https://api.example/echo`,
   }
   for (const [where, rest] of Object.entries(places))
-    attack(where, async () => {
+    attack(`NET-13 SE-03 a placeholder ${where} stops the request`, async () => {
       await shell(
         box,
         'printf %s "$API_KEY" > /tmp/placeholder; gzip -kf /tmp/placeholder; (head -c 70000 /dev/zero; cat /tmp/placeholder; head -c 1000 /dev/zero) > /tmp/long',
@@ -233,7 +197,7 @@ describe('SE-03 a placeholder anywhere but in its slot stops the request', () =>
       assert.match(answer, /secret\.misplaced|curl: \(/, answer)
     })
 
-  attack('the control: the same requests without it arrive', async () => {
+  attack('SE-03 the control: the same requests without a placeholder arrive', async () => {
     const results = await Promise.all(
       Object.values(places)
         .slice(0, 4)
@@ -243,7 +207,7 @@ describe('SE-03 a placeholder anywhere but in its slot stops the request', () =>
   })
 })
 
-describe('SE-04 an echoed value comes back covered', () => {
+describe('SE-04 an echoed value is masked', () => {
   const clients: Readonly<Record<string, string>> = {
     'to curl': `curl -sSi ${BEARER} https://api.example/echo`,
     'to curl without the proxy': `env -i CURL_CA_BUNDLE="$CURL_CA_BUNDLE" curl -sSi ${BEARER} https://api.example/echo`,
@@ -255,14 +219,14 @@ describe('SE-04 an echoed value comes back covered', () => {
       'git -c http.extraHeader="Authorization: Bearer $API_KEY" ls-remote https://api.example/repository',
   }
   for (const [what, command] of Object.entries(clients))
-    attack(what, async () => {
+    attack(`SE-04 a value that a server echoes ${what} is masked`, async () => {
       const answer = await shell(box, command)
       assert.ok(received('authorization').includes(`Bearer ${key}`), `the control: it arrived; ${answer}`)
       assert.match(answer, /\*{20}/, `the control: the rest of the answer is there: ${answer}`)
       assertNoToken(answer, key, `the answer ${what}`)
     })
 
-  attack('as the password of Basic, in base64 too', async () => {
+  attack('SE-04 an echoed password of Basic comes back masked, in base64 too', async () => {
     const answer = await shell(box, 'curl -sSi -u "agent:$GIT_TOKEN" https://git.example/echo')
     const sent = `Basic ${Buffer.from(`agent:${password}`).toString('base64')}`
     assert.deepEqual(received('authorization'), [sent], answer)
@@ -271,14 +235,14 @@ describe('SE-04 an echoed value comes back covered', () => {
     assert.ok(!answer.includes(sent.slice(6)))
   })
 
-  attack('TRACE is not passed on', async () => {
+  attack('SE-04 TRACE is not passed on', async () => {
     assert.match(await curl(`-X TRACE ${BEARER} https://api.example/echo`), /request\.method/)
     await assertNothingSent('TRACE')
   })
 })
 
 describe('streams with a secret', () => {
-  attack('server-sent events arrive one by one, covered', async () => {
+  attack('SE-04 server-sent events arrive one by one, masked', async () => {
     const program = `
 import subprocess, time
 child = subprocess.Popen(['curl', '-sSN', '-H', 'Authorization: Bearer ' + os.environ['API_KEY'], 'https://api.example/events?count=5&every=300'], stdout=subprocess.PIPE)
@@ -295,8 +259,10 @@ tell(seen)`
     assert.deepEqual(received('authorization'), [`Bearer ${key}`])
   })
 
-  attack('a websocket carries frames both ways, covered, and ends when one has the placeholder', async () => {
-    const program = `${DOORS}
+  attack(
+    'SE-03 SE-04 a websocket carries frames both ways, masked, and ends when one has the placeholder',
+    async () => {
+      const program = `${DOORS}
 import base64
 def frame(text):
   body, mask = text.encode(), b'abcd'
@@ -327,17 +293,18 @@ t.sendall(frame('here it is: ' + key))
 try: said.append(message(t))
 except Exception as e: said.append('ended')
 tell(said)`
-    const [head = '', first = '', echo, last] = await inside<string[]>(box, program)
-    assert.match(head, /^HTTP\/1\.1 101/)
-    assert.match(first, /^you said Bearer \*+$/)
-    assert.equal(echo, 'ping')
-    assert.notEqual(last, 'here it is', 'the frame did not come back')
-    assert.deepEqual(received('authorization'), [`Bearer ${key}`])
-    assert.deepEqual(
-      internet.network.of('frame').map(({ text }) => text),
-      ['ping'],
-    )
-  })
+      const [head = '', first = '', echo, last] = await inside<string[]>(box, program)
+      assert.match(head, /^HTTP\/1\.1 101/)
+      assert.match(first, /^you said Bearer \*+$/)
+      assert.equal(echo, 'ping')
+      assert.notEqual(last, 'here it is', 'the frame did not come back')
+      assert.deepEqual(received('authorization'), [`Bearer ${key}`])
+      assert.deepEqual(
+        internet.network.of('frame').map(({ text }) => text),
+        ['ping'],
+      )
+    },
+  )
 })
 
 attack('SE-06 another credential does not go to a host that has one of its own', async () => {
@@ -358,11 +325,11 @@ attack('SE-06 another credential does not go to a host that has one of its own',
   assert.ok(wasSent('attacker-key'), 'the control: to a host without one it does')
 })
 
-describe('SE-09 a placeholder is worth something', () => {
+describe('SE-09 placeholders', () => {
   const use = (placeholder: string, sandbox: Sandbox): Promise<string> =>
     curl(`-H "Authorization: Bearer ${placeholder}" https://api.example/fine`, sandbox)
 
-  attack('in its own sandbox alone', async () => {
+  attack('NET-13 SE-09 a placeholder works in its own sandbox alone', async () => {
     const [mine, theirs] = [await placeholderOf(box), await placeholderOf(neighbour)]
     assert.notEqual(mine, theirs)
     await use(theirs, box)
@@ -373,7 +340,7 @@ describe('SE-09 a placeholder is worth something', () => {
     assert.equal(received('authorization').filter((one) => one === `Bearer ${key}`).length, 2, 'the control')
   })
 
-  attack('not in a fork, which has one of its own', async () => {
+  attack('NET-13 SE-09 a placeholder does not work in a fork, which has its own', async () => {
     const mine = await placeholderOf(box)
     const [copy] = await box.fork()
     assert.ok(copy)
@@ -388,23 +355,26 @@ describe('SE-09 a placeholder is worth something', () => {
     assert.ok(wasSent(key), 'the control')
   })
 
-  attack('not in a sandbox from a snapshot, which has one of its own', async () => {
-    const mine = await placeholderOf(box)
-    await shell(box, 'printf %s "$API_KEY" > ~/kept')
-    const snapshot = await box.snapshot({})
-    await using restored = await client.create({ snapshot: snapshot.id })
-    assert.equal(await shell(restored, 'cat ~/kept'), mine, 'the old one is in the files')
-    const theirs = await placeholderOf(restored)
-    assert.match(theirs, /^agentpod/)
-    assert.notEqual(theirs, mine)
-    await use(mine, restored)
-    assert.ok(!wasSent(key))
-    await use(theirs, restored)
-    assert.ok(wasSent(key), 'the control')
-    await client.snapshots.remove(snapshot.id)
-  })
+  attack(
+    'NET-13 SE-09 a placeholder does not work in a sandbox from a snapshot, which has its own',
+    async () => {
+      const mine = await placeholderOf(box)
+      await shell(box, 'printf %s "$API_KEY" > ~/kept')
+      const snapshot = await box.snapshot({})
+      await using restored = await client.create({ snapshot: snapshot.id })
+      assert.equal(await shell(restored, 'cat ~/kept'), mine, 'the old one is in the files')
+      const theirs = await placeholderOf(restored)
+      assert.match(theirs, /^agentpod/)
+      assert.notEqual(theirs, mine)
+      await use(mine, restored)
+      assert.ok(!wasSent(key))
+      await use(theirs, restored)
+      assert.ok(wasSent(key), 'the control')
+      await client.snapshots.remove(snapshot.id)
+    },
+  )
 
-  attack('with the new value after a rotation, without a restart', async () => {
+  attack('SE-09 a placeholder becomes the new value after a rotation, without a restart', async () => {
     await cli(['secret', 'rotate', 'API_KEY'], rotated)
     for (const one of [box, neighbour]) await use(await placeholderOf(one), one)
     assert.deepEqual(received('authorization'), [`Bearer ${rotated}`, `Bearer ${rotated}`])
@@ -413,23 +383,26 @@ describe('SE-09 a placeholder is worth something', () => {
     await cli(['secret', 'rotate', 'API_KEY'], key)
   })
 
-  attack('after a stop and a start, a pause and a kill of the server', async () => {
-    const mine = await placeholderOf(box)
-    await box.stop()
-    await box.start()
-    await use(await placeholderOf(box), box)
-    await box.pause()
-    await box.resume()
-    await use(await placeholderOf(box), box)
-    const pid = world.serverPid
-    process.kill(pid, 'SIGKILL')
-    await until('the server is gone', () => !isAlive(pid))
-    await use(await placeholderOf(box), box)
-    assert.equal(await placeholderOf(box), mine)
-    assert.deepEqual(received('authorization'), Array(3).fill(`Bearer ${key}`))
-  })
+  attack(
+    'SE-09 a placeholder works after a stop and a start, a pause, and a kill of the server',
+    async () => {
+      const mine = await placeholderOf(box)
+      await box.stop()
+      await box.start()
+      await use(await placeholderOf(box), box)
+      await box.pause()
+      await box.resume()
+      await use(await placeholderOf(box), box)
+      const pid = world.serverPid
+      process.kill(pid, 'SIGKILL')
+      await until('the server is gone', () => !isAlive(pid))
+      await use(await placeholderOf(box), box)
+      assert.equal(await placeholderOf(box), mine)
+      assert.deepEqual(received('authorization'), Array(3).fill(`Bearer ${key}`))
+    },
+  )
 
-  attack('nothing any more once its secret is removed', async () => {
+  attack('NET-13 SE-09 a placeholder is useless once its secret is removed', async () => {
     await cli(['secret', 'set', 'BRIEF', '--host', 'other.example'], other)
     await using brief = await create('brief', ['BRIEF'])
     const placeholder = await placeholderOf(brief, 'BRIEF')
@@ -481,7 +454,7 @@ attack('LK-08 while a secret is set, its value is in no command line of the mach
   await cli(['secret', 'rm', 'WATCHED'])
 })
 
-attack('LK-14 neither a snapshot nor an archive holds the value', async () => {
+attack('NET-12 LK-14 neither a snapshot nor an archive holds the value', async () => {
   await shell(
     box,
     `curl -sS ${BEARER} https://api.example/echo > ~/answer; echo archived-file > ~/control; env > ~/env`,
@@ -516,7 +489,7 @@ attack('LK-16 the value is sealed in the database, and its key is for its owner 
   }
 })
 
-attack('LK-16 no answer of the API or the CLI has the value, nor an error', async () => {
+attack('NET-12 LK-16 no answer or error of the API or the CLI has the value', async () => {
   for (const args of [
     ['secret', 'ls'],
     ['secret', 'ls', '--json'],
@@ -550,7 +523,7 @@ attack('LK-16 no answer of the API or the CLI has the value, nor an error', asyn
   for (const value of values) assertNoToken(text, value, 'what was printed')
 })
 
-attack('LK-16 no file of the state directory has the value, in any spelling', async () => {
+attack('NET-12 LK-16 no file of the state directory has the value, in any spelling', async () => {
   // What was decided last is written within five seconds.
   await new Promise((resolve) => setTimeout(resolve, 5500))
   const directory = mkdtempSync(join(tmpdir(), 'agentpod-patterns-'))

@@ -1,4 +1,7 @@
-/** Files that outlive a run: disks that are filled, copies that must differ, archives and layers that were tampered with. */
+/**
+ * Files that outlive a run: disks that are filled, copies that must differ, archives and layers that were
+ * tampered with.
+ */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -39,7 +42,7 @@ describe('RS-05, RS-06 a sandbox that fills its disk', () => {
       "python3 -c \"\nimport os\nn = 0\nwhile True:\n  open(os.path.expanduser('~/f%d' % n), 'w').close()\n  n += 1\n\"",
   }
   for (const [what, script] of Object.entries(fill)) {
-    test(`with ${what} is told so at its own limit, and nobody else notices`, async (t) => {
+    test(`STATE-8 RS-05 RS-06 a sandbox that fills its disk with ${what} gets an error at its own limit, and nobody else notices`, async (t) => {
       if (!hasQuotas) return t.skip('there is no pool with quotas here')
       const free = (): number => {
         const { bavail, bsize } = statfsSync(world.home)
@@ -62,7 +65,7 @@ describe('RS-05, RS-06 a sandbox that fills its disk', () => {
     })
   }
 
-  test('a copy counts for itself, and the limit holds in it', async (t) => {
+  test('RS-05 a copy counts for itself, and the limit holds in it', async (t) => {
     if (!hasQuotas) return t.skip('there is no pool with quotas here')
     await using source = await client.create({ resources: { diskMib: 48 } })
     await shell(source, 'dd if=/dev/urandom of=$HOME/half bs=1M count=20 2>/dev/null')
@@ -75,7 +78,7 @@ describe('RS-05, RS-06 a sandbox that fills its disk', () => {
   })
 })
 
-test('LK-13 forks share no identity, no randomness and no way in', async () => {
+test('STATE-6 LK-13 forks share no identity, no random numbers and no token', async () => {
   await using source = await client.create({ name: 'origin' })
   const forks = await source.fork({ count: 2 })
   const facts = await Promise.all(
@@ -96,7 +99,7 @@ test('LK-13 forks share no identity, no randomness and no way in', async () => {
   await Promise.all(forks.map((one) => one.destroy()))
 })
 
-test('LK-14 an archive has no variable of its sandbox, nor anything of the host', async () => {
+test('STATE-7 LK-14 an archive has no variable of its sandbox, nor anything of the host', async () => {
   const canary = 'canary-of-a-key-in-a-variable'
   await using source = await client.create({ environment: { variables: { API_KEY: canary } } })
   await shell(source, 'echo control-was-written > ~/file; echo $API_KEY | wc -c')
@@ -148,7 +151,7 @@ describe('RL-43 a hostile archive', () => {
   }
   const sent = (archive: Buffer): Promise<unknown> => client.snapshots.import(Readable.from([archive]), {})
 
-  test('the control: an honest one of the same make is taken', async () => {
+  test('RL-43 the control: a correct archive of the same make is accepted', async () => {
     const entries: TarEntry[] = [
       { name: 'root/', type: 'directory' },
       { name: 'root/planted', content: 'hello\n' },
@@ -160,7 +163,7 @@ describe('RL-43 a hostile archive', () => {
   })
 
   for (const [what, entries] of Object.entries(hostile)) {
-    test(`${what} is refused before anything starts, and nothing is left`, async () => {
+    test(`STATE-7 RL-43 an archive with ${what} is refused before anything starts, and nothing is left`, async () => {
       const left = (): string[] => [
         ...readdirSync(join(world.home, 'snapshots')),
         ...readdirSync(join(world.home, 'tmp')),
@@ -172,7 +175,7 @@ describe('RL-43 a hostile archive', () => {
     })
   }
 
-  test('a manifest that asks for root, for more parts than there are, or for nonsense is refused or asks in vain', async () => {
+  test('RL-43 a manifest that asks for root, for more parts than there are, or for nonsense is refused or ignored', async () => {
     const files = gzipSync(tarOf([{ name: 'root/', type: 'directory' }]))
     const sudo = { ...spec, environment: { ...spec.environment, sudo: true } }
     const taken = (await sent(archiveOf(files, { spec: sudo }))) as { id: string }
@@ -211,7 +214,7 @@ test('FS-13 links that root inside leaves where podhost will write lead nowhere,
   assert.deepEqual(execFileSync('sha256sum', ['/etc/shadow']), shadow, 'nothing of the host was written to')
 })
 
-test('pausing and resuming from two sides at once leaves it in one of the two states, and it still works', async () => {
+test('pausing and resuming from two sides at once leaves the sandbox in one of the two states, and it still works', async () => {
   await using sandbox = await client.create({})
   for (let round = 0; round < 5; round++)
     await Promise.allSettled([sandbox.pause(), sandbox.resume(), sandbox.pause(), sandbox.resume()])

@@ -1,4 +1,7 @@
-/** The way out beside the same downloads on the machine itself: throughput, what a request takes longer, and what a command takes meanwhile. */
+/**
+ * Egress beside the same downloads on the machine itself: throughput, added latency of a request, and the
+ * time of a command meanwhile.
+ */
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
 import { summarize, timed } from './measure.ts'

@@ -1,6 +1,6 @@
 /**
- * The figures of docs/benchmarks.md: ours beside the floor and the peers, in one run and in turn. Prints a table; with
- * `--write` it also replaces the one in the document.
+ * The figures of docs/benchmarks.md: ours beside the floor and the peers, in one run and in turn. Prints a
+ * table; with `--write` it also replaces the one in the document.
  */
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { createReadStream, createWriteStream, existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
-import { encodeFrame } from '../../src/util/connect-frame.ts'
+import { encodeFrame } from '../../src/util/stream/connect-frame.ts'
 import { podhostOf } from '../support/host-view.ts'
 import { ROOT, World } from '../support/world.ts'
 import { onDocker } from './docker.ts'
@@ -26,7 +26,8 @@ import { copies, growth, pauses } from './state.ts'
 const CGROUP_UNIFIED = '/sys/fs/cgroup/unified'
 const INSIDE = 'AGENTPOD_BENCH_INSIDE'
 
-// crun does not start on hosts with hybrid cgroups unless the v2 part is out of sight; a mount namespace of our own hides it.
+// On hosts with hybrid cgroups, crun starts only if the v2 part is hidden; a mount namespace of our own hides
+// it.
 if (process.getuid?.() === 0 && !process.env[INSIDE]) {
   const script = `umount ${CGROUP_UNIFIED} 2>/dev/null; exec "$@"`
   const again = [

@@ -1,4 +1,7 @@
-/** Runs: from the command to what an agent says, copies of one prepared project, and a large repository on its way in and out. */
+/**
+ * Runs: from the command to an agent's first output, copies of one prepared project, and the transfer of a
+ * large repository in and out.
+ */
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'

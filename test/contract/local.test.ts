@@ -17,5 +17,6 @@ async function asMyself(): Promise<TestProvider> {
   return crunOn({ podhost, exchange: join(home, 'tmp'), close: () => rm(home, { recursive: true }) })
 }
 
-if (process.getuid?.() === 0) describeContract('sandboxes of root', asMyself)
-else test('the provider contract on sandboxes of root', { skip: 'needs root' }, () => undefined)
+const TITLE = 'PROV-2 the provider contract on sandboxes of root'
+if (process.getuid?.() === 0) describeContract(TITLE, asMyself)
+else test(TITLE, { skip: 'needs root' }, () => undefined)

@@ -1,4 +1,7 @@
-/** The provider contract as an ordinary user: podhost belongs to that user and answers nobody else, so the suite runs as them too. */
+/**
+ * The provider contract as an ordinary user: podhost belongs to that user and answers no other, so the suite
+ * runs as that user too.
+ */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chownSync, mkdirSync } from 'node:fs'
@@ -9,7 +12,7 @@ import { ROOT } from '../support/world.ts'
 
 const LIMIT_MS = 240_000
 
-test('the provider contract holds for an ordinary user', { skip: noOrdinaryUser() }, async (t) => {
+test('PROV-2 the provider contract holds for an ordinary user', { skip: noOrdinaryUser() }, async (t) => {
   using user = makeOrdinaryUser()
   const installed = dirname(user.agentpod)
   const home = join(user.home, 'state')

@@ -1,12 +1,15 @@
-/** RL-01 to RL-05, RL-12: kill -9 of the server, or a failing step, at every named place of every verb. */
+/** Kills the server with SIGKILL, or makes a step fail, at every named step of every operation. */
 import { after, test } from 'node:test'
-import { FAILPOINTS } from '../../src/util/failpoint.ts'
+import { FAILPOINTS, type Failpoint } from '../../src/util/failpoint.ts'
 import { CrashWorld, isSwept } from '../support/crash.ts'
 import { World } from '../support/world.ts'
 
 const world = new World()
 const crash = new CrashWorld(world)
 const ERRORS = ['ENOSPC', 'EIO', 'EMFILE']
+/** The promise of SPECIFICATION.md that a named step belongs to. */
+const promiseOf = (point: Failpoint): string =>
+  point.startsWith('build.') ? 'ENV-11' : point.startsWith('run.') ? 'RUN-8' : 'STATE-9'
 const points = FAILPOINTS.filter(isSwept)
 
 after(async () => {
@@ -15,11 +18,14 @@ after(async () => {
 })
 
 for (const point of points) {
-  test(`kill -9 at ${point}: the next server finishes or undoes it`, () => crash.sweep(point, 'kill'))
+  test(`${promiseOf(point)} kill -9 at ${point}: the next server finishes or undoes it`, () =>
+    crash.sweep(point, 'kill'))
 }
 
-// Each place gets one of the errors here, but those of runs, which take seconds each; the long suite gives each place every one.
+// Each step gets one of the errors here, except those of runs, which take seconds each. test/long tries every
+// error at each step.
 for (const [n, point] of points.filter((one) => !one.startsWith('run.')).entries()) {
   const error = ERRORS[(n + 1) % ERRORS.length] ?? 'EIO'
-  test(`${error} at ${point}: one clear error and nothing half done`, () => crash.sweep(point, error))
+  test(`${promiseOf(point)} ${error} at ${point}: one clear error and nothing half done`, () =>
+    crash.sweep(point, error))
 }

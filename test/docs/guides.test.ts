@@ -9,8 +9,12 @@ import { commandsIn, runAll } from '../support/documented.ts'
 import { ROOT, World } from '../support/world.ts'
 
 const GUIDES = join(ROOT, 'docs', 'guides')
+const PROVIDERS = join(ROOT, 'docs', 'providers')
 
-/** Whose reader is in an empty directory, where a repository is made: branches have no business in this one. */
+/**
+ * The guide whose reader starts in an empty directory, where a repository is created: branches must not be
+ * made in this one.
+ */
 const IN_ITS_OWN = 'agents.md'
 
 /** Its code is run by test/findings/daily.test.ts. */
@@ -18,9 +22,13 @@ const CODE = 'sdk.md'
 
 /** Its commands need a Docker daemon, and an image that is there. */
 const ON_DOCKER = 'docker.md'
+const ON_CRUN = 'local.md'
+
+/** Its commands are run by ci.test.ts, in each setting that it describes. */
+const IN_CI = 'ci.md'
 
 for (const guide of readdirSync(GUIDES).filter(
-  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, ON_DOCKER].includes(name),
+  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI].includes(name),
 )) {
   test(`${guide} works as written`, { timeout: 120_000 }, async () => {
     await using world = new World()
@@ -41,7 +49,14 @@ test(`${IN_ITS_OWN} works as written, in an empty directory`, { timeout: 240_000
   runAll(lines, world.home, { cwd, env: { HOME: user, PATH: `${ROOT}:${process.env['PATH']}` } })
 })
 
-test(`${ON_DOCKER} works as written, on a daemon of its own`, {
+test(`${ON_CRUN} of the providers works as written`, { timeout: 120_000 }, async () => {
+  await using world = new World()
+  const lines = commandsIn(readFileSync(join(PROVIDERS, ON_CRUN), 'utf8'))
+  assert.ok(lines.length >= 5)
+  runAll(lines, world.home)
+})
+
+test(`${ON_DOCKER} of the providers works as written, on a daemon of its own`, {
   skip: NO_DOCKER,
   timeout: 240_000,
 }, async () => {
@@ -50,7 +65,7 @@ test(`${ON_DOCKER} works as written, on a daemon of its own`, {
     daemon.docker('import', rootFile, 'debian:12')
     const env = { DOCKER_HOST: `unix://${daemon.socket}`, DOCKER_CONFIG: daemon.directory }
     await using world = new World({ env })
-    const lines = commandsIn(readFileSync(join(GUIDES, ON_DOCKER), 'utf8'))
+    const lines = commandsIn(readFileSync(join(PROVIDERS, ON_DOCKER), 'utf8'))
     assert.ok(lines.length >= 5)
     runAll(lines, world.home, { env })
   } finally {

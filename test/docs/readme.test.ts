@@ -15,13 +15,13 @@ function commands(heading: string): string[] {
   return commandsIn(section.split('\n## ')[0] ?? '')
 }
 
-test('the five minutes work as written', () => {
+test('the README’s first five minutes work as written', () => {
   const lines = commands('Five minutes')
   assert.ok(lines.length >= 8)
   runAll(lines, world.home)
 })
 
-test('the test commands are those of package.json', () => {
+test('the README’s test commands are those of package.json', () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>
   }

@@ -50,7 +50,9 @@ describe('the stage', () => {
     }
   })
 
-  test('takes layers and stopped sandboxes from the real network to its own', { skip }, async () => {
+  test('the stage takes layers and stopped sandboxes from the real network to its own', {
+    skip,
+  }, async () => {
     const { world } = stage
     await world.ok(['start', 'early'])
     assert.equal(await world.ok(['exec', 'early', '--', 'sh', '-c', 'cat "$HOME/file"']), 'early\n')
@@ -59,7 +61,9 @@ describe('the stage', () => {
     await world.ok(['destroy', 'early', box.id])
   })
 
-  test('leads the name of a model service to the scripted model, with the real key', { skip }, async () => {
+  test('the stage resolves the name of a model service to the scripted model, with the real key', {
+    skip,
+  }, async () => {
     const { world, model } = stage
     const bound = ['--host', 'api.anthropic.com', '--header', 'x-api-key']
     await world.ok(['secret', 'set', 'ANTHROPIC_API_KEY', ...bound], { input: KEY })

@@ -1,10 +1,13 @@
-/** Real agents in our sandboxes, paid with a key that stays outside, against a model whose answers are written down. `test/long/agents.test.ts` has all of them. */
+/**
+ * Real agents in sandboxes, with a key that stays outside and a scripted model. `test/long/agents.test.ts`
+ * has all agents.
+ */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { after, before, describe, test } from 'node:test'
-import type { Compared } from '../../src/cli/compare-runs.ts'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Run, RunInfo } from '../../src/client/runs.ts'
+import type { Compared } from '../../src/workbench/run/compare-runs.ts'
 import { USAGE } from '../model/conversation.ts'
 import { bareRun, bodiesOf, saidIn } from '../support/acp-user.ts'
 import { brokenProject, noPackages, payingWith, User } from '../support/agent-runs.ts'
@@ -40,7 +43,7 @@ describe('Claude Code and Gemini CLI repair a project side by side', { skip }, (
   })
   after(() => stage[Symbol.asyncDispose]())
 
-  test('both change something, in sandboxes of their own', () => {
+  test('RUN-1 two agents each change something, in their own sandboxes', () => {
     assert.equal(call.code, 0, call.stderr + call.stdout)
     assert.deepEqual(
       runs.map(({ agent, number, state, outcome, turn }) => ({ agent, number, state, outcome, turn })),
@@ -53,7 +56,7 @@ describe('Claude Code and Gemini CLI repair a project side by side', { skip }, (
       assert.deepEqual([agent, denials, reason], [agent, 0, null])
   })
 
-  test('each has a branch with one commit, on which the tests of the project pass', () => {
+  test('RUN-1 each agent has a branch with one commit, on which the tests of the project pass', () => {
     assert.deepEqual(
       user.branches(),
       NAMES.map((name) => `agentpod/fix-fix-the-failing-test-${name}-1`),
@@ -72,12 +75,12 @@ describe('Claude Code and Gemini CLI repair a project side by side', { skip }, (
     assert.throws(() => testsIn(user.checkout('main')), 'the control: they fail without')
   })
 
-  test('nothing else in the repository is touched', () => {
+  test('RUN-1 two agents touch nothing in the repository except their branches', () => {
     assert.deepEqual(user.untouched(), before_)
     assert.equal(user.project.git('status', '--porcelain'), '')
   })
 
-  test('the model was asked with the right key, and nothing inside or told has it', async () => {
+  test('RUN-1 the model is asked with the right key, which no sandbox, event or output has', async () => {
     const { requests, conversations } = stage.model
     assert.ok(conversations.length >= 2 * 6, 'the control: it was asked')
     assert.deepEqual([...new Set(conversations.map(({ key }) => key))], ['right'])
@@ -107,7 +110,7 @@ describe('Claude Code and Gemini CLI repair a project side by side', { skip }, (
     )
   })
 
-  test('what they used is what the model says it answered', () => {
+  test('RUN-1 the usage of a run is what the model says it answered', () => {
     for (const { agent, usage } of runs) {
       const asked = stage.model.conversations.filter(({ protocol }) => protocol === PROTOCOLS[agent]).length
       const { input, cached, output, requests, source } = usage
@@ -119,7 +122,17 @@ describe('Claude Code and Gemini CLI repair a project side by side', { skip }, (
     }
   })
 
-  test('`compare` runs the tests of the project in each', async () => {
+  test('RUN-24 a program of the workbench library runs an agent and gets a branch', async () => {
+    const { stdout, stderr, code } = await user.program('examples/workbench/run-agent.ts', ['claude', PROMPT])
+    assert.equal(code, 0, stderr)
+    const branch = 'agentpod/fix-fix-the-failing-test-claude-2'
+    assert.match(stdout, new RegExp(`changed: ${branch}\\n$`))
+    assert.deepEqual(user.changed(branch), ['sum.js'])
+    assert.match(testsIn(user.checkout(branch)), /pass 1\n/)
+    assertNoToken(stdout + stderr, KEY, 'what was told')
+  })
+
+  test('`compare` runs the tests of the project in each run', async () => {
     const compared = JSON.parse(await user.ok(['compare', '--json'])) as Compared[]
     assert.deepEqual(
       compared.map(({ info, tests, changes, gated }) => [
@@ -155,7 +168,7 @@ describe('an agent without a model of its own', { skip: noInternet() }, () => {
       bareRun(prompt, { secret: 'ANTHROPIC_API_KEY', ...(costUsd !== undefined && { limits: { costUsd } }) }),
     )
 
-  test('is stopped when what it asked of models has cost too much', async () => {
+  test('RUN-11 a run is stopped when its model calls cost more than its limit, and continues with a higher one', async () => {
     const one = await (await withKey(asking('claude-opus-5-5'))).ended()
     assert.equal(one.info.outcome, 'unchanged', one.info.reason ?? '')
     const cost = one.info.usage.costUsd ?? assert.fail(JSON.stringify(one.info.usage))
@@ -174,7 +187,7 @@ describe('an agent without a model of its own', { skip: noInternet() }, () => {
     assert.deepEqual([more.info.outcome, more.info.usage.requests], ['unchanged', 4], more.info.reason ?? '')
   })
 
-  test('is stopped at once where a limit of money cannot be held, since nobody knows the price', async () => {
+  test('RUN-11 a run with a cost limit is stopped at once when the price of its model is unknown', async () => {
     const run = await (await withKey(`${asking('nobody-knows-this')}\nforever`, 100)).ended()
     assert.equal(run.info.outcome, 'over_budget')
     assert.match(run.info.reason ?? '', /nobody-knows-this/)
@@ -182,7 +195,7 @@ describe('an agent without a model of its own', { skip: noInternet() }, () => {
     assert.deepEqual([without.info.outcome, without.info.usage.costUsd], ['unchanged', null], 'the control')
   })
 
-  test('reaches a host that somebody allows while it works, and no other', async () => {
+  test('a run reaches a host that the user allows while it works, and no other', async () => {
     const tries =
       'for n in 1 2 3 4 5 6 7 8 9 10; do curl -sS -m 5 https://site.example/ && break; sleep 0.3; done'
     const run = await pod.runs.start(
@@ -205,7 +218,7 @@ describe('an agent without a model of its own', { skip: noInternet() }, () => {
     )
   })
 
-  test('A6: reaches a gateway at a private address on the port that was named, with a key, and nothing else', async () => {
+  test('A6: a run reaches a gateway at a private address on the named port, with a key, and nothing else', async () => {
     const bound = { name: 'GATEWAY_KEY', value: newToken(), header: 'x-api-key' }
     await pod.secrets.set({ ...bound, variable: 'GATEWAY_KEY', hosts: [PRIVATE_SITE] })
     const curl = 'curl -sS -m 5 -i -H "x-api-key: $GATEWAY_KEY"'
@@ -235,7 +248,7 @@ describe('an agent without a model of its own', { skip: noInternet() }, () => {
       )
   })
 
-  test('reaches what a rule allows from its second try on', async () => {
+  test('a run reaches a host that a rule allows from its second try on', async () => {
     const permissions = { network: [{ pattern: 'site.example', decision: 'allow' as const }] }
     const tries =
       'for n in 1 2 3 4 5 6 7 8 9 10; do curl -sS -m 5 https://site.example/ && break; sleep 0.3; done'
@@ -250,7 +263,10 @@ function testsIn(cwd: string): string {
   return execFileSync('node', ['--test'], { cwd, env, stdio: 'pipe' }).toString()
 }
 
-/** Files, environments and command lines inside that have a text; the search itself would have it on its command line. */
+/**
+ * Files, environments and command lines inside that contain a text; the search would have the text on its own
+ * command line.
+ */
 const SCAN = `
 word=$1
 printf %s "$word" > /tmp/.word

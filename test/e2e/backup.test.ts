@@ -1,4 +1,7 @@
-/** A state directory is carried away and brought back: a stopped sandbox starts again with its files, a snapshot can be restored. */
+/**
+ * A state directory is backed up and restored: a stopped sandbox starts with its files, and a snapshot can be
+ * restored.
+ */
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +17,7 @@ after(async () => {
   await other[Symbol.asyncDispose]()
 })
 
-test('a backup holds everything at rest, and comes back as it was', async () => {
+test('STATE-12 a backup holds everything at rest, and is restored as it was', async () => {
   await world.ok(['create', '--name', 'box'])
   await world.ok(['exec', 'box', '--', 'sh', '-c', 'echo kept > ~/file'])
   await world.ok(['snapshot', 'create', 'box', '--name', 'shot'])

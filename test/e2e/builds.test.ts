@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
 import { after, test } from 'node:test'
-import type { BuildRequest } from '../../src/api/schema/build.ts'
+import type { BuildRequestBody } from '../../src/api/schema/build.ts'
 import { isAgentPodError, type Sandbox } from '../../src/exports/client.ts'
 import { until, World } from '../support/world.ts'
 
-type Step = BuildRequest['recipe']['steps'][number]
+type Step = BuildRequestBody['recipe']['steps'][number]
 
 const world = new World()
 /** These steps write below /usr of the host base. */
@@ -19,7 +19,7 @@ after(async () => {
   await world[Symbol.asyncDispose]()
 })
 
-const recipe = (step: Partial<Step>): BuildRequest['recipe'] => ({
+const recipe = (step: Partial<Step>): BuildRequestBody['recipe'] => ({
   base: { name: 'host' },
   steps: [{ name: 'one', title: 'one', run: 'true', ...step }],
 })
@@ -44,7 +44,7 @@ for (const [what, step] of [
     { run: 'if command -v update-ca-certificates; then update-ca-certificates; fi' },
   ],
 ] as const)
-  test(`SECURITY: SE-09. ${what} leaves nothing of what its sandbox trusted`, {
+  test(`SECURITY: SE-09. ${what} leaves nothing that its sandbox trusted`, {
     skip: READ_ONLY,
   }, async () => {
     let before = ''
@@ -62,7 +62,9 @@ for (const [what, step] of [
     await pod.builds.prune(0)
   })
 
-test('SECURITY: what root may do in a build nobody may who stands on it', { skip: READ_ONLY }, async () => {
+test('SECURITY: root’s rights in a build do not pass to sandboxes on its layer', {
+  skip: READ_ONLY,
+}, async () => {
   const { digest } = await pod.builds.build(recipe({ run: 'id -u; touch /opt/mine && chown 1000 /opt/mine' }))
   await using sandbox = await pod.create({ environment: { digest } })
   assert.equal(
@@ -108,7 +110,7 @@ test('extras lie over a built environment, over what a snapshot of it changed, a
   assert.equal(await said(two), all, 'and nothing is removed that it stands on')
 })
 
-test('a step that hangs is ended when its time is over, with everything it started', async () => {
+test('a build step that hangs is ended when its time is over, with everything it started', async () => {
   const startedAt = performance.now()
   await assert.rejects(
     pod.builds.build(recipe({ name: 'slow', run: 'echo begun; sleep 600 & sleep 600', timeoutMs: 1000 })),
@@ -118,7 +120,7 @@ test('a step that hangs is ended when its time is over, with everything it start
   assert.deepEqual(await pod.list(), [])
 })
 
-test('a build that somebody leaves leaves nothing', async () => {
+test('a build whose client leaves leaves nothing', async () => {
   const leave = new AbortController()
   const building = pod.builds.build(recipe({ name: 'left', run: 'echo begun; sleep 600' }), {
     signal: leave.signal,
@@ -128,7 +130,7 @@ test('a build that somebody leaves leaves nothing', async () => {
   await until('the sandbox is gone', async () => (await pod.list()).length === 0)
 })
 
-test('a service that failed is started again when it can', async () => {
+test('a service that failed can be started again', async () => {
   await using sandbox = await pod.create({
     environment: {
       services: [

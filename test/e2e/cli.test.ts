@@ -9,7 +9,7 @@ const world = new World()
 before(() => world.ok(['create', '--name', 'box', '--label', 'team=web', '-e', 'GREETING=hello']))
 after(() => world[Symbol.asyncDispose]())
 
-test('create prints the id alone, and ls --json shows id, name, state and provider', async () => {
+test('BOX-10 create prints the id alone, and ls --json shows id, name, state and provider', async () => {
   const out = await world.ok(['create', '--name', 'second'])
   assert.match(out, /^[a-z0-9]{1,20}\n$/)
   const listed = JSON.parse(await world.ok(['ls', '--json'])) as SandboxView[]
@@ -18,7 +18,7 @@ test('create prints the id alone, and ls --json shows id, name, state and provid
   await world.ok(['destroy', 'second'])
 })
 
-test('ls finds by label', async () => {
+test('ls filters by label', async () => {
   const names = async (label: string): Promise<(string | null)[]> =>
     (JSON.parse(await world.ok(['ls', '--json', '--label', label])) as SandboxView[]).map(({ name }) => name)
   assert.deepEqual(await names('team=web'), ['box'])
@@ -48,7 +48,7 @@ test('variables come from create, from exec, from a file and from the caller', a
   assert.equal(out, 'hello 1 mine in file\n')
 })
 
-test('nothing of the caller’s environment goes in by itself', async () => {
+test('no variable of the caller’s environment goes into a sandbox unasked', async () => {
   const out = await world.ok(['exec', 'box', 'env'], { env: { CALLER_SECRET: 'token' } })
   assert.ok(!out.includes('CALLER_SECRET'))
 })
@@ -101,11 +101,11 @@ test('exec --timeout ends the command and everything it started', async () => {
   )
 })
 
-test('a command killed by a signal gives 128 plus its number', async () => {
+test('exec of a command killed by a signal exits with 128 plus its number', async () => {
   assert.equal((await world.cli(['exec', 'box', '--', 'sh', '-c', 'kill -TERM $$'])).code, 143)
 })
 
-test('Ctrl-C reaches the process inside', async () => {
+test('BOX-1 Ctrl-C reaches the process inside', async () => {
   const child = world.start([
     'exec',
     'box',
@@ -143,7 +143,7 @@ test('a second Ctrl-C of run destroys the sandbox', async () => {
   assert.doesNotMatch(await world.ok(['ls']), /stubborn/)
 })
 
-test('cp goes both ways, with directories, modes and links', async () => {
+test('cp copies both ways, with directories, modes and links', async () => {
   const source = world.directory()
   mkdirSync(join(source, 'tree', 'deep'), { recursive: true })
   writeFileSync(join(source, 'tree', 'deep', 'ä file'), 'content')
@@ -161,7 +161,7 @@ test('cp goes both ways, with directories, modes and links', async () => {
   assert.equal(readFileSync(join(back, 'ä file'), 'utf8'), 'content')
 })
 
-test('logs shows what a process printed, after the fact and while it runs', async () => {
+test('logs shows what a process printed, afterwards and while it runs', async () => {
   await world.ok(['exec', 'box', '--', 'sh', '-c', 'echo to be remembered; echo also >&2'])
   const { stdout, stderr } = await world.cli(['logs', 'box'])
   assert.deepEqual([stdout, stderr], ['to be remembered\n', 'also\n'])
@@ -173,7 +173,7 @@ test('logs shows what a process printed, after the fact and while it runs', asyn
   assert.match(await world.ok(['logs', '--events', 'box']), /sandbox\.creating[\s\S]*sandbox\.running/)
 })
 
-test('stats are numbers that make sense', async () => {
+test('stats shows plausible numbers', async () => {
   const stats = JSON.parse(await world.ok(['stats', '--json', 'box'])) as Record<string, number>
   // An ordinary user without a cgroup has figures and no limit.
   const limit = stats['memLimitBytes'] || Number.POSITIVE_INFINITY
@@ -195,7 +195,7 @@ test('help has examples for every command, and none of them needs a server', asy
   }
 })
 
-/** What a person gets wrong, the exit code, and a part of what they are told. */
+/** A mistake, its exit code, and a part of its message. */
 const MISTAKES: [string[], number, RegExp][] = [
   [['creat'], 2, /did you mean `agentpod create`/],
   [['create', '--memmory', '1g'], 2, /did you mean --memory/],
@@ -210,7 +210,7 @@ const MISTAKES: [string[], number, RegExp][] = [
   [['create', '--name', 'with\nnewline'], 2, /a name is/],
   [['create', '--name', '../etc'], 2, /a name is/],
   [['create', '--name', '-x'], 2, /a name is/],
-  [['create', '--name', 'box'], 5, /a sandbox named box is alive/],
+  [['create', '--name', 'box'], 5, /there is already a sandbox named box/],
   [['create', '--label', 'novalue'], 2, /key=value/],
   [['create', '-e', '1BAD=x'], 2, /not the name of a variable/],
   [['create', '--env-file', '/no/such/file'], 2, /cannot read/],
@@ -236,7 +236,7 @@ const MISTAKES: [string[], number, RegExp][] = [
 ]
 
 for (const [args, code, message] of MISTAKES) {
-  test(`agentpod ${JSON.stringify(args.join(' '))} is one clear error`, async () => {
+  test(`BOX-1 BOX-11 agentpod ${JSON.stringify(args.join(' '))} is one clear error`, async () => {
     const result = await world.cli(args)
     assert.equal(result.code, code, result.stderr)
     assert.match(result.stderr, message)
@@ -245,7 +245,7 @@ for (const [args, code, message] of MISTAKES) {
   })
 }
 
-test('after all those mistakes the server is well and nothing is left but the box', async () => {
+test('BOX-11 after all those mistakes the server works and only the one sandbox is left', async () => {
   const listed = JSON.parse(await world.ok(['ls', '--json'])) as SandboxView[]
   assert.deepEqual(
     listed.map(({ name }) => name),
@@ -254,18 +254,18 @@ test('after all those mistakes the server is well and nothing is left but the bo
   assert.equal(await world.ok(['exec', 'box', 'echo', 'well']), 'well\n')
 })
 
-test('--json errors are JSON', async () => {
+test('BOX-11 with --json errors are JSON', async () => {
   const { stderr } = await world.cli(['stats', '--json', 'nosuchbox'])
   assert.equal((JSON.parse(stderr) as { error: { code: string } }).error.code, 'not_found')
 })
 
-test('a state directory that cannot be made is one clear error', async () => {
+test('a state directory that cannot be created is one clear error', async () => {
   const { code, stderr } = await world.cli(['ls'], { env: { AGENTPOD_HOME: '/proc/nowhere' } })
   assert.equal(code, 6)
   assert.match(stderr, /hint: set AGENTPOD_HOME/)
 })
 
-test('a state directory with a very long path works', async () => {
+test('BOX-10 a state directory with a very long path works', async () => {
   const deep = join(world.directory(), 'x'.repeat(60), 'y'.repeat(60))
   await using far = new World({ home: deep })
   mkdirSync(deep, { recursive: true })

@@ -16,9 +16,9 @@ import {
   sendInput,
   startConversation,
 } from '../../src/guest/conversation.ts'
-import { poddGuest } from '../../src/guest/podd.ts'
-import { signalInside } from '../../src/guest/process.ts'
-import { socketStreams } from '../../src/guest/streams.ts'
+import { poddGuest } from '../../src/guest/podd/client.ts'
+import { socketStreams } from '../../src/guest/podd/streams.ts'
+import { signalInside } from '../../src/guest/run-command.ts'
 import { World } from '../support/world.ts'
 
 const NEVER = new AbortController().signal
@@ -83,13 +83,16 @@ async function said(tag: string, offset: number, until = Number.POSITIVE_INFINIT
   return { stdout: Buffer.concat(parts).toString(), gap, exitCode: undefined }
 }
 
-test('a program is talked with line by line', async () => {
+test('a program gets its input and gives its output line by line', async () => {
   const script = 'while read -r line; do echo "heard $line"; echo "noise" >&2; done; exit 4'
   await start('echo', ['sh', '-c', script], { variables: { A: 'b' } })
   let at = 0
   for (const word of ['one', 'two', 'three']) {
     const line = `${word}\n`
-    assert.equal(await sendInput(guest, 'echo', at, Buffer.from(line), NEVER), at + line.length)
+    assert.equal(
+      await sendInput(guest, 'echo', { offset: at, data: Buffer.from(line) }, NEVER),
+      at + line.length,
+    )
     at += line.length
   }
   assert.deepEqual(await said('echo', 0, 32), {
@@ -106,14 +109,14 @@ test('a program is talked with line by line', async () => {
   assert.deepEqual(await conversationState(guest, 'nobody', NEVER), { kind: 'unknown' })
 })
 
-test('one that is told nothing finds its input at its end, and one that takes too long is ended', async () => {
+test('a program without input sees end of file, and one that takes too long is ended', async () => {
   await start('silent', ['cat'], { stdin: false })
   assert.deepEqual(await said('silent', 0), { stdout: '', gap: 0, exitCode: 0 })
   await start('long', ['sleep', '600'], { timeoutMs: 300 })
   assert.equal((await said('long', 0)).exitCode, -1)
 })
 
-test('kill -9 of whoever talks, again and again: every line arrives once', async () => {
+test('RUN-8 kill -9 of the process that talks to a program, again and again: every line arrives once', async () => {
   await start('cat', ['cat'])
   const journal = join(world.directory(), 'journal')
   const lines = 1500
@@ -122,7 +125,7 @@ test('kill -9 of whoever talks, again and again: every line arrives once', async
       stdio: ['ignore', 'ignore', 'inherit'],
     })
     const ended = once(child, 'exit')
-    // The first ones are killed early, the last one is let go on.
+    // The first ones are killed early; the last one may finish.
     if (round < 12) {
       while (!existsSync(journal)) await pause(5)
       const before = readFileSync(journal).length
@@ -140,7 +143,7 @@ test('kill -9 of whoever talks, again and again: every line arrives once', async
   // Said again from any earlier place, nothing arrives twice.
   for (const from of [0, 1, all.length - 5])
     assert.equal(
-      await sendInput(guest, 'cat', from, Buffer.from(all.slice(from, from + 5)), NEVER),
+      await sendInput(guest, 'cat', { offset: from, data: Buffer.from(all.slice(from, from + 5)) }, NEVER),
       all.length,
     )
   const { stdout, gap } = await said('cat', 0, all.length)
@@ -151,7 +154,7 @@ test('kill -9 of whoever talks, again and again: every line arrives once', async
   await signalInside(guest, 'cat', 'SIGKILL', NEVER)
 })
 
-test('output of both streams, followed by readers that are cut, has every byte of stdout once', async () => {
+test('RUN-8 readers that are cut get every byte of stdout once', async () => {
   const script =
     'i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo "out $i"; [ $((i % 3)) -eq 0 ] && echo "some noise $i" >&2; [ $((i % 500)) -eq 0 ] && sleep 0.05; done; exit 9'
   const expected = Array.from({ length: 4000 }, (_, i) => `out ${i + 1}\n`).join('')

@@ -58,7 +58,7 @@ interface Dev {
   /** What it has written so far, on both streams. */
   readonly text: () => string
   inside(script: string): Promise<string>
-  /** Until it has ended by itself or by a signal. */
+  /** Resolves when it has ended, on its own or by a signal. */
   end(signal?: NodeJS.Signals): Promise<number>
 }
 
@@ -132,7 +132,7 @@ test('dev starts services, runs the dev command, brings its port here, and ends 
   await assert.rejects(fetch(`http://127.0.0.1:${PORT}/`))
 })
 
-test('with --sync changes pass both ways, conflicts keep both, and what is hostile stays inside', async () => {
+test('ENV-13 with --sync changes pass both ways, conflicts keep both, and hostile files stay inside', async () => {
   const cwd = project({
     'both.txt': 'one\n',
     'gone.txt': 'one\n',
@@ -170,7 +170,7 @@ test('with --sync changes pass both ways, conflicts keep both, and what is hosti
     await running.inside('rm new/deep/file')
     await until('a removal inside is one here', () => !existsSync(at('new')))
 
-    // Both sides, while nobody looks.
+    // Both sides change while no sync runs.
     running.child.kill('SIGSTOP')
     await running.inside('echo theirs > both.txt; rm gone.txt')
     writeFileSync(at('both.txt'), 'mine\n')
@@ -187,7 +187,7 @@ test('with --sync changes pass both ways, conflicts keep both, and what is hosti
     ])
     assert.match(
       running.text(),
-      /sync: conflict: both\.txt was changed on both sides; yours stays, the sandbox’s is both\.txt\.agentpod-conflict-1\n/,
+      /sync: conflict: both\.txt was changed on both sides; yours is kept, the sandbox’s version is in both\.txt\.agentpod-conflict-1\n/,
     )
 
     // SECURITY: what would lead out of the project stays inside, and what is ignored here stays here.
@@ -197,7 +197,9 @@ test('with --sync changes pass both ways, conflicts keep both, and what is hosti
       `ln -s ${victim} out; ln -s ../../../../../../etc up; mkdir -p .GIT/hooks; echo x > .GIT/hooks/pre-commit; ln -s page.txt fine; printf '' > .gitignore; echo built > ignored; mkdir -p docs/objects docs/refs; echo x | tee docs/objects/x > docs/refs/x; echo 'ref: refs/heads/main' > docs/HEAD; echo last > control`,
     )
     await until('the control is here', () => existsSync(at('control')) && existsSync(at('fine')))
-    await until('it is said', () => /sync: out is not synced: a link that leads outside/.test(running.text()))
+    await until('it is said', () =>
+      /sync: out is not synced: the link points outside the project/.test(running.text()),
+    )
     assert.equal(readlinkSync(at('fine')), 'page.txt')
     await until('it is said', () =>
       /sync: docs\/HEAD is not synced: it would be part of/.test(running.text()),
@@ -211,7 +213,7 @@ test('with --sync changes pass both ways, conflicts keep both, and what is hosti
     await until('the control is inside', async () => (await running.inside('ls')).includes('later'))
     assert.doesNotMatch(await running.inside('ls -A'), /\.env/)
 
-    // A directory that is closed is not one that is gone.
+    // An unreadable directory is not a removed one.
     await running.inside('mkdir shut; echo kept > shut/file')
     await until('the file is here', () => existsSync(at('shut/file')))
     await running.inside('chmod 0 shut; echo done > closed')
@@ -272,11 +274,11 @@ test('dev that is interrupted twice ends at once, and --keep keeps the sandbox',
   await nothingIsLeft()
 })
 
-test('a project whose dev command is not known is told how to say it, and nothing is made', async () => {
+test('dev without a known dev command says how to set one, and creates nothing', async () => {
   const cwd = world.directory()
   mkdirSync(join(cwd, 'empty'))
   const { code, stderr } = await world.cli(['dev'], { cwd })
   assert.equal(code, 125)
-  assert.match(stderr, /hint: say it in agentpod\.toml: \[lifecycle\] dev = "\.\.\."/)
+  assert.match(stderr, /hint: set one in agentpod\.toml: \[lifecycle\] dev = "\.\.\."/)
   await nothingIsLeft()
 })

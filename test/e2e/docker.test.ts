@@ -1,4 +1,4 @@
-/** Docker as a person meets it on the command line: what there is, what goes wrong, and a branch that comes back. */
+/** Docker on the command line: its capabilities, its failures, and a branch as the result. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
@@ -53,7 +53,7 @@ after(async () => {
 
 const ON_DOCKER = ['--provider', 'docker', '--image', IMAGE]
 
-/** A request through the proxy that programs inside are told of. */
+/** A request through the proxy in the variables of programs inside. */
 function asked(url: string, header = ''): string {
   const head = `GET ${url} HTTP/1.1\\r\\nHost: ${new URL(url).host}\\r\\n${header}Connection: close\\r\\n\\r\\n`
   return `exec 3<>/dev/tcp/127.0.0.1/61080; printf "${head}" >&3; cat <&3`
@@ -70,7 +70,7 @@ async function refused(
 }
 
 describe('agentpod on docker', { skip }, () => {
-  test('is listed with what it can do, and its check says that it is ready', async () => {
+  test('PROV-5 Docker is listed with its capabilities, and its check says that it is ready', async () => {
     const providers = JSON.parse(await world.ok(['provider', 'ls', '--json'])) as ProviderView[]
     const docker = providers.find(({ name }) => name === 'docker')
     assert.deepEqual(
@@ -81,7 +81,7 @@ describe('agentpod on docker', { skip }, () => {
     assert.match(await world.ok(['doctor']), /docker: Docker \d/)
   })
 
-  test('runs a command on a copy of the repository and leaves a branch', async () => {
+  test('PROV-5 a command on Docker runs on a copy of the repository and leaves a branch', async () => {
     const run = ['run', ...ON_DOCKER, '--bare', '--', 'sh', '-c', 'cat one.txt; echo two > two.txt']
     const { code, stdout, stderr } = await world.cli(run, { cwd: repository })
     assert.deepEqual([code, stdout], [0, 'one\n'], stderr)
@@ -91,7 +91,7 @@ describe('agentpod on docker', { skip }, () => {
     assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [], 'nothing is left')
   })
 
-  test('reaches nothing unless it is allowed, and a secret stays outside', async () => {
+  test('PROV-5 a sandbox on Docker reaches nothing unless it is allowed, and a secret stays outside', async () => {
     await world.ok(['secret', 'set', 'MY_TOKEN', '--host', 'site.example', '--from-env', 'MY_TOKEN'])
     const create = [
       'create',
@@ -112,7 +112,7 @@ describe('agentpod on docker', { skip }, () => {
     await world.ok(['destroy', 'net'])
   })
 
-  test('pauses, stops, snapshots and forks, also after the server was restarted', async () => {
+  test('PROV-5 a sandbox on Docker is paused, stopped, snapshotted and forked, also after a server restart', async () => {
     await world.ok(['create', ...ON_DOCKER, '--name', 'one'])
     await world.ok(['exec', 'one', '--', 'sh', '-c', 'echo kept > /root/kept'])
     await world.ok(['server', 'stop'])
@@ -135,7 +135,7 @@ describe('agentpod on docker', { skip }, () => {
     assert.equal(daemon.docker('ps', '--all', '--quiet'), '')
   })
 
-  test('takes files in and out, and what somebody removes behind our back is gone', async () => {
+  test('PROV-5 files go in and out of Docker, and a container that another program removed is gone', async () => {
     await world.ok(['create', ...ON_DOCKER, '--name', 'lasting'])
     writeFileSync(join(repository, 'in.txt'), 'content')
     await world.ok(['cp', join(repository, 'in.txt'), 'lasting:/tmp/in.txt'])
@@ -147,7 +147,7 @@ describe('agentpod on docker', { skip }, () => {
     await until('its record says so', async () => (await world.ok(['ls', '--json'])) === '[]\n')
   })
 
-  test('takes the provider of AGENTPOD_PROVIDER and of config.toml, and an option goes before both', async () => {
+  test('AGENTPOD_PROVIDER and config.toml choose the provider, and an option overrides both', async () => {
     const providerOf = async (words: readonly string[], env = {}): Promise<string> => {
       const { provider } = JSON.parse(await world.ok(['create', '--json', ...words], { env })) as SandboxView
       return provider
@@ -163,18 +163,21 @@ describe('agentpod on docker', { skip }, () => {
     for (const { id } of listed) await world.ok(['destroy', id])
   })
 
-  test('refuses what it cannot do before anything is made, and says who can', async () => {
+  test('PROV-3 PROV-4 requests that no provider here can meet are refused before anything is created', async () => {
     assert.match(
       (await refused(['create', '--provider', 'nope'])).stderr,
-      /no provider nope.*\n.*crun, docker/,
+      /unknown provider nope.*\n.*crun, docker/,
     )
-    assert.match((await refused(['create', '--image', IMAGE])).stderr, /crun takes no images.*\n.*docker/)
+    assert.match(
+      (await refused(['create', '--image', IMAGE])).stderr,
+      /crun does not support container images.*\n.*docker/,
+    )
     assert.match(
       (await refused(['create', '--isolation', 'vm'])).stderr,
-      /no provider here isolates .* by vm/,
+      /no provider of this server offers isolation vm/,
     )
     const weak = await refused(['create', ...ON_DOCKER, '--isolation', 'gvisor'])
-    assert.match(weak.stderr, /docker does not isolate/)
+    assert.match(weak.stderr, /the provider docker does not offer isolation/)
     assert.match((await refused(['create', ...ON_DOCKER, '--disk', '1g'])).stderr, /limit on disk/)
     assert.match(
       (await refused(['create', '--provider', 'docker', '--base', 'host'])).stderr,
@@ -187,12 +190,12 @@ describe('agentpod on docker', { skip }, () => {
       cwd: repository,
     })
     assert.notEqual(code, 0)
-    assert.match(stderr, /does not isolate a sandbox by vm/, 'a project may raise it')
+    assert.match(stderr, /does not offer isolation vm/, 'a project may raise it')
     assert.deepEqual(JSON.parse(await world.ok(['ls', '--all', '--json'])).at(0)?.provider, 'docker')
     assert.equal(daemon.docker('ps', '--all', '--quiet'), '')
   })
 
-  test('a daemon that is gone is said to be gone, and crun goes on', async () => {
+  test('PROV-1 a Docker daemon that is gone is reported, and crun keeps working', async () => {
     await world.ok(['create', ...ON_DOCKER, '--name', 'held'])
     await daemon.kill()
     const providers = JSON.parse(await world.ok(['provider', 'ls', '--json'])) as ProviderView[]
@@ -208,7 +211,8 @@ describe('agentpod on docker', { skip }, () => {
       'nothing of it is taken for gone',
     )
     await daemon.start()
-    // A daemon that comes back ends what ran before, unless it was told to keep it: what is gone is said then.
+    // A restarted daemon ends its containers unless it was told to keep them; AgentPod then reports them as
+    // gone.
     await until('its end is seen', async () => {
       const all = JSON.parse(await world.ok(['ls', '--all', '--json'])) as SandboxView[]
       return all.some(({ name, state, ending }) => name === 'held' && state === 'failed' && ending !== null)

@@ -45,7 +45,7 @@ test('key create --quiet prints the key alone; revoke ends it', async () => {
   assert.match(stderr, /not valid/)
 })
 
-test('a context is a remote server; its key comes by stdin and is kept for the owner alone', async () => {
+test('a context is a remote server; its key is read from stdin and is for the owner alone', async () => {
   const input = await world.ok(['key', 'create', '--quiet'])
   await world.ok(['context', 'add', 'lab', url], { input })
   assert.equal(statSync(join(world.home, 'contexts.json')).mode & 0o777, 0o600)
@@ -86,7 +86,7 @@ function id(): string {
   return listed.find(({ name }) => name === 'web')?.id ?? ''
 }
 
-test('a public port needs nothing, and a closed one says so', async () => {
+test('a public port needs no key, and a closed one says so', async () => {
   await using open = await world.client().create({ ports: { public: true } })
   const at = (port: number): string => `http://${port}-${open.id}.localhost:${new URL(url).port}/`
   assert.match(curl(at(9999)), /port is not open/)
@@ -109,7 +109,7 @@ while data := client.recv(4096):
   client.sendall(bytes([0x81, len(text)]) + text)
 `
 
-test('a WebSocket goes through to a program inside', async () => {
+test('a WebSocket reaches a program inside', async () => {
   await using open = await world.client().create({ ports: { public: true } })
   const output = open.exec('python3', { args: ['-c', ECHO] }).output()
   await output.next()
@@ -138,7 +138,7 @@ test('a WebSocket goes through to a program inside', async () => {
   socket.destroy()
 })
 
-test('port --forward brings a port to this machine', async () => {
+test('port --forward forwards a port to this machine', async () => {
   const child = world.start(['port', 'web', '3000', '--forward', '0'])
   const line = await new Promise<string>((resolve) =>
     child.stdout.once('data', (data: Buffer) => resolve(data.toString())),
@@ -172,7 +172,7 @@ test('serve --port stays in the foreground and prints one line when ready', asyn
   assert.equal(await new Promise((resolve) => child.once('close', resolve)), 0)
 })
 
-test('serve ends when it is told to, although nobody reads the log that fills its pipe', async () => {
+test('serve ends on request, although nobody reads the log that fills its pipe', async () => {
   await using other = new World()
   const child = other.start(['serve', '--port', '0'])
   const line = await new Promise<string>((resolve) =>
@@ -186,7 +186,7 @@ test('serve ends when it is told to, although nobody reads the log that fills it
   assert.equal(await new Promise((resolve) => child.once('exit', resolve)), 0)
 })
 
-test('serve refuses another address than loopback without TLS', async () => {
+test('serve refuses an address other than loopback without TLS', async () => {
   await using other = new World()
   const { code, stderr } = await other.cli(['serve', '--port', '0', '--listen', '0.0.0.0'])
   assert.equal(code, 2)

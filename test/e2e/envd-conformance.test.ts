@@ -1,6 +1,6 @@
 /**
- * The same requests of envd's protocol, once to a real podd as bytes and once through the translator over the typed podd:
- * the answers are the same.
+ * The same requests of envd's protocol, once as bytes to a real podd and once through the translator over the
+ * typed podd, get the same answers.
  */
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync } from 'node:fs'
@@ -10,10 +10,10 @@ import { after, before, describe, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import type { Guest, GuestRequest, GuestResponse } from '../../src/core/guest.ts'
-import { EnvdServer } from '../../src/guest/envd-server.ts'
-import { poddGuest } from '../../src/guest/podd.ts'
-import { socketStreams } from '../../src/guest/streams.ts'
-import { encodeFrame, FrameReader } from '../../src/util/connect-frame.ts'
+import { EnvdServer } from '../../src/guest/envd/server.ts'
+import { poddGuest } from '../../src/guest/podd/client.ts'
+import { socketStreams } from '../../src/guest/podd/streams.ts'
+import { encodeFrame, FrameReader } from '../../src/util/stream/connect-frame.ts'
 import { tarOf } from '../support/tar-bytes.ts'
 import { World } from '../support/world.ts'
 
@@ -60,7 +60,10 @@ after(async () => {
   await world[Symbol.asyncDispose]()
 })
 
-/** Bytes to podd, and the translator. As long as DOOR, which stands for them in a request: frames keep their lengths. */
+/**
+ * Bytes to podd, and the translator. Both are as long as DOOR, which stands for them in a request, so that
+ * frames keep their lengths.
+ */
 const DOORS = ['west', 'east'] as const
 type Door = (typeof DOORS)[number]
 type Ask = (request: Asked) => Promise<Answer>
@@ -201,12 +204,12 @@ describe('processes', () => {
     'with much output': sh('head -c 3000000 /dev/zero | tr "\\0" x'),
   }
   for (const [name, run] of Object.entries(RUNS))
-    test(name, async () => {
+    test(`PROV-8 podd and the translation answer the same for commands ${name}`, async () => {
       const [answer] = await same(async (ask) => [await ask(run)])
       assert.ok(answer && answer.body.length > 0)
     })
 
-  test('are found by tag, listed, written to, signalled, followed again', async () => {
+  test('PROV-8 processes are found by tag, listed, written to, signalled, and followed again', async () => {
     const answers = await same(async (ask, door) => {
       const process = { tag: `cat-${door}` }
       const begun = await send(door, sh('echo ready; cat; echo done', process))
@@ -254,7 +257,7 @@ describe('processes', () => {
     assert.match(answers.at(-2)?.body.toString() ?? '', /"stdinBytes":"14"/)
   })
 
-  test('are signalled by name and by number', async () => {
+  test('PROV-8 processes are signalled by name and by number', async () => {
     await same(async (_, door) => {
       const ends: Answer[] = []
       for (const signal of ['SIGNAL_SIGKILL', 15]) {
@@ -274,7 +277,7 @@ describe('processes', () => {
 })
 
 describe('files', () => {
-  test('are written, described, listed, moved, read and removed', async () => {
+  test('PROV-8 files are written, described, listed, moved, read and removed', async () => {
     const form = [
       '--b\r\nContent-Disposition: form-data; name="file"; filename="/tmp/DOOR/one"\r\n\r\none\r\n',
       '--b\r\nContent-Disposition: form-data; name="other"\r\n\r\nx\r\n',
@@ -324,7 +327,7 @@ describe('files', () => {
     )
   })
 
-  test('are sent zipped to who asks for that alone', async () => {
+  test('PROV-8 files are sent compressed to a client that accepts only that', async () => {
     for (const door of DOORS) {
       const ask = asker(door)
       await ask(file('/tmp/DOOR/long', 'x'.repeat(100_000)))
@@ -334,7 +337,7 @@ describe('files', () => {
     }
   })
 
-  test('are packed and unpacked', async () => {
+  test('PROV-8 directories are packed and unpacked', async () => {
     const archive = tarOf([
       { name: 'in' },
       { name: 'dir', type: 'directory' },
@@ -358,7 +361,7 @@ describe('files', () => {
     }
   })
 
-  test('are watched, as a stream and by asking', async () => {
+  test('PROV-8 directories are watched, as a stream and by polling', async () => {
     await same(async (ask, door) => {
       const path = `/tmp/watch-${door}`
       const begin = [
@@ -399,7 +402,7 @@ describe('files', () => {
   })
 })
 
-describe('what is malformed is refused by the same code', () => {
+describe('malformed requests', () => {
   const frame = encodeFrame({ process: { cmd: 'true' } })
   const start = (body: Buffer, headers = {}): Asked => ({
     call: 'POST /process.Process/Start',
@@ -445,7 +448,7 @@ describe('what is malformed is refused by the same code', () => {
   const coded = (text: string): string =>
     JSON.stringify(JSON.parse(text), (key, value: unknown) => (key === 'message' ? undefined : value))
   for (const [name, asked] of Object.entries(MALFORMED))
-    test(name, async () => {
+    test(`PROV-8 a malformed request (${name}) is refused with the same code`, async () => {
       const answers = await Promise.all(
         DOORS.map(async (door) => {
           const answer = await asker(door)(asked)
@@ -459,7 +462,7 @@ describe('what is malformed is refused by the same code', () => {
     })
 })
 
-test('a guest that lacks a call, and one that cannot be reached, are told apart', async () => {
+test('PROV-8 a guest that lacks a call and one that cannot be reached give different errors', async () => {
   assert.equal((await asker('east')(get('/envs'))).status, 404)
   assert.equal((await asker('west')(get('/envs'))).status, 200)
   const gone = new EnvdServer(poddGuest(socketStreams({ api: join(world.home, 'none.sock') })), ended.signal)

@@ -56,7 +56,7 @@ for (const { name, says, toml } of PROJECTS)
   describe(`a project in ${name}`, () => {
     const directory = project(name)
 
-    test('by detection alone: its tests pass, and nothing is built the second time', async () => {
+    test(`ENV-1 a project in ${name} passes its tests by detection alone, and the second time nothing is built`, async () => {
       const first = await passes(directory, 'test')
       assert.match(first.stdout, says)
       assert.match(first.stderr, BUILT)
@@ -70,7 +70,7 @@ for (const { name, says, toml } of PROJECTS)
       )
     })
 
-    test('by agentpod.toml', async () => {
+    test(`ENV-1 a project in ${name} passes its tests with agentpod.toml`, async () => {
       writeFileSync(join(directory, 'agentpod.toml'), toml)
       const { stdout } = await passes(directory, 'test')
       assert.match(stdout, says)
@@ -79,10 +79,10 @@ for (const { name, says, toml } of PROJECTS)
     })
   })
 
-describe('what is built', () => {
+describe('built layers', () => {
   const directory = project('node')
 
-  test('is kept for a commit that changes no manifest, and built anew for one that does, with the reason', async () => {
+  test('ENV-6 a commit that changes no manifest builds nothing, and another one says what changed', async () => {
     await passes(directory, 'build')
     edit(join(directory, 'index.js'), (text) => `// changed\n${text}`)
     assert.doesNotMatch((await passes(directory, 'run', '--', 'true')).stderr, BUILT)
@@ -93,14 +93,14 @@ describe('what is built', () => {
     assert.match(stderr, /dependencies, by npm \(changed: package\.json\)/)
   })
 
-  test('is the same for another copy of the project', async () => {
+  test('another copy of the project uses the same layers', async () => {
     const other = project('node')
     assert.match((await passes(other, 'build', '--json')).stdout, /"steps":1/)
     const { stdout } = await passes(directory, 'build', '--json')
     assert.match(JSON.parse(stdout).digest, /^[0-9a-f]{64}$/)
   })
 
-  test('is explained: what was chosen, from where, and what it beat', async () => {
+  test('an environment is explained: the choices, their sources, and what they overrode', async () => {
     writeFileSync(join(directory, '.nvmrc'), '20\n')
     const { stdout } = await passes(directory, 'config', 'explain', '--json')
     const { choices } = JSON.parse(stdout)
@@ -113,7 +113,7 @@ describe('what is built', () => {
     rmSync(join(directory, '.nvmrc'))
   })
 
-  test('is written down by init, and what that writes is right', async () => {
+  test('init writes down the environment, and its file is valid', async () => {
     await passes(directory, 'init')
     const text = readFileSync(join(directory, 'agentpod.toml'), 'utf8')
     assert.match(text, /\[environment\.languages\]\nnode = ">=18" {2}# package\.json:6/)
@@ -123,7 +123,7 @@ describe('what is built', () => {
     rmSync(join(directory, 'agentpod.toml'))
   })
 
-  test('goes when it is pruned, oldest first, and never under a living sandbox', async () => {
+  test('prune removes the oldest layers first, and never one below a running sandbox', async () => {
     await passes(directory, 'run', '--keep', '--name', 'stands', '--', 'true')
     const before = JSON.parse(
       (await passes(directory, 'prune', '--keep', '0GB', '--dry-run', '--json')).stdout,
@@ -137,7 +137,7 @@ describe('what is built', () => {
   })
 })
 
-describe('what goes wrong', () => {
+describe('failures', () => {
   const failing = (setup: string): string => {
     const directory = world.directory()
     writeFileSync(
@@ -147,7 +147,7 @@ describe('what goes wrong', () => {
     return directory
   }
 
-  test('a step that fails is named with its last words, and leaves nothing', async () => {
+  test('a build step that fails is named with its last output, and leaves nothing', async () => {
     const directory = failing('echo first; echo the disk is made of cheese >&2; exit 3')
     for (const _ of [1, 2]) {
       const { code, stderr } = await run(directory, 'build')
@@ -160,7 +160,7 @@ describe('what goes wrong', () => {
     assert.equal((await world.ok(['ls'])).trim().split('\n').length, 1, 'no sandbox is left')
   })
 
-  test('build --debug opens a shell where it failed', async () => {
+  test('build --debug opens a shell in the step that failed', async () => {
     const directory = failing('touch /tmp/was-here; false')
     const { stdout } = await world.cli(['build', '--debug'], {
       cwd: directory,
@@ -170,14 +170,14 @@ describe('what goes wrong', () => {
     assert.equal((await world.ok(['ls'])).trim().split('\n').length, 1, 'it goes with the shell')
   })
 
-  test('a step that reaches for what it may not is refused', async () => {
+  test('ENV-7 a build step that reaches for a host that it may not reach is refused', async () => {
     const directory = failing('curl -sS --max-time 20 https://example.com')
     const { code, stderr } = await run(directory, 'build')
     assert.equal(code, 6)
     assert.match(stderr, /curl: \(\d+\)/)
   })
 
-  test('a version that is not available says what was tried and what is near', async () => {
+  test('an unavailable version names what was tried and what is near', async () => {
     const directory = project('node')
     writeFileSync(
       join(directory, 'agentpod.toml'),
@@ -185,12 +185,12 @@ describe('what goes wrong', () => {
     )
     const { code, stderr } = await run(directory, 'test')
     assert.notEqual(code, 0)
-    assert.match(stderr, /agentpod\.toml:4: ruby 1\.2 is not available: this machine has/)
+    assert.match(stderr, /agentpod\.toml:4: Ruby 1\.2 is not available: this machine has/)
     assert.match(stderr, /Debian/)
     assert.match(stderr, /hint: .*ruby/)
   })
 
-  test('a file that is wrong is one diagnostic with its places, and nothing is made', async () => {
+  test('a wrong agentpod.toml gives one diagnostic with its places, and nothing is created', async () => {
     const directory = world.directory()
     writeFileSync(join(directory, 'agentpod.toml'), '[environment]\nbase = "hots"\n[servises]\n')
     const { code, stderr } = await run(directory, 'run', '--', 'true')

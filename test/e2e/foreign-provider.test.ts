@@ -1,4 +1,6 @@
-/** A provider that is not ours, in a real server: beside the default one, and found again by the next server. */
+/**
+ * A third-party provider in a real server: beside the default provider, and found again by the next server.
+ */
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -62,19 +64,19 @@ test('a foreign provider is listed beside the default one', async () => {
   )
 })
 
-test('docs/reference/providers.md has the levels of both', { skip }, async () => {
+test('docs/reference/providers.md has the capabilities of both providers', { skip }, async () => {
   const both = (await client.providers()).filter(({ name }) => name === NAME || name === 'crun')
   assert.equal(both.length, 2)
   for (const { name, capabilities } of both) {
     assert.ok(capabilities)
     const { notes, ...levels } = capabilities
-    // A note of crun's is about what this machine lacks, and the page is about one that lacks nothing.
+    // A note of crun names what this machine lacks, and the page is about a machine that lacks nothing.
     if (name === NAME) assert.deepEqual(levels, LEVELS.example)
     else if (notes.length === 0) assert.deepEqual(levels, LEVELS.crun)
   }
 })
 
-test('sandboxes of both run commands side by side', { skip }, async () => {
+test('sandboxes of two providers run commands side by side', { skip }, async () => {
   const [foreign, own] = await Promise.all([client.create({ provider: NAME }), client.create()])
   assert.deepEqual([foreign.info.provider, own.info.provider], [NAME, 'crun'])
   await Promise.all([foreign, own].map((one) => one.writeFile('who', Buffer.from(one.id))))
@@ -84,7 +86,7 @@ test('sandboxes of both run commands side by side', { skip }, async () => {
   assert.deepEqual(readdirSync(join(world.home, NAME)), [])
 })
 
-test('its connections pass the way out: a rule decides, and without one nothing leaves', {
+test('connections of a foreign provider pass the egress process: a rule decides, and without one nothing leaves', {
   skip,
 }, async () => {
   const sandbox = await client.create({ provider: NAME, network: { allow: ['allowed.example'] } })
@@ -96,7 +98,9 @@ test('its connections pass the way out: a rule decides, and without one nothing 
   await sandbox.destroy()
 })
 
-test('what it cannot do is refused before anything is made, and names who can', { skip }, async () => {
+test('a foreign provider’s missing capability is refused before anything is created, and names a provider that has it', {
+  skip,
+}, async () => {
   const sandbox = await client.create({ provider: NAME })
   await assert.rejects(sandbox.pause(), (error) => {
     assert.equal(reasonOf(error), 'pause.unsupported')
@@ -108,7 +112,9 @@ test('what it cannot do is refused before anything is made, and names who can', 
   assert.equal(await say(sandbox, 'echo alive'), 'alive')
 })
 
-test('the next server finds the sandbox with its processes and files', { skip }, async () => {
+test('the next server finds the sandbox of a foreign provider with its processes and files', {
+  skip,
+}, async () => {
   const { id } = await client.create({ provider: NAME })
   const before = await say(await client.get(id), 'echo kept > note; sleep 600 >/dev/null & echo $!')
   await server.stop()

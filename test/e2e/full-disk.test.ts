@@ -1,4 +1,7 @@
-/** A state directory on a disk that is full: clear errors, nothing half made, and all is well again when there is space. */
+/**
+ * A state directory on a full disk: clear errors, nothing half created, and everything works again when there
+ * is space.
+ */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
@@ -22,7 +25,8 @@ after(async () => {
     rmSync(ballast, { force: true })
     await world.ok(['destroy', '--all'])
     await world.ok(['server', 'stop'])
-    // A mount point cannot be removed, so reset is not for here; podhost leaves with the server when nothing runs.
+    // A mount point cannot be removed, so reset is not used here; podhost ends with the server when nothing
+    // is running.
     await until('the disk is free', () => spawnSync('umount', [home]).status === 0)
   }
   await outer[Symbol.asyncDispose]()
@@ -38,7 +42,7 @@ function fill(): void {
   }
 }
 
-test('create on a full disk fails clearly and leaves nothing; with space it works again', {
+test('STATE-8 create on a full disk fails clearly and leaves nothing, and works again once there is space', {
   skip,
 }, async () => {
   await world.ok(['create', '--name', 'early'])
@@ -58,7 +62,7 @@ test('create on a full disk fails clearly and leaves nothing; with space it work
   assert.deepEqual(sandboxes(), earlier)
 })
 
-test('a sandbox that fills the disk is told so, and can be destroyed', { skip }, async () => {
+test('STATE-8 a sandbox that fills the disk gets an error, and can be destroyed', { skip }, async () => {
   await world.ok(['create', '--name', 'filler'])
   const { code, stderr } = await world.cli(['exec', 'filler', '--', 'sh', '-c', 'cat /dev/zero > ~/big'])
   assert.notEqual(code, 0)

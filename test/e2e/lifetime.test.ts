@@ -9,7 +9,7 @@ after(() => world[Symbol.asyncDispose]())
 const list = async (...args: string[]): Promise<SandboxView[]> =>
   JSON.parse(await world.ok(['ls', '--json', ...args]))
 
-test('a sandbox ends when its time is up, within five seconds, and says why', async () => {
+test('BOX-3 a sandbox ends within five seconds of its time to live, and its record says why', async () => {
   const id = (await world.ok(['create', '--timeout', '2s'])).trim()
   const started = performance.now()
   await until('it is gone', async () => (await list()).length === 0, 7000)
@@ -19,7 +19,7 @@ test('a sandbox ends when its time is up, within five seconds, and says why', as
   assert.equal(ended?.ending?.reason, 'sandbox.expired')
 })
 
-test('extend gives it more time', async () => {
+test('extend moves the deadline of a sandbox', async () => {
   await world.ok(['create', '--name', 'longer', '--timeout', '2s'])
   await world.ok(['extend', 'longer', '1m'])
   await new Promise((resolve) => setTimeout(resolve, 4500))
@@ -27,7 +27,7 @@ test('extend gives it more time', async () => {
   await world.ok(['destroy', 'longer'])
 })
 
-test('an idle sandbox ends, and one in use does not', async () => {
+test('BOX-3 an idle sandbox ends, and a used one does not', async () => {
   await world.ok(['create', '--name', 'idle', '--idle', '2s'])
   await world.ok(['create', '--name', 'used', '--idle', '2s'])
   const busy = world.cli(['exec', 'used', '--', 'sh', '-c', 'sleep 5; echo done'])
@@ -36,7 +36,7 @@ test('an idle sandbox ends, and one in use does not', async () => {
   await until('the used one is gone', async () => (await list()).length === 0, 8000)
 })
 
-test('the time to live holds while no server runs', async () => {
+test('BOX-3 a sandbox ends at its time to live while no server is running', async () => {
   const sandbox = await world.client().create({ lifetime: { ttlMs: 3000 } })
   const sleeper = sandbox.exec('sleep', { args: ['1000.25'] })
   const reading = sleeper.wait().catch(() => undefined)
@@ -50,7 +50,7 @@ test('the time to live holds while no server runs', async () => {
   assert.deepEqual(await list(), [])
 })
 
-test('the server leaves by itself when nothing lives and nobody asks', async () => {
+test('the server exits when no sandbox is running and no client is connected', async () => {
   await list()
   const pid = world.serverPid
   await new Promise((resolve) => setTimeout(resolve, 1000))
@@ -59,7 +59,7 @@ test('the server leaves by itself when nothing lives and nobody asks', async () 
   assert.deepEqual(await list(), [], 'and the next call starts another')
 })
 
-test('a second server on one state directory refuses and names the first', async () => {
+test('BOX-8 a second server on one state directory refuses and names the first', async () => {
   await list()
   const { code, stderr } = await world.cli(['serve'])
   assert.equal(code, 5)

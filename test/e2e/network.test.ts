@@ -45,17 +45,20 @@ function person(name: string, work: () => Promise<void>): void {
 }
 
 describe('create and run', () => {
-  person('reach nothing unless it is allowed, and what is allowed over HTTP and TLS', async () => {
-    const nothing = await world.cli(['run', '--no-project', '--', ...curl('http://site.example/')])
-    assert.match(nothing.stdout, /no rule allows site\.example \[rule\.none\]/)
-    for (const scheme of ['http', 'https']) {
-      const url = `${scheme}://site.example/`
-      const out = await world.ok(['run', '--no-project', '--allow', 'site.example', '--', ...curl(url)])
-      assert.match(out, HELLO)
-    }
-  })
+  person(
+    'NET-2 sandboxes reach nothing unless it is allowed, and allowed hosts over HTTP and TLS',
+    async () => {
+      const nothing = await world.cli(['run', '--no-project', '--', ...curl('http://site.example/')])
+      assert.match(nothing.stdout, /no rule allows site\.example \[rule\.none\]/)
+      for (const scheme of ['http', 'https']) {
+        const url = `${scheme}://site.example/`
+        const out = await world.ok(['run', '--no-project', '--allow', 'site.example', '--', ...curl(url)])
+        assert.match(out, HELLO)
+      }
+    },
+  )
 
-  person('with --deny refuse what a wider rule allows', async () => {
+  person('create and run with --deny refuse what a wider rule allows', async () => {
     internet.name('a.tree.example', [SITE])
     internet.name('b.tree.example', [SITE])
     await world.ok(['create', '--name', 'tree', '--allow', '*.tree.example', '--deny', 'b.tree.example'])
@@ -64,7 +67,7 @@ describe('create and run', () => {
     await world.ok(['destroy', 'tree'])
   })
 
-  person('with --preset reach the hosts that the user named for it', async () => {
+  person('create and run with --preset reach the hosts that the user named for the preset', async () => {
     await world.ok(['preset', 'set', 'maven', 'site.example', 'other.example:8443'])
     const listed = await world.ok(['preset', 'ls', '--json', 'maven'])
     assert.deepEqual(JSON.parse(listed), [
@@ -85,7 +88,7 @@ describe('create and run', () => {
     assert.match(stderr, /did you mean maven\?/)
   })
 
-  person('refuse a rule that makes no sense, in words', async () => {
+  person('create and run refuse a rule that makes no sense, in words', async () => {
     for (const rule of ['*', '*.com', 'localhost', '127.0.0.1', 'https://site.example', 'site.example:0']) {
       const { code, stderr } = await world.cli(['create', '--allow', rule])
       assert.notEqual(code, 0, rule)
@@ -103,7 +106,7 @@ describe('policy', () => {
     await world.ok(['create', '--name', 'box', ...rules])
   })
 
-  person('show says the mode, the level and every rule with where it comes from', async () => {
+  person('policy show lists the mode, the level and every rule with its source', async () => {
     await world.ok(['allow', 'box', 'third.example:8080'])
     const [mode = '', ...rest] = (await world.ok(['policy', 'show', 'box'])).trimEnd().split('\n')
     assert.equal(mode, 'mode allowlist, transparent')
@@ -130,32 +133,32 @@ describe('policy', () => {
     'https://site.example/any': [
       'allowed: GET site.example:443',
       '  site.example is allowed by site.example on port 80, 443 (create) [rule.allow]',
-      '  it must be on a public address',
+      '  it must resolve to a public address',
     ],
     'https://evil.example/': [
       'refused: GET evil.example:443',
       '  no rule allows evil.example [rule.none]',
-      '  ask the user for `agentpod allow NAME evil.example`',
+      '  ask the user to run `agentpod allow NAME evil.example`',
     ],
     'http://metadata.google.internal/': [
       'refused: GET metadata.google.internal:80',
-      '  metadata.google.internal is the host itself or its metadata service [host.never]',
-      '  no rule opens it',
+      '  metadata.google.internal is the host machine or a cloud metadata service [host.never]',
+      '  no rule can allow it',
     ],
     'https://other.example/else': [
       'refused: GET other.example:443',
       '  no rule allows other.example [rule.none]',
-      '  ask the user for `agentpod allow NAME other.example`; what there is: other.example on port 80, 443; paths /api/**',
-      'also about this host:',
+      '  ask the user to run `agentpod allow NAME other.example`; existing rule: other.example on port 80, 443; paths /api/**',
+      'other rules for this host:',
       '  allows other.example on port 80, 443; paths /api/** (create)',
     ],
   }
   for (const [url, lines] of Object.entries(explained))
-    person(`explain says why ${url} is decided as it is`, async () => {
+    person(`policy explain says why ${url} is allowed or denied`, async () => {
       assert.equal(await world.ok(['policy', 'explain', 'box', url]), `${lines.join('\n')}\n`)
     })
 
-  person('explain says the same as happens', async () => {
+  person('NET-3 policy explain predicts what the egress proxy does', async () => {
     const urls = [
       'http://site.example/',
       'http://other.example/api/x',
@@ -186,7 +189,7 @@ describe('net log', () => {
     )
   })
 
-  person('has a line for each decision, with the reason and without the query', async () => {
+  person('net log has a line for each decision, with the reason and without the query', async () => {
     const log = await world.ok(['net', 'log', 'logged'])
     assert.match(
       log,
@@ -201,7 +204,7 @@ describe('net log', () => {
     assert.ok(denied.includes('evil.example') && !denied.includes('site.example'))
   })
 
-  person('--json has a line of JSON each', async () => {
+  person('net log --json prints one JSON object per line', async () => {
     const lines = (await world.ok(['net', 'log', '--json', 'logged'])).trimEnd().split('\n')
     const events = lines.map((line) => JSON.parse(line) as { type: string; data: Record<string, unknown> })
     assert.ok(events.every(({ type }) => type === 'network.decision'))
@@ -212,7 +215,7 @@ describe('net log', () => {
     ])
   })
 
-  person('-f goes on as things happen, until the sandbox ends', async () => {
+  person('net log -f continues until the sandbox ends', async () => {
     const child = world.start(['net', 'log', '-f', 'logged'])
     let text = ''
     child.stdout.on('data', (chunk: Buffer) => {
@@ -228,7 +231,7 @@ describe('net log', () => {
 })
 
 describe('learning', () => {
-  person('run --learn says which rules would have been enough, and they are', async () => {
+  person('run --learn suggests rules, and they are enough', async () => {
     const script =
       'curl -s http://site.example/; curl -s https://other.example:8443/; curl -s http://169.254.169.254/; true'
     const first = await world.cli(['run', '--no-project', '--learn', '--', 'sh', '-c', script])
@@ -242,9 +245,9 @@ describe('learning', () => {
     assert.equal(second.stdout.match(/hello from/g)?.length, 2, second.stdout)
   })
 
-  person('net suggest says it of a sandbox that lives, and takes no more than is needed', async () => {
+  person('net suggest works on a running sandbox, and suggests no more than is needed', async () => {
     await world.ok(['create', '--name', 'learner', '--allow', 'site.example'])
-    assert.equal(await world.ok(['net', 'suggest', 'learner']), '# nothing more is needed\n')
+    assert.equal(await world.ok(['net', 'suggest', 'learner']), '# no further rules are needed\n')
     for (const host of ['a.many.example', 'b.many.example']) await fetched('learner', `http://${host}/`)
     await until('it is written down', async () =>
       (await world.ok(['net', 'log', 'learner'])).includes('b.many'),
@@ -270,7 +273,7 @@ describe('agentpod.toml', () => {
   })
 
   person(
-    'asks for more than was granted: it is left out and said, until it is approved, for what it says then',
+    'agentpod.toml that asks for more than was granted gets it only after approval, for its present contents',
     async () => {
       write('[network]\nallow = ["site.example"]\n')
       const first = await run()
@@ -284,7 +287,7 @@ describe('agentpod.toml', () => {
       const second = await run()
       assert.match(second.stdout, HELLO)
       assert.doesNotMatch(second.stderr, /asks for more/)
-      assert.match((await world.cli(['policy', 'approve'], { cwd: project })).stderr, /nothing to grant/)
+      assert.match((await world.cli(['policy', 'approve'], { cwd: project })).stderr, /nothing to approve/)
 
       write('[network]\nallow = ["site.example", "evil.example"]\n')
       const changed = await run()
@@ -297,7 +300,7 @@ describe('agentpod.toml', () => {
     },
   )
 
-  person('narrows what the user grants, and cannot widen it', async () => {
+  person('NET-15 agentpod.toml narrows what the user grants, and cannot widen it', async () => {
     writeFileSync(config(), '[network]\nallow = ["site.example", "other.example"]\n')
     write('[network]\nallow = ["other.example"]\n')
     const narrowed = await run()
@@ -319,7 +322,7 @@ describe('agentpod.toml', () => {
     rmSync(config())
   })
 
-  person('that is wrong is refused with its line, before anything is made', async () => {
+  person('agentpod.toml with a mistake is refused with its line, before anything is created', async () => {
     write('[network]\nalow = ["site.example"]\n')
     const { code, stderr } = await run()
     assert.notEqual(code, 0)
@@ -328,42 +331,45 @@ describe('agentpod.toml', () => {
     assert.equal(await world.ok(['ls', '--json']), '[]\n')
   })
 
-  person('is put to a person at a terminal, and granted by a yes alone', async () => {
-    write('[network]\nallow = ["third.example"]\n')
-    const drive = async (answer: string): Promise<string> => {
-      const command = [
-        ...internet.onMachine,
-        join(ROOT, 'agentpod'),
-        'run',
-        '--',
-        ...curl('http://third.example/'),
-      ]
-      const child = spawn('/usr/bin/python3', [join(ROOT, 'test/support/drive-terminal.py'), ...command], {
-        cwd: project,
-        env: { ...process.env, AGENTPOD_HOME: world.home, NO_COLOR: '1', TERM: 'xterm' },
-        stdio: ['pipe', 'pipe', 'inherit'],
-      })
-      const steps = [
-        { expect: 'grant it to this project, as it is now\\? \\[y/N\\] ' },
-        { send: `${answer}\r` },
-      ]
-      child.stdin.end(JSON.stringify(steps))
-      let text = ''
-      for await (const chunk of child.stdout) text += chunk
-      const { stuck, screen } = JSON.parse(text) as { stuck: string | null; screen: string }
-      assert.equal(stuck, null, screen)
-      return screen
-    }
-    assert.match(await drive(''), /rule\.none/)
-    assert.match(await drive('n'), /rule\.none/)
-    assert.match(await drive('y'), /hello from third\.example/)
-    const { stdout } = await world.cli(['run', '--', ...curl('http://third.example/')], { cwd: project })
-    assert.match(stdout, HELLO, 'from then on nobody is asked')
-  })
+  person(
+    'agentpod.toml that asks for more is shown to a person at a terminal, and granted only by a yes',
+    async () => {
+      write('[network]\nallow = ["third.example"]\n')
+      const drive = async (answer: string): Promise<string> => {
+        const command = [
+          ...internet.onMachine,
+          join(ROOT, 'agentpod'),
+          'run',
+          '--',
+          ...curl('http://third.example/'),
+        ]
+        const child = spawn('/usr/bin/python3', [join(ROOT, 'test/support/drive-terminal.py'), ...command], {
+          cwd: project,
+          env: { ...process.env, AGENTPOD_HOME: world.home, NO_COLOR: '1', TERM: 'xterm' },
+          stdio: ['pipe', 'pipe', 'inherit'],
+        })
+        const steps = [
+          { expect: 'grant it to this project, as it is now\\? \\[y/N\\] ' },
+          { send: `${answer}\r` },
+        ]
+        child.stdin.end(JSON.stringify(steps))
+        let text = ''
+        for await (const chunk of child.stdout) text += chunk
+        const { stuck, screen } = JSON.parse(text) as { stuck: string | null; screen: string }
+        assert.equal(stuck, null, screen)
+        return screen
+      }
+      assert.match(await drive(''), /rule\.none/)
+      assert.match(await drive('n'), /rule\.none/)
+      assert.match(await drive('y'), /hello from third\.example/)
+      const { stdout } = await world.cli(['run', '--', ...curl('http://third.example/')], { cwd: project })
+      assert.match(stdout, HELLO, 'from then on nobody is asked')
+    },
+  )
 })
 
 describe('a key', () => {
-  person('gives its sandboxes no more than it may have', async () => {
+  person('an API key gives its sandboxes no more than it may have', async () => {
     const { port } = await world.client().listen()
     const env = async (...options: string[]): Promise<Record<string, string>> => ({
       AGENTPOD_URL: `http://127.0.0.1:${port}`,
@@ -398,8 +404,8 @@ describe('a key', () => {
   })
 })
 
-describe('through the life of a server and a sandbox', () => {
-  person('a download goes on while the server is down, and the rules hold', async () => {
+describe('restarts of a server and a sandbox', () => {
+  person('NET-6 a download continues while the server is down, and the rules hold', async () => {
     await world.ok(['create', '--name', 'steady', '--allow', 'site.example'])
     const url = 'http://site.example/drip?count=60&every=100'
     const script = `curl -sSN -m 60 '${url}' > ~/drops 2>&1; echo $? > ~/code`
@@ -432,7 +438,7 @@ describe('through the life of a server and a sandbox', () => {
   })
 
   person(
-    'after a stop and a start, and a pause and a resume, the same is reached and the same refused',
+    'after a stop and a start, and a pause and a resume, the same hosts are reached and refused',
     async () => {
       await world.ok(['allow', 'steady', 'other.example'])
       for (const verbs of [
@@ -454,7 +460,7 @@ describe('through the life of a server and a sandbox', () => {
 })
 
 const noUser = skip || noOrdinaryUser()
-describe('of an ordinary user', { skip: noUser }, () => {
+describe('an ordinary user', { skip: noUser }, () => {
   let user: OrdinaryUser
   let own: World
   before(() => {
@@ -471,7 +477,7 @@ describe('of an ordinary user', { skip: noUser }, () => {
     }
   })
 
-  test('sandboxes say how their connections are led, and reach what is allowed alone', async () => {
+  test('sandboxes of an ordinary user say how their connections are routed, and reach only what is allowed', async () => {
     await own.ok(['create', '--name', 'mine', '--allow', 'site.example'])
     const { level, reason } = JSON.parse(await own.ok(['policy', 'show', '--json', 'mine'])) as {
       level: string

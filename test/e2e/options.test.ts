@@ -1,6 +1,6 @@
 /**
- * Options against what they do: every option of the commands that make sandboxes, in a repository and outside, with an environment and
- * without; and every option of `send` and `merge`.
+ * The effect of every option of the commands that create sandboxes, in a repository and outside, with an
+ * environment and without; and of every option of `send` and `merge`.
  */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -246,13 +246,13 @@ describe('in a repository with an environment', { skip }, () => {
     [['--net', 'allowlist', '--allow', 'site.example'], /^hello/],
     [['--learn', '--allow', 'other.example'], /rule\.none/],
   ] as const)
-    test(`run ${options.join(' ')}`, async () => {
+    test(`run ${options.join(' ')} has its effect in a repository with an environment`, async () => {
       const { stdout, stderr } = await cli(directory, ['run', ...options, ...fetch])
       assert.match(stdout, says)
       if (options[0] === '--learn') assert.match(stderr, /"site\.example", {2}# asked for 1 time/)
     })
 
-  test('run --user root, --base, --clean, --no-terminal, --json, and no --keep', async () => {
+  test('run takes --user root, --base, --clean, --no-terminal, --json, and no --keep', async () => {
     const words = ['run', '--user', 'root', '--base', 'host', '--name', 'gone', '--json', '--no-terminal']
     writeFileSync(join(directory, 'uncommitted.txt'), 'u\n')
     const whole = await cli(directory, [...words, '--', 'sh', '-c', 'id -un; pwd; ls'])
@@ -265,14 +265,14 @@ describe('in a repository with an environment', { skip }, () => {
   })
 })
 
-describe('what would have no effect is refused, before anything is made', { skip }, () => {
+describe('options without effect', { skip }, () => {
   const cases: readonly (readonly [string, RegExp])[] = [
     ['run --net off --allow site.example -- true', /--allow has no effect with --net off/],
     ['create --net off --preset maven', /--preset has no effect with --net off/],
-    ['run --max-cost 5 -- true', /--max-cost is for agents/],
-    ['run --detach -- true', /--detach is for agents/],
-    ['run claude --keep fix', /--keep has no effect on an agent’s run/],
-    ['run claude --label a=b fix', /--label has no effect on an agent’s run/],
+    ['run --max-cost 5 -- true', /--max-cost is an option for agents/],
+    ['run --detach -- true', /--detach is an option for agents/],
+    ['run claude --keep fix', /--keep does not apply to an agent’s run/],
+    ['run claude --label a=b fix', /--label does not apply to an agent’s run/],
     ['run --clean -- true', /--clean needs a git repository/],
     ['run --no-project --with-executables -- true', /--with-executables has no effect with --no-project/],
     ['run --bare --profile ci -- true', /--profile has no effect with --bare/],
@@ -282,13 +282,13 @@ describe('what would have no effect is refused, before anything is made', { skip
     ['shell --memory 1g box', /--memory is for a new sandbox/],
   ]
   for (const [call, says] of cases)
-    test(call, async () => {
+    test(`an option without effect is refused: ${call}`, async () => {
       const { code, stderr } = await cli(world.directory(), call.split(' '))
       assert.match(stderr, says)
       assert.equal(code, 2)
     })
 
-  test('create --allow, from a snapshot without a network', async () => {
+  test('create --allow from a snapshot without a network is refused', async () => {
     await world.ok(['create', '--name', 'closed', '--net', 'off'])
     await world.ok(['snapshot', 'create', 'closed', '--name', 'closed-snapshot'])
     const { code, stderr } = await world.cli([
@@ -298,7 +298,7 @@ describe('what would have no effect is refused, before anything is made', { skip
       '--allow',
       'site.example',
     ])
-    assert.match(stderr, /made with no network, so allowing hosts has no effect\n.*--net allowlist/)
+    assert.match(stderr, /made without a network, so allowing hosts has no effect\n.*--net allowlist/)
     assert.equal(code, 2)
     await world.ok(['destroy', 'closed'])
   })
@@ -443,7 +443,7 @@ describe('follow-ups and merges', { skip }, () => {
     assertEffects(MERGE, 'with', together, await merged(...together.map((option) => `--${option}`)))
   })
 
-  test('no option of theirs is left out here', () => {
+  test('these tests leave out no option of the follow-up commands', () => {
     assert.deepEqual(Object.keys(SEND).sort(), Object.keys(sendCommand.options).sort())
     assert.deepEqual(Object.keys(MERGE).sort(), Object.keys(mergeCommand.options).sort())
   })

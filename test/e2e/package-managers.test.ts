@@ -1,4 +1,4 @@
-/** Package managers with nothing but their preset, and without it. Those that take longest are in the long suite. */
+/** Package managers with nothing but their preset, and without it. The slowest ones are in test/long. */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { describeManagers, hostsOf, isHere, sh } from '../support/package-managers.ts'
@@ -10,7 +10,7 @@ after(() => world[Symbol.asyncDispose]())
 describeManagers(world, ['npm', 'pip', 'cargo', 'go'])
 
 const skip = isHere('npm') ? false : 'npm is not on this machine'
-test('curl that knows nothing of a proxy fetches a file of the registry', { skip }, async () => {
+test('NET-9 curl without proxy settings fetches a file of the registry', { skip }, async () => {
   await world.ok(['create', '--name', 'plain', '--preset', 'npm'])
   const { text: url } = await sh(
     world,

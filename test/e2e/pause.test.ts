@@ -24,7 +24,7 @@ const shell = async (sandbox: Sandbox, script: string): Promise<string> =>
   (await sandbox.exec('sh', { args: ['-c', script] }).wait()).stdout.trimEnd()
 const stateOf = async (sandbox: Sandbox): Promise<string> => (await pod.get(sandbox.id)).info.state
 
-test('a pause keeps processes and open streams, which are silent meanwhile', async (t) => {
+test('STATE-1 a pause keeps processes and open streams, which are silent meanwhile', async (t) => {
   if (!hasFreezer) return t.skip(NO_FREEZER)
   await using sandbox = await pod.create()
   const child = sandbox.exec('sh', { args: ['-c', 'while :; do echo tick; sleep 0.05; done'] })
@@ -44,7 +44,7 @@ test('a pause keeps processes and open streams, which are silent meanwhile', asy
   await reading
 })
 
-test('a stop ends processes, cuts streams and keeps files, and a command starts it again', async () => {
+test('a stop ends processes, closes streams and keeps files, and a command starts the sandbox again', async () => {
   await using sandbox = await pod.create()
   await shell(sandbox, 'echo kept > ~/file')
   const child = sandbox.exec('sh', { args: ['-c', 'echo up; sleep 300'] })
@@ -61,7 +61,7 @@ test('a stop ends processes, cuts streams and keeps files, and a command starts 
   assert.equal(await shell(sandbox, 'cat ~/file; pgrep -c sleep'), 'kept\n0')
 })
 
-test('what is paused or stopped stays so over a new server, and is woken by it', async (t) => {
+test('STATE-1 paused and stopped sandboxes stay so across a server restart, and the new server resumes them', async (t) => {
   if (!hasFreezer) return t.skip(NO_FREEZER)
   await using frozen = await pod.create()
   await using stopped = await pod.create()
@@ -75,7 +75,7 @@ test('what is paused or stopped stays so over a new server, and is woken by it',
   assert.equal(await shell(stopped, 'cat ~/file'), 'kept')
 })
 
-test('traffic to a port wakes what listens there', async (t) => {
+test('STATE-1 traffic to a port resumes the sandbox that listens there', async (t) => {
   if (!hasFreezer) return t.skip(NO_FREEZER)
   await using sandbox = await pod.create({ ports: { public: true } })
   const serve = 'mkdir -p ~/www && cd ~/www && echo hello > page && python3 -m http.server 8000'
@@ -89,7 +89,7 @@ test('traffic to a port wakes what listens there', async (t) => {
   assert.equal(await stateOf(sandbox), 'running')
 })
 
-test('the end of its time is a pause or a stop where that was asked for', async (t) => {
+test('a sandbox is paused or stopped at the end of its time, as requested', async (t) => {
   if (!hasFreezer) return t.skip(NO_FREEZER)
   await using frozen = await pod.create({ lifetime: { ttlMs: 1500, whenOver: 'pause' } })
   await using stopped = await pod.create({ lifetime: { ttlMs: 1500, whenOver: 'stop' } })
@@ -119,7 +119,7 @@ test('a snapshot, its copies and forks have the files of one moment', async () =
   assert.equal(await shell(copy, 'sha256sum < ~/noise; stat -c %a ~/noise'), sum)
 })
 
-test('a snapshot travels as a file on the command line', async () => {
+test('a snapshot is exported and imported as a file on the command line', async () => {
   const directory = world.directory()
   await world.ok(['create', '--name', 'traveller'])
   await world.ok(['exec', 'traveller', '--', 'sh', '-c', 'echo far > ~/file'])

@@ -39,9 +39,9 @@ function podhostPid(): number {
   return pid
 }
 
-test('the control: undisturbed, every byte arrives', () => countWhile(async () => undefined))
+test('the control: without a kill, every byte of output arrives', () => countWhile(async () => undefined))
 
-test('kill -9 of the server while a command prints loses no byte', () =>
+test('BOX-4 kill -9 of the server while a command prints loses no byte', () =>
   countWhile(async (seen) => {
     await until('output', () => seen() > 1000)
     const first = world.serverPid
@@ -51,7 +51,7 @@ test('kill -9 of the server while a command prints loses no byte', () =>
     process.kill(world.serverPid, 'SIGKILL')
   }))
 
-test('kill -9 of podhost while a command prints loses no byte, and the next command works', async () => {
+test('BOX-4 kill -9 of podhost while a command prints loses no byte, and the next command works', async () => {
   await countWhile(async (seen) => {
     await until('output', () => seen() > 1000)
     process.kill(podhostPid(), 'SIGKILL')
@@ -61,7 +61,7 @@ test('kill -9 of podhost while a command prints loses no byte, and the next comm
   await sandbox.destroy()
 })
 
-test('sandboxes outlive server and podhost, and are found again', async () => {
+test('BOX-4 sandboxes outlive the server and podhost, and the next server finds them', async () => {
   const id = (await world.ok(['create', '--name', 'survivor'])).trim()
   await world.ok(['exec', 'survivor', '--', 'sh', '-c', 'echo kept > ~/file'])
   const podhost = podhostPid()

@@ -23,7 +23,7 @@ after(async () => {
   user[Symbol.dispose]()
 })
 
-test('an ordinary user runs a command on a copy of a project', { skip }, async () => {
+test('BOX-9 an ordinary user runs a command on a copy of a project', { skip }, async () => {
   const cwd = join(user.home, 'project')
   mkdirSync(cwd)
   writeFileSync(join(cwd, 'a.txt'), 'a\n')
@@ -35,7 +35,7 @@ test('an ordinary user runs a command on a copy of a project', { skip }, async (
   assert.match(stderr, /added {8}b\.txt/)
 })
 
-test('what runs inside is neither the user nor root outside', { skip }, async () => {
+test('BOX-9 programs inside run neither as the user nor as root of the host', { skip }, async () => {
   await world.ok(['create', '--name', 'box'])
   const running = world.cli(['exec', '--user', 'root', 'box', '--', 'sleep', '77.125'])
   const owners = (): string[] =>
@@ -49,14 +49,14 @@ test('what runs inside is neither the user nor root outside', { skip }, async ()
   await running
 })
 
-test('the host base is read-only below /usr and the home is writable', { skip }, async () => {
+test('the host base is read-only below /usr, and the home directory is writable', { skip }, async () => {
   await world.ok(['create', '--name', 'box'])
   const script = 'touch /usr/x 2>/dev/null && echo written; touch ~/x && echo home'
   assert.equal(await world.ok(['exec', '--user', 'root', 'box', '--', 'sh', '-c', script]), 'home\n')
   await world.ok(['destroy', 'box'])
 })
 
-test('root inside adds to /opt, where builds install toolchains, and the host’s own stays as it is', {
+test('root inside adds to /opt, where builds install toolchains, and the host’s /opt stays as it is', {
   skip,
 }, async () => {
   const before = readdirSync('/opt')
@@ -76,7 +76,7 @@ test('root inside adds to /opt, where builds install toolchains, and the host’
   await world.ok(['destroy', 'tools', 'again'])
 })
 
-test('a limit that cannot hold is refused, and a default that cannot hold is in the record', {
+test('BOX-9 a requested limit that cannot hold is refused, and a default that cannot hold is in the record', {
   skip,
 }, async () => {
   await world.ok(['create', '--name', 'box'])
@@ -94,7 +94,7 @@ test('a limit that cannot hold is refused, and a default that cannot hold is in 
   assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
 })
 
-test('where no group counts processes, the sandbox’s own user namespace does', { skip }, async () => {
+test('where no cgroup counts processes, the sandbox’s own user namespace does', { skip }, async () => {
   await world.ok(['create', '--name', 'box'])
   const program = `
 import os, time
@@ -111,13 +111,13 @@ print(made, why)`
   assert.ok(made && made > 900 && made < 1024, `${made} processes under a limit of 1024`)
 })
 
-test('doctor says what holds and what does not', { skip }, async () => {
+test('doctor says which limits hold and which do not', { skip }, async () => {
   const { code, stdout } = await world.cli(['doctor'])
   assert.equal(code, 0, stdout)
   assert.match(stdout, /Sandboxes work here/)
 })
 
-test('nothing is left after reset, without root’s help', { skip }, async () => {
+test('reset removes everything without root’s help', { skip }, async () => {
   await world.ok(['create'])
   await world.ok(['reset', '--yes'])
   assert.equal(execFileSync('find', [user.home, '-path', '*state*'], { encoding: 'utf8' }), '')

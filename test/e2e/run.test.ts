@@ -36,7 +36,7 @@ function project(): string {
   return directory
 }
 
-test('run copies what git does not ignore, with modes and links as they are', async () => {
+test('BOX-1 run copies what git does not ignore, with modes and links as they are', async () => {
   const cwd = project()
   const out = await world.ok(
     [
@@ -60,7 +60,7 @@ test('run copies what git does not ignore, with modes and links as they are', as
   ])
 })
 
-test('run passes the exit code through', async () => {
+test('BOX-1 run exits with the exit code of its command', async () => {
   const { code } = await world.cli(['run', '--', 'sh', '-c', 'exit 42'], { cwd: project() })
   assert.equal(code, 42)
 })
@@ -70,7 +70,7 @@ test('run passes stdin through', async () => {
   assert.equal(await world.ok(['run', '--', 'cat'], { cwd: project(), input }), input)
 })
 
-test('run lists what changed and makes a branch that makes the same change here', async () => {
+test('BOX-1 BOX-2 RUN-21 run lists what changed and makes a branch that makes the same change here', async () => {
   const cwd = project()
   const script =
     'echo more >> tracked.txt; rm untracked.txt; chmod -x run.sh; printf "a\\000b" > bin; ln -s sub newlink; mv "sub/ümlaut name.txt" moved'
@@ -99,7 +99,7 @@ test('run lists what changed and makes a branch that makes the same change here'
   assert.equal(readFileSync(join(cwd, 'moved'), 'utf8'), 'two\r\n')
 })
 
-test('the branch of a command is merged like that of an agent', async () => {
+test('RUN-21 the branch of a command is merged like that of an agent', async () => {
   const cwd = project()
   const { stderr } = await world.cli(['run', '--clean', '--', 'sh', '-c', 'echo more >> tracked.txt'], {
     cwd,
@@ -111,12 +111,12 @@ test('the branch of a command is merged like that of an agent', async () => {
   assert.equal(status, '?? untracked.txt\n')
 })
 
-test('what the project ignores does not come back', async () => {
+test('run does not bring back files that the project ignores', async () => {
   const { stderr } = await world.cli(['run', '--', 'sh', '-c', 'echo built > ignored'], { cwd: project() })
   assert.doesNotMatch(stderr, /changed/)
 })
 
-test('a directory without git goes in whole', async () => {
+test('BOX-1 BOX-2 run copies a whole directory that is not a git repository', async () => {
   const cwd = world.directory()
   writeFileSync(join(cwd, 'a'), 'a')
   mkdirSync(join(cwd, 'empty'))
@@ -136,14 +136,14 @@ test('run leaves no sandbox, and --keep leaves one that works', async () => {
   assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
 })
 
-test('a command that does not exist is said so, and nothing is left', async () => {
+test('run reports a command that does not exist, and leaves nothing', async () => {
   const { code, stderr } = await world.cli(['run', '--', 'no-such-program'], { cwd: project() })
   assert.equal(code, 125)
   assert.match(stderr, /no-such-program/)
   assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
 })
 
-test('an unreadable directory is named, and nothing is left', {
+test('run names an unreadable directory, and leaves nothing', {
   skip: process.getuid?.() === 0 && 'root reads everything',
 }, async () => {
   const cwd = world.directory()
@@ -153,7 +153,7 @@ test('an unreadable directory is named, and nothing is left', {
   assert.match(stderr, /closed/)
 })
 
-test('the root directory and the home directory are not projects', async () => {
+test('run refuses the root directory and the home directory as projects', async () => {
   for (const cwd of ['/', process.env['HOME'] ?? '/root']) {
     const { code, stderr } = await world.cli(['run', '--', 'true'], { cwd })
     assert.equal(code, 2)
@@ -162,7 +162,7 @@ test('the root directory and the home directory are not projects', async () => {
   assert.equal(await world.ok(['run', '--no-project', '--', 'pwd'], { cwd: '/' }), '/home/user\n')
 })
 
-test('hostile file names are shown, not obeyed', async () => {
+test('run shows hostile file names as text', async () => {
   const { stderr } = await world.cli(['run', '--', 'sh', '-c', `touch "$(printf 'a\\033[31mred')"`], {
     cwd: project(),
   })

@@ -1,4 +1,7 @@
-/** Runs of an agent that does what its prompt says, the good and the bad: what each comes to, what comes back, and that the user's repository is not damaged. */
+/**
+ * Runs of an agent that executes its prompt: their outcomes, their results, and that the user's repository is
+ * not damaged.
+ */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
@@ -89,7 +92,7 @@ const ENDINGS: Readonly<Record<string, Case>> = {
     options: COMMAND('echo broken >&2; exit 3'),
     outcome: 'failed',
     code: 22,
-    reason: /exit code 3.*broken/,
+    reason: /exited with code 3.*broken/,
   },
   'a program that is not there': {
     prompt: 'anything',
@@ -103,20 +106,20 @@ const ENDINGS: Readonly<Record<string, Case>> = {
     options: ACP('true'),
     outcome: 'failed',
     code: 22,
-    reason: /exit code 0/,
+    reason: /exited with code 0/,
   },
   'it ends with 0 in the middle, and what it did until then is a branch': {
     prompt: 'sh echo half > half.txt\nexit 0',
     outcome: 'failed',
     code: 22,
-    reason: /exit code 0 before it was done/,
+    reason: /exited with code 0 before it was done/,
     files: ['half.txt'],
   },
   'it ends with 1 and complains': {
     prompt: 'complain the model is on holiday\nexit 1',
     outcome: 'failed',
     code: 22,
-    reason: /exit code 1.*on holiday/,
+    reason: /exited with code 1.*on holiday/,
   },
   'it says itself that it failed': {
     prompt: 'fail the key was refused',
@@ -310,7 +313,7 @@ describe('how a run ends', { concurrency: 3 }, () => {
   })
 
   for (const [name, one] of Object.entries(ENDINGS))
-    test(name, async () => {
+    test(`RUN-7 a run ends: ${name}`, async () => {
       const done = await user.work(one.prompt, one.options)
       const { result, events, code } = done
       assert.deepEqual([result.outcome, code], [one.outcome, one.code], `${result.reason}\n${done.stderr}`)
@@ -339,7 +342,7 @@ describe('how a run ends', { concurrency: 3 }, () => {
 })
 
 describe('files that run later on the host', () => {
-  test('are left out and named; with a yes they are taken; nothing of it runs here', async () => {
+  test('RUN-17 files that would run on the host are left out and named, and taken with a yes; none of them runs', async () => {
     const proof = join(user.project.home, 'owned')
     const program = `#!/bin/sh\\ntouch ${proof}\\n`
     const prompt = [
@@ -374,8 +377,8 @@ describe('files that run later on the host', () => {
   })
 })
 
-describe('more to do', () => {
-  test('while it works it waits, and is a turn of its own in the same conversation', async () => {
+describe('follow-ups', () => {
+  test('RUN-3 a message to a running agent waits, and becomes a turn of its own in the same conversation', async () => {
     const child = user.start(['run', ...AGENT, '--json', '--', 'sleep 1500\nsh echo 1 > first.txt'])
     const answer = textOf(child)
     const run = await newestAtWork()
@@ -390,7 +393,7 @@ describe('more to do', () => {
     assert.deepEqual([info.turn, info.outcome], [2, 'changed'])
   })
 
-  test('after its end it goes on from there, also on another server', async () => {
+  test('RUN-3 a run continues after its end, also on another server', async () => {
     const first = await user.work('sh echo 1 > one.txt')
     await killServer()
     const second = worked(await user.cli(['send', '--json', first.id, 'sh echo 2 > two.txt; ls\nrecall']))
@@ -401,11 +404,11 @@ describe('more to do', () => {
     assert.deepEqual(user.changed(first.result.branch ?? ''), ['one.txt'], 'the first branch stays as it was')
   })
 
-  test('what cannot go on says so', async () => {
+  test('a run that cannot continue says so', async () => {
     const { id } = await user.work('x', COMMAND('true'))
     const { code, stderr } = await user.cli(['send', id, 'more'])
     assert.notEqual(code, 0)
-    assert.match(stderr, /cannot go on/)
+    assert.match(stderr, /cannot continue a conversation/)
   })
 })
 
@@ -417,7 +420,7 @@ describe('questions', () => {
     throw new Error('it never asked')
   }
 
-  test('are answered through the API, each once', async () => {
+  test('RUN-2 questions are answered through the API, each once', async () => {
     const run = await pod.runs.start(bareRun('ask echo one\nask echo two', { permissions: asking }))
     const first = await askedOf(run)
     assert.equal((await run.refresh()).info.state, 'waiting')
@@ -445,7 +448,7 @@ describe('questions', () => {
     )
   })
 
-  test('that nobody answers are answered with no, also when the server was killed meanwhile', async () => {
+  test('RUN-2 unanswered questions are denied, also when the server was killed meanwhile', async () => {
     const limits = { answerMs: 1500 }
     const run = await pod.runs.start(bareRun('ask touch x', { permissions: asking, limits }))
     await askedOf(run)
@@ -458,8 +461,8 @@ describe('questions', () => {
   })
 })
 
-describe('a server that is killed', () => {
-  test('takes nothing with it: the run works on, no word is lost or told twice, and its branch comes', async () => {
+describe('a killed server', () => {
+  test('RUN-8 RUN-9 when the server is killed the run works on, no event is lost or repeated, and its branch is made', async () => {
     const child = user.start(['run', ...AGENT, '--json', '--', 'count 150 20\nsh echo x > survived.txt'])
     const answer = textOf(child)
     const run = await newestAtWork()
@@ -484,8 +487,8 @@ describe('a server that is killed', () => {
   })
 })
 
-describe('by other means', () => {
-  test('--detach leaves it working; `follow` makes the branch, once', async () => {
+describe('other ways to end and to watch a run', () => {
+  test('`--detach` leaves the run working, and `follow` makes the branch, once', async () => {
     const [id = ''] = (
       await user.ok(['run', ...AGENT, '--detach', '--', 'sleep 300\nsh echo x > detached.txt'])
     ).split('\n')
@@ -498,7 +501,7 @@ describe('by other means', () => {
     assert.equal(user.branches().filter((name) => name === first.result.branch).length, 1)
   })
 
-  test('`cancel` ends it, and what it did until then is a branch', async () => {
+  test('RUN-7 `cancel` ends a run, and its changes until then are a branch', async () => {
     const [id = ''] = (
       await user.ok(['run', ...AGENT, '--detach', '--', 'sh echo x > until-then.txt\nsay written\nforever'])
     ).split('\n')
@@ -510,7 +513,7 @@ describe('by other means', () => {
     assert.deepEqual(user.changed(done.result.branch ?? ''), ['until-then.txt'])
   })
 
-  test('an interrupt cancels it; the answer waits for its end', async () => {
+  test('RUN-7 an interrupt cancels a run, and the answer waits for its end', async () => {
     const child = user.start(['run', ...AGENT, '--json', '--', 'say ready\nforever'])
     const answer = textOf(child)
     await newestAtWork()
@@ -532,7 +535,7 @@ describe('by other means', () => {
     assert.ok(same.every(({ code }) => code === 0))
   })
 
-  test('`runs rm` removes the run and its sandbox; its branch stays', async () => {
+  test('`runs rm` removes the run and its sandbox, and its branch stays', async () => {
     const { id, result } = await user.work('sh echo x > removed.txt')
     const { sandboxId } = await infoOf(id)
     await user.ok(['runs', 'rm', id])
@@ -545,7 +548,7 @@ describe('by other means', () => {
     assert.match(stderr, /no run/)
   })
 
-  test('`attach --shell` is a shell in its workspace, and what is done there comes back', async () => {
+  test('`attach --shell` opens a shell in the workspace, and the changes made there come back', async () => {
     const { id } = await user.work('sh echo x > agent.txt')
     const script = [
       join(ROOT, 'test/support/drive-terminal.py'),
@@ -573,19 +576,19 @@ describe('by other means', () => {
   })
 })
 
-describe('a repository that is not as it should be', { concurrency: 3 }, () => {
+describe('unusual repositories', { concurrency: 3 }, () => {
   const place = (name: string): GitProject =>
     new GitProject(world.directory(), process.env['PATH'] ?? '', name)
   const agentIn = (project: GitProject): AcpUser => new AcpUser(world, project)
 
-  test('none at all', async () => {
+  test('RUN-19 a run outside a repository gives one error that says what to do', async () => {
     const { code, stderr } = await agentIn(place('none')).cli(['run', ...AGENT, 'say hello'])
     assert.notEqual(code, 0)
     assert.match(stderr, /not .*a git repository/)
     assert.match(stderr, /git init/)
   })
 
-  test('a bare one', async () => {
+  test('RUN-19 a run in a bare repository gives one error that says what to do', async () => {
     const project = place('bare')
     project.git('init', '-q', '--bare')
     const { code, stderr } = await agentIn(project).cli(['run', ...AGENT, 'say hello'])
@@ -593,7 +596,7 @@ describe('a repository that is not as it should be', { concurrency: 3 }, () => {
     assert.match(stderr, /bare|working/)
   })
 
-  test('one without a commit', async () => {
+  test('RUN-19 a run works in a repository without a commit', async () => {
     const project = place('unborn').init()
     project.write('tools/agent.mjs', user.project.git('show', 'main:tools/agent.mjs'))
     const { code, result, stderr } = await agentIn(project).work('sh echo x > first.txt')
@@ -603,7 +606,7 @@ describe('a repository that is not as it should be', { concurrency: 3 }, () => {
     assert.throws(() => project.git('rev-parse', '--verify', 'HEAD'), 'it has none afterwards either')
   })
 
-  test('a detached head', async () => {
+  test('RUN-19 a run works with a detached HEAD', async () => {
     const own = AcpUser.with(world, 'detached')
     own.project.git('checkout', '-q', '--detach')
     const head = own.project.git('rev-parse', 'HEAD')
@@ -614,7 +617,7 @@ describe('a repository that is not as it should be', { concurrency: 3 }, () => {
     assert.throws(() => own.project.git('symbolic-ref', '-q', 'HEAD'))
   })
 
-  test('uncommitted files go in and are a commit of their own; --clean is without them', async () => {
+  test('RUN-12 RUN-14 uncommitted files go in and are a commit of their own; --clean leaves them out', async () => {
     const own = AcpUser.with(world, 'dirty')
     own.project.write('a.txt', 'uncommitted\n')
     own.project.write('untracked.txt', 'untracked\n')
@@ -636,7 +639,7 @@ describe('a repository that is not as it should be', { concurrency: 3 }, () => {
     assert.deepEqual(filesOf(own.project.root), files)
   })
 
-  test('a submodule with changes of its own goes in as it is', async () => {
+  test('RUN-12 RUN-19 a submodule with changes of its own goes in as it is', async () => {
     const inner = place('inner').init()
     inner.write('inner.txt', 'inner\n')
     inner.commitAll()
@@ -654,7 +657,7 @@ describe('a repository that is not as it should be', { concurrency: 3 }, () => {
     assert.deepEqual(own.untouched(), before_)
   })
 
-  test('a file of 2 GB that git does not know is refused at once, by name', async () => {
+  test('RUN-19 an untracked file of 2 GB is refused at once, by name', async () => {
     const own = AcpUser.with(world, 'huge')
     const huge = join(own.project.root, 'disk.img')
     writeFileSync(huge, '')
@@ -670,7 +673,7 @@ describe('a repository that is not as it should be', { concurrency: 3 }, () => {
     rmSync(huge)
   })
 
-  test('a branch that is there already is left alone', async () => {
+  test('RUN-19 an existing branch is left alone', async () => {
     const own = AcpUser.with(world, 'taken')
     own.project.git('branch', 'agentpod/sh-echo-x-new-txt-acp-1')
     const { result } = await own.work('sh echo x > new.txt')
@@ -694,15 +697,15 @@ describe('a repository that is not as it should be', { concurrency: 3 }, () => {
   })
 })
 
-describe('what is said wrong', { concurrency: 3 }, () => {
+describe('mistakes', { concurrency: 3 }, () => {
   const wrong: Readonly<Record<string, readonly [words: readonly string[], error: RegExp]>> = {
     'an agent that there is not': [['run', '--agent', 'cluade', 'hello'], /no agent "cluade"[\s\S]*claude/],
     'no key': [
       ['run', 'claude', 'hello'],
-      /no key for the model[\s\S]*ANTHROPIC_API_KEY[\s\S]*agentpod secret set/,
+      /no key for Claude Code’s model[\s\S]*ANTHROPIC_API_KEY[\s\S]*agentpod secret set/,
     ],
-    'an empty prompt': [['run', ...AGENT, ' '], /nothing to do/],
-    'no prompt': [['run', 'claude'], /nothing to do/],
+    'an empty prompt': [['run', ...AGENT, ' '], /the prompt is empty/],
+    'no prompt': [['run', 'claude'], /the prompt is empty/],
     'no command for an agent that is one': [['run', '--agent', 'acp', 'hello'], /--agent-command/],
     'too many at once': [['run', '--agent', 'acp:17', 'hello'], /1 to 16/],
     'a time that is none': [['run', ...AGENT, '--time', 'soon', 'hello'], /time/],
@@ -719,7 +722,7 @@ describe('what is said wrong', { concurrency: 3 }, () => {
     'a run that there is not': [['follow', 'runzzzzzzzz'], /no run/],
   }
   for (const [name, [words, error]] of Object.entries(wrong))
-    test(name, async () => {
+    test(`a mistake of a run command gives one clear error: ${name}`, async () => {
       const { code, stdout, stderr } = await user.cli(words, {
         env: { ANTHROPIC_API_KEY: '', HOME: user.project.home },
       })
@@ -756,7 +759,7 @@ describe('/v1/runs', () => {
     ;[mine, theirs] = [await key(), await key()]
   })
 
-  test('refuses what is malformed, and says what', async () => {
+  test('/v1/runs refuses malformed requests, and says why', async () => {
     const good = bareRun('say x')
     const bad: readonly (readonly [unknown, RegExp])[] = [
       ['{', /JSON/i],
@@ -765,7 +768,7 @@ describe('/v1/runs', () => {
       [{ ...good, agent: 'no-such' }, /no agent/],
       [{ ...good, agent: '../acp' }, /agent/],
       [{ ...good, prompt: 7 }, /prompt/],
-      [{ ...good, prompt: '' }, /nothing to do/],
+      [{ ...good, prompt: '' }, /the prompt is empty/],
       [{ ...good, prompt: 'x'.repeat(300_000) }, /prompt|large/i],
       [{ ...good, promt: 'x' }, /prompt/],
       [{ ...good, limits: { timeMs: -1 } }, /timeMs/],
@@ -787,7 +790,7 @@ describe('/v1/runs', () => {
     assert.equal((await ask(mine, 'GET /v1/runs')).text, '[]', 'none of them was begun')
   })
 
-  test('another key sees nothing of a run and cannot touch it', async () => {
+  test('RUN-20 another key sees nothing of a run and cannot touch it', async () => {
     const { status, text } = await ask(mine, 'POST /v1/runs', bareRun('forever'))
     assert.equal(status, 201, text)
     const { id } = JSON.parse(text) as RunInfo
@@ -811,7 +814,7 @@ describe('/v1/runs', () => {
     assert.equal((await ask(mine, `GET /v1/runs/${id}`)).status, 404)
   })
 
-  test('one that is removed while it begins leaves no sandbox behind', async () => {
+  test('a run that is removed while it begins leaves no sandbox behind', async () => {
     const waits = [0, 5, 20, 50, 80, 120]
     for (const waitMs of waits) {
       const { id } = await pod.runs.start(bareRun('forever'))
@@ -829,7 +832,7 @@ describe('/v1/runs', () => {
     await until('they are gone', async () => (await left()).length === 0, 5000)
   })
 
-  test('what a run is to be made from stays while it waits for room', async () => {
+  test('the layers and snapshots of a run stay while it waits for room', async () => {
     const sandbox = await pod.create()
     const snapshot = await sandbox.snapshot()
     await sandbox.destroy()
@@ -845,7 +848,7 @@ describe('/v1/runs', () => {
     await pod.snapshots.remove(snapshot.id)
   })
 
-  test('what is said at its very end is not lost', async () => {
+  test('RUN-9 the last output of a run is not lost', async () => {
     const run = await pod.runs.start(bareRun('say first'))
     let isSent = false
     for await (const { body } of run.follow()) {
@@ -858,7 +861,7 @@ describe('/v1/runs', () => {
     assert.match(saidIn(await run.events()), /first[\s\S]*second/)
   })
 
-  test('a stream goes on behind the last event that one has', async () => {
+  test('RUN-9 an event stream continues after the last event that the client has', async () => {
     const { text } = await ask(mine, 'POST /v1/runs', bareRun('count 30 20\nsay the end'))
     const { id } = JSON.parse(text) as RunInfo
     const path = `GET /v1/runs/${id}/events?follow=true`

@@ -26,7 +26,7 @@ for (const name of ['unix socket', 'TCP and key']) {
     })
     after(() => sandbox.destroy())
 
-    test('a sandbox is found again by name, by id and in the list', async () => {
+    test(`API-1 over ${name}, a sandbox is found again by name, by id and in the list`, async () => {
       assert.equal((await Sandbox.connect('box', places[name])).id, sandbox.id)
       assert.equal((await Sandbox.connect(sandbox.id, places[name])).id, sandbox.id)
       const listed = await Sandbox.list({ ...places[name], labels: { suite: 'sdk' } })
@@ -36,7 +36,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       )
     })
 
-    test('exec gives output, exit code and signal', async () => {
+    test(`API-1 over ${name}, exec gives output, exit code and signal`, async () => {
       const heard: string[] = []
       const result = await sandbox
         .exec('sh', { args: ['-c', 'echo out; echo err >&2; exit 3'] })
@@ -45,7 +45,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       assert.deepEqual(heard.sort(), ['e:err\n', 'o:out\n'])
     })
 
-    test('output can be iterated as it comes', async () => {
+    test(`API-1 over ${name}, output can be iterated as it comes`, async () => {
       const seen: string[] = []
       for await (const { stream, data } of sandbox
         .exec('sh', { args: ['-c', 'echo a; sleep 0.2; echo b'] })
@@ -55,7 +55,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       assert.deepEqual(seen, ['stdout a', 'stdout b'])
     })
 
-    test('stdin is written and closed', async () => {
+    test(`API-1 over ${name}, stdin is written and closed`, async () => {
       const child = sandbox.exec('cat', { stdin: true })
       const done = child.wait()
       await child.write(Buffer.from('hello '))
@@ -64,7 +64,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       assert.equal((await done).stdout, 'hello world')
     })
 
-    test('a process goes on without its starter, and is followed again from the start', async () => {
+    test(`API-1 over ${name}, a process outlives its client, and is followed again from the start`, async () => {
       const child = sandbox.exec('sh', { args: ['-c', 'echo first; sleep 0.5; echo second'] })
       const output = child.output()
       await output.next()
@@ -74,7 +74,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       assert.deepEqual([again.stdout, again.exitCode], ['first\nsecond\n', 0])
     })
 
-    test('signals end a process and everything it started', async () => {
+    test(`API-1 over ${name}, signals end a process and everything it started`, async () => {
       const child = sandbox.exec('sh', { args: ['-c', 'sleep 555.25 & sleep 555.25'] })
       const done = child.wait()
       await child.pid
@@ -84,7 +84,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       assert.ok(!stdout.replaceAll('\0', ' ').includes('sleep 555.25 '))
     })
 
-    test('a terminal has a size and takes keys', async () => {
+    test(`API-1 over ${name}, a terminal has a size and takes keys`, async () => {
       const child = sandbox.exec('sh', { terminal: { cols: 77, rows: 22 } })
       let screen = ''
       const reading = (async () => {
@@ -96,7 +96,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       assert.equal(child.exit.exitCode, 4)
     })
 
-    test('files go up and down, are listed, moved, removed', async () => {
+    test(`API-1 over ${name}, files are uploaded, downloaded, listed, moved and removed`, async () => {
       await sandbox.writeFile('dir/a.txt', Buffer.from('grüße'))
       assert.equal(await sandbox.readText('dir/a.txt'), 'grüße')
       assert.equal((await sandbox.stat('dir/a.txt')).sizeBytes, 7)
@@ -109,7 +109,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       await assert.rejects(sandbox.readText('dir/b.txt'), (error) => isAgentPodError(error, 'not_found'))
     })
 
-    test('directories go up and down', async () => {
+    test(`API-1 over ${name}, directories are uploaded and downloaded`, async () => {
       const local = world.directory()
       mkdirSync(join(local, 'sub'))
       writeFileSync(join(local, 'sub', 'x'), 'content')
@@ -120,7 +120,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       assert.equal(readFileSync(join(back, 'sub', 'x'), 'utf8'), 'content')
     })
 
-    test('changes in a directory are told', async () => {
+    test(`API-1 over ${name}, changes in a directory are reported`, async () => {
       await sandbox.makeDirectory('/home/user/watched')
       const stop = new AbortController()
       const ready = Promise.withResolvers<void>()
@@ -142,7 +142,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       )
     })
 
-    test('a port inside is a byte stream outside', async () => {
+    test(`API-1 over ${name}, a port inside is a byte stream outside`, async () => {
       const program =
         'import socket;s=socket.create_server(("127.0.0.1",7777));print("up",flush=True);c=s.accept()[0];c.sendall(c.recv(100).upper());c.close()'
       const server = sandbox.exec('python3', { args: ['-c', program] })
@@ -160,7 +160,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       )
     })
 
-    test('an abort signal ends the wait at once', async () => {
+    test(`API-1 over ${name}, an abort signal ends the wait at once`, async () => {
       const started = performance.now()
       await assert.rejects(
         sandbox.exec('sleep', { args: ['30'], signal: AbortSignal.timeout(200) }).wait(),
@@ -169,7 +169,7 @@ for (const name of ['unix socket', 'TCP and key']) {
       assert.ok(performance.now() - started < 10_000)
     })
 
-    test('extend moves the deadline, and await using destroys', async () => {
+    test(`API-1 over ${name}, extend moves the deadline, and await using destroys`, async () => {
       let id = ''
       {
         await using short = await Sandbox.create({ ...places[name], lifetime: { ttlMs: 60_000 } })
@@ -184,7 +184,7 @@ for (const name of ['unix socket', 'TCP and key']) {
   })
 }
 
-test('a key does not see what is not its own', async () => {
+test('a key does not see the sandboxes of others', async () => {
   await using local = await world.client().create({ name: 'mine' })
   for (const ref of [local.id, 'mine']) {
     await assert.rejects(Sandbox.connect(ref, places['TCP and key']), (error) =>
@@ -193,7 +193,7 @@ test('a key does not see what is not its own', async () => {
   }
 })
 
-test('a wrong key and no key are told apart from an outage', async () => {
+test('a wrong key and no key give other errors than an outage', async () => {
   const { url } = places['TCP and key'] ?? {}
   await assert.rejects(Sandbox.list({ url, key: 'e2b_wrong' }), (error) =>
     isAgentPodError(error, 'unauthenticated'),

@@ -1,11 +1,13 @@
-/** Blank shells: a sandbox is the same whether one was ready for it or not, and nothing of them is ever left. */
+/**
+ * Blank shells: a sandbox is the same whether or not one was ready for it, and shells are never left behind.
+ */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import type { Resources } from '../../src/core/resources.ts'
-import type { Some } from '../../src/core/some.ts'
+import type { Optional } from '../../src/util/optional.ts'
 import { podhostOf } from '../support/host-view.ts'
 import { shell } from '../support/probe.ts'
 import { isAlive, until, World } from '../support/world.ts'
@@ -40,7 +42,7 @@ function pidOf(world: World, name: string): number {
 }
 
 /** A sandbox that took a shell; the first create of all is what makes podhost keep some. */
-async function fromShell(resources: Some<Resources>): Promise<Sandbox> {
+async function fromShell(resources: Optional<Resources>): Promise<Sandbox> {
   const pod = warm.client()
   await using _first = await pod.create({})
   await until('a shell is ready', () => waiting(warm).length === 2)
@@ -49,7 +51,7 @@ async function fromShell(resources: Some<Resources>): Promise<Sandbox> {
   return sandbox
 }
 
-async function withoutShell(resources: Some<Resources>): Promise<Sandbox> {
+async function withoutShell(resources: Optional<Resources>): Promise<Sandbox> {
   const sandbox = await cold.client().create({ resources })
   assert.equal(handleOf(cold, sandbox.id).shell, undefined, 'the control: it took none')
   return sandbox
@@ -65,7 +67,7 @@ for (const [what, resources] of Object.entries({
   'the default limits': {},
   'limits of its own': { memoryMib: 128, cpus: 0.5, pids: 40, files: 512, tmpMib: 16, shmMib: 8 },
 })) {
-  test(`with ${what}, a sandbox from a shell is like any other`, { skip }, async () => {
+  test(`STATE-13 with ${what}, a sandbox from a shell is like any other`, { skip }, async () => {
     await using one = await fromShell(resources)
     await using other = await withoutShell(resources)
     const facts = async (sandbox: Sandbox, user: string): Promise<string> =>
@@ -80,7 +82,7 @@ for (const [what, resources] of Object.entries({
   })
 }
 
-test('a shell that has died costs time and nothing else', { skip }, async () => {
+test('STATE-13 a shell that has died costs time and nothing else', { skip }, async () => {
   const pod = warm.client()
   await using _first = await pod.create({})
   await until('shells are ready', () => waiting(warm).length === 2)
@@ -90,7 +92,9 @@ test('a shell that has died costs time and nothing else', { skip }, async () => 
   assert.equal(await shell(sandbox, 'echo fine'), 'fine\n')
 })
 
-test('kill -9 of podhost ends its shells, and sandboxes in shells live on', { skip }, async () => {
+test('STATE-13 kill -9 of podhost ends its shells, and sandboxes made from shells keep running', {
+  skip,
+}, async () => {
   await using sandbox = await fromShell({})
   await until('shells are ready', () => waiting(warm).length === 2)
   const pids = waiting(warm).map((name) => pidOf(warm, name))

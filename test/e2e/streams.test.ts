@@ -1,4 +1,6 @@
-/** podd over one byte stream: what the guest protocol promises holds there too, also when the stream breaks. */
+/**
+ * podd over one byte stream: the promises of the guest protocol hold there too, also when the stream breaks.
+ */
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -12,8 +14,8 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { isAgentPodError } from '../../src/core/error.ts'
 import type { Guest } from '../../src/core/guest.ts'
 import { followConversation, startConversation } from '../../src/guest/conversation.ts'
-import { poddGuest } from '../../src/guest/podd.ts'
-import { runInside } from '../../src/guest/process.ts'
+import { poddGuest } from '../../src/guest/podd/client.ts'
+import { runInside } from '../../src/guest/run-command.ts'
 import {
   PODD,
   type PoddBehindSocket,
@@ -107,13 +109,13 @@ async function serving(
 for (const name of ['stdio', 'socket'] as const) {
   const podd = (): StreamedPodd => (name === 'stdio' ? stdio : behind)
 
-  test(`${name}: a command runs and its output and code come back`, async () => {
+  test(`PROV-7 ${name}: a command runs, and its output and exit code come back`, async () => {
     const { guest } = podd()
     await guest.health(CALL)
     assert.deepEqual(await shell(guest, 'echo out; exit 3'), { output: 'out\n', exitCode: 3 })
   })
 
-  test(`${name}: large files go both ways at once`, async () => {
+  test(`PROV-7 ${name}: large files go both ways at once`, async () => {
     const { guest, directory } = podd()
     const [first, second] = [content(1, 48 * MIB), content(2, 48 * MIB)]
     writeFileSync(join(directory, 'there'), second)
@@ -126,7 +128,7 @@ for (const name of ['stdio', 'socket'] as const) {
     assert.ok((await buffer(await download(guest, join(directory, 'new')))).equals(first), 'what went up')
   })
 
-  test(`${name}: fifty commands at once keep their own output`, async () => {
+  test(`PROV-7 ${name}: fifty commands at once keep their own output`, async () => {
     const { guest } = podd()
     const all = Array.from({ length: 50 }, (_, i) => shell(guest, `seq ${i}000 ${i}999; exit ${i}`))
     for (const [i, { output, exitCode }] of (await Promise.all(all)).entries()) {
@@ -135,7 +137,7 @@ for (const name of ['stdio', 'socket'] as const) {
     }
   })
 
-  test(`${name}: a stream that is given up ends inside, and the others go on`, async () => {
+  test(`PROV-7 ${name}: an abandoned stream ends inside, and the others go on`, async () => {
     const { guest, directory } = podd()
     using echo = await serving((socket) => socket.pipe(socket))
     writeFileSync(join(directory, 'sparse'), '')
@@ -160,7 +162,7 @@ for (const name of ['stdio', 'socket'] as const) {
     await closed
   })
 
-  test(`${name}: a port is reached, and either side may end first`, async () => {
+  test(`PROV-7 ${name}: a port is reached, and either side may end first`, async () => {
     const { guest } = podd()
     // It ends its own direction at once, and then reads what comes.
     let heard: Promise<Buffer> | undefined
@@ -181,7 +183,7 @@ for (const name of ['stdio', 'socket'] as const) {
     await assert.rejects(guest.dial(last.port, CALL), (e) => isAgentPodError(e) && e.reason === 'port.closed')
   })
 
-  test(`${name}: a stream that nobody reads holds no other back`, async () => {
+  test(`PROV-7 ${name}: a stream without a reader holds no other back`, async () => {
     const { guest, directory } = podd()
     writeFileSync(join(directory, 'large'), content(5, 32 * MIB))
     const stuck = await Promise.all(
@@ -193,7 +195,7 @@ for (const name of ['stdio', 'socket'] as const) {
   })
 }
 
-test('a connection that is killed is dialled again, and output goes on where it was', async () => {
+test('PROV-7 a connection that is killed is dialled again, and output continues where it was', async () => {
   const { guest, carriers } = behind
   const script = 'i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo "line $i"; sleep 0.05; done; exit 7'
   const command = ['sh', '-c', script]
@@ -217,7 +219,7 @@ test('a connection that is killed is dialled again, and output goes on where it 
   assert.equal(text, Array.from({ length: 40 }, (_, i) => `line ${i + 1}\n`).join(''))
 })
 
-test('transfers whose connection is killed at any moment all end, and the next call works', async () => {
+test('PROV-7 transfers whose connection is killed at any moment all end, and the next call works', async () => {
   const { guest, directory, carriers } = behind
   writeFileSync(join(directory, 'cut'), content(7, 8 * MIB))
   for (const killedAfterMs of [0, 5, 20, 50, 100]) {
@@ -233,7 +235,7 @@ test('transfers whose connection is killed at any moment all end, and the next c
   }
 })
 
-test('a newer connection replaces the older one, whose streams are cut', async () => {
+test('PROV-7 a newer connection replaces the older one, whose streams are cut', async () => {
   using echo = await serving((socket) => socket.on('error', () => undefined).pipe(socket))
   const old = await behind.guest.dial(echo.port, CALL)
   old.write('old')
@@ -250,7 +252,7 @@ test('a newer connection replaces the older one, whose streams are cut', async (
   assert.equal((await shell(behind.guest, 'echo back')).output, 'back\n')
 })
 
-test('the token is asked for, and its file is gone', async () => {
+test('PROV-7 podd asks for the token, and the token’s file is gone', async () => {
   assert.equal(existsSync(behind.tokenFile), false)
   for (const wrong of [
     `${behind.token.slice(0, -1)}~`,
@@ -269,12 +271,13 @@ test('the token is asked for, and its file is gone', async () => {
   right.close()
 })
 
-test('a program inside that connects without the token hears nothing', async () => {
+test('PROV-7 a program inside that connects without the token gets no answer', async () => {
   const preface = String.raw`PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0`
   const probe = (opener: string): string =>
     `(printf '${opener}${preface}'; sleep 1) | ${PODD} connect ${behind.name} | wc -c`
   assert.equal((await shell(behind.guest, probe('agentpod '.padEnd(200, 'x')))).output.trim(), '0')
-  // The same program with the token is answered, so it is the token that counts. It replaces the connection that asked for it.
+  // The same program with the token gets an answer, so the token is what counts. It replaces the connection
+  // that asked for it.
   await startConversation(
     behind.guest,
     {
@@ -289,7 +292,7 @@ test('a program inside that connects without the token hears nothing', async () 
   assert.ok(Number(text) > 0, `${text} bytes`)
 })
 
-test('what wants to leave is handed to an egress stream', async () => {
+test('an outgoing connection is handed to an egress stream', async () => {
   const parked = await behind.streams.open('egress', NEVER)
   const inside = connect({ port: behind.door, host: '127.0.0.1', allowHalfOpen: true })
   // The program ends its direction before it is answered.
@@ -307,7 +310,7 @@ test('what wants to leave is handed to an egress stream', async () => {
   await assert.rejects(stdio.streams.open('egress', NEVER), (e) => isAgentPodError(e, 'unavailable'))
 })
 
-test('opening can be given up, and closing is not the end', async () => {
+test('opening a connection can be canceled, and closing one is not final', async () => {
   await assert.rejects(behind.streams.open('api', AbortSignal.abort(new Error('no'))), /no/)
   const stream: Duplex = await behind.streams.open('api', NEVER)
   const cut = once(stream, 'error')

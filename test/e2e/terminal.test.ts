@@ -31,7 +31,7 @@ async function drive(
   return result
 }
 
-test('shell has a prompt, the size of the terminal, Unicode, and the exit code', async () => {
+test('BOX-12 shell has a prompt, the size of the terminal, Unicode, and the exit code', async () => {
   const { code, screen } = await drive(
     ['shell', 'box'],
     [
@@ -68,7 +68,7 @@ test('Ctrl-C in a terminal interrupts the program inside, not agentpod', async (
   assert.equal(code, 0)
 })
 
-test('a program in raw mode gets every key as it is', async () => {
+test('BOX-12 a program in raw mode gets every key as it is', async () => {
   const program =
     'import sys,tty,termios;tty.setraw(0);print("raw",end="\\r\\n",flush=True);print([sys.stdin.buffer.raw.read(1)[0] for _ in range(4)],end="\\r\\n")'
   await drive(
@@ -77,7 +77,7 @@ test('a program in raw mode gets every key as it is', async () => {
   )
 })
 
-test('run on a terminal: a second Ctrl-C destroys what ignores the first', async () => {
+test('on a terminal, a second Ctrl-C destroys the sandbox of a command that ignores the first', async () => {
   const { code } = await drive(
     [
       'run',
@@ -101,7 +101,7 @@ test('run on a terminal: a second Ctrl-C destroys what ignores the first', async
   assert.doesNotMatch(await world.ok(['ls']), /deaf/)
 })
 
-test('progress and colour are for terminals alone', async () => {
+test('progress and colour are shown on terminals alone', async () => {
   const { screen } = await drive(['ls', '--nope'], [{ expect: 'unknown option' }])
   assert.ok(screen.includes('\u001b[31merror:'))
   const plain = await world.cli(['ls', '--nope'])

@@ -35,7 +35,7 @@ describe('A1: follow-ups never conflict with themselves', () => {
   }
 
   for (const squash of [[], ['--squash']])
-    test(`run, merge, send, merge, send, merge ${squash.join('')}`, async () => {
+    test(`A1: run, merge, send, merge, send, merge ${squash.join('')} never conflict`, async () => {
       reset()
       const { id, result } = await user.work(first)
       await user.ok(['merge', ...squash, id])
@@ -55,7 +55,7 @@ describe('A1: follow-ups never conflict with themselves', () => {
       assert.equal(user.project.git('status', '--porcelain'), '')
     })
 
-  test('run, apply, send, apply, send, apply; with edits of the user in between', async () => {
+  test('A1: run, apply, send, apply, send, apply never conflict, with edits of the user in between', async () => {
     reset()
     const { id } = await user.work(`${first}; printf '1\\n2\\n3\\n4\\n5\\n' > numbers.txt`)
     await user.ok(['apply', id])
@@ -77,7 +77,7 @@ describe('A1: follow-ups never conflict with themselves', () => {
     assert.deepEqual([read('a.txt'), read('third.txt')], ['one\nsecond\n', 'third\n'])
   })
 
-  test('run, apply, commit, send, merge; and run, merge, send, apply', async () => {
+  test('A1: run, apply, commit, send, merge, and run, merge, send, apply never conflict', async () => {
     reset()
     const one = await user.work(first)
     await user.ok(['apply', one.id])
@@ -93,7 +93,7 @@ describe('A1: follow-ups never conflict with themselves', () => {
     assert.deepEqual([read('a.txt'), read('new.txt')], ['one\nsecond\n', 'second\n'])
   })
 
-  test('`send --update` brings the user’s commits in, and names the files where it cannot', async () => {
+  test('A1: `send --update` brings the user’s commits in, and names the files where it cannot', async () => {
     reset()
     const { id } = await user.work('sh echo theirs > theirs.txt')
     write('mine.txt', 'mine\n')
@@ -120,7 +120,7 @@ describe('A1: follow-ups never conflict with themselves', () => {
     assert.equal(code, 5)
     assert.match(
       stderr,
-      /nothing was sent: your commits and the work of the agent change the same lines of\n {2}theirs\.txt/,
+      /nothing was sent: your commits and the run change the same lines of\n {2}theirs\.txt/,
     )
   })
 })
@@ -183,7 +183,7 @@ test('A14: `merge` does not commit what the user has not committed, unless they 
   const before = user.project.git('rev-parse', 'HEAD')
   const { code, stderr } = await user.cli(['merge', id])
   assert.equal(code, 6)
-  assert.match(stderr, /have not committed[\s\S]*draft\.txt[\s\S]*--with-uncommitted/)
+  assert.match(stderr, /uncommitted files of yours[\s\S]*draft\.txt[\s\S]*--with-uncommitted/)
   assert.equal(user.project.git('rev-parse', 'HEAD'), before)
   assert.equal(read('draft.txt'), 'a draft\n')
   await user.ok(['merge', '--with-uncommitted', id])
@@ -195,7 +195,7 @@ test('A14: `merge` does not commit what the user has not committed, unless they 
   await user.ok(['merge', later.id])
 })
 
-// A16, calls to the model that nobody sees: `test/e2e/agents.test.ts` asks a real Claude Code.
+// A16, hidden model calls: `test/e2e/agents.test.ts` asks a real Claude Code.
 
 test('A17: two messages of an agent are not one word in the commit', async () => {
   const { result } = await user.work('say First done.\nsh echo x > said.txt\nsay Second done.')
@@ -235,7 +235,7 @@ test('A17: files for Git LFS that come as plain content are named', async () => 
   const notes = result.notes.join('\n')
   assert.match(
     notes,
-    /^deep\/two\.bin, one\.bin are for Git LFS by \.gitattributes and came as plain content/m,
+    /^deep\/two\.bin, one\.bin are in Git LFS by \.gitattributes and arrived as plain content/m,
   )
   assert.match(notes, /git add --renormalize/)
   const without = await user.work('sh echo x > lfs.txt')
@@ -268,7 +268,7 @@ test('A17: `branch clean` removes what is remembered of runs that are gone, in e
   assert.match(refs(user.project.root), remembered, 'the run is there')
   await user.ok(['runs', 'rm', gone.id])
   const { stderr } = await user.cli(['branch', 'clean', '--all'])
-  assert.match(stderr, /removed 3 refs of runs that are gone/)
+  assert.match(stderr, /removed 3 refs of removed runs/)
   for (const cwd of [user.project.root, other]) assert.doesNotMatch(refs(cwd), new RegExp(gone.id))
   assert.match(refs(user.project.root), new RegExp(`refs/worktree/agentpod/applied/${stays.id}`))
   user.project.git('worktree', 'remove', '--force', other)
@@ -321,7 +321,7 @@ test('A3: Ctrl-C in `follow` leaves the run working', async () => {
   await new Promise((resolve) => setTimeout(resolve, 1000))
   child.kill('SIGINT')
   await closed
-  assert.match(said, /left working/)
+  assert.match(said, /stopped watching; the runs continue/)
   const done = worked(await user.cli(['follow', '--json', id]))
   assert.equal(done.result.outcome, 'changed')
   assert.deepEqual(user.changed(done.result.branch ?? ''), ['left.txt'])
@@ -345,7 +345,7 @@ test('A6: a host given by --base-url is allowed as it is, also in a private netw
   assert.match(own.stderr, /this machine itself[\s\S]*on another machine/)
 })
 
-test('A7: what a command prints is told while it runs, before its end', async () => {
+test('A7: the output of a command is shown while it runs', async () => {
   const { events } = await user.work('tool echo one; sleep 1; echo two')
   const told = events.flatMap(({ at, body }) =>
     body.type === 'tool' ? [{ at: Date.parse(at), status: body.status, output: body.output }] : [],
@@ -368,7 +368,7 @@ test('A9: a run whose sandbox is gone says why, and how many are kept can be set
   await user.ok(['destroy', info?.sandboxId ?? ''])
   const { code, stderr } = await user.cli(['send', id, 'more'])
   assert.equal(code, 6)
-  assert.match(stderr, /was removed, so it takes no follow-up[\s\S]*at most 100 of them \(AGENTPOD_KEPT_RUNS/)
+  assert.match(stderr, /was removed, so it cannot continue[\s\S]*at most 100 of them \(AGENTPOD_KEPT_RUNS/)
 })
 
 test('A10: the misspelt name of an agent is said before anything is made', async () => {
@@ -395,7 +395,7 @@ test('A11: what cannot be asked of an agent, and a branch in the way, are found 
     'sh echo x > x',
   ])
   assert.notEqual(code, 0)
-  assert.match(stderr, /the branch taken is in the way/)
+  assert.match(stderr, /cannot be created, because there is a branch taken/)
   assert.equal((await user.runs()).length, before)
 })
 
@@ -423,7 +423,7 @@ test('A17: the prompt comes by standard input or from a file, and `ls` names the
   const optioned = worked(await user.cli(['run', ...AGENT, '--json', '--prompt-file', 'task.md']))
   assert.ok(optioned.result.changes.some(({ path }) => path === 'filed.txt'))
   const nothing = await user.cli(['run', '--memory', '1g'])
-  assert.deepEqual([nothing.code, /missing arguments/.test(nothing.stderr)], [2, true])
+  assert.deepEqual([nothing.code, /missing argument: which agent or command/.test(nothing.stderr)], [2, true])
   assert.match(await user.ok(['ls', '--all']), new RegExp(`\\(run ${piped.id}\\)`))
 
   write('task.md', 'sh echo x > sent-from-file.txt\n')
@@ -436,5 +436,5 @@ test('A17: the prompt comes by standard input or from a file, and `ls` names the
     assert.equal(sent.id, piped.id)
   }
   const empty = await user.cli(['send', piped.id], { input: '' })
-  assert.deepEqual([empty.code, /nothing to send/.test(empty.stderr)], [2, true])
+  assert.deepEqual([empty.code, /what should the agent do/.test(empty.stderr)], [2, true])
 })

@@ -106,7 +106,7 @@ describe('A15: a server of another build of the same version', () => {
     return JSON.parse(driven.stdout) as { code: number; screen: string }
   }
 
-  test('is named, with the command that ends it, where nobody can be asked', async () => {
+  test('A15: a server of another build is named, with the command that ends it, where nobody can be asked', async () => {
     const { stderr, code } = await others.cli(['ls'])
     assert.equal(code, 0)
     assert.match(stderr, note)
@@ -114,7 +114,7 @@ describe('A15: a server of another build of the same version', () => {
     assert.equal(build(), '0123456789ab')
   })
 
-  test('stays after a no, which is asked for once', () => {
+  test('A15: a server of another build stays after a no, which is asked for once', () => {
     const pid = others.serverPid
     const no = atTerminal('n')
     assert.match(no.screen, /restart it now\? 1 sandbox and what runs in it go on/)
@@ -124,7 +124,7 @@ describe('A15: a server of another build of the same version', () => {
     assert.deepEqual([no.code, again.code, others.serverPid], [0, 0, pid])
   })
 
-  test('is replaced after a yes, and its sandboxes go on', async () => {
+  test('A15: a server of another build is replaced after a yes, and its sandboxes keep running', async () => {
     rmSync(join(others.home, 'run', 'restart-declined'))
     await others.ok(['exec', 'old', '--', 'sh', '-c', 'echo kept > /tmp/kept'])
     const pid = others.serverPid
@@ -137,7 +137,7 @@ describe('A15: a server of another build of the same version', () => {
     assert.deepEqual([stdout, stderr], ['kept\n', ''])
   })
 
-  test('that somebody started themselves is theirs to restart', async () => {
+  test('A15: a server of another build that the user started is theirs to restart', async () => {
     await others.ok(['server', 'stop'])
     const own = spawn(process.execPath, [join(directory, 'cli.js'), 'serve'], {
       env: environment(),
@@ -183,7 +183,7 @@ test('A17: amounts without a unit are refused, and rm leads to destroy', async (
   for (const option of ['--memory', '--disk', '--timeout', '--idle']) {
     const { code, stderr } = await world.cli(['create', option, '100'])
     assert.equal(code, 2, option)
-    assert.match(stderr, new RegExp(`${option} 100 has no unit\nhint: say 100`))
+    assert.match(stderr, new RegExp(`${option} 100 has no unit\nhint: use 100`))
   }
   assert.match((await world.cli(['rm', 'box'])).stderr, /did you mean `agentpod destroy`/)
 })

@@ -150,7 +150,7 @@ test('B3: the server has its port again after a crash and a stop, and says when 
   const moved = (JSON.parse(stdout) as Record<string, string>)['E2B_API_URL'] ?? ''
   other.close()
   assert.notEqual(moved, options.apiUrl)
-  assert.match(stderr, new RegExp(`another program has port ${port}`))
+  assert.match(stderr, new RegExp(`another program uses port ${port}`))
   options = { ...options, apiUrl: moved, sandboxUrl: moved }
   await world.ok(['server', 'stop'])
   await world.ok(['ls'])

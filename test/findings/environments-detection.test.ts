@@ -6,7 +6,7 @@ import { after, describe, test } from 'node:test'
 import { detect } from '../../src/config/detect/detect.ts'
 import { initText } from '../../src/config/plan/init.ts'
 import type { Plan } from '../../src/config/plan/plan.ts'
-import { resolvePlan } from '../../src/config/plan/resolve.ts'
+import { resolvePlan } from '../../src/config/plan/resolve/resolve.ts'
 import { memoryTree } from '../../src/config/testing/memory-tree.ts'
 import { inputOf, machine, written } from '../../src/config/testing/plan-parts.ts'
 import { World } from '../support/world.ts'
@@ -40,13 +40,13 @@ describe('environments: detection', () => {
   test('E9: a language without a toolchain here is named, with the next step', async () => {
     const { code, stdout } = await explained({ 'gleam.toml': 'name = "shop"\n' })
     assert.equal(code, 0)
-    assert.match(stdout, /gleam\.toml is a sign of Gleam/)
+    assert.match(stdout, /gleam\.toml suggests Gleam/)
     assert.match(stdout, /install gleam on this machine/)
   })
 
   test('E9: a language that Debian has is planned with it', async () => {
     const plan = await planned({ 'main.cbl': '       PROGRAM-ID. HELLO.\n' }, [])
-    assert.deepEqual(plan.ground, { base: 'debian', suite: 'bookworm' })
+    assert.deepEqual(plan.resolvedBase, { base: 'debian', suite: 'bookworm' })
     assert.deepEqual(
       plan.tools.map(({ name, from }) => `${name} ${from}`),
       ['cobc packages'],
@@ -56,9 +56,9 @@ describe('environments: detection', () => {
 
   test('E9: a release of Debian that has the language is chosen, and so is a machine that has it', async () => {
     const files = { 'Package.swift': 'let package = Package(name: "shop")\n' }
-    assert.deepEqual((await planned(files, [])).ground, { base: 'debian', suite: 'trixie' })
+    assert.deepEqual((await planned(files, [])).resolvedBase, { base: 'debian', suite: 'trixie' })
     const here = await planned(files, ['swift 6.1 /opt/swift/bin'])
-    assert.equal(here.ground.base, 'host')
+    assert.equal(here.resolvedBase.base, 'host')
     assert.ok(here.path.includes('/opt/swift/bin'))
     assert.equal(here.commands.test[0]?.run, 'swift test')
   })
@@ -70,7 +70,7 @@ describe('environments: detection', () => {
     assert.match(stdout, /languages\.python +3\.99 is not available/)
     assert.match(stdout, /managers\.python +pip/)
     assert.match(stdout, /commands\.dev +flask/)
-    assert.match(stderr, /python 3\.99 is not available/)
+    assert.match(stderr, /Python 3\.99 is not available/)
     const json = await explained(files, '--json')
     assert.equal(json.code, 6)
     const { problems, choices } = JSON.parse(json.stdout) as { problems: object[]; choices: object[] }
@@ -82,7 +82,7 @@ describe('environments: detection', () => {
     const files = { '.python-version': '3.12\n', 'requirements.txt': 'redis\n' }
     const plan = await planned(files, ['python 3.12.1 /opt/python/bin'])
     assert.deepEqual(versions(plan), ['python 3.12.1 there'])
-    assert.match(plan.notes.join('\n'), /left out: redis .*this machine does not have it; Debian does/)
+    assert.match(plan.notes.join('\n'), /left out: redis .*this machine does not have it; Debian has it/)
     // With a version that Debian has, the service comes with it.
     const other = await planned({ ...files, '.python-version': '3.11\n' }, ['python 3.11.7 /opt/python/bin'])
     assert.deepEqual(versions(other), ['python 3.11 packaged'])
@@ -97,7 +97,7 @@ describe('environments: detection', () => {
     const host = ['python 3.12.1 /opt/python/bin', 'python 3.11.7 /usr/bin']
     const plan = await planned(files, host)
     assert.deepEqual(versions(plan), ['python 3.12.1 there'])
-    assert.match(plan.notes.join('\n'), /python 3\.12\.3 is not available here; 3\.12\.1 is taken/)
+    assert.match(plan.notes.join('\n'), /Python 3\.12\.3 is not available; 3\.12\.1 is used/)
     await assert.rejects(
       planned(files, host, '[environment.languages]\npython = "3.12.3"'),
       /is not available/,
@@ -118,7 +118,7 @@ describe('environments: detection', () => {
     assert.deepEqual(versions(debian), ['java 11 packaged'])
     const none = await planned(files, ['java 17.0.9 /usr/lib/jvm/17/bin'], '[environment]\nbase = "host"\n')
     assert.deepEqual(versions(none), ['java 17.0.9 there'])
-    assert.match(none.notes.join('\n'), /gradle-wrapper\.properties:1 needs java <=15, and 17\.0\.9 is taken/)
+    assert.match(none.notes.join('\n'), /gradle-wrapper\.properties:1 needs Java <=15, but 17\.0\.9 is used/)
   })
 
   test('E13: what Cursor installs is installed, or a note says that it is not', async () => {
@@ -188,7 +188,7 @@ describe('environments: detection', () => {
     [{ Staticfile: 'root: web\n' }, 'python3 -m http.server 8000 --directory web'],
   ]
   for (const [files, start] of STARTS)
-    test(`starts: ${Object.keys(files).join(' and ')} is started with ${start}`, () => {
+    test(`E15: ${Object.keys(files).join(' and ')} is started with ${start}`, () => {
       const { findings } = detect(memoryTree(files))
       assert.equal(findings[0]?.commands.start?.run, start)
     })

@@ -1,4 +1,7 @@
-/** What outside verification found about environments at run time: builds that fail, networks, options, services, ports. */
+/**
+ * Findings of the outside verification about environments at run time: builds that fail, networks, options,
+ * services, ports.
+ */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
@@ -85,7 +88,7 @@ test('E4: a step that fails shows its command and where its log is, in every com
   for (const words of [['test'], ['run', '--', 'true'], ['dev'], ['build']]) {
     const { stderr } = await call(directory, ...words)
     assert.match(stderr, /the last words\n\s+command: .*exit 3/, words.join(' '))
-    assert.match(stderr, /all it said: \S+setup\.log/, words.join(' '))
+    assert.match(stderr, /full output: \S+setup\.log/, words.join(' '))
   }
 })
 
@@ -162,16 +165,16 @@ dev = "python3 -m http.server $((18080 + 1))"
   }
 })
 
-test('E14: a step that hangs is told while it does, and ends at its own time', async () => {
+test('E14: a step that hangs is reported while it does, and ends at its own time limit', async () => {
   const directory = project({
     'agentpod.toml': toml('echo waiting for nobody; sleep 600', '[resources]\nstep_timeout = "33s"\n'),
   })
   const { code, stderr } = await call(directory, 'test')
   assert.notEqual(code, 0)
-  assert.match(stderr, /still running after 3\d seconds; it said last: waiting for nobody/)
+  assert.match(stderr, /still running after 3\d seconds; last line: waiting for nobody/)
   assert.match(stderr, /command: .*sleep 600/)
-  assert.match(stderr, /all it said: \S+setup\.log/)
-  assert.match(stderr, /the step "dependencies, by your command" failed: it did not end within 33 seconds/)
+  assert.match(stderr, /full output: \S+setup\.log/)
+  assert.match(stderr, /the step "dependencies, by your command" failed: it did not finish within 33 seconds/)
   assert.match(stderr, /step_timeout = "2h" in agentpod\.toml/)
 })
 
@@ -189,14 +192,14 @@ test('E6: words for a test command of several lines are refused, and one command
   })
   const refused = await call(lines, 'test', '--', 'word')
   assert.equal(refused.code, 2, refused.stderr)
-  assert.match(refused.stderr, /several lines; which one the words are for is not known/)
+  assert.match(refused.stderr, /arguments cannot be passed to a test command of several lines/)
   const one = project({
     'agentpod.toml': '[environment]\nbase = "host"\n[lifecycle]\ntest = "echo got"\n',
   })
   assert.equal((await call(one, 'test', '--', 'word')).stdout, 'got word\n')
 })
 
-test('E2: what one run may become root for, the next one in the repository may not', async () => {
+test('E2: root access that one run was granted is not granted to the next', async () => {
   const directory = repository({ 'a.txt': 'a\n' })
   const privileges = ['--', 'sed', '-n', 's/^NoNewPrivs:[^0-9]*//p', '/proc/self/status']
   assert.equal((await call(directory, 'run', '--sudo', '-e', 'A=1', ...privileges)).stdout, '0\n')

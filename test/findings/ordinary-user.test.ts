@@ -1,4 +1,4 @@
-/** What outside verification found for an ordinary user: somebody without root, with a range in /etc/subuid. */
+/** Findings of the outside verification about ordinary users: without root, with a range in /etc/subuid. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
@@ -73,7 +73,7 @@ test('U2: an ordinary user has the debian base, and apt on this machine stays as
   assert.equal(lists(), before)
 })
 
-test('U3: without a cgroup, a sandbox is paused, snapshotted and forked while it runs', {
+test('U3: STATE-2 without a cgroup, a sandbox is paused, snapshotted and forked while it runs', {
   skip,
 }, async () => {
   const count = 'i=0; while :; do i=$((i+1)); echo $i > ~/new; mv ~/new ~/count; done'

@@ -40,7 +40,7 @@ test('T2: skipped tests are counted by reason', () => {
 
 test('T3: the check for leftovers sees what the run left, and no other AgentPod of the machine', async () => {
   const runDirectory = mkdtempSync(join(tmpdir(), 'agentpod-run-'))
-  // Others may come and go on this machine while it is looked at.
+  // Other AgentPods may start and end on this machine during the check.
   const earlier = await findGroups()
   const look = (): Promise<string[]> => findTraces(runDirectory, earlier)
   const seesNothing = async (): Promise<boolean> => (await look()).length === 0

@@ -1,4 +1,7 @@
-/** What outside verification found about git, one case for each id. The attacks themselves are in `test/attack/git.test.ts`. */
+/**
+ * Findings of the outside verification about git, one case for each id. The attacks are in
+ * `test/attack/git.test.ts`.
+ */
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,7 @@
-/** What a red team found about the kernel that sandboxes share; test/attack/kernel-limits.test.ts has the details and the controls. */
+/**
+ * Findings of a red team about the kernel that sandboxes share. test/attack/kernel-limits.test.ts has the
+ * details and the controls.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { totalmem } from 'node:os'

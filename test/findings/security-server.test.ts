@@ -1,4 +1,7 @@
-/** What outside verification found in the server: keys, connections, lost state, names and bytes from inside. */
+/**
+ * Findings of the outside verification about the server: keys, connections, lost state, names and bytes from
+ * inside.
+ */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,7 +11,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
-import { encodeFrame } from '../../src/util/connect-frame.ts'
+import { encodeFrame } from '../../src/util/stream/connect-frame.ts'
 import { rawRequest } from '../support/raw-http.ts'
 import { type TcpAnswer, tcpRequest } from '../support/tcp.ts'
 import { isAlive, ROOT, until, World } from '../support/world.ts'
@@ -150,7 +153,7 @@ socketserver.ThreadingTCPServer(('127.0.0.1', 3000), H).serve_forever()`
     pod.close()
   })
 
-  /** A request whose answer does not end, open until somebody cuts it. */
+  /** A request whose answer does not end, open until the server cuts it. */
   function stream(
     path: string,
     headers: Readonly<Record<string, string>>,
@@ -190,12 +193,12 @@ describe('S8: after the state database is lost', () => {
   const LOSSES: Readonly<Record<string, { lose: (file: string) => void; said: RegExp }>> = {
     damaged: {
       lose: (file) => writeFileSync(file, 'no database at all'),
-      said: /is damaged; it was kept as/,
+      said: /is damaged; it was moved to/,
     },
-    gone: { lose: (file) => rmSync(file), said: /state\.db is gone/ },
+    gone: { lose: (file) => rmSync(file), said: /state\.db is missing/ },
   }
   for (const [how, { lose, said }] of Object.entries(LOSSES)) {
-    test(`S8: a database that is ${how} is said once, then what ran is removed`, async () => {
+    test(`S8: a database that is ${how} is reported once, then its sandboxes are removed`, async () => {
       await using world = new World()
       await orphaned(world)
       for (const end of ['-wal', '-shm']) rmSync(join(world.home, `state.db${end}`), { force: true })
@@ -203,7 +206,7 @@ describe('S8: after the state database is lost', () => {
       const first = await world.cli(['ls'])
       assert.notEqual(first.code, 0)
       assert.match(first.stderr, said)
-      assert.match(first.stderr, /every sandbox and snapshot of the lost one is removed/)
+      assert.match(first.stderr, /removes every sandbox and snapshot of the lost one/)
       assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
       await until('the sandbox is removed', () => listening(world.home).length === 0)
       await world.ok(['create', '--name', 'orphan'])
@@ -226,7 +229,7 @@ test('S12: reset works with a damaged key of secrets', async () => {
   await world.ok(['create'])
   await world.ok(['server', 'stop'])
   writeFileSync(join(world.home, 'secrets.key'), 'short')
-  assert.match((await world.cli(['ls'])).stderr, /is not a key of AgentPod/, 'the control')
+  assert.match((await world.cli(['ls'])).stderr, /is not an AgentPod key/, 'the control')
   await world.ok(['reset', '--yes'], { cwd: '/' })
   assert.equal(existsSync(world.home), false)
 })
@@ -275,7 +278,7 @@ describe('bytes from inside', () => {
   const inside = (script: string): Promise<string> =>
     world.ok(['exec', 'box', '--', '/usr/bin/python3', '-c', `import os\n${script}`])
 
-  test('S9: names that are not UTF-8 are left out and said, both ways, and the count is true', async () => {
+  test('S9: names that are not UTF-8 are left out and reported, both ways, and the count is true', async () => {
     await inside(`os.makedirs('/tmp/odd')
 for name in (b'a\\xff', b'a\\xfe', b'plain'): open(b'/tmp/odd/' + name, 'w').write('x')`)
     const target = join(world.directory(), 'out')
@@ -311,7 +314,7 @@ for _ in range(20000):
     assert.match(etc.stderr, /left out shadow: this user may not read it/)
   })
 
-  test('S11: what a program inside said is not obeyed by a terminal, and JSON has no hidden character', async () => {
+  test('S11: output of a program inside is not obeyed by a terminal, and JSON has no hidden character', async () => {
     const said = '\u001b]52;c;ZXZpbA==\u0007\u009b5n\u001b[31mred\u001b[0m'
     await inside(`print('\\x1b]52;c;ZXZpbA==\\x07\\u009b5n\\x1b[31mred\\x1b[0m')`)
     assert.equal(await world.ok(['logs', 'box']), `${said}\n`, 'the control: a pipe gets every byte')

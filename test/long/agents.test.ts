@@ -1,4 +1,4 @@
-/** Every agent there is, in our sandboxes, against a model whose answers are written down: what goes well and what does not. */
+/** Every agent, in sandboxes, with a scripted model: what works, and how failures end. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { after, before, describe, test } from 'node:test'
@@ -81,7 +81,7 @@ function assertFixed({ code, result, stderr }: Worked): void {
   assert.match(testsIn(user.checkout(result.branch ?? '')), /pass 1\n/)
 }
 
-/** What it used as the way out counted it. Answers that nobody waited for are among those that the model gave. */
+/** The usage as the egress process counted it. It includes answers that no client waited for. */
 function assertCounted({ usage }: RunInfo, atLeast: number): void {
   assert.equal(usage.source, 'wire')
   assert.ok(usage.requests >= atLeast, JSON.stringify(usage))
@@ -100,7 +100,7 @@ for (const name of NAMES) {
       stage.model.forget()
     })
 
-    test('repairs the project; the key was never inside, and what it used is counted', async () => {
+    test(`RUN-1 ${title} repairs the project; the key was never inside, and its usage is counted`, async () => {
       const untouched = user.untouched()
       const done = await work(name, '[[fix]] fix the failing test')
       assertFixed(done)
@@ -117,7 +117,9 @@ for (const name of NAMES) {
       assert.match(saidIn(done.events), /I fixed sum\.js/)
     })
 
-    test('asks, and goes by the answer', { skip: canAsk ? false : 'it cannot be made to ask' }, async () => {
+    test(`RUN-2 ${title} asks, and follows the answer`, {
+      skip: canAsk ? false : 'it cannot be made to ask',
+    }, async () => {
       for (const [answer, outcome, said] of [
         ['allow', 'changed', /I was allowed/],
         ['deny', 'denied', /./],
@@ -141,7 +143,7 @@ for (const name of NAMES) {
       }
     })
 
-    test('goes on the next day, on another server, in the same conversation', async () => {
+    test(`RUN-3 ${title} continues the next day, on another server, in the same conversation`, async () => {
       const first = await work(name, '[[edit notes.txt]] write my notes')
       assert.equal(first.result.outcome, 'changed', first.result.reason ?? '')
       await user.ok(['server', 'stop'])
@@ -153,19 +155,19 @@ for (const name of NAMES) {
       assert.deepEqual([...new Set(stage.model.conversations.map(({ key }) => key))], ['right'])
     })
 
-    test('with a key that is refused it fails, and says why, and does not hang', async () => {
+    test(`RUN-4 ${title} with a rejected key fails, says why, and does not hang`, async () => {
       const { result, code } = await work(name, '[[unauthorized]] do something')
       assert.deepEqual([result.outcome, code], ['failed', 22])
       assert.match(result.reason ?? '', /key|revoked|401|auth/i)
     })
 
-    test('is patient with a model that has too much to do', async () => {
+    test(`RUN-4 ${title} waits for a busy model`, async () => {
       const { result, events } = await work(name, '[[limited]] do nothing')
       assert.equal(result.outcome, 'unchanged', result.reason ?? '')
       assert.match(saidIn(events), /Now there was room for me/)
     })
 
-    test('survives an answer that is cut, or says that it did not', async () => {
+    test(`RUN-4 ${title} survives a truncated answer, or says that it did not`, async () => {
       const once = await work(name, '[[cut 1]] say something')
       assert.ok(['unchanged', 'failed'].includes(once.result.outcome), once.result.outcome)
       const always = await work(name, '[[cut]] say something', '--time', '60s')
@@ -176,8 +178,9 @@ for (const name of NAMES) {
       assert.ok((always.result.reason ?? '') !== '')
     })
 
-    test('that never comes to an end is stopped, by time and by money', async () => {
-      // Some of them notice by themselves that they go round in circles, so the one that is late talks.
+    test(`RUN-4 RUN-11 ${title} that never ends is stopped, by time and by cost`, async () => {
+      // Some agents notice on their own that they are in a loop, so the agent that runs out of time prints
+      // text.
       const late = await work(name, '[[slow 200 500]] talk to me', '--time', '8s')
       assert.deepEqual([late.result.outcome, late.code], ['timed_out', 23])
       const dear = await work(name, '[[loop]] go on', '--max-cost', '0.02')
@@ -186,12 +189,12 @@ for (const name of NAMES) {
       assert.ok((usage.costUsd ?? 0) >= 0.02, JSON.stringify(usage))
     })
 
-    test('that does nothing has changed nothing', async () => {
+    test(`RUN-4 ${title} that does nothing has changed nothing`, async () => {
       const { result, code } = await work(name, '[[nothing]] do nothing')
       assert.deepEqual([result.outcome, code, result.branch], ['unchanged', 20, null])
     })
 
-    test('that is canceled stops, and what it did until then is kept', async () => {
+    test(`${title} that is canceled stops, and its changes until then are kept`, async () => {
       const run = await detached(name, '[[slow 200 500]] talk to me')
       await until('it talks', async () => saidIn(await run.events()).includes('word1'), 60_000)
       await user.ok(['cancel', run.id])
@@ -199,7 +202,7 @@ for (const name of NAMES) {
       assert.deepEqual([result.outcome, code], ['canceled', 130])
     })
 
-    test('finds no key and gets nothing out', async () => {
+    test(`RUN-6 ${title} finds no key and gets nothing out`, async () => {
       stage.model.forget()
       await stage.internet.forget()
       const done = await work(name, '[[leak evil.example]] look around')
@@ -217,8 +220,8 @@ for (const name of NAMES) {
   })
 }
 
-describe('eight at once on this machine', { skip }, () => {
-  test('all finish, and none has what another did', {
+describe('eight runs at once', { skip }, () => {
+  test('RUN-5 eight runs at once all finish, and none has another’s changes', {
     skip: NAMES.length < 2 ? 'of fewer than two' : false,
   }, async () => {
     const names = here(NAMES)
@@ -245,7 +248,7 @@ for (const name of MORE) {
       stage.model.forget()
     })
 
-    test('repairs the project', {
+    test(`RUN-1 ${title} repairs the project`, {
       skip: TEXT_ONLY.has(name) && 'it has no tools for the model to call',
     }, async () => {
       assert.equal(notBuilt.get(name), undefined)
@@ -256,17 +259,17 @@ for (const name of MORE) {
       assertCounted(await infoOf(done.id), 2)
     })
 
-    test('with a key that is refused it fails', async () => {
+    test(`RUN-4 ${title} with a rejected key fails`, async () => {
       const { result } = await work(name, '[[unauthorized]] do something')
       assert.equal(result.outcome, 'failed', result.reason ?? '')
     })
 
-    test('that does nothing has changed nothing', async () => {
+    test(`RUN-4 ${title} that does nothing has changed nothing`, async () => {
       const { result } = await work(name, '[[nothing]] do nothing')
       assert.equal(result.outcome, 'unchanged', result.reason ?? '')
     })
 
-    test('goes on with its conversation', { skip: canResume ? false : 'it cannot' }, async () => {
+    test(`RUN-3 ${title} continues its conversation`, { skip: canResume ? false : 'it cannot' }, async () => {
       const first = await work(name, '[[nothing]] hello')
       const words = ['send', '--json', first.id, '[[followup]] what did I ask?']
       const second = worked(await user.cli(words, { timeoutMs: RUN_MS }))

@@ -1,7 +1,8 @@
 /**
- * podhost on a host with cgroup v2 alone: the Go tests that drive it over its socket, run in a virtual machine with Debian's own
- * kernel: as root, as an ordinary user to whom root gave a group, and as one who is logged in to systemd. Software emulation is enough;
- * it takes about four minutes, half of them for making the guest.
+ * podhost on a host with only cgroup v2: the Go tests that drive it over its socket, in a virtual machine
+ * with Debian's kernel, as root, as an ordinary user to whom root delegated a cgroup, and as one who is
+ * logged in to systemd. Software emulation is enough; it takes about four minutes, half of them to create the
+ * guest.
  */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
@@ -29,7 +30,7 @@ function missing(): string | false {
   return false
 }
 
-test('limits, life and restart of sandboxes on cgroup v2, as root and as an ordinary user', {
+test('ISO-2 limits, lifetimes and restarts of sandboxes work on cgroup v2, as root and as an ordinary user', {
   skip: missing(),
 }, () => {
   const root = join(scratch, 'root')

@@ -41,7 +41,7 @@ after(async () => {
   }
 })
 
-test('repairs the project on docker; the key was never inside, and what it used is counted', {
+test('PROV-5 an agent repairs the project on Docker; the key was never inside, and its usage is counted', {
   skip,
 }, async () => {
   const untouched = user.untouched()
@@ -66,7 +66,9 @@ test('repairs the project on docker; the key was never inside, and what it used 
   assert.equal(sandbox?.provider, 'docker', 'it is kept for follow-ups, stopped')
 })
 
-test('goes on in the same conversation after the server was stopped', { skip }, async () => {
+test('PROV-5 an agent on Docker continues the same conversation after the server was stopped', {
+  skip,
+}, async () => {
   const [first] = await user.runs()
   assert.ok(first)
   await user.ok(['server', 'stop'])

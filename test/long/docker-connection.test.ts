@@ -18,7 +18,7 @@ import { type DockerStage, openDocker, PODD } from '../support/docker-provider.t
 
 const CALL = { timeoutMs: 60_000 }
 
-describe('ways to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
+describe('connections to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
   let stage: DockerStage
   const opened: Provider[] = []
   const closers: (() => void)[] = []
@@ -56,18 +56,18 @@ describe('ways to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
     return (server.address() as { port: number }).port
   }
 
-  test('tcp:// works, and its diagnosis says that nothing is encrypted', async () => {
+  test('Docker over tcp:// works, and its diagnosis says that nothing is encrypted', async () => {
     const port = await listening(createTlsLess(carry))
     const provider = on({ DOCKER_HOST: `tcp://127.0.0.1:${port}` })
     assert.ok((await provider.capabilities(CALL)).layers)
     const checks = await provider.diagnose(CALL)
     assert.match(
       checks.find(({ name }) => name === 'docker transport')?.detail ?? '',
-      /neither encrypted nor checked/,
+      /not encrypted and the daemon is not verified/,
     )
   })
 
-  test('tcp:// with TLS needs the daemon’s certificate to be the one that is trusted', async () => {
+  test('Docker over tcp:// with TLS needs the daemon’s certificate to be the trusted one', async () => {
     const certs = join(stage.daemon.directory, 'certs')
     mkdirSync(certs)
     const openssl = (...args: string[]): void =>
@@ -99,7 +99,7 @@ describe('ways to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
     await rejectsWith(on({ ...env, DOCKER_CERT_PATH: empty }).capabilities(CALL), 'unavailable')
   })
 
-  test('ssh:// runs the ssh program with the host as it was named', async () => {
+  test('Docker over ssh:// runs the ssh program with the host as it was named', async () => {
     const bin = join(stage.daemon.directory, 'ssh-bin')
     mkdirSync(bin)
     const log = join(bin, 'log')
@@ -116,7 +116,7 @@ describe('ways to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
     await rejectsWith(on({ PATH: '/nowhere', DOCKER_HOST: 'ssh://far' }).capabilities(CALL), 'unavailable')
   })
 
-  describe('and images of a registry', () => {
+  describe('images of a registry', () => {
     let registry: Registry
     let config: string
 
@@ -127,7 +127,7 @@ describe('ways to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
       mkdirSync(config)
     })
 
-    test('that the user may pull are pulled once, with the credentials of config.json', async () => {
+    test('images of a private registry are pulled once, with the credentials of config.json', async () => {
       const { images } = on({ DOCKER_CONFIG: config })
       assert.ok(images)
       const ref = `${registry.host}/team/tool:1`
@@ -148,7 +148,7 @@ describe('ways to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
       assert.equal(registry.asked, before, 'what is there is not asked for again')
     })
 
-    test('are pulled with what a credential helper says', async () => {
+    test('images of a private registry are pulled with the answer of a credential helper', async () => {
       const bin = join(stage.daemon.directory, 'helper-bin')
       mkdirSync(bin)
       const helper = join(bin, 'docker-credential-test')
@@ -166,7 +166,7 @@ describe('ways to Docker', { skip: NO_DOCKER, timeout: 300_000 }, () => {
       )
     })
 
-    test('that are not there are unknown by name, and what is no name is refused', async () => {
+    test('missing images of a registry are reported by name, and invalid names are refused', async () => {
       const auth = Buffer.from('me:secret').toString('base64')
       writeFileSync(join(config, 'config.json'), JSON.stringify({ auths: { [registry.host]: { auth } } }))
       const { images } = on({ DOCKER_CONFIG: config })

@@ -84,7 +84,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
   }
 
   for (const step of ['/containers/create', '/archive', '/start'])
-    test(`an answer of ${step} that is lost leaves nothing, and the next create works`, async () => {
+    test(`PROV-6 a lost answer of ${step} leaves nothing, and the next create works`, async () => {
       const wanted = plan()
       proxy.lose(new RegExp(step))
       await rejectsWith(cut.create(wanted, CALL), 'unavailable', 'docker.lost')
@@ -96,7 +96,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
       await nothingIsLeft()
     })
 
-  test('a create that lost every answer, and could undo nothing, is found by the next one', async () => {
+  test('PROV-6 a create that lost every answer, and could undo nothing, is found by the next one', async () => {
     const wanted = plan()
     proxy.lose(/ \/v[\d.]+\/containers\//, 100)
     await rejectsWith(cut.create(wanted, CALL), 'unavailable')
@@ -109,7 +109,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await nothingIsLeft()
   })
 
-  test('lost answers of stop, start, pause, resume, snapshot and destroy: each is said again and has happened once', async () => {
+  test('PROV-6 lost answers of stop, start, pause, resume, snapshot and destroy are retried, and each happens once', async () => {
     const wanted = plan()
     const { sandboxId } = wanted
     const guest = await started(await cut.create(wanted, CALL), cut)
@@ -138,7 +138,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await nothingIsLeft()
   })
 
-  test('a stream to podd that breaks is dialled again', async () => {
+  test('PROV-6 a broken stream to podd is dialled again', async () => {
     const wanted = plan()
     const guest = await started(await stage.provider.create(wanted, CALL))
     const connects = (): string[] =>
@@ -148,7 +148,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     )
     assert.equal(inside.length, 1)
     for (const pid of inside) process.kill(Number(pid), 'SIGKILL')
-    // What was under way, or was about to use what broke, is told so; nothing is done twice.
+    // Calls in progress, or about to use the broken stream, get an error; nothing is done twice.
     await until(() =>
       runCommand(guest, 'echo', ['again']).then(({ stdout }) => stdout === 'again\n', isUnavailable),
     )
@@ -156,7 +156,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await stage.provider.destroy(wanted.sandboxId, CALL)
   })
 
-  test('a container that somebody else removed is absent, and one that is not asked for is not', async () => {
+  test('PROV-6 a container that another program removed is absent, and one that does not answer is not', async () => {
     const [mine, other] = [plan(), plan()]
     const created = await stage.provider.create(mine, CALL)
     await stage.provider.create(other, CALL)
@@ -168,7 +168,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await stage.provider.destroy(other.sandboxId, CALL)
   })
 
-  test('podd’s volume that somebody else removed is filled again', async () => {
+  test('PROV-6 a podd volume that another program removed is filled again', async () => {
     const volumes = stage.daemon.docker(
       'volume',
       'ls',
@@ -185,7 +185,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await stage.provider.destroy(wanted.sandboxId, CALL)
   })
 
-  test('what the first server made, another one finds by labels alone and works with', async () => {
+  test('PROV-6 another server finds a sandbox by its labels alone and works with it', async () => {
     const wanted = plan()
     await started(await stage.provider.create(wanted, CALL))
     const other = dockerProvider({ env: stage.daemon.env, poddFile: PODD, owner: stage.owner })
@@ -228,7 +228,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await layers.remove(digest, CALL)
   })
 
-  test('content that is not what its digest says makes no layer', async () => {
+  test('content that does not match its digest makes no layer', async () => {
     const { layers } = stage.provider
     assert.ok(layers)
     const wrong = 'a'.repeat(64)
@@ -239,7 +239,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     assert.equal(stage.daemon.docker('images', '-aq'), before)
   })
 
-  test('a sandbox that fills its /tmp goes on, and so does one that eats its memory', async () => {
+  test('a sandbox that fills its /tmp keeps running, and so does one that uses up its memory', async () => {
     const wanted = plan()
     const guest = await started(await stage.provider.create(wanted, CALL))
     const full = await runCommand(guest, 'dd', ['if=/dev/zero', 'of=/tmp/full', 'bs=1M', 'count=64'])
@@ -251,7 +251,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await stage.provider.destroy(wanted.sandboxId, CALL)
   })
 
-  test('a snapshot of a copy of a snapshot goes out and comes back as it was', async () => {
+  test('a snapshot of a copy of a snapshot is exported and imported as it was', async () => {
     const wanted = plan()
     const guest = await started(await stage.provider.create(wanted, CALL))
     await writeFile(guest, FILE, Buffer.from('one'))
@@ -282,14 +282,14 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await nothingIsLeft()
   })
 
-  test('a snapshot whose content was changed on its way is not taken', async () => {
+  test('a snapshot whose content was changed on its way is refused', async () => {
     const id = newSnapshotId(systemRandom)
     const packed = { digest: 'b'.repeat(64), content: Readable.from([Buffer.from('x')]), root: stage.root }
     await rejectsWith(snapshots().import(id, stage.owner, packed, CALL), 'data_loss')
     assert.deepEqual(await snapshots().list(stage.owner, CALL), [])
   })
 
-  test('an image that wants volumes of its own has none, so that a snapshot holds everything', async () => {
+  test('an image that declares volumes gets none, so that a snapshot holds everything', async () => {
     stage.daemon.docker(
       'import',
       '--change',
@@ -317,7 +317,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     await snapshots().remove(snapshot, CALL)
   })
 
-  test('a daemon that is killed while sandboxes are made, used and destroyed: all is absent in the end', async () => {
+  test('PROV-6 a daemon killed while sandboxes are created, used and destroyed leaves nothing in the end', async () => {
     const plans = Array.from({ length: 6 }, () => plan())
     const work = plans.map(async (one, index) => {
       await sleep(index * 60)
@@ -351,7 +351,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
   })
 })
 
-test('a sandbox that fills the daemon’s disk hurts others by that alone, and all is well when it is gone', {
+test('a sandbox that fills the daemon’s disk hurts others in no other way, and all is well when it is gone', {
   skip: NO_DOCKER,
   timeout: 240_000,
 }, async () => {

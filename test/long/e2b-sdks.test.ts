@@ -1,5 +1,5 @@
-// Other people's programs on top of E2B's SDKs, as their registries have them, in their basic flow. No model is asked: they are driven as
-// an agent's tools would.
+// Third-party programs on top of E2B's SDKs, from their registries, in their basic flow. No model is asked:
+// the test calls them as an agent would call its tools.
 
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
@@ -52,18 +52,18 @@ async function run(
   return (await running).stdout
 }
 
-test('the OpenAI Agents SDK: manifest, commands, files, ports, persistence, resume', async () => {
+test('the OpenAI Agents SDK works: manifest, commands, files, ports, persistence, resume', async () => {
   const packages = ['@openai/agents@0.18.0', '@openai/agents-extensions@0.18.0', 'e2b@2.51.0', 'zod@4.6.7']
   const directory = await npm('openai-agents', packages)
   assert.match(await run(process.execPath, [join(PROGRAMS, 'agents.mjs'), directory]), /agents: done/)
 })
 
-test('computesdk: commands, files, addresses, lists', async () => {
+test('computesdk works: commands, files, addresses, lists', async () => {
   const directory = await npm('computesdk', ['computesdk@4.1.4', '@computesdk/e2b@1.7.52'])
   assert.match(await run(process.execPath, [join(PROGRAMS, 'compute.mjs'), directory]), /compute: done/)
 })
 
-test('LangChain: commands, files, edits, searches, uploads', async () => {
+test('LangChain works: commands, files, edits, searches, uploads', async () => {
   const directory = join(CACHE, 'langchain-e2b')
   if (!existsSync(join(directory, 'langchain_e2b'))) {
     const options = ['--quiet', '--disable-pip-version-check', '--target', directory]
@@ -78,7 +78,7 @@ test('LangChain: commands, files, edits, searches, uploads', async () => {
   assert.match(said, /langchain: done/)
 })
 
-test('E2B’s command line: create, list, exec, pause, resume, info, kill', async () => {
+test('E2B’s command line works: create, list, exec, pause, resume, info, kill', async () => {
   const directory = await npm('e2b-cli', ['@e2b/cli@2.19.0'])
   const e2b = (...words: string[]): Promise<string> =>
     run(process.execPath, [join(directory, 'node_modules', '.bin', 'e2b'), 'sandbox', ...words])

@@ -1,4 +1,7 @@
-/** More languages and package managers, each from nothing to its own tests passing, by detection alone; and a monorepo with its services. */
+/**
+ * More languages and package managers, each from nothing to passing its own tests, by detection alone; and a
+ * monorepo with its services.
+ */
 import assert from 'node:assert/strict'
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -96,7 +99,7 @@ interface Written {
   readonly failsByItself?: { readonly with: RegExp; readonly because: string }
 }
 
-/** Lockfiles are left out: what is written into them names registries. Each manager resolves by itself. */
+/** Lockfiles are left out, because they name registries. Each package manager resolves the versions. */
 const WRITTEN: Readonly<Record<string, Written>> = {
   pnpm: {
     files: { ...JS, 'package.json': manifest({ packageManager: 'pnpm@9.15.0' }) },
@@ -220,7 +223,7 @@ describe('a project of each kind', () => {
     ['java', /Tests run: 1, Failures: 0/],
     ['c', /100% tests passed/],
   ] as const)
-    test(`${name}, by detection and by agentpod.toml`, async () => {
+    test(`ENV-1 a ${name} project passes its tests by detection and by agentpod.toml`, async () => {
       const directory = fixture(name)
       await twice(directory, says)
       writeFileSync(join(directory, 'agentpod.toml'), TOML[name])
@@ -228,7 +231,7 @@ describe('a project of each kind', () => {
     })
 
   for (const [name, { files, says, failsByItself }] of Object.entries(WRITTEN))
-    test(name, async (t) => {
+    test(`ENV-1 a ${name} project passes its tests by detection`, async (t) => {
       const directory = written(files)
       const { code, stderr } = await world.cli(['build'], { cwd: directory, timeoutMs: 600_000 })
       if (code !== 0 && failsByItself?.with.test(stderr)) return t.skip(failsByItself.because)
@@ -254,7 +257,7 @@ test('a static site is served', async () => {
 describe('a monorepo in three languages with PostgreSQL and Redis', () => {
   const directory = fixture('polyglot')
 
-  test('comes up by detection alone, and all its tests pass', async () => {
+  test('ENV-1 a monorepo in three languages comes up by detection alone, and all its tests pass', async () => {
     const explained = JSON.parse((await passes(directory, 'config', 'explain', '--json')).stdout)
     const keys = explained.choices.map(({ key }: { key: string }) => key)
     for (const key of [
@@ -271,7 +274,7 @@ describe('a monorepo in three languages with PostgreSQL and Redis', () => {
     assert.match(stdout, /^ok\s/m)
   })
 
-  test('its data survives a pause, a stop and a snapshot', async () => {
+  test('ENV-9 the data of a monorepo’s services survives a pause, a stop and a snapshot', async () => {
     await passes(
       directory,
       'run',
@@ -301,7 +304,7 @@ describe('a monorepo in three languages with PostgreSQL and Redis', () => {
     await passes(directory, 'destroy', 'mono', 'again', 'copy')
   })
 
-  test('it can be locked, and the lock gives the same layers', async () => {
+  test('a monorepo can be locked, and the lock gives the same layers', async () => {
     const before = JSON.parse((await passes(directory, 'build', '--json')).stdout)
     await passes(directory, 'config', 'lock')
     await passes(directory, 'build', '--frozen')
@@ -312,7 +315,7 @@ describe('a monorepo in three languages with PostgreSQL and Redis', () => {
   })
 })
 
-test('Poetry, without a lockfile and with one, also where PyPI is a mirror', async () => {
+test('ENV-1 a Poetry project works without a lockfile and with one, also where PyPI is a mirror', async () => {
   const directory = written({
     ...PYTHON,
     'pyproject.toml': `[tool.poetry]

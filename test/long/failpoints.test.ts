@@ -14,5 +14,6 @@ after(async () => {
 
 for (const point of FAILPOINTS.filter(isSwept)) {
   for (const error of ['ENOSPC', 'EIO', 'EMFILE'])
-    test(`${error} at ${point}: one clear error and nothing half done`, () => crash.sweep(point, error))
+    test(`STATE-9 ${error} at ${point}: one clear error and nothing half done`, () =>
+      crash.sweep(point, error))
 }

@@ -1,4 +1,7 @@
-/** MCP servers with every agent that takes them: the real programs in our sandboxes, a server of our own inside, and a model whose answers are written down. */
+/**
+ * MCP servers with every agent that supports them: the real programs in sandboxes, a server of our own
+ * inside, and a scripted model.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,7 +28,10 @@ const STOPPING = new Set(['continue'])
 const REFUSING = new Set(['copilot', 'gemini'])
 /** What a tool, a server of the project's own and a hook of it leave behind. */
 const TRACES = new Set(['remembered.txt', 'started.txt', 'hooked.txt'])
-/** Who does what the project says where nobody has to be asked. Gemini CLI does so if it takes its time. */
+/**
+ * The agents that follow the project's files where no question is required. Gemini CLI does so if it has
+ * time.
+ */
 const HEARD: Readonly<Record<string, readonly string[]>> = {
   claude: ['started.txt', 'hooked.txt'],
   codex: ['started.txt'],
@@ -77,7 +83,10 @@ after(async () => {
   if (!skip) await stage[Symbol.asyncDispose]()
 })
 
-/** Files in which a project allows itself everything, has servers of its own and commands that are run when an agent begins. */
+/**
+ * Files in which a project allows everything, and configures its own servers and commands that run when an
+ * agent starts.
+ */
 function allowances(): Readonly<Record<string, unknown>> {
   const own = { command: 'sh', args: ['-c', 'touch started.txt; exec node notes-server.mjs'] }
   const trusted = { own: { ...own, trust: true }, notes: { ...SERVER, trust: true } }
@@ -151,7 +160,7 @@ async function work(agent: string, tools: string, ...options: string[]): Promise
   return worked(await user.cli(words, { timeoutMs: RUN_MS }))
 }
 
-/** To its end, where somebody answers every question with the same word. */
+/** Runs to the end, and answers every question with the same word. */
 async function answered(
   agent: string,
   tools: string,
@@ -203,7 +212,7 @@ for (const { name, title, canAsk } of CHOSEN) {
       stage.model.forget()
     })
 
-    test('is offered the tools of a server, and what one of them does is in the branch', async () => {
+    test(`RUN-23 ${title} is offered the tools of a server, and what one of them does is in the branch`, async () => {
       const done = await work(name, 'remember', '--mcp', notes)
       assertRemembered(done)
       // One that tells its answer when it is done tells nothing else.
@@ -216,7 +225,7 @@ for (const { name, title, canAsk } of CHOSEN) {
       }
     })
 
-    test('starts it in the project, with what it is given and without the key', async () => {
+    test(`RUN-23 ${title} starts the server in the project, with its variables and without the key`, async () => {
       stage.model.forget()
       const done = await work(name, 'surroundings', '--mcp', notes)
       assert.deepEqual(user.changed(done.result.branch ?? ''), ['looked.txt'], told(done))
@@ -230,7 +239,9 @@ for (const { name, title, canAsk } of CHOSEN) {
       assert.deepEqual([...new Set(conversations.map(({ key }) => key))], ['right'])
     })
 
-    test('asks before it calls a tool of it, and goes by the answer', { skip: cannotAsk }, async () => {
+    test(`RUN-23 ${title} asks before it calls a tool of the server, and follows the answer`, {
+      skip: cannotAsk,
+    }, async () => {
       const allowed = await answered(name, 'remember', 'mcp:notes/*=ask', 'allow')
       assertRemembered(allowed)
       assert.deepEqual(aboutIn(allowed, 'permission.asked'), ['mcp:notes/remember'])
@@ -240,7 +251,9 @@ for (const { name, title, canAsk } of CHOSEN) {
       assert.deepEqual(aboutIn(denied, 'permission.asked'), ['mcp:notes/remember'])
     })
 
-    test('is held to a rule, also about a tool that calls itself harmless', { skip: cannotAsk }, async () => {
+    test(`RUN-23 ${title} is held to a rule, also about a tool that calls itself harmless`, {
+      skip: cannotAsk,
+    }, async () => {
       for (const tool of ['remember', 'surroundings']) {
         const denied = await work(name, tool, '--mcp', notes, '--permission', `mcp:notes/${tool}=deny`)
         assertNotRun(denied)
@@ -255,7 +268,7 @@ for (const { name, title, canAsk } of CHOSEN) {
       assertRemembered(other)
     })
 
-    test('knows calls that are made at once from each other', {
+    test(`${title} keeps simultaneous calls apart`, {
       skip: SCRIPTED.has(name) ? cannotAsk : 'a model of the tests calls one at a time',
     }, async () => {
       const rule = ['--mcp', notes, '--permission', 'mcp:notes/remember=deny']
@@ -268,14 +281,16 @@ for (const { name, title, canAsk } of CHOSEN) {
       )
     })
 
-    test('refuses rules that it could not be held to', { skip: canAsk && 'it can' }, async () => {
+    test(`RUN-23 ${title} refuses rules that cannot be enforced`, { skip: canAsk && 'it can' }, async () => {
       const words = ['run', '--agent', name, '--mcp', notes, '--permission', 'mcp:notes/*=deny']
       const { code, stderr } = await user.cli([...words, '--', '[[mcp remember]] do it'])
       assert.notEqual(code, 0)
       assert.match(stderr, /cannot be made to ask/)
     })
 
-    test('is held to it whatever the project allows itself', { skip: cannotAsk }, async (context) => {
+    test(`RUN-23 ${title} is held to a rule whatever the project allows`, {
+      skip: cannotAsk,
+    }, async (context) => {
       const words = ['run', '--agent', name, '--time', '2m', '--mcp', notes, '--json']
       const prompt = ['--', '[[mcp remember]] do it']
       const denied = worked(
@@ -294,7 +309,7 @@ for (const { name, title, canAsk } of CHOSEN) {
       context.diagnostic(`without a rule: ${left.join(' ')}`)
     })
 
-    test('goes on with it, and with its rules', async () => {
+    test(`RUN-23 ${title} continues with the server, and with its rules`, async () => {
       const rule = canAsk ? ['--permission', 'mcp:notes/surroundings=deny'] : []
       const words = ['run', '--agent', name, '--time', '2m', '--mcp', notes, ...rule, '--json']
       const { id } = worked(await user.cli([...words, '--', '[[nothing]] hello'], { timeoutMs: RUN_MS }))
@@ -307,7 +322,7 @@ for (const { name, title, canAsk } of CHOSEN) {
       assert.deepEqual(user.changed(denied.result.branch ?? ''), ['remembered.txt'], told(denied))
     })
 
-    test('goes on where a server does not start, or says that it does not', async (context) => {
+    test(`${title} works without a server that does not start, or says that it does not`, async (context) => {
       const done = await work(name, 'remember', '--mcp', nowhere)
       if (STOPPING.has(name)) assert.deepEqual([done.result.outcome, done.code], ['failed', 22], told(done))
       else assertRemembered(done)

@@ -1,4 +1,7 @@
-/** Two hundred thousand denials from one sandbox: minutes, so it is not part of every run. A million of them meet the counting itself in src/egress/records.test.ts. */
+/**
+ * Two hundred thousand denials from one sandbox. It takes minutes, so it is not part of every run.
+ * src/egress/record/records.test.ts counts a million.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +16,7 @@ after(() => world[Symbol.asyncDispose]())
 
 const MANY = 200_000
 
-test('a flood of denials fills neither the disk nor the log, and the server stays small', async () => {
+test('NET-7 a flood of denials fills neither the disk nor the log, and the server stays small', async () => {
   const pod = world.client()
   const flooder = await pod.create({ name: 'flooder' })
   const written = (): number => {

@@ -1,4 +1,4 @@
-/** RL-06, RL-10: a server that comes back to a hundred sandboxes, and a machine that comes back to none of their processes. */
+/** A server that restarts with a hundred sandboxes, and a machine that reboots and loses their processes. */
 import assert from 'node:assert/strict'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -28,7 +28,7 @@ async function inTwenties<T>(
     await Promise.all(items.slice(i, i + 20).map((item, n) => work(item, i + n)))
 }
 
-test('kill -9 with a hundred sandboxes: all are there again, and the server is ready within five seconds', async () => {
+test('BOX-4 kill -9 with a hundred sandboxes: the next server finds all of them, and is ready within five seconds', async () => {
   const sandboxes: Sandbox[] = []
   await inTwenties(Array.from({ length: COUNT }), async () => sandboxes.push(await pod.create({})))
   await inTwenties(sandboxes, (one, n) => shell(one, `echo ${n} > ~/n`))
@@ -42,7 +42,7 @@ test('kill -9 with a hundred sandboxes: all are there again, and the server is r
   await inTwenties(sandboxes, (one) => one.destroy())
 })
 
-test('after a reboot, stopped and kept sandboxes start with their files, paused ones are stopped, and the rest has failed', async () => {
+test('STATE-3 after a reboot, stopped and kept sandboxes start with their files, paused ones are stopped, and the others have failed', async () => {
   const stopped = await pod.create({ name: 'stopped' })
   const kept = await pod.create({ name: 'kept', lifetime: { whenOver: 'stop' } })
   const paused = await pod.create({ name: 'paused' })

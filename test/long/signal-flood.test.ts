@@ -1,6 +1,6 @@
 /**
- * PR-06: a flood of the signals that Go leaves alone does not end a busy podd, and does not keep it from answering either: a queue
- * of a hundred thousand would, for up to a minute after each flood, and this test would run out of time.
+ * PR-06: a flood of the signals that Go ignores neither ends a busy podd nor keeps it from answering. A queue
+ * of a hundred thousand signals would, for up to a minute after each flood, and this test would time out.
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'

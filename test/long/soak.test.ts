@@ -64,7 +64,9 @@ async function lives(count: number, atOnce: number): Promise<void> {
   )
 }
 
-test('a thousand create, run, destroy leave everything as it was', { timeout: 900_000 }, async () => {
+test('a thousand sandboxes, created, used and destroyed, leave the machine as it was', {
+  timeout: 900_000,
+}, async () => {
   // Until the heap has found its size; what grows after that grows for good.
   await lives(1000, 8)
   await shellsAreFull()
@@ -83,7 +85,7 @@ test('a thousand create, run, destroy leave everything as it was', { timeout: 90
   assert.ok(grown.podhostMib < before.podhostMib + 20, `${before.podhostMib} to ${grown.podhostMib} MiB`)
 })
 
-test('five hundred live at once, and each answers', { timeout: 900_000 }, async () => {
+test('five hundred sandboxes run at once, and each answers', { timeout: 900_000 }, async () => {
   const all: Awaited<ReturnType<typeof pod.create>>[] = []
   let left = 500
   await Promise.all(

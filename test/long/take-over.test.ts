@@ -1,4 +1,7 @@
-/** `agentpod attach RUN` with the real programs: a person takes a conversation up on the agent's own terminal in the sandbox, has it do something more, and leaves. */
+/**
+ * `agentpod attach RUN` with the real programs: a person continues a conversation on the agent's own terminal
+ * in the sandbox, has it do something more, and leaves.
+ */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
@@ -32,7 +35,10 @@ interface Driven {
 interface Manners {
   /** Its question before it writes a file, and the answer. Left out where it does not ask. */
   readonly asks?: readonly [question: string, answer: string]
-  /** Where the model of the tests cannot have it write a file: what is on the screen when it knows the conversation, what is done instead, and what it says when it goes on. */
+  /**
+   * For agents that the scripted model cannot make write a file: the screen when the conversation is known,
+   * the action instead, and its output when it continues.
+   */
   readonly own?: { readonly recalls: string; readonly work: readonly Step[]; readonly goesOn: RegExp }
   readonly leave: readonly Step[]
 }
@@ -52,7 +58,7 @@ const interruptedTwice: Step[] = [{ type: CTRL_C }, { quiet: 0.3 }, { type: CTRL
 
 const MANNERS: Readonly<Record<string, Manners>> = {
   claude: { asks: ['Do you want to create', '\r'], leave: interrupted('again to exit') },
-  // On a terminal it has no way to ask about everything, as `src/agents/codex.ts` says.
+  // On a terminal it has no way to ask about everything, as `src/agents/catalog/codex.ts` says.
   codex: { leave: entered('/quit') },
   opencode: { asks: ['Permission required', '\r'], leave: entered('/exit') },
   gemini: { asks: ['Apply this change', '\r'], leave: entered('/quit') },
@@ -61,7 +67,8 @@ const MANNERS: Readonly<Record<string, Manners>> = {
   pi: { leave: interruptedTwice },
   cline: { asks: ['Approve tool call', 'y'], leave: interruptedTwice },
   continue: { leave: entered('/exit') },
-  // Its models write changes down as text, which the model of the tests does not; it does not show what was said before, but tells the model.
+  // Its models write changes as text, which the scripted model does not; it does not show earlier messages,
+  // but sends them to the model.
   aider: {
     own: {
       recalls: 'Restored previous conversation history',
@@ -143,7 +150,7 @@ function written(asks: Manners['asks']): Step[] {
 for (const name of NAMES) {
   const { asks, own, leave } = MANNERS[name] ?? assert.fail()
   describe(agentNamed(name).title, { skip: skip || (missing.get(name) ?? false) }, () => {
-    test('is taken over on its own terminal, and goes on afterwards with what was said there', async () => {
+    test(`RUN-22 ${agentNamed(name).title} is taken over on its own terminal, and continues with what was said there`, async () => {
       assert.equal(notBuilt.get(name), undefined)
       const prompt = `[[nothing]] remember the ${WORD}`
       const asked = ['run', '--agent', name, '--time', '3m', '--json', '--', prompt]
@@ -195,7 +202,7 @@ for (const name of NAMES) {
   })
 }
 
-describe('whoever takes over', { skip }, () => {
+describe('taking over', { skip }, () => {
   /** Without a terminal of its own, so that it is a shell, and without a model. */
   async function ended(): Promise<string> {
     const words = ['run', '--agent', 'custom', '--agent-command', 'true', '--json', '--', 'nothing']
@@ -204,7 +211,7 @@ describe('whoever takes over', { skip }, () => {
     return id
   }
 
-  test('and closes the terminal has left: what was done is taken', async () => {
+  test('RUN-22 a closed terminal ends a takeover, and the changes are taken', async () => {
     const id = await ended()
     const { code } = await attach(id, [
       { see: 'project\\$' },
@@ -217,7 +224,7 @@ describe('whoever takes over', { skip }, () => {
     await until('it is taken', async () => (await outcome()) === 'changed', 30_000)
   })
 
-  test('and whose program is killed has a terminal as it was', async () => {
+  test('a takeover whose program is killed leaves the terminal as it was', async () => {
     const { code, isOrdinary } = await attach(await ended(), [
       { see: 'project\\$' },
       ...entered(

@@ -1,8 +1,8 @@
-/** What a request to a model says and what it is answered, whatever protocol it came in. */
+/** Requests to a model and its answers, independent of the protocol. */
 
 export interface Tool {
   readonly name: string
-  /** A function takes the properties of an object, a custom tool plain text. */
+  /** A function takes the properties of an object; a custom tool takes plain text. */
   readonly kind: 'function' | 'custom'
   readonly properties: readonly Property[]
 }
@@ -25,7 +25,10 @@ export interface Conversation {
   readonly system: string
   readonly tools: readonly Tool[]
   readonly history: readonly Turn[]
-  /** Asked for JSON with these properties and nothing else, as agents do that want a title for a conversation. */
+  /**
+   * A request for JSON with these properties and nothing else, as agents make it for the title of a
+   * conversation.
+   */
   readonly form: readonly Property[]
 }
 
@@ -47,7 +50,7 @@ export type Step =
       readonly retryAfterS?: number
     }
 
-/** What a protocol puts on the wire. */
+/** An answer as a protocol sends it. */
 export interface Answer {
   readonly id: string
   readonly model: string
@@ -55,5 +58,7 @@ export interface Answer {
   readonly call: ToolCall | undefined
 }
 
-/** Of every answer, so that a test can say what a run must have cost. What is cached is not part of the input. */
+/**
+ * The usage of every answer, so that a test knows the cost of a run. Cached tokens are not part of the input.
+ */
 export const USAGE = { input: 1200, cached: 800, output: 40 } as const

@@ -1,8 +1,10 @@
-/** What a scenario wants done, and the call of the tool that does it among those an agent offers: every agent names its own. */
+/**
+ * An action of a scenario, and the call of the agent's tool that does it: every agent names its own tools.
+ */
 import type { Property, Step, Tool, ToolCall } from './conversation.ts'
 
 export type Deed =
-  /** `permission`: it says itself that it needs one, where it can. */
+  /** `permission`: the call itself asks for permission, if the tool supports it. */
   | { readonly do: 'run'; readonly command: string; readonly permission?: 'require_escalated' }
   | { readonly do: 'read'; readonly path: string }
   | { readonly do: 'write'; readonly path: string; readonly content: string }
@@ -26,7 +28,7 @@ const NAMES: Readonly<Record<Deed['do'], readonly string[]>> = {
   replace: ['edit', 'replace', 'str_replace', 'edit_file'],
 }
 
-/** What a property means, by the names that agents have for it. */
+/** The meaning of a property, by the names that agents use for it. */
 const MEANINGS: Readonly<Record<string, readonly string[]>> = {
   command: ['command', 'cmd', 'commands'],
   path: ['file_path', 'filepath', 'path', 'absolute_path', 'filename'],
@@ -34,10 +36,10 @@ const MEANINGS: Readonly<Record<string, readonly string[]>> = {
   from: ['old_string', 'oldstring', 'old_str'],
   to: ['new_string', 'newstring', 'new_str'],
   why: ['description', 'instruction', 'explanation', 'reason'],
-  /** Codex asks only for commands that say that they need to leave its own sandbox. */
+  /** Codex asks only about commands that declare that they need to leave its own sandbox. */
   permission: ['sandbox_permissions'],
   question: ['justification'],
-  /** Codex answers before a command has ended unless it is told to wait. */
+  /** Codex returns before a command has ended unless it is told to wait. */
   wait: ['yield_time_ms'],
 }
 
@@ -94,7 +96,7 @@ function meaningOf({ name }: Property): string | undefined {
   return known?.[0]
 }
 
-/** Some take a command as a list of words, some take several. */
+/** Some tools take a command as a list of words, some take several commands. */
 function shaped({ type, name }: Property, value: unknown): unknown {
   if (name === 'commands') return [value]
   return type === 'array' ? ['bash', '-lc', value] : value
@@ -121,7 +123,7 @@ function patchFor(deed: Deed): string | undefined {
   return undefined
 }
 
-/** The same with a shell, for agents that have nothing else. */
+/** The same with a shell command, for agents that have only a shell. */
 function commandFor(deed: Exclude<Deed, { do: 'run' }>): string {
   if (deed.do === 'read') return `cat ${deed.path}`
   if (deed.do === 'write') return `cat > ${deed.path} <<'END'\n${deed.content.replace(/\n$/, '')}\nEND`

@@ -1,4 +1,4 @@
-/** Careful looks into bodies that agents send: what is not there is empty. */
+/** Reads request bodies of agents: a missing value is empty. */
 
 export function at(value: unknown, ...path: readonly string[]): unknown {
   let here = value
@@ -17,7 +17,7 @@ export function listAt(value: unknown, ...path: readonly string[]): readonly unk
   return Array.isArray(found) ? found : []
 }
 
-/** A content that is text, or a list of parts of which some are. */
+/** Content that is text, or a list of parts of which some are text. */
 export function joined(content: unknown): string {
   if (typeof content === 'string') return content
   return Array.isArray(content) ? content.map((part) => textAt(part, 'text')).join('\n') : ''

@@ -1,6 +1,7 @@
 /**
- * The model service as a program of its own, such as in another network namespace: `node test/model/main.ts --port 8080 --key secret --scenario fix`.
- * With `--cert` and `--secret` (files) it speaks TLS. It writes a line of JSON when it listens and one for each request, and ends when its input does.
+ * The model service as a program, for example in another network namespace: `node test/model/main.ts --port
+ * 8080 --key secret --scenario fix`. With `--cert` and `--secret` (files) it speaks TLS. It writes a line of
+ * JSON when it listens and one for each request, and ends when its input does.
  */
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'

@@ -1,4 +1,5 @@
-// The scripted model, spoken to by hand in each of its protocols. That agents understand it is seen where they run.
+// Requests to the scripted model in each of its protocols. The tests of agents show that agents understand
+// it.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -21,11 +22,11 @@ interface Said {
   readonly input?: unknown
 }
 
-/** How one protocol is written and read by hand, with the tools of an agent that speaks it. */
+/** Writes and reads one protocol, with the tools of an agent that speaks it. */
 interface Hand {
   readonly path: string
   readonly header: (key: string) => Record<string, string>
-  /** What was asked first, and then each call with its result. */
+  /** The first prompt, and then each call with its result. */
   readonly body: (prompts: readonly string[], results: readonly string[]) => unknown
   readonly read: (events: readonly unknown[]) => Said
   readonly usage: (events: readonly unknown[]) => { input: number; cached: number; output: number }
@@ -202,14 +203,14 @@ const HANDS: Readonly<Record<string, Hand>> = {
 
 for (const [name, hand] of Object.entries(HANDS)) {
   describe(`the model that speaks ${name}`, () => {
-    test('answers with words and what they cost', async () => {
+    test(`the model speaking ${name} answers with text and its usage`, async () => {
       await using model = await startModel({ keys: [KEY] })
       const events = await ask(model, hand, { prompts: ['[[nothing]]'] })
       assert.deepEqual(hand.read(events), { text: 'There is nothing to do here.' })
       assert.deepEqual(hand.usage(events), USAGE)
     })
 
-    test('repairs a project step by step, each from the result of the one before', async () => {
+    test(`the model speaking ${name} repairs a project step by step`, async () => {
       await using model = await startModel({ keys: [KEY], scenario: 'fix' })
       const results: string[] = []
       const step = async (result?: string): Promise<Said> => {
@@ -229,7 +230,7 @@ for (const [name, hand] of Object.entries(HANDS)) {
       assert.match((await step('ok')).text, /the tests pass/)
     })
 
-    test('goes by what was allowed', async () => {
+    test(`the model speaking ${name} follows the answer to a question`, async () => {
       await using model = await startModel({ keys: [KEY] })
       const after = async (...results: string[]): Promise<Said> =>
         hand.read(await ask(model, hand, { prompts: ['[[ask make install]]'], results }))
@@ -238,7 +239,7 @@ for (const [name, hand] of Object.entries(HANDS)) {
       assert.equal((await after('')).text, 'I was allowed to run it.')
     })
 
-    test('knows what was asked before only from the request', async () => {
+    test(`the model speaking ${name} knows earlier prompts only from the request`, async () => {
       await using model = await startModel({ keys: [KEY] })
       const say = async (...prompts: string[]): Promise<string> =>
         hand.read(await ask(model, hand, { prompts })).text
@@ -246,7 +247,7 @@ for (const [name, hand] of Object.entries(HANDS)) {
       assert.match(await say('<context>x</context>', 'paint it', '[[followup]]'), /you asked: paint it$/)
     })
 
-    test('refuses keys that it does not know, and tells placeholders from them', async () => {
+    test(`the model speaking ${name} refuses unknown keys, and recognises placeholders`, async () => {
       await using model = await startModel({ keys: [KEY] })
       for (const key of ['', 'wrong', newPlaceholder(systemRandom)]) {
         const response = await send(model, hand, { prompts: ['[[nothing]]'], key })
@@ -259,7 +260,7 @@ for (const [name, hand] of Object.entries(HANDS)) {
       )
     })
 
-    test('has too much to do twice, and breaks off in the middle', async () => {
+    test(`the model speaking ${name} is rate-limited twice, and breaks off in the middle`, async () => {
       await using model = await startModel({ keys: [KEY] })
       for (const status of [429, 429, 200]) {
         const response = await send(model, hand, { prompts: ['[[limited]]'] })
@@ -272,7 +273,7 @@ for (const [name, hand] of Object.entries(HANDS)) {
       await assert.rejects(cut.text())
     })
 
-    test('gives the same answer whole to who does not want a stream', async () => {
+    test(`the model speaking ${name} gives the same answer without a stream`, async () => {
       await using model = await startModel({ keys: [KEY] })
       const body = { ...(hand.body(['[[nothing]]'], []) as object), stream: false }
       const path = hand.path.replace('streamGenerateContent?alt=sse', 'generateContent')
@@ -283,7 +284,7 @@ for (const [name, hand] of Object.entries(HANDS)) {
 }
 
 describe('the model', () => {
-  test('fills in a form where one is asked for, and does nothing of the scenario', async () => {
+  test('the model fills in a requested form without a step of the scenario', async () => {
     await using model = await startModel()
     const format = { type: 'json_schema', schema: schema('title') }
     const body = { model: 'm', input: 'Make a title for: [[fix]]', text: { format } }
@@ -292,7 +293,7 @@ describe('the model', () => {
     assert.deepEqual(JSON.parse(textAt(listAt(item, 'content')[0], 'text')), { title: 'A task for an agent' })
   })
 
-  test('calls custom tools with text, also those in the conversation', async () => {
+  test('the model calls custom tools with text, also those in the conversation', async () => {
     await using model = await startModel()
     const call = async (tools: unknown, prompt: string): Promise<unknown> => {
       const body = {
@@ -313,7 +314,7 @@ describe('the model', () => {
     assert.match(textAt(await call([exec], '[[loop]]'), 'input'), /tools\.exec_command\(\{"cmd":"echo 0"/)
   })
 
-  test('finds a tool of a server by the end of its name, whatever an agent puts before it', async () => {
+  test('the model finds a tool of an MCP server by the end of its name', async () => {
     await using model = await startModel()
     const call = async (tool: unknown): Promise<unknown> => {
       const body = { model: 'm', tools: [tool], input: [{ role: 'user', content: '[[mcp remember]]' }] }
@@ -330,7 +331,7 @@ describe('the model', () => {
     assert.match(textAt(listAt(none, 'content')[0], 'text'), /no tool remember/)
   })
 
-  test('answers what agents ask besides', async () => {
+  test('the model answers the other requests of agents', async () => {
     await using model = await startModel()
     const pages: readonly (readonly [string, string, number])[] = [
       ['HEAD', '/', 200],
@@ -344,7 +345,7 @@ describe('the model', () => {
       assert.equal((await fetch(model.url + path, { method })).status, status, path)
   })
 
-  test('refuses a websocket', async () => {
+  test('the model refuses a websocket', async () => {
     await using model = await startModel()
     const { hostname, port } = new URL(model.url)
     const socket = connect(Number(port), hostname)
@@ -354,7 +355,7 @@ describe('the model', () => {
     assert.match(text, /^HTTP\/1\.1 426 /)
   })
 
-  test('runs as a program that says what came, and ends with its input', async () => {
+  test('the model runs as a program that logs requests, and ends with its input', async () => {
     const script = join(import.meta.dirname, 'main.ts')
     const child = spawn(process.execPath, [script, '--key', KEY, '--scenario', 'edit'], {
       stdio: ['pipe', 'pipe', 'inherit'],

@@ -1,6 +1,7 @@
 /**
- * A model service for tests. Agents speak to it as to a real one, over real connections; what it answers is written down in scenarios. A prompt names its
- * scenario by a marker, such as `[[fix]]`; what comes next is decided from the request alone, so many conversations can be held at once.
+ * A model service for tests. Agents speak to it as to a real one, over real connections; its answers come
+ * from scenarios. A prompt names its scenario by a marker, such as `[[fix]]`. The next answer depends on the
+ * request alone, so many conversations can run at once.
  */
 import { createHash, randomUUID } from 'node:crypto'
 import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -18,34 +19,34 @@ import { isScenario, type ScenarioName, scenarioOf } from './scenarios/all.ts'
 import { listen } from './talk.ts'
 
 export interface ModelOptions {
-  /** For TLS: one certificate for all names it is reached by. */
+  /** For TLS: one certificate for all its names. */
   readonly tls?: { readonly cert: string; readonly key: string }
-  /** Those it knows. Left out, it takes any, though one there must be. */
+  /** The accepted keys. If absent, any key is accepted, but a key is required. */
   readonly keys?: readonly string[]
   /** For prompts without a marker. */
   readonly scenario?: ScenarioName
   readonly host?: string
   readonly port?: number
-  /** Told of each request, when it is decided what is answered. */
+  /** Called for each request, after the answer was decided. */
   readonly notice?: (request: ModelRequest) => void
 }
 
-/** What came in, and in short what was answered. */
+/** A request and a summary of its answer. */
 export interface ModelRequest {
   readonly method: string
-  /** With what comes after a question mark. */
+  /** With the query string. */
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
   readonly protocol: string
   readonly model: string
   readonly key: 'right' | 'wrong' | 'missing' | 'placeholder'
-  /** Whether a key that it knows stands in the body, where none belongs. */
+  /** Whether the body contains an accepted key, which must not be there. */
   readonly keyInBody: boolean
   /** Its beginning. */
   readonly body: string
   readonly tools: readonly string[]
   readonly scenario: string
-  /** A status that is not 200, a tool, or the kind of a step. */
+  /** A status other than 200, a tool, or the kind of a step. */
   readonly answer: string
 }
 
@@ -93,7 +94,7 @@ export async function startModel(options: ModelOptions = {}): Promise<Model> {
 
 interface Parts {
   readonly options: ModelOptions
-  /** How often a request has come, by a digest of what it says. */
+  /** How often a request was received, by a digest of its content. */
   readonly seen: Map<string, number>
   readonly tell: (request: ModelRequest) => void
 }
@@ -133,7 +134,7 @@ function note(
   protocol: Protocol | undefined,
   query: URLSearchParams,
 ): ModelRequest {
-  // Other paths are asked with the key as well, in either of the three ways.
+  // Other paths need the key too, in one of the three ways.
   const key = [...(protocol ? [protocol] : PROTOCOLS)]
     .map((one) => one.key(request.headers, query))
     .find((one) => one !== undefined)
@@ -159,7 +160,7 @@ function judge(key: string | undefined, keys: readonly string[] | undefined): Mo
   return keys === undefined || keys.includes(key) ? 'right' : 'wrong'
 }
 
-/** What agents ask besides: whether anybody is there, how long a text is, which models there are. */
+/** Other requests of agents: whether the service is up, how long a text is, which models exist. */
 function sidePage(method: string, path: string): { status: number; body: unknown } | undefined {
   if (method === 'HEAD' || path === '/' || path === '/api/hello') return { status: 200, body: {} }
   if (path.endsWith('/v1/messages/count_tokens')) return { status: 200, body: { input_tokens: 2000 } }
@@ -177,7 +178,7 @@ function sidePage(method: string, path: string): { status: number; body: unknown
   return undefined
 }
 
-/** Agents number their requests, so one that comes again is the same in what it says and in nothing else. */
+/** Agents number their requests, so a repeated request is recognised by its content only. */
 function repeatsOf({ seen }: Parts, { model, history, form }: Conversation): number {
   const digest = createHash('sha256')
     .update(JSON.stringify([model, history, form]))
@@ -188,7 +189,7 @@ function repeatsOf({ seen }: Parts, { model, history, form }: Conversation): num
   return repeats
 }
 
-/** A request for a title is no part of the conversation, though it has the prompt in it. */
+/** A request for a title is not part of the conversation, although it contains the prompt. */
 function filledIn(step: Step, { form }: Conversation): Step {
   if (form.length === 0 || step.kind === 'error') return step
   const fields = form.filter(({ required }) => required).map((field) => [field.name, filler(field, TITLE)])
@@ -220,7 +221,7 @@ async function take(
   for (const [index, piece] of pieces.entries()) {
     if (response.destroyed) return
     if (step.kind === 'cut' && index > pieces.length / 2) {
-      // What was written has a moment to leave, so that the other side sees a beginning.
+      // Waits a moment, so that the client receives the beginning before the connection breaks.
       await pause(50)
       return void response.destroy()
     }
@@ -235,7 +236,7 @@ function json(response: ServerResponse, status: number, body: unknown): void {
   response.end(JSON.stringify(body))
 }
 
-/** Codex asks for a websocket first, and goes on without where it gets none. */
+/** Codex tries a websocket first, and continues without one if it is refused. */
 function refuseUpgrade({ options, tell }: Parts, request: IncomingMessage, socket: Duplex): void {
   socket.on('error', () => socket.destroy())
   const noted = note(options, request, Buffer.alloc(0), undefined, new URLSearchParams())

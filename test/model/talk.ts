@@ -1,28 +1,31 @@
-/** A conversation as a scenario sees it: what it was asked, and what has come of it since. All of it is in the request: nothing is remembered. */
+/**
+ * A conversation as a scenario sees it: the prompt, and everything since. All of it is in the request; the
+ * model stores nothing.
+ */
 import type { Conversation, Turn } from './conversation.ts'
 
 export interface Talk {
   readonly conversation: Conversation
-  /** Of the marker in the prompt, such as `[[leak evil.example]]`. */
+  /** Arguments of the marker in the prompt, such as `[[leak evil.example]]`. */
   readonly words: readonly string[]
-  /** What people asked before this, oldest first. */
+  /** Earlier prompts, oldest first. */
   readonly earlier: readonly string[]
-  /** What tools have answered since the prompt, in order. */
+  /** Results of tools since the prompt, in order. */
   readonly results: readonly string[]
-  /** How often this very request has come before. */
+  /** How often exactly this request was received before. */
   readonly repeats: number
-  /** The working directory, as the agent tells it; empty where it does not. */
+  /** The working directory, as the agent reports it; empty if it does not. */
   readonly directory: string
 }
 
 export interface Asked {
-  /** Undefined where no prompt has a marker. */
+  /** Undefined if no prompt has a marker. */
   readonly scenario: string | undefined
   readonly talk: Talk
 }
 
 const MARKER = /\[\[([a-z]+)((?: [^\]\s]+)*)\]\]/
-/** What agents put around a person's words, or before them in a message of its own. */
+/** Text that agents put around the user's prompt, or before it in a separate message. */
 const WRAPPING = /<([a-z][\w-]*)(?: [^<>]*)?>[\s\S]*?<\/\1>/g
 const DIRECTORY =
   /(?:working directory|current directory|working in the directory|<cwd>|cwd)["*\s:=`]*(\/[^\s<>"'`,;]*)/i

@@ -1,4 +1,7 @@
-/** A user with a repository of their own and the agent of `test/fixtures/acp-agent.mjs`, which does what its prompt says, a line at a time. */
+/**
+ * A user with a repository and the agent of `test/fixtures/acp-agent.mjs`, which executes its prompt line by
+ * line.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'

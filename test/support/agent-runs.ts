@@ -1,4 +1,4 @@
-/** What tests of agents have in common: a project with a mistake in it, the keys that agents are paid with, and ways to look at what came back. */
+/** Shared by the tests of agents: a project with a bug, the agents' model keys, and checks of the results. */
 import { execFile, execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,6 +10,7 @@ import { GitProject, isGitDirectory, manifest } from '../../src/sync/testing/git
 import { MODEL_HOSTS } from './agent-stage.ts'
 import type { CliOptions, CliResult, World } from './world.ts'
 
+const ROOT = join(import.meta.dirname, '../..')
 const run = promisify(execFile)
 const BUILD_MS = 600_000
 
@@ -32,7 +33,10 @@ export function brokenProject(directory: string, name = 'project'): GitProject {
   return project
 }
 
-/** One key for every agent, by the first way to pay that leads to the model of the stage; so wherever it turns up it is known. */
+/**
+ * One key for every agent, as its first credential that the scripted model accepts, so that a leak is
+ * recognised anywhere.
+ */
 export function payingWith(key: string): Readonly<Record<string, string>> {
   const isHere = (url: string): boolean =>
     (MODEL_HOSTS as readonly string[]).includes(URL.parse(url)?.hostname ?? '')
@@ -40,7 +44,10 @@ export function payingWith(key: string): Readonly<Record<string, string>> {
   return Object.fromEntries(ways.map(({ variable }) => [variable, key]))
 }
 
-/** Why the packages of these agents are not available here, or undefined. Asked of the clients of this machine, so that a failure of ours is none of it. */
+/**
+ * Why the packages of these agents are not available here, or undefined. Asks this machine's package clients,
+ * so that a failure of ours does not count as unavailable.
+ */
 export async function noPackages(agents: readonly string[]): Promise<string | undefined> {
   for (const name of agents) {
     const { install } = agentNamed(name)
@@ -104,6 +111,12 @@ export class User {
     return this.world.start(args, { cwd: this.project.root, ...o, env: { ...this.#env, ...o.env } })
   }
 
+  /** Runs a program of this repository, such as an example, in the project. */
+  program(file: string, args: readonly string[]): Promise<CliResult> {
+    const program = [process.execPath, '--disable-warning=ExperimentalWarning', join(ROOT, file)]
+    return this.cli(args, { program })
+  }
+
   async ok(args: readonly string[], o: CliOptions = {}): Promise<string> {
     const { code, stdout, stderr } = await this.cli(args, o)
     if (code !== 0) throw new Error(`agentpod ${args.join(' ')} gave ${code}: ${stderr}\n${stdout}`)
@@ -115,7 +128,7 @@ export class User {
     return JSON.parse(await this.ok(['runs', '--json'])) as (RunInfo & { readonly branch: string | null })[]
   }
 
-  /** Everything in the repository that a run has no business with: files, the index, where HEAD is, settings and hooks. */
+  /** Everything in the repository that a run must not change: files, the index, HEAD, settings and hooks. */
   untouched(): Map<string, string> {
     const { root } = this.project
     const own = (path: string): boolean =>

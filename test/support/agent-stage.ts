@@ -1,17 +1,19 @@
 /**
- * The stage for agents in our own sandboxes. First a server on the real network, where layers are built from what has to be downloaded. Then, on the same state
- * directory, a server on an internet of the test's own, where the names of model services lead to the scripted model and nothing else is what it seems.
+ * Runs agents in sandboxes in two steps. First, a server on the real network builds layers from downloads.
+ * Then, on the same state directory, a server on a test internet runs, where the names of model services lead
+ * to the scripted model.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { makeCertificate } from '../../src/util/certificate.ts'
 import { systemClock } from '../../src/util/clock.ts'
 import { systemRandom } from '../../src/util/random.ts'
+import { makeCertificate } from '../../src/util/x509/certificate.ts'
 import type { ModelRequest } from '../model/model.ts'
 import type { ScenarioName } from '../model/scenarios/all.ts'
+import { endByInput } from './child-process.ts'
 import { Internet, SITE } from './internet.ts'
 import { keepPackages, sharedPackages, takePackages } from './shared-packages.ts'
 import { until, World } from './world.ts'
@@ -85,14 +87,8 @@ export class RemoteModel implements AsyncDisposable {
     this.requests.length = 0
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    const child = this.#child
-    if (child.exitCode !== null || child.signalCode !== null) return
-    const gone = new Promise((resolve) => child.once('close', resolve))
-    child.stdin?.end()
-    const timer = setTimeout(() => child.kill('SIGKILL'), 5000)
-    await gone
-    clearTimeout(timer)
+  [Symbol.asyncDispose](): Promise<void> {
+    return endByInput(this.#child)
   }
 }
 

@@ -6,21 +6,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { Readable } from 'node:stream'
-import type { BuildEvent, BuildOptions } from '../../src/build/build-options.ts'
+import type { BuildEvent, BuildJob } from '../../src/build/build-request.ts'
 import { Builder, type BuildResult } from '../../src/build/builder.ts'
 import { InputFiles, type InputFilesParts } from '../../src/build/input-files.ts'
-import { parseOwner } from '../../src/core/id.ts'
 import { LOCAL, type Principal } from '../../src/core/principal.ts'
 import type { Recipe, Step } from '../../src/core/recipe.ts'
-import { Engine } from '../../src/engine/engine.ts'
-import { openDatabase } from '../../src/store/database.ts'
-import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
-import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
-import { snapshotStore } from '../../src/store/snapshots.ts'
+import type { Engine } from '../../src/engine/engine.ts'
+import { EngineFixture } from '../../src/engine/testing/engine-fixture.ts'
 import { packContents } from '../../src/sync/tar.ts'
 import { silentLog } from '../../src/telemetry/log.ts'
-import { FakeClock } from '../../src/testing/fake-clock.ts'
-import { FakeProvider } from '../../src/testing/fake-provider.ts'
 import { SeededRandom } from '../../src/testing/seeded-random.ts'
 
 export const ALICE: Principal = { owner: 'key_alice', isAdmin: false }
@@ -69,38 +63,26 @@ export interface Built {
 
 /** What lives of earlier lives of it: the databases, the provider, the archives. */
 export class BuildStage {
-  readonly clock = new FakeClock()
-  readonly provider = new FakeProvider({ clock: this.clock })
+  readonly #fixture = new EngineFixture()
+  readonly clock = this.#fixture.clock
+  readonly provider = this.#fixture.provider
   readonly directory = mkdtempSync(join(tmpdir(), 'agentpod-build-'))
-  readonly #state: DatabaseSync = openDatabase({
-    path: ':memory:',
-    synchronous: 'FULL',
-    migrations: STATE_MIGRATIONS,
-  })
-  readonly #events: DatabaseSync = openDatabase({
-    path: ':memory:',
-    synchronous: 'NORMAL',
-    migrations: EVENT_MIGRATIONS,
-  })
   readonly #random = new SeededRandom(17)
   engine!: Engine
   builder!: Builder
   files!: InputFiles
 
   get state(): DatabaseSync {
-    return this.#state
+    return this.#fixture.state
   }
 
   /** A server begins, after another one or as the first. */
   async open(limits: Pick<InputFilesParts, 'largestBytes' | 'mostBytes'> = {}): Promise<this> {
-    const { clock, provider } = this
+    const { clock } = this
     const random = this.#random
-    this.engine = new Engine({
-      sandboxes: sandboxStore(this.#state),
-      snapshots: snapshotStore(this.#state),
+    this.engine = this.#fixture.make({
       tmpDir: this.directory,
-      events: eventStore(this.#events),
-      providers: [provider],
+      random,
       roots: {
         ensure: async ({ name, suite, image }) => {
           const digest = sha256(Buffer.from(image ?? suite ?? ''))
@@ -109,10 +91,6 @@ export class BuildStage {
           return { root: name === 'host' ? { kind: 'host' } : { kind: 'layers', layers: [digest] } }
         },
       },
-      owner: parseOwner('build-test'),
-      clock,
-      random,
-      log: silentLog,
     })
     this.files = new InputFiles({ directory: join(this.directory, 'files'), clock, random, ...limits })
     this.builder = new Builder({ engine: this.engine, files: this.files, arch: 'x64', clock, log: silentLog })
@@ -121,7 +99,7 @@ export class BuildStage {
     return this
   }
 
-  async build(wanted: Recipe, o: Partial<BuildOptions> = {}): Promise<Built> {
+  async build(wanted: Recipe, o: Partial<BuildJob> = {}): Promise<Built> {
     const events: BuildEvent[] = []
     const result = await this.builder.build(wanted, {
       project: 'shop',
@@ -143,7 +121,7 @@ export class BuildStage {
   }
 
   /** Builds, and answers with the digest. */
-  async digest(wanted: Recipe, o: Partial<BuildOptions> = {}): Promise<string> {
+  async digest(wanted: Recipe, o: Partial<BuildJob> = {}): Promise<string> {
     const { result } = await this.build(wanted, o)
     assert.ok(result.kind === 'built' && result.digest)
     return result.digest
@@ -155,25 +133,24 @@ export class BuildStage {
 
   /** The files of a sandbox that begins with what was built. */
   async filesOf(digest: string): Promise<Record<string, string>> {
-    const { id } = await this.engine.create({ environment: { digest } })
+    const { id } = await this.engine.sandboxes.create({ environment: { digest } }, LOCAL)
     const { files } = this.provider.inside(id)
     const found = Object.fromEntries([...files].map(([path, data]) => [path, data.toString()]))
-    await this.engine.destroy(id)
+    await this.engine.sandboxes.destroy(id, LOCAL)
     return found
   }
 
   /** Nothing is left of a build but its layers. */
   isClean(layers: number): void {
     assert.deepEqual(this.provider.existing, [], 'sandboxes')
-    assert.equal(this.engine.livingCount, 0)
-    assert.equal(this.engine.layers().length, layers, 'layers')
+    assert.equal(this.engine.usage.count, 0)
+    assert.equal(this.engine.layers.list().length, layers, 'layers')
     assert.equal(this.provider.kept.length, layers, 'snapshots of the provider')
   }
 
   close(): void {
     this.engine.close()
-    this.#state.close()
-    this.#events.close()
+    this.#fixture[Symbol.dispose]()
     rmSync(this.directory, { recursive: true, force: true })
   }
 }

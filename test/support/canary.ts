@@ -1,4 +1,7 @@
-/** What an attacker would love to find: a token in a file and listeners on the host. Whoever finds one broke out. */
+/**
+ * Targets for an attacker: a token in a file, and listeners on the host. A sandbox that reaches one has
+ * escaped.
+ */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, writeFileSync } from 'node:fs'
@@ -36,7 +39,7 @@ export class Canary implements AsyncDisposable {
   readonly file: string
   readonly socket: string
   readonly abstract: string
-  /** Which listeners somebody reached. */
+  /** The listeners that were reached. */
   readonly hits: string[] = []
   #servers: Server[] = []
   #port = 0
@@ -52,7 +55,7 @@ export class Canary implements AsyncDisposable {
     return this.#port
   }
 
-  /** In a directory of its own, or below one that exists. */
+  /** In a new directory, or below an existing one. */
   static async plant(parent: string = tmpdir()): Promise<Canary> {
     const canary = new Canary(mkdtempSync(join(parent, 'agentpod-canary-')))
     writeFileSync(canary.file, canary.token, { mode: 0o600 })

@@ -1,4 +1,7 @@
-/** docs/reference/providers.md: what each provider can do, and which cases of the contract that leaves out. */
+/**
+ * Writes docs/reference/providers.md: the capabilities of each provider, and the contract cases that it
+ * skips.
+ */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Capabilities } from '../../src/core/capability.ts'
@@ -15,28 +18,30 @@ export const LEVELS = JSON.parse(
 
 const INTRODUCTION = `# Providers
 
-Made from \`providers.json\` and the cases of the provider contract by \`test/contract-table.test.ts\`.
+Generated from \`providers.json\` and the cases of the provider contract by
+\`test/support/contract-table.test.ts\`. [docs/providers](../providers/README.md) says what each provider needs and
+what it does not enforce.
 
 | provider | what it is |
 |---|---|
-| crun | sandboxes of this machine, made by podhost; the default |
-| docker | containers of a Docker daemon, local or far |
-| fake | sandboxes that are objects, for tests of the server |
-| example | [examples/provider](../../examples/provider/README.md), the provider of CONTRIBUTING's page |
+| crun | sandboxes on this machine, created by podhost; the default |
+| docker | containers of a local or remote Docker daemon |
+| fake | sandboxes in memory, for tests of the server |
+| example | [examples/provider](../../examples/provider/README.md), the example in CONTRIBUTING |
 
-What a provider lacks on one machine, \`agentpod provider ls\` says with its reason; \`agentpod provider check NAME\`
-says how to get it.
+\`agentpod provider ls\` shows what a provider lacks on your machine, and \`agentpod provider check NAME\` how to fix
+it.
 
-## What each can do
+## Capabilities
 
-The levels are those of a machine that lacks nothing: for crun all cgroup controllers and a kernel that can redirect
-connections, for docker a daemon with the usual storage driver, which limits everything but the disk.`
+The levels are those of a fully equipped machine: for crun, all cgroup controllers and a kernel that can redirect
+connections; for docker, a daemon with the usual storage driver, which limits everything except the disk.`
 
-const RESULTS = `## The contract, side by side
+const RESULTS = `## The contract
 
 \`npm test\` runs the cases of \`src/testing/provider-contract.ts\` on each provider (\`test/contract\`,
-\`src/testing\`, \`examples/provider\`). A case marked ✓ runs on the provider and has to pass. A number is the reason
-why a case is skipped there, below the table; it follows from the capabilities above.`
+\`src/testing\`, \`examples/provider\`). A case marked ✓ runs on the provider and must pass. A number refers to
+the reason below the table why a case is skipped there; it follows from the capabilities above.`
 
 export function providersPage(cases: readonly ContractCase[]): string {
   const names = Object.keys(LEVELS) as (keyof typeof LEVELS)[]

@@ -1,4 +1,7 @@
-/** A server that dies, or whose next step fails, at a named place; and what must be true when the next one has come up. */
+/**
+ * A server that is killed, or whose next step fails, at a named step; and the checks after the next server
+ * has started.
+ */
 import assert from 'node:assert/strict'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
@@ -25,7 +28,7 @@ interface Scenario {
   readonly passes: (subject: Subject) => Promise<unknown>
   /** Whether the sandbox may be gone afterwards. */
   readonly ends?: boolean
-  /** What the next server goes on with by itself comes to its end. */
+  /** Work that the next server continues on its own comes to its end. */
   readonly settled?: (subject: Subject) => Promise<unknown>
   /** What else must be true of the next server. */
   readonly after?: (subject: Subject) => Promise<unknown>
@@ -158,10 +161,14 @@ export class CrashWorld {
     const rows = await pod.list()
     for (const { id, state } of rows)
       assert.ok(['running', 'paused', 'stopped'].includes(state), `${id} is ${state}`)
-    const { sandboxes } = (await this.#podhost.call('sandbox.list', {}, ASK)) as { sandboxes: Listed[] }
+    const { sandboxes } = (await this.#podhost.call('sandbox.list', {}, ASK)) as {
+      sandboxes: ListedSandbox[]
+    }
     assert.deepEqual(statesOf(sandboxes), statesOf(rows))
     const shots = await pod.snapshots.list()
-    const { snapshots } = (await this.#podhost.call('snapshot.list', {}, ASK)) as { snapshots: Listed[] }
+    const { snapshots } = (await this.#podhost.call('snapshot.list', {}, ASK)) as {
+      snapshots: ListedSandbox[]
+    }
     const layers = await pod.builds.layers()
     assert.equal(snapshots.length, shots.length + layers.length)
     for (const { id } of shots)
@@ -171,7 +178,7 @@ export class CrashWorld {
       )
   }
 
-  /** I4: what was acknowledged before is still there: its file, and a life that goes on. */
+  /** I4: what was acknowledged before still exists: its file, and a sandbox that keeps running. */
   async #isSound({ pod, sandbox }: Subject, mayBeGone: boolean): Promise<void> {
     const isThere = (await pod.list()).some(({ id }) => id === sandbox.id)
     if (mayBeGone && !isThere) return
@@ -179,11 +186,11 @@ export class CrashWorld {
   }
 }
 
-interface Listed {
+interface ListedSandbox {
   readonly id: string
   readonly state: string
 }
 
-function statesOf(listed: readonly Listed[]): Map<string, string> {
+function statesOf(listed: readonly ListedSandbox[]): Map<string, string> {
   return new Map(listed.map(({ id, state }) => [id, state] as const).sort(([a], [b]) => (a < b ? -1 : 1)))
 }

@@ -1,4 +1,7 @@
-/** Stands between a client and a daemon on unix sockets, and cuts a connection when the daemon has acted and is about to answer. */
+/**
+ * A proxy between a client and a daemon on Unix sockets. It closes a connection when the daemon has acted and
+ * is about to answer.
+ */
 import { connect, createServer, type Server, type Socket } from 'node:net'
 
 export class CuttingProxy {

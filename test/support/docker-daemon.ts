@@ -1,4 +1,4 @@
-/** A Docker daemon for tests alone: its files, sockets, containers and control groups are its own, and go with it. */
+/** A Docker daemon for tests, with its own files, sockets, containers and cgroups, all removed at the end. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import {
   existsSync,
@@ -19,10 +19,10 @@ const PATH = `${process.env['PATH'] ?? ''}:/usr/local/sbin:/usr/sbin:/sbin`
 const START_MS = 60_000
 const STOP_MS = 30_000
 const POLL_MS = 50
-/** Where dockerd and containerd put things whatever they are told. */
+/** Directories that dockerd and containerd use regardless of their options. */
 const SHARED = ['/etc/docker', '/run/docker', '/run/containerd']
 
-/** Why there can be none here, or false. */
+/** Why this machine cannot run one, or false. */
 export const NO_DOCKER: string | false =
   process.getuid?.() !== 0
     ? 'a Docker daemon of our own needs root'
@@ -60,7 +60,7 @@ export class DockerDaemon {
   async start(): Promise<void> {
     const at = (name: string): string => join(this.directory, name)
     writeFileSync(at('daemon.json'), '{}')
-    // A containerd that was killed may be a zombie for a while, which dockerd takes for a living one.
+    // A killed containerd may be a zombie for a while, and dockerd takes it for a running one.
     rmSync(at('exec/containerd/containerd.pid'), { force: true })
     const log = openSync(at('dockerd.log'), 'a')
     this.#holder ??= await this.#hold()
@@ -89,7 +89,7 @@ export class DockerDaemon {
     return readFileSync(join(this.directory, 'dockerd.log'), 'utf8').split('\n').slice(-20).join('\n')
   }
 
-  /** As a crash would: its containers live on. */
+  /** As in a crash: its containers keep running. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL')
     // containerd goes with dockerd; what runs in containers does not.
@@ -120,7 +120,7 @@ export class DockerDaemon {
     rmSync(this.directory, { recursive: true, force: true })
   }
 
-  /** Not called as those of AgentPod itself, which the check for what is left looks at. */
+  /** Named differently from AgentPod's cgroups, which the check for leftovers looks for. */
   get #group(): string {
     return `docker-of-${basename(this.directory)}`
   }
@@ -147,7 +147,10 @@ export class DockerDaemon {
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
   }
 
-  /** containerd and its shims name their directory among their words; what runs in containers is in our control group. */
+  /**
+   * containerd and its shims have their directory in their arguments; processes in containers are in our
+   * cgroup.
+   */
   #processes(): { pid: number; program: string; isInside: boolean }[] {
     const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
     return pids.flatMap((pid) => {

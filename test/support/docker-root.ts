@@ -1,4 +1,7 @@
-/** A small root file system of this machine's own programs, as a tar file: an image for tests that needs no registry. */
+/**
+ * A small root file system of this machine's programs, as a tar file: an image for tests that needs no
+ * registry.
+ */
 import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
@@ -22,7 +25,7 @@ readlink realpath rm sed seq sh sha256sum sleep sort stat su sync tail tar tee t
 true umount uname uniq unshare wc whoami xargs`
   .trim()
   .split(/\s+/)
-/** perl reaches system calls that no program has a name for. */
+/** perl can make system calls that no program offers. */
 const TREES = [
   '/usr/lib/git-core/git',
   '/usr/share/perl',

@@ -9,7 +9,10 @@ export function commandsIn(text: string): string[] {
   return [...blocks].flatMap(([, block = '']) => block.split('\n')).filter((line) => line !== '')
 }
 
-/** From the clone or where the document says, as a reader would, on this state directory; each must succeed. */
+/**
+ * Runs the commands as a reader would, in the clone or where the document says, on this state directory. Each
+ * must succeed.
+ */
 export function runAll(
   lines: readonly string[],
   home: string,

@@ -1,4 +1,7 @@
-/** The ways out that a program inside can try, in Python: a probe that uses them runs inside and, as its control, on the machine. */
+/**
+ * The ways out of a sandbox that a program can try, in Python. A probe runs inside and, as its control, on
+ * the host.
+ */
 export const DOORS = `
 import socket, ssl, struct, time
 DOOR = ('127.0.0.1', 61080)

@@ -99,7 +99,10 @@ export class EngineLives implements Disposable {
     if (!isOpen) throw new Error(`the engine is not open after ${OPEN_MS} ms`)
   }
 
-  /** As kill -9: from here on the engine reads and writes nothing. What it had asked of the provider still happens. */
+  /**
+   * Like kill -9: from here on the engine reads and writes nothing. Its calls to the provider still take
+   * effect.
+   */
   kill(): void {
     if (!this.#life) return
     this.#life.isOver = true

@@ -1,4 +1,7 @@
-/** The regular files of a directory and those below it. A link is not followed: it may lead out of the directory, to the machine's own files. */
+/**
+ * The regular files of a directory and those below it. Links are not followed: one may lead to files of the
+ * host.
+ */
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 

@@ -1,46 +1,41 @@
-/** The whole front of a server over fakes: routes, doors, a TCP listener on loopback; no sandbox is real. */
+/** The front end of a server on fakes: routes, doors, a TCP listener on loopback. No sandbox is real. */
 
 import assert from 'node:assert/strict'
 import type { Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { DatabaseSync } from 'node:sqlite'
 import { getRequestListener } from '@hono/node-server'
 import type { Hono } from 'hono'
-import { type Access, access } from '../../src/api/access.ts'
 import { createApp } from '../../src/api/app.ts'
-import type { Control } from '../../src/api/data-plane.ts'
-import { type ConnectionLimits, listen, portOf } from '../../src/api/listen.ts'
-import { OneTimeCodes } from '../../src/api/one-time-codes.ts'
-import { DEFAULT_RATE, type Rate, RateLimit } from '../../src/api/rate-limit.ts'
-import { Slots } from '../../src/api/slots.ts'
-import { tcpDoor } from '../../src/api/tcp-door.ts'
-import { tracer } from '../../src/api/trace.ts'
+import { ExchangeLimit } from '../../src/api/door/exchange-limit.ts'
+import type { ControlPlane } from '../../src/api/door/front-door.ts'
+import { OneTimeCodes } from '../../src/api/door/one-time-codes.ts'
+import { type SandboxTokens, sandboxTokens } from '../../src/api/door/sandbox-tokens.ts'
+import { tcpDoor } from '../../src/api/door/tcp-door.ts'
+import { e2bDialect } from '../../src/api/e2b/data-plane.ts'
+import { type ConnectionLimits, listen, portOf } from '../../src/api/http/listen.ts'
+import { DEFAULT_RATE, type Rate, RateLimit } from '../../src/api/http/rate-limit.ts'
+import { tracer } from '../../src/api/http/trace.ts'
 import { Builder } from '../../src/build/builder.ts'
 import { InputFiles } from '../../src/build/input-files.ts'
 import { Toolchains } from '../../src/build/toolchains.ts'
-import { parseOwner } from '../../src/core/id.ts'
 import type { NetworkCap } from '../../src/core/network.ts'
-import { Engine } from '../../src/engine/engine.ts'
+import { LOCAL } from '../../src/core/principal.ts'
+import type { Engine } from '../../src/engine/engine.ts'
 import { Keys } from '../../src/engine/keys.ts'
+import { EngineFixture } from '../../src/engine/testing/engine-fixture.ts'
 import { closeServer } from '../../src/main/listeners.ts'
 import { Runs } from '../../src/runs/runs.ts'
-import { Box } from '../../src/secrets/box.ts'
+import { SealedBox } from '../../src/secrets/sealed-box.ts'
 import { type AuditStore, auditStore } from '../../src/store/audit.ts'
-import { openDatabase } from '../../src/store/database.ts'
-import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
 import { keyStore } from '../../src/store/keys.ts'
 import { runJournal } from '../../src/store/run-journal.ts'
 import { runStore } from '../../src/store/runs.ts'
-import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
 import { secretStore } from '../../src/store/secrets.ts'
-import { snapshotStore } from '../../src/store/snapshots.ts'
 import { jsonLog } from '../../src/telemetry/log.ts'
 import { Metrics } from '../../src/telemetry/metrics.ts'
-import { FakeClock } from '../../src/testing/fake-clock.ts'
-import { FakeProvider } from '../../src/testing/fake-provider.ts'
 import { SeededRandom } from '../../src/testing/seeded-random.ts'
-import { FakeWayOut } from './fake-way-out.ts'
+import { FakeEgress } from './fake-egress.ts'
 
 export interface FrontOptions {
   readonly rate?: Rate
@@ -52,65 +47,55 @@ export interface FrontOptions {
   /** Where archives are packed. */
   readonly tmpDir?: string
   /** In place of the routes. */
-  readonly control?: Control
+  readonly control?: ControlPlane
 }
 
 export class Front implements AsyncDisposable {
-  readonly clock = new FakeClock()
-  readonly provider: FakeProvider
+  readonly #fixture = new EngineFixture()
+  readonly clock = this.#fixture.clock
+  readonly provider = this.#fixture.provider
   readonly log: string[] = []
   readonly metrics = new Metrics()
-  readonly wayOut = new FakeWayOut()
+  readonly egress = new FakeEgress()
   readonly engine: Engine
   readonly keys: Keys
-  readonly access: Access = access('a secret of the server')
+  readonly tokens: SandboxTokens = sandboxTokens('a secret of the server')
   readonly codes: OneTimeCodes
   readonly audit: AuditStore
   readonly runs: Runs
   readonly app: Hono
-  readonly slots: Slots
-  readonly state: DatabaseSync
-  readonly #events: DatabaseSync
+  readonly slots: ExchangeLimit
+  readonly state = this.#fixture.state
   #server: Server | undefined
 
   private constructor(o: FrontOptions) {
-    this.state = openDatabase({ path: ':memory:', synchronous: 'FULL', migrations: STATE_MIGRATIONS })
-    this.#events = openDatabase({ path: ':memory:', synchronous: 'NORMAL', migrations: EVENT_MIGRATIONS })
     const { clock, metrics } = this
     const tmpDir = o.tmpDir ?? tmpdir()
-    this.provider = new FakeProvider({ clock })
     const random = new SeededRandom(5)
     const log = jsonLog(clock, (line) => this.log.push(line))
-    this.audit = auditStore(this.#events)
-    this.engine = new Engine({
-      sandboxes: sandboxStore(this.state),
-      snapshots: snapshotStore(this.state),
+    this.audit = auditStore(this.#fixture.events)
+    this.engine = this.#fixture.make({
       tmpDir,
-      events: eventStore(this.#events),
-      providers: [this.provider],
-      roots: { ensure: async () => ({ root: { kind: 'host' } }) },
-      owner: parseOwner('front-test'),
-      clock,
       random,
       log,
       audit: this.audit,
       quota: { living: o.living ?? 100 },
       network: {
-        wayOut: this.wayOut,
+        egress: this.egress,
         secrets: secretStore(this.state),
-        box: new Box(Buffer.alloc(32, 7), random),
+        box: new SealedBox(Buffer.alloc(32, 7), random),
         hostRoots: () => 'roots of the host',
         isSystemBundle: true,
       },
     })
     this.keys = new Keys({ store: keyStore(this.state), clock, random, audit: this.audit })
     this.codes = new OneTimeCodes({ clock, random })
-    this.slots = new Slots(o.slots)
+    this.slots = new ExchangeLimit(o.slots)
     const files = new InputFiles({ directory: join(tmpDir, 'agentpod-build-files'), clock, random })
     this.runs = new Runs({
       engine: this.engine,
       store: runStore(this.state),
-      journal: runJournal(this.#events),
+      journal: runJournal(this.#fixture.events),
       directory: join(tmpDir, 'agentpod-runs'),
       atOnce: 4,
       mostKept: 100,
@@ -133,7 +118,7 @@ export class Front implements AsyncDisposable {
       },
       engine: this.engine,
       keys: this.keys,
-      access: this.access,
+      tokens: this.tokens,
       codes: this.codes,
       clock,
       domains: o.domains ?? [],
@@ -161,18 +146,18 @@ export class Front implements AsyncDisposable {
       engine,
       keys,
       codes,
-      access: front.access,
-      clock,
+      tokens: front.tokens,
+      dialect: e2bDialect({ engine, tokens: front.tokens, clock }),
       log,
       control: o.control ?? getRequestListener(front.app.fetch),
       domains: ['localhost', ...(o.domains ?? [])],
       names: o.names ?? [],
       rateLimit: new RateLimit(clock, o.rate),
-      slots,
+      exchanges: slots,
     })
     front.#server = await listen({
       door,
-      place: { host: '127.0.0.1', port: 0 },
+      address: { host: '127.0.0.1', port: 0 },
       onActivity: () => undefined,
       trace: tracer({ log, metrics: front.metrics, random }),
       limits: o.limits,
@@ -190,14 +175,13 @@ export class Front implements AsyncDisposable {
 
   /** The secret of a new key. */
   key(scope: 'sandboxes' | 'admin' = 'sandboxes', network?: NetworkCap): string {
-    return this.keys.create({ name: 'test', scope, network }).secret
+    return this.keys.create({ name: 'test', scope, network }, LOCAL).secret
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#server) await closeServer(this.#server)
     this.runs.close()
     this.engine.close()
-    this.state.close()
-    this.#events.close()
+    this.#fixture[Symbol.dispose]()
   }
 }

@@ -39,7 +39,7 @@ export function pack(objects: readonly PackedObject[], count = objects.length): 
   )
 }
 
-/** A small blob and a delta on it that says it makes something of this size, out of the same bytes again and again. */
+/** A small blob, and a delta that claims to expand it to this size by repeating the same bytes. */
 export function deltaBomb(resultBytes: number): Buffer {
   const source = Buffer.alloc(0xffff, 0x61)
   const copies = Math.ceil(resultBytes / source.length)

@@ -1,4 +1,4 @@
-/** A sandbox as the host's kernel shows it, for tests that must not believe what is said inside. */
+/** A sandbox as the host's kernel shows it, for tests that must not trust answers from inside. */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ export async function poddPid(podhost: Podhost, id: string): Promise<number> {
   return pid as number
 }
 
-/** What a sandbox runs as: its first id on the host, and whether nobody else runs as any of the 65,536. */
+/** The first user id of a sandbox on the host, and whether no other process uses any of its 65,536 ids. */
 export async function idsOf(podhost: Podhost, id: string): Promise<{ base: number; own: boolean }> {
   const { ids } = (await podhost.call('sandbox.inspect', { id }, ASK)) as {
     ids: { base: number; own: boolean }
@@ -28,7 +28,10 @@ export async function idsOf(podhost: Podhost, id: string): Promise<{ base: numbe
   return ids
 }
 
-/** A sandbox's own files as the host sees them: in the pool, which only podhost's namespace has, or in the state directory. */
+/**
+ * The files of a sandbox as the host sees them: in the pool, which only podhost's namespace has, or in the
+ * state directory.
+ */
 export async function upperOf(podhost: Podhost, world: World, id: string): Promise<string> {
   const { pid, pool } = (await podhost.call('hello', {}, ASK)) as { pid: number; pool: { kind: string } }
   if (pool.kind === 'copy') return join(world.home, 'sandboxes', id, 'upper')
@@ -72,7 +75,7 @@ export function cgroupDirectory(pid: number, controller: string): string {
   return join('/sys/fs/cgroup', unified)
 }
 
-/** Undefined for what went away meanwhile. */
+/** Undefined if the file disappeared meanwhile. */
 export function quietly<T>(look: () => T): T | undefined {
   try {
     return look()

@@ -1,6 +1,7 @@
 /**
- * What runs in the internet of the tests: a name server, sites over HTTP and TLS, and listeners that nobody should reach. Runs in a network namespace of
- * its own, takes lines of JSON, writes down in lines of JSON everything that arrives, and ends when its input does.
+ * The servers on the test internet: a name server, sites over HTTP and TLS, and listeners that no sandbox may
+ * reach. Runs in its own network namespace, reads lines of JSON, reports everything that arrives as lines of
+ * JSON, and ends with its input.
  */
 import { createHash } from 'node:crypto'
 import { createSocket } from 'node:dgram'

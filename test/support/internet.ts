@@ -1,7 +1,7 @@
 /**
- * An internet of the test's own, and a machine on it that the server runs on. Both are network namespaces that go with the processes that hold them; nothing
- * of the real machine's network is changed or asked. On this internet every address that a test wants to see refused does answer: from the machine it is
- * reached, which is the control.
+ * A test internet, and a machine on it that the server runs on. Both are network namespaces that end with
+ * their processes; the real machine's network is neither changed nor used. On this internet, every address
+ * that a test expects to be refused does answer: the machine reaches it, as the control.
  */
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -9,16 +9,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
-import { type Authority, makeCertificate, makeSandboxAuthority } from '../../src/util/certificate.ts'
 import { systemClock } from '../../src/util/clock.ts'
 import { systemRandom } from '../../src/util/random.ts'
+import { type Authority, makeCertificate, makeSandboxAuthority } from '../../src/util/x509/certificate.ts'
+import { endByInput } from './child-process.ts'
 import type { Arrival, Order } from './internet-process.ts'
 import { PRELUDE } from './probe.ts'
 import { type Caller, until, World } from './world.ts'
 
 const run = promisify(execFile)
 
-/** The machine's own addresses, on its way to the internet. */
+/** The machine's own addresses, on its link to the test internet. */
 export const MACHINE = { v4: '192.0.2.1', private: '10.77.0.1', v6: '2001:db8::1' } as const
 export const RESOLVER = '192.0.2.2'
 export const SITE = '192.0.2.10'
@@ -42,11 +43,11 @@ const ADDRESSES = [
 
 const BUNDLE = '/etc/ssl/certs/ca-certificates.crt'
 const PYTHON = '/usr/bin/python3'
-/** Enters both namespaces of the machine and comes back to the directory it was called in. */
+/** Enters both namespaces of the machine and returns to the directory it was called in. */
 const ENTER =
   'at=$PWD; pid=$1; shift; exec nsenter -t "$pid" -n -m -- sh -c \'cd "$0" && exec "$@"\' "$at" "$@"'
 
-/** Why this machine cannot make one, or false. */
+/** Why this machine cannot create one, or false. */
 export function noInternet(): string | false {
   if (process.getuid?.() !== 0) return 'only root can make network namespaces to test with'
   for (const program of ['ip', 'unshare', 'nsenter']) {
@@ -61,7 +62,10 @@ export function noInternet(): string | false {
 
 type Of<K extends Arrival['kind']> = Extract<Arrival, { kind: K }>
 
-/** Everything listens in a namespace of its own and says what arrives. Ends with its input, which ends with this process, however that does. */
+/**
+ * Listens in its own namespace and reports what arrives. Ends with its input, which ends with this process,
+ * however this process ends.
+ */
 export class Listeners implements AsyncDisposable {
   readonly arrivals: Arrival[] = []
   readonly #child: ChildProcess
@@ -83,7 +87,7 @@ export class Listeners implements AsyncDisposable {
     this.#child.stdin?.write(`${JSON.stringify(order)}\n`)
   }
 
-  /** Until it has said so. */
+  /** Resolves when the process has reported it. */
   heard(kind: 'started' | 'ready'): Promise<void> {
     return until(`it is ${kind}`, () => {
       if (this.#child.exitCode !== null) throw new Error(`it ended with ${this.#child.exitCode}`)
@@ -95,30 +99,24 @@ export class Listeners implements AsyncDisposable {
     return this.arrivals.filter((one): one is Of<K> => one.kind === kind)
   }
 
-  /** Everything that came to an address, in short. */
+  /** Everything that arrived at an address, in short. */
   at(address: string): string[] {
     return this.arrivals.flatMap((one) => ('to' in one && plain(one.to) === address ? [describe(one)] : []))
   }
 
-  /** Everything that came, in short. */
+  /** Everything that arrived, in short. */
   get all(): string[] {
     return this.arrivals.flatMap((one) => ('to' in one ? [`${plain(one.to)} ${describe(one)}`] : []))
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    const child = this.#child
-    if (child.exitCode !== null || child.signalCode !== null) return
-    const gone = new Promise((resolve) => child.once('close', resolve))
-    child.stdin?.end()
-    const timer = setTimeout(() => child.kill('SIGKILL'), 5000)
-    await gone
-    clearTimeout(timer)
+  [Symbol.asyncDispose](): Promise<void> {
+    return endByInput(this.#child)
   }
 }
 
 export class Internet implements AsyncDisposable {
   readonly authority: Authority
-  /** What nobody inside a sandbox may reach: the same listeners on the machine itself, loopback and all. */
+  /** What no program in a sandbox may reach: the same listeners on the machine itself, including loopback. */
   readonly machine: Listeners
   readonly network: Listeners
   readonly #directory: string
@@ -140,7 +138,7 @@ export class Internet implements AsyncDisposable {
     this.network = new Listeners(['unshare', '-n', '--'])
   }
 
-  /** `hosts` are those that sites over TLS have certificates for. */
+  /** `hosts` are the names in the certificates of the TLS sites. */
   static async open(hosts: readonly string[]): Promise<Internet> {
     const internet = new Internet(hosts)
     try {
@@ -156,17 +154,17 @@ export class Internet implements AsyncDisposable {
     return join(this.#directory, 'authority.pem')
   }
 
-  /** Put before a command, it runs on the machine of this internet. */
+  /** Before a command, makes it run on the machine of this internet. */
   get onMachine(): readonly string[] {
     return ['sh', '-c', ENTER, 'sh', String(this.machine.pid)]
   }
 
-  /** A world whose server and way out are on this internet and trust its sites. */
+  /** A world whose server and egress process are on this internet and trust its sites. */
   world(env: Readonly<Record<string, string>> = {}): World {
     return new World({ wrap: this.onMachine, env: { SSL_CERT_FILE: BUNDLE, ...env } })
   }
 
-  /** The same for somebody who is not root. */
+  /** The same for an ordinary user. */
   worldOf(as: Caller, home: string): World {
     const become = ['setpriv', '--reuid', String(as.uid), '--regid', String(as.gid), '--clear-groups', '--']
     return new World({ wrap: [...this.onMachine, ...become], env: { SSL_CERT_FILE: BUNDLE }, as, home })
@@ -194,7 +192,7 @@ export class Internet implements AsyncDisposable {
     return [...new Set(this.network.of('question').map(({ name }) => name))]
   }
 
-  /** What was noticed until now is forgotten. What is on its way has a moment to arrive. */
+  /** Forgets what was noticed so far. What is in transit gets a moment to arrive. */
   async forget(): Promise<void> {
     await this.settled()
     this.network.arrivals.length = 0
@@ -221,7 +219,7 @@ export class Internet implements AsyncDisposable {
     const inside = (pid: string, ...words: readonly string[]): void => {
       execFileSync('nsenter', ['-t', pid, '-n', '--', 'ip', ...words])
     }
-    // Made in the machine's namespace, so that the real machine never has it.
+    // Created in the machine's namespace, so that the real machine never has it.
     inside(machine, 'link', 'add', 'internet', 'type', 'veth', 'peer', 'name', 'machine', 'netns', network)
     for (const one of ADDRESSES) inside(network, 'addr', 'add', one, 'dev', 'machine', ...atOnce(one))
     for (const one of [`${MACHINE.v4}/24`, `${MACHINE.private}/24`, `${MACHINE.v6}/64`])
@@ -247,7 +245,7 @@ export class Internet implements AsyncDisposable {
   }
 }
 
-/** An IPv6 address is usable only after the kernel has asked around for it, unless it is told not to. */
+/** The kernel probes for duplicates before an IPv6 address is usable, unless it is told not to. */
 function atOnce(address: string): string[] {
   return address.includes(':') ? ['nodad'] : []
 }

@@ -1,6 +1,6 @@
 /**
- * Calls that reach deep into the kernel. Outside they are made with arguments that do no harm, so the control is that they
- * get as far as the kernel's own checks.
+ * System calls that reach deep into the kernel. Outside, they are made with harmless arguments; the control
+ * is that they reach the kernel's own checks.
  */
 export const CALLS: readonly (readonly [id: string, name: string, args: string])[] = [
   ['PR-07', 'io_uring_setup', '1, BAD'],

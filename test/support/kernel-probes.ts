@@ -1,4 +1,4 @@
-/** Programs for `inside` and `outside` (see probe.ts) that take what the kernel has once for the whole machine. */
+/** Programs for `inside` and `outside` (see probe.ts) that use up resources that the whole machine shares. */
 import { readFileSync } from 'node:fs'
 
 /** Whether root here may set a floor for OOM scores: containers may have taken CAP_SYS_RESOURCE away. */
@@ -50,7 +50,10 @@ answer = result(libc.syscall(ctypes.c_long(206 if ARCH == 0 else 0), ctypes.c_lo
 if answer == 'ok': libc.syscall(ctypes.c_long(207 if ARCH == 0 else 1), context)
 tell(answer)`
 
-/** Opens terminals until none is left, or 1000, and tells how many it got; `HOLD=1` then waits for its standard input to close. */
+/**
+ * Opens terminals until none is left, or 1000, and prints how many it got; `HOLD=1` then waits until its
+ * standard input closes.
+ */
 export const TERMINALS = `
 held = []
 try:
@@ -60,7 +63,7 @@ tell(len(held))
 sys.stdout.flush()
 if os.environ.get('HOLD'): sys.stdin.read()`
 
-/** Starts processes that wait, until one is refused or there are 200; tells how many it got, and ends them. */
+/** Starts waiting processes until one is refused or there are 200; prints how many it got, and ends them. */
 export const PROCESSES = `
 import signal
 made, why = [], 'ok'
@@ -73,7 +76,10 @@ for child in made: os.kill(child, 9)
 for child in made: os.waitpid(child, 0)
 tell([len(made), why])`
 
-/** Opens 10,000 files when it gets a line, and holds them until its standard input closes; tells before and after. */
+/**
+ * Opens 10,000 files when it gets a line, and holds them until its standard input closes; prints before and
+ * after.
+ */
 export const OPEN_FILES = `
 def say(count):
   tell(count)
@@ -101,8 +107,8 @@ for at, dirs, files in os.walk('/sys'):
 tell({'sys': names, 'texts': texts, 'proc': {p: size('/proc/' + p) for p in PROC}})`
 
 /**
- * Fills buffers of TCP connections to itself, or of UDP sockets, that nobody reads, from several processes; tells when no more fits, and holds
- * it until its standard input closes.
+ * Fills the buffers of unread TCP connections to itself, or of UDP sockets, from several processes. Prints
+ * when no more fits, and holds it until its standard input closes.
  */
 export const SOCKET_BUFFERS = (kind: 'tcp' | 'udp'): string => `
 import resource, socket, time

@@ -1,4 +1,7 @@
-/** A freshly made user of this machine with AgentPod installed where that user can read it. Everything goes at the end. */
+/**
+ * A new user of this machine with AgentPod installed where that user can read it. All of it is removed at the
+ * end.
+ */
 import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
@@ -25,7 +28,7 @@ export interface OrdinaryUser extends Disposable {
   readonly programs: { readonly podhost: string; readonly podd: string }
 }
 
-/** Why this machine cannot make one, or false. */
+/** Why this machine cannot create one, or false. */
 export function noOrdinaryUser(): string | false {
   if (process.getuid?.() !== 0) return 'only root can make a user to test with'
   for (const program of ['useradd', 'userdel', 'newuidmap', 'newgidmap']) {

@@ -1,4 +1,7 @@
-/** Package managers with nothing but their preset, and without it. Where they fetch from is asked of the clients of this machine. */
+/**
+ * Package managers with nothing but their preset, and without it. Asks this machine's clients for their
+ * registries.
+ */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { describe, test } from 'node:test'
@@ -92,7 +95,7 @@ export async function sh(
   return { code, text: stdout + stderr }
 }
 
-/** The cases of the managers named. */
+/** The cases of the named package managers. */
 export function describeManagers(world: World, names: readonly string[]): void {
   for (const [name, manager] of Object.entries(MANAGERS).filter(([one]) => names.includes(one))) {
     const skip = isHere(manager.program) ? false : `${manager.program} is not on this machine`
@@ -100,7 +103,7 @@ export function describeManagers(world: World, names: readonly string[]): void {
       const create = (sandbox: string, ...options: readonly string[]): Promise<string> =>
         world.ok(['create', '--name', sandbox, ...(manager.create ?? []), ...options])
 
-      test(`with the preset ${name} alone a package is installed`, async () => {
+      test(`NET-9 with the preset ${name} alone a package is installed`, async () => {
         await create(name, '--preset', name)
         const { code, text } = await sh(world, name, manager.install, manager)
         assert.equal(code, 0, `${text}\n${await world.ok(['net', 'log', '--denied', name])}`)
@@ -109,7 +112,7 @@ export function describeManagers(world: World, names: readonly string[]): void {
         await world.ok(['destroy', name])
       })
 
-      test('without it nothing is, soon, and the refusal names the host', async () => {
+      test(`NET-9 without the preset ${name} the installation fails soon, and the refusal names the host`, async () => {
         const sandbox = `${name}-without`
         // The preset also says where the client inside fetches from; the rules are what is left out.
         await create(sandbox, '--preset', name)

@@ -1,4 +1,6 @@
-/** The real podd without guards, reached over one byte stream: on its stdin and stdout, or behind its abstract socket. */
+/**
+ * The real podd without guards, reached over one byte stream: its stdin and stdout, or its abstract socket.
+ */
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -8,8 +10,8 @@ import { join } from 'node:path'
 import { Duplex, type Readable, type Writable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Guest } from '../../src/core/guest.ts'
-import { poddGuest } from '../../src/guest/podd.ts'
-import { multiplexedStreams, type PoddStreams } from '../../src/guest/streams.ts'
+import { poddGuest } from '../../src/guest/podd/client.ts'
+import { multiplexedStreams, type PoddStreams } from '../../src/guest/podd/streams.ts'
 
 export const PODD = join(import.meta.dirname, '..', '..', 'dist', 'bin', 'podd')
 export const USER = userInfo().username
@@ -35,7 +37,7 @@ export interface PoddBehindSocket extends StreamedPodd {
   readonly token: string
   readonly tokenFile: string
   readonly door: number
-  /** Another way in, as another server has one, with a token of its own choice. */
+  /** Another connection, as from another server, with a token of its choice. */
   another(token?: string): PoddStreams
 }
 
@@ -79,7 +81,7 @@ async function streamed(directories: readonly string[], start: () => Piped): Pro
     return duplexOf(carrier)
   })
   const guest = poddGuest(streams)
-  // One that a killed test leaves ends by itself.
+  // A podd that a killed test leaves behind ends on its own.
   const lease = { remainingMs: 600_000, idleMs: 0 }
   const init = { env: {}, defaultUser: USER, defaultWorkdir: '', sudo: false, lease }
   await guest.configure(init, { timeoutMs: 10_000 })

@@ -1,6 +1,6 @@
 /**
- * Small hostile programs. The same text runs inside a sandbox, where it must fail, and outside as the control, where it
- * must succeed: a probe that fails everywhere proves nothing.
+ * Small hostile programs. The same text runs inside a sandbox, where it must fail, and outside as the
+ * control, where it must succeed: a probe that fails everywhere proves nothing.
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'

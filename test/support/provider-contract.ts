@@ -23,8 +23,8 @@ export interface TestProvider {
   close(): Promise<void>
 }
 
-export function describeContract(name: string, open: () => Promise<TestProvider>): void {
-  describe(`the provider contract on ${name}`, () => {
+export function describeContract(title: string, open: () => Promise<TestProvider>): void {
+  describe(title, () => {
     let opened: Promise<TestProvider> | undefined
     const world = async (): Promise<ContractWorld> => {
       opened ??= open()

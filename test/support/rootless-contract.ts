@@ -1,4 +1,7 @@
-/** The provider contract in a process of its own, for a user who is not the one that runs the tests. Bundled before it is run. */
+/**
+ * The provider contract in its own process, for another user than the one who runs the tests. It is bundled
+ * first.
+ */
 import { join } from 'node:path'
 import { Podhost } from '../../src/providers/local/podhost.ts'
 import { crunOn, describeContract } from './provider-contract.ts'

@@ -1,6 +1,7 @@
 /**
- * Packages that tests downloaded, kept between runs of them outside of the clone. A server sweeps its own directory of packages when it starts, so two cannot
- * share one: each home gets all that are there, and gives back what it got. Without a place to keep them all goes on as well, only slower.
+ * Packages that tests downloaded, kept outside the clone between test runs. A server cleans its package
+ * directory when it starts, so two servers cannot share one: each state directory gets a copy of all
+ * packages, and returns its new ones. Without a place to keep them, tests are only slower.
  */
 import { randomUUID } from 'node:crypto'
 import { copyFile, link, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises'
@@ -45,13 +46,13 @@ async function bringOne(from: string, to: string): Promise<boolean> {
     return true
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    // Somebody else brought it, or made room.
+    // Another process added the file, or removed it to free space.
     if (code === 'EEXIST' || code === 'ENOENT') return false
     return copied(from, to)
   }
 }
 
-/** Another file system. Nobody sees half of it. */
+/** On another file system it is copied, and renamed when it is complete. */
 async function copied(from: string, to: string): Promise<boolean> {
   const draft = `${to}.${randomUUID()}`
   try {

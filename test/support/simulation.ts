@@ -1,11 +1,13 @@
 /**
- * A server's life in a hurry: many callers at once, a provider that fails, loses answers and dawdles, a clock that jumps, crashes and
- * reboots, all drawn from one seed. At the end everything is healed, and what was promised must be true. With two providers one of
- * them fails and the other must not feel it.
+ * A server under random load: many callers at once, a provider that fails, loses answers and is slow, a clock
+ * that jumps, crashes and reboots, all drawn from one seed. At the end the faults stop, and every promise
+ * must hold. With two providers, one fails and the other must not be affected.
  */
+
 import assert from 'node:assert/strict'
 import { type ErrorCode, isAgentPodError } from '../../src/core/error.ts'
 import type { SandboxId, SnapshotId } from '../../src/core/id.ts'
+import { LOCAL } from '../../src/core/principal.ts'
 import type { WhenOver } from '../../src/core/spec.ts'
 import { settled } from '../../src/testing/fake-clock.ts'
 import type { FakeProvider, FaultyCall } from '../../src/testing/fake-provider.ts'
@@ -26,19 +28,19 @@ const FAULTY: readonly FaultyCall[] = [
   'destroy',
   'configure',
 ]
-/** What a caller may never hear of a provider that is well. */
+/** Errors that a caller must never get from a provider that works. */
 const OUTAGES: readonly ErrorCode[] = ['unavailable', 'deadline_exceeded', 'internal', 'data_loss']
 const NAMES = ['one', 'two']
 const DAY_MS = 24 * 3_600_000
 const LONGEST_TTL_MS = 40_000
 
-/** What callers were told, which is what must hold. */
+/** The answers that callers got, which must hold. */
 interface Promised {
-  /** Destroyed, so the answer said. */
+  /** Sandboxes whose destroy was answered. */
   readonly gone: Set<SandboxId>
   /** Taken, with the marker that was in it. */
   readonly snapshots: Map<SnapshotId, string>
-  /** Snapshots that somebody wanted removed. */
+  /** Snapshots that a caller removed. */
   readonly removed: Set<SnapshotId>
   /** Every id that an answer gave. */
   readonly ids: Set<string>
@@ -49,17 +51,17 @@ export class Simulation {
   readonly #lives: EngineLives
   /** The provider that fails. */
   readonly #shaky: FakeProvider
-  /** The one that is well, where there are two. */
+  /** The provider that works, if there are two. */
   readonly #steady: FakeProvider | undefined
-  /** What was asked of the steady one and is not answered yet. */
+  /** Calls to the working provider that are not answered yet. */
   readonly #waiting = new Set<string>()
-  /** Sandboxes whose processes were ended behind everybody's back. */
+  /** Sandboxes whose processes were ended behind the provider's back. */
   readonly #unlucky = new Set<SandboxId>()
   /** Which provider each record named at first. */
   readonly #providers = new Map<string, string>()
   readonly #promised: Promised = { gone: new Set(), snapshots: new Map(), removed: new Set(), ids: new Set() }
   readonly #releases: (() => void)[] = []
-  /** Releases of what a life asked for that is over. */
+  /** Releases for what an earlier server asked for. */
   readonly #late = new Set<() => void>()
   readonly #story: string[] = []
   #unexpected: unknown
@@ -76,7 +78,7 @@ export class Simulation {
       provider.onCreate = ({ snapshot }) => this.#isOwn(provider, snapshot)
   }
 
-  /** Resolves when the invariants hold; the error of one that does not tells the story. */
+  /** Resolves when the invariants hold; the error of a broken one tells what happened. */
   async run(): Promise<void> {
     using lives = this.#lives
     try {
@@ -100,13 +102,15 @@ export class Simulation {
       () => this.#create(),
       () => this.#create(),
       () => this.#restore(),
-      () => this.#onSome('pause', (id) => this.#engine.pause(id)),
-      () => this.#onSome('resume', (id) => this.#engine.resume(id)),
-      () => this.#onSome('stop', (id) => this.#engine.stop(id)),
-      () => this.#onSome('start', (id) => this.#engine.start(id)),
-      () => this.#onSome('reach', (id) => this.#engine.reach(id)),
+      () => this.#onSome('pause', (id) => this.#engine.sandboxes.pause(id, LOCAL)),
+      () => this.#onSome('resume', (id) => this.#engine.sandboxes.resume(id, LOCAL)),
+      () => this.#onSome('stop', (id) => this.#engine.sandboxes.stop(id, LOCAL)),
+      () => this.#onSome('start', (id) => this.#engine.sandboxes.start(id, LOCAL)),
+      () => this.#onSome('reach', (id) => this.#engine.guests.wake(id, LOCAL)),
       () =>
-        this.#onSome('extend', (id) => this.#engine.extend(id, 1000 + this.#random.below(LONGEST_TTL_MS))),
+        this.#onSome('extend', (id) =>
+          this.#engine.sandboxes.extend(id, 1000 + this.#random.below(LONGEST_TTL_MS), LOCAL),
+        ),
       () => this.#onSome('destroy', (id) => this.#destroy(id)),
       () => this.#onSome('snapshot', (id) => this.#snapshot(id)),
       () => this.#onSome('fork', (id) => this.#fork(id)),
@@ -123,7 +127,7 @@ export class Simulation {
     if (this.#random.below(3) === 0) return
     await settled()
     await settled()
-    // Without the clock moving: whatever the other provider does, the steady one is not waited for.
+    // The clock does not move: no call to the working provider waits for the other one.
     assert.deepEqual([...this.#waiting], [], 'asked of the steady provider and not answered')
   }
 
@@ -131,7 +135,7 @@ export class Simulation {
     return this.#lives.engine
   }
 
-  /** `provider` is the one that the work is done on. */
+  /** `provider` is the provider of the work. */
   #ask(what: string, provider: string, work: () => Promise<unknown>): void {
     const n = this.#story.push(`${what} on ${provider}`) - 1
     const isSteady = provider === this.#steady?.name
@@ -147,7 +151,7 @@ export class Simulation {
       (error) => {
         tell(isAgentPodError(error) ? error.reason : String(error))
         if (!this.#isSame(lives)) return
-        // A caller of a server that died hears nothing; from one that lives, only errors of ours.
+        // A caller of a dead server gets no answer; a running server answers only with our errors.
         const isOurs = isAgentPodError(error) && !(isSteady && OUTAGES.includes(error.code))
         if (!isOurs) this.#unexpected ??= error
       },
@@ -163,7 +167,7 @@ export class Simulation {
   }
 
   #onSome(what: string, work: (id: SandboxId) => Promise<unknown>): void {
-    const some = this.#pick(this.#engine.list({ labels: {}, all: false }))
+    const some = this.#pick(this.#engine.sandboxes.list({ labels: {}, all: false }, LOCAL))
     if (some) this.#ask(`${what} ${some.id}`, some.provider, () => work(some.id))
   }
 
@@ -176,7 +180,7 @@ export class Simulation {
     const lifetime = { ttlMs: 1000 + this.#random.below(LONGEST_TTL_MS), whenOver }
     const provider = this.#steady && this.#pick([undefined, ...NAMES])
     this.#ask('create', provider ?? this.#lives.provider.name, async () => {
-      const made = await this.#engine.create({ lifetime, provider })
+      const made = await this.#engine.sandboxes.create({ lifetime, provider }, LOCAL)
       assert.equal(made.provider, provider ?? this.#lives.provider.name)
       this.#made(made.id)
     })
@@ -189,12 +193,12 @@ export class Simulation {
   }
 
   #restore(): void {
-    const snapshot = this.#pick(this.#engine.snapshots())
+    const snapshot = this.#pick(this.#engine.snapshots.list(LOCAL))
     if (!snapshot) return
     const marker = this.#promised.snapshots.get(snapshot.id)
     const provider = this.#steady && this.#pick([undefined, ...NAMES])
     this.#ask(`restore ${snapshot.id}`, snapshot.provider, async () => {
-      const { id } = await this.#engine.create({ snapshot: snapshot.id, provider })
+      const { id } = await this.#engine.sandboxes.create({ snapshot: snapshot.id, provider }, LOCAL)
       this.#made(id)
       assert.equal(this.#lives.stored.sandboxes.get(id)?.provider, snapshot.provider)
       // I4: what was acknowledged in the snapshot is in what was made from it.
@@ -215,13 +219,13 @@ export class Simulation {
   }
 
   async #destroy(id: SandboxId): Promise<void> {
-    await this.#engine.destroy(id)
+    await this.#engine.sandboxes.destroy(id, LOCAL)
     this.#promised.gone.add(id)
   }
 
   async #snapshot(id: SandboxId): Promise<void> {
     this.#mark(id)
-    const snapshot = await this.#engine.snapshot(id, {})
+    const snapshot = await this.#engine.snapshots.create(id, {}, LOCAL)
     this.#made(snapshot.id as string as SandboxId)
     const marker = this.#markerOf(id)
     if (marker !== undefined && marker === this.#markerOf(id))
@@ -229,17 +233,19 @@ export class Simulation {
   }
 
   async #fork(id: SandboxId): Promise<void> {
-    for (const one of await this.#engine.fork(id, { count: 1 + this.#random.below(3) })) {
+    for (const one of await this.#engine.sandboxes.fork(id, { count: 1 + this.#random.below(3) }, LOCAL)) {
       if ('sandbox' in one) this.#made(one.sandbox.id)
     }
   }
 
   #removeSnapshot(): void {
-    const snapshot = this.#pick(this.#engine.snapshots())
+    const snapshot = this.#pick(this.#engine.snapshots.list(LOCAL))
     if (!snapshot) return
     // Once it is asked for, either outcome is right.
     this.#promised.removed.add(snapshot.id)
-    this.#ask(`remove ${snapshot.id}`, snapshot.provider, () => this.#engine.removeSnapshot(snapshot.id))
+    this.#ask(`remove ${snapshot.id}`, snapshot.provider, () =>
+      this.#engine.snapshots.remove(snapshot.id, LOCAL),
+    )
   }
 
   /** A file that is written once in a sandbox's life. */
@@ -330,7 +336,9 @@ export class Simulation {
     await this.#begin()
   }
 
-  /** A server starts whatever its providers do. What a dead one asked for is done within a minute, or never. */
+  /**
+   * A server starts whatever its providers do. Calls of a dead server take effect within a minute, or never.
+   */
   async #begin(): Promise<void> {
     for (const release of this.#releases.splice(0)) {
       this.#late.add(release)
@@ -373,7 +381,7 @@ export class Simulation {
 
   /** Nothing is left of anything, on any provider. */
   async #clear(): Promise<void> {
-    await this.#lives.engine.clear()
+    await this.#lives.engine.destroyAll()
     for (const { name, existing, kept } of this.#lives.providers)
       assert.deepEqual([existing, kept], [[], []], `left on ${name}`)
   }
@@ -392,7 +400,7 @@ export class Simulation {
   #checkProvider(provider: FakeProvider): void {
     const { stored, clock } = this.#lives
     const isOurs = (record: { readonly provider: string }): boolean => record.provider === provider.name
-    const living = stored.sandboxes.living().filter(isOurs)
+    const living = stored.sandboxes.existing().filter(isOurs)
     const existing = new Set(provider.existing)
     for (const { id, state, deadlineAt, spec } of living) {
       assert.ok(['running', 'paused', 'stopped'].includes(state), `${id} stays ${state}`)

@@ -1,12 +1,11 @@
 /**
- * A server in small: what it wants to say is in a journal, and it says what podd has not got yet. It is killed at any moment, and the next one goes on.
- *
- *     node talker.ts <socket> <tag> <journal> <lines>
+ * A minimal server: a journal has its messages, and it sends those that podd does not have yet. It is killed
+ * at any moment, and the next one continues. Call: `node talker.ts <socket> <tag> <journal> <lines>`
  */
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { inputAccepted, sendInput } from '../../src/guest/conversation.ts'
-import { poddGuest } from '../../src/guest/podd.ts'
-import { socketStreams } from '../../src/guest/streams.ts'
+import { poddGuest } from '../../src/guest/podd/client.ts'
+import { socketStreams } from '../../src/guest/podd/streams.ts'
 
 const [, , socket = '', tag = '', journal = '', lines = '0'] = process.argv
 const guest = poddGuest(socketStreams({ api: socket }))
@@ -22,7 +21,8 @@ if (written.length > 0 && written.at(-1) !== 10) {
 let sent = await inputAccepted(guest, tag, signal)
 for (; ; count++) {
   const all = readFileSync(journal, { flag: 'a+' })
-  if (sent < all.length) sent = await sendInput(guest, tag, sent, all.subarray(sent), signal)
+  if (sent < all.length)
+    sent = await sendInput(guest, tag, { offset: sent, data: all.subarray(sent) }, signal)
   if (count >= Number(lines)) break
   appendFileSync(journal, `line ${count} ${'x'.repeat(count % 3000)}\n`)
 }

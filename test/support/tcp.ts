@@ -1,4 +1,7 @@
-/** HTTP over TCP as anybody may write it: every header goes out as it is, and the answer comes back with its own. */
+/**
+ * HTTP over TCP as any client may write it: every header is sent as it is, and the answer has its own
+ * headers.
+ */
 import { connect } from 'node:net'
 
 export interface TcpAnswer {

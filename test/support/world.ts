@@ -1,4 +1,4 @@
-/** A state directory of its own, the CLI as a person calls it, and a client; everything is gone at the end. */
+/** A state directory, the CLI as a person calls it, and a client. Everything is removed at the end. */
 import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
@@ -16,13 +16,15 @@ export interface CliResult {
 }
 
 export interface CliOptions {
+  /** Another program than `agentpod`, with its first arguments. */
+  readonly program?: readonly string[]
   readonly cwd?: string
   readonly input?: string | Buffer
   readonly env?: Readonly<Record<string, string>>
   readonly timeoutMs?: number
 }
 
-/** Somebody else than the one who runs the tests, with an installation of their own. */
+/** Another user than the one who runs the tests, with their own installation. */
 export interface Caller {
   readonly name: string
   readonly uid: number
@@ -66,7 +68,7 @@ export class World implements AsyncDisposable {
 
   start(args: readonly string[], o: CliOptions = {}): ChildProcessWithoutNullStreams {
     const as = this.#as
-    const [program = '', ...words] = [...this.#wrap, as?.agentpod ?? AGENTPOD, ...args]
+    const [program = '', ...words] = [...this.#wrap, ...(o.program ?? [as?.agentpod ?? AGENTPOD]), ...args]
     return spawn(program, words, {
       cwd: o.cwd ?? (as ? as.home : this.home),
       env: {
@@ -121,7 +123,10 @@ export class World implements AsyncDisposable {
   }
 }
 
-/** A copy of a state directory has files of the ids in /etc/subuid, which an ordinary user removes as root of a namespace that has them. */
+/**
+ * A copy of a state directory has files of the ids in /etc/subuid. An ordinary user removes them as root of a
+ * user namespace that has these ids.
+ */
 async function removeAll(path: string): Promise<void> {
   const inside = ['--user', '--map-root-user', '--map-auto', '--', 'rm', '-rf', '--', path]
   if (process.getuid?.() !== 0) spawnSync('unshare', inside)
@@ -134,7 +139,7 @@ async function text(stream: NodeJS.ReadableStream): Promise<string> {
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/** Waits until a condition holds, looking often; fails after the limit with what it waited for. */
+/** Waits until a condition holds, polling often; after the limit it fails and names the condition. */
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
@@ -147,7 +152,7 @@ export async function until(
   }
 }
 
-/** A process that has ended and waits to be reaped, which is init's business, is not alive. */
+/** A process that has ended and waits to be reaped, which is up to init, is not running. */
 export function isAlive(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')

@@ -1,27 +1,27 @@
-// What a base is stands in src/bases/. Everybody else asks the kind of a base; nobody compares names.
+// Only src/bases/ knows the names of bases. All other code asks the kind of a base for a property.
 
 import { isTest, type Parsed, type Violation } from './source.ts'
 
 const HOME = 'src/bases/'
 
-/** Where such a word means something else, and what. */
+/** Files where such a word has another meaning. */
 const OTHER_MEANINGS: Readonly<Record<string, readonly string[]>> = {
   // Names of headers.
-  'src/egress/intercept-h2.ts': ['host'],
+  'src/egress/tls/http2.ts': ['host'],
   // Kinds of packages.
-  'src/egress/package-request.ts': ['debian'],
+  'src/egress/packages/cacheable.ts': ['debian'],
   // Keys of an address to listen at.
-  'src/api/listen.ts': ['host'],
+  'src/api/http/listen.ts': ['host'],
   // Kinds of roots, in an archive and in the words of podhost.
-  'src/engine/archive.ts': ['host'],
+  'src/engine/snapshots/archive.ts': ['host'],
   'src/providers/local/protocol.ts': ['host'],
-  'src/providers/docker/root-ref.ts': ['image'],
+  'src/providers/docker/image/root-ref.ts': ['image'],
 }
 
 const BEFORE = /(?:[!=]==?|\bcase|\.(?:includes|startsWith|endsWith|indexOf|literal)\()\s*$/
 const AFTER = /^\s*(?:[!=]==?|in\b)/
 
-/** The kinds are the files of src/bases/ that are listed in core/environment.ts, so a new one is found too. */
+/** The kinds are the files of src/bases/ that core/environment.ts lists, so that a new kind is covered. */
 export function baseNames(files: readonly Parsed[]): string[] {
   const core = files.find(({ path }) => path === 'src/core/environment.ts')
   const list = /export const BASES = \[([^\]]*)\]/.exec(core?.text ?? '')?.[1] ?? ''

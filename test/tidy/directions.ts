@@ -13,11 +13,10 @@ const SERVICES = [
   'secrets',
   'guest',
   'sync',
-  'router',
   'agents',
   'egress',
 ]
-// Whoever serves may log: telemetry carries nothing but lines out.
+// Folders that serve requests may log: telemetry only writes lines.
 const DOORS = [...NOUNS, 'engine', 'runs', 'build', 'telemetry']
 const ANY_PROVIDER = 'providers/*'
 
@@ -32,9 +31,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   secrets: NOUNS,
   guest: NOUNS,
   sync: NOUNS,
-  router: NOUNS,
   agents: [...NOUNS, 'bases'],
-  egress: [...NOUNS, 'policy', 'secrets'],
+  egress: [...NOUNS, 'policy', 'secrets', 'telemetry'],
   'providers/local': [...NOUNS, 'guest'],
   [ANY_PROVIDER]: [...NOUNS, 'guest'],
   engine: [...NOUNS, ...SERVICES],
@@ -42,13 +40,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   runs: [...NOUNS, 'engine', 'agents', 'sync', 'guest', 'store', 'telemetry'],
   'api/schema': NOUNS,
   api: [...DOORS, 'api/schema'],
-  mcp: DOORS,
-  main: [...DOORS, ...SERVICES, 'api', 'api/schema', 'mcp', 'client', ANY_PROVIDER],
+  main: [...DOORS, ...SERVICES, 'api', 'api/schema', 'client', ANY_PROVIDER],
   client: [...NOUNS, 'api/schema', 'sync'],
-  cli: [...NOUNS, 'client', 'config', 'sync', 'agents', 'bases', 'api/schema'],
+  workbench: [...NOUNS, 'client', 'config', 'sync', 'agents', 'bases', 'api/schema'],
+  cli: [...NOUNS, 'client', 'config', 'sync', 'agents', 'bases', 'api/schema', 'workbench'],
   testing: NOUNS,
-  exports: ['client', 'core', 'guest', 'testing', 'main'],
-  web: ['client'],
+  exports: ['client', 'core', 'guest', 'testing', 'main', 'sync', 'workbench'],
 }
 
 const HOST_RUNTIMES = ['providers/crun', 'providers/gvisor', 'providers/qemu']
@@ -77,12 +74,12 @@ function mayImport(path: string, from: string, to: string): boolean {
   const allowed = MAY_IMPORT[from] ?? (from.startsWith('providers/') ? MAY_IMPORT[ANY_PROVIDER] : undefined)
   if (allowed === undefined) return false
   if (allowed.includes(to) || (to.startsWith('providers/') && allowed.includes(ANY_PROVIDER))) return true
-  if (to === 'testing' && isTest(path)) return true
+  if (to === 'testing' && (isTest(path) || path.includes('/testing/'))) return true
   if (to === 'providers/local' && HOST_RUNTIMES.includes(from)) return true
   return to === 'main' && path === SERVE_COMMAND
 }
 
-// The nouns do no input or output, so of what lies outside src/ they may use types only; helpers use Node alone.
+// src/core does no input or output, so it may import only types from outside src/; src/util uses Node alone.
 function packageBreach(from: string, path: string, one: Import): string | null {
   if (isTest(path)) return null
   if (from === 'core' && !one.isTypeOnly) return `core may not import ${one.specifier}`
@@ -90,10 +87,12 @@ function packageBreach(from: string, path: string, one: Import): string | null {
   return null
 }
 
-/** Gives the folder a rule speaks of: the first level, one more under providers/, and the schemas of the API apart. */
+/**
+ * Returns the folder that a rule is about: the first level, one more below providers/, and the API schemas on
+ * their own.
+ */
 export function zoneOf(path: string): string {
   const [top = '', ...rest] = path.split('/')
-  if (top === 'web') return 'web'
   if (top !== 'src' || rest.length < 2) return ''
   const [folder = '', next = ''] = rest
   if (rest.length > 2 && (folder === 'providers' || (folder === 'api' && next === 'schema')))
@@ -133,10 +132,13 @@ export function checkCycles(files: readonly Parsed[]): Violation[] {
 
 /** Where such a word means something else: a directory that projects have. */
 const OTHER_MEANINGS: Readonly<Record<string, readonly string[]>> = {
-  'src/config/detect/python-project.ts': ['docker'],
+  'src/config/detect/python/project.ts': ['docker'],
 }
 
-/** A provider's name stands in its own folder, in main/ and in tests: nothing else may depend on which ones exist. */
+/**
+ * The name of a provider is in its own folder, in main/ and in tests. No other code may depend on which
+ * providers exist.
+ */
 export function checkProviderNames(files: readonly Parsed[]): Violation[] {
   const zones = files.map((file) => zoneOf(file.path)).filter((zone) => zone.startsWith('providers/'))
   const names = new Set(
@@ -152,7 +154,9 @@ export function checkProviderNames(files: readonly Parsed[]): Violation[] {
     )
 }
 
-/** An example is what a stranger would write: of ours it imports the entries of package.json, and nothing beside its own folder. */
+/**
+ * An example is written as by a third party: it imports only the entries of package.json and its own folder.
+ */
 export function checkExamples(files: readonly Parsed[]): Violation[] {
   return files
     .filter(({ path }) => path.startsWith('examples/'))

@@ -26,35 +26,36 @@ function withoutCode(text: string): string {
 }
 
 const ATTACKS = 'docs/attacks.md'
-const ATTACK_ID = /\b(?:(?:FS|PR|LK|NW|CP|CF|SE|GT|RS|RL|SC)-\d\d|I7)\b/g
+const ATTACK_ID = /\b(?:(?:FS|PR|LK|NW|CP|CF|SE|GT|RS|RL|SC|DK)-\d\d|I7)\b/g
 
-/** Comments cite attacks that the catalogue has, and the tests that a row names mention its id. */
+/** Sources and tests cite attacks of the catalogue; each row names tests, and they mention its id. */
 export function checkAttacks(files: readonly SourceFile[]): Violation[] {
   const texts = new Map(files.map(({ path, text }) => [path, text]))
   const catalogue = texts.get(ATTACKS) ?? ''
   const rows = [...catalogue.matchAll(/^\| (?<id>[A-Z]+-?\d+) \|.*\| (?<tests>[^|]*) \|$/gm)]
   const known = new Set(rows.map(({ groups }) => groups?.['id']))
   const unknown = files
-    .filter(isSource)
+    .filter(citesAttacks)
     .flatMap(({ path, text }) =>
-      [...text.matchAll(/SECURITY:.*/g)].flatMap((comment) =>
-        (comment[0].match(ATTACK_ID) ?? [])
-          .filter((id) => !known.has(id))
-          .map((id) => ({ path, line: lineAt(text, comment.index), rule: `${id} is not in ${ATTACKS}` })),
-      ),
+      [...text.matchAll(ATTACK_ID)]
+        .filter(([id]) => !known.has(id))
+        .map(({ 0: id, index }) => ({ path, line: lineAt(text, index), rule: `${id} is not in ${ATTACKS}` })),
     )
-  const untested = rows.flatMap((row) =>
-    [...(row.groups?.['tests'] ?? '').matchAll(/`([^`]+)`/g)]
-      .filter(([, test = '']) => !texts.get(test)?.includes(row.groups?.['id'] ?? ''))
-      .map(([, test]) => ({
-        path: ATTACKS,
-        line: lineAt(catalogue, row.index),
-        rule: `${test} does not mention ${row.groups?.['id']}`,
-      })),
-  )
+  const untested = rows.flatMap(({ index, groups }) => {
+    const id = groups?.['id'] ?? ''
+    const tests = [...(groups?.['tests'] ?? '').matchAll(/`([^`]+)`/g)].map(([, path = '']) => path)
+    const rules = tests
+      .filter((path) => !texts.get(path)?.includes(id))
+      .map((path) => `${path} does not mention ${id}`)
+    return (tests.length === 0 ? [`${id} names no test`] : rules).map((rule) => ({
+      path: ATTACKS,
+      line: lineAt(catalogue, index),
+      rule,
+    }))
+  })
   return [...unknown, ...untested]
 }
 
-function isSource({ path }: SourceFile): boolean {
-  return /^(?:src|native)\/.*\.(?:ts|go)$/.test(path)
+function citesAttacks({ path }: SourceFile): boolean {
+  return /^(?:src|native|test|scripts)\/.*\.(?:ts|go)$/.test(path) && !path.startsWith('test/tidy')
 }

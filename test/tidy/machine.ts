@@ -1,4 +1,5 @@
-// Nothing in the repository tells where it was written: neither a path of the machine nor the registry it is served by.
+// No file of the repository shows where it was written: neither a path of the machine nor its package
+// registry.
 
 import { execFile } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'

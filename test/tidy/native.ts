@@ -1,5 +1,5 @@
-// Which Go packages each program is made of. podd runs inside a sandbox and is no place for what manages the host; the
-// host's privileged helper is no place for what serves the sandbox's requests.
+// The Go packages that each program may contain. podd runs inside a sandbox and must not contain code that
+// manages the host; podhost is privileged and must not contain code that serves requests of the sandbox.
 
 import { posix } from 'node:path'
 import { lineAt, type SourceFile, type Violation } from './source.ts'
@@ -38,7 +38,8 @@ export function checkPrograms(files: readonly SourceFile[]): Violation[] {
       ].flatMap((match) => {
         const directory = match.groups?.['directory'] ?? ''
         const line = lineAt(file.text, match.index + match[0].indexOf(MODULE))
-        return foreign.includes(directory.replace('internal/', ''))
+        const [topic = ''] = directory.replace('internal/', '').split('/')
+        return foreign.includes(topic)
           ? [{ path: file.path, line, rule: `${program} may not contain ${directory}` }]
           : visit(directory)
       })

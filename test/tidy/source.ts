@@ -1,4 +1,5 @@
-// Reads TypeScript just well enough to tell code from comments and strings, so that the rules match code only.
+// Reads TypeScript just well enough to tell code from comments and strings, so that the rules match only
+// code.
 
 export type SourceFile = { readonly path: string; readonly text: string }
 
@@ -24,16 +25,36 @@ export type Parsed = SourceFile & {
   readonly code: string
   readonly literals: readonly Literal[]
   readonly imports: readonly Import[]
+  /** The numbers of the lines that have a comment, or a part of one. */
+  readonly comments: ReadonlySet<number>
 }
 
 export function parse(file: SourceFile): Parsed {
-  const { code, spans } = blank(file.text)
+  const { code, spans, comments } = blank(file.text)
   const literals = spans.map(([start, end]) => ({
     value: file.text.slice(start, end),
     line: lineAt(file.text, start),
     start,
   }))
-  return { ...file, code, literals, imports: findImports(file.text, code) }
+  return {
+    ...file,
+    code,
+    literals,
+    imports: findImports(file.text, code),
+    comments: linesOf(file.text, comments),
+  }
+}
+
+function linesOf(text: string, spans: readonly Span[]): Set<number> {
+  return new Set(
+    spans.flatMap(([start, end]) => {
+      const first = lineAt(text, start)
+      return text
+        .slice(start, end)
+        .split('\n')
+        .map((_, n) => first + n)
+    }),
+  )
 }
 
 export function lineAt(text: string, offset: number): number {
@@ -84,8 +105,9 @@ const STRING = /'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"/y
 const COMMENT = /\/\/[^\n]*|\/\*[\s\S]*?\*\//y
 const TEMPLATE_TEXT = /(?:\\[\s\S]|\$(?!\{)|[^`\\$])*/y
 
-function blank(text: string): { code: string; spans: Span[] } {
+function blank(text: string): { code: string; spans: Span[]; comments: Span[] } {
   const spans: Span[] = []
+  const comments: Span[] = []
   // One entry for each open template expression: how many braces are open inside it.
   const braces: number[] = []
   let code = ''
@@ -119,6 +141,7 @@ function blank(text: string): { code: string; spans: Span[] } {
       char === '/' && comment === '' && BEFORE_PATTERN.test(code.slice(-40)) ? take(PATTERN) : ''
     const string = char === "'" || char === '"' ? take(STRING) : ''
     const depth = braces.at(-1)
+    if (comment) comments.push([at, at + comment.length])
     if (comment || pattern) hide((comment || pattern).length)
     else if (string) {
       spans.push([at + 1, at + string.length - 1])
@@ -138,5 +161,5 @@ function blank(text: string): { code: string; spans: Span[] } {
       keep(1)
     }
   }
-  return { code, spans }
+  return { code, spans, comments }
 }

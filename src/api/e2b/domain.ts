@@ -1,9 +1,10 @@
-/** Which domain a client finds the ports of its sandboxes under. */
+/** The domain under which a client reaches the ports of its sandboxes. */
 import type { TcpAddressView } from '../schema/server.ts'
 
 /**
- * The client's own view decides: behind a forwarded port it must get the port it came in by. `host` has passed the door's
- * check; what came over the unix socket has none of ours, and the listener's address stands in.
+ * Derived from the Host header: a client behind a forwarded port must get the port it used. The TCP listener
+ * has checked `host`. A request over the unix socket has no such host; it gets the address of the TCP
+ * listener.
  */
 export function sandboxDomain(
   host: string | undefined,
@@ -14,7 +15,7 @@ export function sandboxDomain(
   const port = match?.[2] === undefined ? '' : `:${match[2]}`
   const own = o.domains.find((domain) => name === domain || name.endsWith(`.${domain}`))
   if (own !== undefined) return own + port
-  // A certificate is for the domain it was made for; plain http needs none, and localhost works everywhere.
+  // A certificate is valid for its own domain only. Plain HTTP needs none, and localhost works everywhere.
   const domain = (o.tcp?.isTls ? o.domains[0] : undefined) ?? 'localhost'
   if (['localhost', '127.0.0.1', '[::1]'].includes(name)) return domain + port
   return o.tcp ? `${domain}:${o.tcp.port}` : null

@@ -1,7 +1,7 @@
-/** Our errors in E2B's words: the status again in the body, and one sentence. */
+/** Errors in E2B's form: the status, repeated in the body, and a message. */
 import type { ServerResponse } from 'node:http'
 import { asAgentPodError } from '../../core/error.ts'
-import { errorBody, errorStatus } from '../error-response.ts'
+import { errorBody, errorStatus } from '../http/error-response.ts'
 
 export interface E2bError {
   /** The HTTP status: the SDKs read it here. */
@@ -9,7 +9,7 @@ export interface E2bError {
   readonly message: string
 }
 
-/** What the door, `/v1` and pages for people own; every other path of the API is E2B's. */
+/** AgentPod's own paths. Every other path of the API's host is E2B's. */
 const OURS = /^\/(?:v1(?:\/|$)|health$|docs(?:\/|$)|openapi\.json$|metrics$|$)/
 
 export function isE2bPath(path: string): boolean {
@@ -21,7 +21,7 @@ export function e2bError(thrown: unknown, incident?: string): E2bError {
   return { code: e2bStatus(thrown), message: hint ? `${message} (${hint})` : message }
 }
 
-/** E2B knows no 412, 422 and 507: what cannot be done here is a plain refusal there. */
+/** E2B does not use 412 and 422: such errors become 400. */
 function e2bStatus(thrown: unknown): number {
   const error = asAgentPodError(thrown)
   if (error.reason === 'e2b.later') return 501
@@ -29,13 +29,13 @@ function e2bStatus(thrown: unknown): number {
   return errorStatus(error)
 }
 
-/** The answer of a door that refuses before the routes are asked. */
+/** The answer of a listener that refuses a request before it reaches the routes. */
 export function answerE2bError(response: ServerResponse, thrown: unknown): void {
   const body = e2bError(thrown)
   answer(response, body.code, body)
 }
 
-/** envd's two ways to say no: Connect's code for its calls, the status for its files. */
+/** envd's two forms of errors: Connect's code for calls, the status for files. */
 export function answerEnvdError(response: ServerResponse, path: string, thrown: unknown): void {
   const { code: status, message } = e2bError(thrown)
   const isCall = /^\/(?:process|filesystem)\./.test(path)

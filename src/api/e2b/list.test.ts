@@ -25,7 +25,7 @@ describe('pages', () => {
     ['desc', ['dddd cccc', 'bbbb aaaa', 'eeee']],
     ['asc', ['eeee aaaa', 'bbbb cccc', 'dddd']],
   ] as const) {
-    test(`follow one another, ${order}`, () => {
+    test(`pages of E2B’s list contain every sandbox once, ${order}`, () => {
       const pages: string[] = []
       let next: string | undefined
       do {
@@ -37,13 +37,13 @@ describe('pages', () => {
     })
   }
 
-  test('skip nothing when the last one seen is gone', () => {
+  test('the next page of E2B’s list skips nothing when the last sandbox of the page is gone', () => {
     const { next } = pageOf(all, query({ limit: '2' }))
     const left = all.filter(({ id }) => id !== 'cccc')
     assert.equal(ids(pageOf(left, query({ limit: '2', nextToken: next ?? '' })).items), 'bbbb aaaa')
   })
 
-  test('need a token of ours', () => {
+  test('a page token of E2B’s list that we did not issue is refused', () => {
     for (const nextToken of ['', 'x', Buffer.from('1:../..').toString('base64url')])
       assert.throws(() => pageOf(all, query({ nextToken })), /nextToken/)
   })
@@ -59,32 +59,32 @@ describe('filters', () => {
     sandbox('ffff', 500, { state: 'destroying' }),
   ]
   const found = (q: Record<string, string>): string => ids(filtered(all, query(q)))
-  test('by metadata', () => {
+  test('E2B’s list can be filtered by metadata', () => {
     assert.equal(found({ metadata: 'a=1' }), 'aaaa bbbb')
     assert.equal(found({ metadata: 'b=%2526%253D%2525' }), 'bbbb')
     assert.equal(found({ metadata: 'a=2' }), '')
     assert.equal(found({ metadata: 'agentpod%2Ftemplate=base' }), '', 'our labels are not their metadata')
     assert.equal(found({ metadata: 'constructor=x' }), '')
   })
-  test('by state', () => {
+  test('E2B’s list can be filtered by state', () => {
     assert.equal(found({ state: 'running' }), 'aaaa bbbb')
     assert.equal(found({ state: 'paused' }), 'dddd eeee')
     assert.equal(found({ state: 'running,paused' }), 'aaaa bbbb dddd eeee')
     assert.equal(found({}), 'aaaa bbbb dddd eeee')
     assert.throws(() => query({ state: 'sleeping' }), /state/)
   })
-  test('by time', () => {
+  test('E2B’s list can be filtered by start time', () => {
     assert.equal(found({ startedAfter: '1970-01-01T00:00:01.001Z' }), 'bbbb')
     assert.equal(found({ startedAfter: '1970-01-01T00:00:02.000Z' }), 'bbbb', 'that very moment counts')
     assert.equal(found({ startedAfter: '1970-01-01T00:00:02.001Z' }), '')
     assert.throws(() => query({ startedAfter: 'yesterday' }), /startedAfter/)
   })
-  test('need a page of a size that can be', () => {
+  test('a page size of E2B’s list outside its limits is refused', () => {
     for (const limit of ['0', '101', 'x', '1.5']) assert.throws(() => query({ limit }), /limit/)
   })
 })
 
-test('metadata that cannot be decoded is refused', () => {
+test('a metadata filter that cannot be decoded is refused', () => {
   assert.throws(() => parseMetadata('a=%25zz'), /metadata filter/)
   assert.deepEqual(parseMetadata(''), {})
 })

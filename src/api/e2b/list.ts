@@ -1,20 +1,20 @@
-/** E2B's list: filters, order and pages over what lives. */
+/** E2B's list of sandboxes: filters, order and pages. */
 import { invalid } from '../../core/error.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { ListQuery } from './schema.ts'
-import { stateOf } from './state.ts'
+import { e2bStateOf } from './state.ts'
 import { metadataOf, startedAt, templateOf } from './view.ts'
 
 const DEFAULT_LIMIT = 100
 
-export interface Page {
+export interface SandboxPage {
   readonly items: readonly Sandbox[]
-  /** Where the next page begins; absent on the last. */
+  /** The token of the next page; undefined on the last page. */
   readonly next: string | undefined
 }
 
-/** Newest first unless asked otherwise. A page's token names the last sandbox seen, so that nothing is shown twice. */
-export function pageOf(all: readonly Sandbox[], query: ListQuery): Page {
+/** Newest first by default. A page's token names its last sandbox, so that no sandbox appears twice. */
+export function pageOf(all: readonly Sandbox[], query: ListQuery): SandboxPage {
   const isAscending = query.order === 'asc'
   const after = query.nextToken === undefined ? undefined : parseToken(query.nextToken)
   const limit = query.limit ?? DEFAULT_LIMIT
@@ -34,17 +34,17 @@ export function filtered(all: readonly Sandbox[], query: ListQuery): Sandbox[] {
   const wanted = Object.entries(query.metadata === undefined ? {} : parseMetadata(query.metadata))
   const since = query.startedAfter === undefined ? undefined : Date.parse(query.startedAfter)
   return all.filter((sandbox) => {
-    const state = stateOf(sandbox)
+    const state = e2bStateOf(sandbox)
     if (state === undefined || (query.state && !query.state.includes(state))) return false
     const has = metadataOf(sandbox)
     if (!wanted.every(([key, value]) => Object.hasOwn(has, key) && has[key] === value)) return false
-    // At that very moment counts too, as at E2B.
+    // A sandbox that started at exactly this time is included, as at E2B.
     if (since !== undefined && startedAt(sandbox) < since) return false
     return query.template === undefined || templateOf(sandbox) === query.template
   })
 }
 
-/** `key=value&key=value`, each part encoded once more than the query itself. */
+/** `key=value&key=value`, where each part is URL-encoded a second time. */
 export function parseMetadata(text: string): Record<string, string> {
   try {
     return Object.fromEntries(
@@ -54,7 +54,7 @@ export function parseMetadata(text: string): Record<string, string> {
       ]),
     )
   } catch {
-    throw invalid('metadata.malformed', 'the metadata filter is not key=value pairs, each URL-encoded')
+    throw invalid('metadata.malformed', 'the metadata filter must be key=value pairs, each part URL-encoded')
   }
 }
 
@@ -73,6 +73,6 @@ function writeToken({ at, id }: Position): string {
 
 function parseToken(token: string): Position {
   const match = /^(\d{1,15}):([a-z0-9]{1,20})$/.exec(Buffer.from(token, 'base64url').toString('latin1'))
-  if (!match) throw invalid('list.next_token', 'nextToken is not one of ours')
+  if (!match) throw invalid('list.next_token', 'nextToken is not valid')
   return { at: Number(match[1]), id: match[2] ?? '' }
 }

@@ -1,4 +1,4 @@
-/** What happened to a sandbox, as E2B's log entries. Output of programs is not in it: that is theirs who started them. */
+/** The events of a sandbox as E2B's log entries. They contain no output of programs. */
 import type { EventType, SandboxEvent } from '../../core/event.ts'
 import type { LogsQuery } from './schema.ts'
 
@@ -15,7 +15,7 @@ export interface LogEntry {
 const LEVEL_OF: Partial<Record<EventType, Level>> = { 'sandbox.failed': 'error' }
 const DEFAULT_LIMIT = 1000
 
-/** Forward from the cursor, or backward from it. */
+/** The entries after the cursor or, with direction `backward`, before it. */
 export function logEntries(events: readonly SandboxEvent[], query: LogsQuery): LogEntry[] {
   const isBackward = query.direction === 'backward'
   const from = query.cursor ?? query.start
@@ -28,7 +28,7 @@ export function logEntries(events: readonly SandboxEvent[], query: LogsQuery): L
   return (isBackward ? chosen.reverse() : chosen).slice(0, query.limit ?? DEFAULT_LIMIT)
 }
 
-/** The older form: the same entries, and each once more as a line. */
+/** The older form: the same entries, and each again as a line. */
 export function logsView(entries: readonly LogEntry[]): object {
   return {
     logs: entries.map((one) => ({ timestamp: one.timestamp, line: JSON.stringify(one) })),

@@ -1,4 +1,4 @@
-/** What a sandbox uses now, as E2B's metrics. One sample: two readings a moment apart give the share of the processor. */
+/** The current usage of a sandbox as one sample of E2B's metrics. The CPU share comes from two readings. */
 import type { Principal } from '../../core/principal.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Engine } from '../../engine/engine.ts'
@@ -20,7 +20,7 @@ export interface Metric {
   readonly diskTotal: number
 }
 
-type Stats = Awaited<ReturnType<Engine['stats']>>
+type Stats = Awaited<ReturnType<Engine['guests']['stats']>>
 
 export async function takeMetric(
   { engine, clock }: { engine: Engine; clock: Clock },
@@ -28,9 +28,9 @@ export async function takeMetric(
   who: Principal,
 ): Promise<Metric> {
   const startedAt = clock.now()
-  const first = await engine.stats(sandbox.id, who)
+  const first = await engine.guests.stats(sandbox.id, who)
   await sleep(clock, APART_MS)
-  const second = await engine.stats(sandbox.id, who)
+  const second = await engine.guests.stats(sandbox.id, who)
   return metricOf(sandbox, { first, second, startedAt, now: clock.now() })
 }
 

@@ -1,23 +1,23 @@
-/** E2B's words for what a sandbox may reach, as ours, and back. */
+/** Translates E2B's network options into a network policy, and back. */
 import type { NetworkSpec } from '../../core/network.ts'
 import type { Principal } from '../../core/principal.ts'
-import { isAddressBlock, lower, type NetworkRequest } from '../../engine/network.ts'
-import { laterOption } from './later.ts'
+import { isAddressBlock, lower, type NetworkRequest } from '../../engine/network/network-spec.ts'
 import type { Network } from './schema.ts'
+import { unsupportedOption } from './unsupported.ts'
 
 const EVERYTHING = ['0.0.0.0/0', '::/0']
 
-export interface InternetWish {
+export interface NetworkFields {
   readonly allow_internet_access?: boolean | null | undefined
   readonly network?: Network | null | undefined
 }
 
 /**
- * At E2B a sandbox reaches everything unless something is said; here, what the caller's key may have at most. A rule that goes beyond that
- * is refused by the engine.
+ * At E2B a sandbox reaches the whole internet by default. Here the default is the widest access that the
+ * caller's key allows. The engine refuses a rule that goes beyond it.
  */
-export function networkRequest(
-  { allow_internet_access, network }: InternetWish,
+export function toNetworkRequest(
+  { allow_internet_access, network }: NetworkFields,
   who: Principal,
 ): NetworkRequest {
   if (network) refuseLater(network)
@@ -42,7 +42,7 @@ export function networkRequest(
 
 type Headers = NonNullable<NetworkRequest['headers']>
 
-/** `{"api.example.com": [{"transform": {"headers": {...}}}]}`; of several for one host, the later ones go before. */
+/** `{"api.example.com": [{"transform": {"headers": {...}}}]}`; of several for one host, the last one wins. */
 function headerRules(rules: Network['rules']): Headers {
   return Object.entries(rules ?? {}).flatMap(([host, list]) => {
     const headers = Object.assign({}, ...list.map(({ transform }) => transform?.headers ?? {})) as Record<
@@ -53,10 +53,10 @@ function headerRules(rules: Network['rules']): Headers {
   })
 }
 
-/** SECURITY: an option that would not be kept is refused, not stored. */
+/** SECURITY: an option that would not be enforced is refused, not ignored. */
 function refuseLater(network: Network): void {
   const asked = (['httpsPorts', 'egressProxy'] as const).find((name) => !isEmpty(network[name]))
-  if (asked) throw laterOption(`network.${asked}`, 'it comes with a later release')
+  if (asked) throw unsupportedOption(`network.${asked}`, 'it is planned for a later release')
 }
 
 function isEmpty(value: unknown): boolean {
@@ -64,7 +64,7 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0
 }
 
-/** Values of headers are not given back: they may be keys. */
+/** SECURITY: header values are not returned, since they may be keys. */
 export function networkInfo(spec: NetworkSpec): object {
   const { mode, rules, denied, addresses, headers } = spec
   return {

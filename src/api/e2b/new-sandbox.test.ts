@@ -6,17 +6,17 @@ import type { NetworkMode } from '../../core/network.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import { parseInput } from '../schema/parse.ts'
-import { createRequest } from './new-sandbox.ts'
+import { toCreateRequest } from './new-sandbox.ts'
 import { newSandbox } from './schema.ts'
 
 const SNAPSHOT = { id: 'snap0000000000000001' as SnapshotId, name: 'mine' } as Snapshot
 const snapshotOf = (ref: string): Snapshot | undefined =>
   ref === SNAPSHOT.id || ref === SNAPSHOT.name ? SNAPSHOT : undefined
 const WHO: Principal = { owner: 'key', isAdmin: false, network: { mode: 'open' } }
-const translate = (body: unknown): ReturnType<typeof createRequest> =>
-  createRequest(parseInput(newSandbox, body), WHO, snapshotOf)
+const translate = (body: unknown): ReturnType<typeof toCreateRequest> =>
+  toCreateRequest(parseInput(newSandbox, body), WHO, snapshotOf)
 
-test('nothing asked is a base sandbox for five minutes with public ports', () => {
+test('an empty E2B request creates a base sandbox for five minutes with public ports', () => {
   const expected = {
     owner: 'key',
     labels: { 'agentpod/template': 'base' },
@@ -30,7 +30,7 @@ test('nothing asked is a base sandbox for five minutes with public ports', () =>
   assert.deepEqual(translate({ templateID: 'base', secure: false, somethingNewer: { a: 1 } }), expected)
 })
 
-test('what the SDKs send lands in its place', () => {
+test('the fields that E2B’s SDKs send are translated', () => {
   const request = translate({
     templateID: 'base',
     timeout: 60,
@@ -53,9 +53,10 @@ test('what the SDKs send lands in its place', () => {
   assert.deepEqual(request.ports, { public: false })
 })
 
-test('a timeout of nothing is a second', () => assert.equal(translate({ timeout: 0 }).lifetime?.ttlMs, 1000))
+test('an E2B timeout of 0 becomes one second', () =>
+  assert.equal(translate({ timeout: 0 }).lifetime?.ttlMs, 1000))
 
-test('what becomes of it when its time is up is as was asked', () => {
+test('E2B’s autoPause decides what happens at the deadline', () => {
   const lifetime = (body: unknown): object => {
     const { whenOver, autoResume } = translate(body).lifetime ?? {}
     return { whenOver, autoResume }
@@ -72,7 +73,7 @@ test('what becomes of it when its time is up is as was asked', () => {
   assert.deepEqual(lifetime({ autoPauseMemory: false }), { whenOver: 'destroy', autoResume: false })
 })
 
-test('a snapshot is a template, by id and by name', () => {
+test('a snapshot is an E2B template, by id and by name', () => {
   for (const templateID of [SNAPSHOT.id, 'mine', 'mine:default', 'mine:latest']) {
     const request = translate({ templateID, envVars: { A: '1' } })
     assert.equal(request.snapshot, SNAPSHOT.id)
@@ -104,34 +105,33 @@ describe('refused is', () => {
     ['a timeout in words', { timeout: '60' }, /timeout/],
     ['half a second', { timeout: 0.5 }, /timeout/],
     ['a negative timeout', { timeout: -1 }, /timeout/],
-    ['an array', [], /the body/],
-    ['null', null, /the body/],
+    ['an array as body', [], /the body/],
+    ['null as body', null, /the body/],
   ]
   for (const [what, body, words] of REFUSED) {
-    test(what, () =>
+    test(`an E2B request with ${what} is refused`, () =>
       assert.throws(
         () => translate(body),
         (error) => isAgentPodError(error) && words.test(error.message),
-      ),
-    )
+      ))
   }
 })
 
 describe('the network', () => {
   const network = (body: object, mode: NetworkMode = 'open'): unknown =>
-    createRequest(
+    toCreateRequest(
       parseInput(newSandbox, body),
       { owner: 'key', isAdmin: false, network: { mode } },
       () => undefined,
     ).network
 
-  test('is open unless something is said, and never wider than the key', () => {
+  test('the network of an E2B sandbox is open by default, and never wider than the key allows', () => {
     assert.deepEqual(network({}), { mode: 'open', allow: [], deny: [] })
     assert.deepEqual(network({}, 'allowlist'), { mode: 'allowlist', allow: [], deny: [] })
     assert.deepEqual(network({ allow_internet_access: true }, 'off'), { mode: 'off', allow: [], deny: [] })
   })
 
-  test('is closed by false and by denying everything, and opened again by host', () => {
+  test('the network of an E2B sandbox is closed by false or by denying everything, and hosts open it again', () => {
     const closed = { mode: 'allowlist', allow: [], deny: [] }
     assert.deepEqual(network({ allow_internet_access: false }), closed)
     assert.deepEqual(network({ network: { denyOut: ['0.0.0.0/0'] } }), closed)
@@ -148,7 +148,7 @@ describe('the network', () => {
     )
   })
 
-  test('takes blocks of addresses away', () => {
+  test('E2B’s network options accept and deny address blocks', () => {
     assert.deepEqual(network({ network: { denyOut: ['198.51.100.0/24', '2001:db8::/32'] } }), {
       mode: 'open',
       allow: [],
@@ -157,7 +157,7 @@ describe('the network', () => {
     })
   })
 
-  test('sets headers on the way out', () => {
+  test('E2B’s network rules set headers on outgoing requests', () => {
     const rules = { 'api.example.com': [{ transform: { headers: { 'X-A': '1' } } }, { transform: {} }] }
     assert.deepEqual(network({ network: { rules } }), {
       mode: 'open',
@@ -168,7 +168,7 @@ describe('the network', () => {
   })
 })
 
-test('prototype keys set nothing', () => {
+test('prototype keys in an E2B request have no effect', () => {
   const body = JSON.parse('{"metadata":{"__proto__":"x","constructor":"y"},"__proto__":{"timeout":1}}')
   const { labels, lifetime } = translate(body)
   assert.deepEqual(Object.keys(labels ?? {}).sort(), ['agentpod/template', 'constructor'])

@@ -1,19 +1,19 @@
-/** E2B's request for a sandbox as ours. */
+/** Translates E2B's request for a new sandbox. */
 import type { Principal } from '../../core/principal.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { WhenOver } from '../../core/spec.ts'
-import type { NewSandbox as Request } from '../../engine/engine.ts'
-import { laterOption } from './later.ts'
-import { networkRequest } from './network.ts'
-import { type NewSandbox, RESERVED } from './schema.ts'
+import type { NewSandbox as Request } from '../../engine/lifecycle/sandbox-operations.ts'
+import { toNetworkRequest } from './network.ts'
+import { type NewSandboxBody, RESERVED } from './schema.ts'
 import { findTemplate } from './template.ts'
+import { unsupportedOption } from './unsupported.ts'
 
 export const DEFAULT_TIMEOUT_S = 300
 export const TEMPLATE_LABEL = `${RESERVED}template`
 
-/** `snapshotOf` finds the snapshot of that id or name: to E2B it is a template like another. */
-export function createRequest(
-  body: NewSandbox,
+/** `snapshotOf` finds a snapshot by id or name; for E2B's clients it is a template. */
+export function toCreateRequest(
+  body: NewSandboxBody,
   who: Principal,
   snapshotOf: (ref: string) => Snapshot | undefined,
 ): Request {
@@ -28,7 +28,7 @@ export function createRequest(
       whenOver: whenOver(body),
       autoResume: body.autoResume?.enabled ?? false,
     },
-    network: networkRequest(body, who),
+    network: toNetworkRequest(body, who),
     ports: {
       public: body.network?.allowPublicTraffic ?? true,
       ...(body.network?.maskRequestHost && { maskHost: body.network.maskRequestHost }),
@@ -38,21 +38,21 @@ export function createRequest(
   }
 }
 
-function whenOver({ autoPause, autoPauseMemory }: NewSandbox): WhenOver {
+function whenOver({ autoPause, autoPauseMemory }: NewSandboxBody): WhenOver {
   if (!autoPause) return 'destroy'
   return autoPauseMemory === false ? 'stop' : 'pause'
 }
 
-/** At least a second: E2B takes 0, and its sandbox is over before anybody can use it. */
+/** At least one second: E2B accepts 0, which would end the sandbox before it can be used. */
 export function ttlMs(seconds: number | null | undefined): number {
   return Math.max(seconds ?? DEFAULT_TIMEOUT_S, 1) * 1000
 }
 
-function refuseLater(body: NewSandbox): void {
+function refuseLater(body: NewSandboxBody): void {
   if (body.volumeMounts && body.volumeMounts.length > 0)
-    throw laterOption('volumeMounts', 'volumes come with a later release')
+    throw unsupportedOption('volumeMounts', 'volumes are planned for a later release')
   if (body.mcp !== undefined && body.mcp !== null)
-    throw laterOption('mcp', 'the MCP gateway comes with a later release')
+    throw unsupportedOption('mcp', 'the MCP gateway is planned for a later release')
   if (body.iam?.tokens && Object.keys(body.iam.tokens).length > 0)
-    throw laterOption('iam', 'identity tokens come with a later release')
+    throw unsupportedOption('iam', 'identity tokens are planned for a later release')
 }

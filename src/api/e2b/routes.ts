@@ -1,4 +1,6 @@
-/** E2B's control plane, both generations of its paths: translates into calls of the engine and nothing else. */
+/**
+ * E2B's control plane, with both versions of its paths: only translates requests into calls of the engine.
+ */
 import { type Context, Hono } from 'hono'
 import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
@@ -6,30 +8,30 @@ import type { Engine } from '../../engine/engine.ts'
 import type { Log } from '../../telemetry/log.ts'
 import type { Clock } from '../../util/clock.ts'
 import { type Random, randomWord } from '../../util/random.ts'
-import type { Access } from '../access.ts'
-import { readJson } from '../body.ts'
-import { retryAfter } from '../error-response.ts'
+import type { SandboxTokens } from '../door/sandbox-tokens.ts'
+import { retryAfter } from '../http/error-response.ts'
+import { readJsonBody } from '../http/json-body.ts'
 import { principalOf } from '../principal-of.ts'
 import { parseInput } from '../schema/parse.ts'
 import type { TcpAddressView } from '../schema/server.ts'
 import { sandboxDomain } from './domain.ts'
 import { type E2bError, e2bError } from './error-response.ts'
-import { LATER, later } from './later.ts'
 import { filtered, pageOf } from './list.ts'
 import { logEntries, logsView } from './logs.ts'
 import { takeMetric } from './metrics.ts'
-import { networkRequest } from './network.ts'
-import { createRequest, ttlMs } from './new-sandbox.ts'
+import { toNetworkRequest } from './network.ts'
+import { toCreateRequest, ttlMs } from './new-sandbox.ts'
 import * as schema from './schema.ts'
 import { findSnapshot, snapshotsOf } from './snapshots.ts'
-import { type E2bState, stateOf } from './state.ts'
+import { type E2bState, e2bStateOf } from './state.ts'
 import { BASE_TEMPLATE, findTemplate, withoutTag } from './template.ts'
+import { UNSUPPORTED_ROUTES, unsupportedRoute } from './unsupported.ts'
 import { createdView, detailView, listedView, snapshotInfo, templateView } from './view.ts'
 import { wakeUp } from './wake.ts'
 
 export interface E2bParts {
   readonly engine: Engine
-  readonly access: Access
+  readonly tokens: SandboxTokens
   readonly clock: Clock
   readonly random: Random
   readonly log: Log
@@ -39,7 +41,7 @@ export interface E2bParts {
 }
 
 export function e2bRoutes(parts: E2bParts): Hono {
-  const { engine, access } = parts
+  const { engine, tokens } = parts
   const routes = new Hono()
   const failure = (c: Context, thrown: unknown): E2bError => {
     const incident = randomWord(parts.random, 12)
@@ -54,81 +56,87 @@ export function e2bRoutes(parts: E2bParts): Hono {
     return c.json(body, body.code as 500)
   })
 
-  const way = (c: Context): { access: Access; domain: string | null } => ({
-    access,
+  const accessOf = (c: Context): { tokens: SandboxTokens; domain: string | null } => ({
+    tokens,
     domain: sandboxDomain(c.req.header('host'), { domains: parts.domains, tcp: parts.tcpAddress() }),
   })
-  const body = (c: Context): Promise<unknown> => readJson(c.req.raw)
+  const body = (c: Context): Promise<unknown> => readJsonBody(c.req.raw)
 
   routes.on('POST', ['/sandboxes', '/v2/sandboxes'], async (c) => {
     const who = principalOf(c)
     const asked = parseInput(schema.newSandbox, await body(c))
-    const request = createRequest(asked, who, (ref) => findSnapshot(engine, ref, who))
+    const request = toCreateRequest(asked, who, (ref) => findSnapshot(engine, ref, who))
     const requestKey = parseInput(schema.requestKey, c.req.header('idempotency-key'))
-    return c.json(createdView(await engine.create({ ...request, requestKey }, who), way(c)), 201)
+    return c.json(
+      createdView(await engine.sandboxes.create({ ...request, requestKey }, who), accessOf(c)),
+      201,
+    )
   })
 
   const connect = async (c: Context): Promise<Response> => {
     const { timeout, memory } = parseInput(schema.connectSandbox, await body(c))
     const request = { ttlMs: ttlMs(timeout), memory: memory ?? true }
     const { sandbox, wasPaused } = await wakeUp(engine, living(engine, c).id, principalOf(c), request)
-    return c.json(createdView(sandbox, way(c)), wasPaused ? 201 : 200)
+    return c.json(createdView(sandbox, accessOf(c)), wasPaused ? 201 : 200)
   }
   routes.on('POST', ['/sandboxes/:id/connect', '/v2/sandboxes/:id/connect'], connect)
 
-  /** The older way to wake one that is paused. */
+  /** The older way to resume a paused sandbox. */
   routes.post('/sandboxes/:id/resume', (c) => {
     const sandbox = living(engine, c)
-    if (stateOf(sandbox) === 'running') throw already(sandbox, 'running')
+    if (e2bStateOf(sandbox) === 'running') throw already(sandbox, 'running')
     return connect(c)
   })
 
   routes.post('/sandboxes/:id/pause', async (c) => {
     const { memory } = parseInput(schema.pauseSandbox, await body(c))
     const sandbox = living(engine, c)
-    if (stateOf(sandbox) === 'paused') throw already(sandbox, 'paused')
-    if (memory === false) await engine.stop(sandbox.id, principalOf(c))
-    else await engine.pause(sandbox.id, principalOf(c)).catch(withWayOut)
+    if (e2bStateOf(sandbox) === 'paused') throw already(sandbox, 'paused')
+    if (memory === false) await engine.sandboxes.stop(sandbox.id, principalOf(c))
+    else await engine.sandboxes.pause(sandbox.id, principalOf(c)).catch(withoutMemoryHint)
     return c.body(null, 204)
   })
 
   routes.post('/sandboxes/:id/fork', async (c) => {
-    const { count, timeout } = parseInput(schema.forkSandbox, await body(c))
+    const { count, timeout } = parseInput(schema.forkBody, await body(c))
     const { id, labels } = living(engine, c)
     const request = { labels, lifetime: { ttlMs: ttlMs(timeout) }, ...(count != null && { count }) }
-    const forked = await engine.fork(id, request, principalOf(c))
+    const forked = await engine.sandboxes.fork(id, request, principalOf(c))
     const view = (one: (typeof forked)[number]): object =>
-      'sandbox' in one ? { sandbox: createdView(one.sandbox, way(c)) } : { error: failure(c, one.error) }
+      'sandbox' in one ? { sandbox: createdView(one.sandbox, accessOf(c)) } : { error: failure(c, one.error) }
     return c.json(forked.map(view), 201)
   })
 
   routes.post('/sandboxes/:id/snapshots', async (c) => {
     const { name } = parseInput(schema.snapshotSandbox, await body(c))
     const asked = name ? { name: withoutTag(name) } : {}
-    return c.json(snapshotInfo(await engine.snapshot(living(engine, c).id, asked, principalOf(c))), 201)
+    return c.json(
+      snapshotInfo(await engine.snapshots.create(living(engine, c).id, asked, principalOf(c))),
+      201,
+    )
   })
 
   routes.get('/snapshots', (c) => {
     const query = parseInput(schema.snapshotsQuery, c.req.query())
-    const { snapshots, next } = snapshotsOf(engine.snapshots(principalOf(c)), query)
+    const { snapshots, next } = snapshotsOf(engine.snapshots.list(principalOf(c)), query)
     if (next !== undefined) c.header('x-next-token', next)
     return c.json(snapshots.map(snapshotInfo))
   })
 
-  /** A snapshot is a template, and this is how the SDKs remove one. */
+  /** A snapshot is a template; the SDKs remove it by this route. */
   routes.delete('/templates/:id', async (c) => {
     const who = principalOf(c)
-    await engine.removeSnapshot(engine.getSnapshot(withoutTag(c.req.param('id')), who).id, who)
+    await engine.snapshots.remove(engine.snapshots.get(withoutTag(c.req.param('id')), who).id, who)
     return c.body(null, 204)
   })
 
-  // Before the routes with an id in this place.
+  // Must come before the routes with an id in this position.
   routes.get('/sandboxes/metrics', async (c) => {
     const who = principalOf(c)
     const { sandbox_ids } = parseInput(schema.manyMetricsQuery, {
       sandbox_ids: c.req.queries('sandbox_ids')?.join(',') ?? '',
     })
-    const found = engine
+    const found = engine.sandboxes
       .list({ labels: {}, all: false }, who)
       .filter(({ id, state }) => state === 'running' && sandbox_ids.includes(id))
     const metrics = await Promise.all(found.map((one) => takeMetric(parts, one, who)))
@@ -149,7 +157,9 @@ export function e2bRoutes(parts: E2bParts): Hono {
 
   routes.get('/sandboxes', (c) => {
     const query = parseInput(schema.listQuery, { metadata: c.req.query('metadata'), state: 'running' })
-    return c.json(filtered(engine.list({ labels: {}, all: false }, principalOf(c)), query).map(listedView))
+    return c.json(
+      filtered(engine.sandboxes.list({ labels: {}, all: false }, principalOf(c)), query).map(listedView),
+    )
   })
 
   routes.get('/v2/sandboxes', (c) => {
@@ -157,15 +167,15 @@ export function e2bRoutes(parts: E2bParts): Hono {
       ...c.req.query(),
       state: c.req.queries('state')?.join(','),
     })
-    const { items, next } = pageOf(engine.list({ labels: {}, all: false }, principalOf(c)), query)
+    const { items, next } = pageOf(engine.sandboxes.list({ labels: {}, all: false }, principalOf(c)), query)
     if (next !== undefined) c.header('x-next-token', next)
     return c.json(items.map(listedView))
   })
 
-  routes.get('/sandboxes/:id', (c) => c.json(detailView(living(engine, c), way(c))))
+  routes.get('/sandboxes/:id', (c) => c.json(detailView(living(engine, c), accessOf(c))))
 
   routes.delete('/sandboxes/:id', async (c) => {
-    await engine.destroy(living(engine, c).id, principalOf(c))
+    await engine.sandboxes.destroy(living(engine, c).id, principalOf(c))
     return c.body(null, 204)
   })
 
@@ -173,7 +183,7 @@ export function e2bRoutes(parts: E2bParts): Hono {
     const { allow_internet_access, ...network } = parseInput(schema.updateNetwork, await body(c))
     const who = principalOf(c)
     if (network.maskRequestHost) throw onlyAtCreate('network.maskRequestHost')
-    const wish = networkRequest({ allow_internet_access, network }, who)
+    const wish = toNetworkRequest({ allow_internet_access, network }, who)
     await engine.networks.replace(running(engine, c).id, wish, who)
     return c.body(null, 204)
   })
@@ -181,15 +191,15 @@ export function e2bRoutes(parts: E2bParts): Hono {
   routes.post('/sandboxes/:id/timeout', async (c) => {
     const { timeout } = parseInput(schema.sandboxTimeout, await body(c))
     const { id } = running(engine, c)
-    if (timeout === 0) await engine.expire(id, principalOf(c))
-    else await engine.extend(id, ttlMs(timeout), principalOf(c))
+    if (timeout === 0) await engine.sandboxes.expire(id, principalOf(c))
+    else await engine.sandboxes.extend(id, ttlMs(timeout), principalOf(c))
     return c.body(null, 204)
   })
 
   routes.post('/sandboxes/:id/refreshes', async (c) => {
     const { duration } = parseInput(schema.sandboxRefresh, await body(c))
     const { id } = running(engine, c)
-    await engine.extend(id, ttlMs(duration ?? REFRESH_S), principalOf(c), { onlyLonger: true })
+    await engine.sandboxes.extend(id, ttlMs(duration ?? REFRESH_S), principalOf(c), { onlyLonger: true })
     return c.body(null, 204)
   })
 
@@ -200,9 +210,9 @@ export function e2bRoutes(parts: E2bParts): Hono {
     return c.json({ templateID: id, public: id === BASE_TEMPLATE })
   })
 
-  for (const [method, path, what] of LATER) {
+  for (const [method, path, what] of UNSUPPORTED_ROUTES) {
     const refuse = (): never => {
-      throw later(what)
+      throw unsupportedRoute(what)
     }
     if (method === 'ALL') routes.all(path, refuse)
     else routes.on(method, path, refuse)
@@ -212,10 +222,10 @@ export function e2bRoutes(parts: E2bParts): Hono {
 
 const REFRESH_S = 60
 
-/** The caller's sandbox of that id that runs or is paused. */
+/** The caller's sandbox with this id, running or paused. */
 function living(engine: Engine, c: Context): Sandbox {
   const sandbox = find(engine, c)
-  if (sandbox && stateOf(sandbox)) return sandbox
+  if (sandbox && e2bStateOf(sandbox)) return sandbox
   throw unknown(c)
 }
 
@@ -225,42 +235,42 @@ function already({ id }: Sandbox, state: E2bState): AgentPodError {
 }
 
 function onlyAtCreate(option: string): AgentPodError {
-  return invalid('e2b.only_at_create', `${option} is set when a sandbox is created, and stays`)
+  return invalid('e2b.only_at_create', `${option} can only be set when a sandbox is created`)
 }
 
-/** SECURITY: nothing is taken for kept that is not: memory that cannot be frozen is not dropped unasked. */
-function withWayOut(error: unknown): never {
+/** SECURITY: a pause never silently drops memory: where it cannot be kept, the pause fails with this hint. */
+function withoutMemoryHint(error: unknown): never {
   if (!isAgentPodError(error, 'unsupported')) throw error
   const { code, reason, message } = error
   throw new AgentPodError({
     code,
     reason,
     message,
-    hint: 'pause without memory keeps the files',
+    hint: 'a pause without memory (`memory: false`) keeps the files',
     cause: error,
   })
 }
 
-/** The caller's running sandbox of that id. One that has ended, or never was, or is somebody else's, is not found. */
+/** The caller's running sandbox with this id. One that ended or belongs to another owner is not found. */
 function running(engine: Engine, c: Context): Sandbox {
   const sandbox = find(engine, c)
   if (sandbox?.state === 'running') return sandbox
   throw unknown(c)
 }
 
-/** Ended ones too: their logs stay. */
+/** Also for ended sandboxes, whose logs are kept. */
 function logsOf(engine: Engine, c: Context): ReturnType<typeof logEntries> {
   const query = parseInput(schema.logsQuery, c.req.query())
   const sandbox = find(engine, c)
   if (!sandbox) throw unknown(c)
-  return logEntries(engine.events(sandbox.id, 0, principalOf(c)), query)
+  return logEntries(engine.events.list(sandbox.id, 0, principalOf(c)), query)
 }
 
 function find(engine: Engine, c: Context): Sandbox | undefined {
   try {
-    return engine.get(c.req.param('id') ?? '', principalOf(c))
+    return engine.sandboxes.get(c.req.param('id') ?? '', principalOf(c))
   } catch (error) {
-    // An id that cannot be one is a sandbox that is not there.
+    // A malformed id counts as an unknown sandbox.
     if (isAgentPodError(error, 'not_found') || isAgentPodError(error, 'invalid_argument')) return undefined
     throw error
   }

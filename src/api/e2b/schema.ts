@@ -1,35 +1,38 @@
 /**
- * What E2B's clients send. As at E2B itself, a key nobody knows is passed over, so that a newer SDK still works; what is known is
- * checked for type and size.
+ * Requests of E2B's clients. As at E2B, unknown keys are ignored, so that newer SDKs still work; known keys
+ * are checked for type and size.
  */
 import { z } from 'zod'
 
 const MOST_METADATA = 64
 const MOST_VARIABLES = 1024
-/** Labels under this are ours: what E2B has no other place for in our records. */
+/** Labels with this prefix are AgentPod's own: values of E2B's API that have no other place in a record. */
 export const RESERVED = 'agentpod/'
 
 const text = (most: number): z.ZodString =>
   z
     .string()
     .max(most, `has more than ${most} characters`)
-    .refine((value) => !value.includes('\0'), 'has a NUL byte') as z.ZodString
+    .refine((value) => !value.includes('\0'), 'contains a NUL byte') as z.ZodString
 
 export const metadata = z
   .record(
     text(256)
-      .min(1, 'a key of metadata is empty')
+      .min(1, 'a metadata key must not be empty')
       .refine((key) => !key.startsWith(RESERVED), `keys under ${RESERVED} are reserved`),
     text(4096),
   )
   .refine((map) => Object.keys(map).length <= MOST_METADATA, `at most ${MOST_METADATA} entries`)
 
 const envVars = z
-  .record(text(256).regex(/^[^=]+$/, 'the name of a variable is empty or has a ='), text(128 * 1024))
+  .record(
+    text(256).regex(/^[^=]+$/, 'the name of a variable must not be empty or contain ='),
+    text(128 * 1024),
+  )
   .refine((map) => Object.keys(map).length <= MOST_VARIABLES, `at most ${MOST_VARIABLES} variables`)
 
-/** Seconds. The longest is the engine's to say. */
-const seconds = z.number().int('is not a whole number of seconds').min(0, 'is negative').max(1e9)
+/** Seconds. The engine checks the maximum. */
+const seconds = z.number().int('must be a whole number of seconds').min(0, 'must not be negative').max(1e9)
 
 const strings = z.array(text(255)).max(512).nullish()
 
@@ -37,13 +40,13 @@ const network = z.object({
   allowPublicTraffic: z.boolean().nullish(),
   allowOut: strings,
   denyOut: strings,
-  // SECURITY: it becomes a header of a request into the sandbox.
+  // SECURITY: becomes a header of requests into the sandbox.
   maskRequestHost: z
     .string()
     .max(255)
     .regex(
       /^(?:(?:[A-Za-z0-9.-]|\$\{PORT\})+(?::(?:\d{1,5}|\$\{PORT\}))?)?$/,
-      'is not a host, with or without a port',
+      'must be a host, with or without a port',
     )
     .nullish(),
   httpsPorts: z.array(z.unknown()).nullish(),
@@ -61,7 +64,7 @@ const network = z.object({
 })
 export type Network = z.infer<typeof network>
 
-/** Replaces what was there as a whole. */
+/** Replaces the whole network policy. */
 export const updateNetwork = network.extend({ allow_internet_access: z.boolean().nullish() })
 
 export const newSandbox = z.object({
@@ -78,15 +81,15 @@ export const newSandbox = z.object({
   mcp: z.unknown().optional(),
   iam: z.object({ tokens: z.record(z.string(), z.unknown()).nullish() }).nullish(),
 })
-export type NewSandbox = z.infer<typeof newSandbox>
+export type NewSandboxBody = z.infer<typeof newSandbox>
 
-/** Two creates with one key are one create. */
+/** Two requests with the same key create one sandbox. */
 export const requestKey = z.string().min(1).max(255).optional()
 
-/** `memory` false: what was in memory is dropped, and it boots from its files. */
+/** `memory: false` drops the memory; the sandbox boots from its files. */
 export const connectSandbox = z.object({ timeout: seconds.nullish(), memory: z.boolean().nullish() })
 export const pauseSandbox = z.object({ memory: z.boolean().nullish() })
-export const forkSandbox = z.object({ count: z.number().nullish(), timeout: seconds.nullish() })
+export const forkBody = z.object({ count: z.number().nullish(), timeout: seconds.nullish() })
 export const snapshotSandbox = z.object({ name: text(256).nullish() })
 export const sandboxTimeout = z.object({ timeout: seconds })
 export const sandboxRefresh = z.object({ duration: seconds.max(3600).nullish() })
@@ -98,7 +101,7 @@ const unixTime = z.coerce.number().int().min(0).optional()
 
 const STATES = ['running', 'paused'] as const
 
-/** `running,paused`, or the parameter more than once, which arrives joined. */
+/** `running,paused`; a repeated parameter arrives joined by commas. */
 const states = z
   .string()
   .transform((list) => list.split(',').filter((state) => state !== ''))

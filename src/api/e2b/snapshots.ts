@@ -3,7 +3,7 @@ import { invalid, isAgentPodError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { Engine } from '../../engine/engine.ts'
-import { type SnapshotPage, snapshotPage } from '../snapshot-page.ts'
+import { type SnapshotPage, snapshotPage } from '../view/snapshot-page.ts'
 import type { SnapshotsQuery } from './schema.ts'
 import { withoutTag } from './template.ts'
 
@@ -11,7 +11,7 @@ const DEFAULT_LIMIT = 100
 
 export function findSnapshot(engine: Engine, ref: string, who: Principal): Snapshot | undefined {
   try {
-    return engine.getSnapshot(ref, who)
+    return engine.snapshots.get(ref, who)
   } catch (error) {
     if (isAgentPodError(error, 'not_found')) return undefined
     throw error
@@ -33,5 +33,5 @@ export function snapshotsOf(all: readonly Snapshot[], query: SnapshotsQuery): Sn
 function parseToken(token: string): string {
   const after = Buffer.from(token, 'base64url').toString('latin1')
   if (/^\d{1,15}-[a-z0-9]{1,24}$/.test(after)) return after
-  throw invalid('list.next_token', 'nextToken is not one of ours')
+  throw invalid('list.next_token', 'nextToken is not valid')
 }

@@ -1,10 +1,13 @@
-/** Our states as E2B's two. */
+/** Maps AgentPod's states to E2B's two. */
 import type { State } from '../../core/lifecycle.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 
 export type E2bState = 'running' | 'paused'
 
-/** A sandbox that is stopped is to E2B one that was paused without its memory. What is under way is told when it is done. */
+/**
+ * For E2B a stopped sandbox is one that was paused without memory. A change of state shows when it is
+ * complete.
+ */
 const STATES: Readonly<Partial<Record<State, E2bState>>> = {
   running: 'running',
   pausing: 'running',
@@ -15,7 +18,7 @@ const STATES: Readonly<Partial<Record<State, E2bState>>> = {
   starting: 'paused',
 }
 
-/** Undefined for one that E2B's clients do not see: not made yet, or over. */
-export function stateOf({ state }: Pick<Sandbox, 'state'>): E2bState | undefined {
+/** Undefined for a sandbox that E2B's clients do not see: not created yet, or ended. */
+export function e2bStateOf({ state }: Pick<Sandbox, 'state'>): E2bState | undefined {
   return STATES[state]
 }

@@ -1,30 +1,30 @@
-/** E2B's templates: `base`, our debian with its user and sudo, and every snapshot. Building others comes later. */
+/** E2B's templates: `base`, which is the debian base with the user `user` and sudo, and every snapshot. */
 import type { Environment } from '../../core/environment.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { SnapshotId } from '../../core/id.ts'
 import type { Kit } from '../../core/recipe.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
-import type { Some } from '../../core/some.ts'
+import type { Optional } from '../../util/optional.ts'
 
 export const BASE_TEMPLATE = 'base'
 
 const TAG = /:(?:latest|default)$/
 
-/** E2B's names may end with a tag; the two that say nothing are passed over. */
+/** E2B's names may end with a tag; the two default tags are dropped. */
 export function withoutTag(name: string): string {
   return name.replace(TAG, '')
 }
 
 export interface Template {
-  /** As E2B's clients are told it. */
+  /** The id that E2B's clients see. */
   readonly id: string
-  readonly environment: Some<Environment>
-  /** What its base has besides the system. */
+  readonly environment: Optional<Environment>
+  /** What the base contains besides the system. */
   readonly kit?: Kit
   readonly snapshot?: SnapshotId
 }
 
-/** What a template's name stands for; `not_found` for one that does not exist. No name means `base`. */
+/** Finds a template by its name, `base` by default. Throws `not_found` if there is none. */
 export function findTemplate(
   asked: string | null | undefined,
   snapshotOf: (ref: string) => Snapshot | undefined,
@@ -43,6 +43,6 @@ export function findTemplate(
     code: 'not_found',
     reason: 'template.unknown',
     message: `template '${asked}' not found`,
-    hint: `there is '${BASE_TEMPLATE}', and every snapshot by its id or name; building others comes later`,
+    hint: `use '${BASE_TEMPLATE}', or the id or name of a snapshot; building templates is planned for a later release`,
   })
 }

@@ -1,31 +1,31 @@
-/** Our records as E2B's clients read them. */
+/** Records in the form of E2B's API. */
 import type { SandboxId } from '../../core/id.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
-import type { Access } from '../access.ts'
+import type { SandboxTokens } from '../door/sandbox-tokens.ts'
 import { networkInfo } from './network.ts'
 import { TEMPLATE_LABEL } from './new-sandbox.ts'
 import { RESERVED } from './schema.ts'
-import { stateOf } from './state.ts'
+import { e2bStateOf } from './state.ts'
 import { BASE_TEMPLATE } from './template.ts'
 
-/** High enough that every feature of the SDKs is switched on: podd has them all. */
+/** A version at which the SDKs enable every feature; podd has them all. */
 export const ENVD_VERSION = '0.6.13'
-/** Long out of use, and still a required field. */
+/** Obsolete at E2B, but still a required field. */
 const CLIENT_ID = 'agentpod'
 
-export interface SandboxAccess {
-  readonly access: Access
-  /** Where the ports of sandboxes are found: `<port>-<id>.<domain>`. */
+export interface AccessParts {
+  readonly tokens: SandboxTokens
+  /** A port of a sandbox is at `<port>-<id>.<domain>`. */
   readonly domain: string | null
 }
 
-/** The answer to create and connect: everything a client needs to talk to it. */
-export function createdView(sandbox: Sandbox, { access, domain }: SandboxAccess): object {
+/** The answer to create and connect, with everything a client needs to reach the sandbox. */
+export function createdView(sandbox: Sandbox, { tokens, domain }: AccessParts): object {
   return {
     ...identity(sandbox),
-    envdAccessToken: access.dataToken(sandbox.id),
-    trafficAccessToken: sandbox.spec.ports?.public ? null : access.trafficToken(sandbox.id),
+    envdAccessToken: tokens.dataToken(sandbox.id),
+    trafficAccessToken: sandbox.spec.ports?.public ? null : tokens.trafficToken(sandbox.id),
     domain,
   }
 }
@@ -36,7 +36,7 @@ export function listedView(sandbox: Sandbox): object {
     ...identity(sandbox),
     startedAt: time(startedAt(sandbox)),
     endAt: time(sandbox.deadlineAt),
-    state: stateOf(sandbox) ?? 'running',
+    state: e2bStateOf(sandbox) ?? 'running',
     cpuCount: Math.max(1, Math.round(resources.cpus)),
     memoryMB: resources.memoryMib,
     diskSizeMB: diskMib(sandbox),
@@ -45,11 +45,11 @@ export function listedView(sandbox: Sandbox): object {
   }
 }
 
-export function detailView(sandbox: Sandbox, { access, domain }: SandboxAccess): object {
+export function detailView(sandbox: Sandbox, { tokens, domain }: AccessParts): object {
   const { lifetime, network } = sandbox.spec
   return {
     ...listedView(sandbox),
-    envdAccessToken: access.dataToken(sandbox.id),
+    envdAccessToken: tokens.dataToken(sandbox.id),
     domain,
     allowInternetAccess: network.mode === 'open',
     network: {
@@ -66,7 +66,7 @@ export function detailView(sandbox: Sandbox, { access, domain }: SandboxAccess):
   }
 }
 
-/** Where nothing holds it to a size of its own, what it writes counts against the host's disk. */
+/** 0 where the size is not limited: the files then count against the host's disk. */
 export function diskMib({ limits, spec }: Sandbox): number {
   return limits?.disk?.level === 'enforced' ? spec.resources.diskMib : 0
 }
@@ -75,7 +75,7 @@ export function snapshotInfo({ id, name }: Snapshot): object {
   return { snapshotID: id, names: name === undefined ? [] : [name] }
 }
 
-/** When it began, for E2B's order and pages. */
+/** When the sandbox started; E2B orders its pages by it. */
 export function startedAt(sandbox: Sandbox): number {
   return sandbox.startedAt ?? sandbox.createdAt
 }
@@ -84,7 +84,7 @@ export function templateOf(sandbox: Sandbox): string {
   return sandbox.labels[TEMPLATE_LABEL] ?? sandbox.spec.environment.base
 }
 
-/** The labels a client set; ours are not its business. */
+/** The labels that the client set, without AgentPod's own. */
 export function metadataOf({ labels }: Sandbox): Record<string, string> {
   return Object.fromEntries(Object.entries(labels).filter(([key]) => !key.startsWith(RESERVED)))
 }

@@ -1,15 +1,15 @@
-/** What the server says of itself: its description, for programs and for people, its figures, and who did what. */
+/** Health, the API's description, metrics, usage and the audit log. */
 import { Hono } from 'hono'
 import type { Engine } from '../../engine/engine.ts'
 import type { Metrics } from '../../telemetry/metrics.ts'
-import { DOCS_POLICY, docsPage } from '../docs-page.ts'
-import { openApi } from '../openapi.ts'
+import { parseQuery } from '../http/query.ts'
+import type { Rate } from '../http/rate-limit.ts'
+import { DOCS_POLICY, docsPage } from '../openapi/docs-page.ts'
+import { openApi } from '../openapi/openapi.ts'
 import { adminOnly, principalOf } from '../principal-of.ts'
-import { parseQuery } from '../query.ts'
-import type { Rate } from '../rate-limit.ts'
 import { LONGEST_PAGE, listAudit } from '../schema/query.ts'
 import type { AuditEntryView, UsageView } from '../schema/usage.ts'
-import { eventView } from '../view.ts'
+import { eventView } from '../view/sandbox-view.ts'
 
 export interface AboutParts {
   readonly engine: Engine
@@ -32,7 +32,7 @@ export function aboutRoutes({ engine, version, metrics, rate }: AboutParts): Hon
 
   routes.get('/v1/usage', (c) => {
     const who = principalOf(c)
-    const { living, livingLimit, asked } = engine.usage(who)
+    const { living, livingLimit, asked } = engine.usage.of(who)
     const isLimited = livingLimit !== undefined
     const view: UsageView = {
       living,
@@ -49,7 +49,7 @@ export function aboutRoutes({ engine, version, metrics, rate }: AboutParts): Hon
   routes.get('/v1/audit', adminOnly, (c) => {
     const { after = 0, limit = LONGEST_PAGE } = parseQuery(listAudit, c)
     const entries: AuditEntryView[] = engine
-      .audit({ after, limit })
+      .auditLog({ after, limit })
       .map((entry) => ({ ...entry, at: new Date(entry.at).toISOString(), data: { ...entry.data } }))
     return c.json(entries)
   })

@@ -1,9 +1,9 @@
-/** Recipes to layers: what a build says is told as it happens, a line of JSON each. */
+/** Builds recipes into layers, and streams the progress as JSON lines. */
 import { Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { Hono } from 'hono'
 import { stream } from 'hono/streaming'
-import type { BuildEvent } from '../../build/build-options.ts'
+import type { BuildEvent } from '../../build/build-request.ts'
 import type { Builder } from '../../build/builder.ts'
 import type { InputFiles } from '../../build/input-files.ts'
 import type { Toolchains } from '../../build/toolchains.ts'
@@ -12,15 +12,15 @@ import type { Engine } from '../../engine/engine.ts'
 import type { Log } from '../../telemetry/log.ts'
 import type { Clock } from '../../util/clock.ts'
 import { type Random, randomWord } from '../../util/random.ts'
-import { readJson } from '../body.ts'
-import { errorBody } from '../error-response.ts'
-import { arriving } from '../patience.ts'
+import { ExchangeLimit } from '../door/exchange-limit.ts'
+import { errorBody } from '../http/error-response.ts'
+import { limitUploadIdle } from '../http/idle-timeout.ts'
+import { readJsonBody } from '../http/json-body.ts'
+import { parseQuery } from '../http/query.ts'
 import { adminOnly, principalOf } from '../principal-of.ts'
-import { parseQuery } from '../query.ts'
 import { type BuildEventView, buildRequest, type LayerView, pruneRequest } from '../schema/build.ts'
 import { parseInput } from '../schema/parse.ts'
 import { toolchainsOf } from '../schema/query.ts'
-import { Slots } from '../slots.ts'
 
 export interface BuildParts {
   readonly engine: Engine
@@ -34,7 +34,7 @@ export interface BuildParts {
   readonly log: Log
 }
 
-/** SECURITY: CP-16. Each takes a sandbox, and as much of the disk as its step writes. */
+/** SECURITY: CP-16. Each build needs a sandbox and disk space for the files of its steps. */
 const MOST_BUILDS = 4
 const MOST_UPLOADS = 4
 const UNREAD_MS = 5 * 60_000
@@ -42,13 +42,13 @@ const UNREAD_MS = 5 * 60_000
 export function buildRoutes(parts: BuildParts): Hono {
   const { engine, builder, files } = parts
   const routes = new Hono()
-  const builds = new Slots(MOST_BUILDS, 'builds')
-  const uploads = new Slots(MOST_UPLOADS, 'uploads for builds')
+  const builds = new ExchangeLimit(MOST_BUILDS, 'builds')
+  const uploads = new ExchangeLimit(MOST_UPLOADS, 'uploads')
 
   routes.post('/', async (c) => {
     const { recipe, project, provider, keepFailed, again } = parseInput(
       buildRequest,
-      await readJson(c.req.raw),
+      await readJsonBody(c.req.raw),
     )
     const who = principalOf(c)
     const leave = builds.enter(who.owner)
@@ -58,7 +58,7 @@ export function buildRoutes(parts: BuildParts): Hono {
       const left = Promise.withResolvers<void>()
       gone.signal.addEventListener('abort', () => left.resolve())
       out.onAbort(() => gone.abort())
-      // SECURITY: CP-16. Who does not read holds the step back, and is taken for gone after a while.
+      // SECURITY: CP-16. A client that does not read blocks the step, and counts as gone after a while.
       const say = async (line: BuildEventView): Promise<void> => {
         if (gone.signal.aborted) return
         const cancel = parts.clock.after(UNREAD_MS, () => gone.abort())
@@ -94,14 +94,14 @@ export function buildRoutes(parts: BuildParts): Hono {
     const source = body ? Readable.fromWeb(body as ReadableStream) : Readable.from([])
     source.on('error', () => undefined)
     try {
-      await files.put(principalOf(c).owner, c.req.param('digest'), arriving(source, parts.clock))
+      await files.put(principalOf(c).owner, c.req.param('digest'), limitUploadIdle(source, parts.clock))
       return c.json({ digest: c.req.param('digest') }, 201)
     } catch (error) {
       if (!c.req.raw.signal.aborted) throw error
       throw new AgentPodError({
         code: 'canceled',
         reason: 'body.cut',
-        message: 'the files did not arrive whole',
+        message: 'the files are incomplete: the client disconnected',
         cause: error,
       })
     } finally {
@@ -112,15 +112,15 @@ export function buildRoutes(parts: BuildParts): Hono {
 
   routes.get('/toolchains', async (c) => {
     const { provider } = parseQuery(toolchainsOf, c)
-    const { host: hasHost } = await engine.capabilities(provider)
+    const { host: hasHost } = await engine.providers.capabilities(provider)
     const host = hasHost ? await parts.toolchains.ofHost() : []
     return c.json({ arch: parts.arch, suite: parts.suite, hasHost, host })
   })
 
   routes.get('/layers', adminOnly, (c) => {
-    const inUse = engine.layersInUse()
+    const inUse = engine.layers.inUse()
     return c.json(
-      engine.layers().map(
+      engine.layers.list().map(
         ({ id, layer, sizeBytes, createdAt }): LayerView => ({
           key: layer.key,
           parent: layer.parent,
@@ -138,7 +138,7 @@ export function buildRoutes(parts: BuildParts): Hono {
   })
 
   routes.post('/prune', adminOnly, async (c) => {
-    const { keepBytes, dryRun } = parseInput(pruneRequest, await readJson(c.req.raw))
+    const { keepBytes, dryRun } = parseInput(pruneRequest, await readJsonBody(c.req.raw))
     return c.json(await builder.prune({ keepBytes, isDry: dryRun }))
   })
 

@@ -1,15 +1,17 @@
-/** Events as a stream: server-sent events, each with its sequence number as id, so that a client resumes where it was. */
+/**
+ * Server-sent events, each with its sequence number as id, so that a client can continue where it stopped.
+ */
 import type { Context } from 'hono'
 import { stream } from 'hono/streaming'
 import { invalid } from '../../core/error.ts'
 import type { EventType } from '../../core/event.ts'
 import type { Engine } from '../../engine/engine.ts'
 import { principalOf } from '../principal-of.ts'
-import { eventView } from '../view.ts'
+import { eventView } from '../view/sandbox-view.ts'
 
 const KEEPALIVE_MS = 15_000
 
-export function followEvents(
+export function streamSandboxEvents(
   c: Context,
   engine: Engine,
   { after, type }: { readonly after: number; readonly type?: EventType | undefined },
@@ -18,7 +20,7 @@ export function followEvents(
   const who = principalOf(c)
   return streamEvents(
     c,
-    (o) => engine.follow(c.req.param('ref') ?? '', { after: from, type, ...o }, who),
+    (o) => engine.events.follow(c.req.param('ref') ?? '', { after: from, type, ...o }, who),
     (event) => {
       const view = eventView(event)
       return { id: view.seq, event: view.type, data: view }
@@ -26,7 +28,10 @@ export function followEvents(
   )
 }
 
-/** Batches of anything as a stream. `open` is called before the answer begins, so that what it refuses is an answer of its own. */
+/**
+ * Streams batches as events. `open` is called before the answer starts, so that its errors get their own
+ * status.
+ */
 export function streamEvents<T>(
   c: Context,
   open: (o: { readonly keepaliveMs: number; readonly signal: AbortSignal }) => AsyncGenerator<readonly T[]>,
@@ -39,7 +44,7 @@ export function streamEvents<T>(
   c.header('x-accel-buffering', 'no')
   return stream(c, async (out) => {
     out.onAbort(() => gone.abort())
-    // The headers go out with the first bytes; a client wants to know now that it is heard.
+    // Headers are sent with the first bytes, so a comment tells the client at once that the stream is open.
     await out.write(': following\n\n')
     try {
       for await (const events of batches) {
@@ -47,7 +52,7 @@ export function streamEvents<T>(
           const { id, event, data } = tell(one)
           return `id: ${id}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`
         })
-        // Waits until the client has taken it: what comes meanwhile stays in the store.
+        // Waits until the client has read it; newer events stay in the store meanwhile.
         await out.write(text.join('') || ': alive\n\n')
       }
     } finally {
@@ -56,10 +61,10 @@ export function streamEvents<T>(
   })
 }
 
-/** What a browser's EventSource sends when it comes back. */
+/** Sent by a browser's EventSource when it reconnects. */
 export function lastEventId(c: Context): number | undefined {
   const text = c.req.header('last-event-id')
   if (text === undefined || text === '') return undefined
-  if (!/^\d{1,15}$/.test(text)) throw invalid('events.last_id', 'Last-Event-ID is a whole number')
+  if (!/^\d{1,15}$/.test(text)) throw invalid('events.last_id', 'Last-Event-ID must be a whole number')
   return Number(text)
 }

@@ -1,8 +1,8 @@
 import { Hono } from 'hono'
 import type { Key } from '../../core/key.ts'
 import type { Keys, NewKey } from '../../engine/keys.ts'
-import { capOf } from '../../engine/network.ts'
-import { readJson } from '../body.ts'
+import { capOf } from '../../engine/network/network-spec.ts'
+import { readJsonBody } from '../http/json-body.ts'
 import { adminOnly, principalOf } from '../principal-of.ts'
 import { type CreateKey, createKey, type KeyView } from '../schema/key.ts'
 import { parseInput } from '../schema/parse.ts'
@@ -13,7 +13,7 @@ export function keyRoutes(keys: Keys): Hono {
   routes.get('/', (c) => c.json(keys.list().map(view)))
   routes.post('/', async (c) => {
     const { key, secret } = keys.create(
-      wanted(parseInput(createKey, await readJson(c.req.raw))),
+      wanted(parseInput(createKey, await readJsonBody(c.req.raw))),
       principalOf(c),
     )
     return c.json({ ...view(key), secret }, 201)

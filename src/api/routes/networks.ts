@@ -2,11 +2,11 @@ import { Hono } from 'hono'
 import type { NetCounts } from '../../core/network.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Engine } from '../../engine/engine.ts'
-import { readJson } from '../body.ts'
+import { readJsonBody } from '../http/json-body.ts'
 import { principalOf } from '../principal-of.ts'
-import { changeNetwork, explainRequest, type NetworkView } from '../schema/network.ts'
+import { explainRequest, type NetworkView, networkChangeBody } from '../schema/network.ts'
 import { parseInput } from '../schema/parse.ts'
-import { networkView } from '../view.ts'
+import { networkView } from '../view/sandbox-view.ts'
 
 export function networkRoutes(engine: Engine): Hono {
   const routes = new Hono()
@@ -24,21 +24,21 @@ export function networkRoutes(engine: Engine): Hono {
 
   routes.get('/:ref/network', async (c) => {
     const who = principalOf(c)
-    const sandbox = engine.get(c.req.param('ref'), who)
+    const sandbox = engine.sandboxes.get(c.req.param('ref'), who)
     return c.json(await view(sandbox, engine.networks.counts(sandbox.id, who)))
   })
 
   routes.post('/:ref/network', async (c) => {
     const who = principalOf(c)
-    const change = parseInput(changeNetwork, await readJson(c.req.raw))
+    const change = parseInput(networkChangeBody, await readJsonBody(c.req.raw))
     const sandbox = await engine.networks.change(c.req.param('ref'), change, who)
     return c.json(await view(sandbox, engine.networks.counts(sandbox.id, who)))
   })
 
   routes.post('/:ref/network/explain', async (c) => {
     const who = principalOf(c)
-    const { id } = engine.get(c.req.param('ref'), who)
-    const asked = parseInput(explainRequest, await readJson(c.req.raw))
+    const { id } = engine.sandboxes.get(c.req.param('ref'), who)
+    const asked = parseInput(explainRequest, await readJsonBody(c.req.raw))
     const explained = engine.networks.explain(id, asked, who)
     return c.json({ ...explained, rule: explained.rule ?? null })
   })

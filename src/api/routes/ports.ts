@@ -1,8 +1,8 @@
 import { Hono } from 'hono'
 import { invalid } from '../../core/error.ts'
 import type { Engine } from '../../engine/engine.ts'
-import { DATA_PORT } from '../address.ts'
-import type { OneTimeCodes } from '../one-time-codes.ts'
+import type { OneTimeCodes } from '../door/one-time-codes.ts'
+import { ENVD_PORT } from '../e2b/headers.ts'
 import { principalOf } from '../principal-of.ts'
 import type { PreviewView } from '../schema/sandbox.ts'
 import type { TcpAddressView } from '../schema/server.ts'
@@ -10,19 +10,19 @@ import type { TcpAddressView } from '../schema/server.ts'
 export interface PortParts {
   readonly engine: Engine
   readonly codes: OneTimeCodes
-  /** Opens the TCP listener where it is not open yet: an address needs somebody to answer at it. */
+  /** Opens the TCP listener if it is not open yet, so that the address answers. */
   openTcp(port: number): Promise<TcpAddressView>
 }
 
-/** The address of a port inside. Browsers and curl find `*.localhost` by themselves. */
+/** Returns addresses of ports inside. Browsers and curl resolve `*.localhost` to this machine. */
 export function portRoutes({ engine, codes, openTcp }: PortParts): Hono {
   const routes = new Hono()
   routes.post('/:ref/ports/:port', async (c) => {
     const port = Number(c.req.param('port'))
-    if (!Number.isInteger(port) || port < 1 || port > 65535 || port === DATA_PORT) {
-      throw invalid('port.malformed', `a port is from 1 to 65535 and not ${DATA_PORT}`)
+    if (!Number.isInteger(port) || port < 1 || port > 65535 || port === ENVD_PORT) {
+      throw invalid('port.malformed', `a port is a number from 1 to 65535, except ${ENVD_PORT}`)
     }
-    const sandbox = engine.get(c.req.param('ref'), principalOf(c))
+    const sandbox = engine.sandboxes.get(c.req.param('ref'), principalOf(c))
     const tcp = await openTcp(0)
     const url = `${tcp.isTls ? 'https' : 'http'}://${port}-${sandbox.id}.localhost:${tcp.port}/`
     const code = sandbox.spec.ports?.public ? undefined : codes.issue(`${sandbox.id}:${port}`)

@@ -1,4 +1,4 @@
-/** Who makes sandboxes here, and what each of them can do. */
+/** The providers of this server and their capabilities. */
 import { Hono } from 'hono'
 import type { Engine } from '../../engine/engine.ts'
 import { adminOnly } from '../principal-of.ts'
@@ -7,17 +7,19 @@ import type { ProviderView } from '../schema/provider.ts'
 export function providerRoutes(engine: Engine): Hono {
   const routes = new Hono()
   routes.get('/', async (c) => {
-    const found = await engine.providers()
+    const found = await engine.providers.list()
     return c.json(
       found.map(
         ({ capabilities, ...one }): ProviderView => ({
           ...one,
-          isDefault: one.name === engine.defaultProvider,
+          isDefault: one.name === engine.providers.defaultName,
           ...(capabilities && { capabilities: { ...capabilities, notes: [...capabilities.notes] } }),
         }),
       ),
     )
   })
-  routes.get('/:name/checks', adminOnly, async (c) => c.json(await engine.diagnose(c.req.param('name'))))
+  routes.get('/:name/checks', adminOnly, async (c) =>
+    c.json(await engine.providers.diagnose(c.req.param('name'))),
+  )
   return routes
 }

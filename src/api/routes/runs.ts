@@ -1,22 +1,22 @@
-/** Agents at work. What they do is told as server-sent events. */
+/** Runs of agents; their events can be followed as server-sent events. */
 import { Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { Hono } from 'hono'
 import type { Runs } from '../../runs/runs.ts'
-import { readJson } from '../body.ts'
+import { readJsonBody } from '../http/json-body.ts'
+import { parseQuery } from '../http/query.ts'
 import { principalOf } from '../principal-of.ts'
-import { parseQuery } from '../query.ts'
-import { runEventView, runView } from '../run-view.ts'
 import { parseInput } from '../schema/parse.ts'
 import { listRunEvents, listRuns } from '../schema/query.ts'
 import { answerRun, createRun, nothing, sendRun } from '../schema/run.ts'
+import { runEventView, runView } from '../view/run-view.ts'
 import { lastEventId, streamEvents } from './events.ts'
 
 export function runRoutes(runs: Runs): Hono {
   const routes = new Hono()
 
   routes.post('/', async (c) => {
-    const body = parseInput(createRun, await readJson(c.req.raw))
+    const body = parseInput(createRun, await readJsonBody(c.req.raw))
     return c.json(runView(await runs.start(body, principalOf(c))), 201)
   })
 
@@ -42,17 +42,17 @@ export function runRoutes(runs: Runs): Hono {
   })
 
   routes.post('/:run/cancel', async (c) => {
-    parseInput(nothing, await readJson(c.req.raw))
+    parseInput(nothing, await readJsonBody(c.req.raw))
     return c.json(runView(runs.cancel(c.req.param('run'), principalOf(c))))
   })
 
   routes.post('/:run/messages', async (c) => {
-    const { text, limits } = parseInput(sendRun, await readJson(c.req.raw))
+    const { text, limits } = parseInput(sendRun, await readJsonBody(c.req.raw))
     return c.json(runView(runs.send(c.req.param('run'), text, { limits }, principalOf(c))))
   })
 
   routes.post('/:run/permissions/:permission', async (c) => {
-    const { answer } = parseInput(answerRun, await readJson(c.req.raw))
+    const { answer } = parseInput(answerRun, await readJsonBody(c.req.raw))
     const { run, permission } = c.req.param()
     return c.json(runView(await runs.answer(run, permission, answer, principalOf(c))))
   })
@@ -64,13 +64,13 @@ export function runRoutes(runs: Runs): Hono {
   })
 
   routes.post('/:run/take-over', async (c) => {
-    parseInput(nothing, await readJson(c.req.raw))
+    parseInput(nothing, await readJsonBody(c.req.raw))
     const taken = await runs.takeOver(c.req.param('run'), principalOf(c))
     return c.json({ ...taken, command: taken.command ?? null })
   })
 
   routes.post('/:run/hand-back', async (c) => {
-    parseInput(nothing, await readJson(c.req.raw))
+    parseInput(nothing, await readJsonBody(c.req.raw))
     return c.json(runView(runs.handBack(c.req.param('run'), principalOf(c))))
   })
 

@@ -4,10 +4,10 @@ import type { Sandbox } from '../../core/sandbox.ts'
 import type { Engine } from '../../engine/engine.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { type Random, randomWord } from '../../util/random.ts'
-import { readJson } from '../body.ts'
-import { errorBody } from '../error-response.ts'
+import { errorBody } from '../http/error-response.ts'
+import { readJsonBody } from '../http/json-body.ts'
+import { parseQuery } from '../http/query.ts'
 import { principalOf } from '../principal-of.ts'
-import { parseQuery } from '../query.ts'
 import { splitLabel } from '../schema/label.ts'
 import { parseInput } from '../schema/parse.ts'
 import { LONGEST_PAGE, listEvents, listSandboxes } from '../schema/query.ts'
@@ -20,11 +20,11 @@ import {
   wakeSandbox,
 } from '../schema/sandbox.ts'
 import { createSnapshot } from '../schema/snapshot.ts'
-import { eventView, sandboxView, snapshotView } from '../view.ts'
-import { followEvents } from './events.ts'
+import { eventView, sandboxView, snapshotView } from '../view/sandbox-view.ts'
+import { streamSandboxEvents } from './events.ts'
 
 const LONGEST_KEY = 256
-/** Where the next page begins. The body stays a plain array. */
+/** Holds the cursor of the next page. The body is a plain array. */
 export const NEXT_HEADER = 'agentpod-next'
 
 export interface SandboxParts {
@@ -40,54 +40,54 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
   routes.post('/', async (c) => {
     const requestKey = c.req.header('idempotency-key')
     if (requestKey !== undefined && (requestKey === '' || requestKey.length > LONGEST_KEY)) {
-      throw invalid('request_key.malformed', `an idempotency key has 1 to ${LONGEST_KEY} characters`)
+      throw invalid('request_key.malformed', `the Idempotency-Key must have 1 to ${LONGEST_KEY} characters`)
     }
-    const body = parseInput(createSandbox, await readJson(c.req.raw))
+    const body = parseInput(createSandbox, await readJsonBody(c.req.raw))
     const who = principalOf(c)
-    const created = await engine.create({ ...body, requestKey, owner: who.owner }, who)
+    const created = await engine.sandboxes.create({ ...body, requestKey, owner: who.owner }, who)
     return c.json(sandboxView(created), 201)
   })
 
   routes.get('/', (c) => {
     const { label = [], limit = LONGEST_PAGE, ...rest } = parseQuery(listSandboxes, c)
     const labels = Object.fromEntries(label.map(splitLabel))
-    const { sandboxes, next } = engine.page({ ...rest, labels, limit }, principalOf(c))
+    const { sandboxes, next } = engine.sandboxes.page({ ...rest, labels, limit }, principalOf(c))
     if (next !== undefined) c.header(NEXT_HEADER, next)
     return c.json(sandboxes.map(sandboxView))
   })
 
-  routes.get('/:ref', (c) => c.json(sandboxView(engine.get(c.req.param('ref'), principalOf(c)))))
+  routes.get('/:ref', (c) => c.json(sandboxView(engine.sandboxes.get(c.req.param('ref'), principalOf(c)))))
 
   routes.delete('/:ref', async (c) =>
-    c.json(sandboxView(await engine.destroy(c.req.param('ref'), principalOf(c)))),
+    c.json(sandboxView(await engine.sandboxes.destroy(c.req.param('ref'), principalOf(c)))),
   )
 
   routes.post('/:ref/extend', async (c) => {
-    const { ttlMs } = parseInput(extendSandbox, await readJson(c.req.raw))
-    return c.json(sandboxView(await engine.extend(c.req.param('ref'), ttlMs, principalOf(c))))
+    const { ttlMs } = parseInput(extendSandbox, await readJsonBody(c.req.raw))
+    return c.json(sandboxView(await engine.sandboxes.extend(c.req.param('ref'), ttlMs, principalOf(c))))
   })
 
   routes.post('/:ref/begin', async (c) => {
-    parseInput(beginSandbox, await readJson(c.req.raw))
-    return c.json(sandboxView(await engine.begin(c.req.param('ref'), principalOf(c))))
+    parseInput(beginSandbox, await readJsonBody(c.req.raw))
+    return c.json(sandboxView(await engine.guests.startProjectServices(c.req.param('ref'), principalOf(c))))
   })
 
   for (const verb of ['pause', 'stop'] as const) {
     routes.post(`/:ref/${verb}`, async (c) =>
-      c.json(sandboxView(await engine[verb](c.req.param('ref'), principalOf(c)))),
+      c.json(sandboxView(await engine.sandboxes[verb](c.req.param('ref'), principalOf(c)))),
     )
   }
 
   for (const verb of ['resume', 'start'] as const) {
     routes.post(`/:ref/${verb}`, async (c) => {
-      const wake = parseInput(wakeSandbox, await readJson(c.req.raw))
-      return c.json(sandboxView(await engine[verb](c.req.param('ref'), principalOf(c), wake)))
+      const wake = parseInput(wakeSandbox, await readJsonBody(c.req.raw))
+      return c.json(sandboxView(await engine.sandboxes[verb](c.req.param('ref'), principalOf(c), wake)))
     })
   }
 
   routes.post('/:ref/fork', async (c) => {
-    const body = parseInput(forkSandbox, await readJson(c.req.raw))
-    const forked = await engine.fork(c.req.param('ref'), body, principalOf(c))
+    const body = parseInput(forkSandbox, await readJsonBody(c.req.raw))
+    const forked = await engine.sandboxes.fork(c.req.param('ref'), body, principalOf(c))
     const [first] = forked
     if (first && 'error' in first && !forked.some((one) => 'sandbox' in one)) throw first.error
     return c.json(
@@ -97,24 +97,26 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
   })
 
   routes.post('/:ref/snapshots', async (c) => {
-    const body = parseInput(createSnapshot, await readJson(c.req.raw))
-    return c.json(snapshotView(await engine.snapshot(c.req.param('ref'), body, principalOf(c))), 201)
+    const body = parseInput(createSnapshot, await readJsonBody(c.req.raw))
+    return c.json(snapshotView(await engine.snapshots.create(c.req.param('ref'), body, principalOf(c))), 201)
   })
 
-  routes.get('/:ref/stats', async (c) => c.json(await engine.stats(c.req.param('ref'), principalOf(c))))
+  routes.get('/:ref/stats', async (c) =>
+    c.json(await engine.guests.stats(c.req.param('ref'), principalOf(c))),
+  )
 
   routes.get('/:ref/events', async (c) => {
     const { after = 0, follow, type } = parseQuery(listEvents, c)
-    if (follow) return followEvents(c, engine, { after, type })
-    // The way out tells everything that it has decided before it answers with its counts.
+    if (follow) return streamSandboxEvents(c, engine, { after, type })
+    // The egress process reports all its decisions before it answers with the counts.
     if (type === 'network.decision') await engine.networks.counts(c.req.param('ref'), principalOf(c))
-    return c.json(engine.events(c.req.param('ref'), after, principalOf(c), type).map(eventView))
+    return c.json(engine.events.list(c.req.param('ref'), after, principalOf(c), type).map(eventView))
   })
 
   return routes
 }
 
-/** An internal failure of one fork is named by its incident, as one of the whole call would be. */
+/** An internal failure of one fork gets an incident id, like a failure of the whole call. */
 function forkedView(
   { log, random }: SandboxParts,
   forked: { readonly sandbox: Sandbox } | { readonly error: AgentPodError },

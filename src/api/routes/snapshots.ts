@@ -1,4 +1,4 @@
-/** Snapshots: what there is, and their archives, which pass through as they come and are never held whole. */
+/** Snapshots and their archives. Archives are streamed and never held in memory as a whole. */
 import type { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -9,18 +9,18 @@ import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { Engine } from '../../engine/engine.ts'
 import type { Clock } from '../../util/clock.ts'
-import { arriving, leaving } from '../patience.ts'
+import { ExchangeLimit } from '../door/exchange-limit.ts'
+import { limitDownloadIdle, limitUploadIdle } from '../http/idle-timeout.ts'
+import { parseQuery } from '../http/query.ts'
+import { traceOfContext } from '../http/trace.ts'
 import { principalOf } from '../principal-of.ts'
-import { parseQuery } from '../query.ts'
 import { splitLabel } from '../schema/label.ts'
-import { importSnapshot, LONGEST_PAGE, listSnapshots } from '../schema/query.ts'
-import { Slots } from '../slots.ts'
-import { snapshotPage } from '../snapshot-page.ts'
-import { traceOfContext } from '../trace.ts'
-import { snapshotView } from '../view.ts'
+import { importSnapshotQuery, LONGEST_PAGE, listSnapshots } from '../schema/query.ts'
+import { snapshotView } from '../view/sandbox-view.ts'
+import { snapshotPage } from '../view/snapshot-page.ts'
 import { NEXT_HEADER } from './sandboxes.ts'
 
-/** SECURITY: CP-16. Each archive on its way takes as much of the disk as it is long. */
+/** SECURITY: CP-16. Each archive in transfer needs as much disk space as it is long. */
 const MOST_ARCHIVES = 4
 const ARCHIVE = 'application/octet-stream'
 
@@ -31,11 +31,11 @@ export interface SnapshotParts {
 
 export function snapshotRoutes({ engine, clock }: SnapshotParts): Hono {
   const routes = new Hono()
-  const slots = new Slots(MOST_ARCHIVES, 'archives of snapshots')
+  const slots = new ExchangeLimit(MOST_ARCHIVES, 'snapshot archives')
 
   routes.get('/', (c) => {
     const { label = [], limit = LONGEST_PAGE, sandbox, ...rest } = parseQuery(listSnapshots, c)
-    const { snapshots, next } = snapshotPage(engine.snapshots(principalOf(c)), {
+    const { snapshots, next } = snapshotPage(engine.snapshots.list(principalOf(c)), {
       ...rest,
       sandboxId: sandbox === undefined ? undefined : sandboxId(engine, sandbox, c),
       labels: Object.fromEntries(label.map(splitLabel)),
@@ -45,28 +45,28 @@ export function snapshotRoutes({ engine, clock }: SnapshotParts): Hono {
     return c.json(snapshots.map(snapshotView))
   })
 
-  routes.get('/:ref', (c) => c.json(snapshotView(engine.getSnapshot(c.req.param('ref'), principalOf(c)))))
+  routes.get('/:ref', (c) => c.json(snapshotView(engine.snapshots.get(c.req.param('ref'), principalOf(c)))))
 
   routes.delete('/:ref', async (c) => {
-    const snapshot = engine.getSnapshot(c.req.param('ref'), principalOf(c))
-    await engine.removeSnapshot(snapshot.id, principalOf(c))
+    const snapshot = engine.snapshots.get(c.req.param('ref'), principalOf(c))
+    await engine.snapshots.remove(snapshot.id, principalOf(c))
     return c.json(snapshotView(snapshot))
   })
 
   routes.get('/:ref/archive', async (c) => {
     const who = principalOf(c)
-    const { id, name } = engine.getSnapshot(c.req.param('ref'), who)
+    const { id, name } = engine.snapshots.get(c.req.param('ref'), who)
     const headers = {
       'content-type': ARCHIVE,
       'content-disposition': `attachment; filename="${name ?? id}.agentpod-snapshot"`,
     }
-    // Only looked at: nothing is packed that nobody reads.
+    // A HEAD request must not pack an archive that is never read.
     if (c.req.raw.method === 'HEAD') return c.body(null, 200, headers)
     const leave = slots.enter(who.owner)
     try {
-      const archive = await engine.exportSnapshot(id, who)
+      const archive = await engine.snapshots.export(id, who)
       archive.once('close', leave)
-      return send(c, leaving(archive, clock), headers)
+      return send(c, limitDownloadIdle(archive, clock), headers)
     } catch (error) {
       leave()
       throw error
@@ -74,12 +74,12 @@ export function snapshotRoutes({ engine, clock }: SnapshotParts): Hono {
   })
 
   routes.post('/archive', async (c) => {
-    const { name, provider } = parseQuery(importSnapshot, c)
-    const { owner } = principalOf(c)
-    const leave = slots.enter(owner)
+    const { name, provider } = parseQuery(importSnapshotQuery, c)
+    const who = principalOf(c)
+    const leave = slots.enter(who.owner)
     try {
       const snapshot = await take(c, clock, (archive) =>
-        engine.importSnapshot(archive, { owner, name, provider }),
+        engine.snapshots.import(archive, { name, provider }, who),
       )
       return c.json(snapshotView(snapshot), 201)
     } finally {
@@ -91,15 +91,15 @@ export function snapshotRoutes({ engine, clock }: SnapshotParts): Hono {
 }
 
 /**
- * Straight to the connection: what stands between it and the routes ends a body that fails early as if it were whole. A stream that
- * fails is cut here, so that nobody takes it for the archive.
+ * Writes to the connection directly, because Hono's adapter would end a body that fails early as if it were
+ * complete. Here a stream that fails is cut, so that the client cannot mistake it for the whole archive.
  */
 function send(c: Context, archive: Readable, headers: Readonly<Record<string, string>>): Response {
   const { outgoing } = c.env as { readonly outgoing: ServerResponse }
   const trace = traceOfContext(c)
   outgoing.writeHead(200, headers)
   pipeline(archive, outgoing).catch((error: NodeJS.ErrnoException) => {
-    // A reader that hangs up is no failure.
+    // It is not an error if the client disconnects.
     if (trace && error.code !== 'ERR_STREAM_PREMATURE_CLOSE') trace.error = error
     archive.destroy()
     outgoing.destroy()
@@ -107,7 +107,7 @@ function send(c: Context, archive: Readable, headers: Readonly<Record<string, st
   return RESPONSE_ALREADY_SENT
 }
 
-/** The body as it arrives. A sender that hangs up is not a failure of ours. */
+/** Passes the body on as it arrives. A sender that disconnects is reported as canceled. */
 async function take(
   c: Context,
   clock: Clock,
@@ -115,16 +115,16 @@ async function take(
 ): Promise<Snapshot> {
   const { body } = c.req.raw
   const source = body ? Readable.fromWeb(body as ReadableStream) : Readable.from([])
-  // Its error is told by whoever reads it; without a listener it would be nobody's.
+  // The reader reports its errors; without this listener they would be uncaught.
   source.on('error', () => undefined)
   try {
-    return await work(arriving(source, clock))
+    return await work(limitUploadIdle(source, clock))
   } catch (error) {
     if (isAgentPodError(error) || !c.req.raw.signal.aborted) throw error
     throw new AgentPodError({
       code: 'canceled',
       reason: 'body.cut',
-      message: 'the archive did not arrive whole',
+      message: 'the archive is incomplete: the client disconnected',
       cause: error,
     })
   } finally {
@@ -132,10 +132,10 @@ async function take(
   }
 }
 
-/** The id of a living sandbox by its name; what is known no more may still have snapshots. */
+/** The id of a sandbox by its name. A sandbox that is no longer known may still have snapshots. */
 function sandboxId(engine: Engine, ref: string, c: Context): string {
   try {
-    return engine.get(ref, principalOf(c)).id
+    return engine.sandboxes.get(ref, principalOf(c)).id
   } catch (error) {
     if (isAgentPodError(error, 'not_found')) return ref
     throw error

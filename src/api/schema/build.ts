@@ -1,46 +1,46 @@
-/** Recipes and what comes of them. */
+/** Requests and answers of `/v1/builds`. */
 import { z } from 'zod'
 import { BASES } from '../../core/environment.ts'
 import { DEFAULT_STEP_MS, LONGEST_STEP_MS, MOST_STEPS } from '../../core/recipe.ts'
 import { errorAnswer } from './error.ts'
-import { ruleParts } from './network.ts'
-import { imageRef, pathList, providerName, userName, variables } from './sandbox.ts'
-import { absolutePath, line, plain } from './text.ts'
+import { ruleObject } from './network.ts'
+import { imageRef, pathList, providerName, userName, variablesBody } from './sandbox.ts'
+import { absolutePath, textLine, withoutNul } from './text.ts'
 
 const name = z
   .string()
-  .regex(/^[a-z0-9][a-z0-9._/-]{0,99}$/, 'is a name of small letters, digits and . _ / -')
-/** SECURITY: CP-16. It is kept as long as the layer is. */
+  .regex(/^[a-z0-9][a-z0-9._/-]{0,99}$/, 'may contain lower-case letters, digits and . _ / -')
+/** SECURITY: CP-16. Bounded, because it is stored as long as the layer. */
 const few = <T extends z.ZodRecord>(record: T, most: number): T =>
   record.refine((map) => Object.keys(map).length <= most, `has more than ${most} entries`)
-const digest = z.string().regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits')
+const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits')
 
 const step = z.strictObject({
-  name: name.describe('Unique in its recipe.'),
-  title: line(200).describe('For people.'),
-  run: plain(64 * 1024).describe('For /bin/sh; empty where files are all there is to it.'),
+  name: name.describe('Unique in the recipe.'),
+  title: textLine(200).describe('Shown to the user.'),
+  run: withoutNul(64 * 1024).describe('A command for /bin/sh; empty if the step only adds files.'),
   user: userName.default('root'),
   workdir: absolutePath.default('/'),
   path: pathList.default([]),
-  variables: variables.default({}),
+  variables: variablesBody.default({}),
   files: z
     .strictObject({
-      digest: digest.describe('sha256 of a tar archive that `POST /v1/builds/files/{digest}` has taken.'),
+      digest: digest.describe(
+        'sha256 of a tar archive that was uploaded by `POST /v1/builds/files/{digest}`.',
+      ),
       to: absolutePath,
       entries: few(z.record(z.string().max(4096), z.string().max(64)), 10_000).default({}),
     })
     .optional(),
-  network: z.array(ruleParts).max(256).default([]).describe('What the command may reach, and nothing else.'),
+  network: z.array(ruleObject).max(256).default([]).describe('The only hosts that the command may reach.'),
   timeoutMs: z.number().int().min(1000).max(LONGEST_STEP_MS).default(DEFAULT_STEP_MS),
 })
 
-const imageDigest = z.string().regex(/^sha256:[0-9a-f]{64}$/, 'is not sha256: and 64 hexadecimal digits')
+const imageDigest = z.string().regex(/^sha256:[0-9a-f]{64}$/, 'must be sha256: and 64 hexadecimal digits')
 
 export const buildRequest = z.strictObject({
-  provider: providerName.optional().describe('Where it is built, and where sandboxes can begin with it.'),
-  project: line(200)
-    .default('')
-    .describe('Builds of one project are held against each other to say what changed.'),
+  provider: providerName.optional().describe('The provider that builds it and whose sandboxes can use it.'),
+  project: textLine(200).default('').describe('Builds of one project are compared to report what changed.'),
   recipe: z.strictObject({
     base: z.strictObject({
       name: z.enum(BASES),
@@ -48,19 +48,19 @@ export const buildRequest = z.strictObject({
         .string()
         .regex(/^[a-z]{1,32}$/)
         .optional()
-        .describe('Debian’s release; the one of the machine when left out.'),
-      image: imageRef.optional().describe('Of the base `image`: its reference.'),
+        .describe('Debian’s release; by default the one of the machine.'),
+      image: imageRef.optional().describe('For the base `image`: its reference.'),
       digest: imageDigest
         .optional()
-        .describe('Of the base `image`: the digest that the reference has to stand for.'),
+        .describe('For the base `image`: the digest that the reference must have.'),
       tools: few(z.record(z.string().max(64), z.string().max(512)), 200).optional(),
     }),
     steps: z.array(step).max(MOST_STEPS),
   }),
-  keepFailed: z.boolean().default(false).describe('Keeps the sandbox of a step that fails for an hour.'),
-  again: name.optional().describe('Builds this step, and those after it, although they are there.'),
+  keepFailed: z.boolean().default(false).describe('Keep the sandbox of a failed step for an hour.'),
+  again: name.optional().describe('Build this step and the steps after it again.'),
 })
-export type BuildRequest = z.input<typeof buildRequest>
+export type BuildRequestBody = z.input<typeof buildRequest>
 
 /** One line each, until `built`, `needs` or an error. */
 export const buildEvent = z.union([
@@ -72,17 +72,17 @@ export const buildEvent = z.union([
       number: z.number(),
       of: z.number(),
       state: z.enum(['cached', 'started', 'done']),
-      why: z.string().optional().describe('What made it necessary to build it.'),
+      why: z.string().optional().describe('Why the step is built.'),
       ms: z.number().optional(),
       sizeBytes: z.number().optional(),
     }),
   }),
   z.object({ output: z.object({ name: z.string(), data: z.string().describe('base64') }) }),
-  z.object({ needs: z.array(z.string()).describe('Digests of archives that have to be uploaded first.') }),
+  z.object({ needs: z.array(z.string()).describe('Digests of archives that must be uploaded first.') }),
   z.object({
     built: z.object({
       digest: z.string().optional(),
-      base: z.string().optional().describe('The digest of the base’s own layer, where it has one.'),
+      base: z.string().optional().describe('The digest of the base’s layer, if it has one.'),
       sizeBytes: z.number(),
     }),
   }),
@@ -117,11 +117,11 @@ export type PrunedView = z.infer<typeof pruned>
 
 export const toolchains = z.object({
   arch: z.string(),
-  suite: z.string().describe('Debian’s release where a base does not name one.'),
+  suite: z.string().describe('The default Debian release of a base.'),
   hasHost: z.boolean().describe('Whether the tools of this machine can be the base.'),
   host: z.array(z.object({ name: z.string(), version: z.string(), directory: z.string() })),
 })
 export type ToolchainsView = z.infer<typeof toolchains>
 
-/** An archive that is there now. */
+/** A stored archive. */
 export const uploaded = z.object({ digest: z.string() })

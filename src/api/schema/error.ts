@@ -7,7 +7,7 @@ export const errorFields = z.object({
   message: z.string(),
   hint: z.string().optional().describe('What to do next.'),
   details: z.record(z.string(), z.unknown()).optional(),
-  incident: z.string().optional().describe('Names the log line of an internal failure.'),
+  incident: z.string().optional().describe('The id of an internal failure in the server’s log.'),
 })
 
 /** Every error of `/v1`, whatever its status. */

@@ -5,7 +5,10 @@ import { NETWORK_MODES } from '../../core/network.ts'
 export const createKey = z.strictObject({
   name: z
     .string()
-    .regex(/^[\p{L}\p{N}][\p{L}\p{N} ._@-]{0,62}$/u, 'a key’s name is letters, digits, spaces and ._@-')
+    .regex(
+      /^[\p{L}\p{N}][\p{L}\p{N} ._@-]{0,62}$/u,
+      'a key’s name may contain letters, digits, spaces and ._@-',
+    )
     .default('key'),
   scope: z.enum(SCOPES).default('sandboxes'),
   ttlMs: z.number().optional(),
@@ -16,10 +19,10 @@ export const createKey = z.strictObject({
         .array(z.string().max(2400))
         .max(512)
         .optional()
-        .describe('Rules beyond which its sandboxes reach nothing; any may be asked for when left out.'),
+        .describe('The only rules that its sandboxes may use; any rule when left out.'),
     })
     .optional()
-    .describe('What its sandboxes may reach at most; `allowlist` when left out.'),
+    .describe('The widest network access of its sandboxes; `allowlist` by default.'),
 })
 
 export type CreateKey = z.infer<typeof createKey>
@@ -35,6 +38,6 @@ export const key = z.object({
 })
 export type KeyView = z.infer<typeof key>
 
-/** The one answer that carries a secret. */
+/** The only answer that contains the secret. */
 export const createdKey = key.extend({ secret: z.string() })
 export type CreatedKeyView = z.infer<typeof createdKey>

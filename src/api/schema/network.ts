@@ -1,4 +1,4 @@
-/** What a sandbox may reach, as requests ask for it and answers show it. Hosts, methods and paths are checked by the policy. */
+/** Network policies in requests and answers. The policy code checks hosts, methods and paths. */
 import { z } from 'zod'
 import { INTERCEPTIONS, NETWORK_MODES } from '../../core/network.ts'
 
@@ -15,8 +15,8 @@ const source = z.union([
 ])
 
 const ruleFields = {
-  host: z.string().max(255).describe('A name, or `*.` and a name for everything below it.'),
-  ports: z.array(z.int().min(1).max(65_535)).min(1).max(64).optional().describe('80 and 443 when left out.'),
+  host: z.string().max(255).describe('A host name, or `*.` and a name for all its subdomains.'),
+  ports: z.array(z.int().min(1).max(65_535)).min(1).max(64).optional().describe('80 and 443 by default.'),
   methods: z.array(z.string().max(32)).min(1).max(16).optional(),
   paths: z
     .array(z.string().max(2048))
@@ -24,27 +24,27 @@ const ruleFields = {
     .max(16)
     .optional()
     .describe('Patterns: `*` is one segment, `**` any number.'),
-  private: z.boolean().optional().describe('Whether the name may lead to a private address.'),
+  private: z.boolean().optional().describe('Whether the name may resolve to a private address.'),
   budget: budget.optional(),
 } as const
 
-/** A rule in parts, as recipes have them. */
-export const ruleParts = z.strictObject({
+/** A rule as an object, as in recipes. */
+export const ruleObject = z.strictObject({
   ...ruleFields,
   source: source.default('create'),
   within: z.strictObject({ ...ruleFields, source }).optional(),
 })
 
-/** As short text, `example.com:8443/api/**`, or in parts. */
+/** A rule as text, like `example.com:8443/api/**`, or as an object. */
 const ruleRequest = z.union([
   z.string().max(2400),
   z.strictObject({
     ...ruleFields,
-    source: source.optional().describe('Where the rule comes from, for people.'),
+    source: source.optional().describe('Where the rule comes from; shown to the user.'),
     within: z
       .strictObject({ ...ruleFields, source })
       .optional()
-      .describe('The grant that it is cut from, whose budget is one for all that are.'),
+      .describe('The wider rule that this one narrows. All rules below it share its budget.'),
   }),
 ])
 const rules = z.array(ruleRequest).max(MOST)
@@ -52,7 +52,7 @@ const rules = z.array(ruleRequest).max(MOST)
 const mode = z
   .enum(NETWORK_MODES)
   .describe(
-    '`off`: nothing. `allowlist`: what rules allow. `open`: the public internet, but never private or metadata addresses.',
+    '`off`: no network. `allowlist`: only what rules allow. `open`: the public internet, but never private or metadata addresses.',
   )
 
 const addresses = z.array(z.string().max(64)).max(MOST)
@@ -60,36 +60,40 @@ const addresses = z.array(z.string().max(64)).max(MOST)
 export const networkRequest = z.strictObject({
   mode: mode.optional(),
   allow: rules.optional(),
-  deny: rules.optional().describe('Goes before what is allowed, where both speak of the same.'),
+  deny: rules.optional().describe('The most specific rule wins; of two equally specific rules, the denial.'),
   secrets: z
     .array(z.string().max(64))
     .max(64)
     .optional()
-    .describe('Names of secrets; the sandbox gets a placeholder for each.'),
+    .describe('Names of secrets. The sandbox gets a placeholder for each.'),
   intercept: z
     .enum(INTERCEPTIONS)
     .optional()
-    .describe('Which TLS is opened on the way: where rules on requests or secrets need it, or all of it.'),
+    .describe(
+      'Which TLS connections the egress process decrypts: those where request rules or secrets need it, or all.',
+    ),
   addresses: z
     .strictObject({
       allowed: addresses.default([]),
       denied: addresses.default([]),
-      named: addresses.optional().describe('Single servers, like `10.0.0.5:8443`; they may be private.'),
+      named: addresses
+        .optional()
+        .describe('Single servers, like `10.0.0.5:8443`, also on private addresses.'),
     })
     .optional()
     .describe(
-      'CIDR blocks or addresses, checked after names are resolved. Private ones are opened by `named` alone.',
+      'CIDR blocks or addresses, checked after name resolution. Only `named` can open private addresses.',
     ),
 })
 
-export const changeNetwork = z.strictObject({
+export const networkChangeBody = z.strictObject({
   mode: mode.optional(),
   allow: rules.optional(),
   deny: rules.optional(),
-  forget: z.array(z.string().max(255)).max(MOST).optional().describe('Hosts whose rules are taken back.'),
+  forget: z.array(z.string().max(255)).max(MOST).optional().describe('Hosts whose rules are removed.'),
 })
 
-export type NetworkChange = z.input<typeof changeNetwork>
+export type NetworkChangeBody = z.input<typeof networkChangeBody>
 
 export const explainRequest = z.strictObject({
   url: z.string().max(4096).describe('`https://host:port/path`, or `host:port`.'),
@@ -97,21 +101,23 @@ export const explainRequest = z.strictObject({
 })
 
 const rule = z.object({ ...ruleFields, source: z.string(), within: z.unknown().optional() })
-export const netCounts = z.object({
+export const netCountsView = z.object({
   connections: z.number(),
   open: z.number(),
   allowed: z.number(),
   denied: z.number(),
   failed: z.number(),
-  bytesIn: z.number().describe('Into the sandbox.'),
-  bytesOut: z.number().describe('Out of it.'),
+  bytesIn: z.number().describe('Bytes received by the sandbox.'),
+  bytesOut: z.number().describe('Bytes sent by the sandbox.'),
 })
 
 const level = z
   .enum(['transparent', 'proxy', 'native', 'none'])
-  .describe('How connections get out: redirected, through the proxy alone, or not at all.')
+  .describe(
+    'How connections reach the egress process: redirected transparently, through a proxy only, or not at all.',
+  )
 
-/** In a sandbox's record. */
+/** The network part of a sandbox's record. */
 export const sandboxNetwork = z.object({
   mode: z.enum(NETWORK_MODES),
   level,
@@ -123,8 +129,8 @@ export const network = sandboxNetwork.extend({
   intercept: z.enum(INTERCEPTIONS),
   rules: z.array(rule),
   denied: z.array(rule),
-  named: z.array(z.string()).describe('Single servers that may be reached by their address.'),
-  counts: netCounts,
+  named: z.array(z.string()).describe('Single servers that may be reached by address.'),
+  counts: netCountsView,
 })
 export type NetworkView = z.infer<typeof network>
 

@@ -17,7 +17,7 @@ export function parseInput<T>(schema: z.ZodType<T>, value: unknown): T {
       near && `did you mean ${near}?`,
     )
   }
-  // What is wrong with a key of a record stands one level deeper.
+  // For a key of a record, zod puts the message one level deeper.
   const why = issue?.code === 'invalid_key' ? issue.issues[0]?.message : issue?.message
   throw invalid('request.malformed', `${at || 'the body'}: ${why ?? 'is malformed'}`)
 }

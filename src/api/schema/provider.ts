@@ -21,10 +21,10 @@ export const provider = z.object({
   isolation: z
     .enum(ISOLATIONS)
     .optional()
-    .describe('How a sandbox is kept apart; unknown while the provider does not answer.'),
+    .describe('How sandboxes are isolated; absent while the provider does not answer.'),
   ready: z.boolean(),
   reason: z.string().optional().describe('Why it is not ready.'),
-  isDefault: z.boolean().describe('Whether it is taken where nobody names one.'),
+  isDefault: z.boolean().describe('Whether it is the default.'),
   capabilities: capabilities.optional(),
 })
 export type ProviderView = z.infer<typeof provider>

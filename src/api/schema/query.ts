@@ -1,4 +1,4 @@
-/** Query strings: each parameter is declared once, with its words for the description. Unknown ones are errors. */
+/** Query strings: each parameter is declared once, with its description. Unknown ones are errors. */
 import { z } from 'zod'
 import { EVENT_TYPES } from '../../core/event.ts'
 import { STATES } from '../../core/lifecycle.ts'
@@ -6,13 +6,13 @@ import { KITS } from '../../core/recipe.ts'
 import { LABEL_FILTER } from './label.ts'
 import { imageRef, providerName } from './sandbox.ts'
 
-/** A whole number in a query. The description tells what it stands for, not how it is spelled. */
+/** A whole number in a query. OpenAPI describes it as an integer, not as a string with a pattern. */
 function whole(bounds: { readonly min: number; readonly max: number }): z.ZodType<number, string> {
   return z
     .string()
-    .regex(/^\d{1,16}$/, 'is not a whole number')
+    .regex(/^\d{1,16}$/, 'must be a whole number')
     .transform(Number)
-    .refine((n) => n >= bounds.min && n <= bounds.max, `is from ${bounds.min} to ${bounds.max}`)
+    .refine((n) => n >= bounds.min && n <= bounds.max, `must be from ${bounds.min} to ${bounds.max}`)
     .meta({ type: 'integer', minimum: bounds.min, maximum: bounds.max, pattern: undefined })
 }
 
@@ -28,29 +28,29 @@ const label = z
   .array(z.string().regex(LABEL_FILTER, 'a label filter is key=value'))
   .max(64)
   .optional()
-  .describe('Only those with this label, as `key=value`; may be repeated, and then all must hold.')
+  .describe('Only entries with this label, as `key=value`. Repeat it to require several labels.')
 const limit = whole({ min: 1, max: LONGEST_PAGE })
   .optional()
-  .describe(`At most so many; ${LONGEST_PAGE} when left out.`)
+  .describe(`The most entries to return; ${LONGEST_PAGE} by default.`)
 const after = z
   .string()
   .max(64)
   .optional()
-  .describe('Where the page before ended, as its `agentpod-next` header says.')
+  .describe('The cursor from the `agentpod-next` header of the page before.')
 
 export const listSandboxes = z.strictObject({
   label,
-  state: z.enum(STATES).optional().describe('Only those in this state.'),
-  name: z.string().max(64).optional().describe('Only those of this name.'),
-  all: flag.optional().describe('Ended ones too.'),
+  state: z.enum(STATES).optional().describe('Only sandboxes in this state.'),
+  name: z.string().max(64).optional().describe('Only sandboxes with this name.'),
+  all: flag.optional().describe('Include ended sandboxes.'),
   limit,
   after,
 })
 
 export const listSnapshots = z.strictObject({
   label,
-  name: z.string().max(64).optional().describe('Only the one of this name.'),
-  sandbox: z.string().max(64).optional().describe('Only those taken of the sandbox of this id.'),
+  name: z.string().max(64).optional().describe('Only the snapshot with this name.'),
+  sandbox: z.string().max(64).optional().describe('Only snapshots of the sandbox with this id.'),
   limit,
   after,
 })
@@ -59,18 +59,18 @@ export const prepareBase = z.strictObject({
   kit: z
     .enum(KITS)
     .optional()
-    .describe('What the debian base has besides the system: nothing, or Python, compilers and Node.'),
-  image: imageRef.optional().describe('Of the base `image`: its reference.'),
-  provider: providerName.optional().describe('Where it is made ready.'),
+    .describe('What the debian base contains besides the system: nothing, or Python, compilers and Node.'),
+  image: imageRef.optional().describe('For the base `image`: its reference.'),
+  provider: providerName.optional().describe('The provider that prepares it.'),
 })
 
 export const toolchainsOf = z.strictObject({
-  provider: providerName.optional().describe('Of this provider.'),
+  provider: providerName.optional().describe('The provider whose tools to list.'),
 })
 
-export const importSnapshot = z.strictObject({
-  name: z.string().optional().describe('A name to call it by.'),
-  provider: providerName.optional().describe('Where it is kept.'),
+export const importSnapshotQuery = z.strictObject({
+  name: z.string().optional().describe('A name for the snapshot.'),
+  provider: providerName.optional().describe('The provider that stores it.'),
 })
 
 export const listEvents = z.strictObject({
@@ -78,19 +78,19 @@ export const listEvents = z.strictObject({
   type: z.enum(EVENT_TYPES).optional().describe('Only events of this type.'),
   follow: flag
     .optional()
-    .describe('Stay and stream events as they happen, as server-sent events, until the sandbox has ended.'),
+    .describe('Stream events as they happen, as server-sent events, until the sandbox has ended.'),
 })
 
 export const listRuns = z.strictObject({
-  project: z.string().max(64).optional().describe('Only those of the project with this key.'),
-  group: z.string().max(64).optional().describe('Only those that were started together.'),
+  project: z.string().max(64).optional().describe('Only runs of the project with this key.'),
+  group: z.string().max(64).optional().describe('Only runs of this group.'),
 })
 
 export const listRunEvents = z.strictObject({
   after: afterSeq.optional().describe('Only events with a greater `seq`.'),
   follow: flag
     .optional()
-    .describe('Stay and stream events as they happen, as server-sent events, until the run has ended.'),
+    .describe('Stream events as they happen, as server-sent events, until the run has ended.'),
 })
 
 export const listAudit = z.strictObject({

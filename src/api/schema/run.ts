@@ -1,17 +1,17 @@
-/** What `/v1/runs` takes and gives. Unknown keys are errors. */
+/** Requests and answers of `/v1/runs`. Unknown keys are errors. */
 import { z } from 'zod'
 import { DECISIONS, PERMISSION_KINDS } from '../../core/permission.ts'
 import { OUTCOMES, RUN_STATES, TOOL_KINDS } from '../../core/run.ts'
 import { networkRequest } from './network.ts'
-import { environment, resources, variables } from './sandbox.ts'
-import { absolutePath, line, plain } from './text.ts'
+import { environment, resources, variablesBody } from './sandbox.ts'
+import { absolutePath, textLine, withoutNul } from './text.ts'
 
-const word = z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, 'is a word of small letters, digits and -')
-const objectId = z.string().regex(/^[0-9a-f]{40}$/, 'is not the id of an object of git')
-/** SECURITY: below the user's home inside, and nowhere else. */
-const below = plain(1024).regex(
+const word = z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, 'may contain lower-case letters, digits and -')
+const objectId = z.string().regex(/^[0-9a-f]{40}$/, 'must be the id of a git object')
+/** SECURITY: a path below the user's home directory inside the sandbox, never outside of it. */
+const below = withoutNul(1024).regex(
   /^(?!\/)(?!(?:.*\/)?\.\.?(?:\/|$))[^\0]+$/,
-  'is not a path below the home directory',
+  'must be a path below the home directory',
 )
 
 const LONGEST_PROMPT = 256 * 1024
@@ -22,7 +22,7 @@ export const permissions = z.strictObject(
     PERMISSION_KINDS.map((kind) => [
       kind,
       z
-        .array(z.strictObject({ pattern: line(500), decision: z.enum(DECISIONS) }))
+        .array(z.strictObject({ pattern: textLine(500), decision: z.enum(DECISIONS) }))
         .max(64)
         .default(kind === 'network' ? [{ pattern: '*', decision: 'ask' }] : []),
     ]),
@@ -45,19 +45,19 @@ const timeMs = z
   .max(7 * DAY_MS)
 const costUsd = z.number().min(0).max(1_000_000)
 const limits = z.strictObject({
-  timeMs: timeMs.default(3_600_000).describe('Of one turn.'),
-  costUsd: costUsd.optional().describe('Of the whole run; no limit when left out.'),
+  timeMs: timeMs.default(3_600_000).describe('The limit of one turn.'),
+  costUsd: costUsd.optional().describe('The limit of the whole run; no limit by default.'),
   answerMs: z
     .int()
     .min(0)
     .max(DAY_MS)
     .default(5 * 60_000)
-    .describe('How long a question waits before it is answered with no.'),
+    .describe('How long a question waits before it is denied.'),
 })
 
 const newLimits = z.strictObject({
   timeMs: timeMs.optional(),
-  costUsd: costUsd.optional().describe('Of the whole run, what it has used already included.'),
+  costUsd: costUsd.optional().describe('The limit of the whole run, including what it has used already.'),
 })
 
 const project = z.strictObject({
@@ -65,30 +65,30 @@ const project = z.strictObject({
   directory: z
     .union([below, z.literal('')])
     .optional()
-    .describe('Below it: where the agent begins.'),
-  name: line(200),
-  key: z.string().regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits'),
+    .describe('The directory below the workspace where the agent starts.'),
+  name: textLine(200),
+  key: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits'),
   commit: objectId.optional(),
   tree: objectId,
-  aside: z.array(plain(4096)).max(256).default([]),
+  aside: z.array(withoutNul(4096)).max(256).default([]),
 })
 
 export const createRun = z.strictObject({
-  agent: word.describe('Like `claude`, `codex`, `opencode`, `gemini`, `qwen`, `copilot`.'),
-  prompt: plain(LONGEST_PROMPT),
-  model: line(200).optional(),
-  group: word.optional().describe('Runs that belong together, to be compared.'),
+  agent: word.describe('The name of an agent, like `claude`.'),
+  prompt: withoutNul(LONGEST_PROMPT),
+  model: textLine(200).optional(),
+  group: word.optional().describe('Runs of one group are compared with each other.'),
   number: z
     .int()
     .min(1)
     .max(1_000_000)
     .default(1)
-    .describe('The least it may be: with a project it is the next among the runs of the agent there.'),
+    .describe('The lowest number to use. With a project, the next free number among the agent’s runs there.'),
   snapshot: z
     .string()
     .max(64)
     .optional()
-    .describe('Of a sandbox that holds the project; a fresh sandbox when left out.'),
+    .describe('A snapshot that contains the project; an empty sandbox by default.'),
   environment: environment.optional(),
   resources: resources.optional(),
   network: networkRequest.optional(),
@@ -96,36 +96,36 @@ export const createRun = z.strictObject({
     .string()
     .regex(/^[A-Z_][A-Z0-9_]{0,127}$/)
     .optional()
-    .describe('The variable of the way to pay for the model, like `ANTHROPIC_API_KEY`.'),
-  baseUrl: line(2048)
-    .regex(/^https?:\/\/[^\s]+$/, 'is not an address')
+    .describe('The variable that holds the model’s key, like `ANTHROPIC_API_KEY`.'),
+  baseUrl: textLine(2048)
+    .regex(/^https?:\/\/[^\s]+$/, 'must be a URL')
     .optional()
-    .describe('Of a gateway.'),
-  secret: z.string().max(64).optional().describe('The secret that holds the key.'),
+    .describe('The URL of a model gateway.'),
+  secret: z.string().max(64).optional().describe('The secret that holds the model’s key.'),
   files: z
-    .array(z.strictObject({ path: below, content: plain(1024 * 1024) }))
+    .array(z.strictObject({ path: below, content: withoutNul(1024 * 1024) }))
     .max(32)
     .default([])
-    .describe('Written below the home directory before the agent starts.'),
+    .describe('Files to write below the home directory before the agent starts.'),
   mcpServers: z
     .array(
       z.strictObject({
-        name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'is a name of letters, digits, _ and -'),
-        command: plain(4096).min(1),
+        name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'may contain letters, digits, _ and -'),
+        command: withoutNul(4096).min(1),
         args: z
-          .array(plain(16 * 1024))
+          .array(withoutNul(16 * 1024))
           .max(256)
           .default([]),
-        env: variables.default({}),
+        env: variablesBody.default({}),
       }),
     )
     .max(32)
     .default([]),
   command: z
-    .array(plain(16 * 1024))
+    .array(withoutNul(16 * 1024))
     .max(256)
     .default([])
-    .describe('Of the agent `custom`.'),
+    .describe('The command of the agent `custom`.'),
   permissions: permissions.default({
     bash: [],
     write: [],
@@ -133,25 +133,27 @@ export const createRun = z.strictObject({
     network: [{ pattern: '*', decision: 'ask' }],
   }),
   limits: limits.default({ timeMs: 3_600_000, answerMs: 5 * 60_000 }),
-  project: project.optional().describe('What a result is made of; nothing comes back when left out.'),
+  project: project
+    .optional()
+    .describe('The project that the result is compared with; without it there is no result.'),
   keepMs: z
     .int()
     .min(0)
     .max(30 * DAY_MS)
     .default(7 * DAY_MS)
-    .describe('How long its sandbox is kept for follow-ups when it has ended.'),
+    .describe('How long the sandbox is kept for follow-ups after the run has ended.'),
 })
 export type CreateRun = z.input<typeof createRun>
 
 export const sendRun = z.strictObject({
-  text: plain(LONGEST_PROMPT).min(1),
+  text: withoutNul(LONGEST_PROMPT).min(1),
   limits: newLimits
     .optional()
-    .describe('In place of those it has; others stay. A time is that of the turns that have not begun.'),
+    .describe('New limits; those left out stay. A time limit applies to turns that have not started.'),
 })
 export type SendRun = z.input<typeof sendRun>
 export const answerRun = z.strictObject({ answer: z.enum(['allow', 'deny']) })
-/** There is nothing to say. */
+/** No fields. */
 export const nothing = z.strictObject({})
 
 const tokens = { input: z.number(), cached: z.number(), output: z.number() } as const
@@ -159,8 +161,10 @@ const tokens = { input: z.number(), cached: z.number(), output: z.number() } as 
 const usage = z.object({
   ...tokens,
   requests: z.number(),
-  costUsd: z.number().nullable().describe('Null where a price is not known.'),
-  source: z.enum(['wire', 'agent', 'none']).describe('Counted on the way out, or the agent’s own word.'),
+  costUsd: z.number().nullable().describe('Null if a price is unknown.'),
+  source: z
+    .enum(['wire', 'agent', 'none'])
+    .describe('Counted by the egress process (`wire`) or reported by the agent.'),
   models: z.record(z.string(), z.object({ ...tokens, costUsd: z.number().nullable() })),
 })
 export type UsageOfRunView = z.infer<typeof usage>
@@ -217,7 +221,7 @@ const body = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('message'),
     from: z.enum(['agent', 'user']),
-    message: z.string().describe('Parts with one of these belong together.'),
+    message: z.string().describe('Parts of one message have the same id.'),
     text: z.string(),
   }),
   z.object({ type: z.literal('thought'), message: z.string(), text: z.string() }),
@@ -268,7 +272,7 @@ export const takenOver = z.object({
   sandboxId: z.string(),
   user: z.string(),
   workdir: z.string(),
-  command: z.array(z.string()).nullable().describe('Null where the agent has no terminal of its own.'),
+  command: z.array(z.string()).nullable().describe('Null if the agent has no terminal interface.'),
   variables: z.record(z.string(), z.string()),
 })
 export type TakenOverView = z.infer<typeof takenOver>

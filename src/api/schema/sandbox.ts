@@ -1,4 +1,4 @@
-/** What `/v1/sandboxes` takes and gives. Unknown keys are errors. */
+/** Requests and answers of `/v1/sandboxes`. Unknown keys are errors. */
 import { z } from 'zod'
 import { ISOLATIONS } from '../../core/capability.ts'
 import { BASES, MOST_EXTRAS, STOP_SIGNALS } from '../../core/environment.ts'
@@ -6,7 +6,7 @@ import { isImageRef, LONGEST_IMAGE_REF } from '../../core/image-ref.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { errorFields } from './error.ts'
-import { netCounts, networkRequest, sandboxNetwork } from './network.ts'
+import { netCountsView, networkRequest, sandboxNetwork } from './network.ts'
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,62}[A-Za-z0-9])?$/
@@ -17,22 +17,22 @@ const plainText = (longest: number): z.ZodString =>
   z
     .string()
     .max(longest)
-    .refine((text) => !CONTROL.test(text), 'has control characters') as z.ZodString
+    .refine((text) => !CONTROL.test(text), 'contains control characters') as z.ZodString
 
 export const labels = z
   .record(
-    z.string().regex(LABEL_KEY, 'label keys are letters, digits, dots, dashes, slashes'),
+    z.string().regex(LABEL_KEY, 'a label key may contain letters, digits, dots, dashes and slashes'),
     plainText(256),
   )
   .refine((map) => Object.keys(map).length <= 64, 'at most 64 labels')
 
-export const variables = z
+export const variablesBody = z
   .record(
-    z.string().regex(VARIABLE, 'variable names are letters, digits and underscores'),
+    z.string().regex(VARIABLE, 'a variable name may contain letters, digits and underscores'),
     z
       .string()
       .max(128 * 1024)
-      .refine((value) => !value.includes('\0'), 'has a NUL byte'),
+      .refine((value) => !value.includes('\0'), 'contains a NUL byte'),
   )
   .refine((map) => Object.keys(map).length <= 1024, 'at most 1024 variables')
 
@@ -44,22 +44,22 @@ export const pathList = z.array(z.string().regex(/^\/[^:\0]{0,1000}$/, 'is not a
 const script = z
   .string()
   .max(16 * 1024)
-  .refine((value) => !value.includes('\0'), 'has a NUL byte')
+  .refine((value) => !value.includes('\0'), 'contains a NUL byte')
 
 const MOST_SERVICE_MS = 30 * 60_000
-/** All services of a sandbox together have half a minute; one need not ask for more. */
+/** All services of a sandbox together have half a minute to stop. */
 const MOST_STOP_MS = 30_000
 
 const service = z.strictObject({
-  name: z.string().regex(/^[a-z][a-z0-9_-]{0,62}$/, 'is a name of small letters, digits, _ and -'),
-  run: script.describe('For /bin/sh. It stays in the foreground.'),
+  name: z.string().regex(/^[a-z][a-z0-9_-]{0,62}$/, 'may contain lower-case letters, digits, _ and -'),
+  run: script.describe('A command for /bin/sh that stays in the foreground.'),
   user: userName.default('user'),
   workdir: plainText(4096).default(''),
-  variables: variables.default({}),
+  variables: variablesBody.default({}),
   ready: z
     .strictObject({
-      command: script.optional().describe('Succeeds when it is ready.'),
-      port: z.int().min(1).max(65_535).optional().describe('Takes connections when it is ready.'),
+      command: script.optional().describe('Succeeds when the service is ready.'),
+      port: z.int().min(1).max(65_535).optional().describe('Accepts connections when the service is ready.'),
       timeoutMs: z.int().min(100).max(MOST_SERVICE_MS).default(60_000),
     })
     .default({ timeoutMs: 60_000 }),
@@ -67,43 +67,50 @@ const service = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'It needs files that come after the sandbox is made; `POST /v1/sandboxes/{ref}/begin` starts it.',
+      'The service needs the project’s files, which arrive after the sandbox is created; `POST /v1/sandboxes/{ref}/begin` starts it.',
     ),
   stopSignal: z.enum(STOP_SIGNALS).default('SIGTERM'),
   stopMs: z.int().min(0).max(MOST_STOP_MS).default(10_000),
 })
 
-const digest = z.string().regex(/^[0-9a-f]{64}$/, 'is not 64 hexadecimal digits')
+const digest = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hexadecimal digits')
 
 /** A reference to a container image, as Docker reads it. */
 export const imageRef = z
   .string()
   .max(LONGEST_IMAGE_REF)
-  .refine(isImageRef, 'does not name an image: write one like debian:12 or ghcr.io/owner/name:tag')
+  .refine(isImageRef, 'is not an image reference; write it like debian:12 or ghcr.io/owner/name:tag')
 
 export const environment = z.strictObject({
   base: z.enum(BASES).optional(),
-  image: imageRef.optional().describe('Of the base `image`: its reference, like `debian:12`.'),
-  digest: digest.optional().describe('What `POST /v1/builds` answered; its base is then the recipe’s.'),
+  image: imageRef.optional().describe('For the base `image`: its reference, like `debian:12`.'),
+  digest: digest
+    .optional()
+    .describe('The digest that `POST /v1/builds` answered; the base is then the recipe’s.'),
   extras: z
     .array(digest)
     .max(MOST_EXTRAS)
     .optional()
     .describe(
-      'What `POST /v1/builds` answered for other recipes on the same base: the last layer of each lies over everything else, a snapshot’s base too.',
+      'Digests that `POST /v1/builds` answered for other recipes on the same base. The last layer of each is put on top, also over the base of a snapshot.',
     ),
-  variables: variables.optional(),
-  path: pathList.optional().describe('Directories put before the PATH.'),
+  variables: variablesBody.optional(),
+  path: pathList.optional().describe('Directories in front of the PATH.'),
   user: userName.optional(),
   workdir: plainText(4096).optional(),
   sudo: z.boolean().optional(),
   services: z
     .array(service)
     .max(32)
-    .refine((list) => new Set(list.map(({ name }) => name)).size === list.length, 'two have one name')
+    .refine(
+      (list) => new Set(list.map(({ name }) => name)).size === list.length,
+      'two services have the same name',
+    )
     .optional()
-    .describe('Started in this order, each ready before the next.'),
-  start: script.optional().describe('For /bin/sh: runs at every start, after the services are ready.'),
+    .describe('Started in this order; each must be ready before the next starts.'),
+  start: script
+    .optional()
+    .describe('A command for /bin/sh that runs at every start, after the services are ready.'),
 })
 
 export const resources = z.strictObject({
@@ -114,10 +121,7 @@ export const resources = z.strictObject({
   files: z.number().optional(),
   tmpMib: z.number().optional(),
   shmMib: z.number().optional(),
-  diskMib: z
-    .number()
-    .optional()
-    .describe('What its files may take beyond those of its base or its snapshot.'),
+  diskMib: z.number().optional().describe('Space for files, in addition to those of the base or snapshot.'),
 })
 
 export const lifetime = z.strictObject({
@@ -127,54 +131,54 @@ export const lifetime = z.strictObject({
     .enum(WHEN_OVER)
     .optional()
     .describe(
-      'What becomes of it when its time is up: gone, frozen with its memory, or ended with its files kept.',
+      'What happens when the time to live is over: destroy the sandbox, pause it with its memory, or stop it and keep its files.',
     ),
   autoResume: z
     .boolean()
     .optional()
-    .describe(
-      'Whether a call into it, or traffic to one of its ports, wakes it when it is paused or stopped.',
-    ),
+    .describe('Whether a call into a paused or stopped sandbox, or traffic to one of its ports, wakes it.'),
 })
 
 export const providerName = z.string().regex(/^[a-z][a-z0-9-]{0,31}$/, 'is not the name of a provider')
 
 export const createSandbox = z.strictObject({
   name: z.string().optional(),
-  provider: providerName.optional().describe('Which provider makes it; `GET /v1/providers` lists them.'),
+  provider: providerName
+    .optional()
+    .describe('The provider that runs the sandbox; `GET /v1/providers` lists them.'),
   isolation: z
     .enum(ISOLATIONS)
     .optional()
-    .describe('The lowest level of isolation that is accepted: a provider that offers less is never taken.'),
+    .describe('The lowest level of isolation that is accepted; a provider with less is never used.'),
   labels: labels.optional(),
   environment: environment.optional(),
   resources: resources.optional(),
   lifetime: lifetime.optional(),
   ports: z.strictObject({ public: z.boolean() }).optional(),
-  network: networkRequest.optional().describe('An allowlist with nothing on it when left out.'),
+  network: networkRequest.optional().describe('By default an empty allowlist: no host can be reached.'),
   snapshot: z
     .string()
     .max(64)
     .optional()
     .describe(
-      'The id or name of a snapshot whose files it begins with. What is left out is as it was in the sandbox the snapshot was taken of.',
+      'The id or name of a snapshot to start from. Settings that are left out are those of the snapshot’s sandbox.',
     ),
 })
 export type CreateSandbox = z.input<typeof createSandbox>
 
 export const extendSandbox = z.strictObject({ ttlMs: z.number() })
 
-/** There is nothing to say yet. */
+/** No fields yet. */
 export const beginSandbox = z.strictObject({})
 
-/** For a sandbox that is woken. */
+/** For resume and start. */
 export const wakeSandbox = z.strictObject({
-  ttlMs: z.number().optional().describe('Its time to live from now; the whole of it again when left out.'),
+  ttlMs: z.number().optional().describe('The time to live from now; by default the full time again.'),
 })
 
 export const forkSandbox = z.strictObject({
-  count: z.number().optional().describe('How many; one when left out.'),
-  name: z.string().optional().describe('Of several, each gets its number behind it.'),
+  count: z.number().optional().describe('How many forks; 1 by default.'),
+  name: z.string().optional().describe('With more than one fork, each gets a number as suffix.'),
   labels: labels.optional(),
   lifetime: lifetime.optional(),
   resources: resources.optional(),
@@ -188,11 +192,11 @@ export const sandbox = z.object({
   name: z.string().nullable(),
   state: z.enum(STATES),
   provider: z.string(),
-  isolation: z.enum(ISOLATIONS).describe('How it is kept apart from its host.'),
+  isolation: z.enum(ISOLATIONS).describe('How the sandbox is isolated from its host.'),
   labels: z.record(z.string(), z.string()),
   base: z.enum(BASES),
-  image: z.string().optional().describe('Of the base `image`: its reference.'),
-  environment: z.string().optional().describe('The digest of the built environment that it began with.'),
+  image: z.string().optional().describe('For the base `image`: its reference.'),
+  environment: z.string().optional().describe('The digest of the built environment it started with.'),
   services: z.array(z.string()).optional(),
   user: z.string(),
   workdir: z.string(),
@@ -206,12 +210,12 @@ export const sandbox = z.object({
   startedAt: z.string().nullable(),
   deadlineAt: z.string(),
   lifetime: lifetime.required(),
-  idleMs: z.number().describe('As `lifetime` has it.'),
+  idleMs: z.number().describe('The same as in `lifetime`.'),
   snapshotId: z
     .string()
     .nullable()
     .describe(
-      'The snapshot its files were last the same as: the one it was made from, or the newest taken of it.',
+      'The snapshot whose files it last had: the one it was created from, or the newest taken of it.',
     ),
   forkedFrom: z.string().nullable().describe('The sandbox it is a fork of.'),
   endedAt: z.string().nullable(),
@@ -219,7 +223,7 @@ export const sandbox = z.object({
 })
 export type SandboxView = z.infer<typeof sandbox>
 
-/** Each fork succeeds or fails for itself. */
+/** Each fork succeeds or fails on its own. */
 export const forked = z.union([z.object({ sandbox }), z.object({ error: errorFields })])
 export type ForkedView = z.infer<typeof forked>
 
@@ -235,12 +239,12 @@ export const stats = z.object({
   processes: z.number(),
   uptimeMs: z.number(),
   idleForMs: z.number(),
-  network: netCounts,
+  network: netCountsView,
 })
 export type StatsView = z.infer<typeof stats>
 
-export const preview = z.object({ url: z.string(), openUrl: z.string().nullable() })
-export type PreviewView = z.infer<typeof preview>
+export const previewView = z.object({ url: z.string(), openUrl: z.string().nullable() })
+export type PreviewView = z.infer<typeof previewView>
 
 export const event = z.object({
   seq: z.number(),
@@ -250,6 +254,6 @@ export const event = z.object({
 })
 export type EventView = z.infer<typeof event>
 
-/** In lists that are not about one sandbox. */
+/** An event in a list that covers several sandboxes. */
 export const sandboxEvent = event.extend({ sandboxId: z.string() })
 export type SandboxEventView = z.infer<typeof sandboxEvent>

@@ -1,4 +1,4 @@
-/** Secrets go in and never come out. */
+/** Requests and answers of `/v1/secrets`. SECURITY: no answer contains a value. */
 import { z } from 'zod'
 import { budget } from './network.ts'
 
@@ -11,17 +11,23 @@ const scheme = z.discriminatedUnion('kind', [
 ])
 
 const slot = {
-  hosts: z.array(z.string().max(255)).min(1).max(16).describe('Exact names; the value goes to no other.'),
+  hosts: z
+    .array(z.string().max(255))
+    .min(1)
+    .max(16)
+    .describe('Exact host names; the value is sent to no other host.'),
   port: z
     .int()
     .min(1)
     .max(65_535)
     .optional()
-    .describe('443 when left out. The value travels over verified TLS only.'),
-  header: z.string().max(64).optional().describe('`authorization` when left out.'),
+    .describe('443 by default. The value is sent over verified TLS only.'),
+  header: z.string().max(64).optional().describe('`authorization` by default.'),
   scheme: scheme
     .optional()
-    .describe('How the value stands in the header; `Bearer` before it in `authorization`, else bare.'),
+    .describe(
+      'How the header is written: by default `Bearer` and the value in `authorization`, otherwise the bare value.',
+    ),
   methods: z.array(z.string().max(32)).min(1).max(16).optional(),
   paths: z.array(z.string().max(2048)).min(1).max(16).optional(),
   budget: budget.optional(),
@@ -34,13 +40,13 @@ export const setSecret = z.strictObject({
     .string()
     .max(128)
     .optional()
-    .describe('The variable that holds the placeholder; as the name when left out.'),
+    .describe('The variable that holds the placeholder; by default the name of the secret.'),
   ...slot,
 })
 
 export const rotateSecret = z.strictObject({ value })
 
-export const secret = z.object({
+export const secretView = z.object({
   name: z.string(),
   variable: z.string(),
   hosts: z.array(z.string()),
@@ -53,4 +59,4 @@ export const secret = z.object({
   createdAt: z.string(),
   rotatedAt: z.string(),
 })
-export type SecretView = z.infer<typeof secret>
+export type SecretView = z.infer<typeof secretView>

@@ -1,10 +1,10 @@
-/** What `/v1/snapshots` takes and gives. */
+/** Requests and answers of `/v1/snapshots`. */
 import { z } from 'zod'
 import { BASES } from '../../core/environment.ts'
 import { labels } from './sandbox.ts'
 
 export const createSnapshot = z.strictObject({
-  name: z.string().optional().describe('A name to call it by; unique among the caller’s snapshots.'),
+  name: z.string().optional().describe('A name that is unique among the caller’s snapshots.'),
   labels: labels.optional(),
 })
 export type CreateSnapshot = z.infer<typeof createSnapshot>
@@ -16,8 +16,11 @@ export const snapshot = z.object({
   provider: z.string(),
   labels: z.record(z.string(), z.string()),
   base: z.enum(BASES),
-  sandboxId: z.string().nullable().describe('Whose files these are; null when they were imported.'),
-  parentId: z.string().nullable().describe('The snapshot before it in the same line; it may be gone by now.'),
+  sandboxId: z.string().nullable().describe('The sandbox it was taken of; null if it was imported.'),
+  parentId: z
+    .string()
+    .nullable()
+    .describe('The previous snapshot of the same sandbox; it may have been removed since.'),
   sizeBytes: z.number(),
   createdAt: z.string(),
 })

@@ -1,17 +1,17 @@
-/** Text as requests may hold it. */
+/** Text fields of requests. */
 import { z } from 'zod'
 
-export const plain = (most: number): z.ZodString =>
+export const withoutNul = (most: number): z.ZodString =>
   z
     .string()
     .max(most)
-    .regex(/^[^\0]*$/, 'has a NUL byte')
+    .regex(/^[^\0]*$/, 'contains a NUL byte')
 
-/** For people, on a terminal. */
-export const line = (most: number): z.ZodString =>
+/** One line that is safe to print on a terminal. */
+export const textLine = (most: number): z.ZodString =>
   z
     .string()
     .max(most)
-    .regex(/^[^\p{C}\p{Zl}\p{Zp}]*$/u, 'is not one line of text')
+    .regex(/^[^\p{C}\p{Zl}\p{Zp}]*$/u, 'must be one line of text')
 
-export const absolutePath = plain(4096).regex(/^\//, 'is not an absolute path')
+export const absolutePath = withoutNul(4096).regex(/^\//, 'must be an absolute path')

@@ -2,16 +2,18 @@ import { z } from 'zod'
 import { AUDIT_ACTIONS } from '../../core/audit.ts'
 import { resources } from './sandbox.ts'
 
-export const usage = z.object({
-  living: z.number().describe('Living sandboxes of the caller.'),
+export const usageView = z.object({
+  living: z.number().describe('Sandboxes of the caller that have not ended.'),
   limits: z.object({
-    living: z.number().nullable().describe('How many there may be; null where there is no bound.'),
+    living: z.number().nullable().describe('The most sandboxes at once; null without a limit.'),
     requestsPerSecond: z.number().nullable(),
-    burst: z.number().nullable().describe('How many requests may come at once.'),
+    burst: z.number().nullable().describe('How many requests may arrive at once.'),
   }),
-  asked: resources.required().describe('The sum of what the living ones asked for, used or not.'),
+  asked: resources
+    .required()
+    .describe('The sum of the resources that these sandboxes requested, used or not.'),
 })
-export type UsageView = z.infer<typeof usage>
+export type UsageView = z.infer<typeof usageView>
 
 export const auditEntry = z.object({
   seq: z.number(),

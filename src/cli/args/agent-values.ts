@@ -1,89 +1,46 @@
-/** What the options of a run of agents mean. */
-import type { Agent } from '../../agents/agent.ts'
-import { agentNamed } from '../../agents/agents.ts'
-import type { McpServer } from '../../agents/assignment.ts'
+/** The options of a run of agents as values. */
+import { parsePermission } from '../../agents/permissions/permissions.ts'
 import { invalid } from '../../core/error.ts'
-import { prefixOf } from '../../sync/git/branch-name.ts'
-import { type GateChoice, gateChoice } from './gate-choice.ts'
+import { prefixOf } from '../../sync/git/branch/branch-name.ts'
+import type { AgentRequest } from '../../workbench/run/agent-request.ts'
 import { readMcpServers } from './mcp-file.ts'
+import { sandboxRequest, variableOptions } from './options.ts'
 import type { Parsed } from './parse.ts'
 import { parseDuration, parseNumber } from './values.ts'
 
-/** One run to be started. */
-export interface ChosenAgent {
-  readonly agent: Agent
-  /** Among those of the same agent, from 1 on. */
-  readonly number: number
-}
-
-export interface AgentValues {
-  readonly model: string | undefined
-  readonly timeMs: number | undefined
-  readonly answerMs: number | undefined
-  readonly maxCostUsd: number | undefined
-  readonly mcpServers: readonly McpServer[]
-  readonly isClean: boolean
-  /** Checked. */
-  readonly branch: string | undefined
-  readonly isDetached: boolean
-  readonly keepMs: number | undefined
-  readonly baseUrl: string | undefined
-  /** Of the agent `custom`; empty where nobody gave one. */
-  readonly command: readonly string[]
-  readonly isAcp: boolean
-  readonly withGated: GateChoice
-}
-
-/** What may be said of a run that is there already, too. */
-export function limitValues(parsed: Parsed): Pick<AgentValues, 'timeMs' | 'maxCostUsd'> {
+/** The limits of a run, which `send` can change too. */
+export function limitOptions(parsed: Parsed): Pick<AgentRequest, 'timeMs' | 'maxCostUsd'> {
   return { timeMs: timeOf(parsed, 'time', 1000), maxCostUsd: maxCostOf(parsed.value('max-cost')) }
 }
 
-export function agentValues(parsed: Parsed): AgentValues {
+/** What the options of `run` ask of agents. */
+export function agentRequest(
+  parsed: Parsed,
+  { agents, prompt, env }: Pick<AgentRequest, 'agents' | 'prompt'> & { readonly env: Variables },
+): AgentRequest {
   const command = parsed.value('agent-command')
   const branch = parsed.value('branch')
   if (branch !== undefined) prefixOf(branch)
   return {
+    ...sandboxRequest(parsed, variableOptions(parsed, env)),
+    agents,
+    prompt,
     model: parsed.value('model'),
-    ...limitValues(parsed),
+    ...limitOptions(parsed),
     answerMs: timeOf(parsed, 'answer-time', 0),
     mcpServers: readMcpServers(parsed.values('mcp')),
     isClean: parsed.has('clean'),
     branch,
-    isDetached: parsed.has('detach'),
     keepMs: timeOf(parsed, 'keep-for', 0),
     baseUrl: baseUrlOf(parsed.value('base-url')),
     command: command === undefined ? [] : ['/bin/sh', '-c', command],
     isAcp: parsed.has('acp'),
-    withGated: gateChoice(parsed),
+    isAsking: parsed.has('ask'),
+    permissions: parsed.values('permission').map(parsePermission),
   }
 }
 
-const MOST_OF_ONE = 16
-const MOST_RUNS = 32
-
-/** `claude`, `codex:2`; one agent named twice is two runs of it. */
-export function chosenAgents(words: readonly string[]): ChosenAgent[] {
-  const counts = new Map<Agent, number>()
-  for (const word of words) {
-    const cut = word.lastIndexOf(':')
-    const agent = agentNamed(cut < 0 ? word : word.slice(0, cut))
-    counts.set(agent, (counts.get(agent) ?? 0) + (cut < 0 ? 1 : countOf(word, word.slice(cut + 1))))
-  }
-  const chosen = [...counts].flatMap(([agent, count]) =>
-    Array.from({ length: count }, (_, index) => ({ agent, number: index + 1 })),
-  )
-  if (chosen.length <= MOST_RUNS) return chosen
-  throw invalid('option.agent', `${chosen.length} runs at once are more than ${MOST_RUNS}`)
-}
-
-function countOf(word: string, text: string): number {
-  if (/^[1-9]\d?$/.test(text) && Number(text) <= MOST_OF_ONE) return Number(text)
-  throw invalid(
-    'option.agent',
-    `--agent is a name, or a name and a number from 1 to ${MOST_OF_ONE} like codex:2, not ${JSON.stringify(word)}`,
-  )
-}
+type Variables = Readonly<Record<string, string | undefined>>
 
 function timeOf(parsed: Parsed, option: string, leastMs: number): number | undefined {
   const text = parsed.value(option)

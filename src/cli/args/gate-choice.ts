@@ -1,9 +1,7 @@
-/** What the options say about files that run later on this machine. */
+/** The options about files that would run later on this machine. */
 import { invalid } from '../../core/error.ts'
+import type { GateChoice } from '../../workbench/result/choose-gated.ts'
 import type { Parsed } from './parse.ts'
-
-/** `ask` leaves them out where nobody can be asked; a list takes these paths and what is below them. */
-export type GateChoice = 'ask' | boolean | readonly string[]
 
 export function gateChoice(parsed: Parsed): GateChoice {
   const [isWith, isWithout] = [parsed.has('with-executables'), parsed.has('without-executables')]
@@ -11,8 +9,8 @@ export function gateChoice(parsed: Parsed): GateChoice {
   if (Number(isWith) + Number(isWithout) + Number(taken.length > 0) > 1)
     throw invalid(
       'option.executables',
-      '--with-executables, --without-executables and --take do not go together',
-      'name single files with --take, or take all of them, or none',
+      '--with-executables, --without-executables and --take cannot be combined',
+      'use one of them: --take names single files',
     )
   if (taken.length > 0) return taken.map((path) => path.replace(/^\.\//, ''))
   return isWith ? true : isWithout ? false : 'ask'

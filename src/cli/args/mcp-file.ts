@@ -1,4 +1,7 @@
-/** Files that name MCP servers, in the form that other tools have: `{"mcpServers": {"name": {"command": "..."}}}`. */
+/**
+ * Files that name MCP servers, in the form that other tools have: `{"mcpServers": {"name": {"command":
+ * "..."}}}`.
+ */
 import { closeSync, openSync, readSync } from 'node:fs'
 import { z } from 'zod'
 import type { McpServer } from '../../agents/assignment.ts'
@@ -7,7 +10,7 @@ import { fileError } from '../output/file-error.ts'
 
 const LARGEST_BYTES = 1024 * 1024
 
-/** Other tools write more into such files than is of use here, so what is not known is passed over. */
+/** Other tools write more keys into such files; unknown keys are ignored. */
 const schema = z.object({
   mcpServers: z.record(
     z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'is not a name of letters, digits, _ and -'),
@@ -20,7 +23,7 @@ const schema = z.object({
   ),
 })
 
-/** Later files go before earlier ones where both name a server. */
+/** If two files name the same server, the later file wins. */
 export function readMcpServers(files: readonly string[]): McpServer[] {
   const servers = new Map<string, McpServer>()
   for (const file of files)

@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { CreateOptions } from '../../client/sandbox.ts'
 import { isAgentPodError } from '../../core/error.ts'
-import { createOptions, PROCESS_OPTIONS, SANDBOX_OPTIONS, usualUser } from './options.ts'
+import { bareOptions, usualUser } from '../../workbench/environment/sandbox-request.ts'
+import { PROCESS_OPTIONS, SANDBOX_OPTIONS, sandboxRequest } from './options.ts'
 import { type Parsed, parseArgs } from './parse.ts'
+
+function createOptions(parsed: Parsed, variables: Record<string, string>): CreateOptions {
+  return bareOptions(sandboxRequest(parsed, variables))
+}
 
 function parse(...argv: readonly string[]): Parsed {
   return parseArgs(argv, {
@@ -40,9 +46,9 @@ test('an image is a base', () => {
     ['image', 'node:22', undefined],
   )
   assert.equal(createOptions(parse('--base', 'image', '--image', 'node'), {}).environment?.base, 'image')
-  assert.equal(usualUser(parse('--image', 'node')), 'root')
-  assert.equal(usualUser(parse('--image', 'node', '--user', 'node')), 'node')
-  assert.equal(usualUser(parse()), 'user')
+  assert.equal(usualUser(sandboxRequest(parse('--image', 'node'))), 'root')
+  assert.equal(usualUser(sandboxRequest(parse('--image', 'node', '--user', 'node'))), 'node')
+  assert.equal(usualUser(sandboxRequest(parse())), 'user')
 })
 
 for (const [words, reason] of [

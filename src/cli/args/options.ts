@@ -1,11 +1,13 @@
 /** Options that several commands share, and what they mean. */
-import { kindOf } from '../../bases/bases.ts'
 import { image as imageKind, imageOf } from '../../bases/image.ts'
 import type { CreateOptions } from '../../client/sandbox.ts'
-import { BASES, type Base, DEFAULT_ENVIRONMENT, type Environment } from '../../core/environment.ts'
+import { ISOLATIONS } from '../../core/capability.ts'
 import { invalid } from '../../core/error.ts'
+import { NETWORK_MODES } from '../../core/network.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { nearest } from '../../util/nearest.ts'
+import type { SandboxRequest } from '../../workbench/environment/sandbox-request.ts'
+import type { NetworkOptions } from '../../workbench/network/network-options.ts'
 import type { OptionSpec, Parsed } from './parse.ts'
 import { parseDuration, parseMib, parseNumber, parsePairs, parseVariables } from './values.ts'
 
@@ -15,7 +17,12 @@ export const JSON_OPTION = { json: { help: 'print JSON for programs' } } as cons
 >
 
 export const VARIABLE_OPTIONS = {
-  env: { short: 'e', value: 'NAME[=VALUE]', help: 'set a variable; NAME alone passes yours', repeat: true },
+  env: {
+    short: 'e',
+    value: 'NAME[=VALUE]',
+    help: 'set a variable; NAME alone passes your own value',
+    repeat: true,
+  },
   'env-file': { value: 'FILE', help: 'set variables from lines of NAME=value', repeat: true },
 } as const satisfies Record<string, OptionSpec>
 
@@ -26,25 +33,25 @@ export const PROCESS_OPTIONS = {
 } as const satisfies Record<string, OptionSpec>
 
 export const SANDBOX_OPTIONS = {
-  name: { value: 'NAME', help: 'a name to call it by' },
-  provider: { value: 'NAME', help: 'who makes it, like crun or docker (see `agentpod provider ls`)' },
-  isolation: { value: 'LEVEL', help: 'the least isolation you accept: container, gvisor or vm' },
-  base: { value: 'BASE', help: 'what is inside: host (this machine’s tools), debian or image' },
-  image: { value: 'REF', help: 'a container image to begin with, like debian:12 (the same as --base image)' },
+  name: { value: 'NAME', help: 'a name for the sandbox' },
+  provider: { value: 'NAME', help: 'the provider, like crun or docker (see `agentpod provider ls`)' },
+  isolation: { value: 'LEVEL', help: 'the weakest isolation to accept: container, gvisor or vm' },
+  base: { value: 'BASE', help: 'the base: host (this machine’s tools), debian or image' },
+  image: { value: 'REF', help: 'a container image to start from, like debian:12 (implies --base image)' },
   memory: { value: 'SIZE', help: 'memory limit, like 512m or 2g (default 4g)' },
   cpus: { value: 'N', help: 'processor limit, like 0.5 or 2 (default 2)' },
-  pids: { value: 'N', help: 'most processes and threads (default 1024)' },
-  disk: { value: 'SIZE', help: 'what it may write, like 500m or 10g (default 20g)' },
+  pids: { value: 'N', help: 'limit on processes and threads (default 1024)' },
+  disk: { value: 'SIZE', help: 'disk limit, like 500m or 10g (default 20g)' },
   timeout: { value: 'TIME', help: 'time to live, like 15m or 2h (default 1h)' },
-  idle: { value: 'TIME', help: 'its time is up too when it is unused for this long' },
+  idle: { value: 'TIME', help: 'also ends its time when it is unused for this long' },
   'when-over': {
     value: 'WHAT',
-    help: 'when its time is up: destroy, pause (memory is kept) or stop (files are kept) (default destroy)',
+    help: 'what happens when its time is up: destroy, pause (keeps memory) or stop (keeps files) (default destroy)',
   },
-  'no-auto-resume': { help: 'let no command and no traffic wake it when it is paused or stopped' },
-  from: { value: 'SNAPSHOT', help: 'begin with the files of this snapshot' },
+  'no-auto-resume': { help: 'commands and traffic do not wake it when it is paused or stopped' },
+  from: { value: 'SNAPSHOT', help: 'start with the files of this snapshot' },
   label: { value: 'KEY=VALUE', help: 'a label to find it by', repeat: true },
-  sudo: { help: 'let programs inside become root inside' },
+  sudo: { help: 'allow sudo inside' },
 } as const satisfies Record<string, OptionSpec>
 
 export const NETWORK_OPTIONS = {
@@ -56,26 +63,28 @@ export const NETWORK_OPTIONS = {
   },
   'allow-private': {
     value: 'RULE',
-    help: 'a host of your own network that it may reach, on a private address too',
+    help: 'a host that it may reach even on a private address, such as one in your network',
     repeat: true,
   },
   deny: {
     value: 'RULE',
-    help: 'a host it may not reach; goes before what is allowed about the same host or a wider one',
+    help: 'a host it may not reach; wins over an equal or wider --allow',
     repeat: true,
   },
   preset: {
     value: 'NAME',
-    help: 'what a tool needs, like npm, pip or github (see `agentpod preset ls`)',
+    help: 'the hosts that a tool needs, like npm, pip or github (see `agentpod preset ls`)',
     repeat: true,
   },
   secret: { value: 'NAME', help: 'give it a placeholder for this secret', repeat: true },
-  'intercept-all': { help: 'open all TLS on the way out, not only where rules or secrets need it' },
+  'intercept-all': { help: 'intercept all TLS, not only where rules or secrets need it' },
 } as const satisfies Record<string, OptionSpec>
 
 const { provider: _provider, base: _base, image: _image, from: _from, ...KEPT } = SANDBOX_OPTIONS
 
-/** Of a sandbox that is made from another one's files: what is left out is as it was there. */
+/**
+ * Options of a sandbox made from another one's files; an option that is left out keeps the original's value.
+ */
 export const COPY_OPTIONS: Readonly<Record<keyof typeof KEPT, OptionSpec>> = Object.fromEntries(
   Object.entries(KEPT).map(([name, spec]) => [
     name,
@@ -84,66 +93,65 @@ export const COPY_OPTIONS: Readonly<Record<keyof typeof KEPT, OptionSpec>> = Obj
 ) as Record<keyof typeof KEPT, OptionSpec>
 
 export const WAKE_OPTIONS = {
-  timeout: { value: 'TIME', help: 'time to live from now (default: as it was created with)' },
+  timeout: { value: 'TIME', help: 'time to live from now (default: the same as at its creation)' },
 } as const satisfies Record<string, OptionSpec>
 
 export function wakeOptions(parsed: Parsed): { ttlMs?: number | undefined } {
   return { ttlMs: map(parsed.value('timeout'), (text) => parseDuration(text, 'timeout')) }
 }
 
-export function createOptions(
-  parsed: Parsed,
-  variables: Record<string, string>,
-  /** Whether what `--base` and `--image` name was made sense of already; who commands run as when nobody says. */
-  o: {
-    readonly isAnyBase?: boolean
-    readonly user?: string | undefined
-    readonly placement?: Pick<CreateOptions, 'provider' | 'isolation'>
-  } = {},
-): CreateOptions {
+export const ENVIRONMENT_OPTIONS = {
+  bare: { help: 'the base alone: detect nothing, build nothing, start no services' },
+  profile: { value: 'NAME', help: 'one of [profiles] in agentpod.toml' },
+} as const satisfies Record<string, OptionSpec>
+
+/** What the options of a command ask a sandbox to be. */
+export function sandboxRequest(parsed: Parsed, variables: Record<string, string> = {}): SandboxRequest {
   return {
-    ...o.placement,
-    name: parsed.value('name'),
-    labels: parsePairs(parsed.values('label'), 'label'),
-    environment: {
-      ...(o.isAnyBase ? {} : baseOptions(parsed)),
-      variables,
-      user: parsed.value('user') ?? o.user,
-      workdir: parsed.value('workdir'),
-      sudo: parsed.has('sudo') ? true : undefined,
+    options: {
+      name: parsed.value('name'),
+      labels: parsePairs(parsed.values('label'), 'label'),
+      environment: {
+        variables,
+        user: parsed.value('user'),
+        workdir: parsed.value('workdir'),
+        sudo: parsed.has('sudo') ? true : undefined,
+      },
+      resources: resourceOptions(parsed),
+      lifetime: lifetimeOptions(parsed),
+      snapshot: parsed.value('from'),
     },
-    resources: resourceOptions(parsed),
-    lifetime: lifetimeOptions(parsed),
-    snapshot: parsed.value('from'),
+    base: parsed.value('base'),
+    image: imageOption(parsed),
+    placement: { provider: parsed.value('provider'), isolation: chosen(parsed, 'isolation', ISOLATIONS) },
+    network: networkOptions(parsed),
+    isBare: parsed.has('bare'),
+    profile: parsed.value('profile'),
   }
 }
 
-function baseOptions(parsed: Parsed): Pick<Environment, 'image'> & { readonly base?: Base | undefined } {
-  const image = imageOption(parsed)
-  const base = chosen(parsed, 'base', BASES)
-  if (image !== undefined) return { base: imageKind.name, image }
-  if (base !== undefined && kindOf(base).takesImage) imageOf({ image })
-  return { base }
+/** Undefined when no option is about the network. */
+function networkOptions(parsed: Parsed): NetworkOptions | undefined {
+  if (!Object.keys(NETWORK_OPTIONS).some((option) => parsed.has(option))) return undefined
+  return {
+    mode: chosen(parsed, 'net', NETWORK_MODES),
+    allow: parsed.values('allow'),
+    allowPrivate: parsed.values('allow-private'),
+    deny: parsed.values('deny'),
+    presets: parsed.values('preset'),
+    secrets: parsed.values('secret'),
+    interceptAll: parsed.has('intercept-all'),
+  }
 }
 
-/** `--image`, which is a base of its own: another one beside it is refused. */
+/** `--image` implies its own base, so another `--base` is refused. */
 export function imageOption(parsed: Parsed): string | undefined {
   const image = parsed.value('image')
   if (image === undefined) return undefined
   imageOf({ image })
   const base = parsed.value('base')
   if (base === undefined || base === imageKind.name) return image
-  throw invalid(
-    'option.image',
-    `--image is a base of its own, and --base ${base} is another one`,
-    'leave one of them out',
-  )
-}
-
-/** Who commands of a project run as when nothing but the options says so. */
-export function usualUser(parsed: Parsed): string {
-  const kind = parsed.value('image') === undefined ? kindOf(DEFAULT_ENVIRONMENT.base) : imageKind
-  return parsed.value('user') ?? kind.user
+  throw invalid('option.image', `--image and --base ${base} cannot be combined`, 'leave one of them out')
 }
 
 export function resourceOptions(parsed: Parsed): NonNullable<CreateOptions['resources']> {
@@ -165,7 +173,7 @@ export function lifetimeOptions(parsed: Parsed): NonNullable<CreateOptions['life
   }
 }
 
-/** One of a few words; a word that is nearly right is asked about. */
+/** One of a few words. The error for any other word suggests the nearest one. */
 export function chosen<T extends string>(parsed: Parsed, option: string, words: readonly T[]): T | undefined {
   const given = parsed.value(option)
   const known = words.find((word) => word === given)
@@ -178,7 +186,7 @@ export function chosen<T extends string>(parsed: Parsed, option: string, words: 
   )
 }
 
-export function variablesOf(
+export function variableOptions(
   parsed: Parsed,
   env: Readonly<Record<string, string | undefined>>,
 ): Record<string, string> {

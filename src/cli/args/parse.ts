@@ -5,14 +5,14 @@ import { nearest } from '../../util/nearest.ts'
 export interface OptionSpec {
   readonly help: string
   readonly short?: string
-  /** What the value is called in help; without it the option is a switch. */
+  /** The name of the value in help. Without it the option is a switch. */
   readonly value?: string
   readonly repeat?: boolean
 }
 
 export class Parsed {
   readonly words: readonly string[]
-  /** Whether `--` came before the first word, so that nothing in them means anything to us. */
+  /** Whether `--` came before the first word: then no word has a meaning for us. */
   readonly isLiteral: boolean
   readonly #values: ReadonlyMap<string, readonly string[]>
 
@@ -22,7 +22,7 @@ export class Parsed {
     this.isLiteral = isLiteral
   }
 
-  /** With words of another call, and its options before these. */
+  /** Takes the words of another call, and its options first. */
   with(other: Parsed): Parsed {
     return new Parsed(other.words, new Map([...this.#values, ...other.#values]), this.isLiteral)
   }
@@ -67,7 +67,7 @@ export function parseArgs(argv: readonly string[], grammar: Grammar): Parsed {
     }
     if (!word.startsWith('-') || word === '-') {
       words.push(word)
-      // The words of the command to run are its own, options and all.
+      // Everything after the command to run belongs to it, options too.
       if (grammar.words.rest && words.length > grammar.words.min - 1) {
         const rest = argv.slice(i)
         words.push(...(rest[0] === '--' && words.length === grammar.words.min - 1 ? rest.slice(1) : rest))

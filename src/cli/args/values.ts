@@ -1,14 +1,17 @@
-/** Words of a person as values: sizes, durations, variables, labels. */
+/** Parses sizes, durations, variables and labels. */
 import { readFileSync } from 'node:fs'
 import { invalid } from '../../core/error.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 import { fileError } from '../output/file-error.ts'
 
-/** `512m`, `2g`. A number without a unit is refused: 2 may mean gigabytes to one person and megabytes to another. */
+/**
+ * `512m`, `2g`. A number without a unit is refused: 2 may mean gigabytes to one person and megabytes to
+ * another.
+ */
 export function parseMib(text: string, option: string): number {
   const mib = readMib(text)
   if (mib !== undefined && isBare(text))
-    throw invalid(`option.${option}`, `--${option} ${text} has no unit`, `say ${text}m or ${text}g`)
+    throw invalid(`option.${option}`, `--${option} ${text} has no unit`, `use ${text}m or ${text}g`)
   if (mib === undefined)
     throw invalid(`option.${option}`, `--${option} is a size like 512m or 2g, not ${JSON.stringify(text)}`)
   return mib
@@ -22,7 +25,7 @@ function isBare(text: string): boolean {
 export function parseDuration(text: string, option: string): number {
   const ms = readMs(text)
   if (ms !== undefined && isBare(text))
-    throw invalid(`option.${option}`, `--${option} ${text} has no unit`, `say ${text}s or ${text}m`)
+    throw invalid(`option.${option}`, `--${option} ${text} has no unit`, `use ${text}s or ${text}m`)
   if (ms === undefined)
     throw invalid(
       `option.${option}`,
@@ -64,7 +67,11 @@ export function parseVariables(
       throw invalid('option.env', `${JSON.stringify(name)} is not the name of a variable`)
     const value = cut < 0 ? env[name] : pair.slice(cut + 1)
     if (value === undefined)
-      throw invalid('option.env', `-e ${name}: there is no such variable here`, `-e ${name}=value sets one`)
+      throw invalid(
+        'option.env',
+        `-e ${name}: you have no variable of this name`,
+        `-e ${name}=value sets one`,
+      )
     variables[name] = value
   }
   return variables
@@ -86,20 +93,4 @@ function readEnvFile(file: string): Record<string, string> {
     variables[match[1] ?? ''] = (match[2] ?? '').replace(/^(["'])(.*)\1$/, '$2')
   })
   return variables
-}
-
-/** The short text of a rule in parts, for a server of the user's own network. */
-export function privateRule(text: string): {
-  host: string
-  ports?: number[]
-  paths?: string[]
-  private: true
-} {
-  const [, host = '', ports, path] = /^([^/:]*)(?::([\d,]+))?(\/.*)?$/s.exec(text) ?? []
-  return {
-    host: host === '' ? text : host,
-    ...(ports !== undefined && { ports: ports.split(',').map(Number) }),
-    ...(path !== undefined && { paths: [path] }),
-    private: true,
-  }
 }

@@ -1,7 +1,7 @@
+import { showHidden } from '../../util/hidden-characters.ts'
+import { privateRule } from '../../workbench/network/network-options.ts'
 import { JSON_OPTION } from '../args/options.ts'
-import { privateRule } from '../args/values.ts'
 import type { Command } from '../command.ts'
-import { printable } from '../output/terminal.ts'
 
 export const command: Command = {
   usage: 'agentpod allow [--deny | --forget] NAME RULE...',
@@ -9,14 +9,14 @@ export const command: Command = {
     'agentpod allow box example.com',
     'agentpod allow box "*.example.com:8443"',
     'agentpod allow box "example.com/api/**"',
-    'agentpod allow --forget box example.com        take it back',
-    'agentpod allow --deny box tracker.example.com  refuse it, also below a wider rule',
-    'agentpod allow --private box mirror.internal   a server of your own network',
+    'agentpod allow --forget box example.com         remove the rule',
+    'agentpod allow --deny box tracker.example.com  deny it, even under a wider rule',
+    'agentpod allow --private box mirror.internal   a host in your network',
   ],
   options: {
-    deny: { help: 'refuse these hosts instead' },
-    forget: { help: 'take back what was allowed or denied about these hosts' },
-    private: { help: 'they may be on private addresses' },
+    deny: { help: 'deny these hosts instead' },
+    forget: { help: 'remove the rules about these hosts' },
+    private: { help: 'they may resolve to private addresses' },
     ...JSON_OPTION,
   },
   words: { min: 2, max: 100 },
@@ -29,7 +29,7 @@ export const command: Command = {
     if (parsed.has('json')) terminal.out(JSON.stringify(network))
     else {
       const verb = parsed.has('forget') ? 'forgotten' : parsed.has('deny') ? 'denied' : 'allowed'
-      terminal.say(`${verb}: ${rules.map(printable).join(', ')}`)
+      terminal.say(`${verb}: ${rules.map(showHidden).join(', ')}`)
     }
     return 0
   },

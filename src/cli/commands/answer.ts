@@ -1,7 +1,7 @@
 import { invalid } from '../../core/error.ts'
+import { runFinder } from '../../workbench/run/find-run.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command } from '../command.ts'
-import { runFinder } from '../run-ref.ts'
 
 export const command: Command = {
   usage: 'agentpod answer RUN PERMISSION allow|deny',

@@ -5,11 +5,11 @@ export const command: Command = {
   usage: 'agentpod audit [--network] [--after SEQ]',
   examples: [
     'agentpod audit > audit.jsonl',
-    'agentpod audit --network > network.jsonl        every decision of the way out, of every sandbox',
-    'agentpod audit --after 1200                     what came since the last export',
+    'agentpod audit --network > network.jsonl        every network decision of every sandbox',
+    'agentpod audit --after 1200                     only newer entries than the last export',
   ],
   options: {
-    network: { help: 'what sandboxes reached and were refused, instead of who asked for what' },
+    network: { help: 'the network log instead of the audit log' },
     after: { value: 'SEQ', help: 'only entries with a greater seq' },
   },
   words: { min: 0, max: 0 },

@@ -3,12 +3,12 @@ import { existsSync, readdirSync } from 'node:fs'
 import { mkdir, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { AgentPodError, invalid } from '../../core/error.ts'
-import { makeDirectory } from '../../util/make-directory.ts'
+import { makeDirectory } from '../../util/file/make-directory.ts'
 import { JSON_OPTION } from '../args/options.ts'
-import { atRest } from '../at-rest.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { atRest } from '../server/wait-for-shutdown.ts'
 
-/** What a running server and podhost make anew. */
+/** Files that a running server and podhost recreate. */
 const PASSING = new Set(['run', 'tmp', 'logs'])
 
 export const command: Command = {
@@ -33,7 +33,7 @@ export const command: Command = {
   },
 }
 
-/** Everything is at rest while it is copied, and a copy has its name only when it is whole. */
+/** Nothing runs during the copy, and the copy gets its name only when it is complete. */
 async function backUp(ctx: CommandContext, to: string): Promise<void> {
   if (existsSync(to)) throw invalid('backup.exists', `${to} exists`, 'name a directory that does not')
   const pod = await ctx.client()
@@ -43,7 +43,7 @@ async function backUp(ctx: CommandContext, to: string): Promise<void> {
       code: 'failed_precondition',
       reason: 'backup.busy',
       message: `${busy.length} sandboxes are not stopped: ${busy.map(({ id, name }) => name ?? id).join(', ')}`,
-      hint: '`agentpod stop --all`, or destroy what is not needed',
+      hint: '`agentpod stop --all` stops them; or destroy those that you do not need',
     })
   }
   ctx.terminal.say('stopping the server')
@@ -89,11 +89,12 @@ async function copied(from: string, to: string): Promise<void> {
   }
 }
 
-/** Node's own copy keeps neither owners nor extended attributes. The pool is allocated as a whole; a copy of it need not be. */
+/** Node's own copy keeps neither owners nor extended attributes. The copy of the pool may be sparse. */
 function copy(paths: readonly string[], to: string): Promise<void> {
   return new Promise((done, failed) => {
     const words = ['cp', '--archive', '--reflink=auto', '--sparse=always', '--', ...paths, to]
-    // Files of an ordinary user's sandboxes belong to the ids that /etc/subuid gives them: only there can they be read and given away.
+    // Files of an ordinary user's sandboxes belong to ids in /etc/subuid, so they are copied inside that user
+    // namespace.
     const inside =
       process.getuid?.() === 0 ? [] : ['unshare', '--user', '--map-root-user', '--map-auto', '--']
     const [program = '', ...args] = [...inside, ...words]
@@ -110,7 +111,7 @@ function copy(paths: readonly string[], to: string): Promise<void> {
           code: /No space left/.test(said) ? 'resource_exhausted' : 'internal',
           reason: 'backup.copy',
           message: `the copy failed: ${said.trim()}`,
-          hint: 'check the space and the permissions there; the state directory is as it was',
+          hint: 'check the free space and the permissions there; the state directory is unchanged',
         }),
       )
     })

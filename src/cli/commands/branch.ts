@@ -1,20 +1,21 @@
 import { invalid } from '../../core/error.ts'
-import { badRef, prefixOf } from '../../sync/git/branch-name.ts'
-import { cleanBranches, cleanRunRefs, listBranches } from '../../sync/git/clean.ts'
-import { openRepository, type Repository } from '../../sync/git/repository.ts'
+import { branchNameProblem, prefixOf } from '../../sync/git/branch/branch-name.ts'
+import { cleanBranches, cleanRunRefs, listBranches } from '../../sync/git/branch/clean-branches.ts'
+import { openRepository, type Repository } from '../../sync/git/plumbing/repository.ts'
 import { systemClock } from '../../util/clock.ts'
-import { branchTemplate } from '../agent-settings.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { projectKey, scratchOf } from '../../workbench/project/project-state.ts'
+import { runBranches } from '../../workbench/result/list-run-branches.ts'
+import { branchTemplate } from '../../workbench/run/branch-template.ts'
+import { noRepository, runFinder } from '../../workbench/run/find-run.ts'
 import { BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
 import { gateChoice } from '../args/gate-choice.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
-import { bringBack } from '../bring-back.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { printable, table } from '../output/terminal.ts'
+import { table } from '../output/terminal.ts'
 import { span } from '../output/units.ts'
-import { projectKey, scratchOf } from '../project-objects.ts'
-import { runBranches } from '../run-branches.ts'
-import { noRepository, runFinder } from '../run-ref.ts'
+import { bringBack } from '../runs/bring-back.ts'
 
 export const command: Command = {
   usage: [
@@ -23,18 +24,18 @@ export const command: Command = {
     'agentpod branch clean [--merged | --all]',
   ].join('\n       '),
   examples: [
-    'agentpod branch make claude --with-executables     with hooks, package scripts and the like',
+    'agentpod branch make claude --with-executables     include hooks, package scripts and the like',
     'agentpod branch make run4f2k --name try-this',
     'agentpod branch list',
-    'agentpod branch clean                              those that are merged',
-    'agentpod branch clean --all                        those that are not, too',
+    'agentpod branch clean                              remove merged branches',
+    'agentpod branch clean --all                        remove unmerged branches too',
   ],
   options: {
-    name: { value: 'NAME', help: 'make: what it is called' },
+    name: { value: 'NAME', help: 'make: the name of the branch' },
     ...BRANCH_OPTION,
     ...EXECUTABLES_OPTION,
-    merged: { help: 'clean: only those whose changes you have (default)' },
-    all: { short: 'a', help: 'clean: those whose changes you do not have, too' },
+    merged: { help: 'clean: only merged branches (default)' },
+    all: { short: 'a', help: 'clean: unmerged branches too' },
     ...JSON_OPTION,
   },
   verbs: ['make', 'list', 'clean'],
@@ -52,11 +53,11 @@ async function make(ctx: CommandContext, parsed: Parsed, ref: string | undefined
   const { find, repo } = await runFinder(ctx)
   if (!repo) throw noRepository()
   const name = parsed.value('name')
-  const why = name === undefined ? undefined : badRef(name)
+  const why = name === undefined ? undefined : branchNameProblem(name)
   if (why !== undefined)
-    throw invalid('option.name', `${JSON.stringify(name)} is no name for a branch: ${why}`)
+    throw invalid('option.name', `${JSON.stringify(name)} is not a valid branch name: ${why}`)
   await bringBack(ctx, repo, await find(ref), {
-    template: branchTemplate(ctx, parsed, repo.root),
+    template: branchTemplate(ctx.home, repo.root, parsed.value('branch')),
     name,
     withGated: gateChoice(parsed),
     isJson: parsed.has('json'),
@@ -69,18 +70,22 @@ async function list(ctx: CommandContext, parsed: Parsed): Promise<number> {
   const { terminal, home } = ctx
   const repo = await openRepository(ctx.cwd, ctx.env)
   using scratch = scratchOf(home, projectKey(repo))
-  const branches = await listBranches(repo, prefixOf(branchTemplate(ctx, parsed, repo.root)), scratch.path)
+  const branches = await listBranches(
+    repo,
+    prefixOf(branchTemplate(ctx.home, repo.root, parsed.value('branch'))),
+    scratch.path,
+  )
   if (parsed.has('json')) terminal.out(JSON.stringify(branches, null, 2))
-  else if (branches.length === 0) terminal.say('there are no branches of agents')
+  else if (branches.length === 0) terminal.say('no branches of agents')
   else
     for (const line of table([
       ['BRANCH', 'COMMIT', 'AGE', 'MERGED', 'SUBJECT'],
       ...branches.map(({ name, commit, at, isMerged, isCheckedOut, subject }) => [
-        printable(name),
+        showHidden(name),
         commit.slice(0, 12),
         span(systemClock.now() - at),
         isCheckedOut ? 'checked out' : isMerged ? 'yes' : 'no',
-        printable(subject),
+        showHidden(subject),
       ]),
     ]))
       terminal.out(line)
@@ -90,10 +95,10 @@ async function list(ctx: CommandContext, parsed: Parsed): Promise<number> {
 async function clean(ctx: CommandContext, parsed: Parsed): Promise<number> {
   const { terminal, home } = ctx
   if (parsed.has('all') && parsed.has('merged'))
-    throw invalid('option.all', '--all and --merged do not go together')
+    throw invalid('option.all', '--all and --merged cannot be combined')
   const repo = await openRepository(ctx.cwd, ctx.env)
   using scratch = scratchOf(home, projectKey(repo))
-  const prefix = prefixOf(branchTemplate(ctx, parsed, repo.root))
+  const prefix = prefixOf(branchTemplate(ctx.home, repo.root, parsed.value('branch')))
   const cleaned = await cleanBranches(repo, {
     prefix,
     isMergedOnly: !parsed.has('all'),
@@ -106,15 +111,15 @@ async function clean(ctx: CommandContext, parsed: Parsed): Promise<number> {
   }
   for (const { name, commit } of cleaned.removed)
     terminal.out(
-      `removed ${printable(name)} ${terminal.dim(`(git branch ${printable(name)} ${commit.slice(0, 12)} brings it back)`)}`,
+      `removed ${showHidden(name)} ${terminal.dim(`(git branch ${showHidden(name)} ${commit.slice(0, 12)} restores it)`)}`,
     )
-  for (const { name, why } of cleaned.kept) terminal.say(`kept ${printable(name)}: ${why}`)
-  if (refs > 0) terminal.say(`removed ${refs} ${refs === 1 ? 'ref' : 'refs'} of runs that are gone`)
-  else if (cleaned.removed.length + cleaned.kept.length === 0) terminal.say('there are no branches of agents')
+  for (const { name, why } of cleaned.kept) terminal.say(`kept ${showHidden(name)}: ${why}`)
+  if (refs > 0) terminal.say(`removed ${refs} ${refs === 1 ? 'ref' : 'refs'} of removed runs`)
+  else if (cleaned.removed.length + cleaned.kept.length === 0) terminal.say('no branches of agents')
   return 0
 }
 
-/** A run is gone when the server has forgotten it and no branch of it is left. */
+/** A run is gone when the server has no record of it and no branch of it is left. */
 async function goneRuns(
   { client }: CommandContext,
   repo: Repository,

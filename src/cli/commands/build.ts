@@ -1,30 +1,31 @@
 import { agentNamed } from '../../agents/agents.ts'
 import type { Built } from '../../client/builds.ts'
-import { readLock, wishesOf } from '../../config/plan/lock.ts'
+import { readLock, wishesHash } from '../../config/plan/lock.ts'
 import { parseProjectBase } from '../../config/project/environment-table.ts'
 import { DEFAULT_ENVIRONMENT } from '../../core/environment.ts'
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
-import { agentLayer } from '../agent-layer.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { agentLayer } from '../../workbench/environment/agent-layer.ts'
+import { buildCallbacks } from '../../workbench/environment/build-callbacks.ts'
+import { placementOf } from '../../workbench/environment/placement.ts'
+import { buildPlan, type PreparedPlan, planProject } from '../../workbench/environment/plan-environment.ts'
+import { openProject } from '../../workbench/project/open-project.ts'
 import { imageOption, JSON_OPTION, SANDBOX_OPTIONS } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { BuildLog, megabytes } from '../output/build-log.ts'
 import { StepLogs } from '../output/step-logs.ts'
-import { printable } from '../output/terminal.ts'
-import { placementOf } from '../placement.ts'
-import { buildPlan, type PreparedPlan, planProject } from '../prepare-environment.ts'
-import { openProject } from '../project.ts'
-import { execIn } from './exec.ts'
-import { LOGIN } from './shell.ts'
+import { execInTerminal } from '../sandbox/exec-in-terminal.ts'
+import { LOGIN_SHELL } from '../sandbox/login-shell.ts'
 
 export const command: Command = {
   usage: 'agentpod build [options]',
   examples: [
-    'agentpod build                          what `agentpod shell` would build, ahead',
-    'agentpod build --agent claude           and the agent, so that its first run begins at once',
-    'agentpod build --debug                  a shell where a step failed',
+    'agentpod build                          build the environment ahead of the first run',
+    'agentpod build --agent claude           build the agent’s layer too',
+    'agentpod build --debug                  open a shell where a step fails',
     'agentpod build --again dependencies/node',
-    'agentpod build --frozen                 refuse where agentpod.lock is of another time',
+    'agentpod build --frozen                 fail if agentpod.lock is out of date',
   ],
   options: {
     base: { value: 'BASE', help: 'build on this base instead' },
@@ -32,10 +33,10 @@ export const command: Command = {
     provider: SANDBOX_OPTIONS.provider,
     profile: { value: 'NAME', help: 'one of [profiles] in agentpod.toml' },
     agent: { value: 'NAME', help: 'build the layer of this agent too', repeat: true },
-    debug: { help: 'where a step fails, open a shell in its sandbox' },
-    again: { value: 'STEP', help: 'build this step, and those after it, although they are there' },
-    frozen: { help: 'fail where agentpod.lock is missing or does not fit' },
-    verbose: { short: 'v', help: 'show everything that the steps say' },
+    debug: { help: 'open a shell in the sandbox of a step that fails' },
+    again: { value: 'STEP', help: 'build this step and the following ones again' },
+    frozen: { help: 'fail if agentpod.lock is missing or out of date' },
+    verbose: { short: 'v', help: 'show the whole output of the steps' },
     ...JSON_OPTION,
   },
   words: { min: 0, max: 0 },
@@ -45,7 +46,7 @@ export const command: Command = {
     if (base !== undefined) parseProjectBase(base)
     const project = await openProject(ctx, 'user')
     const image = imageOption(parsed)
-    const { provider } = await placementOf(ctx, parsed)
+    const { provider } = await placementOf(ctx, { provider: parsed.value('provider') })
     const profile = parsed.value('profile')
     const prepared = await planProject(ctx, project, { base, image, provider, profile })
     if (parsed.has('frozen')) checkFrozen(project.directory, prepared)
@@ -58,16 +59,16 @@ export const command: Command = {
       )
     if (!prepared || prepared.recipe.steps.length === 0) {
       if (parsed.has('json')) terminal.out(JSON.stringify({ digest: null, steps: 0 }))
-      else terminal.say('there is nothing to build: the base has everything')
+      else terminal.say('nothing to build: the base has everything')
       return 0
     }
-    for (const note of prepared.plan.notes) terminal.say(terminal.dim(`note: ${printable(note)}`))
+    for (const note of prepared.plan.notes) terminal.say(terminal.dim(`note: ${showHidden(note)}`))
     const built = await buildNow(ctx, parsed, prepared)
     if (typeof built === 'number') return built
     const { digest, base: foundation, sizeBytes: total } = built
     const { lockedBase } = prepared
     if (lockedBase !== undefined && foundation !== undefined && lockedBase !== foundation)
-      terminal.say('note: the base is not the one in agentpod.lock: Debian has other packages for it by now')
+      terminal.say('note: the base differs from agentpod.lock: Debian has newer packages')
     if (parsed.has('json'))
       terminal.out(JSON.stringify({ digest, steps: prepared.recipe.steps.length, sizeBytes: total }))
     else
@@ -78,36 +79,37 @@ export const command: Command = {
   },
 }
 
-/** What was built, or the exit code of a shell that was opened where a step failed. */
+/** The build, or the exit code of the shell that `--debug` opened. */
 async function buildNow(
   ctx: CommandContext,
   parsed: Parsed,
   prepared: PreparedPlan,
 ): Promise<Built | number> {
   const isDebug = parsed.has('debug')
-  const log = new BuildLog(ctx.terminal, {
+  using log = new BuildLog(ctx.terminal, {
     isVerbose: parsed.has('verbose'),
     logs: new StepLogs(ctx.home, prepared.plan.name),
   })
   try {
     return await buildPlan(await ctx.client(), prepared, {
-      ...log.options,
+      ...buildCallbacks(log),
       keepFailed: isDebug,
       again: parsed.value('again'),
     })
   } catch (thrown) {
-    log.fail(thrown)
+    log.failed(thrown)
     const error = asAgentPodError(thrown)
     const { sandbox } = error.details ?? {}
     if (!isDebug || typeof sandbox !== 'string') throw error
-    ctx.terminal.say(`${ctx.terminal.red('failed')} ${printable(error.message)}`)
+    ctx.terminal.say(`${ctx.terminal.red('failed')} ${showHidden(error.message)}`)
     return debug(ctx, parsed, sandbox, prepared)
-  } finally {
-    log.end()
   }
 }
 
-/** A shell in the sandbox of the step that failed, as the step's user would have it; the sandbox goes when the shell ends. */
+/**
+ * Opens a shell in the sandbox of the failed step, as the step's user. The sandbox is destroyed when the
+ * shell ends.
+ */
 async function debug(
   ctx: CommandContext,
   parsed: Parsed,
@@ -115,11 +117,13 @@ async function debug(
   { plan }: PreparedPlan,
 ): Promise<number> {
   const sandbox = await (await ctx.client()).get(id)
-  ctx.terminal.say(`this is where it failed; the sandbox goes when you leave (project: ${plan.workspace})`)
+  ctx.terminal.say(
+    `a shell in the sandbox of the failed step; it is destroyed when you exit (project: ${plan.workspace})`,
+  )
   try {
-    await execIn(ctx, sandbox, parsed, {
+    await execInTerminal(ctx, sandbox, parsed, {
       program: '/bin/sh',
-      args: LOGIN,
+      args: LOGIN_SHELL,
       onSecondInterrupt: () => undefined,
     })
     return 1
@@ -132,14 +136,14 @@ function checkFrozen(directory: string, prepared: PreparedPlan | undefined): voi
   const lock = readLock(directory)
   const why = !lock
     ? 'there is no agentpod.lock'
-    : prepared && lock.wishes !== wishesOf(prepared.plan)
-      ? 'agentpod.lock was made for another agentpod.toml, or other files of the project'
+    : prepared && lock.wishes !== wishesHash(prepared.plan)
+      ? 'agentpod.lock is out of date: agentpod.toml or other project files have changed'
       : undefined
   if (why === undefined) return
   throw new AgentPodError({
     code: 'failed_precondition',
     reason: 'lock.stale',
     message: why,
-    hint: '`agentpod config lock` makes it anew',
+    hint: '`agentpod config lock` updates it',
   })
 }

@@ -1,12 +1,12 @@
 import type { RunInfo } from '../../client/runs.ts'
+import { runFinder } from '../../workbench/run/find-run.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command } from '../command.ts'
-import { runFinder } from '../run-ref.ts'
 
 export const command: Command = {
   usage: 'agentpod cancel RUN...',
   examples: [
-    'agentpod cancel claude-2          what it did until now is kept',
+    'agentpod cancel claude-2          its changes so far are kept',
     'agentpod cancel run4f2k run9ab3',
   ],
   options: JSON_OPTION,
@@ -18,7 +18,7 @@ export const command: Command = {
       const run = await find(word)
       const wasEnded = run.info.state === 'ended'
       done.push((await run.cancel()).info)
-      if (!parsed.has('json')) ctx.terminal.out(`${run.id} ${wasEnded ? 'had ended' : 'is canceled'}`)
+      if (!parsed.has('json')) ctx.terminal.out(`${run.id} ${wasEnded ? 'had ended already' : 'is canceled'}`)
     }
     if (parsed.has('json')) ctx.terminal.out(JSON.stringify(done))
     return 0

@@ -1,40 +1,38 @@
 import type { Run } from '../../client/runs.ts'
 import { invalid } from '../../core/error.ts'
-import { prefixOf } from '../../sync/git/branch-name.ts'
-import { cleanBranches, listBranches } from '../../sync/git/clean.ts'
-import type { Repository } from '../../sync/git/repository.ts'
+import { prefixOf } from '../../sync/git/branch/branch-name.ts'
+import { cleanBranches, listBranches } from '../../sync/git/branch/clean-branches.ts'
+import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { systemClock } from '../../util/clock.ts'
-import { branchTemplate } from '../agent-settings.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { projectKey, scratchOf } from '../../workbench/project/project-state.ts'
+import { branchTemplate } from '../../workbench/run/branch-template.ts'
+import { compareRuns, testPlan } from '../../workbench/run/compare-runs.ts'
+import { noRepository, type RunFinder, runFinder } from '../../workbench/run/find-run.ts'
 import { EXECUTABLES_OPTION, UNCOMMITTED_OPTION } from '../args/agent-options.ts'
-import { JSON_OPTION } from '../args/options.ts'
+import { ENVIRONMENT_OPTIONS, JSON_OPTION, sandboxRequest } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseDuration } from '../args/values.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { compareRuns, comparison, failures, type TestPlan } from '../compare-runs.ts'
-import { ENVIRONMENT_OPTIONS, environmentIn } from '../environment.ts'
-import { mergeRun } from '../merge-run.ts'
-import { networkOf } from '../network.ts'
-import { printable, table } from '../output/terminal.ts'
-import { openProject } from '../project.ts'
-import { projectKey, scratchOf } from '../project-objects.ts'
-import { noRepository, type RunFinder, runFinder } from '../run-ref.ts'
-import { showApplied } from './apply.ts'
-import { inDirectory } from './test.ts'
+import { showApplied } from '../output/applied.ts'
+import { comparison, failures } from '../output/comparison.ts'
+import { table } from '../output/terminal.ts'
+import { mergeOptions, mergeShown } from '../runs/merge-shown.ts'
 
 const TEST_MS = 15 * 60_000
 
 export const command: Command = {
   usage: ['agentpod compare [RUN... | GROUP]', 'agentpod compare --pick RUN'].join('\n       '),
   examples: [
-    'agentpod compare                  the runs that were started together last, with the project’s tests in each',
+    'agentpod compare                  compare the last group of runs, and run the project’s tests in each',
     'agentpod compare claude-1 codex-1 --no-tests',
-    'agentpod compare --pick codex-2   merge that one, and remove the branches of the others',
+    'agentpod compare --pick codex-2   merge this one, and remove the branches of the others',
   ],
   options: {
-    'no-tests': { help: 'run no tests' },
-    time: { value: 'TIME', help: 'how long the tests of each may take (default 15m)' },
-    pick: { value: 'RUN', help: 'merge this one, and remove the branches of those it was compared with' },
-    squash: { help: 'pick: one commit of yours, instead of a merge' },
+    'no-tests': { help: 'do not run the tests' },
+    time: { value: 'TIME', help: 'time limit for the tests of each run (default 15m)' },
+    pick: { value: 'RUN', help: 'merge this run, and remove the branches of the others' },
+    squash: { help: 'pick: make one commit instead of a merge' },
     ...EXECUTABLES_OPTION,
     ...UNCOMMITTED_OPTION,
     ...ENVIRONMENT_OPTIONS,
@@ -53,20 +51,30 @@ export const command: Command = {
     const onInterrupt = (): void => stop.abort()
     process.on('SIGINT', onInterrupt)
     try {
-      const plan = parsed.has('no-tests') ? undefined : await testPlan(ctx, parsed, repo, stop.signal)
+      const plan = parsed.has('no-tests')
+        ? undefined
+        : await testPlan(ctx, repo, sandboxRequest(parsed), {
+            timeoutMs: timeOf(parsed),
+            signal: stop.signal,
+          })
       const found = await compareRuns(ctx, finder.pod, repo, runs, plan)
       if (parsed.has('json')) terminal.out(JSON.stringify(found, null, 2))
       else {
         for (const line of table(comparison(found, systemClock.now()))) terminal.out(line)
         for (const line of failures(found)) terminal.say(terminal.dim(line))
         terminal.say('')
-        terminal.say(terminal.dim('look at one: agentpod diff RUN; take one: agentpod compare --pick RUN'))
+        terminal.say(terminal.dim('show one: agentpod diff RUN; merge one: agentpod compare --pick RUN'))
       }
       return stop.signal.aborted ? 130 : 0
     } finally {
       process.off('SIGINT', onInterrupt)
     }
   },
+}
+
+function timeOf(parsed: Parsed): number {
+  const time = parsed.value('time')
+  return time === undefined ? TEST_MS : parseDuration(time, 'time')
 }
 
 async function compared({ runs, find }: RunFinder, named: readonly string[]): Promise<readonly Run[]> {
@@ -78,27 +86,6 @@ async function compared({ runs, find }: RunFinder, named: readonly string[]): Pr
   return chosen.length > 0 ? chosen : [await find(undefined)]
 }
 
-/** Undefined where nobody knows what the tests are. */
-async function testPlan(
-  ctx: CommandContext,
-  parsed: Parsed,
-  repo: Repository,
-  signal: AbortSignal,
-): Promise<TestPlan | undefined> {
-  const inRoot = { ...ctx, cwd: repo.root }
-  const ready = await environmentIn(inRoot, parsed, await openProject(inRoot, 'user'))
-  const commands = ready?.commands.test ?? []
-  if (!ready || commands.length === 0) return undefined
-  const time = parsed.value('time')
-  return {
-    script: `set -e\n${commands.map(({ directory, run }) => inDirectory(directory, run)).join('\n')}`,
-    begins: ready.begins,
-    network: (await networkOf(inRoot, parsed, repo.root, ready.wish))?.network,
-    timeoutMs: time === undefined ? TEST_MS : parseDuration(time, 'time'),
-    signal,
-  }
-}
-
 async function picked(
   ctx: CommandContext,
   parsed: Parsed,
@@ -106,22 +93,23 @@ async function picked(
   repo: Repository,
   pick: string,
 ): Promise<number> {
-  if (parsed.words.length > 0) throw invalid('words.extra', 'only one can be picked', command.usage)
+  if (parsed.words.length > 0)
+    throw invalid('words.extra', '--pick takes one run and no other arguments', command.usage)
   const { terminal } = ctx
   const run = await finder.find(pick)
-  const { merged, branch } = await mergeRun(ctx, parsed, finder, run)
+  const { merged, branch } = await mergeShown(ctx, finder, run, mergeOptions(parsed))
   const removed = await removeOthers(ctx, parsed, finder, repo, run)
   if (parsed.has('json')) terminal.out(JSON.stringify({ run: run.id, branch, ...merged, removed }))
   else {
-    showApplied(ctx, merged, false)
+    showApplied(terminal, merged, false)
     terminal.say(`merged ${terminal.bold(branch)}`)
     for (const { name, commit } of removed)
-      terminal.say(`removed ${printable(name)} ${terminal.dim(`(it was ${commit.slice(0, 12)})`)}`)
+      terminal.say(`removed ${showHidden(name)} ${terminal.dim(`(it was ${commit.slice(0, 12)})`)}`)
   }
   return 0
 }
 
-/** Branches of the runs that were started with this one; its own stays. */
+/** Removes the branches of the runs that were started together with this one. */
 async function removeOthers(
   ctx: CommandContext,
   parsed: Parsed,
@@ -137,7 +125,7 @@ async function removeOthers(
   const names = new Set(branches.filter(({ run }) => others.has(run)).map(({ name }) => name))
   if (names.size === 0) return []
   using scratch = scratchOf(ctx.home, projectKey(repo))
-  const prefix = prefixOf(branchTemplate(ctx, parsed, repo.root))
+  const prefix = prefixOf(branchTemplate(ctx.home, repo.root, parsed.value('branch')))
   const all = await listBranches(repo, prefix, scratch.path)
   const keep = all.map(({ name }) => name).filter((name) => !names.has(name))
   return (await cleanBranches(repo, { prefix, isMergedOnly: false, keep, scratch: scratch.path })).removed

@@ -42,7 +42,7 @@ type Table = readonly {
   readonly verbs: readonly string[]
 }[]
 
-/** Agents, runs and sandboxes: asked when the key is pressed, with the command's name behind it. */
+/** Completes agents, runs and sandboxes by asking when the key is pressed. */
 const WORDS = 'agentpod completion words'
 
 const SHELLS: Readonly<Record<string, (table: Table) => string>> = {

@@ -1,17 +1,26 @@
-/** `agentpod config explain` and `agentpod config lock`: what a project's environment is, and why; and that it stays so. */
+/** `agentpod config explain` and `agentpod config lock`. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { explain, place } from '../../config/plan/explain.ts'
+import type { AgentPod } from '../../client/client.ts'
+import { evidenceText, explainPlan } from '../../config/plan/explain.ts'
 import { LOCK_FILE, lockText } from '../../config/plan/lock.ts'
 import type { Plan } from '../../config/plan/plan.ts'
 import { AgentPodError } from '../../core/error.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { buildCallbacks } from '../../workbench/environment/build-callbacks.ts'
+import {
+  buildPlan,
+  environmentOf,
+  type PreparedPlan,
+  planOnly,
+  planProject,
+} from '../../workbench/environment/plan-environment.ts'
+import { openProject } from '../../workbench/project/open-project.ts'
 import { imageOption } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { CommandContext } from '../command.ts'
 import { BuildLog } from '../output/build-log.ts'
-import { printable, table } from '../output/terminal.ts'
-import { buildPlan, environmentOf, planOnly, planProject } from '../prepare-environment.ts'
-import { openProject } from '../project.ts'
+import { table } from '../output/terminal.ts'
 
 export async function explainConfig(
   ctx: CommandContext,
@@ -26,7 +35,7 @@ export async function explainConfig(
     profile: parsed.value('profile'),
   })
   const wanted = words[0]
-  const rows = (planned ? explain(planned.plan) : []).filter(({ key }) => isCalled(key, wanted))
+  const rows = (planned ? explainPlan(planned.plan) : []).filter(({ key }) => isCalled(key, wanted))
   const notes = planned?.plan.notes ?? []
   const refused = (planned?.plan.refused ?? []).filter(({ key }) => isCalled(key, wanted))
   if (parsed.has('json')) {
@@ -39,62 +48,59 @@ export async function explainConfig(
   if (rows.length === 0) {
     terminal.say(
       wanted === undefined
-        ? 'nothing was found here, and there is no agentpod.toml: the base host, as it is'
-        : `nothing is chosen that is called ${printable(wanted)}`,
+        ? 'nothing was detected and there is no agentpod.toml: sandboxes use the base host as it is'
+        : `no choice is named ${showHidden(wanted)}`,
     )
     return wanted === undefined ? 0 : 1
   }
   const lines = table(
-    rows.map(({ key, value, rank, from }) => [key, value, `${place(from)} (${rank})`].map(printable)),
+    rows.map(({ key, value, rank, from }) => [key, value, `${evidenceText(from)} (${rank})`].map(showHidden)),
   )
   for (const [index, line] of lines.entries()) {
     terminal.out(line)
     const run = rows[index]?.run
-    if (run !== undefined) terminal.out(terminal.dim(`    ${printable(run)}`))
+    if (run !== undefined) terminal.out(terminal.dim(`    ${showHidden(run)}`))
     for (const { value, evidence, why } of rows[index]?.beat ?? [])
       terminal.out(
-        terminal.dim(`    not ${printable(value)} (${printable(place(evidence))}): ${printable(why)}`),
+        terminal.dim(
+          `    not ${showHidden(value)} (${showHidden(evidenceText(evidence))}): ${showHidden(why)}`,
+        ),
       )
     const note = rows[index]?.note
-    if (note) terminal.out(terminal.dim(`    ${printable(note)}`))
+    if (note) terminal.out(terminal.dim(`    ${showHidden(note)}`))
   }
-  for (const note of notes) terminal.out(terminal.dim(`note: ${printable(note)}`))
+  for (const note of notes) terminal.out(terminal.dim(`note: ${showHidden(note)}`))
   return failed(refused)
 }
 
-/** `dependencies` is all of what installs dependencies, `test` every command of that name. */
+/** `dependencies` matches every step that installs dependencies, `test` every command of that name. */
 function isCalled(key: string, wanted: string | undefined): boolean {
   if (wanted === undefined || key === wanted) return true
   const [word = key] = key.split(' in ', 1)
   return ['.', '/'].some((mark) => key.startsWith(wanted + mark) || word.endsWith(mark + wanted))
 }
 
-/** Everything is shown first; then a plan that cannot be built fails as building it would. */
+/** Everything is shown first; then a plan that cannot be built fails with the error of the build. */
 function failed(refused: Plan['refused']): number {
   const [first] = refused
   if (first) throw first.error
   return 0
 }
 
-/** Builds the environment and writes down what it was made of. */
+/** Builds the environment and writes the installed versions to agentpod.lock. */
 export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<number> {
   const { terminal } = ctx
   const project = await openProject(ctx, 'user')
-  // What an older lock pins is what is to be found anew.
+  // An older lock is ignored, because its versions are to be updated.
   const prepared = await planProject(ctx, project, { profile: parsed.value('profile'), isUnlocked: true })
   if (!prepared) {
-    terminal.say('there is nothing to lock: nothing was found here, and there is no agentpod.toml')
+    terminal.say('nothing to lock: nothing was detected and there is no agentpod.toml')
     return 1
   }
-  // Said before anything is built for it.
+  // Fails before anything is built.
   lockText(prepared.plan, { digest: '', apt: {}, npm: {}, pip: {} })
   const pod = await ctx.client()
-  const log = new BuildLog(terminal)
-  const { digest, base = '' } = await buildPlan(pod, prepared, log.options).catch((error: unknown) => {
-    log.fail(error)
-    throw error
-  })
-  log.end()
+  const { digest, base = '' } = await built(ctx, pod, prepared)
   const sandbox = await pod.create({
     environment: { ...environmentOf(prepared.plan, digest), services: [], start: undefined },
   })
@@ -104,15 +110,29 @@ export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<n
       throw new AgentPodError({
         code: 'internal',
         reason: 'lock.unread',
-        message: `what is installed could not be read: ${printable(found.stderr.slice(0, 300))}`,
+        message: `the installed packages could not be read: ${showHidden(found.stderr.slice(0, 300))}`,
       })
     const text = lockText(prepared.plan, { digest: base, ...readInstalled(found.stdout) })
     writeFileSync(join(project.directory, LOCK_FILE), text)
   } finally {
     await sandbox.destroy()
   }
-  terminal.say(`wrote ${LOCK_FILE}; it belongs into the repository`)
+  terminal.say(`wrote ${LOCK_FILE}; commit it`)
   return 0
+}
+
+async function built(
+  { terminal }: CommandContext,
+  pod: AgentPod,
+  prepared: PreparedPlan,
+): ReturnType<typeof buildPlan> {
+  using log = new BuildLog(terminal)
+  try {
+    return await buildPlan(pod, prepared, buildCallbacks(log))
+  } catch (error) {
+    log.failed(error)
+    throw error
+  }
 }
 
 const ASK = `set -e

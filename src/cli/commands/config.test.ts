@@ -29,7 +29,7 @@ const write = (name: string, text: string): void => writeFileSync(join(scratch, 
 describe('config check', () => {
   test('says that a file is right', async () => {
     write('agentpod.toml', '')
-    assert.deepEqual(await config('check'), { code: 0, lines: ['agentpod.toml is right'] })
+    assert.deepEqual(await config('check'), { code: 0, lines: ['agentpod.toml is valid'] })
     assert.deepEqual(await config('check --json'), { code: 0, lines: ['{"ok":true,"problems":[]}'] })
   })
 
@@ -79,7 +79,7 @@ describe('config check', () => {
     write('evil.toml', 'x = 1 # \u202e\u200b\n"\\u001b[2J" = 1\n[a]\n# \u0085\n')
     const { lines } = await config('check evil.toml')
     for (const line of lines) assert.doesNotMatch(line, /[\p{C}\p{Zl}\p{Zp}]/u)
-    assert.deepEqual(lines.slice(0, 3), ['evil.toml:1:1: there is no key x', '  1 | x = 1 #', '    | ^'])
+    assert.deepEqual(lines.slice(0, 3), ['evil.toml:1:1: unknown key x', '  1 | x = 1 #', '    | ^'])
   })
 
   test('takes a directory for the file in it, and the user’s file for what it is', async () => {
@@ -87,7 +87,7 @@ describe('config check', () => {
     write('project/agentpod.toml', '[grants]\n')
     assert.deepEqual(
       (await config('check project')).lines[0],
-      'project/agentpod.toml:1:2: there is no key grants',
+      'project/agentpod.toml:1:2: unknown key grants',
     )
     mkdirSync(join(scratch, 'home'))
     write('home/config.toml', '[grants]\nsudo = true\n')
@@ -97,7 +97,7 @@ describe('config check', () => {
   test('tells of a file that is no text, without a line of it', async () => {
     writeFileSync(join(scratch, 'utf16.toml'), new Uint8Array([0xff, 0xfe]))
     assert.deepEqual((await config('check utf16.toml')).lines, [
-      'utf16.toml:1:1: is not UTF-8 from here on',
+      'utf16.toml:1:1: is not UTF-8 from here',
       '  hint: save it as UTF-8',
     ])
   })

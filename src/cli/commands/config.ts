@@ -1,20 +1,20 @@
 import { statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { PROJECT_FILE, parseUser, USER_FILE } from '../../config/files.ts'
-import { type Problem, problemsIn, whereOf } from '../../config/problem.ts'
+import { PROJECT_FILE, parseUser, USER_FILE } from '../../config/config-files.ts'
 import { projectJsonSchema } from '../../config/project/json-schema.ts'
 import { parseProject } from '../../config/project/project-file.ts'
-import { readSource } from '../../config/toml.ts'
+import { type Problem, problemsIn, whereOf } from '../../config/toml/problem.ts'
+import { readSource } from '../../config/toml/toml-file.ts'
 import { AgentPodError, invalid } from '../../core/error.ts'
+import { hasHidden, showHidden } from '../../util/hidden-characters.ts'
 import { nearest } from '../../util/nearest.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { printable } from '../output/terminal.ts'
 
 type Verb = (ctx: CommandContext, parsed: Parsed, words: readonly string[]) => Promise<number>
 
-/** Each with the most words that may follow it. */
+/** Each subcommand with the most words that may follow it. */
 const VERBS: Readonly<Record<string, { readonly most: number; readonly run: Verb }>> = {
   check: { most: 1, run: check },
   schema: { most: 0, run: schema },
@@ -33,10 +33,10 @@ export const command: Command = {
     'agentpod config schema',
   ].join('\n       '),
   examples: [
-    'agentpod config explain                 every choice, where it comes from and what it beat',
+    'agentpod config explain                 every choice, its source and the alternatives',
     'agentpod config explain node',
     'agentpod config lock                    write agentpod.lock',
-    'agentpod config check                   everything that is wrong with agentpod.toml here',
+    'agentpod config check                   check agentpod.toml here',
     'agentpod config check ../other',
     'agentpod config schema > agentpod.schema.json',
   ],
@@ -66,7 +66,7 @@ async function schema({ terminal }: CommandContext): Promise<number> {
   return 0
 }
 
-/** The exit code of a file that is wrong; wrong words on the command line have the same. */
+/** The exit code for an invalid file, the same as for wrong usage. */
 const WRONG = 2
 
 async function check(
@@ -78,7 +78,7 @@ async function check(
   const isUsers = resolve(cwd, file) === join(home.root, USER_FILE)
   const { problems, text } = problemsOf(file, resolve(cwd, file), isUsers)
   if (parsed.has('json')) terminal.out(JSON.stringify({ ok: problems.length === 0, problems }))
-  else if (problems.length === 0) terminal.out(`${printable(file)} is right`)
+  else if (problems.length === 0) terminal.out(`${showHidden(file)} is valid`)
   else for (const problem of problems) for (const line of shown(problem, text)) terminal.out(line)
   return problems.length === 0 ? 0 : WRONG
 }
@@ -114,18 +114,18 @@ function missing(file: string): AgentPodError {
   return new AgentPodError({
     code: 'not_found',
     reason: 'file.missing',
-    message: `there is no file ${file}`,
-    hint: 'a project needs none: everything in it has a default',
+    message: `no such file: ${file}`,
+    hint: 'the file is optional: everything has a default',
   })
 }
 
 const WIDEST = 100
 const BEFORE = 60
 
-/** The problem, the line it stands on with a mark under the place, and what to do. */
+/** The problem, its source line with a mark below the position, and the hint. */
 function shown(problem: Problem, text: string): string[] {
   const { line, column, message, hint } = problem
-  const lines = [printable(`${whereOf(problem)}: ${message}`)]
+  const lines = [showHidden(`${whereOf(problem)}: ${message}`)]
   const source = line === undefined || text === '' ? undefined : text.split('\n')[line - 1]
   if (source !== undefined && column !== undefined) {
     const characters = [...source].map((one) => (isShown(one) ? one : ' '))
@@ -136,10 +136,13 @@ function shown(problem: Problem, text: string): string[] {
       `  ${margin} | ${' '.repeat(column - 1 - from)}^`,
     )
   }
-  return hint === undefined ? lines : [...lines, printable(`  hint: ${hint}`)]
+  return hint === undefined ? lines : [...lines, showHidden(`  hint: ${hint}`)]
 }
 
-/** SECURITY: CF-02. One character takes one place, and none of them moves the cursor or turns the direction. */
+/**
+ * SECURITY: CF-02. Each character takes one column, and none moves the cursor or changes the writing
+ * direction.
+ */
 function isShown(character: string): boolean {
-  return !/[\p{C}\p{Zl}\p{Zp}]/u.test(character)
+  return !hasHidden(character)
 }

@@ -2,8 +2,8 @@ import { AgentPodError, invalid } from '../../core/error.ts'
 import { parseName } from '../../core/id.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command } from '../command.ts'
-import { parseUrl, readContexts, writeContexts } from '../contexts.ts'
 import { table } from '../output/terminal.ts'
+import { parseUrl, readContexts, writeContexts } from '../server/contexts.ts'
 
 const LOCAL = 'local'
 
@@ -25,7 +25,7 @@ export const command: Command = {
         throw new AgentPodError({
           code: 'not_found',
           reason: 'context.unknown',
-          message: `there is no context ${name ?? ''}`,
+          message: `no context is named ${name ?? ''}`,
           hint: '`agentpod context` lists them',
         })
       }
@@ -51,8 +51,8 @@ export const command: Command = {
       }
       case 'add': {
         if (name === undefined || url === undefined)
-          throw invalid('words.missing', 'a context has a name and an address', command.usage)
-        if (name === LOCAL) throw invalid('context.name', 'local is this machine')
+          throw invalid('words.missing', 'missing arguments: a context needs a name and a URL', command.usage)
+        if (name === LOCAL) throw invalid('context.name', 'the name local is reserved for this machine')
         const key = await readKey(terminal.stdin)
         writeContexts(home, {
           current: parseName(name),
@@ -81,13 +81,20 @@ export const command: Command = {
   },
 }
 
-/** SECURITY: CP-12. A key comes by stdin: on a command line it would stand in the process list and in the shell's history. */
+/**
+ * SECURITY: CP-12. A key is read from standard input: an argument would be in the process list and the
+ * shell's history.
+ */
 async function readKey(stdin: AsyncIterable<Buffer> & { isTTY?: boolean }): Promise<string> {
   if (stdin.isTTY)
-    throw invalid('context.key', 'the key comes by stdin', 'agentpod context add NAME URL < key-file')
+    throw invalid(
+      'context.key',
+      'the key is read from standard input',
+      'agentpod context add NAME URL < key-file',
+    )
   let text = ''
   for await (const chunk of stdin) text += chunk
   const key = text.trim()
   if (/^\S{8,200}$/.test(key)) return key
-  throw invalid('context.key', 'stdin holds no key')
+  throw invalid('context.key', 'standard input holds no key')
 }

@@ -3,15 +3,15 @@ import { basename, join, resolve } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { bareRepositories } from '../../sync/bare-repository.ts'
-import { isText, listFiles, NOT_TEXT } from '../../sync/project.ts'
+import { isText, listFiles, NOT_TEXT } from '../../sync/project-files.ts'
 import { packFiles } from '../../sync/tar.ts'
 import { type Extracted, extract, extractFile } from '../../sync/untar.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { openFile } from '../open-file.ts'
 import { fileError } from '../output/file-error.ts'
 import { safeOutput } from '../output/safe-output.ts'
-import { printable } from '../output/terminal.ts'
+import { openFile } from '../sandbox/open-file.ts'
 
 export const command: Command = {
   usage: 'agentpod cp SOURCE TARGET, one of them NAME:PATH, the other a path here or - for stdin and stdout',
@@ -27,7 +27,7 @@ export const command: Command = {
     const from = place(parsed.word(0))
     const to = place(parsed.word(1))
     if ((from.sandbox === undefined) === (to.sandbox === undefined)) {
-      throw invalid('copy.sides', 'one side is NAME:PATH and the other is here', command.usage)
+      throw invalid('copy.sides', 'one of the two has to be NAME:PATH, the other a local path', command.usage)
     }
     const pod = await ctx.client()
     const user = parsed.value('user')
@@ -43,7 +43,7 @@ export const command: Command = {
 }
 
 async function fromStdin(ctx: CommandContext, pod: AgentPod, to: Place, user?: string): Promise<number> {
-  if (to.path.endsWith('/')) throw invalid('copy.target', 'what comes from stdin needs the name of a file')
+  if (to.path.endsWith('/')) throw invalid('copy.target', 'name the target file: standard input has no name')
   await (await pod.get(to.sandbox ?? '')).writeFile(to.path, ctx.terminal.stdin, { user })
   return 0
 }
@@ -118,7 +118,7 @@ async function copyOut(
 }
 
 interface Copied extends Extracted {
-  /** Directories here that git takes for repositories. */
+  /** Copied directories that git takes for repositories. */
   readonly repositories?: readonly string[]
 }
 
@@ -134,10 +134,10 @@ function report({ terminal }: CommandContext, result: Copied, isJson: boolean): 
     terminal.out(JSON.stringify(result))
     return
   }
-  for (const { path, why } of result.skipped) terminal.say(`left out ${printable(path)}: ${why}`)
-  // SECURITY: GT-15. It was asked for, and so is copied; who runs git there has to know.
+  for (const { path, why } of result.skipped) terminal.say(`left out ${showHidden(path)}: ${why}`)
+  // SECURITY: GT-15. The user asked for the copy, so it is made, with a warning.
   for (const path of result.repositories ?? [])
     terminal.say(
-      `note: ${printable(path)} is a git repository from the sandbox: git obeys its settings, which can run programs`,
+      `note: ${showHidden(path)} is a git repository from the sandbox: its settings can make git run programs`,
     )
 }

@@ -1,52 +1,54 @@
 import { posix } from 'node:path'
 import type { Process } from '../../client/process.ts'
-import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
-import { KNOWN_SERVICES } from '../../config/project/services-table.ts'
+import type { Sandbox } from '../../client/sandbox.ts'
+import { SERVICE_NAMES } from '../../config/project/services-table.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
-import { createOptions, usualUser, variablesOf } from '../args/options.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { copyDirectory } from '../../workbench/copy/directory-copy.ts'
+import { createFor } from '../../workbench/copy/open-copy.ts'
+import type { ProjectCopy } from '../../workbench/copy/project-copy.ts'
+import { loadEnvironment } from '../../workbench/environment/load-environment.ts'
+import type { ReadyEnvironment } from '../../workbench/environment/ready-environment.ts'
+import { type SandboxRequest, usualUser } from '../../workbench/environment/sandbox-request.ts'
+import { inEnvironment, openProject, type Project } from '../../workbench/project/open-project.ts'
+import { sandboxRequest, variableOptions } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { checkCombination } from '../args/refuse.ts'
-import { attach } from '../attached.ts'
+import { RUN_OPTIONS } from '../args/run-options.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { beginSync, type DevSync, prepareSync } from '../dev-sync.ts'
-import { environmentIn } from '../environment.ts'
-import { type Forward, forwardNear } from '../forward.ts'
-import { watchPorts } from '../listening-ports.ts'
-import { networkOf } from '../network.ts'
 import { showRefused } from '../output/refused-hosts.ts'
-import { printable } from '../output/terminal.ts'
-import { placementOf } from '../placement.ts'
-import { inEnvironment, openProject, type Project, sendProject, showChanges } from '../project.ts'
-import type { ReadyEnvironment } from '../ready.ts'
-import { showTogether } from '../side-by-side.ts'
-import { createSandbox } from './create.ts'
-import { RUN_OPTIONS } from './run.ts'
+import { attach } from '../sandbox/attach-terminal.ts'
+import { beginSync, type DevSync, prepareSync } from '../sandbox/dev-sync.ts'
+import { type Forward, forwardNear } from '../sandbox/forward-port.ts'
+import { showTogether } from '../sandbox/interleave-output.ts'
+import { watchPorts } from '../sandbox/listening-ports.ts'
+import { keptLine, showChanges } from '../sandbox/run-on-copy.ts'
 
 const { json: _, learn: __, bare: ___, from: ____, 'no-project': _____, ...OPTIONS } = RUN_OPTIONS
 
 export const command: Command = {
   usage: 'agentpod dev [options] [--] [ARG...]',
   examples: [
-    'agentpod dev                      services, the dev command, and its ports on this machine',
-    'agentpod dev --sync               and the project stays the same here and inside',
-    'agentpod dev -- --port 4000       with words for the dev command',
+    'agentpod dev                      start the services and the dev command, and forward the ports',
+    'agentpod dev --sync               and sync the files both ways',
+    'agentpod dev -- --port 4000       pass arguments to the dev command',
     'agentpod dev --keep --name web    keep the sandbox afterwards',
   ],
   options: {
     ...OPTIONS,
-    sync: { help: 'bring changes in and out as they are made; of conflicts both versions are kept' },
-    'no-forward': { help: 'leave its ports inside' },
+    sync: { help: 'sync changes both ways as they happen; a conflict keeps both versions' },
+    'no-forward': { help: 'do not forward ports' },
   },
   words: { min: 0, max: 10_000, rest: true },
   async run(ctx, parsed) {
     checkCombination(parsed)
-    const opened = await openProject(ctx, usualUser(parsed))
-    const ready = await environmentIn(ctx, parsed, opened)
+    const request = sandboxRequest(parsed, variableOptions(parsed, ctx.env))
+    const opened = await openProject(ctx, usualUser(request))
+    const ready = await loadEnvironment(ctx, request, opened)
     const commands = devCommands(ready, parsed.words)
     if (!ready) throw unknownCommand()
-    const project = inEnvironment(opened, parsed.value('user') ?? ready.user, ready.aside)
-    const dev = new Dev(ctx, parsed, project, ready)
-    return dev.run(commands)
+    const project = inEnvironment(opened, parsed.value('user') ?? ready.user, ready.generated)
+    return new Dev(ctx, parsed, { project, ready, request }).run(commands)
   },
 }
 
@@ -62,8 +64,8 @@ function devCommands(ready: ReadyEnvironment | undefined, words: readonly string
   if (words.length > 0 && (commands.length > 1 || commands[0]?.run.includes('\n')))
     throw invalid(
       'dev.words',
-      'this project has several dev commands; which one the words are for is not known',
-      'say which one to run in agentpod.toml: [lifecycle] dev = "..."',
+      'arguments cannot be passed to several dev commands',
+      'choose one in agentpod.toml: [lifecycle] dev = "..."',
     )
   return commands
 }
@@ -72,35 +74,47 @@ function unknownCommand(): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'dev.unknown',
-    message: 'how this project is run for development is not known',
-    hint: 'say it in agentpod.toml: [lifecycle] dev = "..."',
+    message: 'no dev command was found for this project',
+    hint: 'set one in agentpod.toml: [lifecycle] dev = "..."',
   })
 }
 
-/** While it runs it is given another hour now and then, unless somebody said how long it may live. */
+/** A running sandbox is extended now and then, unless a time to live was given. */
 const EXTEND_EVERY_MS = 10 * 60_000
 const EXTEND_MS = 60 * 60_000
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** SECURITY: a program inside that listens where a database of this machine would does not take its place here. */
-const SERVICE_PORTS: readonly number[] = Object.values(KNOWN_SERVICES)
+/**
+ * SECURITY: ports of databases are not forwarded, so that a program inside cannot pose as one of this
+ * machine's.
+ */
+const SERVICE_PORTS: readonly number[] = Object.values(SERVICE_NAMES)
 
-/** One run: a sandbox, what is joined with it, and the end of it all. */
+interface DevParts {
+  readonly project: Project
+  readonly ready: ReadyEnvironment
+  readonly request: SandboxRequest
+}
+
+/** One call of `dev`: a sandbox, its forwarded ports and its commands, until the end. */
 class Dev {
   readonly #ctx: CommandContext
   readonly #parsed: Parsed
   readonly #project: Project
   readonly #ready: ReadyEnvironment
+  readonly #request: SandboxRequest
+  #copy: ProjectCopy | undefined
   #sandbox: Sandbox | undefined
   #isKept: boolean
-  /** What an interrupt does at the moment. */
+  /** What an interrupt does now. */
   #interrupt: (signal: NodeJS.Signals) => void = () => undefined
 
-  constructor(ctx: CommandContext, parsed: Parsed, project: Project, ready: ReadyEnvironment) {
+  constructor(ctx: CommandContext, parsed: Parsed, { project, ready, request }: DevParts) {
     this.#ctx = ctx
     this.#parsed = parsed
     this.#project = project
     this.#ready = ready
+    this.#request = request
     this.#isKept = parsed.has('keep')
   }
 
@@ -108,7 +122,7 @@ class Dev {
     const { terminal } = this.#ctx
     const heard = (signal: NodeJS.Signals): void => this.#interrupt(signal)
     for (const signal of SIGNALS) process.on(signal, heard)
-    // A terminal that was closed is no reason to leave the sandbox behind.
+    // A closed terminal must not leave the sandbox behind.
     for (const stream of [terminal.stdout, terminal.stderr]) stream.on('error', () => undefined)
     try {
       return await this.#live(commands)
@@ -148,37 +162,27 @@ class Dev {
   /** A sandbox with the project in it and its services ready. */
   async #start(signal: AbortSignal): Promise<Sandbox> {
     const ctx = this.#ctx
-    const options = await this.#options()
-    const sandbox = await createSandbox(
-      await ctx.client(),
-      options,
-      ctx.terminal,
-      await networkOf(ctx, this.#parsed, this.#project.directory, this.#ready.wish),
-    )
+    const { sandbox } = await createFor(ctx, this.#request, this.#project, this.#ready, {
+      'agentpod/dev': 'true',
+    })
     this.#sandbox = sandbox
-    if (options.lifetime?.ttlMs === undefined) keepAlive(sandbox)
+    if (!this.#hasOwnTime()) keepAlive(sandbox)
     signal.throwIfAborted()
-    await sendProject(ctx, sandbox, this.#project)
+    this.#copy = await copyDirectory(ctx, sandbox, this.#project)
     signal.throwIfAborted()
     if (this.#ready.begins) await sandbox.begin()
     await this.#sayServices(sandbox)
     return sandbox
   }
 
-  async #options(): Promise<CreateOptions> {
-    const placement = await placementOf(this.#ctx, this.#parsed, this.#project.directory)
-    const variables = variablesOf(this.#parsed, this.#ctx.env)
-    const options = this.#ready.apply(createOptions(this.#parsed, variables, { isAnyBase: true, placement }))
-    const name = printable(this.#project.name).slice(0, 200)
-    return {
-      ...options,
-      labels: { ...options.labels, 'agentpod/project': name, 'agentpod/dev': 'true' },
-    }
+  /** Whether the options or the project's files say how long it may live. */
+  #hasOwnTime(): boolean {
+    return this.#ready.apply(this.#request.options ?? {}).lifetime?.ttlMs !== undefined
   }
 
   async #sayServices(sandbox: Sandbox): Promise<void> {
     const events = await sandbox.events(0, 'service.ready')
-    const names = new Set(events.map(({ data }) => printable(String(data['service']))))
+    const names = new Set(events.map(({ data }) => showHidden(String(data['service']))))
     if (names.size > 0) this.#ctx.terminal.say(`ready: ${[...names].join(', ')}`)
   }
 
@@ -186,11 +190,11 @@ class Dev {
     const { terminal } = this.#ctx
     const address = terminal.bold(`http://127.0.0.1:${forward.port}`)
     const other = `(port ${port} inside; ${port} is in use here)`
-    const notes = [label === undefined ? '' : printable(label), forward.port === port ? '' : other]
+    const notes = [label === undefined ? '' : showHidden(label), forward.port === port ? '' : other]
     terminal.say([address, ...notes.filter((note) => note !== '')].join('  '))
   }
 
-  /** Says where a port is once something listens on it, and brings out those that no file names. */
+  /** Prints the address of a port once a program listens on it, and forwards ports that no file names. */
   #watchPorts(sandbox: Sandbox, stack: DisposableStack, forwards: ReadonlyMap<number, () => void>): void {
     const ended = new AbortController()
     stack.defer(() => ended.abort())
@@ -207,11 +211,11 @@ class Dev {
         this.#sayForward(forward, port, `port ${port} listens inside`)
       },
     })
-    // It ends with the sandbox, which may be before us.
+    // It ends with the sandbox, which may end before this command.
     void watched.catch(() => undefined)
   }
 
-  /** One command has the terminal for itself; of several each line says whose it is. */
+  /** A single command gets the terminal; several commands get a prefix on each line. */
   async #runAll(sandbox: Sandbox, commands: readonly DevCommand[]): Promise<number> {
     const { terminal } = this.#ctx
     const isTerminal = commands.length === 1 && terminal.isInteractive && !this.#parsed.has('no-terminal')
@@ -219,7 +223,7 @@ class Dev {
     const children = commands.map((one) => this.#exec(sandbox, one, { isTerminal, hasStdin }))
     const [child] = children
     if (child && children.length === 1) {
-      // What comes as a key or as a signal to a pipe is for `attach`; the rest is ours to pass on.
+      // `attach` handles keys, and signals in a pipe; other signals are passed on here.
       this.#interrupt = (signal) => {
         if (isTerminal || signal === 'SIGHUP') void child.signal(signal).catch(() => undefined)
       }
@@ -238,7 +242,7 @@ class Dev {
     }
     return showTogether(
       terminal,
-      children.map((process, i) => ({ name: printable(commands[i]?.directory || '.'), process })),
+      children.map((process, i) => ({ name: showHidden(commands[i]?.directory || '.'), process })),
     )
   }
 
@@ -248,7 +252,7 @@ class Dev {
     o: { readonly isTerminal: boolean; readonly hasStdin: boolean },
   ): Process {
     const { terminal, env } = this.#ctx
-    const variables = variablesOf(this.#parsed, env)
+    const variables = variableOptions(this.#parsed, env)
     return sandbox.exec('/bin/sh', {
       args: ['-c', script(run), 'dev', ...this.#parsed.words],
       cwd: this.#parsed.value('workdir') ?? posix.join(this.#project.workspace, directory),
@@ -259,25 +263,23 @@ class Dev {
     })
   }
 
-  /** With sync the last changes come out; without it they are listed, as after `run`. Where that fails the sandbox stays. */
+  /**
+   * With sync, brings the last changes out; without, lists them as `run` does. If that fails, the sandbox is
+   * kept.
+   */
   async #bringOut(sandbox: Sandbox, sync: DevSync | undefined): Promise<void> {
     try {
       if (sync) await sync.finish()
-      else await showChanges(this.#ctx, sandbox, this.#project, false)
+      else if (this.#copy) showChanges(this.#ctx, await this.#copy.bringBack({ command: [] }), false)
     } catch (error) {
       const { message, code } = asAgentPodError(error)
-      this.#ctx.terminal.say(printable(message))
+      this.#ctx.terminal.say(showHidden(message))
       this.#isKept ||= code !== 'not_found'
     }
-    if (this.#isKept) this.#sayKept(sandbox)
+    if (this.#isKept) this.#ctx.terminal.say(keptLine(sandbox))
   }
 
-  #sayKept({ id, info: { name } }: Sandbox): void {
-    const called = name ?? id
-    this.#ctx.terminal.say(`kept: ${id} (agentpod exec ${called} -- ..., agentpod destroy ${called})`)
-  }
-
-  /** Waits for nobody but the end of the sandbox. */
+  /** Waits only for the end of the sandbox. */
   #leaveNow(): void {
     this.#ctx.terminal.say(
       this.#isKept ? 'interrupted twice: leaving the sandbox' : 'interrupted twice: destroying the sandbox',
@@ -287,7 +289,7 @@ class Dev {
   }
 }
 
-/** The shell outlives an interrupt, so that the command can end as it likes, and its code is what counts. */
+/** The shell ignores interrupts, so that the command ends in its own way and its exit code counts. */
 function script(run: string): string {
   return `trap : INT TERM HUP\n${run.includes('\n') ? run : `${run} "$@"`}`
 }

@@ -1,12 +1,16 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { isAgentPodError } from '../../core/error.ts'
-import { changesOf, diffOf } from '../../sync/git/diff.ts'
+import { changesOf, diffOf } from '../../sync/git/plumbing/diff.ts'
+import {
+  openTarget,
+  type ResultTarget,
+  resultTarget,
+  targetName,
+} from '../../workbench/result/result-target.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { gateLines } from '../output/run-result-lines.ts'
-import { openTarget, type ResultTarget, resultTarget, targetName } from '../result-target.ts'
-import { nothingIn } from '../run-result.ts'
+import { gateLines, nothingIn } from '../output/run-result-lines.ts'
 
 export const command: Command = {
   usage: 'agentpod diff [RUN | BRANCH] [--stat] [PATH...]',
@@ -16,7 +20,7 @@ export const command: Command = {
     'agentpod diff run4f2k src/parser.ts',
   ],
   options: {
-    stat: { help: 'files and how many lines, instead of the lines' },
+    stat: { help: 'the changed files and line counts only' },
     ...JSON_OPTION,
   },
   words: { min: 0, max: 10_000 },
@@ -41,14 +45,14 @@ export const command: Command = {
     }
     terminal.stdout.write(diff)
     if (gate.length > 0 && paths.length === 0 && target.kind === 'run') {
-      terminal.say(terminal.bold('run later on this machine, and in no branch without a yes:'))
+      terminal.say(terminal.bold('would run later on this machine; not in the branch unless you take them:'))
       for (const line of gateLines(terminal, gate)) terminal.say(line)
     }
     return 0
   },
 }
 
-/** The first word is a run or a branch if there is such a one, and else a path. */
+/** The first word is a run or a branch if one has that name, otherwise a path. */
 async function named(
   ctx: CommandContext,
   words: readonly string[],
@@ -60,13 +64,13 @@ async function named(
   } catch (error) {
     if (!isAgentPodError(error, 'not_found')) throw error
     const target = await resultTarget(ctx, undefined)
-    // A word that is neither a run nor a file is most likely a run that is not there.
+    // A word that is neither a run nor a file is most likely a misspelt run.
     if (!(await isPath(ctx, target, first))) throw error
     return { target, paths: words }
   }
 }
 
-/** Whether there is such a file here or in the result, or a pattern that may fit one. */
+/** Whether such a file exists here or in the result, or the word is a pattern. */
 async function isPath(ctx: CommandContext, target: ResultTarget, word: string): Promise<boolean> {
   if (/[*?[]/.test(word) || existsSync(join(target.repo.root, word))) return true
   using open = await openTarget(ctx, target)

@@ -4,8 +4,8 @@ import type { AgentPod } from '../../client/client.ts'
 import { asAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { missingWithoutRoot } from '../without-root.ts'
-import { printChecks } from './provider.ts'
+import { printChecks } from '../output/checks.ts'
+import { missingWithoutRoot } from '../server/ordinary-user-check.ts'
 
 export const command: Command = {
   usage: 'agentpod doctor [--json]',
@@ -29,14 +29,14 @@ export const command: Command = {
   },
 }
 
-/** First what works for the one who asks, then what does not. */
+/** First what works for this user, then what does not. */
 function forUser({ terminal }: CommandContext, checks: readonly CheckView[]): void {
   if (checks.every(({ ok, required }) => ok || !required))
     terminal.out(
       `Sandboxes work here for ${userInfo().username}, without root: run, create, snapshot, fork, pause, agents.`,
     )
   const missing = missingWithoutRoot(checks)
-  if (missing.length > 0) terminal.out('Not here:')
+  if (missing.length > 0) terminal.out('Not available:')
   for (const words of missing) terminal.out(`  ${words}`)
 }
 
@@ -45,14 +45,14 @@ interface Collected {
   readonly isRootless: boolean
 }
 
-/** What the other providers lack keeps nobody from sandboxes of the usual one. */
+/** Problems of other providers do not count: sandboxes of the default one work. */
 async function otherProviders(pod: AgentPod): Promise<CheckView[]> {
   const others = (await pod.providers()).filter(({ isDefault }) => !isDefault)
   const checks = await Promise.all(others.map(({ name }) => pod.checkProvider(name)))
   return checks.flat().map((check) => ({ ...check, required: false }))
 }
 
-/** A server that cannot start is the first finding, not the end of the search. */
+/** A server that cannot start is the first finding, and the checks continue. */
 async function collect(ctx: CommandContext): Promise<Collected> {
   try {
     const pod = await ctx.client()

@@ -7,10 +7,10 @@ import { systemClock } from '../../util/clock.ts'
 import { chosen, JSON_OPTION } from '../args/options.ts'
 import { parseDuration } from '../args/values.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { currentContext } from '../contexts.ts'
+import { currentContext } from '../server/contexts.ts'
 
 const KEY_TTL_MS = 30 * 24 * 3_600_000
-/** A key that ends sooner than this is not handed to a new shell. */
+/** A key that expires sooner than this is not given to a new shell. */
 const KEY_LEFT_MS = 24 * 3_600_000
 
 export const command: Command = {
@@ -19,13 +19,13 @@ export const command: Command = {
     'eval "$(agentpod e2b env)"',
     'agentpod e2b env --json',
     'agentpod e2b env --net open           # sandboxes reach the internet, as at E2B',
-    'agentpod e2b env --new-key --ttl 1h   # sandboxes of other shells cannot be seen with it',
+    'agentpod e2b env --new-key --ttl 1h   # a separate key: it cannot see other sandboxes',
   ],
   options: {
-    'new-key': { help: 'make a key of its own instead of the one that shells here share' },
+    'new-key': { help: 'create a new key instead of the shared one' },
     net: {
       value: 'MODE',
-      help: 'make a key whose sandboxes may reach this at most: off, allowlist or open (default allowlist)',
+      help: 'create a key with this network limit: off, allowlist or open (default allowlist)',
     },
     ttl: { value: 'TIME', help: 'how long a new key lives (default 30d)' },
     ...JSON_OPTION,
@@ -55,7 +55,7 @@ interface KeyWish {
   readonly ttlMs: number
 }
 
-/** What points the SDKs of E2B here. A remote server's key is already one of theirs. */
+/** Variables that point E2B's SDKs at this server. A remote server's key works for them already. */
 async function environment(ctx: CommandContext, wish: KeyWish): Promise<Record<string, string>> {
   const remote = currentContext(ctx.home, ctx.env)
   if (remote) return { E2B_API_KEY: remote.key, ...addresses(remote.url) }
@@ -63,13 +63,13 @@ async function environment(ctx: CommandContext, wish: KeyWish): Promise<Record<s
   const { port, isTls, movedFrom } = await pod.listen()
   if (movedFrom !== undefined)
     ctx.terminal.say(
-      `another program has port ${movedFrom}, so the server is at ${port} now; programs that hold the old address need these variables`,
+      `another program uses port ${movedFrom}, so the server now listens on ${port}; restart programs that use the old address with these variables`,
     )
-  // An SDK waits a minute for its first sandbox; building what is inside may take longer, so it is done here.
+  // An SDK waits a minute for its first sandbox; building the base may take longer, so it is built here.
   await pod.prepare('debian', (line) => ctx.terminal.progress(line), { kit: 'development' })
   ctx.terminal.clearProgress()
   const key = await keyOf(pod, ctx.home, wish)
-  // The names in a certificate of ours; plain http goes by number, which needs no resolver.
+  // With TLS the certificate's name is used; plain http uses the address, which needs no resolver.
   const url = isTls ? `https://localhost:${port}` : `http://127.0.0.1:${port}`
   return {
     E2B_API_KEY: key,
@@ -83,8 +83,8 @@ function addresses(url: string): Record<string, string> {
 }
 
 /**
- * A key owns its sandboxes, so the shells of one person share one: it is kept in a file that only they can read, as
- * contexts are.
+ * A key owns its sandboxes, so the shells of one person share one: it is kept in a file that only they can
+ * read, as contexts are.
  */
 async function keyOf(pod: AgentPod, home: Home, wish: KeyWish): Promise<string> {
   const kept = wish.isNew ? undefined : await keptKey(pod, home)
@@ -107,7 +107,7 @@ async function keptKey(pod: AgentPod, home: Home): Promise<string | undefined> {
   try {
     kept = JSON.parse(readFileSync(home.e2bKey, 'utf8')) as typeof kept
   } catch {
-    // There is none, or it is damaged: a new one takes its place.
+    // No key is stored, or the file is damaged: a new key replaces it.
     return undefined
   }
   const known = (await pod.keys()).find(({ id }) => id === kept?.id)

@@ -12,7 +12,7 @@ export const command: Command = {
     const sandbox = await (await client()).get(parsed.word(0))
     const { info } = await sandbox.extend(ttlMs)
     terminal.out(
-      parsed.has('json') ? JSON.stringify(info) : `${info.name ?? info.id} lives until ${info.deadlineAt}`,
+      parsed.has('json') ? JSON.stringify(info) : `${info.name ?? info.id} runs until ${info.deadlineAt}`,
     )
     return 0
   },

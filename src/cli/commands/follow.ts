@@ -1,14 +1,14 @@
 import type { Run } from '../../client/runs.ts'
+import { type RunFinder, runFinder } from '../../workbench/run/find-run.ts'
 import { BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command } from '../command.ts'
-import { type RunFinder, runFinder } from '../run-ref.ts'
-import { watchRuns } from '../watch-runs.ts'
+import { watchRuns } from '../runs/watch-runs.ts'
 
 export const command: Command = {
   usage: 'agentpod follow [RUN...]',
   examples: [
-    'agentpod follow                   what works on this repository now, or the last that did',
+    'agentpod follow                   the running agents of this repository, or the last run',
     'agentpod follow claude-2',
     'agentpod follow --json run4f2k    a line of JSON for each event',
   ],
@@ -17,7 +17,7 @@ export const command: Command = {
   async run(ctx, parsed) {
     const finder = await runFinder(ctx)
     const runs = await chosen(finder, parsed.words)
-    // Who watches did not necessarily start it.
+    // The watching user did not necessarily start the run.
     return watchRuns(ctx, parsed, finder.repo, runs, { whenInterrupted: 'leave' })
   },
 }

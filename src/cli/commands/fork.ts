@@ -14,7 +14,7 @@ export const command: Command = {
   ],
   options: {
     count: { short: 'n', value: 'N', help: 'how many (default 1)' },
-    name: { value: 'NAME', help: 'what to call it; of several, each gets its number behind it' },
+    name: { value: 'NAME', help: 'the name; several forks get a number appended' },
     ...OPTIONS,
     ...JSON_OPTION,
   },
@@ -34,7 +34,7 @@ export const command: Command = {
       else for (const { id } of forks) terminal.out(id)
       return 0
     } catch (error) {
-      // Those that were made are there, and somebody has to know of them.
+      // Forks that were created before the failure exist, so they are printed.
       const made =
         isAgentPodError(error) && error.reason === 'fork.partial' ? error.details['made'] : undefined
       if (Array.isArray(made) && !parsed.has('json')) for (const id of made) terminal.out(String(id))

@@ -2,11 +2,12 @@ import type { CreateKey } from '../../api/schema/key.ts'
 import { invalid } from '../../core/error.ts'
 import { SCOPES } from '../../core/key.ts'
 import { NETWORK_MODES } from '../../core/network.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { chosen, JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseDuration } from '../args/values.ts'
 import type { Command } from '../command.ts'
-import { printable, table } from '../output/terminal.ts'
+import { table } from '../output/terminal.ts'
 
 export const command: Command = {
   usage: 'agentpod key create [--name NAME] [--scope SCOPE] [--net MODE] [--ttl TIME] | ls | revoke ID',
@@ -18,17 +19,17 @@ export const command: Command = {
     'agentpod key revoke abc123',
   ],
   options: {
-    name: { value: 'NAME', help: 'what it is for' },
+    name: { value: 'NAME', help: 'a name for the key' },
     scope: {
       value: 'SCOPE',
       help: `${SCOPES.join(' or ')} (default sandboxes: its own sandboxes and nothing else)`,
     },
     net: {
       value: 'MODE',
-      help: 'what its sandboxes may reach at most: off, allowlist or open (default allowlist)',
+      help: 'network limit of its sandboxes: off, allowlist or open (default allowlist)',
     },
-    allow: { value: 'RULE', help: 'they reach nothing but this, whatever they ask for', repeat: true },
-    ttl: { value: 'TIME', help: 'when it ends by itself, like 30d (default: never)' },
+    allow: { value: 'RULE', help: 'its sandboxes can reach only these hosts', repeat: true },
+    ttl: { value: 'TIME', help: 'when it expires, like 30d (default: never)' },
     quiet: { short: 'q', help: 'print the key and nothing else' },
     ...JSON_OPTION,
   },
@@ -56,10 +57,10 @@ export const command: Command = {
       const keys = await pod.keys()
       const rows = keys.map((key) => [
         key.id,
-        printable(key.name),
+        showHidden(key.name),
         key.scope,
         key.network.mode,
-        key.revokedAt ? 'revoked' : (key.expiresAt ?? 'never ends'),
+        key.revokedAt ? 'revoked' : (key.expiresAt ?? 'never expires'),
       ])
       if (isJson) terminal.out(JSON.stringify(keys))
       else for (const line of table([['ID', 'NAME', 'SCOPE', 'NET', 'ENDS'], ...rows])) terminal.out(line)

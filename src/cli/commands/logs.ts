@@ -1,13 +1,14 @@
 import type { ProcessInfo } from '../../client/sandbox.ts'
 import { AgentPodError } from '../../core/error.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { nearest } from '../../util/nearest.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { safeOutput } from '../output/safe-output.ts'
-import { printable, table } from '../output/terminal.ts'
-import { serviceOf } from '../service-tag.ts'
+import { table } from '../output/terminal.ts'
+import { taggedService } from '../sandbox/service-tag.ts'
 
 export const command: Command = {
   usage: 'agentpod logs [-f] [--process PID | --service SERVICE] NAME',
@@ -19,12 +20,12 @@ export const command: Command = {
     'agentpod logs --events box',
   ],
   options: {
-    follow: { short: 'f', help: 'go on until the process ends' },
+    follow: { short: 'f', help: 'follow until the process ends' },
     process: { short: 'p', value: 'PID', help: 'which process (default: the latest)' },
     service: { value: 'SERVICE', help: 'a service of its environment, like postgres' },
     list: { help: 'list the processes whose output is kept' },
-    events: { help: 'what happened to the sandbox itself' },
-    raw: { help: 'every byte as it is, to a terminal too, which then obeys what is in it' },
+    events: { help: 'show the events of the sandbox itself' },
+    raw: { help: 'print raw bytes, even to a terminal, which then obeys control sequences' },
     ...JSON_OPTION,
   },
   words: { min: 1, max: 1 },
@@ -37,7 +38,7 @@ export const command: Command = {
       else
         for (const { at, type, data } of events)
           terminal.out(
-            `${at}  ${type}  ${Object.keys(data).length > 0 ? printable(JSON.stringify(data)) : ''}`.trimEnd(),
+            `${at}  ${type}  ${Object.keys(data).length > 0 ? showHidden(JSON.stringify(data)) : ''}`.trimEnd(),
           )
       return 0
     }
@@ -49,8 +50,8 @@ export const command: Command = {
           processes.map((p) => [
             String(p.pid),
             p.endedAt ? `exit ${p.exitCode}` : 'running',
-            serviceOf(p.tag) ?? '',
-            printable(p.command.join(' ')).slice(0, 100),
+            taggedService(p.tag) ?? '',
+            showHidden(p.command.join(' ')).slice(0, 100),
           ]),
         ))
           terminal.out(line)
@@ -60,7 +61,7 @@ export const command: Command = {
     const isRunning = processes.some((p) => p.pid === pid && p.endedAt === undefined)
     const until = new AbortController()
     const child = sandbox.attach(pid, { signal: until.signal })
-    // Without -f a running process is shown up to now: silence for a moment is the end of what is kept.
+    // Without -f, the output so far is shown: a short silence marks the end of the stored output.
     const pause = (): NodeJS.Timeout | undefined =>
       isRunning && !parsed.has('follow') ? setTimeout(() => until.abort(), 200) : undefined
     let timer = pause()
@@ -89,21 +90,21 @@ function chosenProcess(parsed: Parsed, processes: readonly ProcessInfo[]): numbe
   throw new AgentPodError({
     code: 'not_found',
     reason: 'process.none',
-    message: 'nothing has run in this sandbox',
-    hint: '`agentpod exec` runs something',
+    message: 'no process has run in this sandbox',
+    hint: '`agentpod exec` runs a command',
   })
 }
 
-/** A service that was started again has one process for each time. */
+/** A restarted service has one process for each start. */
 function newestOf(service: string, processes: readonly ProcessInfo[]): number {
-  const pid = processes.findLast((one) => serviceOf(one.tag) === service)?.pid
+  const pid = processes.findLast((one) => taggedService(one.tag) === service)?.pid
   if (pid !== undefined) return pid
-  const known = [...new Set(processes.flatMap((one) => serviceOf(one.tag) ?? []))]
+  const known = [...new Set(processes.flatMap((one) => taggedService(one.tag) ?? []))]
   const near = nearest(service, known)
   throw new AgentPodError({
     code: 'not_found',
     reason: 'service.unknown',
-    message: `no service ${printable(JSON.stringify(service))} has run in this sandbox`,
+    message: `no service ${showHidden(JSON.stringify(service))} has run in this sandbox`,
     hint: near
       ? `did you mean ${near}?`
       : known.length > 0

@@ -1,9 +1,10 @@
 import type { SandboxView } from '../../api/schema/sandbox.ts'
 import { systemClock } from '../../util/clock.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import { parsePairs } from '../args/values.ts'
 import type { Command } from '../command.ts'
-import { printable, table } from '../output/terminal.ts'
+import { table } from '../output/terminal.ts'
 import { span } from '../output/units.ts'
 
 const RUN_LABEL = 'agentpod/run'
@@ -12,8 +13,8 @@ export const command: Command = {
   usage: 'agentpod ls [--all] [--label key=value] [--json]',
   examples: ['agentpod ls', 'agentpod ls --label team=web --json'],
   options: {
-    all: { short: 'a', help: 'ended ones too' },
-    label: { value: 'KEY=VALUE', help: 'only those with this label', repeat: true },
+    all: { short: 'a', help: 'destroyed sandboxes too' },
+    label: { value: 'KEY=VALUE', help: 'only sandboxes with this label', repeat: true },
     ...JSON_OPTION,
   },
   words: { min: 0, max: 0 },
@@ -40,7 +41,7 @@ function row(s: SandboxView): string[] {
   return [
     s.id,
     s.name ?? runOf(s),
-    s.ending && s.state !== 'running' ? `${s.state} (${printable(s.ending.message)})` : s.state,
+    s.ending && s.state !== 'running' ? `${s.state} (${showHidden(s.ending.message)})` : s.state,
     s.provider,
     s.isolation,
     s.base,
@@ -52,15 +53,15 @@ function row(s: SandboxView): string[] {
   ]
 }
 
-/** A sandbox that is kept for an agent's run goes by that run, which `send` and `attach` take. */
+/** A sandbox that is kept for a run shows the run's name, for `send` and `attach`. */
 function runOf({ labels }: SandboxView): string {
   const run = labels[RUN_LABEL]
-  return run === undefined ? '-' : `(run ${printable(run)})`
+  return run === undefined ? '-' : `(run ${showHidden(run)})`
 }
 
 const THEN = { destroy: '', pause: ', then paused', stop: ', then stopped' } as const
 
-/** No time counts for what is paused or stopped. */
+/** Time does not count for paused and stopped sandboxes. */
 function timeLeft(s: SandboxView, now: number): string {
   if (s.endedAt !== null || s.state === 'paused' || s.state === 'stopped') return '-'
   return `${span(Date.parse(s.deadlineAt) - now)}${THEN[s.lifetime.whenOver]}`

@@ -1,23 +1,24 @@
 import { invalid } from '../../core/error.ts'
+import { mergeNamed } from '../../workbench/result/merge-run.ts'
+import type { NamedBranch } from '../../workbench/result/named-branch.ts'
+import { resultTarget, targetName } from '../../workbench/result/result-target.ts'
+import { unsignedNote } from '../../workbench/result/unsigned-note.ts'
 import { EXECUTABLES_OPTION, UNCOMMITTED_OPTION } from '../args/agent-options.ts'
 import { gateChoice } from '../args/gate-choice.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command } from '../command.ts'
-import { mergeNamed, mergeRun } from '../merge-run.ts'
-import type { NamedBranch } from '../named-branch.ts'
-import { resultTarget, targetName } from '../result-target.ts'
-import { unsignedNote } from '../unsigned.ts'
-import { showApplied } from './apply.ts'
+import { showApplied } from '../output/applied.ts'
+import { mergeOptions, mergeShown } from '../runs/merge-shown.ts'
 
 export const command: Command = {
   usage: 'agentpod merge [RUN | BRANCH] [--squash] [--with-executables] [--with-uncommitted]',
   examples: [
-    'agentpod merge                    the last run, into the branch you are on',
-    'agentpod merge claude-2 --squash  one commit, without the branch in the history',
+    'agentpod merge                    merge the last run into the current branch',
+    'agentpod merge claude-2 --squash  as one commit',
   ],
   options: {
-    squash: { help: 'one commit of yours, instead of a merge' },
+    squash: { help: 'make one commit instead of a merge' },
     ...EXECUTABLES_OPTION,
     ...UNCOMMITTED_OPTION,
     ...JSON_OPTION,
@@ -26,17 +27,18 @@ export const command: Command = {
   async run(ctx, parsed) {
     const target = await resultTarget(ctx, parsed.words[0])
     if (target.kind === 'branch') checkWhole(parsed, target.branch)
+    const o = mergeOptions(parsed)
     const { merged, branch } =
       target.kind === 'run'
-        ? await mergeRun(ctx, parsed, target.finder, target.run)
-        : { merged: await mergeNamed(ctx, parsed, target.repo, target.branch), branch: target.branch.name }
+        ? await mergeShown(ctx, target.finder, target.run, o)
+        : { merged: await mergeNamed(ctx, target.repo, target.branch, o), branch: target.branch.name }
     if (parsed.has('json')) ctx.terminal.out(JSON.stringify({ run: targetName(target), branch, ...merged }))
     else {
-      showApplied(ctx, merged, false)
+      showApplied(ctx.terminal, merged, false)
       if (merged.commit !== undefined)
         ctx.terminal.say(`merged ${ctx.terminal.bold(branch)} as ${merged.commit.slice(0, 12)}`)
       if (merged.commit !== undefined && merged.hasStart)
-        ctx.terminal.say('files that you had not committed when it began are committed with it')
+        ctx.terminal.say('files that were uncommitted when the run began are committed with it')
       const unsigned =
         merged.commit === undefined
           ? undefined
@@ -47,12 +49,12 @@ export const command: Command = {
   },
 }
 
-/** What was left out of a branch is in the result of its run, and nowhere else. */
-export function checkWhole(parsed: Parsed, { name, run }: NamedBranch): void {
+/** Files that were left out of a branch are only in the result of its run. */
+function checkWhole(parsed: Parsed, { name, run }: NamedBranch): void {
   if (gateChoice(parsed) === 'ask') return
   throw invalid(
     'option.executables',
-    `${name} is a branch, and is taken as it is: --with-executables and --take are for a run`,
+    `${name} is a branch and is merged as it is: --with-executables and --take need a run`,
     run === undefined ? 'leave the option out' : `name the run: agentpod merge ${run} --with-executables`,
   )
 }

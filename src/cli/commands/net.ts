@@ -1,26 +1,25 @@
 import type { EventView } from '../../api/schema/sandbox.ts'
-import { type Seen, suggestRules } from '../../config/suggest.ts'
+import type { SeenConnection } from '../../config/network/suggest-rules.ts'
 import { invalid } from '../../core/error.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { printable } from '../output/terminal.ts'
+import { DECISION, decisions, printSuggestion } from '../output/network-decisions.ts'
 import { size } from '../output/units.ts'
-
-export const DECISION = 'network.decision'
 
 export const command: Command = {
   usage: ['agentpod net log [-f] NAME', 'agentpod net suggest NAME'].join('\n       '),
   examples: [
     'agentpod net log box',
-    'agentpod net log -f box                 go on until the sandbox ends',
-    'agentpod net log --json box             a line of JSON each, for programs',
+    'agentpod net log -f box                 follow until the sandbox ends',
+    'agentpod net log --json box             one JSON object per line',
     'agentpod net log --denied box',
-    'agentpod net suggest box                the smallest rules that would let it all through',
+    'agentpod net suggest box                the rules that would allow everything it tried',
   ],
   options: {
-    follow: { short: 'f', help: 'log: go on until the sandbox ends' },
-    denied: { help: 'log: only what was refused' },
+    follow: { short: 'f', help: 'log: follow until the sandbox ends' },
+    denied: { help: 'log: only refused connections' },
     ...JSON_OPTION,
   },
   verbs: ['log', 'suggest'],
@@ -47,23 +46,10 @@ async function log({ client, terminal }: CommandContext, parsed: Parsed, name: s
   return 0
 }
 
-/** All that are kept, page by page. */
-export async function* decisions(sandbox: {
-  events(after: number, type: string): Promise<EventView[]>
-}): AsyncGenerator<EventView> {
-  for (let after = 0; ; ) {
-    const page = await sandbox.events(after, DECISION)
-    yield* page
-    const last = page.at(-1)
-    if (!last) return
-    after = last.seq
-  }
-}
-
 function line({ at, data }: EventView, terminal: CommandContext['terminal']): string {
-  const text = (key: string): string => printable(String(data[key] ?? ''))
+  const text = (key: string): string => showHidden(String(data[key] ?? ''))
   const number = (key: string): number => Number(data[key] ?? 0)
-  // What a long connection has moved since it was last counted is no decision.
+  // A record of bytes moved since the last record is not a decision.
   const verdict = (number('count') === 0 ? 'moved' : text('verdict')).padEnd(7)
   const colour = data['verdict'] === 'allowed' ? terminal.green : terminal.red
   const times = number('count') > 1 ? ` ×${number('count')}` : ''
@@ -76,24 +62,8 @@ function line({ at, data }: EventView, terminal: CommandContext['terminal']): st
 
 async function suggest({ client, terminal }: CommandContext, name: string): Promise<number> {
   const sandbox = await (await client()).get(name)
-  const seen: Seen[] = []
-  for await (const { data } of decisions(sandbox)) seen.push(data as unknown as Seen)
+  const seen: SeenConnection[] = []
+  for await (const { data } of decisions(sandbox)) seen.push(data as unknown as SeenConnection)
   printSuggestion(terminal, seen)
   return 0
-}
-
-/** As lines for `agentpod.toml`, and what cannot be allowed at all. */
-export function printSuggestion(terminal: CommandContext['terminal'], seen: readonly Seen[]): void {
-  const { rules, never } = suggestRules(seen)
-  const isOff = seen.some(({ reason }) => reason === 'mode.off')
-  if (isOff) terminal.out('# its network was off: leave out --net off, or say --net allowlist')
-  if (rules.length === 0 && never.length === 0) terminal.out('# nothing more is needed')
-  if (rules.length > 0) {
-    terminal.out('[network]')
-    terminal.out('allow = [')
-    for (const { text, count } of rules)
-      terminal.out(`  ${JSON.stringify(text)},  # asked for ${count} ${count === 1 ? 'time' : 'times'}`)
-    terminal.out(']')
-  }
-  for (const host of never) terminal.out(`# never allowed: ${printable(host)}`)
 }

@@ -1,12 +1,13 @@
-import { describeAsked } from '../../config/combine.ts'
-import { readProjectFile } from '../../config/files.ts'
+import { readProjectFile } from '../../config/config-files.ts'
+import { describeApprovalRequest } from '../../config/grants/combine.ts'
 import { invalid } from '../../core/error.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { approve } from '../../workbench/network/prepare-network.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { printable, table } from '../output/terminal.ts'
+import { table } from '../output/terminal.ts'
 import { size } from '../output/units.ts'
-import { approve } from '../prepare-network.ts'
 
 export const command: Command = {
   usage: [
@@ -18,10 +19,10 @@ export const command: Command = {
     'agentpod policy show box',
     'agentpod policy explain box https://example.com/api/v1',
     'agentpod policy explain --method POST box https://example.com/upload',
-    'agentpod policy approve                 grant what agentpod.toml here asks for',
+    'agentpod policy approve                 approve what agentpod.toml here asks for',
   ],
   options: {
-    method: { value: 'METHOD', help: 'explain: of the request (default GET)' },
+    method: { value: 'METHOD', help: 'explain: the method of the request (default GET)' },
     ...JSON_OPTION,
   },
   verbs: ['show', 'explain', 'approve'],
@@ -45,8 +46,8 @@ async function show({ client, terminal }: CommandContext, parsed: Parsed, name: 
   terminal.out(`mode ${mode}, ${level}${reason ? ` (${reason})` : ''}`)
   const line = (verb: string, rule: (typeof rules)[number]): string[] => [
     verb,
-    printable(`${rule.host}${rule.ports ? `:${rule.ports.join(',')}` : ''}`),
-    printable(
+    showHidden(`${rule.host}${rule.ports ? `:${rule.ports.join(',')}` : ''}`),
+    showHidden(
       [
         rule.methods?.join(','),
         rule.paths?.join(','),
@@ -59,14 +60,14 @@ async function show({ client, terminal }: CommandContext, parsed: Parsed, name: 
     ),
     rule.source,
   ]
-  const servers = named.map((server) => ['allow', printable(server), 'address', 'create'])
+  const servers = named.map((server) => ['allow', showHidden(server), 'address', 'create'])
   for (const row of table([
     ...denied.map((r) => line('deny', r)),
     ...rules.map((r) => line('allow', r)),
     ...servers,
   ]))
     terminal.out(`  ${row}`)
-  if (secrets.length > 0) terminal.out(`  placeholders for ${secrets.map(printable).join(', ')}`)
+  if (secrets.length > 0) terminal.out(`  placeholders for ${secrets.map(showHidden).join(', ')}`)
   terminal.out(
     `${counts.allowed} allowed, ${counts.denied} denied, ${counts.failed} failed; ${size(counts.bytesIn)} in, ${size(counts.bytesOut)} out`,
   )
@@ -86,10 +87,10 @@ async function explain(
 }
 
 async function grant(ctx: CommandContext, directory: string): Promise<number> {
-  const { derivedOf, detectIn } = await import('../prepare-environment.ts')
+  const { derivedOf, detectIn } = await import('../../workbench/environment/plan-environment.ts')
   const derived = derivedOf(await detectIn(ctx, directory), readProjectFile(directory)?.data)
   const asked = approve(ctx, directory, derived)
-  if (!asked) ctx.terminal.say('there is nothing to grant')
-  else for (const line of describeAsked(asked)) ctx.terminal.say(`granted: ${printable(line)}`)
+  if (!asked) ctx.terminal.say('nothing to approve')
+  else for (const line of describeApprovalRequest(asked)) ctx.terminal.say(`granted: ${showHidden(line)}`)
   return 0
 }

@@ -3,7 +3,7 @@ import { invalid } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { forwardPort } from '../forward.ts'
+import { forwardPort } from '../sandbox/forward-port.ts'
 
 export const command: Command = {
   usage: 'agentpod port NAME PORT [--forward [LOCAL]]',
@@ -11,7 +11,7 @@ export const command: Command = {
   options: {
     forward: {
       value: 'LOCAL',
-      help: 'listen on this port of 127.0.0.1 and carry connections in, until interrupted (0: any)',
+      help: 'forward this port of 127.0.0.1 until interrupted (0: any free port)',
     },
     ...JSON_OPTION,
   },
@@ -28,9 +28,7 @@ export const command: Command = {
     } else {
       ctx.terminal.out(openUrl ?? url)
       if (openUrl)
-        ctx.terminal.say(
-          'this address works once, for a minute; afterwards the browser is let in by a cookie',
-        )
+        ctx.terminal.say('this address works once, within a minute; then a cookie lets the browser in')
     }
     return 0
   },
@@ -39,7 +37,7 @@ export const command: Command = {
 function portNumber(text: string, what: string, least: number): number {
   const port = parseNumber(text, what)
   if (Number.isInteger(port) && port >= least && port <= 65535) return port
-  throw invalid('port.malformed', `a port is from ${least} to 65535, not ${JSON.stringify(text)}`)
+  throw invalid('port.malformed', `a port is a number from ${least} to 65535, not ${JSON.stringify(text)}`)
 }
 
 /** Until interrupted. */
@@ -50,7 +48,7 @@ async function forward(
   local: number,
 ): Promise<number> {
   using forwarded = await forwardPort(sandbox, port, local)
-  terminal.out(`127.0.0.1:${forwarded.port} is port ${port} of ${sandbox.info.name ?? sandbox.id}`)
+  terminal.out(`127.0.0.1:${forwarded.port} forwards to port ${port} of ${sandbox.info.name ?? sandbox.id}`)
   await new Promise((resolve) => process.once('SIGINT', resolve).once('SIGTERM', resolve))
   return 0
 }

@@ -1,10 +1,10 @@
 import { DATA_DATE, PRESETS, parsePresetName } from '../../config/presets/catalog.ts'
 import type { Preset, Presets } from '../../config/presets/presets.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
+import { presetsOf } from '../../workbench/network/prepare-network.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { table } from '../output/terminal.ts'
-import { presetsOf } from '../prepare-network.ts'
 
 export const command: Command = {
   usage: [
@@ -14,8 +14,8 @@ export const command: Command = {
   ].join('\n       '),
   examples: [
     'agentpod preset ls',
-    'agentpod preset ls npm                       ask npm of this machine again',
-    'agentpod preset set maven repo.example.com   where no client is here to be asked',
+    'agentpod preset ls npm                       read npm’s settings on this machine again',
+    'agentpod preset set maven repo.example.com   for a tool that is not installed here',
     'agentpod run --preset npm -- npm ci',
   ],
   options: JSON_OPTION,
@@ -30,7 +30,7 @@ export const command: Command = {
     else if (verb === 'unset' && words.length === 1) presets.set(name, [])
     else throw invalid('words.unknown', `not a call: preset ${parsed.words.join(' ')}`, command.usage)
     ctx.terminal.say(
-      hosts.length > 0 ? `${name} means ${hosts.join(', ')}` : `${name} is asked of its client again`,
+      hosts.length > 0 ? `${name} means ${hosts.join(', ')}` : `${name} is read from its client again`,
     )
     return 0
   },
@@ -46,7 +46,7 @@ async function list(
   const found = await Promise.all(
     names.map(async (name) => {
       try {
-        terminal.progress('asking the clients of this machine')
+        terminal.progress('reading the settings of this machine’s package managers')
         return await presets.get(name, { fresh: asked.length > 0 })
       } catch (error) {
         if (isAgentPodError(error, 'failed_precondition')) return { name, hosts: [], from: undefined }
@@ -62,8 +62,8 @@ async function list(
 }
 
 const FROM = {
-  user: 'as you set it',
-  client: 'as this machine’s client says',
+  user: 'set by you',
+  client: 'from this machine’s settings',
   data: `as of ${DATA_DATE}`,
 } as const
 
@@ -72,6 +72,6 @@ function row({
   hosts,
   from,
 }: Pick<Preset, 'name' | 'hosts'> & { from: Preset['from'] | undefined }): string[] {
-  if (from === undefined) return [name, `no client here; agentpod preset set ${name} HOST...`]
+  if (from === undefined) return [name, `not installed here; agentpod preset set ${name} HOST...`]
   return [name, hosts.join(' '), FROM[from]]
 }

@@ -1,17 +1,18 @@
 import type { ProviderView } from '../../api/schema/provider.ts'
-import type { CheckView } from '../../api/schema/server.ts'
 import { invalid } from '../../core/error.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { printable, type Terminal, table } from '../output/terminal.ts'
+import { printChecks } from '../output/checks.ts'
+import { table } from '../output/terminal.ts'
 
 const NOT_READY = 6
 
 export const command: Command = {
   usage: 'agentpod provider ls|check [--json] [NAME]',
   examples: [
-    'agentpod provider ls                 who makes sandboxes here, and what each can do',
-    'agentpod provider check docker       what is wrong with it, and what to do',
+    'agentpod provider ls                 list the providers and what each supports',
+    'agentpod provider check docker       check one provider, with hints',
   ],
   options: JSON_OPTION,
   verbs: ['ls', 'check'],
@@ -21,7 +22,7 @@ export const command: Command = {
     const isJson = parsed.has('json')
     if (verb === 'ls' && name === undefined) return list(ctx, isJson)
     if (verb === 'check' && name !== undefined) return check(ctx, name, isJson)
-    throw invalid('provider.verb', `provider takes ls, or check and a name`, '`agentpod provider ls`')
+    throw invalid('provider.verb', `unknown arguments: use ls, or check NAME`, '`agentpod provider ls`')
   },
 }
 
@@ -37,7 +38,7 @@ async function list({ client, terminal }: CommandContext, isJson: boolean): Prom
   ]))
     terminal.out(line)
   for (const { name, reason } of providers)
-    if (reason !== undefined) terminal.out(`${name}: ${printable(reason)}`)
+    if (reason !== undefined) terminal.out(`${name}: ${showHidden(reason)}`)
   return 0
 }
 
@@ -67,12 +68,4 @@ async function check({ client, terminal }: CommandContext, name: string, isJson:
     printChecks(terminal, checks)
   }
   return isWell ? 0 : NOT_READY
-}
-
-export function printChecks(terminal: Terminal, checks: readonly CheckView[]): void {
-  for (const one of checks) {
-    const mark = one.ok ? terminal.green('ok') : one.required ? terminal.red('missing') : 'limited'
-    terminal.out(`${mark.padEnd(8)} ${one.name}: ${printable(one.detail)}`)
-    if (!one.ok && one.hint) terminal.out(`         ${terminal.dim(printable(one.hint))}`)
-  }
 }

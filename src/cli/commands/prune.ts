@@ -1,8 +1,8 @@
+import { showHidden } from '../../util/hidden-characters.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import { parseMib } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { megabytes } from '../output/build-log.ts'
-import { printable } from '../output/terminal.ts'
 
 const DEFAULT_KEEP = '20GB'
 
@@ -10,8 +10,8 @@ export const command: Command = {
   usage: 'agentpod prune [--keep SIZE]',
   examples: ['agentpod prune --keep 20GB', 'agentpod prune --keep 0GB --dry-run'],
   options: {
-    keep: { value: 'SIZE', help: `how much built layers may take (default ${DEFAULT_KEEP})` },
-    'dry-run': { help: 'say what would go' },
+    keep: { value: 'SIZE', help: `how much space layers may use (default ${DEFAULT_KEEP})` },
+    'dry-run': { help: 'show what would be removed' },
     ...JSON_OPTION,
   },
   words: { min: 0, max: 0 },
@@ -26,10 +26,10 @@ export const command: Command = {
     }
     for (const { title, sizeBytes } of removed)
       terminal.out(
-        `${isDry ? 'would remove' : 'removed'}  ${megabytes(sizeBytes).padStart(9)}  ${printable(title)}`,
+        `${isDry ? 'would remove' : 'removed'}  ${megabytes(sizeBytes).padStart(9)}  ${showHidden(title)}`,
       )
     const gone = removed.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
-    terminal.say(`${megabytes(gone)} ${isDry ? 'would go' : 'gone'}, ${megabytes(keptBytes)} kept`)
+    terminal.say(`${megabytes(gone)} ${isDry ? 'would be removed' : 'removed'}, ${megabytes(keptBytes)} kept`)
     return 0
   },
 }

@@ -3,24 +3,24 @@ import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
-import { atRest } from '../at-rest.ts'
 import type { Command, CommandContext } from '../command.ts'
+import { atRest } from '../server/wait-for-shutdown.ts'
 
 export const command: Command = {
   usage: 'agentpod reset [--yes]',
   examples: ['agentpod reset', 'agentpod reset --yes'],
-  options: { yes: { short: 'y', help: 'do not ask' }, ...JSON_OPTION },
+  options: { yes: { short: 'y', help: 'do not ask for confirmation' }, ...JSON_OPTION },
   words: { min: 0, max: 0 },
   async run(ctx, parsed) {
     const { home, terminal } = ctx
     if (!parsed.has('yes') && !(await confirm(ctx))) {
-      terminal.say('nothing was changed')
+      terminal.say('nothing was removed')
       return 1
     }
     if (existsSync(home.root)) {
       await clear(ctx)
       const lock = await atRest(home)
-      // A process that is about to end still writes compiled code there.
+      // A process that is about to exit may still write compiled code there.
       await rm(home.root, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 })
       lock.release()
     }
@@ -29,7 +29,9 @@ export const command: Command = {
   },
 }
 
-/** The server alone can remove what belongs to the ids of sandboxes. What keeps it from starting is removed first: it would go in any case. */
+/**
+ * Only the server can remove files of the sandboxes' ids. Files that keep it from starting are removed first.
+ */
 async function clear(ctx: CommandContext): Promise<void> {
   const { stateDb, eventsDb, secretsKey } = ctx.home
   const kept = [eventsDb, secretsKey, stateDb]

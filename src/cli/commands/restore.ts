@@ -1,15 +1,16 @@
+import { createWithProgress } from '../../workbench/copy/create-with-progress.ts'
+import { placementOf } from '../../workbench/environment/placement.ts'
+import { bareOptions } from '../../workbench/environment/sandbox-request.ts'
+import { loadNetwork } from '../../workbench/network/load-network.ts'
 import {
   COPY_OPTIONS,
-  createOptions,
   JSON_OPTION,
   NETWORK_OPTIONS,
   PROCESS_OPTIONS,
-  variablesOf,
+  sandboxRequest,
+  variableOptions,
 } from '../args/options.ts'
 import type { Command } from '../command.ts'
-import { networkOf } from '../network.ts'
-import { placementOf } from '../placement.ts'
-import { createSandbox } from './create.ts'
 
 export const command: Command = {
   usage: 'agentpod restore [options] SNAPSHOT',
@@ -17,17 +18,13 @@ export const command: Command = {
   options: { ...COPY_OPTIONS, ...NETWORK_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },
   words: { min: 1, max: 1 },
   async run(ctx, parsed) {
-    const { client, env, terminal } = ctx
-    // A snapshot is on the provider that took it, whatever is usual here.
-    const { isolation } = await placementOf(ctx, parsed)
-    const asked = createOptions(parsed, variablesOf(parsed, env), { placement: { isolation } })
-    const options = { ...asked, snapshot: parsed.word(0) }
-    const sandbox = await createSandbox(
-      await client(),
-      options,
-      terminal,
-      await networkOf(ctx, parsed, undefined),
-    )
+    const { terminal } = ctx
+    const request = sandboxRequest(parsed, variableOptions(parsed, ctx.env))
+    // A snapshot is on the provider that took it, whatever the default provider is.
+    const { isolation } = await placementOf(ctx, request.placement)
+    const options = { isolation, ...bareOptions(request), snapshot: parsed.word(0) }
+    const network = await loadNetwork(ctx, request.network, {})
+    const sandbox = await createWithProgress(await ctx.client(), ctx.person, options, network)
     terminal.out(parsed.has('json') ? JSON.stringify(sandbox.info) : sandbox.id)
     return 0
   },

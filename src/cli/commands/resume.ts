@@ -1,6 +1,6 @@
 import { JSON_OPTION, WAKE_OPTIONS, wakeOptions } from '../args/options.ts'
 import type { Command } from '../command.ts'
-import { forEach } from '../each.ts'
+import { forEach } from '../sandbox/for-each-sandbox.ts'
 
 export const command: Command = {
   usage: 'agentpod resume [--timeout TIME] NAME...',

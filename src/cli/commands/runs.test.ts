@@ -10,11 +10,12 @@ import type { Run } from '../../client/runs.ts'
 import { isAgentPodError } from '../../core/error.ts'
 import { homeAt } from '../../core/home.ts'
 import { type Files, ResultStage } from '../../sync/git/testing/result-stage.ts'
+import { projectKey } from '../../workbench/project/project-state.ts'
 import { parseArgs } from '../args/parse.ts'
 import type { CommandContext } from '../command.ts'
 import { COMMANDS } from '../commands.ts'
-import { projectKey } from '../project-objects.ts'
-import { runEvents, runView, screen } from '../testing/screen.ts'
+import { terminalPerson } from '../output/person.ts'
+import { exampleRun, runEvents, screen } from '../testing/screen.ts'
 
 let stage: ResultStage
 let runs: FakeRun[] = []
@@ -84,7 +85,7 @@ function began(differs: Partial<RunView>, files: Files, said: RunEventBodyView[]
   stage.work(files)
   const { header, pack } = stage.result()
   const run = new FakeRun(
-    runView({
+    exampleRun({
       project: {
         workspace: '/home/user/project',
         name: 'project',
@@ -125,8 +126,10 @@ async function agentpod(...words: readonly string[]): Promise<Answer> {
       get: async (id: string) => runs.find((run) => run.id === id) as unknown as Run,
     },
   }
+  const home = homeAt(join(stage.directory, 'agentpod'))
   const ctx = {
-    home: homeAt(join(stage.directory, 'agentpod')),
+    home,
+    person: terminalPerson({ home, terminal: at.terminal, isJson: rest.includes('--json') }),
     env: stage.env,
     cwd: stage.root,
     terminal: at.terminal,
@@ -268,7 +271,7 @@ describe('branches', () => {
 
   test('with a bad name are refused', async () => {
     began({ id: 'runone' }, { 'a.txt': '1\n' })
-    await assert.rejects(agentpod('branch', 'make', '--name', '-x'), /no name for a branch/)
+    await assert.rejects(agentpod('branch', 'make', '--name', '-x'), /not a valid branch name/)
   })
 })
 

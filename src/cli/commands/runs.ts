@@ -1,27 +1,29 @@
 import type { Run, RunInfo } from '../../client/runs.ts'
 import { invalid } from '../../core/error.ts'
 import { systemClock } from '../../util/clock.ts'
+import { oneLine, truncate } from '../../util/one-line.ts'
+import type { RunBranch } from '../../workbench/result/list-run-branches.ts'
+import { allEvents } from '../../workbench/result/run-branch.ts'
+import { runFinder } from '../../workbench/run/find-run.ts'
+import { labelOf } from '../../workbench/run/run-label.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
-import { allEvents } from '../bring-back.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { cut, dollars, elapsed, oneLine, usageText, words } from '../output/run-lines.ts'
-import { labelOf, RunLog } from '../output/run-log.ts'
+import { dollars, elapsed, usageText, words } from '../output/run-lines.ts'
+import { RunLog } from '../output/run-log.ts'
 import { table } from '../output/terminal.ts'
 import { span } from '../output/units.ts'
-import type { RunBranch } from '../run-branches.ts'
-import { runFinder } from '../run-ref.ts'
 
 export const command: Command = {
   usage: ['agentpod runs [--all]', 'agentpod runs show [RUN]', 'agentpod runs rm RUN...'].join('\n       '),
   examples: [
-    'agentpod runs                     of this repository, newest first',
+    'agentpod runs                     runs of this repository, newest first',
     'agentpod runs --all --json',
-    'agentpod runs show claude-2       what it was asked, what it did, what it cost',
-    'agentpod runs rm run4f2k          with its sandbox; its branch stays',
+    'agentpod runs show claude-2       the prompt, the events and the cost of a run',
+    'agentpod runs rm run4f2k          remove a run and its sandbox; its branch stays',
   ],
   options: {
-    all: { short: 'a', help: 'of every repository' },
+    all: { short: 'a', help: 'runs of every repository' },
     ...JSON_OPTION,
   },
   verbs: ['ls', 'show', 'rm'],
@@ -42,9 +44,7 @@ async function list(ctx: CommandContext, parsed: Parsed): Promise<number> {
   const infos = runs.map(({ info }) => ({ ...info, branch: branchOf(info, finder.branches) ?? null }))
   if (parsed.has('json')) terminal.out(JSON.stringify(infos, null, 2))
   else if (infos.length === 0)
-    terminal.say(
-      'no agent has worked here yet; `agentpod run claude "fix the failing test"` puts one to work',
-    )
+    terminal.say('no runs yet; start one with `agentpod run claude "fix the failing test"`')
   else
     for (const line of table([
       ['ID', 'AGENT', 'STATE', 'AGE', 'TIME', 'COST', 'BRANCH', 'PROMPT'],
@@ -54,7 +54,7 @@ async function list(ctx: CommandContext, parsed: Parsed): Promise<number> {
   return 0
 }
 
-/** Of its present result; a follow-up may have left others. */
+/** The branch of its present result; follow-ups may have left others. */
 function branchOf(info: RunInfo, branches: readonly RunBranch[]): string | undefined {
   return branches.find(({ run, result }) => run === info.id && result === info.result?.tree)?.name
 }
@@ -72,7 +72,7 @@ function row(info: RunInfo, branch: string | null): string[] {
     elapsed(info, now),
     usage.costUsd === null || usage.source === 'none' ? '-' : dollars(usage.costUsd),
     branch ?? '-',
-    cut(oneLine(info.prompt), PROMPT_WIDTH),
+    truncate(oneLine(info.prompt), PROMPT_WIDTH),
   ]
 }
 
@@ -114,12 +114,12 @@ function details({ info }: Run, branch: string | undefined): string[][] {
     ['kept for', left === undefined || left <= 0 ? undefined : span(left)],
     ['prompt', oneLine(info.prompt)],
   ]
-  return rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, cut(value, 1000)]]))
+  return rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, truncate(value, 1000)]]))
 }
 
 async function remove(ctx: CommandContext, parsed: Parsed, refs: readonly string[]): Promise<number> {
   const finder = await runFinder(ctx)
-  // All of them are known before the first is gone.
+  // All names are resolved before the first run is removed.
   const runs: Run[] = []
   for (const ref of refs) runs.push(await finder.find(ref))
   for (const run of runs) {

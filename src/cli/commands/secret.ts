@@ -1,10 +1,11 @@
 import { AgentPodError, invalid } from '../../core/error.ts'
 import type { SecretScheme } from '../../core/secret.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { printable, table } from '../output/terminal.ts'
+import { table } from '../output/terminal.ts'
 
 const VERBS = ['set', 'ls', 'rm', 'rotate'] as const
 const LONGEST = 64 * 1024
@@ -27,13 +28,13 @@ export const command: Command = {
     host: { value: 'HOST', help: 'set: the only hosts that get the value', repeat: true },
     port: { value: 'PORT', help: 'set: on this port (default 443)' },
     header: { value: 'NAME', help: 'set: in this header (default authorization)' },
-    scheme: { value: 'WORD', help: 'set: behind this word (default Bearer in authorization, else none)' },
+    scheme: { value: 'WORD', help: 'set: after this scheme (default Bearer in authorization, else none)' },
     basic: { value: 'USER', help: 'set: as the password of this user in Basic authorization' },
     method: { value: 'METHOD', help: 'set: only with these methods', repeat: true },
     path: { value: 'PATTERN', help: 'set: only on these paths, like /v1/**', repeat: true },
-    'per-minute': { value: 'N', help: 'set: at most so many requests a minute' },
+    'per-minute': { value: 'N', help: 'set: limit of requests per minute' },
     variable: { value: 'NAME', help: 'set: the variable that holds the placeholder (default: the name)' },
-    'from-env': { value: 'NAME', help: 'set, rotate: take the value from this variable of yours' },
+    'from-env': { value: 'NAME', help: 'set, rotate: read the value from this variable' },
     ...JSON_OPTION,
   },
   verbs: VERBS,
@@ -45,23 +46,23 @@ export const command: Command = {
     if (verb === 'rm' && names.length > 0) {
       for (const name of names) {
         await secrets.remove(name)
-        ctx.terminal.say(`${printable(name)} is gone; its placeholders are worth nothing`)
+        ctx.terminal.say(`${showHidden(name)} is removed; its placeholders no longer work`)
       }
       return 0
     }
     const [name = ''] = names
     if (verb === 'rotate' && names.length === 1) {
       const { version } = await secrets.rotate(name, await readValue(ctx, parsed))
-      ctx.terminal.say(`${printable(name)} has a new value (version ${version})`)
+      ctx.terminal.say(`${showHidden(name)} has a new value (version ${version})`)
       return 0
     }
     if (verb === 'set' && names.length === 1) return set(ctx, parsed, name)
-    // SECURITY: LK-08. What stands there may be a value, so it is not repeated.
+    // SECURITY: LK-08. The argument may be a secret value, so it is not repeated.
     if (names.length > 1)
       throw invalid(
         'words.unknown',
-        `one name, please: \`secret ${verb} NAME\``,
-        'a value is read from standard input',
+        `exactly one name is needed: \`agentpod secret ${verb} NAME\``,
+        'the value is read from standard input',
       )
     throw invalid('words.unknown', `not a call: secret ${verb}`, command.usage)
   },
@@ -70,7 +71,7 @@ export const command: Command = {
 async function set(ctx: CommandContext, parsed: Parsed, name: string): Promise<number> {
   const [port, rate] = [parsed.value('port'), parsed.value('per-minute')]
   if (!parsed.has('host'))
-    throw invalid('option.host', 'which hosts is it for?', `agentpod secret set ${name} --host HOST`)
+    throw invalid('option.host', 'missing option: --host', `agentpod secret set ${name} --host HOST`)
   const list = (option: string): string[] | undefined =>
     parsed.has(option) ? [...parsed.values(option)] : undefined
   const secret = await (await ctx.client()).secrets.set({
@@ -88,7 +89,7 @@ async function set(ctx: CommandContext, parsed: Parsed, name: string): Promise<n
   if (parsed.has('json')) ctx.terminal.out(JSON.stringify(secret))
   else
     ctx.terminal.say(
-      `${printable(name)} ${secret.version > 1 ? 'was replaced and ' : ''}goes to ${secret.hosts.join(', ')} and nowhere else`,
+      `${showHidden(name)} ${secret.version > 1 ? 'was replaced and ' : ''}is sent only to ${secret.hosts.join(', ')}`,
     )
   return 0
 }
@@ -96,7 +97,7 @@ async function set(ctx: CommandContext, parsed: Parsed, name: string): Promise<n
 function schemeOf(parsed: Parsed): SecretScheme | undefined {
   const [word, user] = [parsed.value('scheme'), parsed.value('basic')]
   if (word !== undefined && user !== undefined)
-    throw invalid('option.scheme', '--scheme and --basic do not go together')
+    throw invalid('option.scheme', '--scheme and --basic cannot be combined')
   if (user !== undefined) return { kind: 'basic', user }
   if (word === undefined) return undefined
   return word === 'none' || word === '' ? { kind: 'bare' } : { kind: 'prefix', prefix: word }
@@ -109,7 +110,7 @@ async function list({ client, terminal }: CommandContext, parsed: Parsed): Promi
     return 0
   }
   const rows = secrets.map(({ name, hosts, port, header, variable, rotatedAt }) => [
-    printable(name),
+    showHidden(name),
     `${hosts.join(',')}${port === 443 ? '' : `:${port}`}`,
     header,
     `$${variable}`,
@@ -119,7 +120,7 @@ async function list({ client, terminal }: CommandContext, parsed: Parsed): Promi
   return 0
 }
 
-/** SECURITY: LK-08. A value never stands among the arguments, where every process of the machine could read it. */
+/** SECURITY: LK-08. A value is never an argument, because every process of the machine can read arguments. */
 async function readValue({ env, terminal }: CommandContext, parsed: Parsed): Promise<string> {
   const variable = parsed.value('from-env')
   if (variable !== undefined) {
@@ -132,7 +133,7 @@ async function readValue({ env, terminal }: CommandContext, parsed: Parsed): Pro
       code: 'invalid_argument',
       reason: 'secret.value',
       message: 'the value is read from standard input',
-      hint: 'pipe it in, or name a variable of yours with --from-env',
+      hint: 'pipe it in, or name a variable with --from-env',
     })
   }
   let text = ''

@@ -1,13 +1,13 @@
 import type { Run } from '../../client/runs.ts'
 import { invalid } from '../../core/error.ts'
+import { noRepository, type RunFinder, runFinder } from '../../workbench/run/find-run.ts'
+import { updateRun } from '../../workbench/run/update-run.ts'
 import { AGENT_OPTIONS, BRANCH_OPTION, EXECUTABLES_OPTION } from '../args/agent-options.ts'
-import { limitValues } from '../args/agent-values.ts'
+import { limitOptions } from '../args/agent-values.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { promptOf } from '../prompt.ts'
-import { noRepository, type RunFinder, runFinder } from '../run-ref.ts'
-import { updateRun } from '../run-update.ts'
-import { lastEvent, watchRuns } from '../watch-runs.ts'
+import { promptOf } from '../runs/read-prompt.ts'
+import { lastEvent, watchRuns } from '../runs/watch-runs.ts'
 
 export const command: Command = {
   usage: 'agentpod send RUN [TEXT]',
@@ -16,13 +16,13 @@ export const command: Command = {
     'agentpod send --detach run4f2k "and update the changelog"',
     'agentpod send --max-cost 5 codex "go on"',
     'agentpod send claude --prompt-file task.md  or: ... | agentpod send claude -',
-    'agentpod send --update claude "use the new parser"    with what you committed meanwhile',
+    'agentpod send --update claude "use the new parser"    with your newer commits',
   ],
   options: {
     time: AGENT_OPTIONS.time,
     'max-cost': AGENT_OPTIONS['max-cost'],
     'prompt-file': AGENT_OPTIONS['prompt-file'],
-    update: { help: 'bring your commits since then into its sandbox first' },
+    update: { help: 'bring your newer commits into its sandbox first' },
     detach: AGENT_OPTIONS.detach,
     ...BRANCH_OPTION,
     ...EXECUTABLES_OPTION,
@@ -31,7 +31,7 @@ export const command: Command = {
   words: { min: 1, max: 10_000 },
   async run(ctx, parsed) {
     const [ref, ...words] = parsed.words
-    const { timeMs, maxCostUsd } = limitValues(parsed)
+    const { timeMs, maxCostUsd } = limitOptions(parsed)
     const finder = await runFinder(ctx)
     const found = await finder.find(ref)
     const file = parsed.value('prompt-file')
@@ -39,7 +39,7 @@ export const command: Command = {
     if (text === '')
       throw invalid(
         'words.missing',
-        'there is nothing to send',
+        'missing argument: what should the agent do?',
         `agentpod send ${ref} TEXT; or --prompt-file FILE, - for standard input, or set EDITOR`,
       )
     const after = await lastEvent(found)

@@ -1,17 +1,17 @@
-import { existsSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
+import { readFileSync } from 'node:fs'
+import { asAgentPodError, invalid } from '../../core/error.ts'
 import type { Home } from '../../core/home.ts'
+import { bundledPrograms } from '../../main/bundled-programs.ts'
 import type { TcpAddress, TcpOptions } from '../../main/listeners.ts'
 import { ownCertificate } from '../../main/own-certificate.ts'
-import { type ServerLimits, startServer } from '../../main/server.ts'
+import { startServer } from '../../main/server.ts'
+import type { ServerLimits } from '../../main/server-options.ts'
+import { usualProvider } from '../../workbench/environment/placement.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
-import { type E2bDomain, parseE2bDomain } from '../e2b-domain.ts'
 import { fileError } from '../output/file-error.ts'
-import { usualProvider } from '../placement.ts'
+import { type E2bDomain, parseE2bDomain } from '../server/e2b-domain.ts'
 import { BUILD, VERSION } from '../version.ts'
 
 const IDLE_EXIT_MS = 10 * 60_000
@@ -28,30 +28,30 @@ export const command: Command = {
     listen: { value: 'ADDRESS', help: 'on this address (default 127.0.0.1; others need TLS)' },
     'tls-cert': { value: 'FILE', help: 'certificate chain, PEM' },
     'tls-key': { value: 'FILE', help: 'private key, PEM' },
-    host: { value: 'NAME', help: 'a name the API goes by besides localhost', repeat: true },
+    host: { value: 'NAME', help: 'another host name of the API, besides localhost', repeat: true },
     domain: { value: 'NAME', help: 'a domain whose subdomains <port>-<id> are sandboxes', repeat: true },
     'e2b-domain': {
       value: 'NAME.localhost[:PORT]',
       help: 'serve the SDKs of E2B under this domain, over TLS with a certificate made here (default port 8443)',
     },
-    'key-sandboxes': { value: 'N', help: 'living sandboxes that one key may have (default 100)' },
-    'key-rate': { value: 'N', help: 'requests a second that one key may send (default 200)' },
+    'key-sandboxes': { value: 'N', help: 'limit of sandboxes per key (default 100)' },
+    'key-rate': { value: 'N', help: 'limit of requests per second and key (default 200)' },
     'kept-runs': {
       value: 'N',
       help: 'sandboxes of ended runs that one owner keeps for follow-ups (default 100; also AGENTPOD_KEPT_RUNS)',
     },
     'upstream-proxy': {
       value: 'URL',
-      help: 'what sandboxes reach goes through this HTTP proxy, which then resolves names and checks addresses',
+      help: 'send outgoing traffic through this HTTP proxy, which then resolves names and checks addresses',
     },
     background: {
-      help: 'leave when nothing lives and nobody asks for ten minutes (how other commands start it)',
+      help: 'exit after ten minutes without sandboxes and requests (other commands start it like this)',
     },
   },
   words: { min: 0, max: 0 },
   async run({ home, terminal, env }, parsed) {
     const isBackground = parsed.has('background')
-    // Everything the server writes is its owner's alone, whatever the directory above allows.
+    // Only the owner can read what the server writes, whatever the parent directory allows.
     process.umask(0o077)
     try {
       const e2b = parsed.has('e2b-domain') ? parseE2bDomain(parsed.value('e2b-domain') ?? '') : undefined
@@ -60,7 +60,7 @@ export const command: Command = {
         version: VERSION,
         build: BUILD,
         defaultProvider: await usualProvider(home, isBackground ? {} : env),
-        programs: programs(),
+        programs: bundledPrograms(),
         idleExitMs: isBackground ? idleExitMs(env) : 0,
         shells: shells(env),
         upstreamProxy: parsed.value('upstream-proxy') ?? env['AGENTPOD_UPSTREAM_PROXY'],
@@ -80,7 +80,7 @@ export const command: Command = {
       return 0
     } catch (thrown) {
       if (!isBackground) throw thrown
-      // The command that started us reads this line and shows it as its own error.
+      // The command that started the server reads this line and prints it as its own error.
       const { code, reason, message, hint } = asAgentPodError(thrown)
       terminal.stderr.write(`${JSON.stringify({ error: { code, reason, message, hint } })}\n`)
       return 1
@@ -92,9 +92,9 @@ function tcpOptions(parsed: Parsed): TcpOptions | undefined {
   const port = parsed.value('port')
   const [cert, key] = [parsed.value('tls-cert'), parsed.value('tls-key')]
   if ((cert === undefined) !== (key === undefined))
-    throw invalid('option.tls', '--tls-cert and --tls-key go together')
+    throw invalid('option.tls', '--tls-cert and --tls-key have to be used together')
   if (port === undefined) {
-    if (parsed.has('listen') || cert !== undefined) throw invalid('option.port', '--port is missing')
+    if (parsed.has('listen') || cert !== undefined) throw invalid('option.port', 'missing option: --port')
     return undefined
   }
   const number = parseNumber(port, 'port')
@@ -104,10 +104,10 @@ function tcpOptions(parsed: Parsed): TcpOptions | undefined {
   return { host: parsed.value('listen') ?? '127.0.0.1', port: number, tls }
 }
 
-/** Its own listener with its own certificate: what else would say where to listen is refused. */
+/** It has its own listener and certificate, so other options about listening are refused. */
 function e2bOptions(e2b: E2bDomain, home: Home, parsed: Parsed): TcpOptions {
   const other = ['port', 'listen', 'tls-cert', 'tls-key'].find((option) => parsed.has(option))
-  if (other) throw invalid('option.e2b-domain', `--e2b-domain and --${other} do not go together`)
+  if (other) throw invalid('option.e2b-domain', `--e2b-domain and --${other} cannot be combined`)
   return { host: '127.0.0.1', port: e2b.port, tls: ownCertificate(home, e2b.domain) }
 }
 
@@ -116,7 +116,7 @@ function e2bVariables(e2b: E2bDomain | undefined, home: Home, tcp: TcpAddress | 
   return `; E2B_DOMAIN=${e2b.domain}:${tcp.port} NODE_EXTRA_CA_CERTS=${home.tlsCa}`
 }
 
-/** A key may send four seconds' worth at once. */
+/** A key may send four seconds' worth of requests at once. */
 const BURST_SECONDS = 4
 
 function limits(parsed: Parsed, env: Readonly<Record<string, string | undefined>>): ServerLimits {
@@ -152,27 +152,8 @@ function idleExitMs(env: Readonly<Record<string, string | undefined>>): number {
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : IDLE_EXIT_MS
 }
 
-/** How many blank shells wait; tests and benchmarks go without. */
+/** The number of blank shells; tests and benchmarks use none. */
 function shells(env: Readonly<Record<string, string | undefined>>): number | undefined {
   const text = env['AGENTPOD_SHELLS']
   return text !== undefined && /^\d{1,2}$/.test(text) ? Number(text) : undefined
-}
-
-/** The Go programs stand beside the bundle, or in dist/ of the source tree; the egress process is a bundle of its own, or its source. */
-function programs(): { podhost: string; podd: string; egress: string } {
-  const here = dirname(fileURLToPath(import.meta.url))
-  const found = [
-    join(here, 'bin'),
-    join(here, '..', 'bin'),
-    join(here, '..', '..', '..', 'dist', 'bin'),
-  ].find((directory) => existsSync(join(directory, 'podhost')))
-  const bundle = join(here, 'egress.js')
-  const egress = existsSync(bundle) ? bundle : join(here, '..', '..', 'main', 'egress.ts')
-  if (found) return { podhost: join(found, 'podhost'), podd: join(found, 'podd'), egress }
-  throw new AgentPodError({
-    code: 'failed_precondition',
-    reason: 'programs.missing',
-    message: 'podhost and podd are not built',
-    hint: 'start through ./agentpod, which builds them, or run scripts/build',
-  })
 }

@@ -1,8 +1,8 @@
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { JSON_OPTION } from '../args/options.ts'
-import { serverLeft } from '../at-rest.ts'
 import type { Command } from '../command.ts'
-import { currentContext } from '../contexts.ts'
+import { currentContext } from '../server/contexts.ts'
+import { serverLeft } from '../server/wait-for-shutdown.ts'
 
 export const command: Command = {
   usage: 'agentpod server [status | stop]',
@@ -23,13 +23,13 @@ export const command: Command = {
       if (verb === 'status') {
         return say(
           { running: true, ...info },
-          `server ${info.version}${info.build ? ` (build ${info.build})` : ''}, pid ${info.pid}, ${info.living} living sandboxes`,
+          `server ${info.version}${info.build ? ` (build ${info.build})` : ''}, pid ${info.pid}, ${info.living} sandboxes`,
         )
       }
       await pod.stopServer()
       // The server answers before it has closed its files, and the caller may want to move them.
       if (!currentContext(home, env)) (await serverLeft(home)).release()
-      const left = info.living > 0 ? `; ${info.living} sandboxes live on until their time is up` : ''
+      const left = info.living > 0 ? `; ${info.living} sandboxes keep running until their time is up` : ''
       return say({ running: false, living: info.living }, `stopped${left}`)
     } catch (error) {
       if (!isAgentPodError(error, 'unavailable')) throw error

@@ -1,17 +1,16 @@
 import { PROCESS_OPTIONS } from '../args/options.ts'
 import { checkCombination, refuse } from '../args/refuse.ts'
+import { RUN_OPTIONS } from '../args/run-options.ts'
 import type { Command } from '../command.ts'
-import { execIn } from './exec.ts'
-import { RUN_OPTIONS, runHere } from './run.ts'
+import { execInTerminal } from '../sandbox/exec-in-terminal.ts'
+import { LOGIN_SHELL } from '../sandbox/login-shell.ts'
+import { runHere } from '../sandbox/run-here.ts'
 
 const { json: _, ...OPTIONS } = RUN_OPTIONS
-/** What a sandbox is made with; one that is there has it already. */
+/** Options of a new sandbox; an existing one was created with its own. */
 const OF_NEW = Object.keys(OPTIONS).filter(
   (option) => option !== 'no-terminal' && !Object.hasOwn(PROCESS_OPTIONS, option),
 )
-
-/** The user's shell inside; `bash` where there is one. */
-export const LOGIN = ['-c', 'if [ -x /bin/bash ]; then exec /bin/bash -l; else exec /bin/sh -l; fi'] as const
 
 export const command: Command = {
   usage: 'agentpod shell [options] [NAME]',
@@ -25,12 +24,18 @@ export const command: Command = {
   async run(ctx, parsed) {
     const name = parsed.words[0]
     checkCombination(parsed)
-    if (name === undefined) return runHere(ctx, parsed, '/bin/sh', LOGIN, ['shell'])
-    refuse(parsed, OF_NEW, `is for a new sandbox, and ${name} is there`, 'leave out the name, or the option')
+    if (name === undefined)
+      return runHere(ctx, parsed, { program: '/bin/sh', args: LOGIN_SHELL, name: ['shell'] })
+    refuse(
+      parsed,
+      OF_NEW,
+      `is for a new sandbox, and ${name} exists already`,
+      'leave out the name or the option',
+    )
     const sandbox = await (await ctx.client()).get(name)
-    return execIn(ctx, sandbox, parsed, {
+    return execInTerminal(ctx, sandbox, parsed, {
       program: '/bin/sh',
-      args: LOGIN,
+      args: LOGIN_SHELL,
       onSecondInterrupt: () => process.exit(130),
     })
   },

@@ -6,16 +6,17 @@ import type { Snapshot } from '../../client/snapshots.ts'
 import { invalid } from '../../core/error.ts'
 import { PREPARED_LABEL } from '../../core/snapshot.ts'
 import { systemClock } from '../../util/clock.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { nearest } from '../../util/nearest.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parsePairs } from '../args/values.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { openFile } from '../open-file.ts'
 import { fileError } from '../output/file-error.ts'
 import { lineage } from '../output/lineage.ts'
-import { printable, type Terminal, table } from '../output/terminal.ts'
+import { type Terminal, table } from '../output/terminal.ts'
 import { size, span } from '../output/units.ts'
+import { openFile } from '../sandbox/open-file.ts'
 
 const VERBS = ['create', 'ls', 'rm', 'export', 'import'] as const
 type Verb = (typeof VERBS)[number]
@@ -38,7 +39,7 @@ export const command: Command = {
     'agentpod snapshot rm golden',
   ],
   options: {
-    name: { value: 'NAME', help: 'create, import: a name to call it by' },
+    name: { value: 'NAME', help: 'create, import: a name for the sandbox' },
     label: {
       value: 'KEY=VALUE',
       help: 'create: a label to find it by; ls: only those with it',
@@ -57,7 +58,7 @@ export const command: Command = {
   },
 }
 
-/** The short form leaves `create` out. A sandbox that is called like a verb needs the long one. */
+/** The short form omits `create`. A sandbox named like a subcommand needs the long form. */
 function verbOf({ words }: Parsed): { verb: Verb; words: readonly string[] } {
   const [first = '', ...rest] = words
   const verb = VERBS.find((known) => known === first)
@@ -165,7 +166,7 @@ function show(terminal: Terminal, snapshots: readonly Snapshot[], isTree: boolea
 
 function row(snapshot: Snapshot, prefix = '', note?: string): string[] {
   const { id, name, state, sandboxId, sizeBytes, createdAt } = snapshot
-  const labels = Object.entries(snapshot.labels).map(([key, value]) => `${key}=${printable(value)}`)
+  const labels = Object.entries(snapshot.labels).map(([key, value]) => `${key}=${showHidden(value)}`)
   const notes = [state === 'lost' ? '(its files are gone)' : '', note ? `(${note})` : ''].filter(Boolean)
   return [
     `${prefix}${id}`,
@@ -177,7 +178,7 @@ function row(snapshot: Snapshot, prefix = '', note?: string): string[] {
   ]
 }
 
-/** A file of that name is there when all of it is, and not before. */
+/** The file gets its name only when it is complete. */
 async function exportToFile(ctx: CommandContext, pod: AgentPod, ref: string, file: string): Promise<number> {
   const part = `${file}.${process.pid}.part`
   const cannotWrite = (error: unknown): never => {
@@ -208,7 +209,7 @@ async function exportTo(
   return counter.bytes
 }
 
-/** Passes bytes on and says how many there were, a few times a second. */
+/** Forwards bytes and reports their number a few times a second. */
 function progress(terminal: Terminal, what: string): Transform & { readonly bytes: number } {
   let bytes = 0
   let saidAt = 0

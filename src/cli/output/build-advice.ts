@@ -2,27 +2,24 @@
 const KNOWN: readonly (readonly [RegExp, string])[] = [
   [
     /\bEUSAGE\b[\s\S]*npm ci|can only install packages when your package\.json and package-lock\.json/,
-    'package-lock.json does not fit package.json: run `npm install` here and commit package-lock.json',
+    'package-lock.json does not match package.json: run `npm install` here and commit package-lock.json',
   ],
-  [/ERR_PNPM_OUTDATED_LOCKFILE/, 'pnpm-lock.yaml does not fit package.json: run `pnpm install` here'],
-  [/lockfile needs to be updated|YN0028/, 'yarn.lock does not fit package.json: run `yarn install` here'],
+  [/ERR_PNPM_OUTDATED_LOCKFILE/, 'pnpm-lock.yaml does not match package.json: run `pnpm install` here'],
+  [/lockfile needs to be updated|YN0028/, 'yarn.lock does not match package.json: run `yarn install` here'],
   [
     /lockfile had changes, but lockfile is frozen/,
-    'bun.lock does not fit package.json: run `bun install` here',
+    'bun.lock does not match package.json: run `bun install` here',
   ],
-  [/The lockfile is out of date/, 'deno.lock does not fit the project: run `deno install` here'],
+  [/The lockfile is out of date/, 'deno.lock does not match the project: run `deno install` here'],
   [
     /poetry\.lock was last generated|Run `poetry lock`/,
-    'poetry.lock does not fit pyproject.toml: run `poetry lock` here',
+    'poetry.lock does not match pyproject.toml: run `poetry lock` here',
   ],
   [
     /lock file .* needs to be updated but --locked/,
-    'Cargo.lock does not fit Cargo.toml: run `cargo check` here',
+    'Cargo.lock does not match Cargo.toml: run `cargo check` here',
   ],
-  [
-    /No space left on device|\bENOSPC\b/,
-    'the disk is full: `agentpod prune` removes layers that nobody uses',
-  ],
+  [/No space left on device|\bENOSPC\b/, 'the disk is full: `agentpod prune` removes unused layers'],
 ]
 
 export function adviceOn(words: string): string | undefined {

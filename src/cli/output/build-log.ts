@@ -1,22 +1,24 @@
-/** A build as a person follows it: one line for each step that is built, and the last words of one that fails. */
-import type { BuildOptions, BuildStep } from '../../client/builds.ts'
+/** Shows a build: one line for each step that is built, and the last lines of a step that fails. */
+import type { BuildStep } from '../../client/builds.ts'
 import { asAgentPodError } from '../../core/error.ts'
-import { spoken } from '../../util/spoken.ts'
+import { formatDuration } from '../../util/format-duration.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import type { WorkProgress } from '../../workbench/ask.ts'
 import { adviceOn, firstErrors } from './build-advice.ts'
 import type { StepLogs } from './step-logs.ts'
-import { printable, type Terminal } from './terminal.ts'
+import type { Terminal } from './terminal.ts'
 
 const TAIL_LINES = 25
 const KEPT_BYTES = 256 * 1024
 
-export class BuildLog {
+export class BuildLog implements WorkProgress {
   readonly #terminal: Terminal
   readonly #isVerbose: boolean
   readonly #logs: StepLogs | undefined
   #step: BuildStep | undefined
   #clock: NodeJS.Timeout | undefined
   #startedAt = 0
-  /** What the step said last, and when it or we last said something. */
+  /** The last line of the step, and when a line was last printed. */
   #line = ''
   #saidAt = 0
   #tail = Buffer.alloc(0)
@@ -27,24 +29,20 @@ export class BuildLog {
     this.#logs = o.logs
   }
 
-  get options(): Pick<BuildOptions, 'onProgress' | 'onStep' | 'onOutput'> {
-    return {
-      onProgress: (text) => this.#terminal.progress(printable(text)),
-      onStep: (step) => this.#take(step),
-      onOutput: (step, data) => this.#output(step, data),
-    }
+  status(text: string): void {
+    this.#terminal.progress(showHidden(text))
   }
 
-  #take(step: BuildStep): void {
+  step(step: BuildStep): void {
     const { dim, say } = this.#terminal
     const place = `[${step.number}/${step.of}]`
     if (step.state === 'cached') {
-      if (this.#isVerbose) say(dim(`${place} ${printable(step.title)} (there)`))
+      if (this.#isVerbose) say(dim(`${place} ${showHidden(step.title)} (cached)`))
       return
     }
     if (step.state === 'started') {
       this.#begin(step)
-      say(`${place} ${printable(step.title)} ${dim(`(${printable(step.why ?? '')})`)}`)
+      say(`${place} ${showHidden(step.title)} ${dim(`(${showHidden(step.why ?? '')})`)}`)
       return
     }
     this.#step = undefined
@@ -62,7 +60,7 @@ export class BuildLog {
     this.#clock = setInterval(() => this.#tick(), CLOCK_MS).unref()
   }
 
-  /** A step that hangs is seen to: a clock on a terminal, and a line now and then where there is none. */
+  /** Shows that a silent step is still running: a clock on a terminal, a line now and then in a pipe. */
   #tick(): void {
     const { stderr } = this.#terminal
     const now = performance.now()
@@ -73,8 +71,8 @@ export class BuildLog {
   #sayQuiet(now: number): void {
     const { dim, say } = this.#terminal
     this.#saidAt = now
-    const last = this.#line === '' ? 'it has said nothing' : `it said last: ${this.#line}`
-    say(dim(`      still running after ${spoken(now - this.#startedAt)}; ${last}`))
+    const last = this.#line === '' ? 'no output yet' : `last line: ${this.#line}`
+    say(dim(`      still running after ${formatDuration(now - this.#startedAt)}; ${last}`))
   }
 
   #show(): void {
@@ -83,7 +81,7 @@ export class BuildLog {
     this.#terminal.progress(`      ${clock}  ${this.#line}`)
   }
 
-  #output(step: string, data: Buffer): void {
+  output(step: string, data: Buffer): void {
     this.#tail = Buffer.concat([this.#tail, data]).subarray(-KEPT_BYTES)
     this.#logs?.add(step, data)
     const line = plain(data).trimEnd().split('\n').at(-1)?.trim()
@@ -93,8 +91,11 @@ export class BuildLog {
     if (this.#isVerbose) this.#saidAt = performance.now()
   }
 
-  /** Why a step failed: what it said of errors, its last words, its command, where all of it is, who was refused, and what to do. */
-  fail(thrown: unknown): void {
+  /**
+   * Shows why a step failed: its first errors, its last lines, its command, its log, refused hosts, and
+   * advice.
+   */
+  failed(thrown: unknown): void {
     const { say, dim, red } = this.#terminal
     const { step, command, refused } = asAgentPodError(thrown).details ?? {}
     const text = plain(this.#tail).trimEnd()
@@ -106,15 +107,15 @@ export class BuildLog {
     }
     if (typeof step === 'string') this.#logs?.say(this.#terminal, step, String(command))
     for (const host of Array.isArray(refused) ? refused.slice(0, MOST_REFUSED) : []) {
-      const name = printable(String(host))
+      const name = showHidden(String(host))
       say(red(`✗ refused: ${name} (no rule allows it while the environment is built)`))
-      say(dim('  to have it fetched from there: `agentpod preset set NAME HOST...` for its package manager'))
+      say(dim('  to allow it: `agentpod preset set NAME HOST...` for its package manager'))
     }
     const advice = this.#step && adviceOn(text)
     if (advice !== undefined) say(advice)
   }
 
-  end(): void {
+  [Symbol.dispose](): void {
     clearInterval(this.#clock)
     this.#terminal.clearProgress()
   }
@@ -142,7 +143,7 @@ function plain(data: Buffer): string {
       .replaceAll(COLOUR, '')
       .replaceAll('\r\n', '\n')
       .split('\n')
-      .map((line) => printable(line.split('\r').at(-1) ?? ''))
+      .map((line) => showHidden(line.split('\r').at(-1) ?? ''))
       .join('\n')
   )
 }

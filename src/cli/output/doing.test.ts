@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { RunEventBodyView } from '../../api/schema/run.ts'
 import { FakeClock } from '../../testing/fake-clock.ts'
-import { runEvents, runView, screen } from '../testing/screen.ts'
+import { exampleRun, runEvents, screen } from '../testing/screen.ts'
 import { RunLog } from './run-log.ts'
 
 const RUN = { id: 'a', agent: 'claude', number: 1 }
@@ -10,7 +10,7 @@ const tool = (
   status: 'started' | 'running' | 'done',
   more: { output?: string; tool?: string; title?: string } = {},
 ) => ({ type: 'tool', tool: 't1', kind: 'execute', title: 'npm test', status, ...more }) as const
-const USAGE: RunEventBodyView = { type: 'usage', usage: runView().usage }
+const USAGE: RunEventBodyView = { type: 'usage', usage: exampleRun().usage }
 const WORKING: RunEventBodyView = { type: 'state', state: 'working' }
 
 function watched(

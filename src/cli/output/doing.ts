@@ -1,6 +1,7 @@
-/** What one run is doing now, as a line that the next one replaces: the command, a clock, the last it printed, and what was used. */
+/** The status line of a run: the present command, a clock, its last output line and the usage. */
 import type { RunEventBodyView, RunEventView } from '../../api/schema/run.ts'
-import { cut, oneLine, usageText } from './run-lines.ts'
+import { oneLine, truncate } from '../../util/one-line.ts'
+import { usageText } from './run-lines.ts'
 
 interface Open {
   readonly title: string
@@ -11,16 +12,16 @@ interface Open {
 type ToolEvent = Extract<RunEventBodyView, { type: 'tool' }>
 
 const STATES = {
-  queued: 'waiting for room',
+  queued: 'waiting for a free slot',
   starting: 'starting',
   working: 'working',
   waiting: 'waiting for an answer',
   finishing: 'taking the result',
 } as const
 
-/** SECURITY: CP-16. An agent may begin more than it ends. */
+/** SECURITY: CP-16. An agent may start more tools than it ends. */
 const MOST_OPEN = 64
-/** Of the line; the rest is for what it prints and uses. */
+/** The title's share of the line; the rest is for output and usage. */
 const TITLE_SHARE = 0.5
 
 export class Doing {
@@ -37,16 +38,16 @@ export class Doing {
     if (body.state !== 'working' && body.state !== 'waiting') this.#tools.clear()
   }
 
-  /** Undefined where nothing is known. */
+  /** Undefined if nothing is known. */
   line(now: number, width: number): string | undefined {
     if (!this.#state) return undefined
     const open = [...this.#tools.values()].at(-1)
     const more = this.#tools.size > 1 ? ` (and ${this.#tools.size - 1} more)` : ''
     const first = open
-      ? `→ ${cut(open.title, Math.max(20, Math.floor(width * TITLE_SHARE)))}${more}`
+      ? `→ ${truncate(open.title, Math.max(20, Math.floor(width * TITLE_SHARE)))}${more}`
       : this.#state.word
     const parts = [first, clock(now - (open ?? this.#state).since), open?.printed, this.#used]
-    return cut(parts.filter((part) => part !== undefined && part !== '').join(' · '), width)
+    return truncate(parts.filter((part) => part !== undefined && part !== '').join(' · '), width)
   }
 
   #tool({ tool, title, status, output }: ToolEvent, at: number): void {

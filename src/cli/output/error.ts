@@ -1,7 +1,8 @@
 /** Our errors as a person reads them, and as an exit code. */
 import { type AgentPodError, asAgentPodError, type ErrorCode } from '../../core/error.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { fromSystem } from './file-error.ts'
-import { printable, type Terminal } from './terminal.ts'
+import type { Terminal } from './terminal.ts'
 
 const EXIT: Record<ErrorCode, number> = {
   internal: 1,
@@ -49,5 +50,5 @@ function isOurs(error: AgentPodError): boolean {
 }
 
 function lines(text: string): string {
-  return text.split('\n').map(printable).join('\n')
+  return text.split('\n').map(showHidden).join('\n')
 }

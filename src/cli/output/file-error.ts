@@ -1,4 +1,4 @@
-/** What the operating system says about a path that the caller named, in plain words and with the next step. */
+/** System errors about a path, in plain words and with a hint. */
 import { AgentPodError, type ErrorCode } from '../../core/error.ts'
 
 interface Problem {
@@ -31,7 +31,7 @@ const PROBLEMS: Readonly<Record<string, Problem>> = {
   EROFS: {
     code: 'failed_precondition',
     says: 'its file system is read-only',
-    hint: () => 'choose a place that can be written',
+    hint: () => 'choose a writable place',
   },
   ELOOP: { code: 'invalid_argument', says: 'too many symbolic links', hint: () => 'correct the path' },
   ENAMETOOLONG: {
@@ -56,7 +56,7 @@ export function fileError(
   })
 }
 
-/** A system's error about a path, wherever it was thrown; undefined where it is another error. */
+/** A system error about a path, wherever it was thrown. Undefined for other errors. */
 export function fromSystem(thrown: unknown): AgentPodError | undefined {
   const { path, syscall = '' } = (thrown ?? {}) as NodeJS.ErrnoException
   const problem = problemOf(thrown)

@@ -1,8 +1,8 @@
 import type { OptionSpec } from '../args/parse.ts'
-import type { Command, Entry } from '../command.ts'
+import type { Command, CommandEntry } from '../command.ts'
 import { table } from './terminal.ts'
 
-type Entries = Readonly<Record<string, Entry>>
+type Entries = Readonly<Record<string, CommandEntry>>
 
 export function overview(commands: Entries): string {
   const rows = Object.entries(commands).map(([name, entry]) => [`  ${name}`, entry.summary])
@@ -14,16 +14,17 @@ export function overview(commands: Entries): string {
     ...table(rows),
     '',
     'examples:',
-    '  agentpod run -- npm test            run it on a copy of this directory',
-    '  agentpod shell                      look around in one',
-    '  agentpod create --name box          keep one around',
-    '  agentpod exec box -- python3 -V     and use it',
+    '  agentpod run -- npm test            run a command on a copy of this directory',
+    '  agentpod shell                      open a terminal in a sandbox',
+    '  agentpod create --name box          create a sandbox that stays',
+    '  agentpod exec box -- python3 -V     run a command in it',
     '',
-    '`agentpod <command> --help` says more. State lives in AGENTPOD_HOME (default ~/.agentpod).',
+    '`agentpod <command> --help` shows the options. State is kept in AGENTPOD_HOME (default ~/.agentpod).',
   ].join('\n')
 }
 
-export function commandHelp(name: string, commands: Entries, command: Command): string {
+export async function commandHelp(name: string, commands: Entries, command: Command): Promise<string> {
+  const details = (await command.details?.()) ?? []
   const options = Object.entries(command.options).map(([option, spec]) => [
     `  ${flag(option, spec)}`,
     spec.help,
@@ -33,6 +34,7 @@ export function commandHelp(name: string, commands: Entries, command: Command): 
     '',
     `usage: ${command.usage}`,
     ...(options.length > 0 ? ['', 'options:', ...table(options)] : []),
+    ...(details.length > 0 ? ['', ...details] : []),
     '',
     'examples:',
     ...command.examples.map((example) => `  ${example}`),

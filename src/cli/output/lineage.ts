@@ -1,15 +1,17 @@
-/** Which snapshot came from which, as a tree of lines. */
+/** The parents of snapshots as a tree of lines. */
 import type { Snapshot } from '../../client/snapshots.ts'
 
-export interface Branch {
+export interface SnapshotBranch {
   readonly snapshot: Snapshot
-  /** What stands before it on its line. */
+  /** The indentation of its line. */
   readonly prefix: string
   readonly note?: string | undefined
 }
 
-/** Oldest first, each below the one before it in its line. One whose parent is gone, or not among these, begins a tree and says so. */
-export function lineage(snapshots: readonly Snapshot[]): Branch[] {
+/**
+ * Oldest first, children below their parent. A snapshot whose parent is missing starts a tree and says so.
+ */
+export function lineage(snapshots: readonly Snapshot[]): SnapshotBranch[] {
   const known = new Set(snapshots.map(({ id }) => id))
   const children = new Map<string | undefined, Snapshot[]>()
   for (const snapshot of [...snapshots].sort(byAge)) {
@@ -17,10 +19,10 @@ export function lineage(snapshots: readonly Snapshot[]): Branch[] {
     const parent = parentId !== null && known.has(parentId) ? parentId : undefined
     children.set(parent, [...(children.get(parent) ?? []), snapshot])
   }
-  const branches: Branch[] = []
+  const branches: SnapshotBranch[] = []
   const draw = (snapshot: Snapshot, before: string, mark: string, below: string): void => {
     const isOrphan = snapshot.parentId !== null && !known.has(snapshot.parentId)
-    const note = isOrphan ? `from ${snapshot.parentId}, which is gone` : undefined
+    const note = isOrphan ? `from ${snapshot.parentId}, which was removed` : undefined
     branches.push({ snapshot, prefix: before + mark, note })
     const own = children.get(snapshot.id) ?? []
     own.forEach((child, i) => {

@@ -201,21 +201,21 @@ test('the advice about a refusal names an option only where that option helps', 
     ['example.com:22', 'open.port', 'to allow it: --allow example.com:22'],
     ['gateway.internal', 'address.private', 'to allow it: --allow-private gateway.internal'],
     ['gateway', 'open.host', 'to allow it: --allow-private gateway'],
-    ['10.0.0.5', 'address.private', /^no option allows a bare address/],
-    ['203.0.113.7:8080', 'address.none', /^no option allows a bare address/],
-    ['[fd00::5]:8443', 'address.private', /^no option allows a bare address/],
-    ['fd00::5', 'address.private', /^no option allows a bare address/],
-    ['example.com', 'secret.misplaced', /^no option allows it: a key/],
-    ['example.com', 'secret.scope', /^no option allows it: a key/],
-    ['example.com', 'credential.foreign', /^no option allows it: a key/],
-    ['localhost', 'host.never', /^no option allows it: no sandbox/],
-    ['10.0.0.5', 'address.denied', /^no option allows it: no sandbox/],
+    ['10.0.0.5', 'address.private', /^no option allows a bare IP address/],
+    ['203.0.113.7:8080', 'address.none', /^no option allows a bare IP address/],
+    ['[fd00::5]:8443', 'address.private', /^no option allows a bare IP address/],
+    ['fd00::5', 'address.private', /^no option allows a bare IP address/],
+    ['example.com', 'secret.misplaced', /^no option allows it: a secret/],
+    ['example.com', 'secret.scope', /^no option allows it: a secret/],
+    ['example.com', 'credential.foreign', /^no option allows it: a secret/],
+    ['localhost', 'host.never', /^no option allows it: this address/],
+    ['10.0.0.5', 'address.denied', /^no option allows it: this address/],
     ['example.com', 'rule.deny', /^a rule denies it/],
     ['example.com', 'mode.off', /--net allowlist/],
     ['example.com', 'cap.connections', /^a limit was reached/],
     ['example.com', 'dns.flood', /^a limit was reached/],
-    ['example.com', 'request.method', /method is never passed on/],
-    ['example.com', 'policy.changed', /it may try again/],
+    ['example.com', 'request.method', /method is never forwarded/],
+    ['example.com', 'policy.changed', /retry$/],
   ] as const) {
     const said = adviceFor(place, reason)
     if (typeof advice === 'string') assert.equal(said, advice, reason)
@@ -247,7 +247,7 @@ describe('SECURITY: text of an agent', () => {
     ]
     const shown = lines(events)
     assert.ok(shown.length >= events.length)
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that must not be there
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these characters must not be there
     for (const line of shown) assert.doesNotMatch(line, /[\u0000-\u001f\u007f-\u009f\u202e]/)
   })
 

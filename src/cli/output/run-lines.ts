@@ -1,10 +1,11 @@
-/** What an agent does, as lines for a person: one line each where possible. SECURITY: all of it is hostile text; no line obeys it or runs away. */
+/** The events of a run as lines. SECURITY: all of it is hostile text, escaped and limited in length. */
 import { isIP } from 'node:net'
-import { stripVTControlCharacters } from 'node:util'
 import type { RunEventBodyView, UsageOfRunView } from '../../api/schema/run.ts'
 import type { PermissionAbout } from '../../core/run.ts'
-import { shellWord } from '../../util/shell-word.ts'
-import { printable, type Terminal } from './terminal.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { joinLines, oneLine, truncate, withoutSequences } from '../../util/one-line.ts'
+import { shellWord } from '../../util/shell/shell-word.ts'
+import type { Terminal } from './terminal.ts'
 import { span } from './units.ts'
 
 export type Style = Pick<Terminal, 'bold' | 'dim' | 'red' | 'green'>
@@ -22,10 +23,10 @@ export interface Rendered {
 
 export interface LineOptions {
   readonly run: string
-  /** Columns; text is wrapped to them. Undefined in a pipe, where long lines stay long. */
+  /** The width to wrap text at. Undefined in a pipe, where lines are not wrapped. */
   readonly width: number | undefined
   readonly style: Style
-  /** Whether questions are put to the person, so that nobody has to be told how to answer them. */
+  /** Whether the user is asked the agents' questions: then no command for an answer is shown. */
   readonly isAsking: boolean
 }
 
@@ -40,7 +41,7 @@ export class RunLines {
   readonly #o: LineOptions
   #text: Text | undefined
   #last: RunEventBodyView['type'] | undefined
-  /** Asked, and perhaps answered by a rule in the same breath. */
+  /** An open question, which a rule may answer at once. */
   #question: Asked | undefined
   readonly #hosts = new Set<string>()
 
@@ -57,12 +58,12 @@ export class RunLines {
     return { lines: [...before, ...lines] }
   }
 
-  /** Whether a question waits to be shown: the next event says whether anybody has to answer it. */
+  /** Whether a question waits to be shown: the next event may be a rule's answer. */
   get isHolding(): boolean {
     return this.#question !== undefined
   }
 
-  /** What was said and has no line end yet, and the question that waits. */
+  /** Text without a line end so far, and the waiting question. */
   rest(): readonly string[] {
     const lines = this.#text?.end() ?? []
     this.#text = undefined
@@ -154,9 +155,9 @@ export class RunLines {
     ]
   }
 
-  /** The last lines: what went wrong stands there. */
+  /** The last lines, which usually hold the error. */
   #output(output: string | undefined, most: number): string[] {
-    const all = clean(output ?? '')
+    const all = withoutSequences(output ?? '')
       .split('\n')
       .filter((line) => line.trim() !== '')
     const left = all.length - most
@@ -165,11 +166,11 @@ export class RunLines {
   }
 
   #asked({ permission, about }: Asked): string[] {
-    // It is on the screen already.
+    // The screen shows it already.
     if (this.#o.isAsking) return []
     const { bold, dim } = this.#o.style
     const question = bold(this.#fit(`? ${aboutText(about)}`))
-    const call = `agentpod answer ${this.#o.run} ${shellWord(clean(permission))} allow`
+    const call = `agentpod answer ${this.#o.run} ${shellWord(withoutSequences(permission))} allow`
     return [question, dim(this.#fit(`  to allow it: ${call}`))]
   }
 
@@ -177,38 +178,38 @@ export class RunLines {
     const { dim, red } = this.#o.style
     const { about, answer, by } = body
     if (answer === 'allow') return by === 'user' ? [dim(this.#fit(`  allowed: ${aboutText(about)}`))] : []
-    const why = by === 'rule' ? 'a rule denies it' : by === 'user' ? 'denied' : 'nobody answered, so denied'
+    const why = by === 'rule' ? 'a rule denies it' : by === 'user' ? 'denied' : 'no answer in time, so denied'
     const line = red(this.#fit(`✗ ${why}: ${aboutText(about)}`))
     return by === 'user' ? [line] : [line, dim(this.#fit(`  to allow it: ${allowing(about)}`))]
   }
 
-  /** Once for each host; how often is in `agentpod net log`. */
+  /** Once per host; `agentpod net log` has every attempt. */
   #refused({ host, port, reason }: Extract<RunEventBodyView, { type: 'network.denied' }>): string[] {
     const place = `${host}:${port}`
     if (this.#hosts.has(place) || this.#hosts.size >= MOST_HOSTS) return []
     this.#hosts.add(place)
     const { dim, red } = this.#o.style
-    const allow = adviceFor(clean(port === 443 || port === 80 ? host : place), reason)
+    const allow = adviceFor(withoutSequences(port === 443 || port === 80 ? host : place), reason)
     return [red(this.#fit(`✗ refused: ${place} (${reason})`)), dim(this.#fit(`  ${allow}`))]
   }
 
   #fit(text: string, less = 0): string {
-    return cut(oneLine(text), Math.max(20, (this.#o.width ?? LONGEST_LINE) - less))
+    return truncate(oneLine(text), Math.max(20, (this.#o.width ?? LONGEST_LINE) - less))
   }
 }
 
-/** What helps depends on why it was refused; where no option does, none is named. */
+/** The advice depends on the reason of the refusal; it names an option only if one helps. */
 export function adviceFor(place: string, reason: string): string {
   if (reason.startsWith('secret') || reason === 'credential.foreign')
-    return 'no option allows it: a key was about to go where it does not belong'
+    return 'no option allows it: a secret would have gone to the wrong host'
   if (reason === 'host.never' || reason === 'address.denied')
-    return 'no option allows it: no sandbox reaches it'
-  if (reason === 'rule.deny') return 'a rule denies it: leave that rule out'
+    return 'no option allows it: this address is never reachable'
+  if (reason === 'rule.deny') return 'a rule denies it: remove that rule'
   if (reason === 'mode.off') return 'the sandbox has no network: --net allowlist gives it one'
   if (/^(?:budget|cap|dns\.flood)/.test(reason)) return 'a limit was reached: no option allows it'
-  if (reason === 'request.method') return 'no option allows it: the method is never passed on'
-  if (reason === 'policy.changed') return 'the rules changed while it was open: it may try again'
-  if (isBareAddress(place)) return 'no option allows a bare address: it should use the name of the server'
+  if (reason === 'request.method') return 'no option allows it: this method is never forwarded'
+  if (reason === 'policy.changed') return 'the rules changed while the connection was open: retry'
+  if (isBareAddress(place)) return 'no option allows a bare IP address: use the server’s name'
   if (reason === 'address.private' || reason === 'open.host')
     return `to allow it: --allow-private ${shellWord(place)}`
   return `to allow it: --allow ${shellWord(place)}`
@@ -248,7 +249,7 @@ export function aboutText({ kind, subject }: Pick<PermissionAbout, 'kind' | 'sub
   return `${WHAT[kind]} ${exactly(subject)}`
 }
 
-/** What somebody says yes or no to: all of it where that is a screen or less, else its beginning and its end. */
+/** What the user decides about: all of it if it fits the screen, else its beginning and end. */
 export function questionLines(
   { kind, subject }: Pick<PermissionAbout, 'kind' | 'subject'>,
   width: number,
@@ -258,11 +259,11 @@ export function questionLines(
   if (text.length <= width * 2) return { lines: [`${WHAT[kind]} ${text}`], isCut: false }
   const all = subject
     .split('\n')
-    .flatMap((line) => wrap(printable(line.replaceAll('\t', '  ')), Math.max(20, width - 2)))
+    .flatMap((line) => wrap(showHidden(line.replaceAll('\t', '  ')), Math.max(20, width - 2)))
     .map((line) => `  ${line}`)
   const hidden = all.length - QUESTION_HEAD - QUESTION_TAIL
   if (isWhole || hidden <= 1) return { lines: [`${WHAT[kind]}:`, ...all], isCut: false }
-  const middle = `  … ${hidden} lines that are not shown`
+  const middle = `  … ${hidden} lines not shown`
   return {
     lines: [`${WHAT[kind]}:`, ...all.slice(0, QUESTION_HEAD), middle, ...all.slice(-QUESTION_TAIL)],
     isCut: true,
@@ -272,14 +273,16 @@ export function questionLines(
 const QUESTION_HEAD = 16
 const QUESTION_TAIL = 8
 
-/** The option that would have allowed it. A subject with a `*` in it would allow more than itself, which is said by showing it. */
+/**
+ * The option that would have allowed it. A `*` in the subject allows more than this subject, so it is shown.
+ */
 function allowing({ kind, subject }: Pick<PermissionAbout, 'kind' | 'subject'>): string {
   if (kind === 'network') return `--allow ${shellWord(exactly(subject))}`
   return `--permission ${shellWord(`${kind}:${exactly(subject)}=allow`)}`
 }
 
 export function usageText({ input, cached, output, costUsd, source }: UsageOfRunView): string {
-  if (source === 'none') return 'no use of models was seen'
+  if (source === 'none') return 'no model calls seen'
   const money = costUsd === null ? 'cost unknown' : dollars(costUsd)
   return `${tokens(input + cached)} in, ${tokens(output)} out, ${money}`
 }
@@ -300,45 +303,17 @@ export function elapsed(
   return span((run.endedAt === null ? now : Date.parse(run.endedAt)) - Date.parse(run.createdAt))
 }
 
-/** Colours and other sequences of a terminal go; line ends stay. */
-function clean(text: string): string {
-  return stripVTControlCharacters(text)
-    .replaceAll('\r\n', '\n')
-    .replaceAll(/^.*\r/gm, '')
-    .replaceAll('\t', '  ')
-}
-
-/** Text that came from an agent, on one line of a terminal. */
-export function oneLine(text: string): string {
-  return printable(joined(clean(text), ' '))
-}
-
 /**
- * SECURITY: what will run, or ran, on one line. Nothing is taken out of it, as it is of what is only read: to a shell, what a terminal obeys or writes
- * over is text like any other, and may be the part that matters.
+ * SECURITY: a command on one line, with nothing removed. A shell executes the characters that a terminal
+ * would obey or overwrite, and they may be the part that matters.
  */
 function exactly(text: string): string {
-  return printable(joined(text.replaceAll('\t', '  '), ' ⏎ '))
-}
-
-function joined(text: string, by: string): string {
-  return text
-    .split('\n')
-    .map((line, index) => (index === 0 ? line.trimEnd() : line.trim()))
-    .filter((line) => line !== '')
-    .join(by)
-}
-
-/** At most so many characters; where some are left out, that is seen. */
-export function cut(text: string, most: number): string {
-  if (text.length <= most) return text
-  const characters = [...text]
-  return characters.length <= most ? text : `${characters.slice(0, most - 1).join('')}…`
+  return showHidden(joinLines(text.replaceAll('\t', '  '), ' ⏎ '))
 }
 
 const LONGEST_WAITING = 4000
 
-/** Text that comes in parts, as lines as soon as they are known. */
+/** Turns text that arrives in parts into lines as soon as they are complete. */
 class Text {
   readonly key: string
   readonly #paint: (line: string) => string
@@ -360,7 +335,7 @@ class Text {
     const parts = this.#waiting.split('\n')
     const rest = parts.pop() ?? ''
     const lines = parts.flatMap((part) => this.#lines(part))
-    // What fills lines is shown before its line ends; so is what never seems to end.
+    // A long text is shown before its line ends, and so is a line that never ends.
     const folded = this.#width === undefined ? [rest] : wrap(rest, this.#room)
     const isFull = rest.length > LONGEST_WAITING
     this.#waiting = isFull ? '' : (folded.at(-1) ?? '')
@@ -378,9 +353,9 @@ class Text {
     return Math.max(20, (this.#width ?? LONGEST_LINE) - this.#mark.length)
   }
 
-  /** Blank lines are kept between others, one at a time. */
+  /** Several blank lines become one. */
   #lines(text: string): string[] {
-    const line = printable(clean(text)).trimEnd()
+    const line = showHidden(withoutSequences(text)).trimEnd()
     if (line.trim() === '') {
       this.#isBlankDue = this.#hasBegun
       return []
@@ -388,12 +363,12 @@ class Text {
     const blank = this.#isBlankDue ? [''] : []
     this.#isBlankDue = false
     this.#hasBegun = true
-    const folded = this.#width === undefined ? [cut(line, LONGEST_LINE)] : wrap(line, this.#room)
+    const folded = this.#width === undefined ? [truncate(line, LONGEST_LINE)] : wrap(line, this.#room)
     return [...blank, ...folded.map((one) => this.#paint(`${this.#mark}${one}`))]
   }
 }
 
-/** Broken at spaces where there are any. */
+/** Breaks lines at spaces if possible. */
 export function wrap(text: string, width: number): string[] {
   const lines: string[] = []
   const characters = [...text]

@@ -1,6 +1,7 @@
 /** The live log of runs: on a terminal, in a pipe, or as JSON for programs. */
 import type { RunEventView } from '../../api/schema/run.ts'
 import { type Clock, systemClock } from '../../util/clock.ts'
+import { labelOf } from '../../workbench/run/run-label.ts'
 import { Doing } from './doing.ts'
 import { PLAIN, RunLines, type Style } from './run-lines.ts'
 import type { Terminal } from './terminal.ts'
@@ -13,7 +14,7 @@ export interface LoggedRun {
 
 export interface RunLogOptions {
   readonly isJson?: boolean | undefined
-  /** Whether somebody is asked the agents' questions. */
+  /** Whether the user is asked the agents' questions. */
   readonly isAsking?: boolean | undefined
   readonly clock?: Clock | undefined
 }
@@ -24,7 +25,7 @@ const COLOURS = [36, 35, 33, 34, 32] as const
 const FALLBACK_COLUMNS = 80
 /** Lines that wait while a question is on the screen. */
 const MOST_HELD = 10_000
-/** A rule answers in the same breath; a question that is open after this long is one for people. */
+/** A rule answers at once; a question that is still open after this long is for a person. */
 export const BREATH_MS = 150
 
 interface Channel {
@@ -37,7 +38,7 @@ export class RunLog {
   readonly #isJson: boolean
   readonly #channels = new Map<string, Channel>()
   readonly #clock: Clock
-  /** Of one run; of several, what each is doing now would be a line that never rests. */
+  /** For a single run; several runs would make the status line flicker. */
   readonly #doing: Doing | undefined
   #cancelTick: (() => void) | undefined
   #held: string[] | undefined
@@ -83,7 +84,7 @@ export class RunLog {
     this.#draw()
   }
 
-  /** Nothing more comes of it. */
+  /** The run has ended. */
   end(run: string): void {
     const channel = this.#channels.get(run)
     if (channel) this.#flush(channel)
@@ -92,7 +93,7 @@ export class RunLog {
     this.#terminal.clearProgress()
   }
 
-  /** Again every second, for the clock. */
+  /** Redraws every second, for the clock. */
   #draw(): void {
     this.#cancelTick?.()
     this.#cancelTick = undefined
@@ -110,7 +111,7 @@ export class RunLog {
     for (const line of lines.rest()) this.#write(`${prefix}${line}`)
   }
 
-  /** From now on lines wait, so that a question stays readable. */
+  /** Holds new lines back, so that a question stays readable. */
   hold(): void {
     this.#terminal.clearProgress()
     this.#held ??= []
@@ -134,8 +135,4 @@ export class RunLog {
     this.#terminal.clearProgress()
     this.#terminal.out(line)
   }
-}
-
-export function labelOf({ agent, number }: LoggedRun): string {
-  return `${agent}-${number}`
 }

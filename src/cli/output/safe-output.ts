@@ -1,19 +1,20 @@
 /**
- * SECURITY: CP-10. The bytes of a program inside, on their way to the person's terminal. A terminal obeys what it is sent: it would set the clipboard, its title,
- * or answer as if the person had typed. Colours pass; everything else of that kind is shown as text. A pipe gets every byte as it is.
+ * SECURITY: CP-10. Writes output of a program inside to the user's terminal. Control sequences could set the
+ * clipboard or the title, or type as the user. Colours pass; other sequences are shown as text. A pipe gets
+ * every byte unchanged.
  */
 import type { WriteStream } from 'node:tty'
 import { showHidden } from '../../util/hidden-characters.ts'
 
 export interface SafeOutput {
   write(data: Buffer): Promise<void>
-  /** Writes what was held back because it might have gone on. */
+  /** Writes the held back beginning of a sequence that did not continue. */
   end(): Promise<void>
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: an escape sequence begins with one
 const PASSING = /(\u001b\[[0-9;:]{0,30}m|\r?\n|\t)/
-/** The beginning of a colour, or of the end of a line, at the end of a piece. */
+/** The beginning of a colour or of a line end, at the end of a chunk. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: an escape sequence begins with one
 const UNFINISHED = /(?:\u001b(?:\[[0-9;:]{0,30})?|\r)$/
 
@@ -35,7 +36,7 @@ export function safeOutput(out: WriteStream, isRaw = false): SafeOutput {
   }
 }
 
-/** A carriage return alone is how a program overwrites its own line; here the next state of it is on the next line. */
+/** Programs overwrite a line with a lone carriage return; here the new text starts a new line. */
 function safe(text: string): string {
   const pieces = text.split(PASSING)
   return pieces

@@ -1,9 +1,10 @@
-/** What each step of a build said, a file each, for whoever wants to read it later. */
+/** Stores the output of each step of a build in a file. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Home } from '../../core/home.ts'
-import { ownLines } from '../../util/shell-script.ts'
-import { printable, type Terminal } from './terminal.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { ownLines } from '../../util/shell/shell-script.ts'
+import type { Terminal } from './terminal.ts'
 
 export class StepLogs {
   readonly #directory: string
@@ -21,8 +22,8 @@ export class StepLogs {
   }
 
   say({ say, dim }: Terminal, step: string, failed: string): void {
-    say(dim(`      command: ${printable(ownLines(failed).slice(-3).join(' ⏎ ')).slice(0, 300)}`))
-    const said = this.#begun.has(step) ? `all it said: ${this.#file(step)}` : 'it said nothing'
+    say(dim(`      command: ${showHidden(ownLines(failed).slice(-3).join(' ⏎ ')).slice(0, 300)}`))
+    const said = this.#begun.has(step) ? `full output: ${this.#file(step)}` : 'it printed nothing'
     say(dim(`      ${said}`))
   }
 

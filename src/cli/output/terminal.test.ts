@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { printable, table } from './terminal.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
+import { table } from './terminal.ts'
 
 describe('text of a sandbox on a terminal', () => {
   const HOSTILE: readonly [name: string, text: string, shown: string][] = [
@@ -16,12 +17,12 @@ describe('text of a sandbox on a terminal', () => {
     ['a NUL', '\0', '\\u0000'],
   ]
   for (const [name, text, shown] of HOSTILE) {
-    test(`${name} is shown and not obeyed`, () => assert.equal(printable(text), shown))
+    test(`${name} is shown and not obeyed`, () => assert.equal(showHidden(text), shown))
   }
 
   test('plain text of any alphabet stays as it is', () => {
     const text = 'Grüße, 日本語, 😀 – "quoted" \\n'
-    assert.equal(printable(text), text)
+    assert.equal(showHidden(text), text)
   })
 })
 

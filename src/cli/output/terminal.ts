@@ -1,17 +1,17 @@
-/** What the person sees: colour and progress on a terminal, plain lines in a pipe. */
+/** The user's terminal: colour and progress on a terminal, plain lines in a pipe. */
 import type { ReadStream, WriteStream } from 'node:tty'
-import { showHidden, showUnlikelyHidden } from '../../util/hidden-characters.ts'
+import { showUnlikelyHidden } from '../../util/hidden-characters.ts'
 
 export interface Terminal {
   readonly stdin: ReadStream
   readonly stdout: WriteStream
   readonly stderr: WriteStream
   readonly isInteractive: boolean
-  /** A line of the result. What a terminal would obey beyond ASCII is shown as a number, in JSON as its escape. */
+  /** A line of the result. Non-ASCII control characters are shown as numbers, in JSON as escapes. */
   out(line: string): void
-  /** To stderr: what is said about the work, never part of its result. */
+  /** A line about the work, on stderr; never part of the result. */
   say(line: string): void
-  /** A line that the next one replaces; nothing in a pipe. */
+  /** A line that the next one replaces. Prints nothing in a pipe. */
   progress(line: string): void
   clearProgress(): void
   bold(text: string): string
@@ -53,13 +53,6 @@ export function terminal(
     red: paint(31),
     green: paint(32),
   }
-}
-
-/**
- * Text that came from a sandbox or a project, fit for a terminal line: control characters are shown, not obeyed.
- */
-export function printable(text: string): string {
-  return showHidden(text)
 }
 
 /** Columns of text, padded to line up. */

@@ -1,4 +1,4 @@
-/** Numbers as people say them. */
+/** Times and sizes for people. */
 
 export function span(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000))

@@ -48,7 +48,7 @@ function linesOf(text: string): string[] {
 }
 
 /** A run that has ended and changed something. */
-export function runView(differs: Partial<RunView> = {}): RunView {
+export function exampleRun(differs: Partial<RunView> = {}): RunView {
   return {
     id: 'runabcdefghijkl',
     group: null,

@@ -1,24 +1,24 @@
-/** Everything that a project's files say, from every detector. */
+/** Runs every detector over a project's files. */
 import type { Evidence } from '../evidence.ts'
-import type { FileTree } from '../tree.ts'
-import { ciTestCommand, detectAgentFiles } from './agent-files.ts'
-import { detectC } from './c.ts'
-import { detectDeno } from './deno.ts'
-import { detectDotnet } from './dotnet.ts'
-import { detectElixir } from './elixir.ts'
+import type { FileTree } from '../file-tree.ts'
+import { detectC } from './c/detect.ts'
+import { detectShellScripts } from './fallbacks/shell-scripts.ts'
+import { detectSimpleLanguages, unsupportedLanguageNotes } from './fallbacks/simple-languages.ts'
+import { detectStaticSite } from './fallbacks/static-site.ts'
 import type { Detector, Finding, FoundCommand, FoundPackage, FoundService, Verb } from './finding.ts'
-import { detectGo } from './go.ts'
-import { detectJava } from './java.ts'
-import { detectNode } from './node.ts'
-import { detectOthers, otherNotes } from './others.ts'
-import { detectPhp } from './php.ts'
-import { detectPython } from './python.ts'
-import { detectRuby } from './ruby.ts'
-import { detectRust } from './rust.ts'
-import { detectServices, detectVariables } from './services.ts'
-import { detectShell } from './shell.ts'
-import { detectStatic } from './static.ts'
-import { detectTasks } from './tasks.ts'
+import { detectGo } from './go/detect.ts'
+import { ciTestCommand, detectAgentFiles } from './instructions/agent-files.ts'
+import { detectTasks } from './instructions/task-runners.ts'
+import { detectJava } from './jvm/detect.ts'
+import { detectNode } from './node/detect.ts'
+import { detectPhp } from './php/detect.ts'
+import { detectPython } from './python/detect.ts'
+import { detectRust } from './rust/detect.ts'
+import { detectServices, detectVariables } from './services/detect.ts'
+import { detectDeno } from './small-languages/deno.ts'
+import { detectDotnet } from './small-languages/dotnet.ts'
+import { detectElixir } from './small-languages/elixir.ts'
+import { detectRuby } from './small-languages/ruby.ts'
 
 export interface Detected {
   readonly tree: FileTree
@@ -32,12 +32,12 @@ export interface Detected {
   }[]
   readonly packages: readonly FoundPackage[]
   readonly ports: readonly { readonly port: number; readonly evidence: Evidence }[]
-  /** For what no language has a command: from agents' files, task runners, CI. */
+  /** Commands for verbs that no language covers: from agents' files, task runners, CI. */
   readonly commands: Partial<Readonly<Record<Verb, FoundCommand>>>
   readonly notes: readonly string[]
 }
 
-/** Languages first; what only counts where there is none comes after. */
+/** Detectors of languages. The fallbacks below run only if none of these finds anything. */
 const LANGUAGES: readonly Detector[] = [
   detectNode,
   detectPython,
@@ -51,8 +51,11 @@ const LANGUAGES: readonly Detector[] = [
   detectDotnet,
   detectElixir,
 ]
-/** The first that finds something has found it all. */
-const FALLBACKS: readonly Detector[] = [detectOthers, (tree) => [...detectStatic(tree), ...detectShell(tree)]]
+/** Only the first fallback that finds something counts. */
+const FALLBACKS: readonly Detector[] = [
+  detectSimpleLanguages,
+  (tree) => [...detectStaticSite(tree), ...detectShellScripts(tree)],
+]
 
 export function detect(tree: FileTree): Detected {
   const found = LANGUAGES.flatMap((detector) => detector(tree))
@@ -68,7 +71,7 @@ export function detect(tree: FileTree): Detected {
     packages: agents.packages,
     ports: agents.ports,
     commands: { ...(test && { test }), ...detectTasks(tree, ''), ...agents.commands },
-    notes: [...agents.notes, ...otherNotes(tree, found.length > 0)],
+    notes: [...agents.notes, ...unsupportedLanguageNotes(tree, found.length > 0)],
   }
 }
 

@@ -1,14 +1,15 @@
-// What the manifests of Node and Python, and whatever speaks of services and agents, may not do to whoever reads them.
+// What the manifests of Node and Python, and whatever speaks of services and agents, may not do to whoever
+// reads them.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import type { FileTree } from '../file-tree.ts'
 import { memoryTree } from '../testing/memory-tree.ts'
-import type { FileTree } from '../tree.ts'
-import { ciTestCommand, detectAgentFiles } from './agent-files.ts'
 import { type Finding, LANGUAGES } from './finding.ts'
-import { detectNode } from './node.ts'
-import { detectPython } from './python.ts'
-import { detectServices, detectVariables } from './services.ts'
-import { sharedVersions } from './shared-versions.ts'
+import { ciTestCommand, detectAgentFiles } from './instructions/agent-files.ts'
+import { detectNode } from './node/detect.ts'
+import { versionFileCandidates } from './project-files/version-files.ts'
+import { detectPython } from './python/detect.ts'
+import { detectServices, detectVariables } from './services/detect.ts'
 
 /** Every file that is read here. */
 const READ = [
@@ -63,7 +64,7 @@ const READ = [
 
 function look(tree: FileTree): readonly Finding[] {
   const found = [...detectNode(tree), ...detectPython(tree)]
-  for (const language of LANGUAGES) sharedVersions(tree, 'packages/a', language)
+  for (const language of LANGUAGES) versionFileCandidates(tree, 'packages/a', language)
   detectServices(tree)
   detectVariables(tree)
   detectAgentFiles(tree)
@@ -127,12 +128,12 @@ function check(finding: Finding): void {
 
 describe('a hostile project', () => {
   for (const [name, text] of Object.entries(TEXTS))
-    test(`of files that hold ${name} is looked at`, () => {
+    test(`detection ends quickly on files that hold ${name}`, () => {
       for (const finding of look(memoryTree(everywhere(text)))) check(finding)
       assert.equal(({} as Record<string, unknown>)['polluted'], undefined)
     })
 
-  test('of thousands of packages is told by its first ones', () => {
+  test('a project of thousands of packages is described by its first ones', () => {
     const files: Record<string, string> = {}
     for (let n = 0; n < 2000; n++) {
       files[`d${n}/package.json`] = '{"scripts":{"test":"x"},"workspaces":["**"]}'
@@ -142,7 +143,7 @@ describe('a hostile project', () => {
     assert.ok(found.length <= 100)
   })
 
-  test('of one workspace with thousands of members is one finding', () => {
+  test('a workspace with thousands of members is one finding', () => {
     const files: Record<string, string> = { 'package.json': '{"workspaces":["**"]}' }
     for (let n = 0; n < 900; n++)
       files[`p/${n}/package.json`] = `{"name":"p${n}","scripts":{"postinstall":"tsc"}}`
@@ -151,7 +152,7 @@ describe('a hostile project', () => {
     assert.ok((finding?.notes?.[0]?.length ?? 0) < 400)
   })
 
-  test('cannot lead out of itself', () => {
+  test('paths in manifests cannot leave the project', () => {
     const out = ['../x', '../../x', '/etc', '/etc/passwd', '..\\..\\x', 'a/../../b', '~/x', 'C:\\x', '', '.']
     const found = look(
       memoryTree({
@@ -202,7 +203,7 @@ describe('a hostile project', () => {
       }
   })
 
-  test('is told the same way each time', () => {
+  test('detection gives the same result each time', () => {
     const files = {
       ...everywhere('x'),
       'b/package.json': '{"scripts":{"a":"b"}}',

@@ -2,20 +2,20 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { memoryTree } from '../testing/memory-tree.ts'
-import { detectC } from './c.ts'
-import { detectDeno } from './deno.ts'
-import { detectDotnet } from './dotnet.ts'
-import { detectElixir } from './elixir.ts'
+import { detectC } from './c/detect.ts'
+import { detectShellScripts } from './fallbacks/shell-scripts.ts'
+import { detectSimpleLanguages } from './fallbacks/simple-languages.ts'
+import { detectStaticSite } from './fallbacks/static-site.ts'
 import type { Detector, Finding } from './finding.ts'
-import { detectGo } from './go.ts'
-import { detectJava } from './java.ts'
-import { detectOthers } from './others.ts'
-import { detectPhp } from './php.ts'
-import { detectRuby } from './ruby.ts'
-import { detectRust } from './rust.ts'
-import { detectShell } from './shell.ts'
-import { detectStatic } from './static.ts'
-import { detectTasks } from './tasks.ts'
+import { detectGo } from './go/detect.ts'
+import { detectTasks } from './instructions/task-runners.ts'
+import { detectJava } from './jvm/detect.ts'
+import { detectPhp } from './php/detect.ts'
+import { detectRust } from './rust/detect.ts'
+import { detectDeno } from './small-languages/deno.ts'
+import { detectDotnet } from './small-languages/dotnet.ts'
+import { detectElixir } from './small-languages/elixir.ts'
+import { detectRuby } from './small-languages/ruby.ts'
 
 const DETECTORS: readonly Detector[] = [
   detectGo,
@@ -27,8 +27,8 @@ const DETECTORS: readonly Detector[] = [
   detectDeno,
   detectDotnet,
   detectElixir,
-  detectStatic,
-  detectShell,
+  detectStaticSite,
+  detectShellScripts,
 ]
 
 /** Every file that some detector reads. */
@@ -117,16 +117,16 @@ function check(finding: Finding): void {
 
 describe('a hostile project', () => {
   for (const [name, text] of Object.entries(TEXTS))
-    test(`of files that hold ${name} is looked at`, () => {
+    test(`ENV-3 a project whose files hold ${name} is detected`, () => {
       const tree = memoryTree(everywhere(text))
       const found = DETECTORS.flatMap((detector) => detector(tree))
-      detectOthers(tree)
+      detectSimpleLanguages(tree)
       detectTasks(tree, '')
       for (const finding of found) check(finding)
       assert.equal(({} as Record<string, unknown>)['polluted'], undefined)
     })
 
-  test('of thousands of projects is told by its first ones', () => {
+  test('ENV-3 a directory of thousands of projects is described by its first ones', () => {
     const files: Record<string, string> = {}
     for (let n = 0; n < 1000; n++)
       for (const [name, text] of Object.entries({
@@ -142,7 +142,7 @@ describe('a hostile project', () => {
     for (const detector of DETECTORS) assert.ok(detector(tree).length <= 50)
   })
 
-  test('cannot lead out of itself', () => {
+  test('ENV-3 a hostile project cannot lead out of itself', () => {
     const out = ['../x', '../../x', '/etc', '/etc/passwd', '..\\..\\x', 'a/../../b', '~/x', 'C:\\x', '']
     const tree = memoryTree({
       'a/go.work': out.map((path) => `use "${path}"\n`).join(''),
@@ -168,7 +168,7 @@ describe('a hostile project', () => {
     for (const finding of found) check(finding)
   })
 
-  test('is told the same way each time', () => {
+  test('ENV-2 a hostile project is detected in the same way each time', () => {
     const tree = () => memoryTree({ ...everywhere('x'), 'b/go.mod': 'module b\n', 'a/go.mod': 'module a\n' })
     for (const detector of DETECTORS) assert.deepEqual(detector(tree()), detector(tree()))
     assert.deepEqual(

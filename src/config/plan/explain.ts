@@ -1,16 +1,16 @@
-/** Every choice of a plan: what it is, where it came from, what it beat. */
+/** Explains every choice of a plan: its value, where it came from, and what it beat. */
 
-import { kindOf } from '../../bases/bases.ts'
-import { ownLines } from '../../util/shell-script.ts'
+import { baseKind } from '../../bases/bases.ts'
+import { ownLines } from '../../util/shell/shell-script.ts'
+import { PROJECT_FILE } from '../config-files.ts'
 import { VERBS } from '../detect/finding.ts'
 import type { Evidence, Rank, Rejected } from '../evidence.ts'
-import { PROJECT_FILE } from '../files.ts'
-import { printable } from '../problem.ts'
+import { printable } from '../toml/problem.ts'
+import type { ToolchainSource } from './languages/find-toolchain.ts'
 import { sourceText } from './lock.ts'
 import type { Plan, ToolPlan } from './plan.ts'
-import type { Source } from './sources.ts'
 
-export interface Explained {
+export interface ExplainedChoice {
   /** `languages.node`, `services.postgres`, `commands.test`. */
   readonly key: string
   readonly value: string
@@ -18,116 +18,121 @@ export interface Explained {
   readonly from: Evidence
   readonly beat: readonly Rejected[]
   readonly note?: string | undefined
-  /** The command, where the value is not one. */
+  /** The command, if the value is not a command. */
   readonly run?: string | undefined
 }
 
-/** Of what has no order of precedence: who said it. */
-function rankOf({ file }: Evidence): Rank {
-  if (file === '') return 'default'
-  return file === PROJECT_FILE ? 'agentpod.toml' : 'manifest'
-}
-
-export function explain(plan: Plan): Explained[] {
-  const one = (
-    key: string,
-    value: string,
-    rank: Rank,
-    from: Evidence,
-    beat: readonly Rejected[] = [],
-  ): Explained => ({
-    key,
-    value,
-    rank,
-    from,
-    beat,
-  })
-  const kind = kindOf(plan.ground.base)
-  const detail = kind.detail(plan.ground)
-  const base = detail === undefined ? plan.base.value : `${plan.base.value} (${detail})`
+/** Every choice of a plan, in the order in which `agentpod config explain` lists them. */
+export function explainPlan(plan: Plan): ExplainedChoice[] {
   return [
-    one('base', base, plan.base.rank, plan.base.evidence, plan.base.beat),
+    baseRow(plan),
     ...plan.languages.map(({ language, wish, source }) => ({
-      ...one(`languages.${language}`, languageText(source), wish.rank, wish.evidence, wish.beat),
+      ...row(`languages.${language}`, languageText(source), wish),
       note: wish.note,
     })),
     ...plan.refused.map(({ key, wish, error }) => ({
-      ...one(key, `${wish.value} is not available`, wish.rank, wish.evidence, wish.beat),
+      ...row(key, `${wish.value} is not available`, wish),
       note: [error.message, error.hint].filter(Boolean).join('; '),
     })),
+    ...toolRows(plan),
+    ...plan.services.map(({ name, has, port, choice, note }) => ({
+      ...row(`services.${name}`, has ? `${has} on port ${port}` : 'a command of the project', choice),
+      note,
+    })),
+    ...commandRows(plan),
+    ...plan.ports.map(({ port, label, isPublic, evidence }) =>
+      rowFrom(`ports.${port}`, [label, isPublic ? 'public' : 'private'].filter(Boolean).join(', '), evidence),
+    ),
+    ...plan.variables.map(({ name, value, evidence }) => rowFrom(`variables.${name}`, value, evidence)),
+    ...plan.presets.map(({ name, evidence }) =>
+      rowFrom(`network.${name}`, 'may be reached by builds', evidence),
+    ),
+  ]
+}
+
+function baseRow({ base, resolvedBase }: Plan): ExplainedChoice {
+  const detail = baseKind(resolvedBase.base).texts.detail(resolvedBase)
+  return row('base', detail === undefined ? base.value : `${base.value} (${detail})`, base)
+}
+
+/** Package managers, tools and system packages. */
+function toolRows(plan: Plan): ExplainedChoice[] {
+  const kind = baseKind(plan.resolvedBase.base)
+  return [
     ...plan.findings.flatMap(({ manager, directory, lockfile, language, label = language }) =>
       manager
         ? [
-            one(
-              `managers.${at(directory, label.toLowerCase())}`,
+            row(
+              `managers.${inDirectory(label.toLowerCase(), directory)}`,
               lockfile ? `${manager.name}, locked by ${lockfile}` : `${manager.name}, without a lockfile`,
-              'manifest',
-              manager.evidence,
-              manager.beat.map(({ name, evidence, why }) => ({ value: name, evidence, why })),
+              {
+                rank: 'manifest',
+                evidence: manager.evidence,
+                beat: manager.beat.map(({ name, evidence, why }) => ({ value: name, evidence, why })),
+              },
             ),
           ]
         : [],
     ),
     ...plan.tools.map(({ name, version, from, evidence }) =>
-      one(`tools.${name}`, toolText(plan, { version, from }), rankOf(evidence), evidence),
+      rowFrom(`tools.${name}`, toolText(plan, { version, from }), evidence),
     ),
     ...plan.packages.map(({ name, evidence, isThere, isOptional }) =>
-      one(`packages.${name}`, kind.aboutPackage({ isThere, isOptional }), rankOf(evidence), evidence),
-    ),
-    ...plan.services.map(({ name, has, port, choice, note }) => ({
-      ...one(
-        `services.${name}`,
-        has ? `${has} on port ${port}` : 'a command of the project',
-        choice.rank,
-        choice.evidence,
-        choice.beat,
-      ),
-      note,
-    })),
-    ...plan.setups.map(({ name, run, manager, evidence, inputs }) => ({
-      ...one(
-        name,
-        `by ${manager} (again when one of ${inputs.length} files changes)`,
-        rankOf(evidence),
-        evidence,
-      ),
-      run: summary(run),
-    })),
-    ...VERBS.filter((verb) => verb !== 'setup').flatMap((verb) =>
-      plan.commands[verb].map(({ directory, run, rank, evidence }) =>
-        one(`commands.${at(directory, verb)}`, summary(run), rank, evidence),
-      ),
-    ),
-    ...plan.ports.map(({ port, label, isPublic, evidence }) =>
-      one(
-        `ports.${port}`,
-        [label, isPublic ? 'public' : 'private'].filter(Boolean).join(', '),
-        rankOf(evidence),
-        evidence,
-      ),
-    ),
-    ...plan.variables.map(({ name, value, evidence }) =>
-      one(`variables.${name}`, value, rankOf(evidence), evidence),
-    ),
-    ...plan.presets.map(({ name, evidence }) =>
-      one(`network.${name}`, 'may be reached by builds', rankOf(evidence), evidence),
+      rowFrom(`packages.${name}`, kind.texts.aboutPackage({ isThere, isOptional }), evidence),
     ),
   ]
 }
 
-function languageText(source: Source): string {
+/** How dependencies are installed, then the commands of each verb. */
+function commandRows({ setups, commands }: Plan): ExplainedChoice[] {
+  return [
+    ...setups.map(({ name, run, manager, evidence, inputs }) => ({
+      ...rowFrom(name, `by ${manager} (again when one of ${inputs.length} files changes)`, evidence),
+      run: summary(run),
+    })),
+    ...VERBS.filter((verb) => verb !== 'setup').flatMap((verb) =>
+      commands[verb].map(({ directory, run, rank, evidence }) =>
+        row(`commands.${inDirectory(verb, directory)}`, summary(run), { rank, evidence }),
+      ),
+    ),
+  ]
+}
+
+interface Reason {
+  readonly rank: Rank
+  readonly evidence: Evidence
+  readonly beat?: readonly Rejected[]
+}
+
+function row(key: string, value: string, { rank, evidence, beat = [] }: Reason): ExplainedChoice {
+  return { key, value, rank, from: evidence, beat }
+}
+
+/** A choice without an order of precedence: its rank follows from the file that made it. */
+function rowFrom(key: string, value: string, evidence: Evidence): ExplainedChoice {
+  return row(key, value, { rank: rankOf(evidence), evidence })
+}
+
+function rankOf({ file }: Evidence): Rank {
+  if (file === '') return 'default'
+  return file === PROJECT_FILE ? 'agentpod.toml' : 'manifest'
+}
+
+function languageText(source: ToolchainSource): string {
   const from = shortSource(sourceText(source))
   return source.kind === 'own' ? `${from}'s own` : `${source.version} from ${from}`
 }
 
-/** An image's tools have no version here: it is not known. */
-function toolText({ ground }: Plan, { version, from }: Pick<ToolPlan, 'version' | 'from'>): string {
+/** The versions of an image's tools are not known. */
+function toolText({ resolvedBase }: Plan, { version, from }: Pick<ToolPlan, 'version' | 'from'>): string {
   if (from !== 'base') return `${version ?? 'the newest'} from ${from === 'packages' ? 'debian' : from}`
-  const where = kindOf(ground.base).called(ground)
-  return kindOf(ground.base).hasKnownTools ? `${version ?? 'the newest'} from ${where}` : `${where}'s own`
+  const where = baseKind(resolvedBase.base).texts.label(resolvedBase)
+  return baseKind(resolvedBase.base).tools.hasKnownTools
+    ? `${version ?? 'the newest'} from ${where}`
+    : `${where}'s own`
 }
 
-function at(directory: string, name: string): string {
+function inDirectory(name: string, directory: string): string {
   return directory === '' ? name : `${name} in ${directory}`
 }
 
@@ -135,7 +140,7 @@ function shortSource(text: string): string {
   return text.split(' sha512:')[0] ?? text
 }
 
-/** Lines of a script that only lead to what it does. */
+/** Preparatory lines of a script, not worth showing. */
 const LEADING = /^\s*(?:[()]|\w+=|printf )/
 
 function summary(run: string): string {
@@ -144,13 +149,14 @@ function summary(run: string): string {
 }
 
 /**
- * `package.json:12 "node": ">=20"`, or the words alone.
+ * `package.json:12 "node": ">=20"`, or only the text.
  *
- * SECURITY: CF-02. Both are a project's, and go to terminals and into comments: they are one line whatever a file is called.
+ * SECURITY: CF-02. Both come from the project and are shown on terminals and written into comments: the
+ * result is always one line.
  */
-export function place({ file, line, said }: Evidence): string {
+export function evidenceText({ file, line, said }: Evidence): string {
   const words = printable(said, 120)
-  // A file that says something by being there is named once.
+  // A file that matters only by its existence is named once.
   if (line === undefined && (file === said || file.endsWith(`/${said}`))) return printable(file, 200)
   return file === '' ? words : `${printable(file, 200)}${line ? `:${line}` : ''} ${words}`
 }

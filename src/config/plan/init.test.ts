@@ -13,11 +13,11 @@ import {
   tool,
   written,
 } from '../testing/plan-parts.ts'
-import { explain, place } from './explain.ts'
+import { evidenceText, explainPlan } from './explain.ts'
 import { initText } from './init.ts'
 import type { Plan } from './plan.ts'
-import { recipeOf } from './recipe.ts'
-import { resolvePlan } from './resolve.ts'
+import { recipeOf } from './recipe/recipe.ts'
+import { resolvePlan } from './resolve/resolve.ts'
 
 const command = (run: string): { run: string; evidence: ReturnType<typeof evidence> } => ({
   run,
@@ -138,14 +138,14 @@ const PROJECTS: Readonly<Record<string, Given>> = {
 
 describe('the file that init writes', () => {
   for (const [name, given] of Object.entries(PROJECTS))
-    test(`for ${name} is right, and comes to the same`, async () => {
+    test(`the file that init writes for ${name} is valid and gives the same plan`, async () => {
       const before = await plan(given)
       const text = initText('shop', before)
       const after = await resolvePlan({ ...inputOf(given), file: written(text) })
       assert.deepEqual(result(after), result(before), text)
     })
 
-  test('of nothing is right as well', () =>
+  test('the file that init writes for an empty project is valid', () =>
     assert.ok(parseProject({ file: 'agentpod.toml', text: initText('shop', undefined) })))
 
   for (const [directory, name] of [
@@ -162,7 +162,7 @@ describe('the file that init writes', () => {
       assert.equal(data.environment.name, name)
     })
 
-  test('says why beside each line', async () => {
+  test('the file that init writes has a reason on each line', async () => {
     const text = initText('shop', await plan(PROJECTS['packages, services, ports and commands']))
     assert.match(text, /^node = "22" {2}# \.nvmrc \.nvmrc says so$/m)
     assert.match(text, /^ {2}"libvips-dev", {2}# package\.json package\.json says so$/m)
@@ -207,14 +207,14 @@ describe('the file that init writes', () => {
         data.ports.map(({ port }) => port),
         [3000],
       )
-      for (const { from, beat } of explain(made))
-        assert.match([from, ...beat.map((one) => one.evidence)].map(place).join(''), /^[ -~]*$/)
+      for (const { from, beat } of explainPlan(made))
+        assert.match([from, ...beat.map((one) => one.evidence)].map(evidenceText).join(''), /^[ -~]*$/)
     }
   })
 })
 
 describe('every choice', () => {
-  test('has a key, a value, a place and what it beat', async () => {
+  test('ENV-2 every choice has a key, a value, a source and what it overrode', async () => {
     const made = await plan({
       detected: {
         findings: [
@@ -240,7 +240,7 @@ describe('every choice', () => {
       toml: '[environment]\nbase = "debian"\n[services]\nmail = { run = "mailpit" }\n[ports]\n8025 = { label = "Mail", public = true }',
     })
     assert.deepEqual(
-      explain(made).map(({ key, value, rank, from, beat }) => [
+      explainPlan(made).map(({ key, value, rank, from, beat }) => [
         key,
         value,
         rank,
@@ -280,12 +280,12 @@ describe('every choice', () => {
     )
   })
 
-  test('is told in one line', () => {
+  test('every choice is explained in one line', () => {
     assert.equal(
-      place({ file: 'package.json', line: 12, said: '"node": ">=20"' }),
+      evidenceText({ file: 'package.json', line: 12, said: '"node": ">=20"' }),
       'package.json:12 "node": ">=20"',
     )
-    assert.equal(place({ file: '', said: 'nobody says' }), 'nobody says')
-    assert.equal(place({ file: 'a\nb', said: `\u001b[2J${'x'.repeat(500)}` }).length, 4 + 120)
+    assert.equal(evidenceText({ file: '', said: 'nothing chooses one' }), 'nothing chooses one')
+    assert.equal(evidenceText({ file: 'a\nb', said: `\u001b[2J${'x'.repeat(500)}` }).length, 4 + 120)
   })
 })

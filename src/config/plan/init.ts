@@ -1,27 +1,27 @@
-/** agentpod.toml for a project that has none: what detection found, with the reasons beside it. */
+/** Writes agentpod.toml for a project that has none: the detected values, with their reasons as comments. */
 
-import { ownLines } from '../../util/shell-script.ts'
+import { ownLines } from '../../util/shell/shell-script.ts'
 import { VERBS } from '../detect/finding.ts'
 import type { Choice, Evidence } from '../evidence.ts'
-import { printable } from '../problem.ts'
 import { PROJECT_LANGUAGES, type ProjectLanguage } from '../project/environment-table.ts'
-import { place } from './explain.ts'
+import { printable } from '../toml/problem.ts'
+import { evidenceText } from './explain.ts'
+import { mayMatch } from './languages/version.ts'
 import type { LanguagePlan, Plan } from './plan.ts'
-import { mayBe } from './version.ts'
 
 const INTRO = `# What \`agentpod shell\`, \`run\`, \`test\` and \`dev\` work with. Everything has a default: what is
 # left out is detected. \`agentpod config explain\` says what it comes to.
 # All keys: docs/reference/agentpod-toml.md, or \`agentpod config schema\` for editors.
 `
 
-/** More the file's grammar does not take; what is left out is detected all the same. */
+/** Limits of the file's schema; the rest is detected anyway. */
 const MOST_PACKAGES = 256
 const MOST_PORTS = 64
 
 export function initText(name: string, plan: Plan | undefined): string {
   const lines = [INTRO, '[environment]', `name = ${text(nameOf(name))}`]
   if (!plan) return `${lines.join('\n')}\n`
-  const { image } = plan.ground
+  const { image } = plan.resolvedBase
   const base = image === undefined ? `base = ${text(plan.base.value)}` : `image = ${text(image)}`
   lines.push(chosen(plan.base, `${base}${why(plan.base.evidence)}`))
   const languages = plan.languages.filter(({ language, source }) => isKey(language) && source.kind !== 'own')
@@ -55,7 +55,7 @@ export function initText(name: string, plan: Plan | undefined): string {
     const found = plan.commands[verb]
     const [first] = found
     if (!first) return []
-    // What runs in several directories is left to detection, which knows them all.
+    // Commands in several directories are left to detection, which knows all of them.
     const isSimple = found.length === 1 && first.directory === '' && isCommand(first.run)
     return isSimple
       ? [`${verb} = ${text(first.run)}${why(first.evidence)}`]
@@ -80,7 +80,7 @@ export function initText(name: string, plan: Plan | undefined): string {
   return `${lines.join('\n')}\n`
 }
 
-/** The file is for everybody: what only this machine was the reason for is said and not asked for. */
+/** The file is shared with others, so choices that only depend on this machine become comments. */
 function chosen({ rank }: Pick<Choice, 'rank'>, line: string): string {
   return rank === 'default' ? `# ${line}` : line
 }
@@ -91,14 +91,17 @@ function isKey(language: string): boolean {
 
 const VERSION = /^[A-Za-z0-9<>=~^!*][A-Za-z0-9 .,_+*^~<>=!|/-]{0,63}$/
 
-/** What was asked for, where it is what was taken and the file's grammar has words for it; else the line of what was taken. */
+/**
+ * The requested version if it is what was used and the schema accepts it; else the version line that was
+ * used.
+ */
 function versionOf({ language, wish, asked, source: { version } }: LanguagePlan): string {
   if (language === 'c') return 'latest'
-  const isMeant = wish.rank !== 'default' && VERSION.test(asked) && mayBe(language, version, asked)
+  const isMeant = wish.rank !== 'default' && VERSION.test(asked) && mayMatch(language, version, asked)
   return isMeant ? asked : majorOf(version)
 }
 
-/** As the file's grammar has names, or one that everybody has. */
+/** The directory's name as the schema accepts it, or `project`. */
 function nameOf(directory: string): string {
   const name = directory
     .toLowerCase()
@@ -115,26 +118,26 @@ function majorOf(version: string): string {
 }
 
 function why(evidence: Evidence): string {
-  return `  # ${place(evidence)}`
+  return `  # ${evidenceText(evidence)}`
 }
 
 function firstLine(run: string): string {
   return ownLines(run)[0] ?? run
 }
 
-/** SECURITY: CF-02. Words of a project in a comment, which ends with its line. */
+/** SECURITY: CF-02. Text of a project in a comment must stay on one line. */
 function plain(words: string): string {
   return printable(words, 100)
 }
 
 const LONGEST_COMMAND = 8192
 
-/** Whether the file's grammar takes it as it is. */
+/** Whether the schema accepts the command unchanged. */
 function isCommand(run: string): boolean {
   return run.length <= LONGEST_COMMAND && /\S/.test(run) && run.isWellFormed() && !/[^\t\n\P{Cc}]/u.test(run)
 }
 
-/** A string of TOML. What JSON escapes, TOML reads alike; of what it does not, nothing is here. */
+/** A TOML string. TOML understands all JSON escapes that can occur here. */
 function text(value: string): string {
   return JSON.stringify(value.toWellFormed().replaceAll(/[^\t\n\P{Cc}]/gu, ' '))
 }

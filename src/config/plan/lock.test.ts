@@ -6,8 +6,8 @@ import { afterEach, beforeEach, describe, test } from 'node:test'
 import { stringify } from 'smol-toml'
 import { isAgentPodError } from '../../core/error.ts'
 import { evidence, finding, type Given, lists, plan, presets, tool } from '../testing/plan-parts.ts'
-import { LOCK_FILE, type Lock, lockText, readLock, sourceText, wishesOf } from './lock.ts'
-import { recipeOf } from './recipe.ts'
+import { LOCK_FILE, type Lock, lockText, readLock, sourceText, wishesHash } from './lock.ts'
+import { recipeOf } from './recipe/recipe.ts'
 
 let directory: string
 beforeEach(() => {
@@ -44,11 +44,11 @@ function read(): Lock {
 }
 
 describe('agentpod.lock', () => {
-  test('is read as it was written', async () => {
+  test('agentpod.lock is read back as written', async () => {
     const made = await plan(GIVEN)
     write(lockText(made, FOUND))
     assert.deepEqual(read(), {
-      wishes: wishesOf(made),
+      wishes: wishesHash(made),
       base: { name: 'debian', suite: 'bookworm', digest: DIGEST },
       languages: { node: '22.21.1', python: '3.11' },
       apt: FOUND.apt,
@@ -57,12 +57,12 @@ describe('agentpod.lock', () => {
     })
   })
 
-  test('is the same text for the same plan, whatever order things were found in', async () => {
+  test('agentpod.lock does not depend on the order of detection', async () => {
     const other = { ...FOUND, apt: Object.fromEntries(Object.entries(FOUND.apt).reverse()) }
     assert.equal(lockText(await plan(GIVEN), FOUND), lockText(await plan(GIVEN), other))
   })
 
-  test('gives the same steps when registries have newer ones', async () => {
+  test('agentpod.lock gives the same steps when registries have newer versions', async () => {
     const made = await plan(GIVEN)
     write(lockText(made, FOUND))
     const lock = read()
@@ -72,7 +72,7 @@ describe('agentpod.lock', () => {
       recipeOf(later, presets(), lock).steps.map(({ name, run }) => [name, run]),
       recipeOf(made, presets(), lock).steps.map(({ name, run }) => [name, run]),
     )
-    assert.equal(wishesOf(later), lock.wishes, 'it is not stale')
+    assert.equal(wishesHash(later), lock.wishes, 'it is not stale')
     const unlocked = await plan({ ...GIVEN, lists: newer })
     assert.equal(
       unlocked.languages[0]?.source.version,
@@ -105,11 +105,11 @@ describe('agentpod.lock', () => {
   ]
   for (const [what, given, isStale] of CHANGES)
     test(`${what} makes it ${isStale ? 'stale' : 'no other'}`, async () => {
-      const { wishes } = { wishes: wishesOf(await plan(GIVEN)) }
-      assert.equal(wishesOf(await plan(given)) !== wishes, isStale)
+      const { wishes } = { wishes: wishesHash(await plan(GIVEN)) }
+      assert.equal(wishesHash(await plan(given)) !== wishes, isStale)
     })
 
-  test('cannot be made of this machine', async () => {
+  test('the base host cannot be locked', async () => {
     const host = await plan({ toml: '[environment]\nbase = "host"' })
     assert.throws(
       () => lockText(host, FOUND),
@@ -120,9 +120,9 @@ describe('agentpod.lock', () => {
     )
   })
 
-  test('is not there where there is none', () => assert.equal(readLock(directory), undefined))
+  test('a project without agentpod.lock has no lock', () => assert.equal(readLock(directory), undefined))
 
-  test('says where a language comes from', async () => {
+  test('agentpod.lock names the source of each language', async () => {
     const { languages } = await plan(GIVEN)
     assert.deepEqual(
       languages.map(({ source }) => sourceText(source)),
@@ -170,7 +170,7 @@ describe('SECURITY: CF-02. A lock that somebody wrote', () => {
     assert.deepEqual(read().apt, { libc6: '1.2-3' })
   })
   for (const [what, change] of BAD)
-    test(`with ${what} is refused`, () => {
+    test(`a lock with ${what} is refused`, () => {
       write(stringify({ ...GOOD, ...change }))
       assert.throws(
         () => readLock(directory),
@@ -188,7 +188,7 @@ describe('SECURITY: CF-02. A lock that somebody wrote', () => {
     ['too much', `version = 1\n#${'x'.repeat(1024 * 1024)}`],
     ['a prototype', '[__proto__]\nx = 1\n'],
   ] as const)
-    test(`that is ${what} is refused`, () => {
+    test(`a lock that is ${what} is refused`, () => {
       write(text)
       assert.throws(
         () => readLock(directory),
@@ -196,7 +196,7 @@ describe('SECURITY: CF-02. A lock that somebody wrote', () => {
       )
     })
 
-  test('that is a link is not followed', () => {
+  test('a lock that is a link is not followed', () => {
     writeFileSync(join(directory, 'elsewhere'), stringify(GOOD))
     symlinkSync('elsewhere', join(directory, LOCK_FILE))
     assert.throws(

@@ -1,23 +1,24 @@
-/** agentpod.lock: what an environment was made of, so that the next one is made of the same. */
+/** agentpod.lock: the exact parts of an environment, so that the next one is built from the same. */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { stringify } from 'smol-toml'
 import { z } from 'zod'
-import { kindOf } from '../../bases/bases.ts'
+import { baseKind } from '../../bases/bases.ts'
 import { DEBIAN_NAME, DEBIAN_VERSION } from '../../bases/debian-packages.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { SUITES } from '../../core/recipe.ts'
 import { PROJECT_BASES, type ProjectBase } from '../project/environment-table.ts'
-import { parseToml, readSource } from '../toml.ts'
+import { parseToml, readSource } from '../toml/toml-file.ts'
+import type { ToolchainSource } from './languages/find-toolchain.ts'
 import { baseOf } from './named-bases.ts'
 import type { Plan } from './plan.ts'
-import type { Source } from './sources.ts'
 
 export const LOCK_FILE = 'agentpod.lock'
 
 /**
- * SECURITY: CF-02. The file is a project's, and what it pins ends up in apt's preferences and on command lines: names and versions have their
- * manager's own grammar, and no sign of another one.
+ * SECURITY: CF-02. The file comes from the project, and its values go into apt's preferences and command
+ * lines: names and versions must match the package manager's grammar, so that they cannot be options or
+ * anything else.
  */
 const versions = (name: RegExp, version: RegExp): z.ZodRecord<z.ZodString, z.ZodString> =>
   z.record(
@@ -34,10 +35,10 @@ const LANGUAGE_VERSION = /^\d{1,9}(?:\.\d{1,9}){0,2}$/
 
 const schema = z.strictObject({
   version: z.literal(1),
-  /** Over what was asked for: another one means that the lock is of another time. */
+  /** A hash of the request: another hash means that the lock is out of date. */
   wishes: z.string().regex(/^[0-9a-f]{16}$/),
   base: z.strictObject({
-    name: z.enum(PROJECT_BASES).refine(isLockable, 'is a base that is not locked'),
+    name: z.enum(PROJECT_BASES).refine(isLockable, 'is a base that cannot be locked'),
     suite: z.enum(SUITES),
     digest: z.string().regex(/^[0-9a-f]{64}$/),
   }),
@@ -60,13 +61,13 @@ const schema = z.strictObject({
 })
 
 function isLockable(name: ProjectBase): boolean {
-  return kindOf(baseOf(name)).lockRefusal === undefined
+  return baseKind(baseOf(name)).lockRefusal === undefined
 }
 
 export interface Lock {
   readonly wishes: string
   readonly base: { readonly name: string; readonly suite: string; readonly digest: string }
-  /** Versions, by language. */
+  /** Versions by language. */
   readonly languages: Readonly<Record<string, string>>
   readonly apt: Readonly<Record<string, string>>
   readonly npm: Readonly<Record<string, string>>
@@ -91,12 +92,15 @@ export function readLock(directory: string): Lock | undefined {
   }
 }
 
-/** What has to stay the same for a lock to hold: everything that was asked for, and nothing that was found for it. */
-export function wishesOf(plan: Plan): string {
+/**
+ * A hash of everything that was requested, but not of the versions found: the lock is valid while it stays
+ * the same.
+ */
+export function wishesHash(plan: Plan): string {
   const asked = {
     base: plan.base.value,
-    suite: plan.ground.suite ?? '',
-    ...(plan.ground.image !== undefined && { image: plan.ground.image }),
+    suite: plan.resolvedBase.suite ?? '',
+    ...(plan.resolvedBase.image !== undefined && { image: plan.resolvedBase.image }),
     languages: plan.languages.map(({ language, asked: wish }) => [language, wish]),
     tools: plan.tools.map(({ name, version }) => [name, version ?? '']),
     packages: plan.packages.map(({ name }) => name),
@@ -106,7 +110,10 @@ export function wishesOf(plan: Plan): string {
   return createHash('sha256').update(JSON.stringify(asked)).digest('hex').slice(0, 16)
 }
 
-/** `failed_precondition` where the base cannot be locked, such as this machine, which changes with every update. */
+/**
+ * Throws `failed_precondition` if the base cannot be locked, such as this machine, which changes with every
+ * update.
+ */
 export function lockText(
   plan: Plan,
   found: {
@@ -116,12 +123,12 @@ export function lockText(
     readonly pip: Readonly<Record<string, string>>
   },
 ): string {
-  const { lockRefusal } = kindOf(plan.ground.base)
+  const { lockRefusal } = baseKind(plan.resolvedBase.base)
   if (lockRefusal) throw new AgentPodError({ code: 'failed_precondition', ...lockRefusal })
   const document = {
     version: 1,
-    wishes: wishesOf(plan),
-    base: { name: plan.base.value, suite: plan.ground.suite, digest: found.digest },
+    wishes: wishesHash(plan),
+    base: { name: plan.base.value, suite: plan.resolvedBase.suite, digest: found.digest },
     languages: Object.fromEntries(
       plan.languages.map(({ language, source }) => [
         language,
@@ -130,14 +137,14 @@ export function lockText(
     ),
     packages: { apt: sorted(found.apt), npm: sorted(found.npm), pip: sorted(found.pip) },
   }
-  return `# Made by \`agentpod config lock\`. It belongs into the repository; edit agentpod.toml instead.\n${stringify(document)}\n`
+  return `# Made by \`agentpod config lock\`. Commit this file. To change it, edit agentpod.toml.\n${stringify(document)}\n`
 }
 
 function sorted(map: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-export function sourceText(source: Source): string {
+export function sourceText(source: ToolchainSource): string {
   switch (source.kind) {
     case 'there':
     case 'packaged':

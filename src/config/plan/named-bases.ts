@@ -1,8 +1,8 @@
-/** Recipes of ours on Debian: languages and packages, by the names that `base` takes. */
+/** Named bases: Debian with languages and packages, by the names that `base` accepts. */
 import { BASES, type Base } from '../../core/environment.ts'
 import type { Language } from '../detect/finding.ts'
 
-/** What all of them are put on. */
+/** The base of all named bases. */
 const NAMED_ON: Base = 'debian'
 
 const C = ['build-essential', 'pkg-config']
@@ -24,7 +24,7 @@ export const NAMED_BASES: Readonly<Record<string, NamedBase>> = {
   rust: { about: 'Debian with Rust', languages: ['rust'], packages: ['libssl-dev'] },
   java: { about: 'Debian with a JDK and Maven', languages: ['java'], packages: ['maven'] },
   fullstack: {
-    about: 'Debian with Node and Python, and clients of databases',
+    about: 'Debian with Node, Python and database clients',
     languages: ['node', 'python'],
     packages: ['postgresql-client', 'redis-tools', 'sqlite3', 'libpq-dev'],
   },
@@ -33,4 +33,9 @@ export const NAMED_BASES: Readonly<Record<string, NamedBase>> = {
     languages: ['node', 'python', 'go', 'rust', 'java'],
     packages: ['maven', 'cmake', 'ninja-build', 'libssl-dev', 'libpq-dev', 'sqlite3'],
   },
+}
+
+/** Undefined for a base that is not one of these, such as `host`. */
+export function namedBase(name: string): NamedBase | undefined {
+  return Object.hasOwn(NAMED_BASES, name) ? NAMED_BASES[name] : undefined
 }

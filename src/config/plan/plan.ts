@@ -1,47 +1,50 @@
-/** What an environment will be: everything that was found and asked for, decided, each thing with its reason. */
-import type { Ground } from '../../bases/kind.ts'
+/** The plan of an environment: every choice with its reason. */
+import type { ResolvedBase } from '../../bases/base-kind.ts'
 import type { AgentPodError } from '../../core/error.ts'
 import type { Finding, Language, Verb } from '../detect/finding.ts'
 import type { Choice, Evidence, Rank } from '../evidence.ts'
 import type { ClientPreset } from '../presets/catalog.ts'
 import type { ResourcesWish } from '../project/data.ts'
-import type { ServicePlan } from './service-plan.ts'
-import type { Source } from './sources.ts'
+import type { ToolchainSource } from './languages/find-toolchain.ts'
+import type { ServicePlan } from './services/service-plan.ts'
 
 export interface LanguagePlan {
   readonly language: Language
-  /** What was asked for; its evidence says by whom. */
+  /** The request, with its evidence. */
   readonly wish: Choice
-  /** What was asked for without agentpod.lock. */
+  /** The request before agentpod.lock is applied. */
   readonly asked: string
-  readonly source: Source
+  readonly source: ToolchainSource
 }
 
 export interface ToolPlan {
   readonly name: string
   readonly version: string | undefined
   readonly evidence: Evidence
-  /** `base`: it lies there already. `packages`: packages of Debian bring it, where the base installs any. */
+  /** `base`: already part of the base. `packages`: from Debian packages, if the base can install them. */
   readonly from: 'base' | 'npm' | 'pip' | 'packages'
-  /** Of a tool of the machine: where it is. */
+  /** The directory of a tool of the machine. */
   readonly directory?: string | undefined
 }
 
 export interface PackagePlan {
   readonly name: string
   readonly evidence: Evidence
-  /** Whether the machine has what it would bring. */
+  /** Whether the machine already has its content. */
   readonly isThere: boolean
-  /** Only CI installs it, with names of another distribution maybe: it is put in where it is available, and decides nothing. */
+  /**
+   * Only CI installs it, perhaps by a name of another distribution: it is installed if available, and affects
+   * no choice.
+   */
   readonly isOptional: boolean
 }
 
-/** One run of dependencies' installation. */
+/** One step that installs dependencies. */
 export interface SetupPlan {
   /** `dependencies`, or `dependencies/web` for a directory. */
   readonly name: string
   readonly directory: string
-  /** What installs: `npm`, `poetry`, or `your command`. */
+  /** What installs them: `npm`, `poetry`, or `your command`. */
   readonly manager: string
   readonly run: string
   readonly evidence: Evidence
@@ -71,9 +74,9 @@ export interface VariablePlan {
   readonly evidence: Evidence
 }
 
-/** Something that was asked for and is not available. */
-export interface Refused {
-  /** As `config explain` calls it: `languages.python`. */
+/** A requested language or service that is not available. */
+export interface UnavailableItem {
+  /** The key in `config explain`: `languages.python`. */
   readonly key: string
   readonly wish: Choice
   readonly error: AgentPodError
@@ -81,16 +84,16 @@ export interface Refused {
 
 export interface Plan {
   readonly name: string
-  /** Where the project's copy lies inside. */
+  /** The directory of the project's copy in the sandbox. */
   readonly workspace: string
   readonly user: string
   readonly sudo: boolean
-  /** The name of a base, or of a recipe of ours. */
+  /** The name of a base, or of a named base. */
   readonly base: Choice
-  readonly ground: Ground
+  readonly resolvedBase: ResolvedBase
   readonly languages: readonly LanguagePlan[]
-  /** Of a plan that can be built there are none. */
-  readonly refused: readonly Refused[]
+  /** Empty if the plan can be built. */
+  readonly refused: readonly UnavailableItem[]
   readonly tools: readonly ToolPlan[]
   readonly packages: readonly PackagePlan[]
   readonly extra: Readonly<Record<'npm' | 'pip' | 'cargo' | 'go', readonly string[]>>
@@ -102,9 +105,9 @@ export interface Plan {
   readonly variables: readonly VariablePlan[]
   /** Directories before the PATH. */
   readonly path: readonly string[]
-  /** Whose hosts builds and sandboxes may reach. */
+  /** Presets whose hosts builds and sandboxes may reach. */
   readonly presets: readonly { readonly name: ClientPreset; readonly evidence: Evidence }[]
-  /** Directories that installing makes; they are not part of the project. */
+  /** Directories that setup creates; they are not part of the project. */
   readonly generated: readonly string[]
   readonly resources: ResourcesWish
   readonly notes: readonly string[]

@@ -1,12 +1,13 @@
 /** Which presets there are. */
 import { invalid } from '../../core/error.ts'
+import { toPrintableAscii } from '../../util/hidden-characters.ts'
 import { nearest } from '../../util/nearest.ts'
 
-/** Package managers: their hosts are asked of this machine's own clients. */
+/** Package managers: their hosts come from this machine's own clients. */
 export const CLIENT_PRESETS = ['npm', 'pip', 'apt', 'cargo', 'go', 'maven'] as const
 export type ClientPreset = (typeof CLIENT_PRESETS)[number]
 
-/** Forges and model providers: what their documentation said on the date. */
+/** Forges and model providers: hosts from their documentation on this date. */
 export const DATA_DATE = '2026-11-16'
 export const DATA_PRESETS: Readonly<Record<string, readonly string[]>> = {
   github: [
@@ -42,7 +43,7 @@ export function parsePresetName(name: string): string {
   const near = nearest(name, PRESETS)
   throw invalid(
     'preset.unknown',
-    `there is no preset ${JSON.stringify(name.replace(/[^ -~]/g, '?').slice(0, 40))}`,
+    `unknown preset: ${JSON.stringify(toPrintableAscii(name).slice(0, 40))}`,
     near ? `did you mean ${near}?` : `the presets are ${PRESETS.join(', ')}`,
   )
 }

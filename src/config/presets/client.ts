@@ -1,18 +1,21 @@
-/** Asks a package manager of this machine where it fetches from, so that a company's mirror needs no configuration of ours. */
+/**
+ * Asks a package manager of this machine for its registry, so that a company's mirror needs no extra
+ * configuration.
+ */
 import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ClientPreset } from './catalog.ts'
 import { watchHosts } from './host-watch.ts'
 
-export interface Asking {
+export interface ClientQuery {
   readonly env: Readonly<Record<string, string | undefined>>
-  /** The user's own home directory. */
+  /** The user's home directory. */
   readonly home: string
 }
 
-/** Where a client fetches from, and what the same client inside needs to be told. */
-export interface Answer {
+/** The registry of a client, and the settings that the same client needs in a sandbox. */
+export interface ClientAnswer {
   /** `host` or `host:port`. */
   readonly hosts: readonly string[]
   readonly variables: Readonly<Record<string, string>>
@@ -23,13 +26,13 @@ export interface Answer {
 const ASK_MS = 30_000
 const LONGEST_ANSWER = 4 * 1024 * 1024
 
-/** Undefined where this machine has no such client, or it does not say. */
-export async function askClient(name: ClientPreset, asking: Asking): Promise<Answer | undefined> {
+/** Undefined if this machine has no such client or it does not tell. */
+export async function askClient(name: ClientPreset, asking: ClientQuery): Promise<ClientAnswer | undefined> {
   const answer = await CLIENTS[name](asking)
   return answer && answer.hosts.length > 0 ? answer : undefined
 }
 
-const CLIENTS: Readonly<Record<ClientPreset, (asking: Asking) => Promise<Answer | undefined>>> = {
+const CLIENTS: Readonly<Record<ClientPreset, (asking: ClientQuery) => Promise<ClientAnswer | undefined>>> = {
   async npm(asking) {
     const text = await run(asking, 'npm', ['config', 'list', '--json'])
     if (text === undefined) return undefined
@@ -147,20 +150,23 @@ print(PyPI.simple_url, 'https://' + PyPI.file_storage_domain)
 /** Small, and has been there for years. */
 const CRATE =
   '[package]\nname = "agentpod-asks"\nversion = "0.0.0"\nedition = "2018"\n\n[dependencies]\nitoa = "1"\n'
-/** No repository has it, so Maven goes and asks each. */
+/** No repository has this plugin, so Maven asks each one. */
 const MISSING_PLUGIN = 'org.apache.maven.plugins:maven-help-plugin:0.0.0-agentpod:help'
 
-/** SECURITY: LK-05. Of the file only what says where crates come from goes inside: it may hold tokens. */
+/**
+ * SECURITY: LK-05. Only the tables that name crate sources are copied into the sandbox: the file may hold
+ * tokens.
+ */
 function sourceTables(config: string): string | undefined {
   const tables = config.split(/^(?=\s*\[)/m).filter((table) => /^\s*\[source\./.test(table))
   return tables.length === 0 ? undefined : tables.join('').replaceAll(/:\/\/[^@/\s"']*@/g, '://')
 }
 
-function answerOf(urls: readonly string[], variables: Readonly<Record<string, string>>): Answer {
+function answerOf(urls: readonly string[], variables: Readonly<Record<string, string>>): ClientAnswer {
   return { hosts: [...new Set(urls.flatMap(hostOf))], variables, files: [] }
 }
 
-/** Names of variables that a shell takes; npm's settings for a scope have signs in them that none does. */
+/** Variable names that a shell accepts; npm's settings for a scope contain other characters. */
 function plainNames(variables: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(variables).filter(([name]) => /^[A-Za-z_][A-Za-z0-9_]*$/.test(name)),
@@ -173,17 +179,17 @@ function hostOf(text: string): string[] {
   return [url.port === '' ? url.hostname : `${url.hostname}:${url.port}`]
 }
 
-/** SECURITY: SE-01. A password in an address stays outside; a secret of AgentPod can stand for it. */
+/** SECURITY: SE-01. A password in a URL stays outside the sandbox; use a secret for it. */
 function withoutUser(text: string): string {
   return text.replace(/:\/\/[^@/]*@/, '://')
 }
 
-function run(asking: Asking, command: string, args: readonly string[]): Promise<string | undefined> {
+function run(asking: ClientQuery, command: string, args: readonly string[]): Promise<string | undefined> {
   return new Promise((resolve) => {
     execFile(
       command,
       args,
-      // In the root directory there is no project's file that the client would read.
+      // The root directory has no project files that the client would read.
       { cwd: '/', env: { ...asking.env }, timeout: ASK_MS, maxBuffer: LONGEST_ANSWER },
       (error, stdout) => resolve(error ? undefined : stdout),
     )

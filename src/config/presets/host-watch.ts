@@ -1,4 +1,4 @@
-/** Learns which hosts a program asks for, by being its proxy while it runs once in a directory of its own. */
+/** Finds the hosts that a program contacts: acts as its proxy while it runs once in a temporary directory. */
 import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect } from 'node:net'
@@ -18,7 +18,7 @@ const WITHIN_MS = 60_000
 const MOST_HOSTS = 32
 const AUTHORITY = /^([a-z0-9.-]+):(\d{1,5})$/i
 
-/** Undefined where the program is not there. Whether it succeeds does not matter: it has asked by then. */
+/** Undefined if the program is not installed. It may fail: its requests have been seen by then. */
 export async function watchHosts(
   plan: (proxy: string, scratch: string) => Watched,
 ): Promise<string[] | undefined> {

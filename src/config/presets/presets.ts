@@ -1,12 +1,12 @@
-/** Presets as rules. What a client said is remembered for a day, since asking takes up to seconds. */
+/** Presets as rules. A client's answer is cached for a day, because asking can take seconds. */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { AgentPodError } from '../../core/error.ts'
 import { parseRule, type Rule } from '../../policy/rule.ts'
-import { makeDirectory } from '../../util/make-directory.ts'
+import { makeDirectory } from '../../util/file/make-directory.ts'
 import { DATA_PRESETS, isClientPreset, parsePresetName } from './catalog.ts'
-import { type Answer, type Asking, askClient } from './client.ts'
+import { askClient, type ClientAnswer, type ClientQuery } from './client.ts'
 
 const FILE = 'presets.json'
 const FRESH_MS = 24 * 3_600_000
@@ -17,14 +17,14 @@ const answer = z.object({
   files: z.array(z.object({ path: z.string(), text: z.string() })).default([]),
 })
 const schema = z.object({
-  /** What the user named with `agentpod preset set`. */
+  /** Hosts that the user set with `agentpod preset set`. */
   set: z.record(z.string(), z.object({ hosts: z.array(z.string()) })).default({}),
-  /** What clients said, and when. */
+  /** Answers of clients, with the time. */
   asked: z.record(z.string(), answer.extend({ at: z.number() })).default({}),
 })
 type Kept = z.infer<typeof schema>
 
-export interface Preset extends Answer {
+export interface Preset extends ClientAnswer {
   readonly name: string
   readonly from: 'user' | 'client' | 'data'
   readonly rules: readonly Rule[]
@@ -32,16 +32,16 @@ export interface Preset extends Answer {
 
 export class Presets {
   readonly #home: string
-  readonly #asking: Asking
+  readonly #asking: ClientQuery
   readonly #now: () => number
 
-  constructor(o: { readonly home: string; readonly asking: Asking; now(): number }) {
+  constructor(o: { readonly home: string; readonly asking: ClientQuery; now(): number }) {
     this.#home = o.home
     this.#asking = o.asking
     this.#now = o.now
   }
 
-  /** `failed_precondition` where the client is not on this machine and the user has not named its hosts. */
+  /** Throws `failed_precondition` if the client is not installed and the user has not set its hosts. */
   async get(name: string, o: { readonly fresh?: boolean } = {}): Promise<Preset> {
     parsePresetName(name)
     const kept = this.#read()
@@ -58,7 +58,7 @@ export class Presets {
     return presetOf(name, 'client', asked)
   }
 
-  /** Names the hosts of a preset; none of them takes the name back. */
+  /** Sets the hosts of a preset; an empty list removes the setting. */
   set(name: string, hosts: readonly string[]): void {
     parsePresetName(name)
     const kept = this.#read()
@@ -76,7 +76,7 @@ export class Presets {
         code: 'data_loss',
         reason: 'presets.damaged',
         message: `${join(this.#home, FILE)} is damaged`,
-        hint: 'remove it; clients are asked again, and what you set has to be set again',
+        hint: 'remove it; presets are detected again, and those you set have to be set again',
         cause: error,
       })
     }
@@ -90,8 +90,11 @@ export class Presets {
   }
 }
 
-/** What this machine's own clients use, or the user named, may be a mirror in a private network; what is written here may not. */
-function presetOf(name: string, from: Preset['from'], answer: Answer): Preset {
+/**
+ * Hosts from this machine's clients or from the user may be mirrors on private addresses; the built-in ones
+ * may not.
+ */
+function presetOf(name: string, from: Preset['from'], answer: ClientAnswer): Preset {
   const rules = answer.hosts.map((host) => {
     const rule = readHost(host)
     return parseRule(from === 'data' ? rule : { ...rule, private: true }, `preset ${name}`)
@@ -104,7 +107,7 @@ function readHost(text: string): { host: string; ports?: number[] } {
   return port === undefined ? { host } : { host, ports: [Number(port)] }
 }
 
-function mutable({ hosts, variables, files }: Answer): z.infer<typeof answer> {
+function mutable({ hosts, variables, files }: ClientAnswer): z.infer<typeof answer> {
   return { hosts: [...hosts], variables: { ...variables }, files: [...files] }
 }
 
@@ -112,7 +115,7 @@ function silent(name: string): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'preset.unasked',
-    message: `this machine has no ${name} to ask where it fetches from`,
-    hint: `name its hosts once: \`agentpod preset set ${name} HOST...\``,
+    message: `${name} is not installed on this machine, so its registry is not known`,
+    hint: `set its hosts with \`agentpod preset set ${name} HOST...\``,
   })
 }

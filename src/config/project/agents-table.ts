@@ -1,7 +1,7 @@
-/** The table `[agents]`: which agent works on the project, how long and for how much, and what it may do unasked. */
+/** The table `[agents]`: the agent, its limits in time and money, and what it may do without asking. */
 import { z } from 'zod'
 import type { PermissionKind } from '../../core/permission.ts'
-import { about, line, table, time, word } from './values.ts'
+import { about, durationValue, keyedTable, lineValue, wordValue } from './values.ts'
 
 const decision = z.enum(['ask', 'allow', 'deny'])
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are refused
@@ -16,7 +16,7 @@ const WHAT = {
 } as const satisfies Record<PermissionKind, readonly [string, string]>
 
 const said = z
-  .union([decision, table(pattern, decision, 64)])
+  .union([decision, keyedTable(pattern, decision, 64)])
   .meta({ kind: '`"ask"`, `"allow"`, `"deny"`, or a table of these by pattern' })
 
 function permission(kind: PermissionKind): z.ZodOptional<typeof said> {
@@ -33,28 +33,30 @@ export const permissionsTable = z
   })
   .meta(
     about(
-      'What an agent may do inside: without asking, after asking, or not at all. In a pattern `*` is any text, and the longest that fits decides: of commands, paths, `server/tool` or hosts. A project’s file only makes what the user has stricter; what goes beyond that is asked for.',
+      'What an agent may do in the sandbox: without asking, after asking, or not at all. Patterns match commands, paths, `server/tool` or hosts; `*` matches any text, and the longest matching pattern decides. A project’s file can only make the user’s settings stricter; anything beyond them needs approval.',
     ),
   )
 
 export const agentsTable = z.strictObject({
-  default: word('an agent’s name')
+  default: wordValue('an agent’s name')
     .optional()
-    .meta(about('The agent that is started when nobody names one, like `"claude"`.', 'none')),
-  model: line(200).optional().meta(about('The model, as the agent calls it.', 'the agent’s own choice')),
-  time: time('1s', '7d').optional().meta(about('How long an agent may work.', '`"1h"`')),
+    .meta(about('The agent to start when the command names none, such as `"claude"`.', 'none')),
+  model: lineValue(200)
+    .optional()
+    .meta(about('The model, by the agent’s name for it.', 'the agent’s own choice')),
+  time: durationValue('1s', '7d').optional().meta(about('How long an agent may work.', '`"1h"`')),
   max_cost: z
     .number()
     .min(0.01)
     .max(1_000_000)
     .optional()
-    .meta(about('For how many dollars it may use models.', 'no limit')),
-  branch: line(200)
+    .meta(about('How many dollars it may spend on models.', 'no limit')),
+  branch: lineValue(200)
     .regex(/^[^{}]+\/.*\{n\}/, 'must begin with a directory and have {n}, like "agentpod/{slug}-{agent}-{n}"')
     .optional()
     .meta(
       about(
-        'How the branches of runs are called: `{slug}` is a few words of the prompt, `{n}` a number.',
+        'The names of the branches of runs: `{slug}` is a few words of the prompt, `{n}` a number.',
         '`"agentpod/{slug}-{agent}-{n}"`',
       ),
     ),

@@ -1,14 +1,22 @@
-/** What `agentpod.toml` says, in one form: sizes and times as numbers, commands as lists, tables in the order of the file. */
+/**
+ * The content of `agentpod.toml` in normal form: sizes and times as numbers, commands as lists, tables in
+ * file order.
+ */
 import type { Isolation } from '../../core/capability.ts'
 import type { Readiness, StopSignal } from '../../core/environment.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 import type { Verb } from '../detect/finding.ts'
-import { type NetworkWish, wishOf } from '../network-table.ts'
-import { allowedKinds, type PermissionsWish, permissionsWish, withoutUngranted } from '../permissions.ts'
-import { hasImage, isNothing, NO_PRIVILEGES, type Privileges } from '../privileges.ts'
+import {
+  allowedKinds,
+  type PermissionsWish,
+  permissionsWish,
+  withoutUngranted,
+} from '../grants/permissions.ts'
+import { hasImage, hasNoPrivileges, NO_PRIVILEGES, type Privileges } from '../grants/privileges.ts'
+import { type NetworkWish, wishOf } from '../network/network-table.ts'
 import type { PackageManager, ProjectBase, ProjectLanguage } from './environment-table.ts'
 import type { ProfileTable, ProjectTables } from './schema.ts'
-import { isKnownService, type KnownService } from './services-table.ts'
+import { isServiceName, type ServiceName } from './services-table.ts'
 
 export interface ProjectData {
   /** The least that its sandboxes may have. */
@@ -17,7 +25,7 @@ export interface ProjectData {
   /** In the order of the file. */
   readonly services: readonly ServiceWish[]
   readonly ports: readonly PortWish[]
-  /** `false`: none, even where one is detected. */
+  /** `false`: none, even if one is detected. */
   readonly lifecycle: Readonly<Partial<Record<Verb, CommandWish | false>>>
   readonly resources: ResourcesWish
   /** With the secrets. */
@@ -43,7 +51,7 @@ export interface EnvironmentWish {
   readonly image?: string | undefined
   readonly user?: string | undefined
   readonly sudo?: boolean | undefined
-  /** `false`: none, even where it is detected. */
+  /** `false`: none, even if it is detected. */
   readonly languages: Readonly<Partial<Record<ProjectLanguage, string | false>>>
   readonly packages: Readonly<Record<PackageManager, readonly string[]>>
   readonly variables: Readonly<Record<string, string>>
@@ -53,7 +61,7 @@ export type ServiceWish =
   | { readonly kind: 'none'; readonly name: string }
   | {
       readonly kind: 'known'
-      readonly name: KnownService
+      readonly name: ServiceName
       readonly version?: string | undefined
       readonly port?: number | undefined
     }
@@ -77,7 +85,7 @@ export interface PortWish {
 export interface CommandWish {
   /** For /bin/sh, in this order, until one fails. */
   readonly commands: readonly string[]
-  /** Files of the project that they read; undefined where the file does not say. */
+  /** Files of the project that the commands read; undefined if the file does not list them. */
   readonly inputs?: readonly string[] | undefined
 }
 
@@ -127,7 +135,7 @@ function serviceWish(name: string, one: Tables['services'][string]): ServiceWish
   const { version, port, run, ready, workdir = '', variables = {}, stop = 'SIGTERM' } = one
   if (run !== undefined)
     return { kind: 'command', name, run, ready: readiness(ready), workdir, variables, stopSignal: stop }
-  return isKnownService(name) ? { kind: 'known', name, version, port } : { kind: 'none', name }
+  return isServiceName(name) ? { kind: 'known', name, version, port } : { kind: 'none', name }
 }
 
 function readiness(ready: Exclude<Tables['services'][string], false>['ready']): Readiness | undefined {
@@ -176,13 +184,13 @@ function milliseconds(text: string | undefined): number | undefined {
   return text === undefined ? undefined : readMs(text)
 }
 
-/** What `combine` is asked about: everything that has to be granted. */
+/** The input of `combine`: everything that needs a grant. */
 export function projectWish(data: ProjectData): NetworkWish {
   const privileges = privilegesOf(data)
-  return { ...data.network, ...(!isNothing(privileges) && { privileges }) }
+  return { ...data.network, ...(!hasNoPrivileges(privileges) && { privileges }) }
 }
 
-/** SECURITY: CF-02. Who is root from the start needs no sudo, so that is the same wish. */
+/** SECURITY: CF-02. A user who is root from the start needs no sudo, so it counts as the same privilege. */
 function privilegesOf({ environment, ports, agents }: ProjectData): Privileges {
   return {
     sudo: environment.sudo === true || environment.user === 'root',
@@ -192,7 +200,9 @@ function privilegesOf({ environment, ports, agents }: ProjectData): Privileges {
   }
 }
 
-/** SECURITY: CF-02. The data with nothing left of what was asked for and not granted; the network is `combine`'s own answer. */
+/**
+ * SECURITY: CF-02. The data without anything that was not granted; the network is the answer of `combine`.
+ */
 export function onlyGranted(data: ProjectData, wish: NetworkWish): ProjectData {
   const granted = wish.privileges ?? NO_PRIVILEGES
   const { environment, ports, agents } = data

@@ -1,4 +1,4 @@
-/** The table `[environment]`: what must be inside. */
+/** The table `[environment]`: what the environment contains. */
 import { z } from 'zod'
 import { BASES } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
@@ -6,9 +6,9 @@ import { parseName } from '../../core/id.ts'
 import { LONGEST_IMAGE_REF, parseImageRef } from '../../core/image-ref.ts'
 import { nearest } from '../../util/nearest.ts'
 import type { Language } from '../detect/finding.ts'
-import { about, table, taken } from './values.ts'
+import { about, acceptedBy, keyedTable } from './values.ts'
 
-/** The bases there are, and recipes of ours that put languages on Debian. */
+/** All bases, and named bases that add languages to Debian. */
 export const PROJECT_BASES = [
   ...BASES,
   'js',
@@ -27,27 +27,27 @@ export function parseProjectBase(text: string): ProjectBase {
   const near = nearest(text, PROJECT_BASES)
   throw invalid(
     'option.base',
-    `--base is one of ${PROJECT_BASES.join(', ')}, not ${JSON.stringify(text)}`,
+    `--base must be one of ${PROJECT_BASES.join(', ')}, not ${JSON.stringify(text)}`,
     near && `did you mean ${near}?`,
   )
 }
 
 const VERSION = /^[A-Za-z0-9<>=~^!*][A-Za-z0-9 .,_+*^~<>=!|/-]{0,63}$/
-export const version = z
+export const versionValue = z
   .string()
   .regex(VERSION, 'must be a version or a range of versions, like "22", "3.12" or ">=1.24"')
-const languageVersion = z.union([version, z.literal(false)]).meta({ kind: 'version or `false`' })
+const languageVersion = z.union([versionValue, z.literal(false)]).meta({ kind: 'version or `false`' })
 
 function language(name: string, example: string): typeof languageVersion {
   return languageVersion.meta(
     about(
-      `The version of ${name}, or a range, like \`"${example}"\`; \`"latest"\` for the newest there is, \`false\` or \`"none"\` for no ${name} even where it is detected.`,
+      `The version of ${name}, or a range, like \`"${example}"\`; \`"latest"\` for the newest one, \`false\` or \`"none"\` for no ${name} even if it is detected.`,
       'as detected',
     ),
   )
 }
 
-/** In the order of the reference page. Languages without versions of their own have no key. */
+/** In the order of the reference page. Languages without versions have no key. */
 const languages = {
   node: language('Node.js', '22').optional(),
   python: language('Python', '3.12').optional(),
@@ -60,7 +60,7 @@ const languages = {
     .meta({ kind: '`"latest"`, `"none"` or `false`' })
     .meta(
       about(
-        'The compilers of C and C++, which have the version of the base: `"latest"` puts them in, `false` or `"none"` leaves them out even where they are detected.',
+        'The C and C++ compilers, in the version of the base: `"latest"` installs them, `false` or `"none"` leaves them out even if they are detected.',
         'as detected',
       ),
     )
@@ -76,8 +76,8 @@ export type ProjectLanguage = keyof typeof languages
 export const PROJECT_LANGUAGES = Object.keys(languages) as readonly ProjectLanguage[]
 
 /**
- * SECURITY: CF-02. An entry ends up in the command line of its package manager: by its grammar it can be no option, no path and no address.
- * Each pattern is anchored and reads every character once.
+ * SECURITY: CF-02. An entry becomes part of its package manager's command line: the grammar excludes options,
+ * paths and URLs. Each pattern is anchored and reads every character once.
  */
 const APT = /^[a-z0-9][a-z0-9.+-]{0,126}[a-z0-9.+](?:=[A-Za-z0-9.+~:-]{1,100})?$/
 const NPM =
@@ -95,44 +95,31 @@ function packages(grammar: RegExp, form: string): z.ZodArray<z.ZodString> {
 const packageLists = {
   apt: packages(APT, 'the name of a Debian package, like "libpq-dev" or "curl=8.14.1-2"')
     .optional()
-    .meta(
-      about(
-        'Packages of Debian, each with a version where you like: `"libpq-dev"`, `"curl=8.14.1-2"`.',
-        'none',
-      ),
-    ),
-  npm: packages(NPM, 'the name of a package of npm, like "typescript" or "@biomejs/biome@2"')
+    .meta(about('Debian packages, each with an optional version: `"libpq-dev"`, `"curl=8.14.1-2"`.', 'none')),
+  npm: packages(NPM, 'the name of an npm package, like "typescript" or "@biomejs/biome@2"')
     .optional()
-    .meta(
-      about(
-        'Packages of npm that are installed for everybody inside: `"typescript"`, `"@biomejs/biome@2"`.',
-        'none',
-      ),
-    ),
-  pip: packages(
-    PIP,
-    'a requirement of pip without options and addresses, like "ruff" or "httpx[http2]>=0.27,<1"',
-  )
+    .meta(about('Packages that npm installs globally: `"typescript"`, `"@biomejs/biome@2"`.', 'none')),
+  pip: packages(PIP, 'a pip requirement without options and URLs, like "ruff" or "httpx[http2]>=0.27,<1"')
     .optional()
-    .meta(about('Programs of Python, as requirements: `"ruff"`, `"httpx[http2]>=0.27,<1"`.', 'none')),
+    .meta(about('Python programs, as pip requirements: `"ruff"`, `"httpx[http2]>=0.27,<1"`.', 'none')),
   cargo: packages(CARGO, 'the name of a crate, like "cargo-nextest" or "just@1.40.0"')
     .optional()
     .meta(about('Programs that cargo builds: `"cargo-nextest"`, `"just@1.40.0"`.', 'none')),
   go: packages(GO, 'the path of a Go program, like "golang.org/x/tools/gopls@latest"')
     .optional()
-    .meta(about('Programs that Go builds, by path: `"golang.org/x/tools/gopls@latest"`.', 'none')),
+    .meta(about('Go programs, by path: `"golang.org/x/tools/gopls@latest"`.', 'none')),
 }
 export type PackageManager = keyof typeof packageLists
 export const PACKAGE_MANAGERS = Object.keys(packageLists) as readonly PackageManager[]
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/
-export const variables = table(
+export const variablesTable = keyedTable(
   z
     .string()
-    .regex(VARIABLE, 'is not the name of a variable: letters, digits and underscores, no digit first')
+    .regex(VARIABLE, 'is not a valid variable name: use letters, digits and underscores, and no digit first')
     .refine(
       (name) => !/^AGENTPOD_/i.test(name),
-      'is ours: names that begin with AGENTPOD_ are not for projects',
+      'is reserved: projects cannot set variables that start with AGENTPOD_',
     ),
   z
     .string()
@@ -145,46 +132,46 @@ export const variables = table(
 export const environmentTable = z.strictObject({
   name: z
     .string()
-    .superRefine(taken(parseName))
+    .superRefine(acceptedBy(parseName))
     .optional()
-    .meta(about('What the environment is called in lists and logs.', 'the name of the directory')),
+    .meta(about('The name of the environment in lists and logs.', 'the name of the directory')),
   base: z
     .enum(PROJECT_BASES)
     .optional()
     .meta(
       about(
-        'What everything else is put on: `host` shows the tools of this machine, `debian` is a Debian of its own, `image` is the container image that `image` names, and the others are a Debian with languages on it, of which `fullstack` and `polyglot` have several.',
+        'What the environment starts from: `host` uses the tools of this machine, `debian` is a separate Debian, `image` is the container image that `image` names, and the others are Debian with one or more languages.',
         'as detected',
       ),
     ),
   suite: z
     .string()
-    .regex(/^[a-z][a-z0-9-]{0,31}$/, 'must be a release of Debian by its name, like "trixie"')
+    .regex(/^[a-z][a-z0-9-]{0,31}$/, 'must be the name of a Debian release, like "trixie"')
     .optional()
     .meta(
       about(
-        'The release of Debian, by its name, for every base but `host` and `image`: `"trixie"`.',
-        'the one of this machine',
+        'The Debian release, such as `"trixie"`, for every base except `host` and `image`.',
+        'the release of this machine',
       ),
     ),
   image: z
     .string()
     .max(LONGEST_IMAGE_REF)
-    .superRefine(taken(parseImageRef))
+    .superRefine(acceptedBy(parseImageRef))
     .optional()
     .meta(
       about(
-        'The container image that everything is put on, like `"debian:12"` or `"ghcr.io/owner/name@sha256:..."`. The tools are the image’s own: nothing is installed from packages of Debian. It is asked for before it holds, and needs a provider that takes images.',
+        'The container image that the environment starts from, like `"debian:12"` or `"ghcr.io/owner/name@sha256:..."`. The tools are those of the image; no Debian packages are installed. It needs the user’s approval, and a provider that supports images.',
         'none',
       ),
     ),
   user: z
     .string()
-    .regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'is not the name of a user')
+    .regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'is not a valid user name')
     .optional()
     .meta(
       about(
-        'Who commands run as inside; `"root"` needs the same grant as `sudo`.',
+        'The user that commands run as; `"root"` needs the same approval as `sudo`.',
         '`"user"`; in an image `"root"`',
       ),
     ),
@@ -192,21 +179,21 @@ export const environmentTable = z.strictObject({
     .boolean()
     .optional()
     .meta(
-      about('Whether programs inside may become root inside; it is asked for before it holds.', '`false`'),
+      about(
+        'Whether programs in the sandbox may become root there. It needs the user’s approval.',
+        '`false`',
+      ),
     ),
   languages: z
     .strictObject(languages)
     .optional()
-    .meta(about('Which languages are inside, each with its version; what is not named here is as detected.')),
-  packages: z
-    .strictObject(packageLists)
-    .optional()
-    .meta(about('What is installed beside the languages, for each package manager.')),
-  variables: variables
+    .meta(about('The languages and their versions; those that are not listed are detected.')),
+  packages: z.strictObject(packageLists).optional().meta(about('Extra packages, by package manager.')),
+  variables: variablesTable
     .optional()
     .meta(
       about(
-        'Variables for every command inside, services included. Secrets do not belong here: see `[secrets]`.',
+        'Environment variables of every command and service. Secrets do not belong here: see `[secrets]`.',
       ),
     ),
 })

@@ -7,10 +7,10 @@ import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { parse } from 'smol-toml'
 import { isAgentPodError } from '../../core/error.ts'
-import { readProjectFile, readUser } from '../files.ts'
-import { type Problem, problemsIn } from '../problem.ts'
+import { readProjectFile, readUser } from '../config-files.ts'
 import { FULL } from '../testing/full-file.ts'
-import { type Path, positionsOf } from '../toml-positions.ts'
+import { type Path, positionsOf } from '../toml/positions.ts'
+import { type Problem, problemsIn } from '../toml/problem.ts'
 import { parseProject } from './project-file.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'agentpod-hostile-'))
@@ -29,7 +29,10 @@ function project(content: string | Uint8Array): string {
   return directory
 }
 
-/** The problems of what was thrown, which must be an error of ours that says them, in words fit for a terminal. */
+/**
+ * The problems of what was thrown, which must be an error of ours that says them, in words fit for a
+ * terminal.
+ */
 function problemsOf(error: unknown): readonly Problem[] {
   const problems = problemsIn(error)
   if (!problems || !isAgentPodError(error, 'invalid_argument')) throw error
@@ -51,7 +54,10 @@ describe('what is no plain file', () => {
   test('a link, even to a file that is right', () => {
     const directory = place()
     symlinkSync(join(project(FULL), 'agentpod.toml'), join(directory, 'agentpod.toml'))
-    assert.match(refused(() => readProjectFile(directory))[0]?.message ?? '', /is not a file but a link/)
+    assert.match(
+      refused(() => readProjectFile(directory))[0]?.message ?? '',
+      /is a symbolic link, not a file/,
+    )
   })
 
   test('a directory', () => {
@@ -76,7 +82,7 @@ describe('what is no plain file', () => {
     const comment = (size: number): string => `#${'x'.repeat(size - 1)}`
     assert.match(
       refused(() => readProjectFile(project(comment(1024 * 1024 + 1))))[0]?.message ?? '',
-      /at most/,
+      /is larger than 1048576 bytes/,
     )
     assert.ok(readProjectFile(project(comment(1024 * 1024))))
   })
@@ -148,7 +154,7 @@ describe('nothing reaches a prototype', () => {
       assert.equal(Object.hasOwn(Object.prototype, 'sudo'), false)
     })
 
-  test('names of methods are names like others', () => {
+  test('names of object methods are ordinary names', () => {
     const { data } = parseProject({
       file: 'x',
       text: '[environment.variables]\ntoString = "x"\nvalueOf = "y"',
@@ -180,7 +186,7 @@ describe('size', { timeout: 60_000 }, () => {
     ['blanks', `${' '.repeat(500_000)}\n${'\n'.repeat(400_000)}x = 1`],
     ['quotes', `x = """${'""\\"'.repeat(200_000)}`],
   ] as const)
-    test(`of ${name} ends in a refusal`, () =>
+    test(`a file of ${name} is refused`, () =>
       void refused(() => parseProject({ file: 'agentpod.toml', text })))
 })
 
@@ -252,7 +258,7 @@ describe('a right file with random changes', { timeout: 120_000 }, () => {
   const random = numbers(20_261_116)
   const files = Array.from({ length: 2_000 }, () => mutated(FULL, random))
 
-  test('is taken, or refused in words with places inside of it', () => {
+  test('a file with random changes is accepted, or refused with positions inside it', () => {
     let taken = 0
     for (const text of files) {
       let problems: readonly Problem[] = []
@@ -273,7 +279,7 @@ describe('a right file with random changes', { timeout: 120_000 }, () => {
     assert.ok(taken > 100 && taken < 1_900, String(taken))
   })
 
-  test('has each value where it stands, written as it is read', () => {
+  test('each value in a file with random changes has its position and text', () => {
     let compared = 0
     for (const text of files) {
       let document: unknown

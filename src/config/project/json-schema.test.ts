@@ -1,4 +1,7 @@
-/** The schema for editors against the reader of files. A small judge of JSON Schema knows just the words that ours uses. */
+/**
+ * The schema for editors against the reader of files. A small judge of JSON Schema knows just the words that
+ * ours uses.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -28,13 +31,13 @@ test('it says what it is, in the draft that tools for TOML read', () => {
 describe('every key', () => {
   const properties = [...propertiesIn(schema, '')]
 
-  test('has a description, which is a sentence', () => {
+  test('every key has a description that is a sentence', () => {
     assert.ok(properties.length > 80, String(properties.length))
     for (const [path, { description }] of properties)
       assert.match(String(description), /^[A-Z`].{10,}\.$/s, path)
   })
 
-  test('is bounded: a string, a list or a number has an end', () => {
+  test('every string, list and number in the schema has a limit', () => {
     for (const [path, one] of schemasIn(schema, '')) {
       if (one['type'] === 'array') assert.ok(one['maxItems'], path)
       if (one['type'] === 'string')
@@ -45,7 +48,7 @@ describe('every key', () => {
     }
   })
 
-  test('of the reader is there', () => {
+  test('every key of the reader is in the schema', () => {
     const mine = Object.keys(projectSchema.shape)
     assert.deepEqual(Object.keys(schema['properties'] as object), mine)
   })
@@ -63,7 +66,7 @@ const KNOWN_TO_END: ReadonlySet<string> = new Set([
 
 describe('editors and the reader agree', () => {
   for (const [name, text] of Object.entries({ ...EXAMPLES, full: FULL, empty: '' }))
-    test(`on ${name}, which is right`, () => {
+    test(`schema and reader both accept ${name}`, () => {
       parseProject({ file: name, text })
       assert.deepEqual(judge(schema, plain(text), ''), [])
     })
@@ -96,7 +99,7 @@ describe('editors and the reader agree', () => {
     '[profiles.ci]\nenvironment = {}',
   ]
   for (const text of WRONG)
-    test(`on ${JSON.stringify(text)}, which is wrong`, () => {
+    test(`schema and reader both refuse ${JSON.stringify(text)}`, () => {
       assert.throws(() => parseProject({ file: 'agentpod.toml', text }))
       assert.notDeepEqual(judge(schema, plain(text), ''), [])
     })

@@ -14,12 +14,12 @@ export function projectJsonSchema(): JsonSchema {
     $schema,
     $id: 'urn:agentpod:agentpod.toml',
     title: 'agentpod.toml',
-    description: 'What is inside a project’s sandboxes, and what they may do. Everything may be left out.',
+    description: 'The environment of a project’s sandboxes, and what they may do. Every key is optional.',
     ...schema,
   }
 }
 
-/** Each schema of it goes through `map`, which sees what the tables say of themselves. */
+/** Calls `map` for each schema, with the metadata of the tables. */
 export function describedSchema(
   schema: z.ZodType,
   map: (schema: JsonSchema) => JsonSchema = (one) => one,

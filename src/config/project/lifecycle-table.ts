@@ -1,28 +1,33 @@
-/** The tables `[lifecycle]` and `[ports]`: what people do with the project, and where it listens. */
+/** The tables `[lifecycle]` and `[ports]`: the project's commands and ports. */
 import { z } from 'zod'
-import { about, command, line, path, table } from './values.ts'
+import { about, commandValue, keyedTable, lineValue, pathValue } from './values.ts'
 
-const commands = z.array(command).min(1).max(32)
+const commands = z.array(commandValue).min(1).max(32)
 const step = z
-  .union([command, commands, z.literal(false)])
+  .union([commandValue, commands, z.literal(false)])
   .meta({ kind: 'command, list of commands or `false`' })
 
 const setup = z
   .union([
-    command,
+    commandValue,
     commands,
     z.strictObject({
       run: z
-        .union([command, commands])
+        .union([commandValue, commands])
         .meta({ kind: 'command or list of commands' })
         .meta(about('The command, or several that run in order.')),
       inputs: z
-        .array(path.refine((value) => !/[*?[\]]/.test(value), 'must name one file: patterns are not read'))
+        .array(
+          pathValue.refine(
+            (value) => !/[*?[\]]/.test(value),
+            'must name one file: patterns are not supported',
+          ),
+        )
         .max(256)
         .optional()
         .meta(
           about(
-            'Files of the project that the command reads: when one of them changes, it runs again.',
+            'Files of the project that the command reads. It runs again when one of them changes.',
             'what is detected',
           ),
         ),
@@ -36,35 +41,33 @@ export const lifecycleTable = z.strictObject({
     .optional()
     .meta(
       about(
-        'Installs what the project depends on; its result is kept and used again. As a table it names the files it reads: `{ run = "scripts/bootstrap.sh", inputs = ["scripts/bootstrap.sh"] }`.',
+        'Installs the project’s dependencies. The result is cached. A table also names the files it reads: `{ run = "scripts/bootstrap.sh", inputs = ["scripts/bootstrap.sh"] }`.',
         'as detected',
       ),
     ),
   start: step
     .optional()
     .meta(
-      about('Runs at every start of a sandbox, after services are ready and before any command.', 'none'),
+      about('Runs at every start of a sandbox, when the services are ready and before any command.', 'none'),
     ),
-  dev: step
-    .optional()
-    .meta(about('Runs the project while somebody works on it: `agentpod dev`.', 'as detected')),
-  test: step.optional().meta(about('Runs its tests: `agentpod test`.', 'as detected')),
-  lint: step.optional().meta(about('Looks for mistakes in its sources.', 'as detected')),
+  dev: step.optional().meta(about('Runs the project for development: `agentpod dev`.', 'as detected')),
+  test: step.optional().meta(about('Runs the tests: `agentpod test`.', 'as detected')),
+  lint: step.optional().meta(about('Runs the linter.', 'as detected')),
   build: step.optional().meta(about('Builds it.', 'as detected')),
 })
 
-export const portsTable = table(
+export const portsTable = keyedTable(
   z
     .string()
     .regex(/^[1-9][0-9]{0,4}$/, 'must be a port, a whole number from 1 to 65535')
     .refine((key) => Number(key) <= 65_535, 'must be a port, a whole number from 1 to 65535'),
   z.strictObject({
-    label: line(64).optional().meta(about('What listens there, in a word or two.', 'none')),
+    label: lineValue(64).optional().meta(about('A short name for the port.', 'none')),
     public: z
       .boolean()
       .optional()
       .meta(
-        about('Whether whoever has its address may open it; it is asked for before it holds.', '`false`'),
+        about('Whether anyone who has its address may open it. It needs the user’s approval.', '`false`'),
       ),
   }),
   64,

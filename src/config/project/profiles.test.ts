@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { isAgentPodError } from '../../core/error.ts'
 import { describeRule } from '../../policy/rule.ts'
-import { combine } from '../combine.ts'
-import { wishOf } from '../network-table.ts'
+import { combine } from '../grants/combine.ts'
+import { wishOf } from '../network/network-table.ts'
 import { type ProjectData, projectWish } from './data.ts'
 import { applyProfile } from './profiles.ts'
 import { parseProject } from './project-file.ts'
@@ -73,14 +73,14 @@ describe('a profile', () => {
     assert.deepEqual(agents.permissions, { bash: all('deny'), write: all('allow'), mcp: all('ask') })
   })
 
-  test('that names nothing leaves everything', () => {
+  test('an empty profile changes nothing', () => {
     const whole = data(`${BASE}[profiles.same]`)
     const { network, ...rest } = applyProfile(whole, 'same')
     const { narrowedFrom: _, ...own } = network
     assert.deepEqual({ ...rest, network: own }, whole)
   })
 
-  test('that nobody wrote is an error that names those there are', () => {
+  test('an unknown profile is an error that names the known ones', () => {
     const two = data('[profiles.ci]\n[profiles.local]')
     for (const [name, hint] of [
       ['locl', 'did you mean local?'],
@@ -91,7 +91,7 @@ describe('a profile', () => {
         () => applyProfile(two, name),
         (error) =>
           isAgentPodError(error, 'invalid_argument') &&
-          error.message === `there is no profile "${name}"` &&
+          error.message === `unknown profile: "${name}"` &&
           error.hint === hint,
       )
     assert.throws(

@@ -1,29 +1,32 @@
-/** Profiles: named bundles that narrow or size. What a file grants itself no profile of it may widen. */
+/** Profiles: named sets of sizes and stricter rules. A profile never widens what its file asks for. */
 import { invalid } from '../../core/error.ts'
 import { DEFAULT_NETWORK, NETWORK_MODES } from '../../core/network.ts'
 import { PERMISSION_KINDS } from '../../core/permission.ts'
 import { narrow } from '../../policy/narrow.ts'
-import { defined } from '../../util/defined.ts'
+import { dropUndefined } from '../../util/drop-undefined.ts'
 import { nearest } from '../../util/nearest.ts'
-import { type NetworkWish, wishOf } from '../network-table.ts'
 import {
   narrowPermissions,
-  onDefaults,
   type PermissionsWish,
   permissionsWish,
   widerThan,
-} from '../permissions.ts'
-import { printable, quoted, type Remark } from '../problem.ts'
+  withDefaultPermissions,
+} from '../grants/permissions.ts'
+import { type NetworkWish, wishOf } from '../network/network-table.ts'
+import { printable, quoted, type Remark } from '../toml/problem.ts'
 import { type ProjectData, projectWish, resourcesWish } from './data.ts'
 import type { ProfileTable } from './schema.ts'
 
-/** The data as the profile has it. Its wish remembers the whole file's, which is what the user is asked about, once for all profiles. */
+/**
+ * The data with the profile applied. The wish also keeps that of the whole file, which the user is asked
+ * about once for all profiles.
+ */
 export function applyProfile(data: ProjectData, name: string): ProjectData {
   const profile = data.profiles.get(name)
   if (!profile) throw unknownProfile(name, [...data.profiles.keys()])
   return {
     ...data,
-    resources: { ...data.resources, ...defined(resourcesWish(profile.resources)) },
+    resources: { ...data.resources, ...dropUndefined(resourcesWish(profile.resources)) },
     network: { ...narrowedNetwork(data.network, profile), narrowedFrom: projectWish(data) },
     agents: { ...data.agents, permissions: stricterPermissions(data, profile) },
   }
@@ -35,11 +38,7 @@ function unknownProfile(name: string, known: readonly string[]): Error {
     known.length === 0
       ? 'the project has no profiles'
       : `there are ${known.map((one) => printable(one)).join(', ')}`
-  return invalid(
-    'profile.unknown',
-    `there is no profile ${quoted(name)}`,
-    near ? `did you mean ${near}?` : all,
-  )
+  return invalid('profile.unknown', `unknown profile: ${quoted(name)}`, near ? `did you mean ${near}?` : all)
 }
 
 function narrowedNetwork(whole: NetworkWish, { network }: ProfileTable): NetworkWish {
@@ -83,33 +82,33 @@ function widerNetwork(whole: NetworkWish, { network }: ProfileTable): Remark[] {
   if (own.mode !== undefined && NETWORK_MODES.indexOf(own.mode) > NETWORK_MODES.indexOf(most))
     add(
       ['mode'],
-      `a profile only narrows: ${own.mode} is wider than ${most}`,
+      `a profile can only be stricter: ${own.mode} is wider than ${most}`,
       'set the wider mode under [network]',
     )
   if (own.intercept === 'needed' && whole.intercept === 'all')
-    add(['intercept'], 'a profile only narrows: needed opens less than all', 'leave it out')
+    add(['intercept'], 'a profile can only be stricter: "needed" intercepts less than "all"', 'leave it out')
   for (const [index, preset] of (network.presets ?? []).entries())
     if (!whole.presets.includes(preset))
       add(
         ['presets', index],
-        `a profile only narrows: [network] does not have the preset ${preset}`,
+        `a profile can only be stricter: [network] does not have the preset ${preset}`,
         'add it to presets under [network]',
       )
   for (const [index, rule] of own.allow.entries())
     if (narrow([rule], whole.allow).asked)
       add(
         ['allow', index],
-        `a profile only narrows: [network] does not allow all of ${rule.host}`,
+        `a profile can only be stricter: [network] does not allow all of ${rule.host}`,
         'add it to allow under [network]',
       )
   return remarks
 }
 
-/** Kinds that neither names stay unnamed: what holds for them is the user's. */
+/** Kinds that neither names are left out: the user's settings apply to them. */
 function stricterPermissions({ agents }: ProjectData, profile: ProfileTable): PermissionsWish {
   const own = permissionsWish(profile.agents?.permissions ?? {})
   const { permissions } = agents
-  const all = narrowPermissions(onDefaults(permissions), own)
+  const all = narrowPermissions(withDefaultPermissions(permissions), own)
   return Object.fromEntries(
     PERMISSION_KINDS.filter((kind) => own[kind] ?? permissions[kind]).map((kind) => [
       kind,
@@ -120,7 +119,7 @@ function stricterPermissions({ agents }: ProjectData, profile: ProfileTable): Pe
 
 function widerPermissions({ agents }: ProjectData, profile: ProfileTable): Remark[] {
   const own = permissionsWish(profile.agents?.permissions ?? {})
-  const whole = onDefaults(agents.permissions)
+  const whole = withDefaultPermissions(agents.permissions)
   return PERMISSION_KINDS.flatMap((kind) => {
     const wider = widerThan(whole[kind], own[kind] ?? [])
     if (!wider) return []
@@ -129,7 +128,7 @@ function widerPermissions({ agents }: ProjectData, profile: ProfileTable): Remar
     return [
       {
         path: isTable ? [kind, pattern] : [kind],
-        message: `a profile is only stricter: ${decision} is wider than ${wider.than}`,
+        message: `a profile can only be stricter: ${decision} is wider than ${wider.than}`,
         hint: 'set it under [agents.permissions]',
       },
     ]

@@ -3,8 +3,8 @@ import { describe, test } from 'node:test'
 import { resolveResources } from '../../core/resources.ts'
 import { LONGEST_TTL_MS } from '../../core/spec.ts'
 import { describeRule } from '../../policy/rule.ts'
-import { problemsIn } from '../problem.ts'
 import { FULL } from '../testing/full-file.ts'
+import { problemsIn } from '../toml/problem.ts'
 import type { ProjectData } from './data.ts'
 import { PROJECT_LANGUAGES } from './environment-table.ts'
 import { type ProjectFile, parseProject } from './project-file.ts'
@@ -58,7 +58,7 @@ describe('a file that says nothing', () => {
 describe('a file that says everything', () => {
   const file = read(FULL)
 
-  test('is in one form', () => {
+  test('a file with every key is read into normal form', () => {
     const { environment, services, ports, lifecycle, resources, network, agents, profiles } = file.data
     assert.deepEqual(environment, {
       name: 'my-project',
@@ -147,7 +147,7 @@ describe('a file that says everything', () => {
     assert.deepEqual([...profiles.keys()], ['ci'])
   })
 
-  test('knows where everything stands', () => {
+  test('a file with every key knows the position of each value', () => {
     const place = (...path: (string | number)[]): string => {
       const { line, column } = file.at(path) ?? {}
       return `${line}:${column}`
@@ -223,9 +223,8 @@ describe('what is right', () => {
 
 const version = 'must be a version or a range of versions, like "22", "3.12" or ">=1.24"'
 const debian = 'must be the name of a Debian package, like "libpq-dev" or "curl=8.14.1-2"'
-const npm = 'must be the name of a package of npm, like "typescript" or "@biomejs/biome@2"'
-const pip =
-  'must be a requirement of pip without options and addresses, like "ruff" or "httpx[http2]>=0.27,<1"'
+const npm = 'must be the name of an npm package, like "typescript" or "@biomejs/biome@2"'
+const pip = 'must be a pip requirement without options and URLs, like "ruff" or "httpx[http2]>=0.27,<1"'
 const cargo = 'must be the name of a crate, like "cargo-nextest" or "just@1.40.0"'
 const goPath = 'must be the path of a Go program, like "golang.org/x/tools/gopls@latest"'
 const port = 'must be a port, a whole number from 1 to 65535'
@@ -245,60 +244,57 @@ const refused = (manager: string, words: string, ...entries: readonly string[]) 
 /** A file, and all that is wrong with it. */
 const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   // Keys.
-  ['[enviroment]\n', '1:2 there is no key enviroment (did you mean environment?)'],
-  ['x = 1\n', '1:1 there is no key x'],
-  ['[environment]\nlanguges = {}', '2:1 there is no key environment.languges (did you mean languages?)'],
-  [
-    '[environment.langauges]\nnode = "1"',
-    '1:14 there is no key environment.langauges (did you mean languages?)',
-  ],
+  ['[enviroment]\n', '1:2 unknown key enviroment (did you mean environment?)'],
+  ['x = 1\n', '1:1 unknown key x'],
+  ['[environment]\nlanguges = {}', '2:1 unknown key environment.languges (did you mean languages?)'],
+  ['[environment.langauges]\nnode = "1"', '1:14 unknown key environment.langauges (did you mean languages?)'],
   [
     'environment.base.x = 1',
     '1:13 environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not a table',
   ],
-  ['environment.lang.node = "1"', '1:13 there is no key environment.lang'],
+  ['environment.lang.node = "1"', '1:13 unknown key environment.lang'],
   [
     '[environment]\nnode = "22"',
-    '2:1 there is no key environment.node (it belongs under [environment.languages])',
+    '2:1 unknown key environment.node (it belongs under [environment.languages])',
   ],
-  ['memory = "4GB"', '1:1 there is no key memory (it belongs under [resources])'],
-  ['[resources]\nnetwork = {}', '2:1 there is no key resources.network (it stands at the top of the file)'],
-  ['  [resources]\n\t cpu = 2', '2:3 there is no key resources.cpu (did you mean cpus?)'],
-  ['[lifecycle]\ninstall = "x"', '2:1 there is no key lifecycle.install (did you mean setup?)'],
-  ['[environment]\nenv = {}', '2:1 there is no key environment.env (did you mean variables?)'],
+  ['memory = "4GB"', '1:1 unknown key memory (it belongs under [resources])'],
+  ['[resources]\nnetwork = {}', '2:1 unknown key resources.network (it belongs at the top of the file)'],
+  ['  [resources]\n\t cpu = 2', '2:3 unknown key resources.cpu (did you mean cpus?)'],
+  ['[lifecycle]\ninstall = "x"', '2:1 unknown key lifecycle.install (did you mean setup?)'],
+  ['[environment]\nenv = {}', '2:1 unknown key environment.env (did you mean variables?)'],
   [
     '[environment.languages]\nnodejs = "22"',
-    '2:1 there is no key environment.languages.nodejs (did you mean node?)',
+    '2:1 unknown key environment.languages.nodejs (did you mean node?)',
   ],
   [
     '[environment.languages]\ngolang = "1"',
-    '2:1 there is no key environment.languages.golang (did you mean go?)',
+    '2:1 unknown key environment.languages.golang (did you mean go?)',
   ],
   [
     '[environment.languages]\nPython = "3"',
-    '2:1 there is no key environment.languages.Python (did you mean python?)',
+    '2:1 unknown key environment.languages.Python (did you mean python?)',
   ],
-  ['[environment.languages]\ncobol = "1"', '2:1 there is no key environment.languages.cobol'],
-  ['[environment.packages]\nnmp = []', '2:1 there is no key environment.packages.nmp (did you mean npm?)'],
-  ['[ports]\n3000 = { lable = "x" }', '2:10 there is no key ports.3000.lable (did you mean label?)'],
+  ['[environment.languages]\ncobol = "1"', '2:1 unknown key environment.languages.cobol'],
+  ['[environment.packages]\nnmp = []', '2:1 unknown key environment.packages.nmp (did you mean npm?)'],
+  ['[ports]\n3000 = { lable = "x" }', '2:10 unknown key ports.3000.lable (did you mean label?)'],
   [
     '[services.x]\nrun = "x"\nready = { port = 1, timout = "1s" }',
-    '3:21 there is no key services.x.ready.timout (did you mean timeout?)',
+    '3:21 unknown key services.x.ready.timout (did you mean timeout?)',
   ],
   [
     '[network]\nallow = ["example.com",\n  { host = "a.example.com", port = 1 }]',
-    '3:29 there is no key network.allow.1.port (did you mean ports?)',
+    '3:29 unknown key network.allow.1.port (did you mean ports?)',
   ],
-  ['[secrets]\nA = { value = "x" }', '2:7 there is no key secrets.A.value'],
-  ['[agents.permissions]\nshell = "ask"', '2:1 there is no key agents.permissions.shell'],
+  ['[secrets]\nA = { value = "x" }', '2:7 unknown key secrets.A.value'],
+  ['[agents.permissions]\nshell = "ask"', '2:1 unknown key agents.permissions.shell'],
   [
     '[profiles.ci]\nenvironment = {}',
-    '2:1 there is no key profiles.ci.environment (it stands at the top of the file)',
+    '2:1 unknown key profiles.ci.environment (it belongs at the top of the file)',
   ],
-  ['[profiles.ci.resources]\nmem = "1GB"', '2:1 there is no key profiles.ci.resources.mem'],
-  ['toString = 1', '1:1 there is no key toString'],
-  ['environment.hasOwnProperty = 1', '1:13 there is no key environment.hasOwnProperty'],
-  ['"\\u001b[2J" = 1', '1:1 there is no key ?[2J'],
+  ['[profiles.ci.resources]\nmem = "1GB"', '2:1 unknown key profiles.ci.resources.mem'],
+  ['toString = 1', '1:1 unknown key toString'],
+  ['environment.hasOwnProperty = 1', '1:13 unknown key environment.hasOwnProperty'],
+  ['"\\u001b[2J" = 1', '1:1 unknown key ?[2J'],
   ['[[environment]]\nbase = "host"', '1:3 environment: must be a table, not a list'],
   ['environment = 5', '1:15 environment: must be a table, not a number'],
   ['services = "postgres"', '1:12 services: must be a table, not a string'],
@@ -317,10 +313,10 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
     '[environment]\nbase = "fulstack" # x',
     '2:8 environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "fulstack" (did you mean fullstack?)',
   ],
-  ['[environment]\nbase = debian', '2:8 invalid value (text stands in quotes: "debian")'],
+  ['[environment]\nbase = debian', '2:8 invalid value (put text in quotes: "debian")'],
   [
     '[environment]\nsuite = "Trixie!"',
-    '2:9 environment.suite: must be a release of Debian by its name, like "trixie"',
+    '2:9 environment.suite: must be the name of a Debian release, like "trixie"',
   ],
   [
     '[environment]\nimage = "Debian 12"',
@@ -328,23 +324,23 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[environment]\nimage = "node:22"\nbase = "debian"',
-    '2:9 environment.image: the base debian is no image (leave one of them out, or set base = "image")',
+    '2:9 environment.image: the base debian does not take an image (leave one of them out, or set base = "image")',
   ],
   ['[environment]\nbase = "image"', '2:8 environment.base: needs the name of an image (image = "debian:12")'],
   [
     '[environment]\nimage = "node:22"\nsuite = "trixie"',
-    '3:9 environment.suite: the base image has no release of Debian to choose (leave it out, or set base = "debian")',
+    '3:9 environment.suite: the base image does not take a Debian release (leave it out, or set base = "debian")',
   ],
   [
     '[environment]\nimage = "node:22"\n[environment.packages]\napt = ["curl"]',
-    '4:7 environment.packages.apt: nothing is installed from packages of Debian into an image (take an image that has them, or install them by [lifecycle] setup, or set base = "debian")',
+    '4:7 environment.packages.apt: Debian packages cannot be installed into an image (use an image that has them, install them in [lifecycle] setup, or set base = "debian")',
   ],
   [
     '[environment]\nbase = "host"\nsuite = "trixie"',
-    '3:9 environment.suite: the base host has no release of Debian to choose (leave it out, or set base = "debian")',
+    '3:9 environment.suite: the base host does not take a Debian release (leave it out, or set base = "debian")',
   ],
-  ['[environment]\nuser = "Root"', '2:8 environment.user: is not the name of a user'],
-  ['[environment]\nuser = "-x"', '2:8 environment.user: is not the name of a user'],
+  ['[environment]\nuser = "Root"', '2:8 environment.user: is not a valid user name'],
+  ['[environment]\nuser = "-x"', '2:8 environment.user: is not a valid user name'],
   ['[environment]\nsudo = "yes"', '2:8 environment.sudo: must be true or false, not a string'],
   ['[environment]\nsudo = 1', '2:8 environment.sudo: must be true or false, not a number'],
 
@@ -474,15 +470,15 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[environment.variables]\n1A = "x"',
-    '2:1 environment.variables.1A: is not the name of a variable: letters, digits and underscores, no digit first',
+    '2:1 environment.variables.1A: is not a valid variable name: use letters, digits and underscores, and no digit first',
   ],
   [
     '[environment.variables]\n"A=B" = "x"',
-    '2:1 environment.variables.A=B: is not the name of a variable: letters, digits and underscores, no digit first',
+    '2:1 environment.variables.A=B: is not a valid variable name: use letters, digits and underscores, and no digit first',
   ],
   [
     '[environment.variables]\nAGENTPOD_HOME = "x"',
-    '2:1 environment.variables.AGENTPOD_HOME: is ours: names that begin with AGENTPOD_ are not for projects',
+    '2:1 environment.variables.AGENTPOD_HOME: is reserved: projects cannot set variables that start with AGENTPOD_',
   ],
   ['[environment.variables]\nA = "a\\u0000b"', '2:5 environment.variables.A: has a NUL byte'],
   ['[environment.variables]\nA = { b = "c" }', '2:5 environment.variables.A: must be a string, not a table'],
@@ -492,21 +488,21 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[environment.variables]\nKEY = "x"\n[secrets]\nKEY = {}',
-    '2:1 environment.variables.KEY: is a secret too, whose placeholder has that name (leave it out here, or under [secrets])',
+    '2:1 environment.variables.KEY: is also the name of a secret, whose placeholder uses this variable (remove it here or under [secrets])',
   ],
 
   // Services.
   [
     '[services]\npostgress = {}',
-    '2:13 services.postgress: needs the key run: we know no service of this name (did you mean postgres?)',
+    '2:13 services.postgress: needs the key run: this is not a known service (did you mean postgres?)',
   ],
   [
     '[services]\npostgresql = {}',
-    '2:14 services.postgresql: needs the key run: we know no service of this name (did you mean postgres?)',
+    '2:14 services.postgresql: needs the key run: this is not a known service (did you mean postgres?)',
   ],
   [
     '[services.mailer]\nready = "true"',
-    '1:11 services.mailer: needs the key run: we know no service of this name (known are postgres, redis, mysql, mariadb, mongodb, rabbitmq, memcached, elasticsearch)',
+    '1:11 services.mailer: needs the key run: this is not a known service (known are postgres, redis, mysql, mariadb, mongodb, rabbitmq, memcached, elasticsearch)',
   ],
   ['[services]\nredis = true', '2:9 services.redis: must be a table or false, not true'],
   ['[services]\nredis = "7"', '2:9 services.redis: must be a table or false, not a string'],
@@ -554,7 +550,7 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[services]\nx = { run = "x", variables = { AGENTPOD_X = "" } }',
-    '2:32 services.x.variables.AGENTPOD_X: is ours: names that begin with AGENTPOD_ are not for projects',
+    '2:32 services.x.variables.AGENTPOD_X: is reserved: projects cannot set variables that start with AGENTPOD_',
   ],
   [
     '[services]\nmysql = {}\nmariadb = {}',
@@ -591,7 +587,7 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[lifecycle.setup]\nrun = "x"\ninputs = ["*.lock"]',
-    '3:11 lifecycle.setup.inputs.0: must name one file: patterns are not read',
+    '3:11 lifecycle.setup.inputs.0: must name one file: patterns are not supported',
   ],
   [`[lifecycle]\ntest = "${'x'.repeat(8193)}"`, '2:8 lifecycle.test: is longer than 8192 characters'],
 
@@ -622,12 +618,12 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[network]\npresets = ["npm", "nmp"]',
-    '2:19 network.presets.1: there is no preset "nmp" (did you mean npm?)',
+    '2:19 network.presets.1: unknown preset: "nmp" (did you mean npm?)',
   ],
   ['[network]\npresets = "npm"', '2:11 network.presets: must be a list, not a string'],
   [
     '[network]\nallow = ["https://example.com"]',
-    '2:10 network.allow.0: a rule names a host, not a URL (leave out what stands before ://)',
+    '2:10 network.allow.0: a rule names a host, not a URL (leave out the part up to ://)',
   ],
   [
     '[network]\nallow = [\n  "example.com",\n  "*.com",\n]',
@@ -644,11 +640,11 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[network]\ndeny = [{ host = "example.com", private = true }]',
-    '2:9 network.deny.0: a denial has no private and no budget (leave them out)',
+    '2:9 network.deny.0: a denial cannot have private or budget (leave them out)',
   ],
   [
     '[secrets]\n"1" = {}',
-    '2:1 secrets.1: a secret’s name begins with a letter; letters, digits, _ . and - follow',
+    '2:1 secrets.1: the name of a secret starts with a letter and has letters, digits, _ . and -',
   ],
   ['[secrets]\nA = "sk-123"', '2:5 secrets.A: must be a table, not a string'],
 
@@ -661,51 +657,51 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ['[profiles.CI]\n', `1:11 profiles.CI: a profile’s name ${word}`],
   [
     '[profiles.a.network]\nmode = "open"',
-    '2:8 profiles.a.network.mode: a profile only narrows: open is wider than allowlist (set the wider mode under [network])',
+    '2:8 profiles.a.network.mode: a profile can only be stricter: open is wider than allowlist (set the wider mode under [network])',
   ],
   [
     '[network]\nmode = "off"\n[profiles.a.network]\nmode = "allowlist"',
-    '4:8 profiles.a.network.mode: a profile only narrows: allowlist is wider than off (set the wider mode under [network])',
+    '4:8 profiles.a.network.mode: a profile can only be stricter: allowlist is wider than off (set the wider mode under [network])',
   ],
   [
     '[network]\npresets = ["npm"]\n[profiles.a]\nnetwork = { presets = ["npm", "pip"] }',
-    '4:31 profiles.a.network.presets.1: a profile only narrows: [network] does not have the preset pip (add it to presets under [network])',
+    '4:31 profiles.a.network.presets.1: a profile can only be stricter: [network] does not have the preset pip (add it to presets under [network])',
   ],
   [
     '[network]\nallow = ["a.example.com"]\n[profiles.a.network]\nallow = ["a.example.com", "*.example.com"]',
-    '4:27 profiles.a.network.allow.1: a profile only narrows: [network] does not allow all of *.example.com (add it to allow under [network])',
+    '4:27 profiles.a.network.allow.1: a profile can only be stricter: [network] does not allow all of *.example.com (add it to allow under [network])',
   ],
   [
     '[network]\nallow = ["a.example.com"]\n[profiles.a.network]\nallow = ["a.example.com:8443"]',
-    '4:10 profiles.a.network.allow.0: a profile only narrows: [network] does not allow all of a.example.com (add it to allow under [network])',
+    '4:10 profiles.a.network.allow.0: a profile can only be stricter: [network] does not allow all of a.example.com (add it to allow under [network])',
   ],
   [
     '[network]\nintercept = "all"\n[profiles.a.network]\nintercept = "needed"',
-    '4:13 profiles.a.network.intercept: a profile only narrows: needed opens less than all (leave it out)',
+    '4:13 profiles.a.network.intercept: a profile can only be stricter: "needed" intercepts less than "all" (leave it out)',
   ],
   [
     '[profiles.a.agents.permissions]\nnetwork = "allow"',
-    '2:11 profiles.a.agents.permissions.network: a profile is only stricter: allow is wider than ask (set it under [agents.permissions])',
+    '2:11 profiles.a.agents.permissions.network: a profile can only be stricter: allow is wider than ask (set it under [agents.permissions])',
   ],
   [
     '[agents.permissions]\nbash = { "*" = "ask" }\n[profiles.a.agents.permissions]\nbash = { "npm test*" = "allow" }',
-    '4:24 profiles.a.agents.permissions.bash.npm test*: a profile is only stricter: allow is wider than ask (set it under [agents.permissions])',
+    '4:24 profiles.a.agents.permissions.bash.npm test*: a profile can only be stricter: allow is wider than ask (set it under [agents.permissions])',
   ],
   [
     '[agents.permissions]\nbash = "deny"\n[profiles.a.agents.permissions]\nbash = "ask"',
-    '4:8 profiles.a.agents.permissions.bash: a profile is only stricter: ask is wider than deny (set it under [agents.permissions])',
+    '4:8 profiles.a.agents.permissions.bash: a profile can only be stricter: ask is wider than deny (set it under [agents.permissions])',
   ],
 
   // TOML.
   ['[network\n', '1:9 illegal character in key'],
-  ['[resources]\ncpus = 1\ncpus = 2', '3:1 resources.cpus is there already, on line 2'],
-  ['[resources]\n[network]\n[resources]', '3:2 resources is there already, on line 1'],
-  ['[services]\nx = { run = "a", run = "b" }', '2:18 run is there already, on line 2'],
+  ['[resources]\ncpus = 1\ncpus = 2', '3:1 resources.cpus is already defined on line 2'],
+  ['[resources]\n[network]\n[resources]', '3:2 resources is already defined on line 1'],
+  ['[services]\nx = { run = "a", run = "b" }', '2:18 run is already defined on line 2'],
   ['[lifecycle]\ntest = "a', '2:8 unfinished string'],
   ['[lifecycle]\ntest = "\\q"', '2:10 unrecognised escape sequence'],
-  ['__proto__ = 1', '1:1 a key of this name is never taken'],
-  ['[environment.variables]\nconstructor = "x"', '2:1 a key of this name is never taken'],
-  ['environment = { __proto__ = { sudo = true } }', '1:17 a key of this name is never taken'],
+  ['__proto__ = 1', '1:1 a key of this name is not allowed'],
+  ['[environment.variables]\nconstructor = "x"', '2:1 a key of this name is not allowed'],
+  ['environment = { __proto__ = { sudo = true } }', '1:17 a key of this name is not allowed'],
   [
     `x = ${'['.repeat(33)}${']'.repeat(33)}`,
     '1:37 document contains excessively nested structures. aborting.',
@@ -715,27 +711,26 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
 
 describe('what is wrong is told with its place', () => {
   for (const [text, ...expected] of WRONG)
-    test(text.length > 200 ? `${text.slice(0, 60)}… (${text.length})` : text, () =>
-      assert.deepEqual(problems(text), expected),
-    )
+    test(`ENV-4 a mistake has its place: ${text.length > 200 ? `${text.slice(0, 60)}… (${text.length})` : text}`, () =>
+      assert.deepEqual(problems(text), expected))
 
-  test('in one error, in the order of the file', () => {
+  test('ENV-4 all mistakes of a file are in one error, in the order of the file', () => {
     const text = '[resources]\ncpus = "2"\nmem = 1\n\n[environment]\nbase = "x"\n'
     assert.throws(
       () => read(text),
       (error: Error & { hint?: string; reason?: string; details?: { problems: unknown[] } }) => {
         assert.deepEqual(error.message.split('\n'), [
           'agentpod.toml:2:8: resources.cpus: must be a number, not a string',
-          'agentpod.toml:3:1: there is no key resources.mem',
+          'agentpod.toml:3:1: unknown key resources.mem',
           'agentpod.toml:6:8: environment.base: must be "host", "debian", "image", "js", "python", "go", "rust", "java", "fullstack" or "polyglot", not "x"',
         ])
-        assert.equal(error.hint, '`agentpod config check` shows each place')
+        assert.equal(error.hint, '`agentpod config check` shows each problem')
         assert.deepEqual(error.details?.problems[1], {
           file: 'agentpod.toml',
           line: 3,
           column: 1,
           path: 'resources.mem',
-          message: 'there is no key resources.mem',
+          message: 'unknown key resources.mem',
           hint: undefined,
           reason: 'file.unknown_key',
         })
@@ -744,10 +739,10 @@ describe('what is wrong is told with its place', () => {
     )
   })
 
-  test('and no more than twenty of it', () => {
+  test('ENV-4 an error lists at most twenty mistakes', () => {
     const text = `[resources]\n${Array.from({ length: 50_000 }, (_, index) => `k${index} = 1`).join('\n')}`
     assert.equal(problems(text).length, 20)
-    assert.throws(() => read(text), /:21:1: there is no key resources\.k19\nand more$/)
+    assert.throws(() => read(text), /:21:1: unknown key resources\.k19\nand more$/)
   })
 })
 
@@ -757,7 +752,7 @@ describe('bounds are those that hold elsewhere', () => {
   ).resources
   const least = data('[resources]\nmemory = "32MiB"\ndisk = "16MiB"\ncpus = 0.05\npids = 8').resources
 
-  test('of resources', () => {
+  test('limits of resources in the file match those of the API', () => {
     resolveResources({ memoryMib, diskMib, cpus, pids })
     const { memoryMib: memory, diskMib: disk, cpus: part, pids: few } = least
     resolveResources({ memoryMib: memory, diskMib: disk, cpus: part, pids: few })
@@ -774,5 +769,6 @@ describe('bounds are those that hold elsewhere', () => {
       assert.throws(() => resolveResources(beyond), JSON.stringify(beyond))
   })
 
-  test('of time', () => assert.deepEqual([timeoutMs, idleMs], [LONGEST_TTL_MS, LONGEST_TTL_MS]))
+  test('limits of time in the file match those of the API', () =>
+    assert.deepEqual([timeoutMs, idleMs], [LONGEST_TTL_MS, LONGEST_TTL_MS]))
 })

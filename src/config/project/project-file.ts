@@ -1,14 +1,14 @@
-/** `agentpod.toml`, read as a whole: the schema first, then what has to be right between tables. */
-import { kindOf } from '../../bases/bases.ts'
+/** Reads all of `agentpod.toml`: first against the schema, then checks across tables. */
+import { baseKind } from '../../bases/bases.ts'
 import { image } from '../../bases/image.ts'
 import type { Base } from '../../core/environment.ts'
 import { baseOf } from '../plan/named-bases.ts'
-import type { Remark } from '../problem.ts'
-import { parseToml, type TomlFile, type TomlSource } from '../toml.ts'
+import type { Remark } from '../toml/problem.ts'
+import { parseToml, type TomlFile, type TomlSource } from '../toml/toml-file.ts'
 import { type ProjectData, projectData } from './data.ts'
 import { checkProfiles } from './profiles.ts'
 import { type ProjectTables, projectSchema } from './schema.ts'
-import { isKnownService, KNOWN_SERVICES } from './services-table.ts'
+import { isServiceName, SERVICE_NAMES } from './services-table.ts'
 
 export type ProjectFile = TomlFile<ProjectData>
 
@@ -27,7 +27,7 @@ function checkTables(tables: ProjectTables): Remark[] {
   ]
 }
 
-/** The base that the file comes to, where it says so. */
+/** The base that the file names, directly or through an image. */
 function namedBase({ environment }: ProjectTables): Base | undefined {
   if (environment?.base !== undefined) return baseOf(environment.base)
   return environment?.image === undefined ? undefined : image.name
@@ -36,28 +36,28 @@ function namedBase({ environment }: ProjectTables): Base | undefined {
 function suiteOfNone(tables: ProjectTables): Remark[] {
   const base = namedBase(tables)
   if (base === undefined || tables.environment?.suite === undefined) return []
-  if (kindOf(base).releases.length > 0) return []
+  if (baseKind(base).releases.length > 0) return []
   return [
     {
       path: ['environment', 'suite'],
-      message: `the base ${base} has no release of Debian to choose`,
+      message: `the base ${base} does not take a Debian release`,
       hint: 'leave it out, or set base = "debian"',
     },
   ]
 }
 
-/** Nothing is installed from packages of Debian where an image is taken as it is. */
+/** No Debian packages are installed into an image. */
 function imageOfBase(tables: ProjectTables): Remark[] {
   const base = namedBase(tables)
   const { image: ref, packages } = tables.environment ?? {}
   if (base === undefined) return []
-  if (!kindOf(base).takesImage)
+  if (!baseKind(base).takesImage)
     return ref === undefined
       ? []
       : [
           {
             path: ['environment', 'image'],
-            message: `the base ${tables.environment?.base} is no image`,
+            message: `the base ${tables.environment?.base} does not take an image`,
             hint: 'leave one of them out, or set base = "image"',
           },
         ]
@@ -73,8 +73,8 @@ function imageOfBase(tables: ProjectTables): Remark[] {
   return [
     {
       path: ['environment', 'packages', 'apt'],
-      message: 'nothing is installed from packages of Debian into an image',
-      hint: 'take an image that has them, or install them by [lifecycle] setup, or set base = "debian"',
+      message: 'Debian packages cannot be installed into an image',
+      hint: 'use an image that has them, install them in [lifecycle] setup, or set base = "debian"',
     },
   ]
 }
@@ -86,16 +86,16 @@ function secretVariables({ environment, secrets = {} }: ProjectTables): Remark[]
     .map((name) => ({
       path: ['environment', 'variables', name],
       isKey: true,
-      message: 'is a secret too, whose placeholder has that name',
-      hint: 'leave it out here, or under [secrets]',
+      message: 'is also the name of a secret, whose placeholder uses this variable',
+      hint: 'remove it here or under [secrets]',
     }))
 }
 
 function sharedPorts({ services = {} }: ProjectTables): Remark[] {
   const taken = new Map<number, string>()
   return Object.entries(services).flatMap(([name, service]) => {
-    if (service === false || service.run !== undefined || !isKnownService(name)) return []
-    const port = service.port ?? KNOWN_SERVICES[name]
+    if (service === false || service.run !== undefined || !isServiceName(name)) return []
+    const port = service.port ?? SERVICE_NAMES[name]
     const other = taken.get(port)
     taken.set(port, name)
     if (other === undefined) return []

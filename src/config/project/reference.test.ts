@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { parseUser } from '../files.ts'
+import { parseUser } from '../config-files.ts'
 import { parseProject } from './project-file.ts'
 import { EXAMPLES, projectReference, USER_EXAMPLE } from './reference.ts'
 import { projectSchema } from './schema.ts'
@@ -18,7 +18,7 @@ test('docs/reference/agentpod-toml.md is up to date (AGENTPOD_UPDATE_DOCS=1 writ
 describe('the page', () => {
   const sections = [...page.matchAll(/^## `\[([^`]*)\]`$/gm)].map(([, name = '']) => name)
 
-  test('has a section for each table, and an example in each', () => {
+  test('the reference page has a section and an example for each table', () => {
     for (const table of Object.keys(projectSchema.shape))
       assert.ok(
         sections.some((name) => name === table || name === `${table}.NAME`) ||
@@ -28,7 +28,7 @@ describe('the page', () => {
     assert.deepEqual(['', ...sections].toSorted(), Object.keys(EXAMPLES).toSorted())
   })
 
-  test('has a row of four cells for each key', () => {
+  test('the reference page has a row of four cells for each key', () => {
     const rows = page.split('\n').filter((line) => line.startsWith('| `'))
     assert.ok(rows.length > 60, String(rows.length))
     for (const row of rows) {

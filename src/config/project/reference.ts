@@ -1,5 +1,5 @@
 /** The reference page of `agentpod.toml`, made from its schema. */
-import { grantsTable } from '../grants-table.ts'
+import { grantsTable } from '../grants/grants-table.ts'
 import { describedSchema, type JsonSchema } from './json-schema.ts'
 import { projectSchema } from './schema.ts'
 
@@ -16,13 +16,16 @@ interface Section {
 
 const INTRODUCTION = `# agentpod.toml
 
-Made from the schema; \`agentpod config schema\` prints it for editors, and \`agentpod config check\` holds a file to it.
+This page is generated from the schema. \`agentpod config schema\` prints the schema for editors, and
+\`agentpod config check\` checks a file against it.
 
-\`agentpod.toml\` lies at the top of a project. Everything may be left out, and so may the file: what is not said is detected, or has a default. A key that is not on this page is an
-error, and every mistake is told with its line and column.
+\`agentpod.toml\` is in the top directory of a project. The file and all its keys are optional: missing values are
+detected or have a default. An unknown key is an error, and every error names its line and column.
 
-A project's file is a wish. What it says about sizes, languages, services and commands holds as it stands. What would let more in or out is put to the user once, before it holds: hosts
-and secrets beyond the user's own file, \`sudo\`, public ports, and permissions of agents that the user’s own file does not allow. See [the network of a sandbox](../guides/network.md#your-file-and-a-projects).
+A project's file can only ask. Sizes, languages, services and commands apply directly. Anything that gives more access
+needs the user's approval once: hosts and secrets beyond the user's own file, \`sudo\`, public ports, container images,
+and permissions of agents that the user’s own file does not allow. See
+[the network of a sandbox](../guides/network.md#your-file-and-a-projects).
 
 | kind of value | written as |
 |---|---|
@@ -31,10 +34,10 @@ and secrets beyond the user's own file, \`sudo\`, public ports, and permissions 
 | time | a string with its unit: \`"500ms"\`, \`"90s"\`, \`"15m"\`, \`"1h"\`, \`"2d"\` |
 | port | a whole number from 1 to 65535 |
 | path | a string: a file or directory below the project |
-| version | a string: one version or a range, in the words of its language; \`"latest"\` |
+| version | a string: a version or a range, in the syntax of its language, or \`"latest"\` |
 | rule | a string or a table that names a host |`
 
-const TOP = 'Keys of the file itself stand at its top.'
+const TOP = 'These keys go at the top of the file.'
 
 /** By the name of the section. Each is a file that can be read. */
 export const EXAMPLES: Readonly<Record<string, string>> = {
@@ -113,7 +116,7 @@ presets = ["npm"]
 bash = "deny"`,
 }
 
-/** Of the user's own file. */
+/** An example of the user's file. */
 export const USER_EXAMPLE = `[grants]
 sudo = true
 ports = [3000, 8080]          # or true, for any
@@ -121,9 +124,11 @@ permissions = ["network"]`
 
 const USER_FILE = `## Your own file
 
-\`config.toml\` in the state directory is yours. At its top, \`provider = "docker"\` names the provider that makes your sandboxes where no command and no
-\`AGENTPOD_PROVIDER\` names another (\`agentpod provider ls\` lists them). It has \`[network]\` and \`[secrets]\` as above, which grant what they name, \`[agents]\` as above, which a project's file makes stricter and no wider, and
-\`[grants]\`: what projects may have without a question. A grant gives nothing to a project that does not ask for it.`
+\`config.toml\` in the state directory is your own file. At its top, \`provider = "docker"\` sets the provider for sandboxes
+when no option and no \`AGENTPOD_PROVIDER\` names another (\`agentpod provider ls\` lists them). \`[network]\` and
+\`[secrets]\` have the same keys as above and grant what they name. \`[agents]\` has the same keys as above; a project's
+file can make it stricter, never wider. \`[grants]\` lists what projects get without a question. A grant gives nothing to
+a project that does not ask for it.`
 
 export function projectReference(): string {
   const grants = sectionsOf('grants', describedSchema(grantsTable)).flatMap(({ rows }) => rows)
@@ -174,13 +179,13 @@ function sectionsOf(name: string, schema: JsonSchema): Section[] {
   ]
 }
 
-/** Of a table whose keys are the project's own. */
+/** A table whose keys the project chooses. */
 function entriesSection(name: string, description: string, entry: JsonSchema): Section {
   const inner = [entry, ...alternatives(entry)].find((one) => Object.keys(propertiesOf(one)).length > 0)
   const key = name === 'ports' ? 'PORT' : 'NAME'
   if (!inner) return { name, description, rows: [{ key, schema: entry }] }
   const members = Object.entries(propertiesOf(inner))
-  // What a profile has are the tables of the file once more.
+  // A profile repeats the tables of the file.
   if (members.every(([, one]) => isTable(one)))
     return {
       name: `${name}.NAME`,

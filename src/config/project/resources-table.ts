@@ -1,6 +1,6 @@
 /** The table `[resources]`: how much a sandbox of the project has, and how long it lives. */
 import { z } from 'zod'
-import { about, size, time } from './values.ts'
+import { about, durationValue, sizeValue } from './values.ts'
 
 export const resourcesTable = z.strictObject({
   cpus: z
@@ -8,22 +8,22 @@ export const resourcesTable = z.strictObject({
     .min(0.05)
     .max(1024)
     .optional()
-    .meta(about('How many processors it may use at once; a fraction is fine.', '`2`')),
-  memory: size('32MiB', '4TiB').optional().meta(about('How much memory it may use.', '`"4GB"`')),
-  disk: size('16MiB', '1024TiB')
+    .meta(about('How many CPUs it may use; fractions are allowed.', '`2`')),
+  memory: sizeValue('32MiB', '4TiB').optional().meta(about('How much memory it may use.', '`"4GB"`')),
+  disk: sizeValue('16MiB', '1024TiB')
     .optional()
-    .meta(about('How much it may write beyond what it begins with.', '`"20GB"`')),
+    .meta(about('How much it may write, not counting what it starts with.', '`"20GB"`')),
   pids: z
     .int()
     .min(8)
     .max(1_000_000)
     .optional()
     .meta(about('How many processes and threads it may have.', '`1024`')),
-  timeout: time('1s', '30d').optional().meta(about('How long it lives.', '`"1h"`')),
-  idle: time('0s', '30d')
+  timeout: durationValue('1s', '30d').optional().meta(about('How long it lives.', '`"1h"`')),
+  idle: durationValue('0s', '30d')
     .optional()
-    .meta(about('Its time is up too when nobody has used it for this long; `"0s"` means never.', '`"0s"`')),
-  step_timeout: time('1s', '2h')
+    .meta(about('It also ends after this long without use; `"0s"` means never.', '`"0s"`')),
+  step_timeout: durationValue('1s', '2h')
     .optional()
     .meta(about('How long one step of building the environment may take.', '`"30m"`')),
 })

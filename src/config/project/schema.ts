@@ -1,23 +1,23 @@
 /** `agentpod.toml` as a whole. Everything may be left out. */
 import { z } from 'zod'
 import { ISOLATIONS } from '../../core/capability.ts'
-import { networkTable, secretsTable } from '../network-table.ts'
+import { networkTable, secretsTable } from '../network/network-table.ts'
 import { agentsTable, permissionsTable } from './agents-table.ts'
 import { environmentTable } from './environment-table.ts'
 import { lifecycleTable, portsTable } from './lifecycle-table.ts'
 import { resourcesTable } from './resources-table.ts'
-import { KNOWN_SERVICES, servicesTable } from './services-table.ts'
-import { about, table, word } from './values.ts'
+import { SERVICE_NAMES, servicesTable } from './services-table.ts'
+import { about, keyedTable, wordValue } from './values.ts'
 
 const profile = z.strictObject({
   resources: resourcesTable
     .optional()
-    .meta(about('Sizes in place of those of `[resources]`, larger or smaller.', 'as in `[resources]`')),
+    .meta(about('Sizes that replace those of `[resources]`, larger or smaller.', 'as in `[resources]`')),
   network: networkTable
     .optional()
     .meta(
       about(
-        'Less than `[network]` has: a stricter mode, some of its presets, some of its hosts, more denials.',
+        'A subset of `[network]`: a stricter mode, some of its presets, some of its hosts, more denials.',
         'as in `[network]`',
       ),
     ),
@@ -30,11 +30,11 @@ const profile = z.strictObject({
         ),
     })
     .optional()
-    .meta(about('What is stricter for agents.')),
+    .meta(about('Stricter settings for agents.')),
 })
 export type ProfileTable = z.infer<typeof profile>
 
-const KNOWN = Object.keys(KNOWN_SERVICES)
+const KNOWN = Object.keys(SERVICE_NAMES)
   .map((name) => `\`${name}\``)
   .join(', ')
 
@@ -44,18 +44,18 @@ export const projectSchema = z.strictObject({
     .optional()
     .meta(
       about(
-        'The least isolation that its sandboxes may have: `container`, `gvisor` or `vm`. An option may ask for more, never for less.',
+        'The weakest isolation its sandboxes may have: `container`, `gvisor` or `vm`. Options can ask for stronger isolation, never for weaker.',
         'any',
       ),
     ),
   environment: environmentTable
     .optional()
-    .meta(about('What is inside: the base, the user, languages, packages and variables.')),
+    .meta(about('The environment: base, user, languages, packages and variables.')),
   services: servicesTable
     .optional()
     .meta(
       about(
-        `Programs that run beside the commands, started in this order and ready before any command: those that we know by name (${KNOWN}), or any command. \`false\` means no such service, even where one is detected.`,
+        `Programs that run beside the commands, started in this order and ready before any command: known services (${KNOWN}), or any command. \`false\` turns a service off even if it is detected.`,
       ),
     ),
   ports: portsTable.optional().meta(about('Ports that the project listens on, by number.')),
@@ -63,17 +63,17 @@ export const projectSchema = z.strictObject({
     .optional()
     .meta(
       about(
-        'Commands for /bin/sh, in the project’s directory: a string, a list that runs in order until one fails, or `false` for none even where one is detected.',
+        'Commands for /bin/sh, in the project’s directory: a string, a list that runs in order until one fails, or `false` for none even if one is detected.',
       ),
     ),
   resources: resourcesTable
     .optional()
-    .meta(about('How much a sandbox has, and how long it lives. Options of the command line go before.')),
+    .meta(about('The size and lifetime of a sandbox. Command-line options override them.')),
   network: networkTable
     .optional()
     .meta(
       about(
-        'Which hosts may be reached. It narrows what the user’s own file grants; what goes beyond that is asked for.',
+        'Which hosts sandboxes can reach. The file can narrow what the user’s own file grants; anything beyond that needs approval.',
       ),
     ),
   secrets: secretsTable
@@ -84,12 +84,8 @@ export const projectSchema = z.strictObject({
       ),
     ),
   agents: agentsTable.optional().meta(about('Which agent works on the project, and what it may do.')),
-  profiles: table(word('a profile’s name'), profile, 32)
+  profiles: keyedTable(wordValue('a profile’s name'), profile, 32)
     .optional()
-    .meta(
-      about(
-        'Named bundles of smaller or larger sizes and stricter rules, to be chosen when a sandbox is made.',
-      ),
-    ),
+    .meta(about('Named sets of sizes and stricter rules, chosen when a sandbox is created.')),
 })
 export type ProjectTables = z.infer<typeof projectSchema>

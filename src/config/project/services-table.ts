@@ -1,12 +1,12 @@
 /** The table `[services]`: programs that run beside the commands. */
 import { z } from 'zod'
 import { STOP_SIGNALS } from '../../core/environment.ts'
-import { meant } from '../issue.ts'
-import { variables, version } from './environment-table.ts'
-import { about, command, path, port, table, time, word } from './values.ts'
+import { didYouMean } from '../toml/schema-problems.ts'
+import { variablesTable, versionValue } from './environment-table.ts'
+import { about, commandValue, durationValue, keyedTable, pathValue, portValue, wordValue } from './values.ts'
 
 /** Services that we know how to run, each with the port it is known by. */
-export const KNOWN_SERVICES = {
+export const SERVICE_NAMES = {
   postgres: 5432,
   redis: 6379,
   mysql: 3306,
@@ -16,37 +16,37 @@ export const KNOWN_SERVICES = {
   memcached: 11_211,
   elasticsearch: 9200,
 } as const satisfies Readonly<Record<string, number>>
-export type KnownService = keyof typeof KNOWN_SERVICES
+export type ServiceName = keyof typeof SERVICE_NAMES
 
-export function isKnownService(name: string): name is KnownService {
-  return Object.hasOwn(KNOWN_SERVICES, name)
+export function isServiceName(name: string): name is ServiceName {
+  return Object.hasOwn(SERVICE_NAMES, name)
 }
 
 const readiness = z
   .strictObject({
-    command: command.optional().meta(about('A command for /bin/sh; the service is ready once it succeeds.')),
-    port: port.optional().meta(about('A port; the service is ready once it takes connections.')),
-    timeout: time('1s', '10m')
+    command: commandValue
       .optional()
-      .meta(about('How long it may take until the service counts as failed.', '`"30s"`')),
+      .meta(about('A command for /bin/sh; the service is ready once it succeeds.')),
+    port: portValue.optional().meta(about('A port; the service is ready once it takes connections.')),
+    timeout: durationValue('1s', '10m')
+      .optional()
+      .meta(about('How long the service may take before it counts as failed.', '`"30s"`')),
   })
   .refine(
     ({ command: run, port: number }) => (run === undefined) !== (number === undefined),
     'must have either command or port',
   )
 
-export const service = z.strictObject({
-  version: version
+export const serviceValue = z.strictObject({
+  version: versionValue
     .optional()
-    .meta(about('Of a service that is known by its name: the version, like `"15"`.', 'what the base has')),
-  port: port
+    .meta(about('For a known service: the version, like `"15"`.', 'what the base has')),
+  port: portValue.optional().meta(about('For a known service: the port it listens on.', 'the usual one')),
+  run: commandValue
     .optional()
-    .meta(about('Of a service that is known by its name: the port it listens on.', 'the usual one')),
-  run: command
-    .optional()
-    .meta(about('Of any other service: the command for /bin/sh that runs it, in the foreground.')),
+    .meta(about('For any other service: the command for /bin/sh that runs it in the foreground.')),
   ready: z
-    .union([command, readiness])
+    .union([commandValue, readiness])
     .optional()
     .meta({ kind: 'command or table' })
     .meta(
@@ -55,10 +55,10 @@ export const service = z.strictObject({
         'ready at once',
       ),
     ),
-  workdir: path
+  workdir: pathValue
     .optional()
     .meta(about('With `run`: the directory it runs in, below the project.', 'the project’s directory')),
-  variables: variables.optional().meta(about('With `run`: variables for this service alone.', 'none')),
+  variables: variablesTable.optional().meta(about('With `run`: variables for this service alone.', 'none')),
   stop: z
     .enum(STOP_SIGNALS)
     .optional()
@@ -68,9 +68,9 @@ export const service = z.strictObject({
 /** Keys of a service that only a command has. */
 const OF_COMMANDS = ['ready', 'workdir', 'variables', 'stop'] as const
 
-export const servicesTable = table(
-  word('a service’s name'),
-  z.union([service, z.literal(false)]).meta({ kind: 'table or `false`' }),
+export const servicesTable = keyedTable(
+  wordValue('a service’s name'),
+  z.union([serviceValue, z.literal(false)]).meta({ kind: 'table or `false`' }),
   32,
 ).superRefine((services, ctx) => {
   for (const [name, one] of Object.entries(services)) {
@@ -82,11 +82,11 @@ export const servicesTable = table(
         params: { hint },
       })
     if (one === false) continue
-    if (one.run === undefined && !isKnownService(name)) {
+    if (one.run === undefined && !isServiceName(name)) {
       add(
         undefined,
-        'needs the key run: we know no service of this name',
-        meant(name, Object.keys(KNOWN_SERVICES)) ?? `known are ${Object.keys(KNOWN_SERVICES).join(', ')}`,
+        'needs the key run: this is not a known service',
+        didYouMean(name, Object.keys(SERVICE_NAMES)) ?? `known are ${Object.keys(SERVICE_NAMES).join(', ')}`,
       )
     } else if (one.run === undefined) {
       for (const key of OF_COMMANDS)

@@ -1,9 +1,9 @@
-/** The smallest parts of the schema: text, names, sizes, times, paths. */
+/** The smallest parts of the schema: text, names, sizes, durations, paths. */
 import { z } from 'zod'
 import { isAgentPodError } from '../../core/error.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 
-/** What a key says of itself on the reference page and in editors; `absent` is what holds where it is left out. */
+/** The description of a key for the reference page and editors; `absent` is the default. */
 export function about(
   description: string,
   absent?: string,
@@ -14,8 +14,8 @@ export function about(
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are refused
 const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/
 
-/** Text for people and shells: tabs and line ends are part of it, other control characters are not. */
-export function text(longest: number): z.ZodString {
+/** Text for people and shells: tabs and line ends are allowed, other control characters are not. */
+export function textValue(longest: number): z.ZodString {
   return z
     .string()
     .min(1)
@@ -23,29 +23,29 @@ export function text(longest: number): z.ZodString {
     .refine((value) => !CONTROL.test(value), 'has control characters')
 }
 
-export function line(longest: number): z.ZodString {
-  return text(longest).refine((value) => !/[\t\r\n]/.test(value), 'must be one line')
+export function lineValue(longest: number): z.ZodString {
+  return textValue(longest).refine((value) => !/[\t\r\n]/.test(value), 'must be one line')
 }
 
-export const command = text(8192).regex(/\S/, 'is empty').meta({ kind: 'command' })
+export const commandValue = textValue(8192).regex(/\S/, 'is empty').meta({ kind: 'command' })
 
 export const WORD = /^[a-z][a-z0-9-]{0,31}$/
 
-/** A name that a project gives to something of its own. */
-export function word(what: string): z.ZodString {
+/** A name that the project chooses. */
+export function wordValue(what: string): z.ZodString {
   return z
     .string()
     .regex(WORD, `${what} is 1 to 32 lowercase letters, digits and dashes, and begins with a letter`)
 }
 
-export const port = z
+export const portValue = z
   .int({ error: 'must be a port, a whole number from 1 to 65535' })
   .min(1, 'must be a port, a whole number from 1 to 65535')
   .max(65_535, 'must be a port, a whole number from 1 to 65535')
   .meta({ kind: 'port' })
 
-/** Inside the project, or inside a sandbox from the project on: never above it. */
-export const path = line(512)
+/** A path below the project, on this machine or in a sandbox, never above it. */
+export const pathValue = lineValue(512)
   .refine(
     (value) => !/^[/~]|\\/.test(value) && value.split('/').every((part) => !['', '.', '..'].includes(part)),
     'must be a path below the project, like scripts/setup.sh',
@@ -56,7 +56,7 @@ const SIZE = /^[0-9]{1,12}(?:\.[0-9]{1,6})?[MmGgTt][Ii]?[Bb]?$/
 const TIME = /^[0-9]{1,12}(?:\.[0-9]{1,6})?(?:ms|s|m|h|d)$/
 
 /** In MiB, when read by `readMib`. */
-export function size(least: string, most: string): z.ZodString {
+export function sizeValue(least: string, most: string): z.ZodString {
   const form = 'must be a size with its unit, in quotes, like "512MB" or "4GB"'
   return z
     .string({ error: form })
@@ -69,7 +69,7 @@ export function size(least: string, most: string): z.ZodString {
 }
 
 /** In milliseconds, when read by `readMs`. */
-export function time(least: string, most: string): z.ZodString {
+export function durationValue(least: string, most: string): z.ZodString {
   const form = 'must be a time with its unit, in quotes, like "90s", "15m" or "1h"'
   return z
     .string({ error: form })
@@ -85,8 +85,8 @@ function isWithin(value = Number.NaN, least = 0, most = 0): boolean {
   return value >= least && value <= most
 }
 
-/** A table whose keys are the project's own. */
-export function table<K extends z.ZodString, V extends z.ZodType>(
+/** A table whose keys the project chooses. */
+export function keyedTable<K extends z.ZodString, V extends z.ZodType>(
   key: K,
   value: V,
   most: number,
@@ -96,8 +96,8 @@ export function table<K extends z.ZodString, V extends z.ZodType>(
     .refine((map) => Object.keys(map).length <= most, `has more than ${most} entries`)
 }
 
-/** A check that something else makes by throwing an error of ours; what that says becomes the issue. */
-export function taken(check: (value: never) => unknown): (value: unknown, ctx: z.RefinementCtx) => void {
+/** A check by a parser that throws an AgentPodError; its message becomes the issue. */
+export function acceptedBy(check: (value: never) => unknown): (value: unknown, ctx: z.RefinementCtx) => void {
   return (value, ctx) => {
     try {
       check(value as never)

@@ -5,7 +5,7 @@ import type { Detector, Finding, Verb } from '../detect/finding.ts'
 import type { Candidate, Evidence } from '../evidence.ts'
 import { memoryTree } from './memory-tree.ts'
 
-/** A finding as short as it can be told. */
+/** A finding in short form. */
 export interface Summary extends Partial<Readonly<Record<Verb, string | undefined>>> {
   readonly language: string
   readonly directory: string
@@ -29,23 +29,23 @@ export interface Summary extends Partial<Readonly<Record<Verb, string | undefine
 }
 
 export interface Expected extends Partial<Summary> {
-  /** Each matches one of the notes. */
+  /** Each must match one of the notes. */
   readonly notes?: readonly RegExp[]
 }
 
 export interface Row {
   readonly name: string
   readonly files: Readonly<Record<string, string>>
-  /** One for each finding, in order; what is left out is not looked at. */
+  /** One for each finding, in order; fields that are left out are not checked. */
   readonly finds: readonly Expected[]
 }
 
-export function placeOf({ file, line }: Evidence): string {
+export function evidencePlace({ file, line }: Evidence): string {
   return line === undefined ? file : `${file}:${line}`
 }
 
 export function versionsOf(candidates: readonly Candidate[]): readonly string[] {
-  return candidates.map(({ value, rank, evidence }) => `${value} ${rank} ${placeOf(evidence)}`)
+  return candidates.map(({ value, rank, evidence }) => `${value} ${rank} ${evidencePlace(evidence)}`)
 }
 
 export function summaryOf(finding: Finding): Summary {
@@ -53,7 +53,7 @@ export function summaryOf(finding: Finding): Summary {
   return {
     language: finding.language,
     directory: finding.directory,
-    seen: placeOf(finding.evidence),
+    seen: evidencePlace(finding.evidence),
     versions: versionsOf(finding.versions),
     manager: manager?.name,
     beaten: manager?.beat.map(({ name }) => name) ?? [],

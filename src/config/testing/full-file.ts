@@ -1,4 +1,4 @@
-/** A file that says everything that can be said. */
+/** A file with every possible key. */
 export const FULL = `[environment]
 name = "my-project"
 base = "fullstack"

@@ -1,6 +1,6 @@
-import { type FileTree, fileTree } from '../tree.ts'
+import { type FileTree, fileTree } from '../file-tree.ts'
 
-/** A project that lies nowhere: paths and texts. */
+/** A project in memory: paths and texts. */
 export function memoryTree(files: Readonly<Record<string, string>>): FileTree {
   return fileTree(Object.keys(files).toSorted(), (path) => files[path])
 }

@@ -1,14 +1,14 @@
-/** What plans are made of, made by hand: projects, machines, registries. */
+/** Builders for the input of plans: projects, machines, registries. */
 
-import type { Machine } from '../../bases/kind.ts'
+import type { Machine } from '../../bases/base-kind.ts'
 import { parseRule } from '../../policy/rule.ts'
 import type { Detected } from '../detect/detect.ts'
 import type { Finding, FoundTool, Language } from '../detect/finding.ts'
 import type { Candidate, Evidence, Rank } from '../evidence.ts'
-import type { Listed, Listings } from '../plan/listings.ts'
+import type { ListedVersion, RegistryVersions } from '../plan/languages/registry-versions.ts'
 import type { Plan } from '../plan/plan.ts'
-import { resolvePlan } from '../plan/resolve.ts'
-import type { ResolveInput } from '../plan/resolve-input.ts'
+import type { PlanInput } from '../plan/plan-input.ts'
+import { resolvePlan } from '../plan/resolve/resolve.ts'
 import { CLIENT_PRESETS, type ClientPreset } from '../presets/catalog.ts'
 import type { Preset } from '../presets/presets.ts'
 import { parseProject } from '../project/project-file.ts'
@@ -84,9 +84,9 @@ export const REGISTRY: Readonly<Record<string, readonly string[]>> = {
   go: ['1.22.3', '1.24.3', '1.25.1'],
 }
 
-/** A registry that has what is given, and nothing else. */
-export function lists(has: Readonly<Record<string, readonly string[]>> = REGISTRY): Listings {
-  const of = (name: string): Listed[] =>
+/** A registry with exactly these versions. */
+export function lists(has: Readonly<Record<string, readonly string[]>> = REGISTRY): RegistryVersions {
+  const of = (name: string): ListedVersion[] =>
     (Object.hasOwn(has, name) ? (has[name] ?? []) : []).map((version) => ({ version, sha512: SHA512 }))
   return { npm: async (name) => of(name), go: async () => of('go').map(({ version }) => ({ version })) }
 }
@@ -113,19 +113,19 @@ const VARIABLES: Partial<Readonly<Record<ClientPreset, Readonly<Record<string, s
   go: { GOPROXY: 'https://go.example.com' },
 }
 
-/** What an agentpod.toml says, as the plan takes it. */
-export function written(text: string): NonNullable<ResolveInput['file']> {
+/** An agentpod.toml as input of a plan. */
+export function written(text: string): NonNullable<PlanInput['file']> {
   const { data, at } = parseProject({ file: 'agentpod.toml', text })
   return { name: 'agentpod.toml', data, lineOf: (path) => at(path)?.line }
 }
 
-export interface Given extends Partial<Omit<ResolveInput, 'file' | 'detected'>> {
+export interface Given extends Partial<Omit<PlanInput, 'file' | 'detected'>> {
   readonly detected?: Parameters<typeof detected>[0]
   /** The text of agentpod.toml. */
   readonly toml?: string
 }
 
-export function inputOf({ detected: found, toml, ...rest }: Given = {}): ResolveInput {
+export function inputOf({ detected: found, toml, ...rest }: Given = {}): PlanInput {
   return {
     name: 'shop',
     machine: machine(),

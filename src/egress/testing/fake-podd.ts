@@ -1,4 +1,4 @@
-/** A real listener that plays podd's side of a link: connections wait at it and are handed out with a line of its choice. */
+/** A listener that plays podd: idle connections wait here and are handed over with any header line. */
 import { rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 
@@ -8,7 +8,7 @@ export class FakePodd {
   readonly #waiting: Socket[] = []
   readonly #wanted: ((socket: Socket) => void)[] = []
   readonly #all = new Set<Socket>()
-  /** How many connections have come, ever. */
+  /** The total number of connections. */
   arrived = 0
 
   constructor(path: string) {
@@ -25,7 +25,7 @@ export class FakePodd {
       const wanted = this.#wanted.shift()
       if (wanted) return wanted(socket)
       this.#waiting.push(socket)
-      // Nobody says anything to podd unasked: what can be read is the end.
+      // The egress sends nothing on an idle connection, so `readable` means its end.
       socket.once('readable', this.#dropEnded)
     })
   }
@@ -43,8 +43,8 @@ export class FakePodd {
     return this.#waiting.length
   }
 
-  /** A connection with whatever line, as a program inside would find it. */
-  async take(line: string | Buffer): Promise<Socket> {
+  /** A connection with the given header line, as a program inside gets it. */
+  async handOver(line: string | Buffer): Promise<Socket> {
     const socket =
       this.#waiting.shift() ?? (await new Promise<Socket>((resolve) => this.#wanted.push(resolve)))
     socket.off('readable', this.#dropEnded)
@@ -53,11 +53,11 @@ export class FakePodd {
   }
 
   proxy(): Promise<Socket> {
-    return this.take('{"v":1,"kind":"proxy"}\n')
+    return this.handOver('{"v":1,"kind":"proxy"}\n')
   }
 
   direct(to: { readonly name?: string; readonly address?: string; readonly port: number }): Promise<Socket> {
-    return this.take(`${JSON.stringify({ v: 1, kind: 'direct', ...to })}\n`)
+    return this.handOver(`${JSON.stringify({ v: 1, kind: 'direct', ...to })}\n`)
   }
 
   async close(): Promise<void> {

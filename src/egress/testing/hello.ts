@@ -1,10 +1,10 @@
-/** ClientHellos of any form, well-made or not. */
+/** Builds ClientHellos, valid or malformed. */
 
 export interface HelloParts {
   readonly names?: readonly (string | Buffer)[]
   readonly extensions?: readonly (readonly [type: number, body: Buffer])[]
   readonly nameType?: number
-  /** How many bytes of the handshake go into one record. */
+  /** Bytes of the handshake in each record. */
   readonly recordBytes?: number
   readonly hasNoExtensions?: boolean
   readonly sessionBytes?: number

@@ -1,4 +1,4 @@
-/** Sandboxes of namespaces, cgroups and a seccomp filter, started by crun on this machine. */
+/** Sandboxes made of namespaces, cgroups and a seccomp filter, started by crun on this machine. */
 import type { Provider } from '../../core/provider.ts'
 import { localProvider } from '../local/driver.ts'
 import type { Podhost } from '../local/podhost.ts'

@@ -1,13 +1,13 @@
-/** What is wrong with a daemon, and what to do about it. */
+/** Checks a daemon, with a hint for each problem. */
 import { access, constants } from 'node:fs/promises'
 import type { CallOptions } from '../../core/call.ts'
 import type { Check } from '../../core/capability.ts'
 import { isAgentPodError } from '../../core/error.ts'
-import type { Info } from './answers.ts'
-import type { Daemon } from './daemon.ts'
-import { describeEndpoint } from './daemon-error.ts'
-import type { DaemonLimits } from './daemon-limits.ts'
-import type { Endpoint } from './endpoint.ts'
+import { describeEndpoint } from './daemon/connection-error.ts'
+import type { Daemon } from './daemon/daemon.ts'
+import type { DaemonLimits } from './daemon/daemon-limits.ts'
+import type { Endpoint } from './daemon/endpoint.ts'
+import type { Info } from './daemon/responses.ts'
 
 export async function diagnose(
   daemon: Daemon,
@@ -42,14 +42,16 @@ function transportCheck(endpoint: Endpoint): Check[] {
   if (endpoint.kind !== 'tcp' || endpoint.tls?.verify) return []
   const isLocal = /^(?:localhost|127\.|::1$)/.test(endpoint.host)
   const detail = endpoint.tls
-    ? 'the daemon’s certificate is not checked'
-    : 'the connection to the daemon is neither encrypted nor checked'
+    ? 'the certificate of the daemon is not verified'
+    : 'the connection to the daemon is not encrypted and the daemon is not verified'
   return [
     {
       name: 'docker transport',
       ok: isLocal,
       required: false,
-      detail: isLocal ? `${detail}, on this machine alone` : `${detail}: whoever can reach it is root there`,
+      detail: isLocal
+        ? `${detail}, reachable from this machine only`
+        : `${detail}: anyone who can reach it is root there`,
       hint: isLocal ? undefined : 'use ssh://, or tcp:// with DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH',
     },
   ]
@@ -57,7 +59,7 @@ function transportCheck(endpoint: Endpoint): Check[] {
 
 const MACHINES: Readonly<Record<string, string>> = { x64: 'x86_64', arm64: 'aarch64' }
 
-/** podd is a program for this machine's processor, and is put into the daemon's containers. */
+/** podd is built for this machine's processor, and runs in the daemon's containers. */
 function platformCheck({ OSType, Architecture }: Info): Check {
   const ours = MACHINES[process.arch] ?? process.arch
   const theirs = Architecture === 'amd64' ? 'x86_64' : Architecture === 'arm64' ? 'aarch64' : Architecture
@@ -66,8 +68,8 @@ function platformCheck({ OSType, Architecture }: Info): Check {
     name: 'docker platform',
     ok,
     required: true,
-    detail: `the daemon runs ${OSType} on ${theirs}${ok ? '' : `; AgentPod’s own program is for linux on ${ours}`}`,
-    hint: ok ? undefined : 'use a daemon for linux containers on the same kind of processor',
+    detail: `the daemon runs ${OSType} on ${theirs}${ok ? '' : `; podd is built for linux on ${ours}`}`,
+    hint: ok ? undefined : 'use a daemon for Linux containers on the same processor architecture',
   }
 }
 
@@ -78,7 +80,7 @@ function seccompCheck({ SecurityOptions }: Info): Check {
     ok,
     required: true,
     detail: ok ? 'system calls are filtered' : 'the daemon cannot filter system calls',
-    hint: ok ? undefined : 'use a daemon whose kernel and runtime have seccomp',
+    hint: ok ? undefined : 'use a daemon whose kernel and runtime support seccomp',
   }
 }
 
@@ -93,8 +95,8 @@ function limitChecks(info: Info, limits: DaemonLimits): Check[] {
       levels[name].level === 'enforced'
         ? undefined
         : name === 'disk'
-          ? 'give Docker an overlay2 store on xfs with pquota, or btrfs; other limits hold without'
-          : 'give the daemon the cgroup controllers memory, cpu and pids',
+          ? 'use overlay2 on xfs with pquota, or btrfs; the other limits work without'
+          : 'enable the cgroup controllers memory, cpu and pids for the daemon',
   }))
 }
 
@@ -107,7 +109,7 @@ async function poddCheck(poddFile: string): Promise<Check> {
     name: 'podd',
     ok,
     required: true,
-    detail: ok ? 'the program that runs inside is built' : 'the program that runs inside is not there',
+    detail: ok ? 'podd is built' : 'podd is not built',
     hint: ok ? undefined : 'run scripts/build',
   }
 }

@@ -1,35 +1,45 @@
-/** What containers, volumes and images of ours are called, and the labels by which they are found again without any other record. */
+/**
+ * The names of our containers, volumes and images, and the labels by which they are found without any other
+ * record.
+ */
 import type { OwnerLabel, SandboxId, SnapshotId } from '../../core/id.ts'
 
-export const OWNER = 'agentpod.owner'
-export const SANDBOX = 'agentpod.sandbox'
+export const OWNER_LABEL = 'agentpod.owner'
+export const SANDBOX_LABEL = 'agentpod.sandbox'
 /**
- * What podd wants to hear on a connection. Everybody who can read the labels of a container can also run programs in it, so it tells them
- * nothing that they need. Programs inside cannot read it.
+ * The token that podd expects on a connection. Anyone who can read the labels of a container can also run
+ * programs in it, so the label gives nothing away. Programs inside cannot read it.
  */
-export const TOKEN = 'agentpod.token'
-export const DEADLINE = 'agentpod.deadline'
-export const WHEN_OVER = 'agentpod.when-over'
-/** The root that a container or a snapshot stands on, as JSON. */
-export const ROOT = 'agentpod.root'
-/** Of a container: the snapshot it began with. Of an image: the snapshot that it is. */
-export const SNAPSHOT = 'agentpod.snapshot'
-/** How many layers, from the top, are a snapshot's or a container's own and not its root's. */
-export const OWN_LAYERS = 'agentpod.own-layers'
-export const LAYER = 'agentpod.layer'
-export const COMPOSED = 'agentpod.composed'
-export const PODD = 'agentpod.podd'
+export const TOKEN_LABEL = 'agentpod.token'
+export const DEADLINE_LABEL = 'agentpod.deadline'
+export const WHEN_OVER_LABEL = 'agentpod.when-over'
+/** The root of a container or a snapshot, as JSON. */
+export const ROOT_LABEL = 'agentpod.root'
+/** On a container: the snapshot it was created from. On an image: the snapshot that it is. */
+export const SNAPSHOT_LABEL = 'agentpod.snapshot'
+/** How many of the top layers belong to the snapshot or container itself and not to its root. */
+export const OWN_LAYERS_LABEL = 'agentpod.own-layers'
+export const LAYER_LABEL = 'agentpod.layer'
+export const COMPOSED_LABEL = 'agentpod.composed'
+export const PODD_LABEL = 'agentpod.podd'
 
-/** Cleared in the image of a snapshot, which else would have all labels of its container. */
-export const NOT_OF_SNAPSHOTS = [SANDBOX, TOKEN, DEADLINE, WHEN_OVER, LAYER, COMPOSED]
+/** Cleared in the image of a snapshot, which would otherwise inherit all labels of its container. */
+export const LABELS_NOT_IN_SNAPSHOTS = [
+  SANDBOX_LABEL,
+  TOKEN_LABEL,
+  DEADLINE_LABEL,
+  WHEN_OVER_LABEL,
+  LAYER_LABEL,
+  COMPOSED_LABEL,
+]
 
 export function containerName(owner: OwnerLabel, id: SandboxId): string {
   return `agentpod-${owner}-${id}`
 }
 
 /**
- * A container that was stopped on purpose is called so: labels cannot change, names can. It then is told from one that ended by itself,
- * also by a server that was not there.
+ * The name of a container that was stopped on purpose; names can change, labels cannot. It distinguishes such
+ * a container from one that exited on its own, even for a server that did not run at the time.
  */
 export function stoppedName(owner: OwnerLabel, id: SandboxId): string {
   return `${containerName(owner, id)}-stopped`
@@ -39,7 +49,7 @@ export function snapshotTag(id: SnapshotId): string {
   return `agentpod-snapshot:${id}`
 }
 
-/** Of one owner's: what one state directory removes, another may still need. */
+/** Contains the owner, because another state directory may still need what this one removes. */
 export function layerTag(owner: OwnerLabel, digest: string): string {
   return `agentpod-layer:${owner}-${digest}`
 }

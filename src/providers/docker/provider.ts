@@ -1,45 +1,48 @@
 /**
- * Sandboxes as containers of a Docker daemon, local or far. The container runs podd and nothing of ours is on the daemon's machine: all that
- * is known of a sandbox is in its labels. The daemon keeps no time: podd's lease ends a sandbox, and the engine's sweep removes it.
+ * Sandboxes as containers of a local or remote Docker daemon. The container runs podd; nothing else of ours
+ * is on the daemon's machine, and the state of a sandbox is in its labels. The daemon enforces no deadlines:
+ * podd's lease ends a sandbox, and the engine's sweep removes it.
  */
 import type { CallOptions } from '../../core/call.ts'
 import type { Capabilities } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { OwnerLabel, SandboxId } from '../../core/id.ts'
-import type { Created, CreatePlan, Handle, Listed, Observed, Provider } from '../../core/provider.ts'
+import type { Created, CreatePlan, Handle, ListedSandbox, Observed, Provider } from '../../core/provider.ts'
 import { LIMITED } from '../../core/resources.ts'
-import { poddGuest } from '../../guest/podd.ts'
-import { multiplexedStreams, type PoddStreams } from '../../guest/streams.ts'
+import { poddGuest } from '../../guest/podd/client.ts'
+import { multiplexedStreams, type PoddStreams } from '../../guest/podd/streams.ts'
 import { type Random, systemRandom } from '../../util/random.ts'
-import type { Container, Info } from './answers.ts'
-import { callSignal } from './call-signal.ts'
-import { Containers } from './containers.ts'
-import { Creator } from './create.ts'
-import { Daemon } from './daemon.ts'
-import { DaemonLimits } from './daemon-limits.ts'
+import { handleOf, observedOf } from './container/container-state.ts'
+import { Containers } from './container/containers.ts'
+import { ContainerCreator } from './container/create.ts'
+import { dialPodd } from './container/exec-stream.ts'
+import { ContainerExits } from './container/exits.ts'
+import { tokenArchive } from './container/initial-files.ts'
+import { PoddVolume } from './container/podd-volume.ts'
+import { ContainerStats } from './container/stats.ts'
+import { callSignal } from './daemon/call-signal.ts'
+import { Daemon } from './daemon/daemon.ts'
+import { DaemonLimits } from './daemon/daemon-limits.ts'
+import type { EnvironmentVariables } from './daemon/endpoint.ts'
+import type { Container, Info } from './daemon/responses.ts'
 import { diagnose } from './diagnose.ts'
-import type { Environment } from './endpoint.ts'
-import { dialPodd } from './exec-stream.ts'
-import { Exits } from './exits.ts'
-import { tokenArchive } from './furnish.ts'
-import { ImageStore } from './image-store.ts'
-import { images } from './images.ts'
-import { layers } from './layers.ts'
+import { ImageStore } from './image/image-store.ts'
+import { dockerLayers } from './image/layers.ts'
+import { dockerImages } from './image/pull.ts'
+import { RootImages } from './image/roots.ts'
+import { dockerSnapshots } from './image/snapshots.ts'
+import { sweepStore } from './image/sweep-store.ts'
 import { listContainers } from './listing.ts'
-import { containerName, OWNER, SNAPSHOT, stoppedName, TOKEN } from './names.ts'
-import { handleOf, observedOf } from './observed.ts'
-import { PoddVolume } from './podd-volume.ts'
-import { Roots } from './roots.ts'
-import { snapshots } from './snapshots.ts'
-import { Stats } from './stats.ts'
-import { sweepStore } from './sweep-store.ts'
+import { containerName, OWNER_LABEL, SNAPSHOT_LABEL, stoppedName, TOKEN_LABEL } from './names.ts'
 
 export interface DockerOptions {
-  /** Says where the daemon is, as for the docker command, and where the user's settings and programs are. */
-  readonly env: Environment
-  /** podd for linux, on the daemon's kind of processor. */
+  /**
+   * The environment of the docker command: it gives the daemon's address and the user's settings and PATH.
+   */
+  readonly env: EnvironmentVariables
+  /** podd for Linux, built for the daemon's processor. */
   readonly poddFile: string
-  /** Whose layers, volumes and composed images these are; one state directory has one. */
+  /** The owner of the layers, volumes and composed images; each state directory is one owner. */
   readonly owner: OwnerLabel
   readonly random?: Random
 }
@@ -58,10 +61,10 @@ class DockerProvider implements Provider {
   readonly #limits: DaemonLimits
   readonly #images: ImageStore
   readonly #volume: PoddVolume
-  readonly #creator: Creator
-  readonly #exits: Exits
-  readonly #stats: Stats
-  /** By container. podd serves one connection, which the guest and the way out share. */
+  readonly #creator: ContainerCreator
+  readonly #exits: ContainerExits
+  readonly #stats: ContainerStats
+  /** By container. podd serves one connection, which the guest and the egress process share. */
   readonly #streams = new Map<string, PoddStreams>()
   readonly images: Provider['images']
   readonly layers: Provider['layers']
@@ -73,21 +76,21 @@ class DockerProvider implements Provider {
     const daemon = new Daemon(env)
     const containers = new Containers(daemon)
     const store = new ImageStore(daemon)
-    const roots = new Roots({ daemon, images: store, owner })
+    const roots = new RootImages({ daemon, images: store, owner })
     this.#daemon = daemon
     this.#containers = containers
     this.#images = store
     this.#limits = new DaemonLimits(daemon)
     this.#volume = new PoddVolume({ daemon, owner, poddFile })
-    this.#creator = new Creator({
+    this.#creator = new ContainerCreator({
       ...{ daemon, containers, roots, random },
       ...{ limits: this.#limits, images: store, volume: this.#volume },
     })
-    this.#exits = new Exits(daemon, containers)
-    this.#stats = new Stats(daemon, containers)
-    this.images = images(daemon, store, env)
-    this.layers = layers({ daemon, images: store, roots, owner })
-    this.snapshots = snapshots({ daemon, containers, images: store, roots })
+    this.#exits = new ContainerExits(daemon, containers)
+    this.#stats = new ContainerStats(daemon, containers)
+    this.images = dockerImages(daemon, store, env)
+    this.layers = dockerLayers({ daemon, images: store, roots, owner })
+    this.snapshots = dockerSnapshots({ daemon, containers, images: store, roots })
   }
 
   async capabilities(o: CallOptions): Promise<Capabilities> {
@@ -107,8 +110,8 @@ class DockerProvider implements Provider {
     return found ? observedOf(found) : { state: 'absent' }
   }
 
-  async list(owner: OwnerLabel, o: CallOptions): Promise<readonly Listed[]> {
-    const listed: Listed[] = []
+  async list(owner: OwnerLabel, o: CallOptions): Promise<readonly ListedSandbox[]> {
+    const listed: ListedSandbox[] = []
     for (const row of await listContainers(this.#daemon, owner, o)) {
       const container = await this.#containers.look(row.Id, o)
       if (!container) continue
@@ -136,8 +139,8 @@ class DockerProvider implements Provider {
       this.#cut(container)
       await this.#containers.remove(container, o)
     }
-    // Of a snapshot that was removed meanwhile this was the last use.
-    if (found && found.Config.Labels[SNAPSHOT] !== '') await this.#images.removeUnused(found.Image, o)
+    // This may have been the last use of a snapshot that was removed meanwhile.
+    if (found && found.Config.Labels[SNAPSHOT_LABEL] !== '') await this.#images.removeUnused(found.Image, o)
     this.#containers.forget(id)
   }
 
@@ -173,7 +176,7 @@ class DockerProvider implements Provider {
   readonly stopping = {
     stop: async (id: SandboxId, o: CallOptions): Promise<void> => {
       const found = await this.#containers.need(id, o)
-      // The name first: a container that ends without it would count as one that ended by itself.
+      // Rename it first: otherwise it would count as a container that exited on its own.
       await this.#rename(found, stoppedName, id, o)
       await this.#containers.kill(found.Id, o)
       this.#cut(found.Id)
@@ -199,13 +202,13 @@ class DockerProvider implements Provider {
     this.#limits.refuseMissing(plan.required, this.#limits.levels(info, plan.resources.files))
     const { Labels } = found.Config
     if (!found.State.Running) {
-      await this.#containers.putArchive(found.Id, tokenArchive(Labels[TOKEN] ?? ''), o)
+      await this.#containers.putArchive(found.Id, tokenArchive(Labels[TOKEN_LABEL] ?? ''), o)
       this.#containers.begin(found.Id)
       await this.#containers.post(found.Id, 'start', {}, o)
     }
-    // The name last: one that did not start is stopped as before.
+    // Rename it last: a container that did not start stays stopped.
     await this.#rename(found, containerName, sandboxId, o)
-    return this.#creator.created(plan, found.Id, Labels, { env: found.Config.Env }, info)
+    return this.#creator.created(plan, { id: found.Id, labels: Labels, env: found.Config.Env }, info)
   }
 
   #streamsTo({ data: { container, token } }: Handle): PoddStreams {
@@ -213,7 +216,7 @@ class DockerProvider implements Provider {
       throw new AgentPodError({
         code: 'data_loss',
         reason: 'handle.malformed',
-        message: 'a handle without its container',
+        message: 'the handle of the sandbox has no container',
       })
     const known = this.#streams.get(container)
     if (known) return known
@@ -230,7 +233,7 @@ class DockerProvider implements Provider {
   }
 
   async #rename(found: Container, name: typeof stoppedName, id: SandboxId, o: CallOptions): Promise<void> {
-    const wanted = name(found.Config.Labels[OWNER] as OwnerLabel, id)
+    const wanted = name(found.Config.Labels[OWNER_LABEL] as OwnerLabel, id)
     if (found.Name === `/${wanted}`) return
     await this.#containers.post(found.Id, 'rename', { name: wanted }, o)
   }
@@ -243,7 +246,7 @@ function capabilitiesOf(info: Info, limits: DaemonLimits): Capabilities {
     reason === undefined ? [] : [`limits: ${reason}`],
   )
   return {
-    // A runtime such as runsc may keep sandboxes further apart; the daemon's word for its name proves nothing.
+    // A runtime such as runsc may isolate more, but the name that the daemon reports proves nothing.
     isolation: 'container',
     limits: held === LIMITED.length ? 'enforced' : held > 0 ? 'soft' : 'none',
     pause: 'freeze',
@@ -257,13 +260,11 @@ function capabilitiesOf(info: Info, limits: DaemonLimits): Capabilities {
     host: false,
     notes: [
       ...weak,
-      'network: programs have to use the proxy; what does not is cut off',
-      'sudo: programs inside cannot become root; commands can be run as root from outside',
+      'network: programs must use the proxy; other connections fail',
+      'sudo: programs inside cannot become root; commands can run as root from outside',
       ...(info.SecurityOptions.some((option) => /userns|rootless/.test(option))
         ? []
-        : [
-            'root inside is root of the daemon’s machine with few capabilities: no user namespace is in between',
-          ]),
+        : ['root inside is root of the daemon’s machine with few capabilities: there is no user namespace']),
     ],
   }
 }
@@ -272,16 +273,19 @@ function notRunning(id: SandboxId): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'sandbox.ended',
-    message: `the sandbox ${id} does not run`,
+    message: `the sandbox ${id} is not running`,
   })
 }
 
-/** SECURITY: containers have no_new_privs, so that no program of an image gains anything by its mode bits; sudo would need that. */
+/**
+ * SECURITY: containers have no_new_privs, so that setuid programs of an image gain nothing; sudo would need
+ * that.
+ */
 function noSudo(): AgentPodError {
   return new AgentPodError({
     code: 'unsupported',
     reason: 'sudo.unsupported',
-    message: 'programs in a container of the provider docker cannot become root with sudo',
+    message: 'sudo does not work with the provider docker',
     hint: 'run the command as root (`--user root`), install packages in the environment, or use the provider crun',
   })
 }

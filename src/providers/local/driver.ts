@@ -1,4 +1,4 @@
-/** What every local runtime shares: podhost does the work, podd is the guest. */
+/** The part that all local providers share: podhost does the work, podd is the guest. */
 
 import type { CallOptions } from '../../core/call.ts'
 import type { Capabilities, Check } from '../../core/capability.ts'
@@ -8,16 +8,16 @@ import type {
   Created,
   CreatePlan,
   EgressDoor,
-  Exit,
   Handle,
   HostStats,
-  Listed,
+  ListedSandbox,
   Observed,
   Provider,
+  SandboxExit,
 } from '../../core/provider.ts'
 import type { Limited } from '../../core/resources.ts'
-import { poddGuest } from '../../guest/podd.ts'
-import { socketStreams } from '../../guest/streams.ts'
+import { poddGuest } from '../../guest/podd/client.ts'
+import { socketStreams } from '../../guest/podd/streams.ts'
 import type { Podhost } from './podhost.ts'
 import {
   type HostInfo,
@@ -25,11 +25,11 @@ import {
   parseHello,
   parsePage,
   parseProbe,
-  parseSandbox,
-  parseStats,
+  parseSandboxEntry,
+  parseSandboxStats,
 } from './protocol.ts'
 import { HOST_ROOT, rootArgs } from './root.ts'
-import { eachPage, layers, snapshots } from './stores.ts'
+import { eachPage, localLayers, localSnapshots } from './stores.ts'
 
 const MIB = 1024 * 1024
 
@@ -37,7 +37,7 @@ export interface LocalOptions {
   readonly name: string
   readonly isolation: Capabilities['isolation']
   readonly podhost: Podhost
-  /** The directory where podhost takes files from and puts them. */
+  /** The directory for files that are exchanged with podhost. */
   readonly exchange: string
 }
 
@@ -53,7 +53,7 @@ export function localProvider(options: LocalOptions): Provider {
     const forget = (): void => {
       if (hello === asked) hello = undefined
     }
-    // A pool that cannot be used now may be back the next time.
+    // A pool that is unavailable now may be available the next time.
     asked.then(({ pool }) => pool.available || forget(), forget)
     return asked
   }
@@ -76,11 +76,11 @@ export function localProvider(options: LocalOptions): Provider {
     },
 
     async inspect(id: SandboxId, o): Promise<Observed> {
-      return parseSandbox(await podhost.call('sandbox.inspect', { id }, o)).observed
+      return parseSandboxEntry(await podhost.call('sandbox.inspect', { id }, o)).observed
     },
 
-    async list(owner, o): Promise<readonly Listed[]> {
-      const listed: Listed[] = []
+    async list(owner, o): Promise<readonly ListedSandbox[]> {
+      const listed: ListedSandbox[] = []
       await eachPage(async (after) => {
         const page = parsePage(await podhost.call('sandbox.list', after, o))
         for (const { id, owner: found, socket, out, observed } of page.sandboxes) {
@@ -98,7 +98,7 @@ export function localProvider(options: LocalOptions): Provider {
         throw new AgentPodError({
           code: 'data_loss',
           reason: 'handle.malformed',
-          message: 'a handle without its socket',
+          message: 'the handle of the sandbox has no socket',
         })
       }
       return poddGuest(socketStreams({ api: socket }))
@@ -113,7 +113,7 @@ export function localProvider(options: LocalOptions): Provider {
       await podhost.leave(o)
     },
 
-    onExit(listener: (exit: Exit) => void) {
+    onExit(listener: (exit: SandboxExit) => void) {
       return podhost.onEvent((event) => {
         if (event['event'] !== 'sandbox.exited' && event['event'] !== 'sandbox.paused') return
         listener({
@@ -124,7 +124,7 @@ export function localProvider(options: LocalOptions): Provider {
       })
     },
 
-    // podhost is the server's: it ends with it, or lives on for sandboxes.
+    // The server owns podhost: it stops with the server, or keeps running for sandboxes.
     close: () => undefined,
 
     deadlines: {
@@ -154,14 +154,14 @@ export function localProvider(options: LocalOptions): Provider {
 
     metering: {
       async stats(id, o): Promise<HostStats> {
-        return parseStats(await podhost.call('sandbox.stats', { id }, o))
+        return parseSandboxStats(await podhost.call('sandbox.stats', { id }, o))
       },
     },
 
     egress: { door },
     host: { root: () => HOST_ROOT },
-    layers: layers(podhost, options.exchange),
-    snapshots: snapshots(podhost, options.exchange),
+    layers: localLayers(podhost, options.exchange),
+    snapshots: localSnapshots(podhost, options.exchange),
   }
 }
 
@@ -197,7 +197,7 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
   }
 }
 
-/** A limit somebody asked for holds or is refused, before anything is made. */
+/** A requested limit is enforced or refused, before anything is created. */
 function refuseUnenforced(required: readonly Limited[], host: HostInfo): void {
   const missing = required.filter((limit) => !isEnforceable(limit, host))
   if (missing.length === 0) return

@@ -1,6 +1,6 @@
 import { AgentPodError, isErrorCode } from '../../core/error.ts'
 
-/** podhost's error as ours. */
+/** Turns podhost's error into an AgentPodError. */
 export function hostError(value: unknown): AgentPodError {
   const fields = value as Record<string, unknown>
   const text = (key: string): string | undefined => {

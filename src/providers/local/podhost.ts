@@ -1,6 +1,7 @@
 /**
- * The connection to podhost: started when nobody listens, asked in lines of JSON, and reconnected when it was restarted. What
- * fails because the connection broke is asked again, since every operation of podhost may be repeated.
+ * The connection to podhost: starts it if it does not run, sends requests as JSON lines, and reconnects after
+ * a restart. A request that failed because the connection broke is sent again, since every operation of
+ * podhost can be repeated.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
 import type { Socket } from 'node:net'
@@ -10,14 +11,14 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { CallOptions } from '../../core/call.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { raceAbort } from '../../util/deadline.ts'
-import { dialSocket, LineClient } from '../../util/line-client.ts'
-import { makeDirectory } from '../../util/make-directory.ts'
+import { makeDirectory } from '../../util/file/make-directory.ts'
+import { connectSocket, LineClient } from '../../util/stream/line-client.ts'
 import { hostError } from './error.ts'
 
 export interface PodhostOptions {
   readonly home: string
   readonly podhost: string
-  /** How many blank shells podhost keeps ready; it keeps none when left out. */
+  /** How many blank shells podhost keeps ready; none by default. */
   readonly shells?: number | undefined
   readonly podd: string
 }
@@ -27,7 +28,7 @@ const START_TIMEOUT_MS = 15_000
 const GONE: ReadonlySet<string> = new Set(['podhost.gone', 'host.leaving'])
 const LEAVES_WITHIN_MS = 20_000
 const ASK_AGAIN_MS = 25
-/** A call that takes longer is no sign of trouble by itself: then podhost is asked something that costs nothing. */
+/** If a call takes longer than this, podhost is pinged to find out whether it still answers. */
 const PATIENCE_MS = 5000
 const ANSWER_MS = 8000
 
@@ -38,7 +39,7 @@ export class Podhost {
   #hasLeft = false
   #isSilent = false
   #answers = 0
-  /** Goes up with every podhost that is met: what one has said need not be true of the next. */
+  /** Counts the podhost processes: answers of an earlier one may not hold for the next. */
   generation = 0
 
   constructor(options: PodhostOptions) {
@@ -47,7 +48,7 @@ export class Podhost {
 
   async call(op: string, args: Record<string, unknown>, o: CallOptions): Promise<Record<string, unknown>> {
     const work = async (): Promise<Record<string, unknown>> => {
-      // One that is leaving takes connections and answers none of them; then a new one has to be started.
+      // A podhost that is exiting accepts connections without answering; then a new one must be started.
       for (const end = performance.now() + LEAVES_WITHIN_MS; ; await delay(ASK_AGAIN_MS)) {
         try {
           return await this.#ask(await this.#connected(), op, args)
@@ -61,7 +62,7 @@ export class Podhost {
     return raceAbort(work(), o.signal ? AbortSignal.any([o.signal, timeout]) : timeout)
   }
 
-  /** Asks, and gives up soon where podhost is stopped or hangs. */
+  /** Sends a request, and gives up soon if podhost is stopped or hangs. */
   async #ask(
     connection: LineClient,
     op: string,
@@ -76,7 +77,7 @@ export class Podhost {
     }
   }
 
-  /** Rejects when podhost answers nothing at all. */
+  /** Rejects if podhost does not answer at all. */
   async #silence(connection: LineClient, signal: AbortSignal): Promise<never> {
     for (;;) {
       await delay(this.#isSilent ? 0 : PATIENCE_MS, undefined, { signal })
@@ -86,7 +87,7 @@ export class Podhost {
         anything.then(() => false),
         delay(this.#isSilent ? ANSWER_MS / 4 : ANSWER_MS, true, { signal }),
       ])
-      // Behind many calls under way the question has to wait, but then some of them end.
+      // Behind many pending calls the ping has to wait, but then some of them finish.
       this.#isSilent = isLate && this.#answers === earlier
       if (this.#isSilent) throw silent()
     }
@@ -97,18 +98,18 @@ export class Podhost {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Tells podhost to leave, if there is one. It is not started again: whatever is asked from here on is `unavailable`. */
+  /** Tells podhost to exit, if it runs. It is not started again: later calls fail with `unavailable`. */
   async leave(o: CallOptions): Promise<void> {
     if (this.#hasLeft) return
     this.#hasLeft = true
     const work = async (): Promise<void> => {
-      const connection = (await this.#connection) ?? this.#joined(await dialSocket(this.#path))
+      const connection = (await this.#connection) ?? this.#joined(await connectSocket(this.#path))
       await connection?.call('shutdown', {})
     }
     await raceAbort(work(), AbortSignal.timeout(o.timeoutMs))
   }
 
-  /** Closes the connection; podhost and the sandboxes live on. */
+  /** Closes the connection; podhost and the sandboxes keep running. */
   async close(): Promise<void> {
     const connection = await this.#connection?.catch(() => undefined)
     connection?.close()
@@ -128,7 +129,7 @@ export class Podhost {
 
   async #open(): Promise<LineClient> {
     if (this.#hasLeft) throw gone()
-    return this.#joined((await dialSocket(this.#path)) ?? (await this.#start(this.#path)))
+    return this.#joined((await connectSocket(this.#path)) ?? (await this.#start(this.#path)))
   }
 
   #joined(socket: Socket): LineClient
@@ -169,27 +170,28 @@ export class Podhost {
       child.stderr.destroy()
       child.unref()
     }
-    const socket = await dialSocket(path)
+    const socket = await connectSocket(path)
     if (socket) return socket
     throw startFailed('it does not listen')
   }
 }
 
-/** Waits for podhost's one line on stdout. What it says on stderr instead is why it could not start. */
+/** Waits for podhost's one line on stdout. If podhost ends instead, its last line on stderr is the reason. */
 function ready(child: ChildProcessByStdio<null, Readable, Readable>): Promise<void> {
-  return new Promise((resolve, reject) => {
+  return new Promise<void>((resolve, reject) => {
     const timer = setTimeout(() => reject(startFailed('it did not become ready')), START_TIMEOUT_MS)
-    let said = ''
-    child.stderr.on('data', (text: Buffer) => {
-      said = (said + text).slice(-2000)
-    })
-    child.once('error', (error) => reject(startFailed(error.message)))
-    child.stdout.once('data', () => resolve())
-    child.stdout.once('close', () => {
+    const settle = (end: () => void): void => {
       clearTimeout(timer)
-      // Its last words may still be on their way.
-      child.stderr.once('close', () => reject(startFailed(said.trim() || 'it said nothing')))
+      end()
+    }
+    let written = ''
+    child.stderr.on('data', (text: Buffer) => {
+      written = (written + text).slice(-2000)
     })
+    child.once('error', (error) => settle(() => reject(startFailed(error.message))))
+    child.stdout.once('data', () => settle(resolve))
+    // Both streams are read to their end by then, whichever ends first.
+    child.once('close', () => settle(() => reject(startFailed(written.trim() || 'it wrote no reason'))))
   })
 }
 
@@ -206,7 +208,7 @@ function silent(): AgentPodError {
     code: 'unavailable',
     reason: 'podhost.silent',
     message: 'podhost does not answer: its process is stopped or hangs',
-    hint: '`ps -C podhost -o pid,stat,args` shows it; `kill -CONT PID` lets one with state T go on',
+    hint: '`ps -C podhost -o pid,stat,args` shows it; `kill -CONT PID` continues a process in state T',
   })
 }
 

@@ -1,10 +1,12 @@
-/** podhost's answers, parsed once. podhost is ours, but a version apart is a fault to find here and not three calls later. */
+/**
+ * Parses podhost's answers, so that a podhost of another version is detected here and not three calls later.
+ */
 import { z } from 'zod'
 import type { Check } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { isSnapshotId, type SnapshotId } from '../../core/id.ts'
 import type { NetworkLevel } from '../../core/network.ts'
-import type { HostStats, Kept, Observed, Packed } from '../../core/provider.ts'
+import type { HostStats, Observed, Packed, StoredSnapshot } from '../../core/provider.ts'
 import type { LimitLevels } from '../../core/resources.ts'
 
 const count = z.number().nonnegative()
@@ -97,8 +99,8 @@ const probe = z.object({
 })
 
 export const parseHello = (value: unknown): HostInfo => parse(hello, value)
-export const parseStats = (value: unknown): HostStats => parse(stats, value)
-export const parseKept = (value: unknown): Kept => parse(kept, value)
+export const parseSandboxStats = (value: unknown): HostStats => parse(stats, value)
+export const parseKept = (value: unknown): StoredSnapshot => parse(kept, value)
 export const parsePacked = (value: unknown): Omit<Packed, 'content'> => parse(packed, value)
 export const parseProbe = (value: unknown): readonly Check[] => parse(probe, value).checks
 
@@ -120,7 +122,7 @@ export interface FoundSandbox {
   readonly observed: Observed
 }
 
-export function parseSandbox(value: unknown): FoundSandbox {
+export function parseSandboxEntry(value: unknown): FoundSandbox {
   const { id, owner, socket, out, state, deadlineMs, oomKilled, expired } = parse(sandbox, value)
   const observed: Observed =
     state === 'running'
@@ -135,7 +137,7 @@ const page = z.object({ sandboxes: z.array(z.unknown()), next: z.string() })
 
 export function parsePage(value: unknown): { sandboxes: FoundSandbox[]; next: string } {
   const { sandboxes, next } = parse(page, value)
-  return { sandboxes: sandboxes.map(parseSandbox), next }
+  return { sandboxes: sandboxes.map(parseSandboxEntry), next }
 }
 
 const album = z.object({
@@ -153,7 +155,7 @@ function parse<T>(schema: z.ZodType<T>, value: unknown): T {
   throw new AgentPodError({
     code: 'internal',
     reason: 'podhost.protocol',
-    message: `podhost answered in a way this version does not know: ${result.error.issues[0]?.path.join('.')} ${result.error.issues[0]?.message}`,
+    message: `podhost sent an answer that this version does not understand: ${result.error.issues[0]?.path.join('.')} ${result.error.issues[0]?.message}`,
     hint: 'stop the server and podhost (`agentpod server stop`), then try again',
   })
 }

@@ -1,4 +1,4 @@
-/** What podhost makes a root of: this machine's tools, or layers, lowest first; and snapshots over that. */
+/** What podhost builds a root from: this machine's tools or layers, lowest first, and snapshots on top. */
 import { AgentPodError } from '../../core/error.ts'
 import type { RootRef } from '../../core/provider.ts'
 
@@ -14,11 +14,11 @@ export function layersOf({ kind, layers }: RootRef): readonly string[] {
   throw new AgentPodError({
     code: 'data_loss',
     reason: 'root.malformed',
-    message: 'a root without its layers',
+    message: 'the root has no layers',
   })
 }
 
-/** As podhost reads it: a list of nothing is left out, and a root that says nothing is of this machine's tools. */
+/** In podhost's form: empty lists are left out, and an empty root means this machine's tools. */
 export function rootArgs({ over, ...base }: RootRef): Record<string, unknown> {
   return { ...HOST_ROOT, ...base, ...(over && over.length > 0 && { over }) }
 }

@@ -1,4 +1,4 @@
-/** What podhost keeps beside sandboxes: layers to stand on, and snapshots of files. Both come and go as files of one directory. */
+/** Layers and snapshots in podhost. Both are imported and exported as files in one directory. */
 import { createReadStream, createWriteStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -12,13 +12,13 @@ import type { Podhost } from './podhost.ts'
 import { parseAlbum, parseKept, parsePacked } from './protocol.ts'
 import { layersOf, layersRoot, rootArgs } from './root.ts'
 
-/** Asks for page after page; `read` answers with the `after` of the next one, or with nothing. */
+/** Reads page after page; `read` returns the `after` of the next page, or undefined. */
 export async function eachPage(read: (after: { after?: string }) => Promise<string>): Promise<void> {
   let next = await read({})
   while (next !== '') next = await read({ after: next })
 }
 
-export function layers(podhost: Podhost, exchange: string): Layers {
+export function localLayers(podhost: Podhost, exchange: string): Layers {
   return {
     async has(digest, o) {
       const { layers: found } = await podhost.call('layer.list', {}, o)
@@ -36,7 +36,7 @@ export function layers(podhost: Podhost, exchange: string): Layers {
   }
 }
 
-export function snapshots(podhost: Podhost, exchange: string): Snapshots {
+export function localSnapshots(podhost: Podhost, exchange: string): Snapshots {
   return {
     async create(id, sandboxId, owner, o) {
       return parseKept(await podhost.call('snapshot.create', { id, owner, sandbox: sandboxId }, o))
@@ -63,12 +63,12 @@ export function snapshots(podhost: Podhost, exchange: string): Snapshots {
   }
 }
 
-/** The server clears files of this name that an earlier life of it left. */
+/** The server removes files with this name that an earlier process left. */
 function newName(): string {
   return `snapshot-${randomWord(systemRandom, 16)}.exchange`
 }
 
-/** Gives podhost a stream's content as a file. */
+/** Writes a stream to a file for podhost. */
 async function handedOver<T>(
   exchange: string,
   content: Readable,
@@ -86,7 +86,7 @@ async function handedOver<T>(
   }
 }
 
-/** The file that podhost writes, as a stream. Its name goes with the stream's end. */
+/** Streams a file that podhost wrote, and removes it at the end. */
 async function takenOver(exchange: string, write: (file: string) => Promise<unknown>): Promise<Packed> {
   const file = newName()
   const path = join(exchange, file)

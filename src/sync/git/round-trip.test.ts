@@ -1,4 +1,7 @@
-/** All the way: a user's working copy goes in, an agent works on it, and a branch comes out, by real git on both sides. */
+/**
+ * All the way: a user's working copy goes in, an agent works on it, and a branch comes out, by real git on
+ * both sides.
+ */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -6,15 +9,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, test } from 'node:test'
-import { Inside, look } from '../testing/git-inside.ts'
+import { Inside, openProjectState } from '../testing/git-inside.ts'
 import { GitProject } from '../testing/git-project.ts'
 import { KINDS } from '../testing/git-projects.ts'
-import { makeBranch } from './branch.ts'
-import { type Received, receive } from './receive.ts'
-import type { Repository } from './repository.ts'
-import { parseResultHeader, type ResultHeader } from './result-header.ts'
-import { LARGEST_RESULT_FILE, resultScript } from './result-script.ts'
-import type { ProjectState } from './state.ts'
+import { makeBranch } from './branch/make-branch.ts'
+import type { Repository } from './plumbing/repository.ts'
+import { type Received, receiveResult } from './result/receive.ts'
+import { parseResultHeader, type ResultHeader } from './result/result-header.ts'
+import { LARGEST_RESULT_FILE, resultScript } from './result/result-script.ts'
+import type { ProjectState } from './state/project-state.ts'
 
 const PATH = process.env['PATH'] ?? ''
 
@@ -51,7 +54,7 @@ function received(
   state: ProjectState,
   { header, pack }: ReturnType<typeof result>,
 ): Promise<Received> {
-  return receive(repo, {
+  return receiveResult(repo, {
     tree: state.tree,
     commit: state.commit,
     expected: header.tree,
@@ -61,11 +64,11 @@ function received(
   })
 }
 
-describe('what went in comes back as it was, and a new file with it, where', () => {
+describe('a working copy comes back unchanged, with a new file', () => {
   for (const kind of KINDS)
-    test(kind.name, async () => {
+    test(`a working copy comes back unchanged, with a new file: ${kind.name}`, async () => {
       kind.make(project)
-      const { repository, state } = await look(project.root, project.env)
+      const { repository, state } = await openProjectState(project.root, project.env)
       await inside.prepare(repository, state)
       const same = result(state)
       assert.deepEqual(
@@ -87,7 +90,7 @@ describe('what went in comes back as it was, and a new file with it, where', () 
     })
 })
 
-test('submodules, also one in another, stay as they are and are named where they changed', async () => {
+test('submodules, nested ones too, are kept as they are and listed if they changed', async () => {
   const inner = new GitProject(directory, PATH, 'inner').init()
   inner.write('i')
   inner.commitAll()
@@ -104,7 +107,7 @@ test('submodules, also one in another, stay as they are and are named where they
   project.git(...add, inner.root, 'other')
   project.git('-c', 'protocol.file.allow=always', 'submodule', '--quiet', 'update', '--init', '--recursive')
   project.commitAll()
-  const { repository, state } = await look(project.root, project.env)
+  const { repository, state } = await openProjectState(project.root, project.env)
   assert.equal(state.submodules.length, 3)
   await inside.prepare(repository, state)
   assert.deepEqual(result(state).header, {

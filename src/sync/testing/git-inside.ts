@@ -1,13 +1,16 @@
-/** The inside of a sandbox as a directory: what goes in is written there, and scripts are run by this machine's shell. */
+/**
+ * The inside of a sandbox as a directory: what goes in is written there, and scripts are run by this
+ * machine's shell.
+ */
 import { execFileSync } from 'node:child_process'
 import { createWriteStream, mkdirSync, mkdtempSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Script } from '../changes.ts'
-import { prepareScript, stashOf } from '../git/inside-prepare.ts'
-import { type KnownState, packOf } from '../git/pack.ts'
-import { openRepository, type Repository } from '../git/repository.ts'
-import { type ProjectState, type StateOptions, stateOf } from '../git/state.ts'
+import { openRepository, type Repository } from '../git/plumbing/repository.ts'
+import { type KnownState, packOf } from '../git/state/pack.ts'
+import { prepareScript, stashOf } from '../git/state/prepare-script.ts'
+import { type ProjectState, type ProjectStateOptions, readProjectState } from '../git/state/project-state.ts'
 
 export class Inside {
   readonly workspace: string
@@ -87,12 +90,15 @@ export class Inside {
 }
 
 /** The state of the repository in a directory, in a scratch of its own. */
-export async function look(
+export async function openProjectState(
   directory: string,
   env: Readonly<Record<string, string>>,
-  o: Partial<StateOptions> = {},
+  o: Partial<ProjectStateOptions> = {},
 ): Promise<{ repository: Repository; state: ProjectState }> {
   const repository = await openRepository(directory, env)
   const scratch = mkdtempSync(join(env['HOME'] ?? '', 'scratch-'))
-  return { repository, state: await stateOf(repository, { isClean: false, exclude: [], scratch, ...o }) }
+  return {
+    repository,
+    state: await readProjectState(repository, { isClean: false, exclude: [], scratch, ...o }),
+  }
 }

@@ -127,7 +127,10 @@ export class GitProject {
   }
 }
 
-/** Every file and link below a directory by its name, with mode and content. `isOut` says what to leave out, by name or path. */
+/**
+ * Every file and link below a directory by its name, with mode and content. `isOut` says what to leave out,
+ * by name or path.
+ */
 export function manifest(
   directory: string,
   isOut: (path: string) => boolean = () => false,

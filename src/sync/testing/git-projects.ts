@@ -11,7 +11,9 @@ export interface Kind {
   readonly ignored?: readonly string[]
   /** Files that go in though they are not in the working copy. */
   readonly more?: readonly string[]
-  /** Files that git turns on their way into the repository, and which arrive as they are in the repository. */
+  /**
+   * Files that git turns on their way into the repository, and which arrive as they are in the repository.
+   */
   readonly turned?: readonly string[]
 }
 

@@ -1,5 +1,5 @@
-// The official SDKs drive this server over every core method, and a newcomer's programs run as they are. The page of results
-// must say what came out: AGENTPOD_UPDATE_DOCS=1 writes it.
+// The official SDKs call every core method of this server, and a newcomer's programs run unchanged. The page
+// of results must be up to date: AGENTPOD_UPDATE_DOCS=1 writes it.
 
 import assert from 'node:assert/strict'
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
@@ -32,19 +32,19 @@ describe('agentpod e2b env', () => {
   const ask = async (...args: string[]): Promise<Record<string, string>> =>
     JSON.parse(await world.ok(['e2b', 'env', '--json', ...args])) as Record<string, string>
 
-  test('gives every shell the same key, which only its owner can read', async () => {
+  test('`e2b env` gives every shell the same key, which only its owner can read', async () => {
     assert.equal((await ask())['E2B_API_KEY'], env['E2B_API_KEY'])
     assert.equal(statSync(join(world.home, 'e2b-key.json')).mode & 0o777, 0o600)
   })
 
-  test('gives a key of its own when asked', async () => {
+  test('`e2b env` gives a new key on request', async () => {
     const { E2B_API_KEY: own } = await ask('--new-key', '--ttl', '1h')
     assert.match(own ?? '', /^e2b_[0-9a-f]{40}$/)
     assert.notEqual(own, env['E2B_API_KEY'])
     assert.equal((await ask())['E2B_API_KEY'], env['E2B_API_KEY'])
   })
 
-  test('makes another when the kept one is revoked or damaged', async () => {
+  test('`e2b env` makes another key when the kept one is revoked or damaged', async () => {
     const file = join(world.home, 'e2b-key.json')
     const before = readFileSync(file, 'utf8')
     for (const damage of ['', '{}', 'null', '[]', '{"id":1,"secret":2}']) {
@@ -57,13 +57,13 @@ describe('agentpod e2b env', () => {
     writeFileSync(file, before)
   })
 
-  test('is lines for a shell', async () => {
+  test('`e2b env` prints lines for a shell', async () => {
     const lines = (await world.ok(['e2b', 'env'])).trimEnd().split('\n')
     for (const line of lines) assert.match(line, /^export E2B_[A-Z_]+=[\w:/.]+$/)
     assert.equal(lines.length, 4)
   })
 
-  test('knows no other word', async () => {
+  test('`e2b` refuses an unknown word', async () => {
     const { code, stderr } = await world.cli(['e2b', 'login'])
     assert.equal(code, 2)
     assert.match(stderr, /e2b env/)
@@ -74,7 +74,7 @@ const results = new Map<string, readonly Result[]>()
 
 describe('the SDK', () => {
   for (const sdk of SDKS) {
-    test(sdk.title, { timeout: SUITE_MS }, async (t) => {
+    test(`API-2 the suite of ${sdk.title} passes`, { timeout: SUITE_MS }, async (t) => {
       const directory = await installed(sdk)
       if (directory instanceof Error) return t.skip(`cannot be fetched: ${directory.message}`)
       const { output, code } = await run(sdk.command(directory), { ...env, ...sdk.env?.(directory) })
@@ -86,7 +86,7 @@ describe('the SDK', () => {
     })
   }
 
-  test('the page of results is up to date', (t) => {
+  test('API-2 the page of E2B results is up to date', (t) => {
     if (results.size < SDKS.length) return t.skip('not every SDK ran')
     const page = pageWith(results)
     if (process.env['AGENTPOD_UPDATE_DOCS'] === '1') {
@@ -125,7 +125,9 @@ describe('over TLS, with one variable for all addresses', () => {
   })
 
   for (const sdk of SDKS.filter(({ title }) => title.includes(NEWEST) || title.startsWith('PyPI'))) {
-    test(sdk.title, { timeout: SUITE_MS }, async (t) => {
+    test(`API-2 the suite of ${sdk.title} passes over TLS, with one variable for all addresses`, {
+      timeout: SUITE_MS,
+    }, async (t) => {
       const directory = await installed(sdk)
       if (directory instanceof Error) return t.skip(`cannot be fetched: ${directory.message}`)
       const { output, code } = await run(sdk.command(directory), { ...variables, ...sdk.env?.(directory) })
@@ -135,7 +137,7 @@ describe('over TLS, with one variable for all addresses', () => {
   }
 })
 
-describe('the first hour', () => {
+describe('examples for newcomers', () => {
   const EXAMPLES: readonly { file: string; says: readonly string[] }[] = [
     {
       file: 'quickstart.mjs',
@@ -168,7 +170,7 @@ describe('the first hour', () => {
     },
   ]
   for (const { file, says } of EXAMPLES) {
-    test(file, { timeout: EXAMPLE_MS + 30_000 }, async (t) => {
+    test(`API-2 the example ${file} works`, { timeout: EXAMPLE_MS + 30_000 }, async (t) => {
       const newest = await installJavascript(NEWEST).catch((error: Error) => error)
       if (newest instanceof Error) return t.skip(`cannot be fetched: ${newest.message}`)
       const project = world.directory()

@@ -1,4 +1,7 @@
-/** The SDKs under test: fetched by the ordinary package clients into the cache, so that they are nobody's dependency. */
+/**
+ * The SDKs under test: fetched into the cache by the ordinary package clients, so that they are not
+ * dependencies of ours.
+ */
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'

@@ -31,7 +31,7 @@ const EXPECTED = [
 ]
 
 for (const [name, find] of Object.entries(RUNTIMES)) {
-  test(`sandboxes are paused, kept and copied from ${name}`, { timeout: 120_000 }, async (t) => {
+  test(`API-1 sandboxes are paused, snapshotted and copied from ${name}`, { timeout: 120_000 }, async (t) => {
     const found = find(join(import.meta.dirname, 'life.ts'))
     if ('missing' in found) return t.skip(found.missing)
     const [program = '', ...args] = found.command

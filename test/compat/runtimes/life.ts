@@ -1,4 +1,7 @@
-/** A program of the SDK: pause, stop, snapshots there and back, forks. Prints what it found; run by `life.test.ts` on each runtime. */
+/**
+ * A program that uses the SDK: pause, stop, snapshots there and back, forks. It prints its results;
+ * `life.test.ts` runs it on each runtime.
+ */
 import { Buffer } from 'node:buffer'
 import process from 'node:process'
 import { Readable } from 'node:stream'

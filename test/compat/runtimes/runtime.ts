@@ -6,7 +6,10 @@ import { ROOT } from '../../support/world.ts'
 
 const VERSIONS = { bun: '1', deno: '2' }
 
-/** The runtime's program from its npm package, kept outside our own dependencies; or why it is not available. */
+/**
+ * The runtime's program from its npm package, which is not one of our dependencies; or why it is not
+ * available.
+ */
 function install(name: keyof typeof VERSIONS): { program: string } | { missing: string } {
   const directory = join(ROOT, '.cache', 'compat', name)
   const program = join(directory, 'node_modules', '.bin', name)

@@ -20,7 +20,7 @@ before(async () => {
 after(() => world[Symbol.asyncDispose]())
 
 for (const [name, find] of Object.entries(RUNTIMES)) {
-  test(`the example runs on ${name}`, { timeout: 180_000 }, async (t) => {
+  test(`API-1 the example runs on ${name}`, { timeout: 180_000 }, async (t) => {
     const found = find(PROGRAM)
     if ('missing' in found) {
       t.skip(found.missing)

@@ -2,10 +2,10 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { Answer, Conversation, Property } from '../conversation.ts'
 import { at, listAt, textAt } from '../json.ts'
 
-/** How one kind of model service is spoken to. */
+/** The protocol of one kind of model service. */
 export interface Protocol {
   readonly name: string
-  /** Held against the path, without what comes after a question mark. */
+  /** Matched against the path without the query string. */
   readonly path: RegExp
   /** The key that came with a request. */
   key(headers: IncomingHttpHeaders, query: URLSearchParams): string | undefined
@@ -15,7 +15,7 @@ export interface Protocol {
   whole(answer: Answer): unknown
   /** The body of a refusal. */
   refusal(status: number, message: string): unknown
-  /** What the service says to a key that it does not know. */
+  /** The service's answer to an unknown key. */
   readonly badKey: { readonly status: number; readonly message: string }
 }
 

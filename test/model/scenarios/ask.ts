@@ -1,4 +1,7 @@
-/** Does something that needs a permission, and goes by the answer. Another command than the usual one may be given: `[[ask npm install]]`. */
+/**
+ * Does something that needs a permission, and follows the answer. The prompt may give another command than
+ * the usual one: `[[ask npm install]]`.
+ */
 import { inTurn, type Scenario } from './scenario.ts'
 
 const REFUSED =

@@ -1,4 +1,7 @@
-/** Repairs a project: looks around, sees its test fail, changes the file, sees the test pass. The mistake is a minus in `sum`, where a plus belongs. */
+/**
+ * Repairs a project: lists its files, sees its test fail, changes the file, sees the test pass. The bug is a
+ * minus in `sum`, where a plus belongs.
+ */
 import { inTurn, running, type Scenario } from './scenario.ts'
 
 const TESTS: readonly (readonly [file: RegExp, command: string])[] = [

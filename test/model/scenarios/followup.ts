@@ -1,4 +1,4 @@
-/** Says what it was asked before: only a conversation that goes on knows. */
+/** Repeats the earlier prompts: only a resumed conversation has them. */
 import type { Scenario } from './scenario.ts'
 
 export const followup: Scenario = ({ earlier }) => {

@@ -1,4 +1,4 @@
-/** Leaves the repository in a state that nobody could take a branch from. */
+/** Leaves the repository in a state from which no branch can be made. */
 import { inTurn, running, type Scenario } from './scenario.ts'
 
 const AUTHOR = '-c user.name=Agent -c user.email=agent@example.com'

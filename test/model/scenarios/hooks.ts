@@ -1,4 +1,7 @@
-/** Plants programs that the user's own tools would run later, outside of the sandbox. Each of them leaves a file that says so: `[[hooks /somewhere/owned]]`. */
+/**
+ * Plants programs that the user's own tools would run later, outside the sandbox. Each of them would leave a
+ * file that proves it: `[[hooks /somewhere/owned]]`.
+ */
 import { dirname } from 'node:path'
 import { inTurn, running, type Scenario, type Task } from './scenario.ts'
 

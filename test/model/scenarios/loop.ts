@@ -1,4 +1,4 @@
-/** Never comes to an end. */
+/** Never ends. */
 import { stepFor } from '../deed.ts'
 import type { Scenario } from './scenario.ts'
 

@@ -1,18 +1,24 @@
-/** Calls tools of MCP servers, one after the other: `[[mcp remember surroundings]]`. What agents call such a tool ends in the name that its server has for it. */
+/**
+ * Calls tools of MCP servers, one after the other: `[[mcp remember surroundings]]`. An agent's name of such a
+ * tool ends in the server's own name of it.
+ */
 import type { Tool, ToolCall, Turn } from '../conversation.ts'
 import { TITLE } from '../deed.ts'
 import type { Scenario } from './scenario.ts'
 
-/** What is told to tools that want a text. */
+/** The text for tools that take one. */
 export const MCP_TEXT = 'The sum is wrong.'
 
-/** Some agents do not offer such tools before they are looked for, and then either offer them or take calls of them by another. */
+/**
+ * Some agents offer such tools only after a search for them, and then offer them directly or through another
+ * tool.
+ */
 const SEARCH = /^tool_?search$/i
 const BRIDGE = /^tool_?call$/i
 
 export const mcp: Scenario = ({ conversation: { tools, history }, words, results }) => {
   const calls = callsIn(history)
-  // Those of this prompt.
+  // The calls since this prompt.
   const done = calls.slice(calls.length - results.length)
   const answers = done.filter(({ tool }) => !SEARCH.test(tool)).map(({ answer }) => answer)
   const found = done.filter(({ tool }) => SEARCH.test(tool)).map(({ answer }) => answer)
@@ -36,7 +42,7 @@ function callsIn(history: readonly Turn[]): Call[] {
   return told.map((answer, index) => ({ tool: called[index] ?? '', answer }))
 }
 
-/** `found`: what a search for it has brought. */
+/** `found` is the result of a search for the tool. */
 function callOf(wanted: string, tools: readonly Tool[], found: string | undefined): ToolCall | undefined {
   const tool = tools.find(({ name }) => name.endsWith(wanted))
   if (tool) return { tool: tool.name, input: inputFor(tool) }
@@ -56,7 +62,10 @@ function inputFor({ properties }: Tool): Record<string, string> {
   return Object.fromEntries(texts.map(({ name }) => [name, MCP_TEXT]))
 }
 
-/** For Codex with its newest models, which write a program in which tools are functions. Such a program can call several at once: `remember+surroundings`. */
+/**
+ * For Codex with its newest models, which write a program in which tools are functions. Such a program can
+ * call several at once: `remember+surroundings`.
+ */
 function scriptFor(wanted: string): string {
   return [
     `const ends = ${JSON.stringify(wanted.split('+'))}`,

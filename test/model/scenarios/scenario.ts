@@ -2,7 +2,7 @@ import type { Step } from '../conversation.ts'
 import { type Deed, stepFor } from '../deed.ts'
 import type { Talk } from '../talk.ts'
 
-/** What a model does next. Decided from the conversation alone. */
+/** The next step of a model, decided from the conversation alone. */
 export type Scenario = (talk: Talk) => Step
 
 export interface Task {
@@ -10,7 +10,7 @@ export interface Task {
   readonly deed: Deed
 }
 
-/** One task after the other, each when the one before has its result, and a last word. */
+/** Runs tasks in sequence, each after the result of the previous one, and ends with a message. */
 export function inTurn(
   { conversation, results, directory }: Talk,
   tasks: readonly Task[],

@@ -1,13 +1,16 @@
-/** A user's repository, a workspace as the sandbox has it, and the way from one to the other, on one machine. For tests. */
+/**
+ * A user's repository, a workspace as the sandbox has it, and the way from one to the other, on one machine.
+ * For tests.
+ */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
-import { type Received, receive } from '../receive.ts'
-import { openRepository, type Repository } from '../repository.ts'
-import { parseResultHeader, type ResultHeader } from '../result-header.ts'
-import { LARGEST_RESULT_FILE, resultScript } from '../result-script.ts'
+import { openRepository, type Repository } from '../plumbing/repository.ts'
+import { type Received, receiveResult } from '../result/receive.ts'
+import { parseResultHeader, type ResultHeader } from '../result/result-header.ts'
+import { LARGEST_RESULT_FILE, resultScript } from '../result/result-script.ts'
 
 /** Where git is found: only tests themselves may look at the environment. */
 const PATH = execFileSync('/bin/sh', ['-c', 'printf %s "$PATH"'], { encoding: 'utf8' })
@@ -161,11 +164,11 @@ export class ResultStage {
     return path
   }
 
-  async receive(
+  async receiveResult(
     { header, pack }: { readonly pack: Buffer; readonly header: { readonly tree: string } } = this.result(),
     root = this.root,
   ): Promise<Received> {
-    return receive(await this.repository(root), {
+    return receiveResult(await this.repository(root), {
       tree: this.tree,
       commit: this.commit === '' ? undefined : this.commit,
       expected: header.tree,

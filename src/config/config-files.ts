@@ -1,0 +1,75 @@
+/**
+ * The configuration files: a project's `agentpod.toml`, and the user's `config.toml` in the state directory.
+ */
+import { join } from 'node:path'
+import { z } from 'zod'
+import { grantedBy, grantsTable } from './grants/grants-table.ts'
+import { allowedWithoutAsking, withDefaultPermissions } from './grants/permissions.ts'
+import type { Privileges } from './grants/privileges.ts'
+import { type NetworkWish, networkTable, secretsTable, wishOf } from './network/network-table.ts'
+import { agentsTable } from './project/agents-table.ts'
+import { type AgentsWish, agentsWish, projectWish } from './project/data.ts'
+import { type ProjectFile, parseProject } from './project/project-file.ts'
+import { parseToml, readSource, type TomlSource } from './toml/toml-file.ts'
+
+export const PROJECT_FILE = 'agentpod.toml'
+export const USER_FILE = 'config.toml'
+
+const providerName = z
+  .string()
+  .regex(/^[a-z][a-z0-9-]{0,31}$/, 'must be the name of a provider, such as docker')
+
+const userSchema = z.strictObject({
+  provider: providerName.optional(),
+  network: networkTable.optional(),
+  secrets: secretsTable.optional(),
+  grants: grantsTable.optional(),
+  agents: agentsTable.optional(),
+})
+
+/** The whole file, with the position of each value. Undefined if the project has none. */
+export function readProjectFile(directory: string): ProjectFile | undefined {
+  const file = join(directory, PROJECT_FILE)
+  const text = readSource(file)
+  return text === undefined ? undefined : parseProject({ file, text })
+}
+
+/**
+ * SECURITY: CF-02. The file only asks; `combine` decides what it gets. Undefined if the project has no such
+ * file.
+ */
+export function readProject(directory: string): NetworkWish | undefined {
+  const file = readProjectFile(directory)
+  return file && projectWish(file.data)
+}
+
+export function readUser(home: string): NetworkWish {
+  return parseUser(userSource(home))
+}
+
+/** The user's default provider. */
+export function readUserProvider(home: string): string | undefined {
+  return parseToml(userSource(home), userSchema).data.provider
+}
+
+/** The user's settings for agents. */
+export function readUserAgents(home: string): AgentsWish {
+  return agentsWish(parseToml(userSource(home), userSchema).data.agents)
+}
+
+function userSource(home: string): TomlSource {
+  const file = join(home, USER_FILE)
+  return { file, text: readSource(file, { isOurs: true }) ?? '' }
+}
+
+export function parseUser(source: TomlSource): NetworkWish {
+  const { data } = parseToml(source, userSchema)
+  return { ...wishOf(data, 'user'), privileges: grantedIn(data) }
+}
+
+/** Kinds that agents may use without asking are granted to every project. */
+function grantedIn({ grants = {}, agents }: z.infer<typeof userSchema>): Privileges {
+  const { permissions, ...others } = grantedBy(grants)
+  const free = allowedWithoutAsking(withDefaultPermissions(agentsWish(agents).permissions))
+  return { ...others, permissions: [...new Set([...free, ...permissions])] }
+}

@@ -1,0 +1,71 @@
+/** PHP extensions and their Debian packages. */
+import { type PackageTable, packageTable } from '../project-files/debian-packages.ts'
+
+/** Those that come with the interpreter. */
+const PRESENT =
+  'calendar core ctype date exif ffi fileinfo filter ftp gettext hash iconv json libxml opcache openssl pcntl pcre pdo phar posix random readline reflection session shmop sockets sodium spl standard sysvmsg sysvsem sysvshm tokenizer zlib'
+
+const PACKAGED: Readonly<Record<string, string>> = {
+  amqp: 'php-amqp',
+  apcu: 'php-apcu',
+  bcmath: 'php-bcmath',
+  bz2: 'php-bz2',
+  curl: 'php-curl',
+  dba: 'php-dba',
+  dom: 'php-xml',
+  ds: 'php-ds',
+  enchant: 'php-enchant',
+  gd: 'php-gd',
+  gearman: 'php-gearman',
+  gmp: 'php-gmp',
+  gnupg: 'php-gnupg',
+  grpc: 'php-grpc',
+  igbinary: 'php-igbinary',
+  imagick: 'php-imagick',
+  imap: 'php-imap',
+  interbase: 'php-interbase',
+  intl: 'php-intl',
+  ldap: 'php-ldap',
+  mailparse: 'php-mailparse',
+  mbstring: 'php-mbstring',
+  memcache: 'php-memcache',
+  memcached: 'php-memcached',
+  mongodb: 'php-mongodb',
+  msgpack: 'php-msgpack',
+  mysqli: 'php-mysql',
+  mysqlnd: 'php-mysql',
+  oauth: 'php-oauth',
+  odbc: 'php-odbc',
+  pcov: 'php-pcov',
+  pdo_mysql: 'php-mysql',
+  pdo_odbc: 'php-odbc',
+  pdo_pgsql: 'php-pgsql',
+  pdo_sqlite: 'php-sqlite3',
+  pgsql: 'php-pgsql',
+  pspell: 'php-pspell',
+  raphf: 'php-raphf',
+  rdkafka: 'php-rdkafka',
+  redis: 'php-redis',
+  simplexml: 'php-xml',
+  snmp: 'php-snmp',
+  soap: 'php-soap',
+  sqlite3: 'php-sqlite3',
+  ssh2: 'php-ssh2',
+  tidy: 'php-tidy',
+  uuid: 'php-uuid',
+  xdebug: 'php-xdebug',
+  xml: 'php-xml',
+  xmlreader: 'php-xml',
+  xmlrpc: 'php-xmlrpc',
+  xmlwriter: 'php-xml',
+  xsl: 'php-xml',
+  yaml: 'php-yaml',
+  zip: 'php-zip',
+  zmq: 'php-zmq',
+}
+
+/** Empty for those that are there anyway. */
+export const PHP_EXTENSIONS: PackageTable = packageTable({
+  ...Object.fromEntries(PRESENT.split(' ').map((name) => [name, ''])),
+  ...PACKAGED,
+})

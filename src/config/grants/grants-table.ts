@@ -1,0 +1,51 @@
+/** The table `[grants]` of the user's file: what projects get without asking, besides network and secrets. */
+import { z } from 'zod'
+import { LONGEST_IMAGE_REF, parseImageRef } from '../../core/image-ref.ts'
+import { PERMISSION_KINDS } from '../../core/permission.ts'
+import { about, acceptedBy, portValue } from '../project/values.ts'
+import type { Privileges } from './privileges.ts'
+
+export const grantsTable = z.strictObject({
+  sudo: z
+    .boolean()
+    .optional()
+    .meta(about('Whether projects may let programs in the sandbox become root there.', '`false`')),
+  ports: z
+    .union([z.boolean(), z.array(portValue).max(64)])
+    .optional()
+    .meta(
+      about(
+        'Which ports projects may open to anyone who has their address: a list, or `true` for any.',
+        'none',
+      ),
+    ),
+  permissions: z
+    .array(z.enum(PERMISSION_KINDS))
+    .max(PERMISSION_KINDS.length)
+    .optional()
+    .meta({ kind: 'list of permissions' })
+    .meta(about('What agents may do without asking if a project says so.', 'none')),
+  images: z
+    .union([
+      z.boolean(),
+      z.array(z.string().max(LONGEST_IMAGE_REF).superRefine(acceptedBy(parseImageRef))).max(64),
+    ])
+    .optional()
+    .meta(
+      about(
+        'Which container images projects may use as a base: a list, each written as in the project, or `true` for any.',
+        'none',
+      ),
+    ),
+})
+
+export function grantedBy(table: z.infer<typeof grantsTable>): Privileges {
+  const { sudo = false, permissions = [] } = table
+  const images = listOf(table.images)
+  return { sudo, ports: listOf(table.ports), permissions, ...(images.length > 0 && { images }) }
+}
+
+function listOf<T>(said: boolean | readonly T[] = []): 'any' | readonly T[] {
+  if (typeof said === 'boolean') return said ? 'any' : []
+  return said
+}

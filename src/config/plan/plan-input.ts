@@ -1,0 +1,30 @@
+import type { Machine } from '../../bases/base-kind.ts'
+import type { Detected } from '../detect/detect.ts'
+import type { ProjectData } from '../project/data.ts'
+import type { RegistryVersions } from './languages/registry-versions.ts'
+import type { Lock } from './lock.ts'
+
+/** The input of a plan. */
+export interface PlanInput {
+  /** The name of the project's directory. */
+  readonly name: string
+  readonly detected: Detected
+  /** The content of agentpod.toml, reduced to what was granted. */
+  readonly file?:
+    | {
+        readonly name: string
+        readonly data: ProjectData
+        lineOf(path: readonly string[]): number | undefined
+      }
+    | undefined
+  readonly machine: Machine
+  readonly lists: RegistryVersions
+  /** Language versions that agentpod.lock pins, by name. */
+  readonly pinned?: Readonly<Record<string, string>> | undefined
+  /** The base in agentpod.lock. */
+  readonly locked?: Pick<Lock['base'], 'name' | 'suite'> | undefined
+  /** The base from the command line. */
+  readonly base?: string | undefined
+  /** The image from the command line. */
+  readonly image?: string | undefined
+}

@@ -1,0 +1,47 @@
+/**
+ * Network presets that a plan needs, so that builds and sandboxes can reach the registries of its package
+ * managers.
+ */
+import type { ResolvedBase } from '../../../bases/base-kind.ts'
+import { baseKind } from '../../../bases/bases.ts'
+import type { Finding } from '../../detect/finding.ts'
+import type { Evidence } from '../../evidence.ts'
+import { CLIENT_PRESETS, type ClientPreset } from '../../presets/catalog.ts'
+import type { LanguagePlan, Plan, SetupPlan, ToolPlan } from '../plan.ts'
+import type { PlanInput } from '../plan-input.ts'
+import { extraPackages } from './packages.ts'
+
+export function planPresets(
+  input: PlanInput,
+  findings: readonly Finding[],
+  resolvedBase: ResolvedBase,
+  o: {
+    readonly found: readonly LanguagePlan[]
+    readonly tools: readonly ToolPlan[]
+    readonly setups: readonly SetupPlan[]
+  },
+): Plan['presets'] {
+  const wanted = new Map<ClientPreset, Evidence>()
+  const add = (name: ClientPreset, evidence: Evidence): void => {
+    if (!wanted.has(name)) wanted.set(name, evidence)
+  }
+  for (const { presets, evidence } of [...findings, ...o.setups])
+    for (const name of presets) add(name, evidence)
+  for (const { language, source: one } of o.found) {
+    if (one.kind === 'npm') add('npm', { file: '', said: `${language} comes from npm` })
+    if (one.kind === 'go') add('go', { file: '', said: 'Go comes from its module proxy' })
+  }
+  for (const { name, from, evidence } of o.tools) {
+    if (from === 'npm' || from === 'pip') add(from, { ...evidence, said: `${name} comes from ${from}` })
+  }
+  const extra = extraPackages(input.file?.data)
+  for (const name of ['npm', 'pip', 'cargo', 'go'] as const)
+    if (extra[name].length > 0)
+      add(name, { file: input.file?.name ?? '', said: `[environment.packages] ${name}` })
+  const { packageManager } = baseKind(resolvedBase.base).tools
+  if (packageManager) add(packageManager, { file: '', said: 'the base is Debian' })
+  return CLIENT_PRESETS.flatMap((name) => {
+    const evidence = wanted.get(name)
+    return evidence ? [{ name, evidence }] : []
+  })
+}

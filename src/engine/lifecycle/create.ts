@@ -1,0 +1,445 @@
+import { createHash } from 'node:crypto'
+import { defaultBase, withBaseDefaults } from '../../bases/bases.ts'
+import { type Isolation, isAtLeast } from '../../core/capability.ts'
+import { DEFAULT_ENVIRONMENT, type Environment, MOST_EXTRAS } from '../../core/environment.ts'
+import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
+import { newSandboxId, parseName, type SandboxId } from '../../core/id.ts'
+import type { NetworkCap, SandboxLink } from '../../core/network.ts'
+import type { Principal } from '../../core/principal.ts'
+import type { Created, CreatePlan, Provider } from '../../core/provider.ts'
+import type { Kit, RecipeBase } from '../../core/recipe.ts'
+import { askedLimits, type Resources, resolveResources } from '../../core/resources.ts'
+import type { Sandbox } from '../../core/sandbox.ts'
+import type { Snapshot } from '../../core/snapshot.ts'
+import {
+  DEFAULT_LIFETIME,
+  type Lifetime,
+  LONGEST_TTL_MS,
+  type Ports,
+  type Spec,
+  WHEN_OVER,
+} from '../../core/spec.ts'
+import type { RequestKey } from '../../store/sandboxes.ts'
+import { ignore } from '../../telemetry/log.ts'
+import { canonicalJson } from '../../util/canonical-json.ts'
+import { dropUndefined } from '../../util/drop-undefined.ts'
+import { failpoint } from '../../util/failpoint.ts'
+import type { Optional } from '../../util/optional.ts'
+import { CALL, COPY, CREATE } from '../call.ts'
+import type { Context, PreparedBase } from '../context.ts'
+import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from '../network/egress-link.ts'
+import { type NetworkRequest, resolveNetwork } from '../network/network-spec.ts'
+import { requireSecrets } from '../network/secret-operations.ts'
+import { chooseProvider, type PlacementRequest } from '../providers/choose-provider.ts'
+import { environmentRoot, requireLayer, withExtras } from '../snapshots/layers.ts'
+import type { Layer } from '../snapshots/snapshot-registry.ts'
+import { cleanUp } from './destroy.ts'
+import { connectionTo } from './guest-connection.ts'
+import { leaseOf } from './lease.ts'
+import { checkQuota, DEFAULT_QUOTA } from './quota.ts'
+import { startServices } from './services.ts'
+
+/** What a caller asks of the sandbox itself; everything left out has a default. */
+export interface SpecRequest {
+  /** The lowest acceptable level of isolation. */
+  readonly isolation?: Isolation | undefined
+  readonly environment?: Optional<Environment> | undefined
+  readonly resources?: Optional<Resources> | undefined
+  readonly lifetime?: Optional<Lifetime> | undefined
+  readonly ports?: Ports | undefined
+  readonly network?: NetworkRequest | undefined
+  /** The most that the owner of the sandbox may ask for. */
+  readonly cap?: NetworkCap | undefined
+}
+
+export interface CreateRequest extends SpecRequest {
+  /** The owner of the new sandbox. */
+  readonly owner: string
+  /** The caller, who is not always the owner. Decides which built environments may be used. */
+  readonly who: Principal
+  readonly name?: string | undefined
+  readonly labels?: Readonly<Record<string, string>> | undefined
+  /** The provider to use. If left out: the provider of the snapshot or environment, or the default one. */
+  readonly provider?: string | undefined
+  /** The Debian release of the `debian` base; for builds. */
+  readonly suite?: string | undefined
+  /** What the `debian` base contains besides the system. */
+  readonly kit?: Kit | undefined
+  /** Two creates with the same key create one sandbox. */
+  readonly requestKey?: string | undefined
+  /** The snapshot to start from. Its spec is the default for everything that the request leaves out. */
+  readonly origin?: { readonly snapshot: Snapshot } | undefined
+}
+
+/**
+ * Creates a sandbox and returns when it accepts commands. On failure nothing is left at the provider, and the
+ * record says why.
+ */
+export async function create(ctx: Context, request: CreateRequest): Promise<Sandbox> {
+  const key = request.requestKey
+  if (key === undefined) return createNew(ctx, request, undefined)
+  const { owner } = request
+  return ctx.lock.run(`request:${owner}/${key}`, async () => {
+    const digest = digestOf(request)
+    const earlier = ctx.sandboxes.requested(owner, key)
+    if (!earlier) return createNew(ctx, request, { key, digest })
+    if (earlier.digest === digest) return sameAnswer(ctx.registry.get(earlier.sandbox.id) ?? earlier.sandbox)
+    throw new AgentPodError({
+      code: 'conflict',
+      reason: 'request_key.reused',
+      message: 'this idempotency key was used for a different request',
+      hint: 'use a new key for a new request',
+    })
+  })
+}
+
+/** A repeated create gets the answer of the first one, even if that was an error. */
+function sameAnswer(sandbox: Sandbox): Sandbox {
+  if (sandbox.startedAt === undefined && sandbox.ending) throw new AgentPodError(sandbox.ending)
+  return sandbox
+}
+
+async function createNew(
+  ctx: Context,
+  request: CreateRequest,
+  key: RequestKey | undefined,
+): Promise<Sandbox> {
+  const { origin, owner, who } = request
+  const name = request.name === undefined ? undefined : parseName(request.name)
+  const digest = origin ? undefined : request.environment?.digest
+  const layer = digest === undefined ? undefined : requireLayer(ctx, digest, who)
+  const asked = resolveSpec(request, origin?.snapshot.spec)
+  const { provider, isolation } = await chooseProvider(ctx.providers, placementRequest(request, asked, layer))
+  const fit = fitToProvider(ctx, provider, request, asked)
+  const checkRoom = (): void =>
+    checkQuota(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.registry.existingOf(owner).length)
+  checkRoom()
+  const ready = origin || layer ? undefined : await prepareBase(ctx, provider, request, fit)
+  // INVARIANT: nothing is awaited from here until the record is written, so no layer can be removed in
+  // between.
+  const built = digest === undefined ? undefined : environmentRoot(ctx, digest, who)
+  const resolved = built
+    ? onBase(fit, built.layer.layer.base)
+    : ready
+      ? specWithBaseDefaults(request, fit, ready)
+      : fit
+  const spec = withSecrets(ctx, owner, request, resolved)
+  const below = origin?.snapshot.root ?? built?.root ?? ready?.root ?? {}
+  // A snapshot's own extras are already in its root.
+  const { layers, root } = withExtras(
+    ctx,
+    { root: below, environment: spec.environment, provider: provider.name },
+    request.environment?.extras ?? [],
+    who,
+  )
+  const now = ctx.clock.now()
+  const id = newSandboxId(ctx.random)
+  const sandbox: Sandbox = {
+    id,
+    owner,
+    name,
+    labels: request.labels ?? {},
+    provider: provider.name,
+    isolation,
+    state: 'creating',
+    spec,
+    limits: undefined,
+    handle: undefined,
+    link: newLink(ctx, id, spec.network),
+    root,
+    createdAt: now,
+    startedAt: undefined,
+    deadlineAt: now + spec.lifetime.ttlMs,
+    endedAt: undefined,
+    ending: undefined,
+    tip: origin && (origin.snapshot.isTemporary ? origin.snapshot.parentId : origin.snapshot.id),
+    forkedFrom: origin?.snapshot.isTemporary ? origin.snapshot.sandboxId : undefined,
+  }
+  const make = (): Promise<Sandbox> =>
+    ctx.lock.run(sandbox.id, async () => {
+      // INVARIANT: nothing is awaited between this check and the record, so simultaneous creates count each
+      // other.
+      checkRoom()
+      ctx.registry.add(sandbox, key)
+      try {
+        failpoint('create.intended')
+        return await createAtProvider(ctx, sandbox, {
+          root,
+          required: askedLimits(request.resources ?? {}),
+          snapshot: origin?.snapshot.id,
+        })
+      } catch (error) {
+        await fail(ctx, sandbox.id, asAgentPodError(error))
+        throw error
+      }
+    })
+  return holdingLayers(ctx, built ? [built.layer, ...layers] : layers, make)
+}
+
+/**
+ * INVARIANT: nothing is awaited between looking up the layers and this call, so none can be removed in
+ * between.
+ */
+function holdingLayers<T>(ctx: Context, layers: readonly Layer[], work: () => Promise<T>): Promise<T> {
+  const [layer, ...others] = layers
+  return layer ? ctx.snapshotRegistry.using(layer, () => holdingLayers(ctx, others, work)) : work()
+}
+
+function placementRequest(
+  { provider, origin }: CreateRequest,
+  { isolation }: Spec,
+  layer: Layer | undefined,
+): PlacementRequest {
+  const snapshot = origin?.snapshot
+  const bound = snapshot
+    ? { provider: snapshot.provider, what: `the snapshot ${snapshot.name ?? snapshot.id}` }
+    : layer && { provider: layer.provider, what: 'the built environment' }
+  return { provider, isolation, bound }
+}
+
+/**
+ * Refuses what the provider cannot do, before anything is made. Fills in a base that the provider has, if the
+ * request names none.
+ */
+function fitToProvider(ctx: Context, provider: Provider, request: CreateRequest, spec: Spec): Spec {
+  if (spec.lifetime.whenOver === 'pause') ctx.providers.groupOf(provider, 'pausing')
+  if (spec.lifetime.whenOver === 'stop') ctx.providers.groupOf(provider, 'stopping')
+  if (spec.network.secrets.length > 0 && !provider.egress) throw noSecrets(provider)
+  if (request.environment?.base !== undefined || request.origin) return spec
+  return { ...spec, environment: { ...spec.environment, base: defaultBase(spec.environment, provider) } }
+}
+
+/**
+ * SECURITY: the egress process replaces placeholders by secrets. Without it the sandbox would have to hold
+ * the secret itself.
+ */
+function noSecrets({ name }: Provider): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'secrets.unsupported',
+    message: `sandboxes on ${name} cannot use secrets: their connections do not pass the egress process`,
+    hint: 'leave out the secrets, or choose another provider',
+  })
+}
+
+/** A built environment stays on the base that it was built on, whatever the request says. */
+function onBase(spec: Spec, { name, image }: RecipeBase): Spec {
+  return { ...spec, environment: { ...spec.environment, base: name, ...(image !== undefined && { image }) } }
+}
+
+/** The defaults of a base apply where the request sets nothing. */
+function specWithBaseDefaults({ environment = {} }: CreateRequest, spec: Spec, ready: PreparedBase): Spec {
+  return { ...spec, environment: withBaseDefaults(spec.environment, environment, ready) }
+}
+
+function prepareBase(
+  ctx: Context,
+  provider: Provider,
+  { suite, kit }: CreateRequest,
+  { environment: { base: name, image } }: Spec,
+): Promise<PreparedBase> {
+  return ctx.roots.ensure({ name, image, suite, kit }, provider, () => undefined)
+}
+
+/**
+ * Secrets named in the request must exist. Secrets inherited from the snapshot are dropped if they have been
+ * deleted since.
+ */
+function withSecrets(ctx: Context, owner: string, request: CreateRequest, spec: Spec): Spec {
+  if (request.network?.secrets) requireSecrets(ctx, owner, request.network.secrets)
+  const secrets = spec.network.secrets.filter((name) => ctx.network?.secrets.get(owner, name))
+  return secrets.length === spec.network.secrets.length
+    ? spec
+    : { ...spec, network: { ...spec.network, secrets } }
+}
+
+/** What a start needs besides the record. */
+type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot'>
+
+async function createAtProvider(ctx: Context, sandbox: Sandbox, start: Start): Promise<Sandbox> {
+  // Without a pool the files of the snapshot are copied, which takes longer.
+  const provider = ctx.providers.of(sandbox)
+  const created = await provider.create(createPlan(ctx, sandbox, start), start.snapshot ? COPY : CREATE)
+  failpoint('create.made')
+  const deadlineAt = await startLifetime(ctx, sandbox)
+  return activate(ctx, sandbox, created, { deadlineAt, event: 'created' })
+}
+
+export function createPlan(ctx: Context, sandbox: Sandbox, start: Start): CreatePlan {
+  return {
+    sandboxId: sandbox.id,
+    owner: ctx.owner,
+    hostname: sandbox.name?.replaceAll(/[._]/g, '-') ?? sandbox.id,
+    resources: sandbox.spec.resources,
+    deadlineAt: sandbox.deadlineAt,
+    whenOver: sandbox.spec.lifetime.whenOver,
+    ...start,
+  }
+}
+
+/**
+ * Configures the guest, starts services, records that the sandbox runs, and connects to it. Called under the
+ * lock of the sandbox.
+ */
+export async function activate(
+  ctx: Context,
+  sandbox: Sandbox,
+  created: Created,
+  o: { readonly deadlineAt: number; readonly event: 'created' | 'started' },
+): Promise<Sandbox> {
+  const { deadlineAt, event } = o
+  // A sandbox that starts from no snapshot gets its project later.
+  const hasProject = event === 'started' || sandbox.tip !== undefined || sandbox.forkedFrom !== undefined
+  const { environment, lifetime } = sandbox.spec
+  const guest = ctx.providers.of(sandbox).open(created.handle)
+  const linked = { ...sandbox, link: withLevel(sandbox.link, created) }
+  const trust = trustOf(ctx, linked)
+  const added = ctx.addedInside?.(linked)
+  try {
+    await guest.configure(
+      {
+        env: {
+          LANG: 'C.UTF-8',
+          ...created.env,
+          ...linkVariables(ctx, linked),
+          ...pathOf(environment, created),
+          ...added?.variables,
+          ...environment.variables,
+        },
+        defaultUser: environment.user,
+        defaultWorkdir: environment.workdir,
+        sudo: environment.sudo,
+        lease: leaseOf(lifetime, deadlineAt - ctx.clock.now()),
+        ...(trust && { trust }),
+        ...(added?.envd && { envd: true }),
+      },
+      CALL,
+    )
+    await writeJavaTrust(ctx, linked, guest)
+    failpoint('create.configured')
+    if (environment.services || environment.start) {
+      // Services may need the network, as every later command may.
+      openLink(ctx, { ...linked, handle: created.handle })
+      await startServices(ctx, linked, guest, hasProject ? 'all' : 'without project')
+    }
+  } catch (error) {
+    guest.close()
+    throw error
+  }
+  const running = ctx.registry.transition(sandbox.id, event, {
+    deadlineAt,
+    handle: created.handle,
+    limits: created.limits,
+    link: linked.link,
+    startedAt: ctx.clock.now(),
+  })
+  failpoint('create.recorded')
+  ctx.connections.set(sandbox.id, connectionTo(guest))
+  openLink(ctx, running)
+  return running
+}
+
+function pathOf({ path = [] }: Environment, { env }: Created): Record<string, string> {
+  if (path.length === 0) return {}
+  return { PATH: [...path, env['PATH'] ?? DEFAULT_PATH].join(':') }
+}
+
+const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+
+function withLevel(link: SandboxLink | undefined, { network }: Created): SandboxLink | undefined {
+  return link && { authority: link.authority, placeholders: link.placeholders, ...network }
+}
+
+/** A start that took longer than this was slow enough to notice. */
+const SLOW_START_MS = 500
+
+/** The time to live starts when the sandbox runs, so the time of a slow start is added to it. */
+async function startLifetime(ctx: Context, sandbox: Sandbox): Promise<number> {
+  const { id, spec, deadlineAt } = sandbox
+  const whole = ctx.clock.now() + spec.lifetime.ttlMs
+  if (whole - deadlineAt < SLOW_START_MS) return deadlineAt
+  await ctx.providers.of(sandbox).deadlines?.extend(id, whole, CALL)
+  return whole
+}
+
+async function fail(ctx: Context, id: SandboxId, error: AgentPodError): Promise<void> {
+  try {
+    ctx.registry.transition(id, 'fail', {
+      ending: { code: error.code, reason: error.reason, message: error.message },
+    })
+  } catch (unwritten) {
+    // On a full disk the record cannot be written; the sandbox is removed anyway.
+    ignore(ctx.log, unwritten, `the failure of ${id} was not recorded`)
+  }
+  await cleanUp(ctx, id)
+}
+
+/** Fills in every default and checks every value, before any resource is used. */
+export function resolveSpec(request: SpecRequest, template?: Spec): Spec {
+  const lifetime = { ...DEFAULT_LIFETIME, ...template?.lifetime, ...dropUndefined(request.lifetime) }
+  if (!Number.isInteger(lifetime.ttlMs) || lifetime.ttlMs < 1000 || lifetime.ttlMs > LONGEST_TTL_MS) {
+    throw invalid('lifetime.ttl', 'the time to live must be from 1 second to 30 days')
+  }
+  if (!Number.isInteger(lifetime.idleMs) || lifetime.idleMs < 0 || lifetime.idleMs > LONGEST_TTL_MS) {
+    throw invalid('lifetime.idle', 'the idle timeout must be from 0 (none) to 30 days')
+  }
+  if (!WHEN_OVER.includes(lifetime.whenOver)) {
+    throw invalid('lifetime.when_over', `whenOver is one of ${WHEN_OVER.join(', ')}`)
+  }
+  const ports = request.ports ?? template?.ports
+  return {
+    environment: environmentOf(request, template),
+    resources: resolveResources({ ...template?.resources, ...dropUndefined(request.resources) }),
+    lifetime,
+    network: resolveNetwork(request.network, template?.network, request.cap),
+    ...(ports && { ports }),
+    ...isolationOf(request, template),
+  }
+}
+
+/** A copy is isolated at least as well as its original. */
+function isolationOf({ isolation }: SpecRequest, template: Spec | undefined): Pick<Spec, 'isolation'> {
+  const before = template?.isolation
+  if (isolation === undefined) return before ? { isolation: before } : {}
+  return { isolation: before && isAtLeast(before, isolation) ? before : isolation }
+}
+
+/**
+ * The files of a snapshot stay on its base, whatever the request says. Variables are added to the snapshot's
+ * own.
+ */
+function environmentOf(request: SpecRequest, template: Spec | undefined): Environment {
+  const asked = dropUndefined(request.environment)
+  const extras = extrasOf(asked, template)
+  if (!template) return { ...DEFAULT_ENVIRONMENT, ...asked, ...extras }
+  const { base } = template.environment
+  if (asked.base !== undefined && asked.base !== base) {
+    throw invalid('environment.base', `the snapshot was made on base ${base}, not ${asked.base}`)
+  }
+  const variables = { ...template.environment.variables, ...asked.variables }
+  // The built environment is the one that the sandbox of the snapshot started from.
+  const { digest } = template.environment
+  return { ...template.environment, ...asked, base, variables, digest, ...extras }
+}
+
+/** Files of a snapshot may link into its extras, so it keeps them; new ones are added. */
+function extrasOf(asked: Partial<Environment>, template: Spec | undefined): Pick<Environment, 'extras'> {
+  const extras = [...new Set([...(template?.environment.extras ?? []), ...(asked.extras ?? [])])]
+  if (extras.length > MOST_EXTRAS) {
+    throw invalid('environment.extras', `a sandbox has at most ${MOST_EXTRAS} extras`)
+  }
+  return extras.length === 0 ? {} : { extras }
+}
+
+function digestOf(request: CreateRequest): string {
+  return createHash('sha256')
+    .update(
+      canonicalJson({
+        ...request,
+        requestKey: undefined,
+        who: undefined,
+        origin: request.origin?.snapshot.id,
+      }),
+    )
+    .digest('hex')
+}

@@ -1,0 +1,93 @@
+/** Destroys everything, each provider on its own: one that does not answer does not keep the others. */
+import { AgentPodError, asAgentPodError } from '../../core/error.ts'
+import type { Sandbox } from '../../core/sandbox.ts'
+import type { Snapshot } from '../../core/snapshot.ts'
+import type { Context } from '../context.ts'
+import { removeSnapshot } from '../snapshots/snapshot.ts'
+import { destroy } from './destroy.ts'
+
+const CLEAR = { timeoutMs: 120_000 }
+
+/** What could not be removed from one provider, and why. */
+interface Left {
+  readonly provider: string
+  readonly sandboxes: readonly Sandbox[]
+  readonly snapshots: readonly Snapshot[]
+  readonly why: AgentPodError
+}
+
+/**
+ * Destroys every sandbox and snapshot and everything that providers keep for later. The error names what is
+ * left and where.
+ */
+export async function destroyAll(ctx: Context): Promise<void> {
+  const records = [...ctx.registry.existing(), ...ctx.snapshotRegistry.all()]
+  const names = new Set([...records.map(({ provider }) => provider), ...ctx.providers.everUsed])
+  const cleared = await Promise.all([...names].map((name) => destroyOnProvider(ctx, name)))
+  const left = cleared.filter((one) => one !== undefined)
+  if (left.length > 0) throw incomplete(left)
+}
+
+async function destroyOnProvider(ctx: Context, provider: string): Promise<Left | undefined> {
+  const isOurs = (record: { readonly provider: string }): boolean => record.provider === provider
+  try {
+    const ends = ctx.registry
+      .existing()
+      .filter(isOurs)
+      .map(({ id }) => destroy(ctx, id))
+    const failed = (await Promise.allSettled(ends)).find(({ status }) => status === 'rejected')
+    if (failed?.status === 'rejected') throw failed.reason
+    // Newest first, because a snapshot may depend on older ones.
+    for (const snapshot of ctx.snapshotRegistry.all().filter(isOurs).reverse())
+      await removeSnapshot(ctx, snapshot)
+    await ctx.providers.of({ provider }).clear(CLEAR)
+    return undefined
+  } catch (error) {
+    const sandboxes = ctx.registry.existing().filter(isOurs)
+    const snapshots = ctx.snapshotRegistry.all().filter(isOurs)
+    return { provider, sandboxes, snapshots, why: asAgentPodError(error) }
+  }
+}
+
+function incomplete(left: readonly Left[]): AgentPodError {
+  const [first] = left
+  return new AgentPodError({
+    code: first?.why.code ?? 'unavailable',
+    reason: 'clear.incomplete',
+    message: `${left.map(described).join('; ')}. Everything else was removed`,
+    hint: left.map(nextStep).join('; '),
+    details: {
+      left: left.map(({ provider, sandboxes, snapshots, why }) => ({
+        provider,
+        sandboxes: sandboxes.map(({ id }) => id),
+        snapshots: snapshots.map(({ id }) => id),
+        reason: why.reason,
+      })),
+    },
+    cause: first?.why,
+  })
+}
+
+function nextStep({ provider, why }: Left): string {
+  if (why.reason === 'provider.absent') return `start the server with the provider ${provider} and try again`
+  return `try again when ${provider} is ready; \`agentpod provider check ${provider}\` shows what is wrong`
+}
+
+const MOST_NAMED = 10
+
+function described({ provider, sandboxes, snapshots, why }: Left): string {
+  const counts = [counted('sandbox', 'sandboxes', sandboxes), counted('snapshot', 'snapshots', snapshots)]
+  const what = counts.filter((one) => one !== undefined).join(' and ') || 'files kept for later sandboxes'
+  return `${what} could not be removed from ${provider}: ${why.message}`
+}
+
+function counted(
+  one: string,
+  several: string,
+  records: readonly { readonly id: string; readonly name?: string | undefined }[],
+): string | undefined {
+  if (records.length === 0) return undefined
+  const names = records.slice(0, MOST_NAMED).map(({ id, name }) => name ?? id)
+  const more = records.length > MOST_NAMED ? ', …' : ''
+  return `${records.length} ${records.length === 1 ? one : several} (${names.join(', ')}${more})`
+}

@@ -1,0 +1,36 @@
+/** Finds the programs that a server starts: those of this installation, or of a build of the source tree. */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { AgentPodError } from '../core/error.ts'
+
+export interface BundledPrograms {
+  readonly podhost: string
+  readonly podd: string
+  /** The egress process: JavaScript, or its source. */
+  readonly egress: string
+}
+
+/**
+ * A package has one directory per processor architecture; a build of the source tree has only this machine's.
+ */
+export function bundledPrograms(): BundledPrograms {
+  const here = import.meta.dirname
+  const found = [here, join(here, '..'), join(here, '..', '..', 'dist')]
+    .flatMap((directory) => [join(directory, 'bin'), join(directory, 'bin', process.arch)])
+    .find((directory) => existsSync(join(directory, 'podhost')))
+  if (found === undefined)
+    throw new AgentPodError({
+      code: 'failed_precondition',
+      reason: 'programs.missing',
+      message: `podhost and podd are not built for this processor (${process.arch})`,
+      hint: 'start through ./agentpod of a clone, which builds them, or run scripts/build',
+    })
+  const bundle = [here, join(here, '..')]
+    .map((directory) => join(directory, 'egress.js'))
+    .find((file) => existsSync(file))
+  return {
+    podhost: join(found, 'podhost'),
+    podd: join(found, 'podd'),
+    egress: bundle ?? join(here, 'egress.ts'),
+  }
+}

@@ -1,7 +1,0 @@
-import type { CallOptions } from '../../core/call.ts'
-
-/** Aborts when the caller gives up or the call's time is over. */
-export function callSignal(o: CallOptions): AbortSignal {
-  const timeout = AbortSignal.timeout(o.timeoutMs)
-  return o.signal ? AbortSignal.any([o.signal, timeout]) : timeout
-}

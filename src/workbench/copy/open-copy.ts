@@ -1,0 +1,116 @@
+/** Opens a copy of the user's project: of the repository that the user is in, or else of the directory. */
+import type { Sandbox } from '../../client/sandbox.ts'
+import { isAgentPodError } from '../../core/error.ts'
+import { openRepository, type Repository } from '../../sync/git/plumbing/repository.ts'
+import { loadEnvironment } from '../environment/load-environment.ts'
+import { placementOf } from '../environment/placement.ts'
+import type { ReadyEnvironment } from '../environment/ready-environment.ts'
+import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
+import { loadNetwork } from '../network/load-network.ts'
+import { inEnvironment, openProject, type Project } from '../project/open-project.ts'
+import { projectLabel } from '../project/project-label.ts'
+import type { Workbench } from '../workbench.ts'
+import { createWithProgress } from './create-with-progress.ts'
+import type { RepositoryRequest } from './prepare-repository.ts'
+import { emptyCopy, type ProjectCopy } from './project-copy.ts'
+
+export interface CopyRequest extends RepositoryRequest {
+  /** Start with an empty sandbox. */
+  readonly isEmpty?: boolean | undefined
+}
+
+/** Without `repo` it is a copy of the current directory, or an empty sandbox. */
+export async function openCopy(
+  bench: Workbench,
+  request: CopyRequest,
+  repo: Repository | undefined,
+): Promise<ProjectCopy> {
+  if (repo) {
+    const { copyRepository } = await import('./repository-copy.ts')
+    return copyRepository(bench, repo, request)
+  }
+  if (request.isEmpty) {
+    const { sandbox } = await createFor(bench, request, undefined, undefined)
+    return emptyCopy(sandbox)
+  }
+  const project = await openProject(bench, usualUser(request))
+  return openDirectoryCopy(bench, request, { project, ready: await loadEnvironment(bench, request, project) })
+}
+
+/**
+ * The repository that would be copied. Undefined outside one, and when the request asks for something else.
+ */
+export async function repositoryToCopy(
+  { cwd, env }: Workbench,
+  request: CopyRequest,
+): Promise<Repository | undefined> {
+  if (!isCopied(request)) return undefined
+  // Its code loads while git looks for a repository.
+  void import('./repository-copy.ts')
+  try {
+    return await openRepository(cwd, env)
+  } catch (error) {
+    // Files of a repository that git cannot open are copied like any others.
+    if (isAgentPodError(error, 'failed_precondition') || isAgentPodError(error, 'unsupported'))
+      return undefined
+    throw error
+  }
+}
+
+function isCopied({ isEmpty, options }: CopyRequest): boolean {
+  return !isEmpty && options?.snapshot === undefined
+}
+
+/** A copy of the files of a directory, also of one in a repository. */
+export async function openDirectoryCopy(
+  bench: Workbench,
+  request: SandboxRequest,
+  { project, ready }: { readonly project: Project; readonly ready: ReadyEnvironment | undefined },
+): Promise<ProjectCopy> {
+  const { sandbox, own } = await createFor(bench, request, project, ready)
+  const { copyDirectory } = await import('./directory-copy.ts')
+  try {
+    const copy = await copyDirectory(bench, sandbox, own ?? project)
+    if (ready?.begins) await sandbox.begin()
+    return copy
+  } catch (error) {
+    await sandbox.destroy()
+    throw error
+  }
+}
+
+/** A sandbox for the project, and the project as it is in its environment. */
+export async function createFor(
+  bench: Workbench,
+  request: SandboxRequest,
+  project: Project | undefined,
+  ready: ReadyEnvironment | undefined,
+  labels: Readonly<Record<string, string>> = {},
+): Promise<{ readonly sandbox: Sandbox; readonly own: Project | undefined }> {
+  const asked = request.options?.environment?.user
+  const own = project && ready ? inEnvironment(project, asked ?? ready.user, ready.generated) : project
+  const placement = await placementOf(bench, request.placement, project?.directory)
+  const options = ready ? ready.apply(request.options ?? {}) : bareFor(request, project)
+  const network = await loadNetwork(bench, request.network, {
+    directory: project?.directory,
+    wish: ready?.wish,
+  })
+  const sandbox = await createWithProgress(
+    await bench.client(),
+    bench.person,
+    {
+      ...placement,
+      ...options,
+      labels: { ...options.labels, ...(own && projectLabel(own.name)), ...labels },
+    },
+    network,
+  )
+  return { sandbox, own }
+}
+
+/** In an image the project is in the home directory of the image's user, so commands run as that user. */
+function bareFor(request: SandboxRequest, project: Project | undefined): ReturnType<typeof bareOptions> {
+  const options = bareOptions(request)
+  if (!project || request.image === undefined) return options
+  return { ...options, environment: { ...options.environment, user: usualUser(request) } }
+}

@@ -1,0 +1,105 @@
+/**
+ * Prepares the user's repository for sandboxes: a snapshot with a copy of its state on its environment, and
+ * the options that each sandbox is created with.
+ */
+import { realpathSync } from 'node:fs'
+import { relative } from 'node:path'
+import type { CreateOptions } from '../../client/sandbox.ts'
+import type { Repository } from '../../sync/git/plumbing/repository.ts'
+import { userSettings } from '../../sync/git/state/user-settings.ts'
+import { loadEnvironment } from '../environment/load-environment.ts'
+import { placementOf } from '../environment/placement.ts'
+import type { ReadyEnvironment } from '../environment/ready-environment.ts'
+import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
+import { loadNetwork } from '../network/load-network.ts'
+import type { PreparedNetwork } from '../network/prepare-network.ts'
+import { inEnvironment, openProject, type Project } from '../project/open-project.ts'
+import {
+  type HeldState,
+  holdState,
+  type PreparedSnapshot,
+  prepareSnapshot,
+} from '../project/prepared-snapshot.ts'
+import type { Workbench } from '../workbench.ts'
+
+export interface RepositoryRequest extends SandboxRequest {
+  /** Copy the commit alone, without uncommitted files. */
+  readonly isClean?: boolean | undefined
+}
+
+export interface PreparedRepository extends PreparedSnapshot {
+  readonly user: string
+  /** With the environment and the variables of presets. */
+  readonly options: CreateOptions
+  readonly network: PreparedNetwork['network'] | undefined
+  /** Settings of package managers, below the user's home. */
+  readonly files: readonly { readonly path: string; readonly text: string }[]
+  /** The user's directory, relative to the root. Empty when it is the root or not part of the copy. */
+  readonly directory: string
+}
+
+export async function prepareRepository(
+  bench: Workbench,
+  repo: Repository,
+  request: RepositoryRequest,
+): Promise<PreparedRepository> {
+  const [project, settings] = await Promise.all([
+    openProject(bench, usualUser(request), repo.root),
+    userSettings(repo),
+  ])
+  // Git reads the files while the environment is planned, which starts with loading much code.
+  const holding = holdState(bench, repo, { isClean: request.isClean ?? false, settings })
+  const settled = holding.then(
+    (held) => held,
+    () => undefined,
+  )
+  try {
+    const ready = await loadEnvironment(bench, request, project)
+    const prepared = await prepareIn(bench, repo, request, { project, ready, held: await holding })
+    return { ...prepared, directory: directoryOf(bench, repo, project) }
+  } finally {
+    ;(await settled)?.[Symbol.dispose]()
+  }
+}
+
+/** A directory without files of the project is not in the copy. */
+function directoryOf({ cwd }: Workbench, repo: Repository, { files }: Project): string {
+  const directory = relative(repo.root, realpathSync(cwd))
+  return files.some((file) => file.startsWith(`${directory}/`)) ? directory : ''
+}
+
+interface Parts {
+  readonly project: Project
+  readonly ready: ReadyEnvironment | undefined
+  readonly held: HeldState
+}
+
+async function prepareIn(
+  bench: Workbench,
+  repo: Repository,
+  request: RepositoryRequest,
+  { project, ready, held }: Parts,
+): Promise<Omit<PreparedRepository, 'directory'>> {
+  const asked = request.options?.environment?.user
+  const { user, generated } = inEnvironment(
+    project,
+    asked ?? ready?.user ?? usualUser(request),
+    ready?.generated ?? [],
+  )
+  const placement = await placementOf(bench, request.placement, repo.root)
+  const base = ready ? ready.apply(request.options ?? {}) : bareOptions(request)
+  const { environment, ...options } = { ...placement, ...base }
+  const network = await loadNetwork(bench, request.network, { directory: repo.root, wish: ready?.wish })
+  const whole = {
+    ...options,
+    environment: { ...environment, user, variables: { ...network?.variables, ...environment?.variables } },
+  }
+  const prepared = await prepareSnapshot(bench, await bench.client(), {
+    repo,
+    held,
+    options: whole,
+    user,
+    generated,
+  })
+  return { ...prepared, user, options: whole, network: network?.network, files: network?.files ?? [] }
+}

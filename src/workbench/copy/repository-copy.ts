@@ -1,0 +1,97 @@
+/**
+ * A copy of a repository for one command. Its changes come back as a branch, in the same way as an agent's
+ * work.
+ */
+import { join } from 'node:path'
+import type { Sandbox } from '../../client/sandbox.ts'
+import type { Repository } from '../../sync/git/plumbing/repository.ts'
+import { type ScriptEvent, type TakenResult, takeResult } from '../../sync/git/result/take-result.ts'
+import { dropUndefined } from '../../util/drop-undefined.ts'
+import { projectLabel } from '../project/project-label.ts'
+import { scratchOf } from '../project/project-state.ts'
+import type { Workbench } from '../workbench.ts'
+import { type PreparedRepository, prepareRepository, type RepositoryRequest } from './prepare-repository.ts'
+import type { BringBackOptions, CopyChanges, ProjectCopy } from './project-copy.ts'
+
+/** The snapshot's own time to live is short, because its sandbox only had to unpack the project. */
+const DEFAULT_TTL_MS = 3_600_000
+
+export async function copyRepository(
+  bench: Workbench,
+  repo: Repository,
+  request: RepositoryRequest,
+): Promise<ProjectCopy> {
+  const prepared = await prepareRepository(bench, repo, request)
+  const { options, project, directory, user } = prepared
+  const sandbox = await (await bench.client()).create({
+    ...options,
+    labels: { ...options.labels, ...projectLabel(project.name) },
+    // The snapshot was prepared without a network, so the policy is set here and not inherited.
+    network: { mode: 'allowlist', allow: [], ...dropUndefined(prepared.network) },
+    lifetime: { ttlMs: DEFAULT_TTL_MS, whenOver: 'destroy', ...dropUndefined(options.lifetime) },
+    snapshot: prepared.snapshot,
+  })
+  try {
+    for (const { path, text } of prepared.files) await sandbox.writeFile(path, Buffer.from(text), { user })
+  } catch (error) {
+    await sandbox.destroy()
+    throw error
+  }
+  return {
+    sandbox,
+    workdir: directory === '' ? project.workspace : `${project.workspace}/${directory}`,
+    bringBack: (o) => bringBack(bench, repo, prepared, sandbox, o),
+  }
+}
+
+/** The code that makes a branch is loaded only when something changed. */
+async function bringBack(
+  bench: Workbench,
+  repo: Repository,
+  { project, user, state }: PreparedRepository,
+  sandbox: Sandbox,
+  o: BringBackOptions,
+): Promise<CopyChanges> {
+  using scratch = scratchOf(bench.home, project.key)
+  const file = join(scratch.path, 'result.pack')
+  const run = (command: string, args: readonly string[]): AsyncIterable<ScriptEvent> =>
+    eventsOf(sandbox, user, command, args)
+  const result = await takeResult({ project, user, file, run })
+  const isSame = result.tree === project.tree
+  if (isSame) return leftOutOnly(result)
+  const { makeCommandBranch } = await import('../result/command-branch.ts')
+  return await makeCommandBranch(bench, repo, {
+    ...o,
+    project,
+    result,
+    file,
+    scratch: scratch.path,
+    isCommitted: project.commit !== undefined && state.changed.length === 0,
+  })
+}
+
+/** The trees are the same; files may still have been left out of the result. */
+function leftOutOnly({ tooLarge, leftOut }: TakenResult): CopyChanges {
+  if (tooLarge.length + leftOut.length === 0) return { kind: 'none' }
+  return {
+    kind: 'branch',
+    branch: undefined,
+    changes: [],
+    notes: [],
+    gated: [],
+    tooLarge: tooLarge.map(({ path }) => path),
+    unusable: leftOut,
+  }
+}
+
+async function* eventsOf(
+  sandbox: Sandbox,
+  user: string,
+  command: string,
+  args: readonly string[],
+): AsyncGenerator<ScriptEvent> {
+  const child = sandbox.exec(command, { args, user, cwd: '/' })
+  for await (const { stream, data } of child.output())
+    yield { kind: stream === 'stderr' ? 'stderr' : 'stdout', data }
+  yield { kind: 'end', exitCode: child.exit.exitCode }
+}

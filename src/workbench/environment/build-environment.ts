@@ -1,0 +1,67 @@
+/** Plans a project's environment, builds the missing layers, and gives what sandboxes start with. */
+import type { CreateOptions } from '../../client/sandbox.ts'
+import { parseProjectBase } from '../../config/project/environment-table.ts'
+import { dropUndefined } from '../../util/drop-undefined.ts'
+import type { Project } from '../project/open-project.ts'
+import type { Workbench } from '../workbench.ts'
+import { buildCallbacks } from './build-callbacks.ts'
+import {
+  buildPlan,
+  type EnvironmentPlanOptions,
+  environmentOf,
+  type PreparedPlan,
+  planProject,
+} from './plan-environment.ts'
+import type { ReadyEnvironment } from './ready-environment.ts'
+
+export async function buildEnvironment(
+  bench: Workbench,
+  project: Project,
+  o: EnvironmentPlanOptions,
+): Promise<ReadyEnvironment | undefined> {
+  if (o.base !== undefined) parseProjectBase(o.base)
+  const prepared = await planProject(bench, project, o)
+  if (!prepared) return undefined
+  for (const text of prepared.plan.notes) bench.person.notice({ kind: 'note', text })
+  return readyOf(prepared, await built(bench, prepared))
+}
+
+async function built(bench: Workbench, prepared: PreparedPlan): Promise<string | undefined> {
+  if (prepared.recipe.steps.length === 0) return undefined
+  using progress = bench.person.progress({ project: prepared.plan.name })
+  try {
+    return (await buildPlan(await bench.client(), prepared, buildCallbacks(progress))).digest
+  } catch (error) {
+    progress.failed(error)
+    throw error
+  }
+}
+
+export function readyOf({ plan, wish, mirrors }: PreparedPlan, digest: string | undefined): ReadyEnvironment {
+  const environment = environmentOf(plan, digest)
+  const { cpus, memoryMib, diskMib, pids, timeoutMs, idleMs } = plan.resources
+  return {
+    user: plan.user,
+    generated: plan.generated,
+    wish,
+    commands: plan.commands,
+    ports: plan.ports,
+    begins: environment.start !== undefined || plan.services.some(({ command }) => command !== undefined),
+    apply(options: CreateOptions): CreateOptions {
+      const { environment: asked = {}, resources = {}, lifetime = {} } = options
+      return {
+        ...options,
+        environment: {
+          ...environment,
+          ...dropUndefined(asked),
+          // A built environment stands on the base that it was built on.
+          base: environment.base,
+          image: environment.image,
+          variables: { ...mirrors, ...environment.variables, ...asked.variables },
+        },
+        resources: { ...dropUndefined({ cpus, memoryMib, diskMib, pids }), ...dropUndefined(resources) },
+        lifetime: { ...dropUndefined({ ttlMs: timeoutMs, idleMs }), ...dropUndefined(lifetime) },
+      }
+    },
+  }
+}

@@ -1,0 +1,59 @@
+/** The user's project: its directory, its files, and where its copy is inside a sandbox. */
+import { homedir } from 'node:os'
+import { basename } from 'node:path'
+import { homeOf } from '../../core/environment.ts'
+import { invalid } from '../../core/error.ts'
+import { listProject } from '../../sync/project-files.ts'
+import type { Workbench } from '../workbench.ts'
+
+export interface Project {
+  readonly directory: string
+  readonly name: string
+  /** The user inside that owns the copy. */
+  readonly user: string
+  /** The directory of the copy inside. */
+  readonly workspace: string
+  /** Paths relative to `directory`. */
+  readonly files: readonly string[]
+  /** Directories of the project that the environment provides, such as installed dependencies. */
+  readonly generated: readonly string[]
+}
+
+/** The project in the current directory, or in `directory`. */
+export async function openProject(
+  { home, env, cwd }: Workbench,
+  user: string,
+  directory: string = cwd,
+): Promise<Project> {
+  if (directory === '/' || directory === homedir()) {
+    throw invalid(
+      'project.too_wide',
+      `${directory} is not a project: everything in it would be copied into the sandbox`,
+      'change to the directory of a project, or start with an empty sandbox: --no-project',
+    )
+  }
+  const files = await listProject({ directory, exclude: [home.root], env })
+  const name = plainName(basename(directory))
+  return { directory, name, user, workspace: `${homeOf(user)}/${name}`, files, generated: [] }
+}
+
+/** The name of a directory as it is inside. */
+export function plainName(name: string): string {
+  const plain = name.replaceAll(/[^\p{L}\p{N}._ -]/gu, '_').replace(/^[-. ]+/, '') || 'project'
+  // In a home directory, `go` is Go's own.
+  return plain === 'go' ? 'go-project' : plain
+}
+
+/**
+ * The project in an environment. What the environment provides is neither copied in nor compared afterwards.
+ */
+export function inEnvironment(project: Project, user: string, generated: readonly string[]): Project {
+  const isGenerated = (file: string): boolean => generated.some((path) => file.startsWith(`${path}/`))
+  return {
+    ...project,
+    user,
+    generated,
+    workspace: `${homeOf(user)}/${project.name}`,
+    files: project.files.filter((file) => !isGenerated(file)),
+  }
+}
