@@ -501,7 +501,7 @@ test('LK-16 the server’s environment and passed secrets are in no log, event, 
 })
 
 test('LK-16 the files of the state directory are for its owner alone', () => {
-  for (const name of ['', 'run', 'logs', 'tmp', 'sandboxes', 'snapshots', 'shells']) {
+  for (const name of ['', 'run', 'logs', 'tmp', 'sandboxes', 'snapshots', 'run/s']) {
     const { mode } = statSync(join(world.home, name))
     assert.equal(mode & 0o077, 0, `${name || 'the state directory'} has mode ${(mode & 0o777).toString(8)}`)
   }

@@ -134,7 +134,7 @@ function descriptors(pid: number): string[] {
     const target = quietly(() => readlinkSync(`/proc/${pid}/fd/${fd}`)) ?? ''
     const kind = target
       .replace(/\[\d+\]/, '')
-      .replace(/^.*\/sandboxes\/[^/]+/, 'sandbox')
+      .replace(/^.*\/run\/s\/sh[0-9a-f]+\.log$/, 'log of the sandbox')
       .replace(
         /^(\/sys\/fs\/cgroup)?.*\/(tasks|cgroup\.threads|memory\.events|memory\.oom_control)$/,
         'cgroup $2',

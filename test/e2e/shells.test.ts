@@ -2,13 +2,11 @@
  * Blank shells: a sandbox is the same whether or not one was ready for it, and shells are never left behind.
  */
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import type { Resources } from '../../src/core/resources.ts'
 import type { Optional } from '../../src/util/optional.ts'
-import { podhostOf } from '../support/host-view.ts'
+import { poddPid, podhostOf, readyShells } from '../support/host-view.ts'
 import { shell } from '../support/probe.ts'
 import { isAlive, until, World } from '../support/world.ts'
 
@@ -24,36 +22,26 @@ after(async () => {
   for (const world of [warm, cold]) await world[Symbol.asyncDispose]()
 })
 
-const handleOf = (world: World, id: string): { shell?: string; pid: number } =>
-  JSON.parse(readFileSync(join(world.home, 'sandboxes', id, 'handle.json'), 'utf8'))
-
-const inUse = (world: World): Set<string | undefined> =>
-  new Set(readdirSync(join(world.home, 'sandboxes')).map((id) => handleOf(world, id).shell))
-
-const waiting = (world: World): string[] =>
-  readdirSync(join(world.home, 'shells')).filter((name) => !inUse(world).has(name) && pidOf(world, name) > 0)
-
-function pidOf(world: World, name: string): number {
-  try {
-    return Number(readFileSync(join(world.home, 'shells', name, 'pid'), 'utf8'))
-  } catch {
-    return 0
-  }
+async function pidOf(world: World, id: string): Promise<number> {
+  const podhost = podhostOf(world)
+  const pid = await poddPid(podhost, id)
+  await podhost.close()
+  return pid
 }
 
 /** A sandbox that took a shell; the first create of all is what makes podhost keep some. */
 async function fromShell(resources: Optional<Resources>): Promise<Sandbox> {
   const pod = warm.client()
   await using _first = await pod.create({})
-  await until('a shell is ready', () => waiting(warm).length === 2)
+  const shells = await readyShells(warm, 2)
   const sandbox = await pod.create({ resources })
-  assert.ok(handleOf(warm, sandbox.id).shell, 'the control: it took a shell')
+  assert.ok(shells.includes(await pidOf(warm, sandbox.id)), 'the control: it took a shell')
   return sandbox
 }
 
 async function withoutShell(resources: Optional<Resources>): Promise<Sandbox> {
   const sandbox = await cold.client().create({ resources })
-  assert.equal(handleOf(cold, sandbox.id).shell, undefined, 'the control: it took none')
+  assert.deepEqual(await readyShells(cold, 0), [], 'the control: there is none')
   return sandbox
 }
 
@@ -85,10 +73,10 @@ for (const [what, resources] of Object.entries({
 test('STATE-13 a shell that has died costs time and nothing else', { skip }, async () => {
   const pod = warm.client()
   await using _first = await pod.create({})
-  await until('shells are ready', () => waiting(warm).length === 2)
-  for (const name of waiting(warm)) process.kill(pidOf(warm, name), 'SIGKILL')
+  const shells = await readyShells(warm, 2)
+  for (const pid of shells) process.kill(pid, 'SIGKILL')
   await using sandbox = await pod.create({})
-  assert.equal(handleOf(warm, sandbox.id).shell, undefined)
+  assert.ok(!shells.includes(await pidOf(warm, sandbox.id)))
   assert.equal(await shell(sandbox, 'echo fine'), 'fine\n')
 })
 
@@ -96,8 +84,7 @@ test('STATE-13 kill -9 of podhost ends its shells, and sandboxes made from shell
   skip,
 }, async () => {
   await using sandbox = await fromShell({})
-  await until('shells are ready', () => waiting(warm).length === 2)
-  const pids = waiting(warm).map((name) => pidOf(warm, name))
+  const pids = await readyShells(warm, 2)
   const podhost = podhostOf(warm)
   const { pid } = (await podhost.call('hello', {}, ASK)) as { pid: number }
   process.kill(pid, 'SIGKILL')

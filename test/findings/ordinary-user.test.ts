@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { quietly } from '../support/host-view.ts'
+import { poddPid, podhostOf, quietly, readyShells } from '../support/host-view.ts'
 import { makeOrdinaryUser, noOrdinaryUser, type OrdinaryUser } from '../support/ordinary-user.ts'
 import { until, World } from '../support/world.ts'
 
@@ -140,30 +140,18 @@ test('U4: an ordinary user has sandboxes started ahead, and a podhost that is ki
   skip,
 }, async () => {
   await world.ok(['create', '--name', 'kept'])
-  const below = (directory: string): string[] => readdirSync(join(world.home, directory))
-  const read = (...path: string[]): string =>
-    quietly(() => readFileSync(join(world.home, ...path), 'utf8')) ?? ''
   const isAlive = (pid: number): boolean =>
     quietly(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8'))?.includes('podd') ?? false
   const startedAhead = async (): Promise<number[]> => {
-    let pids: number[] = []
-    await until('sandboxes are started ahead', () => {
-      const handles = below('sandboxes').map((id) => read('sandboxes', id, 'handle.json'))
-      pids = below('shells')
-        .filter((name) => !handles.some((handle) => handle.includes(name)))
-        .map((name) => Number(read('shells', name, 'pid')))
-        .filter((pid) => pid > 0 && isAlive(pid))
-      return pids.length > 0
-    })
+    const pids = await readyShells(world, 4)
+    assert.ok(pids.every(isAlive))
     return pids
   }
-  await startedAhead()
-  await world.ok(['create', '--name', 'quick'])
-  const quick = below('sandboxes').map((id) => read('sandboxes', id, 'handle.json'))
-  assert.ok(
-    quick.some((handle) => /"shell":"sh/.test(handle)),
-    'the control: one was taken',
-  )
+  const ahead = await startedAhead()
+  const { id } = JSON.parse(await world.ok(['create', '--name', 'quick', '--json'])) as { id: string }
+  const podhost = podhostOf(world)
+  assert.ok(ahead.includes(await poddPid(podhost, id)), 'the control: one was taken')
+  await podhost.close()
   assert.equal(
     await world.ok(['exec', 'quick', '--', 'bash', '-c', 'ulimit -u']),
     '1024\n',
@@ -171,8 +159,8 @@ test('U4: an ordinary user has sandboxes started ahead, and a podhost that is ki
   )
   await world.ok(['destroy', 'quick'])
   const blank = await startedAhead()
-  const podhost = execFileSync('pgrep', ['-u', user.name, '-f', 'podhost serve'], { encoding: 'utf8' })
-  for (const pid of podhost.trim().split('\n')) process.kill(Number(pid), 'SIGKILL')
+  const serving = execFileSync('pgrep', ['-u', user.name, '-f', 'podhost serve'], { encoding: 'utf8' })
+  for (const pid of serving.trim().split('\n')) process.kill(Number(pid), 'SIGKILL')
   await until('none of them is left', () => !blank.some(isAlive))
   assert.equal(
     await world.ok(['exec', 'kept', '--', 'echo', 'fine']),

@@ -13,7 +13,7 @@ import { after, test } from 'node:test'
 import { ROOT } from '../support/world.ts'
 
 const PACKAGES = [
-  ...['crun', 'dbus-user-session', 'e2fsprogs', 'kmod', 'libpam-systemd', 'linux-image-cloud-amd64'],
+  ...['dbus-user-session', 'e2fsprogs', 'kmod', 'libpam-systemd', 'linux-image-cloud-amd64'],
   ...['procps', 'systemd-sysv', 'uidmap'],
 ]
 const QEMU = 'qemu-system-x86_64'

@@ -1,10 +1,11 @@
 /** A thousand lives, and five hundred at once: nothing grows, nothing stays. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { until, World } from '../support/world.ts'
+import { readyShells } from '../support/host-view.ts'
+import { World } from '../support/world.ts'
 
 const world = new World()
 after(() => world[Symbol.asyncDispose]())
@@ -41,13 +42,9 @@ function footprint(): Footprint {
   }
 }
 
-/** Shells are made anew after the last sandbox has taken one, and count as well. */
+/** Shells count as well. After many starts podhost keeps more of them for a minute. */
 async function shellsAreFull(): Promise<void> {
-  const shells = join(world.home, 'shells')
-  await until('the shells are full', () => {
-    const names = readdirSync(shells)
-    return names.length === 4 && names.every((name) => existsSync(join(shells, name, 'pid')))
-  })
+  await readyShells(world, 4, 120_000)
 }
 
 async function lives(count: number, atOnce: number): Promise<void> {

@@ -146,15 +146,15 @@ describe('the installed command', () => {
   })
 
   test('names a missing program once, with the command that installs it', async () => {
-    const directory = join(scratch, 'without-crun')
+    const directory = join(scratch, 'without-git')
     const env = {
-      PATH: programsWithoutBuildTools(directory, ['crun']),
+      PATH: programsWithoutBuildTools(directory, ['git']),
       XDG_CACHE_HOME: join(directory, 'cache'),
     }
     const first = await world.cli(['--version'], { env })
     assert.equal(first.code, 0)
-    assert.match(first.stderr, /sandboxes on this machine need: crun\n/)
-    assert.match(first.stderr, /run: (?:sudo )?(?:apt-get|dnf|pacman|zypper|apk) \S.* crun/)
+    assert.match(first.stderr, /sandboxes on this machine need: git\n/)
+    assert.match(first.stderr, /run: (?:sudo )?(?:apt-get|dnf|pacman|zypper|apk) \S.* git/)
     assert.equal((await world.cli(['--version'], { env })).stderr, '')
   })
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { Podhost } from '../../src/providers/local/podhost.ts'
-import { ROOT, type World } from './world.ts'
+import { ROOT, until, type World } from './world.ts'
 
 const ASK = { timeoutMs: 20_000 }
 
@@ -18,6 +18,22 @@ export async function poddPid(podhost: Podhost, id: string): Promise<number> {
   const { pid } = await podhost.call('sandbox.inspect', { id }, ASK)
   assert.equal(typeof pid, 'number')
   return pid as number
+}
+
+/** Waits until podhost has so many shells ready, and returns the host's pids of their podds. */
+export async function readyShells(world: World, count: number, timeoutMs?: number): Promise<number[]> {
+  const podhost = podhostOf(world)
+  let shells: number[] = []
+  await until(
+    `${count} shells are ready`,
+    async () => {
+      shells = ((await podhost.call('hello', {}, ASK)) as { shells: number[] }).shells
+      return shells.length === count
+    },
+    timeoutMs,
+  )
+  await podhost.close()
+  return shells
 }
 
 /** The first user id of a sandbox on the host, and whether no other process uses any of its 65,536 ids. */

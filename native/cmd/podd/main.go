@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentpod/native/internal/early"
 	"agentpod/native/internal/egress"
 	"agentpod/native/internal/guard"
 	"agentpod/native/internal/guest"
@@ -31,13 +32,14 @@ const (
 )
 
 type options struct {
-	listenerFD, groupFD, oomFD, parentFD int
-	egress                               egress.Options
-	waitMs                               int64
-	narrow                               bool
-	unguarded                            bool
-	stdio                                bool
-	streams, tokenFile                   string
+	listenerFD, payloadFD, oomFD, parentFD, readyFD, containerFD int
+	network                                                      bool
+	egress                                                       egress.Options
+	waitMs                                                       int64
+	narrow                                                       bool
+	unguarded                                                    bool
+	stdio                                                        bool
+	streams, tokenFile                                           string
 }
 
 func init() {
@@ -55,7 +57,10 @@ func main() {
 	}
 	var o options
 	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
-	flag.IntVar(&o.groupFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")
+	flag.IntVar(&o.containerFD, early.ContainerFlag, -1, "OCI configuration of the container that this process becomes")
+	flag.IntVar(&o.readyFD, "ready-fd", -1, "pipe to podhost, for the line that says that podd serves, or why not")
+	flag.BoolVar(&o.network, "network", false, "set up the network namespace; only with --container-fd")
+	flag.IntVar(&o.payloadFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")
 	flag.IntVar(&o.oomFD, "oom-events-fd", -1, "memory.events or memory.oom_control of the sandbox, open for reading")
 	flag.IntVar(&o.egress.ListenerFD, "door-fd", -1, "listening TCP socket for connections that leave the sandbox")
 	flag.IntVar(&o.egress.OutFD, "out-fd", -1, "listening unix socket for the egress process")
@@ -70,13 +75,15 @@ func main() {
 	flag.StringVar(&o.tokenFile, "token-file", "", "file with the token for --streams; read and removed at once")
 	flag.IntVar(&o.egress.Port, "door", 0, "port of 127.0.0.1 for connections that leave the sandbox, if no socket is inherited")
 	flag.Parse()
-	err := run(o)
+	ready := newReadiness(o.readyFD)
+	err := run(o, ready)
 	switch {
 	case err == nil:
 		os.Exit(exitExpired)
 	case errors.Is(err, errStreamOver):
 		os.Exit(0)
 	}
+	ready.failed(err)
 	fail(err)
 }
 
@@ -86,11 +93,15 @@ func fail(err error) {
 }
 
 // run serves until the lease expires.
-func run(o options) error {
+func run(o options, ready *readiness) error {
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(gcPercent)
 	unix.Umask(umask)
 	token, err := readToken(o)
+	if err != nil {
+		return err
+	}
+	level, err := becomeContainer(&o)
 	if err != nil {
 		return err
 	}
@@ -120,6 +131,7 @@ func run(o options) error {
 	server.EgressPort = o.egress.Port
 	server.Lease.Set(guest.Terms{RemainingMs: o.waitMs})
 	go func() { failed <- server.Serve(listener) }()
+	ready.serving(level)
 	expired := make(chan struct{})
 	go func() {
 		server.Lease.Wait()
@@ -156,7 +168,7 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 		return launchers, fmt.Errorf("seal descriptors: %w", err)
 	}
 	if o.unguarded {
-		return process.NewLaunchers(o.groupFD, false)
+		return process.NewLaunchers(o.payloadFD, false)
 	}
 	if err := guard.Undumpable(); err != nil {
 		return launchers, fmt.Errorf("clear the dumpable flag: %w", err)
@@ -178,7 +190,7 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 	if err := seccomp.Install(); err != nil {
 		return launchers, fmt.Errorf("install the seccomp filter: %w", err)
 	}
-	if launchers, err = process.NewLaunchers(o.groupFD, true); err != nil {
+	if launchers, err = process.NewLaunchers(o.payloadFD, true); err != nil {
 		return launchers, err
 	}
 	return launchers, guard.DropCapabilities()
@@ -192,7 +204,7 @@ func raiseGuardsInContainer(o options) (launchers process.Launchers, err error) 
 	if err := seccomp.Install(); err != nil {
 		return launchers, fmt.Errorf("install the seccomp filter: %w", err)
 	}
-	if launchers, err = process.NewLaunchers(o.groupFD, false); err != nil {
+	if launchers, err = process.NewLaunchers(o.payloadFD, false); err != nil {
 		return launchers, err
 	}
 	return launchers, launchers.Strict.Prepare(guard.LimitThread)

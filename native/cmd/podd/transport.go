@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 
-	_ "agentpod/native/internal/early"
 	"agentpod/native/internal/egress"
 	"agentpod/native/internal/guest"
 	"agentpod/native/internal/streams"

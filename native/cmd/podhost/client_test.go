@@ -68,9 +68,6 @@ func startWith(t *testing.T, asked daemon) *daemon {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	if _, err := exec.LookPath("crun"); err != nil {
-		t.Skip("needs crun")
-	}
 	// A short path: t.TempDir's may be longer than a socket address.
 	home, err := os.MkdirTemp("/tmp", "podhost-home-")
 	if err != nil {

@@ -151,14 +151,10 @@ func TestASandboxInAShellHasEgress(t *testing.T) {
 	defer c.close()
 	needsTransparency(t, c)
 	c.create("first", nil)
-	waitFor(t, "a shell", func() bool {
-		made, _ := filepath.Glob(filepath.Join(d.home, "shells/*/pid"))
-		return len(made) >= 2
-	})
-	time.Sleep(100 * time.Millisecond)
+	ready := d.awaitShells(2)
 	made := c.create("away1", nil)
-	if !strings.Contains(made["out"].(string), "/s/sh") {
-		t.Fatalf("not in a shell: %v", made["out"])
+	if !ready[int(made["pid"].(float64))] {
+		t.Fatalf("not in a shell that was ready: %v, %v", made["pid"], ready)
 	}
 	leadsOut(t, made)
 	d.destroyAll()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -45,17 +46,44 @@ func ownIDs(t *testing.T, c *client) {
 	}
 }
 
-// shellPids are the first processes of the blank shells of a state directory.
-func (d *daemon) shellPids() []int {
+// poddPids are the first processes of the sandboxes and of the shells that are ready. A podd that still
+// prepares itself has no filter.
+func (d *daemon) poddPids() []int {
 	var pids []int
-	files, _ := filepath.Glob(filepath.Join(d.home, "shells/*/pid"))
-	for _, file := range files {
+	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", d.cmd.Process.Pid))
+	for _, file := range children {
 		data, _ := os.ReadFile(file)
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
-			pids = append(pids, pid)
+		for _, field := range strings.Fields(string(data)) {
+			status, _ := os.ReadFile("/proc/" + field + "/status")
+			if pid, err := strconv.Atoi(field); err == nil && strings.Contains(string(status), "Name:\tpodd\n") && strings.Contains(string(status), "Seccomp:\t2\n") {
+				pids = append(pids, pid)
+			}
 		}
 	}
 	return pids
+}
+
+// awaitShells waits until so many shells are ready and returns their pids.
+func (d *daemon) awaitShells(count int) map[int]bool {
+	d.t.Helper()
+	c := d.dial()
+	defer c.close()
+	shells := map[int]bool{}
+	waitFor(d.t, "shells", func() bool {
+		shells = map[int]bool{}
+		for _, pid := range d.poddPids() {
+			shells[pid] = true
+		}
+		for _, one := range c.must("sandbox.list", map[string]any{})["sandboxes"].([]any) {
+			if pid, runs := one.(map[string]any)["pid"].(float64); runs {
+				delete(shells, int(pid))
+			}
+		}
+		return len(shells) >= count
+	})
+	// podhost has yet to read that the last one is ready.
+	time.Sleep(100 * time.Millisecond)
+	return shells
 }
 
 func TestSandboxesAndShellsOfTwoStateDirectoriesHaveDisjointIDs(t *testing.T) {
@@ -66,14 +94,12 @@ func TestSandboxesAndShellsOfTwoStateDirectoriesHaveDisjointIDs(t *testing.T) {
 		defer c.close()
 		ownIDs(t, c)
 		pids := []int{int(c.create("cold1", nil)["pid"].(float64))}
-		for end := time.Now().Add(20 * time.Second); len(d.shellPids()) < 2 && time.Now().Before(end); {
-			time.Sleep(20 * time.Millisecond)
-		}
+		d.awaitShells(2)
 		made := c.create("warm1", nil)
 		if firstID(made) != int(c.must("sandbox.inspect", id("warm1"))["ids"].(map[string]any)["base"].(float64)) {
 			t.Error("inspect says other ids than create")
 		}
-		pids = append(append(pids, int(made["pid"].(float64))), d.shellPids()...)
+		pids = append(append(pids, int(made["pid"].(float64))), d.poddPids()...)
 		for _, pid := range pids {
 			first, last := idsOutside(t, pid)
 			who := d.home + " " + strconv.Itoa(pid)
@@ -148,6 +174,10 @@ func TestFilesKeepTheirOwnersWhenASandboxGetsOtherIDs(t *testing.T) {
 		}
 		c.must("sandbox.stop", id("first"))
 		c.must("snapshot.create", map[string]any{"id": "shot1", "owner": "test", "sandbox": "first"})
+		// The ids that are free again go to another sandbox.
+		if other := firstID(c.create("other", nil)); other != base {
+			t.Fatalf("%d is free, and %d was taken", base, other)
+		}
 		for name, again := range map[string]func() map[string]any{
 			"started again": func() map[string]any { return c.must("sandbox.start", c.args("first", nil)) },
 			"forked":        func() map[string]any { return c.create("fork1", map[string]any{"snapshot": "shot1"}) },

@@ -17,7 +17,6 @@ import (
 	"agentpod/native/internal/host"
 	"agentpod/native/internal/host/lifecycle"
 	"agentpod/native/internal/host/shells"
-	"agentpod/native/internal/launch"
 	"agentpod/native/internal/mount"
 
 	"golang.org/x/sys/unix"
@@ -53,8 +52,6 @@ func main() {
 		err = enter.MountNamespace(append([]string{"serve-inside"}, args...))
 	case "serve-inside":
 		err = serveInside(args)
-	case launch.Helper:
-		err = launch.Become(args)
 	case mount.UserNamespaceHelper:
 		if len(args) != 1 {
 			usage()
@@ -75,13 +72,13 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: podhost serve --home DIR --podd FILE [--runtime FILE] [--log FILE]")
+	fmt.Fprintln(os.Stderr, "usage: podhost serve --home DIR --podd FILE [--log FILE]")
 	os.Exit(exitUsage)
 }
 
 type options struct {
-	home, podd, runtime, log string
-	rootless                 bool
+	home, podd, log string
+	rootless        bool
 	// noCgroup is the reason why the user's systemd gave no cgroup.
 	noCgroup string
 	shells   uint
@@ -93,7 +90,6 @@ func parse(args []string) options {
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.home, "home", "", "")
 	flags.StringVar(&o.podd, "podd", "", "")
-	flags.StringVar(&o.runtime, "runtime", "", "")
 	flags.StringVar(&o.log, "log", "", "")
 	flags.BoolVar(&o.rootless, "rootless", false, "")
 	flags.StringVar(&o.noCgroup, "no-cgroup", "", "")
@@ -147,7 +143,7 @@ func serveInside(args []string) error {
 	if err := enter.PrepareMounts(o.rootless); err != nil {
 		return err
 	}
-	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Runtime: o.runtime, Rootless: o.rootless, NoCgroup: o.noCgroup, Shells: int(o.shells), Version: version}, logger)
+	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Rootless: o.rootless, NoCgroup: o.noCgroup, Shells: int(o.shells), Version: version}, logger)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,9 +28,8 @@ func onEachPool(t *testing.T, test func(t *testing.T, d *daemon, c *client)) {
 		test(t, d, c)
 	})
 	t.Run("copy", func(t *testing.T) {
-		runtime, _ := exec.LookPath("crun")
 		// Without mkfs.btrfs in its PATH, podhost makes no pool.
-		d := startWith(t, daemon{env: []string{"PATH=/nowhere"}, flags: []string{"--runtime", runtime}})
+		d := startWith(t, daemon{env: []string{"PATH=/nowhere"}})
 		c := d.dial()
 		defer c.close()
 		if kind := c.must("hello", map[string]any{})["pool"].(map[string]any)["kind"]; kind != "copy" {
@@ -566,14 +564,10 @@ func TestASandboxOverSnapshotsStartsInAShell(t *testing.T) {
 	c := d.dial()
 	defer c.close()
 	c.step("shot1", over(hostRoot), func(made map[string]any) { put(t, inside(made, "/usr/local/one"), "one") })
-	waitFor(t, "a shell", func() bool {
-		made, _ := filepath.Glob(filepath.Join(d.home, "shells/*/pid"))
-		return len(made) >= 2
-	})
-	time.Sleep(100 * time.Millisecond)
+	ready := d.awaitShells(2)
 	made := c.create("quick", over(hostRoot, "shot1"))
-	if !strings.Contains(made["socket"].(string), "/s/sh") {
-		t.Fatalf("not in a shell: %v", made["socket"])
+	if !ready[int(made["pid"].(float64))] {
+		t.Fatalf("not in a shell that was ready: %v, %v", made["pid"], ready)
 	}
 	health(t, made["socket"].(string))
 	if text(t, inside(made, "/usr/local/one")) != "one" {

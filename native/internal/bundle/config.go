@@ -1,4 +1,5 @@
-// Package bundle writes the OCI runtime configuration of a sandbox.
+// Package bundle describes the container of a sandbox as an OCI configuration. podhost writes it, and podd
+// applies it to itself when it starts (package containerinit).
 package bundle
 
 import "strconv"
@@ -8,16 +9,10 @@ type Spec struct {
 	Hostname string
 	// Root is the mounted root file system.
 	Root string
-	// UserNamespace is the path of the sealed namespace to join.
-	UserNamespace string
-	// NetworkNamespace is the path of a network namespace that belongs to it. If it is "", the runtime makes
-	// one without any connection to the outside.
-	NetworkNamespace string
 	// BootID is the file shown as the kernel's boot id.
-	BootID             string
-	PoddArgs           []string
-	Files              uint64
-	TmpBytes, ShmBytes int64
+	BootID   string
+	PoddArgs []string
+	Files    uint64
 }
 
 // terminals is how many pseudo-terminals a sandbox may have. The kernel has 4096 for the whole machine
@@ -39,69 +34,126 @@ var capabilities = []string{
 // readonlyPaths is short, because podd covers everything else of /proc and /sys that a sandbox must not see.
 var readonlyPaths = []string{"/proc/sys"}
 
-type object = map[string]any
+// Namespaces are the kinds of namespaces that a sandbox has of its own. They are made when podhost
+// starts podd, the last two by podd itself.
+var Namespaces = []string{"user", "network", "pid", "mount", "uts", "ipc", "cgroup"}
 
-// Config returns the configuration, ready to be encoded. It has no seccomp section, because podd installs the
-// filter itself, also where there is no OCI runtime. It has no resources, because podhost writes the cgroups.
-func Config(s Spec) object {
-	rlimits := []object{
-		{"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
-	}
+// Config is the part of an OCI configuration that a sandbox uses. Whoever applies it refuses any other field.
+// It has no seccomp section, because podd installs the filter itself, also in containers that podhost did not
+// make. It has no resources, because podhost writes the cgroups.
+type Config struct {
+	OCIVersion string  `json:"ociVersion"`
+	Hostname   string  `json:"hostname"`
+	Root       Root    `json:"root"`
+	Process    Process `json:"process"`
+	Mounts     []Mount `json:"mounts"`
+	Linux      Linux   `json:"linux"`
+}
+
+// Root is the root file system.
+type Root struct {
+	Path     string `json:"path"`
+	Readonly bool   `json:"readonly"`
+}
+
+// Process is the first process.
+type Process struct {
+	Terminal        bool         `json:"terminal"`
+	User            User         `json:"user"`
+	Args            []string     `json:"args"`
+	Env             []string     `json:"env"`
+	Cwd             string       `json:"cwd"`
+	NoNewPrivileges bool         `json:"noNewPrivileges"`
+	Capabilities    Capabilities `json:"capabilities"`
+	Rlimits         []Rlimit     `json:"rlimits"`
+}
+
+// User is the user of the first process.
+type User struct {
+	UID int `json:"uid"`
+	GID int `json:"gid"`
+}
+
+// Capabilities has no inheritable and no ambient set: both stay empty.
+type Capabilities struct {
+	Bounding  []string `json:"bounding"`
+	Effective []string `json:"effective"`
+	Permitted []string `json:"permitted"`
+}
+
+// Rlimit is one resource limit.
+type Rlimit struct {
+	Type string `json:"type"`
+	Soft uint64 `json:"soft"`
+	Hard uint64 `json:"hard"`
+}
+
+// Mount is one mount below the root.
+type Mount struct {
+	Destination string   `json:"destination"`
+	Type        string   `json:"type"`
+	Source      string   `json:"source"`
+	Options     []string `json:"options"`
+}
+
+// Linux is the part that only Linux has.
+type Linux struct {
+	Namespaces    []Namespace `json:"namespaces"`
+	ReadonlyPaths []string    `json:"readonlyPaths"`
+}
+
+// Namespace is a new namespace of the container.
+type Namespace struct {
+	Type string `json:"type"`
+}
+
+// New returns the configuration of a sandbox.
+func New(s Spec) Config {
+	rlimits := []Rlimit{{Type: "RLIMIT_CORE"}}
 	if s.Files > 0 {
-		rlimits = append(rlimits, object{"type": "RLIMIT_NOFILE", "soft": s.Files, "hard": s.Files})
+		rlimits = append(rlimits, Rlimit{Type: "RLIMIT_NOFILE", Soft: s.Files, Hard: s.Files})
 	}
-	return object{
-		"ociVersion": "1.0.2",
-		"hostname":   s.Hostname,
-		"root":       object{"path": s.Root, "readonly": false},
-		"process": object{
-			"terminal": false,
-			"user":     object{"uid": 0, "gid": 0},
-			"args":     append([]string{PoddPath}, s.PoddArgs...),
-			"env":      []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-			"cwd":      "/",
+	var namespaces []Namespace
+	for _, kind := range Namespaces {
+		namespaces = append(namespaces, Namespace{Type: kind})
+	}
+	return Config{
+		OCIVersion: "1.0.2",
+		Hostname:   s.Hostname,
+		Root:       Root{Path: s.Root},
+		Process: Process{
+			Args: append([]string{PoddPath}, s.PoddArgs...),
+			Env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			Cwd:  "/",
 			// podd sets no_new_privs for each payload that must have it. With sudo, some payloads do not.
-			"noNewPrivileges": false,
-			"capabilities":    object{"bounding": capabilities, "effective": capabilities, "permitted": capabilities},
-			"rlimits":         rlimits,
+			NoNewPrivileges: false,
+			Capabilities:    Capabilities{Bounding: capabilities, Effective: capabilities, Permitted: capabilities},
+			Rlimits:         rlimits,
 		},
-		"mounts": mounts(s),
-		"linux": object{
-			"namespaces": []object{
-				{"type": "user", "path": s.UserNamespace},
-				network(s.NetworkNamespace), {"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "cgroup"},
-			},
-			"readonlyPaths": readonlyPaths,
-		},
+		Mounts: mounts(s),
+		Linux:  Linux{Namespaces: namespaces, ReadonlyPaths: readonlyPaths},
 	}
 }
 
-func network(path string) object {
-	if path == "" {
-		return object{"type": "network"}
-	}
-	return object{"type": "network", "path": path}
-}
-
-func mounts(s Spec) []object {
-	tmpfs := func(destination, mode string, bytes int64, extra ...string) object {
-		options := append([]string{"nosuid", "nodev", "mode=" + mode}, extra...)
+func mounts(s Spec) []Mount {
+	tmpfs := func(destination, mode string, bytes int64) Mount {
+		options := []string{"nosuid", "nodev", "mode=" + mode}
 		if bytes > 0 {
 			options = append(options, "size="+strconv.FormatInt(bytes, 10))
 		}
-		return object{"destination": destination, "type": "tmpfs", "source": "tmpfs", "options": options}
+		return Mount{Destination: destination, Type: "tmpfs", Source: "tmpfs", Options: options}
 	}
-	return []object{
-		{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "noexec", "nodev"}},
-		{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
-		{"destination": "/dev/pts", "type": "devpts", "source": "devpts",
-			"options": []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=" + strconv.Itoa(terminals)}},
-		{"destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": []string{"nosuid", "noexec", "nodev"}},
-		tmpfs("/dev/shm", "1777", s.ShmBytes),
-		{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": []string{"ro", "nosuid", "noexec", "nodev"}},
-		tmpfs("/tmp", "1777", s.TmpBytes),
+	return []Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts",
+			Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=" + strconv.Itoa(terminals)}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		tmpfs("/dev/shm", "1777", 0),
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro", "nosuid", "noexec", "nodev"}},
+		tmpfs("/tmp", "1777", 0),
 		tmpfs("/run", "755", 64<<20),
-		{"destination": "/proc/sys/kernel/random/boot_id", "type": "bind", "source": s.BootID,
-			"options": []string{"bind", "ro", "nosuid", "noexec", "nodev"}},
+		{Destination: "/proc/sys/kernel/random/boot_id", Type: "bind", Source: s.BootID,
+			Options: []string{"bind", "ro", "nosuid", "noexec", "nodev"}},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -54,17 +55,47 @@ type Usage struct {
 
 // A Group is one sandbox's group in the hierarchy.
 type Group struct {
-	// Procs are the cgroup.procs files that the sandbox's first process writes itself into.
-	Procs []string
+	// Tasks are the v1 files by which a thread joins the groups.
+	Tasks []string
+	// Procs is the v2 file by which a process joins the group; nil on v1.
+	Procs *os.File
 	// Payload is for podd to move its payload's launcher threads. OOM is for podd to watch. They are nil if
 	// the controller is missing.
 	Payload, OOM *os.File
 	Levels       map[string]Level
 }
 
+// Start runs start, which starts a process, on a thread in the v1 groups, so that the process begins there.
+// The kernel moves a single thread at once; before it moves a process, it waits for every processor. The
+// thread has ended when Start returns: freezing the group would otherwise freeze it, and with it the whole
+// program as soon as Go has to wait for all threads.
+func (g *Group) Start(start func() error) error {
+	result, thread := make(chan error, 1), 0
+	go func() {
+		// The thread ends with its goroutine, since it is not unlocked.
+		runtime.LockOSThread()
+		thread = unix.Gettid()
+		result <- g.startHere(start)
+	}()
+	err := <-result
+	for unix.Tgkill(unix.Getpid(), thread, 0) == nil {
+		time.Sleep(20 * time.Microsecond)
+	}
+	return err
+}
+
+func (g *Group) startHere(start func() error) error {
+	for _, path := range g.Tasks {
+		if err := os.WriteFile(path, []byte("0"), 0); err != nil {
+			return fmt.Errorf("enter a group: %w", err)
+		}
+	}
+	return start()
+}
+
 // Close closes the descriptors; the groups stay.
 func (g *Group) Close() {
-	for _, f := range []*os.File{g.Payload, g.OOM} {
+	for _, f := range []*os.File{g.Procs, g.Payload, g.OOM} {
 		if f != nil {
 			f.Close()
 		}

@@ -3,7 +3,6 @@ package cgroup
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -31,14 +30,16 @@ func TestControlGroupsAreCreatedLimitedKilledAndRemoved(t *testing.T) {
 		t.Errorf("usage %+v", usage)
 	}
 	sleeper := exec.Command("sleep", "60")
-	if err := sleeper.Start(); err != nil {
+	if err := group.Start(sleeper.Start); err != nil {
 		t.Fatal(err)
 	}
-	pid := []byte(strconv.Itoa(sleeper.Process.Pid))
-	for _, procs := range group.Procs {
-		if err := os.WriteFile(procs, pid, 0); err != nil {
+	if group.Procs != nil {
+		if _, err := group.Procs.WriteString(strconv.Itoa(sleeper.Process.Pid)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if usage := m.Usage("abcd"); usage.Pids < 1 {
+		t.Errorf("the process is not in the group: %+v", usage)
 	}
 	if ids := m.IDs(); len(ids) != 1 || ids[0] != "abcd" {
 		t.Errorf("ids %v", ids)
@@ -67,10 +68,8 @@ func TestControlGroupsAreCreatedLimitedKilledAndRemoved(t *testing.T) {
 	if err := m.Remove("abcd"); err != nil {
 		t.Fatalf("a second removal: %v", err)
 	}
-	for _, procs := range group.Procs {
-		if _, err := os.Stat(filepath.Dir(procs)); !os.IsNotExist(err) {
-			t.Errorf("%s is still there", filepath.Dir(procs))
-		}
+	if ids := m.IDs(); len(ids) != 0 {
+		t.Errorf("groups %v are still there", ids)
 	}
 }
 

@@ -83,7 +83,7 @@ func (m *v1) Create(id string, limits Limits) (group *Group, err error) {
 			return group, err
 		}
 		if !made[dir] {
-			group.Procs = append(group.Procs, filepath.Join(dir, "cgroup.procs"))
+			group.Tasks = append(group.Tasks, filepath.Join(dir, "tasks"))
 		}
 		made[dir] = true
 	}

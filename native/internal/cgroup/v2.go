@@ -167,7 +167,7 @@ func (m *v2) has(controller string) bool {
 
 func (m *v2) Create(id string, limits Limits) (group *Group, err error) {
 	dir := filepath.Join(m.dir, id)
-	group = &Group{Levels: map[string]Level{}, Procs: []string{filepath.Join(dir, "cgroup.procs")}}
+	group = &Group{Levels: map[string]Level{}}
 	defer func() {
 		if err != nil {
 			group.Close()
@@ -175,6 +175,9 @@ func (m *v2) Create(id string, limits Limits) (group *Group, err error) {
 		}
 	}()
 	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+		return group, err
+	}
+	if group.Procs, err = os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
 		return group, err
 	}
 	if m.has("memory") {

@@ -5,14 +5,26 @@ package early
 import (
 	"os"
 
+	"agentpod/native/internal/capability"
+
 	"golang.org/x/sys/unix"
 )
 
-// SECURITY: `podd connect` carries the token and all data of the server inside the container, where a payload
-// of root may read the memory of any dumpable process of root.
+// ContainerFlag is podd's flag for the configuration of the container that it becomes.
+const ContainerFlag = "container-fd"
+
 func init() {
-	if len(os.Args) > 1 && os.Args[1] == "connect" {
-		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+	for n, word := range os.Args {
+		// SECURITY: `podd connect` carries the token and all data of the server inside the container, where a
+		// payload of root may read the memory of any dumpable process of root.
+		if n == 1 && word == "connect" && unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) != nil {
+			os.Exit(1)
+		}
+		if word != "--"+ContainerFlag {
+			continue
+		}
+		if err := capability.LimitBoundingSet(capability.Sudo); err != nil {
+			os.Stderr.WriteString("podd: " + err.Error() + "\n")
 			os.Exit(1)
 		}
 	}

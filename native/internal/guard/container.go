@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"agentpod/native/internal/capability"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -31,7 +33,7 @@ func LimitPrivileges() error {
 	}
 	_, permitted, err := capget()
 	if err == nil {
-		err = capset(allThreads, permitted&kept, permitted&granted)
+		err = capset(allThreads, permitted&capability.Podd, permitted&capability.Sudo)
 	}
 	if err != nil {
 		return fmt.Errorf("set capabilities: %w", err)

@@ -24,6 +24,7 @@ import (
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/rootfs"
+	"agentpod/native/internal/safefs"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,8 +41,8 @@ const (
 
 // Config is what podhost is started with.
 type Config struct {
-	Home, Podd, Runtime string
-	Rootless            bool
+	Home, Podd string
+	Rootless   bool
 	// NoCgroup is the reason why systemd gave an ordinary user no cgroup. It is empty if it gave one.
 	NoCgroup string
 	// Shells is how many blank shells to keep ready.
@@ -56,20 +57,20 @@ type Host struct {
 	log    *log.Logger
 	// stored is the range of ids that sandboxes' files have on the disk. ids gives out the ranges that they
 	// run as.
-	stored     mount.Range
-	ids        *ids.Allocator
-	cgroups    cgroup.Manager
-	stage      *mount.Stage
-	builder    *rootfs.Builder
-	layers     *layer.Store
-	pool       *pool.Pool
-	namespaces *boot.NamespacePool
-	launcher   *boot.Launcher
-	shells     *shells.Pool
-	snapshots  *snapshots.Store
-	sandboxes  *lifecycle.Sandboxes
-	server     *serve.Server
-	locks      keylock.Locks
+	stored    mount.Range
+	ids       *ids.Allocator
+	cgroups   cgroup.Manager
+	stage     *mount.Stage
+	builder   *rootfs.Builder
+	layers    *layer.Store
+	pool      *pool.Pool
+	network   *boot.Network
+	launcher  *boot.Launcher
+	shells    *shells.Pool
+	snapshots *snapshots.Store
+	sandboxes *lifecycle.Sandboxes
+	server    *serve.Server
+	locks     keylock.Locks
 	// layerUse is held for reading while something is made from layers, and for writing while a layer is
 	// removed.
 	layerUse sync.RWMutex
@@ -95,13 +96,16 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 		return nil, fmt.Errorf("subreaper: %w", err)
 	}
 	h.cgroups = h.findCgroups()
-	runtime := boot.FindRuntime(config.Runtime)
-	if err := h.makeStage(runtime.Path); err != nil {
+	if err := h.makeStage(); err != nil {
 		return nil, err
 	}
-	h.namespaces = boot.NewNamespacePool(h.ids)
-	h.launcher = &boot.Launcher{Home: h.home, Cgroups: h.cgroups, Namespaces: h.namespaces, Stage: h.stage, Runtime: runtime}
-	h.shells = shells.NewPool(h.launcher, h.builder.Podd, config.Shells, logger)
+	root, err := h.stage.Blank(h.builder.Podd, shells.KeptMounts)
+	if err != nil {
+		return nil, err
+	}
+	h.network = &boot.Network{IDs: h.ids}
+	h.launcher = &boot.Launcher{Home: h.home, Cgroups: h.cgroups, IDs: h.ids, Stage: h.stage, Root: root}
+	h.shells = shells.NewPool(h.launcher, config.Shells, logger)
 	h.snapshots = snapshots.New(snapshots.Options{Home: h.home, Pool: h.pool, Layers: h.layers, Locks: &h.locks, Log: logger,
 		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
 	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots,
@@ -110,10 +114,10 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 }
 
 // makeStage mounts the stage, copies podd to it and sets up what depends on it.
-func (h *Host) makeStage(runtime string) error {
+func (h *Host) makeStage() error {
 	shared := h.sharedIDsReason()
 	h.ids = ids.New(ids.Options{Home: h.home, Stored: h.stored, Shared: shared, IsServed: IsServed, Log: h.log})
-	keep := []string{h.home, h.config.Podd, runtime}
+	keep := []string{h.home, h.config.Podd}
 	view := rootfs.FindView(os.Getenv)
 	var err error
 	if h.stage, err = mount.NewStage(shared == "", append(keep, view.Dirs...)); err != nil {
@@ -182,10 +186,19 @@ func (h *Host) recover() error {
 	if h.mayHaveEntries() {
 		h.snapshots.Recover()
 	}
-	h.shells.Sweep(found.Groups)
+	h.sweepEarlierVersion()
 	h.sandboxes.SweepSockets(found.Groups)
 	h.bases = found.Bases
 	return nil
+}
+
+// sweepEarlierVersion removes directories in which earlier versions kept the state of an OCI runtime.
+func (h *Host) sweepEarlierVersion() {
+	for parent, name := range map[string]string{filepath.Join(h.home, "run"): "runtime", h.home: "shells"} {
+		if err := safefs.RemoveTree(parent, name); err != nil {
+			h.log.Printf("%s: %v", name, err)
+		}
+	}
 }
 
 // mayHaveEntries reports whether the pool may have entries. If not, the pool is opened while podhost serves
@@ -296,7 +309,6 @@ func (h *Host) sleep(d time.Duration) bool {
 func (h *Host) close() {
 	h.sandboxes.Close()
 	h.shells.Close()
-	h.namespaces.Close()
 	h.ids.Close()
 	h.pool.Close()
 	h.cgroups.Close()

@@ -157,15 +157,15 @@ func (h *Host) hello() any {
 	return map[string]any{
 		"version": h.config.Version, "protocol": hostproto.Version, "pid": os.Getpid(), "rootless": h.config.Rootless,
 		"uidBase": h.stored.Base, "uidCount": h.stored.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
-		"idmap": h.stage.Shifted(), "freezer": h.sandboxes.Freezer(), "pool": h.pool.Info(), "runtime": h.launcher.Runtime,
-		"network": h.namespaces.Network(),
+		"idmap": h.stage.Shifted(), "freezer": h.sandboxes.Freezer(), "pool": h.pool.Info(),
+		"network": h.network.Level(), "shells": h.shells.Pids(),
 		"ids":     lifecycle.IDView{Base: h.stored.Base, Own: h.ids.Shared() == "", Reason: h.ids.Shared()},
 	}
 }
 
 func (h *Host) probe() []probe.Check {
 	return probe.Host{Home: h.home, Rootless: h.config.Rootless, Stored: h.stored, IDs: h.ids, Cgroups: h.cgroups,
-		Network: h.namespaces.CheckNetwork, Pool: h.pool, Sandbox: h.trySandbox}.Run()
+		Network: h.network.Check, Pool: h.pool, Sandbox: h.trySandbox}.Run()
 }
 
 // trySandbox creates a sandbox, asks podd in it for its health and destroys it.
@@ -185,6 +185,5 @@ func (h *Host) trySandbox() (string, error) {
 	if _, undo := h.sandboxes.Destroy(id); err == nil {
 		err = undo
 	}
-	runtime := h.launcher.Runtime
-	return fmt.Sprintf("%s %s; podd answered %q after %d ms", runtime.Name, runtime.Version, status, took.Milliseconds()), err
+	return fmt.Sprintf("podd answered %q after %d ms", status, took.Milliseconds()), err
 }

@@ -88,7 +88,7 @@ func (n Namespaces) Inside(work func() error) error {
 		return fmt.Errorf("owner of the user namespace: %w", err)
 	}
 	return onThread(func() error {
-		if err := becomeOwner(int(owner)); err != nil {
+		if err := BecomeOwner(int(owner)); err != nil {
 			return err
 		}
 		if err := unix.Setns(int(n.Network.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -152,11 +152,8 @@ func openNamespaces(pid int, withNetwork bool) (made Namespaces, err error) {
 // asOwner runs start on a thread whose effective user is owner: a namespace belongs to the effective user of
 // the thread that clones it.
 func asOwner(owner int, start func() error) error {
-	if owner == 0 {
-		return start()
-	}
 	return onThread(func() error {
-		if err := becomeOwner(owner); err != nil {
+		if err := BecomeOwner(owner); err != nil {
 			return err
 		}
 		return start()
@@ -173,9 +170,13 @@ func onThread(work func() error) error {
 	return <-result
 }
 
-// becomeOwner changes the thread's effective user. It keeps the capabilities, which are needed to write a map
-// of ids.
-func becomeOwner(owner int) error {
+// BecomeOwner changes the thread's effective user to the owner of a namespace that the thread is about to
+// clone, or of one that it enters. owner 0 changes nothing. The thread keeps its capabilities, which it needs
+// to write a map of ids.
+func BecomeOwner(owner int) error {
+	if owner == 0 {
+		return nil
+	}
 	const keep = ^uintptr(0)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(owner), keep); errno != 0 {
 		return fmt.Errorf("become %d: %w", owner, errno)

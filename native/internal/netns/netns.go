@@ -1,13 +1,12 @@
-// Package netns sets up the network namespace of a sandbox from outside: loopback, the sockets that podd
-// gets, and the redirection of outgoing connections. It speaks netlink itself, so no tool has to be
-// installed.
+// Package netns sets up the network namespace of a sandbox: loopback, podd's sockets, and the redirection of
+// outgoing connections. podd does it when it starts, with capabilities that it drops afterwards. The package
+// speaks netlink itself, so no tool has to be installed.
 package netns
 
 import (
 	"fmt"
 	"os"
 
-	"agentpod/native/internal/mount"
 	"agentpod/native/internal/peer"
 
 	"golang.org/x/sys/unix"
@@ -50,12 +49,24 @@ type Network struct {
 	Listener, DNS, DNSOverTCP *os.File
 }
 
-// Setup never fails: if a part is not available, the level is lower. The caller closes the result.
-func Setup(namespaces mount.Namespaces) *Network { return furnish(namespaces, redirect) }
+// A Namespace is where the network is set up.
+type Namespace interface {
+	// Inside runs work on a thread in the network namespace.
+	Inside(work func() error) error
+}
 
-func furnish(namespaces mount.Namespaces, redirect func() error) *Network {
+// Own is the network namespace of the process.
+type Own struct{}
+
+// Inside runs work on the calling thread.
+func (Own) Inside(work func() error) error { return work() }
+
+// Setup never fails: if a part is not available, the level is lower. The caller closes the result.
+func Setup(namespace Namespace) *Network { return setup(namespace, redirect) }
+
+func setup(namespace Namespace, redirect func() error) *Network {
 	n := &Network{Level: Level{Level: Transparent}}
-	err := namespaces.Inside(func() error {
+	err := namespace.Inside(func() error {
 		if err := raiseLoopback(); err != nil {
 			return fmt.Errorf("loopback: %w", err)
 		}

@@ -276,7 +276,7 @@ func TestIPv6ReachesOnlyLoopback(t *testing.T) {
 
 func TestWithoutNftablesOnlyTheProxyWorks(t *testing.T) {
 	inside := namespaces(t)
-	n := furnish(inside, func() error { return errors.New("not here") })
+	n := setup(inside, func() error { return errors.New("not here") })
 	defer n.Close()
 	if n.Level.Level != Proxy || n.Level.Reason != "nftables: not here" || n.Listener == nil {
 		t.Fatalf("%+v", n)

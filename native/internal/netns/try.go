@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"agentpod/native/internal/mount"
 	"agentpod/native/internal/peer"
 
 	"golang.org/x/sys/unix"
@@ -14,11 +13,11 @@ import (
 var tried = unix.SockaddrInet4{Addr: [4]byte{203, 0, 113, 9}, Port: 12345}
 
 // Try makes a connection inside to an outside address, and checks that it arrives at podd's listener.
-func (n *Network) Try(namespaces mount.Namespaces) error {
+func (n *Network) Try(namespace Namespace) error {
 	if n.Level.Level != Transparent {
 		return errors.New(n.Level.Reason)
 	}
-	return namespaces.Inside(func() error {
+	return namespace.Inside(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err

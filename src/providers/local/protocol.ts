@@ -37,7 +37,6 @@ const hello = z.object({
     reserveBytes: count,
     reason: z.string().optional(),
   }),
-  runtime: z.object({ name: z.string(), path: z.string(), version: z.string() }),
 })
 export type HostInfo = z.infer<typeof hello>
 

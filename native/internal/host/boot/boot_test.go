@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"agentpod/native/internal/cgroup"
-	"agentpod/native/internal/stopwatch"
+	"agentpod/native/internal/ids"
 )
 
 type failingGroups struct{ cgroup.Manager }
@@ -14,10 +14,11 @@ var errNoGroups = errors.New("no groups here")
 
 func (failingGroups) Create(string, cgroup.Limits) (*cgroup.Group, error) { return nil, errNoGroups }
 
-func TestPrepareReturnsTheErrorOfAFailedBoot(t *testing.T) {
+func TestStartReturnsTheErrorOfAFailedBoot(t *testing.T) {
 	launcher := &Launcher{Home: t.TempDir(), Cgroups: failingGroups{}}
-	boot, err := launcher.Prepare(&Run{Name: "a"}, cgroup.Limits{}, stopwatch.New())
-	if boot != nil || !errors.Is(err, errNoGroups) {
-		t.Fatalf("got %v and %v", boot, err)
+	run := NewRun(launcher.Home, "a")
+	run.SetIDs(&ids.Range{})
+	if err := launcher.Start(run); !errors.Is(err, errNoGroups) {
+		t.Fatalf("got %v", err)
 	}
 }

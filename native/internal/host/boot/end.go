@@ -2,14 +2,10 @@ package boot
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
-	"agentpod/native/internal/bundle"
 	"agentpod/native/internal/host/processes"
-	"agentpod/native/internal/safefs"
 	"agentpod/native/internal/stopwatch"
 
 	"golang.org/x/sys/unix"
@@ -22,57 +18,45 @@ const KillTimeout = 10 * time.Second
 // End ends a run that nobody watches, and removes everything of it.
 func (l *Launcher) End(run *Run, clock *stopwatch.Stopwatch) error {
 	run.CloseParent()
+	if run.ready != nil {
+		run.ready.Close()
+		l.Stage.RemoveFile(run.bootID)
+	}
 	l.KillUnwatched(run)
 	clock.Lap("kill")
 	return l.Remove(run, clock)
 }
 
-// KillUnwatched kills by the control groups. Without groups it kills by the recorded pid, if that is still
-// the same process.
+// KillUnwatched kills by the control groups, and by the recorded pid if that is still the same process. A
+// podd whose pid was not recorded yet ends by itself when podhost ends.
 func (l *Launcher) KillUnwatched(run *Run) {
 	l.Cgroups.Kill(run.Name)
-	pid := run.Pid
-	if pid == 0 {
-		pid, _ = run.writtenPid()
-	}
-	if pid <= 1 {
+	if run.Pid <= 1 {
 		return
 	}
-	pidfd, err := unix.PidfdOpen(pid, 0)
+	pidfd, err := unix.PidfdOpen(run.Pid, 0)
 	if err != nil {
 		return
 	}
 	defer unix.Close(pidfd)
-	isOurs := processes.StartTime(pid) == run.StartTime
-	if run.StartTime == 0 {
-		// The start was interrupted before the start time was recorded, so the program identifies the
-		// process.
-		program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		isOurs = program == bundle.PoddPath
-	}
-	if isOurs {
+	if processes.StartTime(run.Pid) == run.StartTime {
 		unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
 		processes.WaitEnded(pidfd, KillTimeout)
 		processes.Collect(pidfd)
 	}
 }
 
-// Remove removes the groups, the runtime's state and the sockets of a run whose processes have ended, and
-// frees its ids.
+// Remove removes the groups, the sockets and the log of a run whose processes have ended, and frees its ids.
 func (l *Launcher) Remove(run *Run, clock *stopwatch.Stopwatch) error {
 	if err := l.Cgroups.Remove(run.Name); err != nil {
 		return err
 	}
 	clock.Lap("cgroups")
-	// The runtime's `delete` takes eight milliseconds to kill, which is done, and to remove this directory.
-	if err := safefs.RemoveTree(filepath.Join(l.Home, "run/runtime"), run.Name); err != nil {
-		return err
-	}
 	// Nothing is left that the kernel could still charge to these ids.
-	l.Namespaces.ids.Release(run.UIDBase)
+	l.IDs.Release(run.UIDBase)
 	run.SetIDs(nil)
-	for _, socket := range []string{run.Socket, run.Out} {
-		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, path := range []string{run.Socket, run.Out, run.Log} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

@@ -22,6 +22,12 @@ func FileLimit(asked int64) (uint64, cgroup.Level) {
 	return uint64(asked), cgroup.Enforced
 }
 
+// ShellFiles is the limit on open files of podd before a sandbox takes it.
+func ShellFiles() uint64 {
+	files, _ := FileLimit(mostFiles)
+	return files
+}
+
 // LowerLimit sets a resource limit of a process in a sandbox's user namespace, and so of all that it starts.
 func LowerLimit(pid, resource int, to uint64) error {
 	limit := unix.Rlimit{Cur: to, Max: to}

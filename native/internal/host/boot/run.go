@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,16 +18,17 @@ import (
 
 // A Run is one podd, from before its start until nothing of it is left.
 type Run struct {
-	// Name is the name of its control groups and sockets, and the id that the OCI runtime has for it.
+	// Name is the name of its control groups and sockets.
 	Name string
-	// Dir holds its bundle, pid file and log.
-	Dir string
+	// Log is the file that podd writes to.
+	Log string
 	// Socket is where podd listens. Out is where podd accepts connections of the egress process.
 	Socket, Out string
 	// Pid is 0 before podd runs.
 	Pid       int
 	StartTime uint64
-	Network   netns.Level
+	// Network is known when podd is ready.
+	Network netns.Level
 	// UIDBase is the first id of the range that it runs as; 0 if it has none.
 	UIDBase int
 	// IDs is that range during and after a start. It is nil for a run of an earlier podhost.
@@ -37,12 +37,16 @@ type Run struct {
 	// parent is the pipe by which podd knows that podhost runs. Until Detach, podd ends when podhost ends for
 	// any reason.
 	parent *os.File
+	// ready is the pipe by which podd says that it serves; nil after AwaitReady.
+	ready *os.File
+	// bootID is the name on the stage of the file with podd's boot id, until podd is ready.
+	bootID string
 }
 
 // NewRun returns a run that has not started.
-func NewRun(home, name, dir string) *Run {
-	sockets := filepath.Join(home, "run", "s")
-	return &Run{Name: name, Dir: dir, Socket: filepath.Join(sockets, name+".sock"), Out: filepath.Join(sockets, name+".out")}
+func NewRun(home, name string) *Run {
+	base := filepath.Join(home, "run", "s", name)
+	return &Run{Name: name, Log: base + ".log", Socket: base + ".sock", Out: base + ".out"}
 }
 
 // SetIDs sets the range that the run uses; nil for none.
@@ -55,20 +59,6 @@ func (r *Run) SetIDs(used *ids.Range) {
 
 // HasEgress reports whether a network of this level has sockets that lead to the egress process.
 func HasEgress(network netns.Level) bool { return network.Level != "" && network.Level != netns.None }
-
-// LogPath is the file that podd and the runtime write to.
-func (r *Run) LogPath() string { return filepath.Join(r.Dir, "podd.log") }
-
-func (r *Run) pidFile() string { return filepath.Join(r.Dir, "pid") }
-
-// writtenPid returns the pid that the runtime wrote, or 0.
-func (r *Run) writtenPid() (int, error) {
-	data, err := os.ReadFile(r.pidFile())
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(data)))
-}
 
 // IsAlive reports whether its podd runs.
 func (r *Run) IsAlive() bool { return processes.StartTime(r.Pid) == r.StartTime }
@@ -115,9 +105,9 @@ func (r *Run) AskHealth() (string, error) {
 	return strings.TrimSpace(strings.TrimPrefix(line, "HTTP/1.1 ")), nil
 }
 
-// Failure returns the error of a failed start of sandbox id, with the output of the runtime or podd.
+// Failure returns the error of a failed start of sandbox id, with the output of podd.
 func (r *Run) Failure(id string, err error) error {
-	output, _ := os.ReadFile(r.LogPath())
+	output, _ := os.ReadFile(r.Log)
 	output = bytes.TrimSpace(output)
 	if len(output) > 2000 {
 		output = output[len(output)-2000:]
@@ -125,5 +115,5 @@ func (r *Run) Failure(id string, err error) error {
 	if bytes.Contains(output, []byte("No space left on device")) {
 		return hostproto.Errorf(hostproto.ResourceExhausted, "disk.full", "start of %s: %s", id, output)
 	}
-	return hostproto.Errorf(hostproto.Internal, "runtime.failed", "start of %s: %v: %s", id, err, output)
+	return hostproto.Errorf(hostproto.Internal, "podd.failed", "start of %s: %v: %s", id, err, output)
 }

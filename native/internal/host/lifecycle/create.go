@@ -12,7 +12,7 @@ import (
 
 // Create creates a sandbox and returns when podd has been started. If it fails, it leaves nothing behind.
 func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
-	if err := s.canStart(); err != nil {
+	if err := s.Pool.CheckSpace(); err != nil {
 		return nil, err
 	}
 	files, err := s.Pool.Entry(pool.Sandboxes, args.ID)
@@ -40,15 +40,6 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 		return nil, err
 	}
 	return s.createdView(handle), nil
-}
-
-// canStart refuses before anything is made.
-func (s *Sandboxes) canStart() error {
-	if s.Launcher.Runtime.Path == "" {
-		return hostproto.Errorf(hostproto.FailedPrecondition, "runtime.missing", "no OCI runtime: crun was not found").
-			WithHint("apt-get install crun (or dnf install crun), then start podhost again")
-	}
-	return s.Pool.CheckSpace()
 }
 
 // createFiles gives a new sandbox its files, and starts it on them.

@@ -4,14 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/safefs"
 	"agentpod/native/internal/stopwatch"
+
+	"golang.org/x/sys/unix"
 )
 
 // Destroy ends a sandbox and removes every trace of it. It succeeds if the sandbox does not exist.
@@ -66,11 +68,34 @@ func (s *Sandboxes) end(handle *Handle, clock *stopwatch.Stopwatch) error {
 	if run.UIDBase == 0 {
 		handle.clearIDs()
 	}
-	if err != nil || handle.Shell == "" {
-		return err
-	}
-	return safefs.RemoveTree(filepath.Join(s.Home, "shells"), handle.Shell)
+	return err
 }
+
+// unmountLater keeps the mounts of a sandbox until its processes have ended and no caller waits. Otherwise the
+// first process unmounts some seventy of them before it ends, which takes longer than all the rest. The kernel
+// unmounts them too if podhost is killed.
+func (s *Sandboxes) unmountLater(pid int) {
+	mounts, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		// The process has ended, and unmounts them itself.
+		return
+	}
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		unix.Close(mounts)
+		return
+	}
+	s.unmounting.Add(1)
+	s.task(func() {
+		defer s.unmounting.Done()
+		processes.WaitEnded(process, boot.KillTimeout)
+		unix.Close(process)
+		unix.Close(mounts)
+	})
+}
+
+// AwaitUnmounts returns when no ended sandbox has mounts any more. It needs no lock.
+func (s *Sandboxes) AwaitUnmounts() { s.unmounting.Wait() }
 
 // killAll returns when no process of the sandbox is left.
 func (s *Sandboxes) killAll(handle *Handle, run *boot.Run) error {
@@ -88,6 +113,7 @@ func (s *Sandboxes) killAll(handle *Handle, run *boot.Run) error {
 		s.Launcher.KillUnwatched(run)
 		return nil
 	}
+	s.unmountLater(handle.Pid)
 	if err := l.kill(); err != nil {
 		return fmt.Errorf("kill %s: %w", handle.ID, err)
 	}

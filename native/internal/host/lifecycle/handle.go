@@ -5,7 +5,6 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/boot"
-	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/netns"
 	"agentpod/native/internal/pool"
@@ -39,7 +38,8 @@ type Handle struct {
 	CreatedMs  int64                   `json:"createdMs"`
 	Limits     map[string]cgroup.Level `json:"limits"`
 	Env        map[string]string       `json:"env,omitempty"`
-	// Shell is the name of the blank shell that the sandbox runs in, if it does.
+	// Shell is the name of the blank shell that the sandbox runs in. Some sandboxes of an earlier version run
+	// in none.
 	Shell string `json:"shell,omitempty"`
 	// UIDBase is the first of the ids that it runs as. Sandboxes of an earlier version have none.
 	UIDBase int `json:"uidBase,omitempty"`
@@ -87,11 +87,7 @@ func (s *Sandboxes) runOf(handle *Handle) *boot.Run {
 	if handle.run != nil {
 		return handle.run
 	}
-	dir := s.dir(handle.ID)
-	if handle.Shell != "" {
-		dir = shells.Dir(s.Home, handle.Shell)
-	}
-	run := boot.NewRun(s.Home, handle.group(), dir)
+	run := boot.NewRun(s.Home, handle.group())
 	run.Pid, run.StartTime, run.Network, run.UIDBase = handle.Pid, handle.StartTime, handle.Network, handle.UIDBase
 	return run
 }

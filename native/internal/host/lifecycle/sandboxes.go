@@ -38,10 +38,12 @@ type Options struct {
 // lock of the sandbox that it names.
 type Sandboxes struct {
 	Options
-	handles
+	*handles
 	disk diskCache
 	// tasks are the goroutines that watch sandboxes and react to their deadlines.
 	tasks sync.WaitGroup
+	// unmounting counts ended sandboxes that still have mounts.
+	unmounting sync.WaitGroup
 
 	mu   sync.Mutex
 	live map[string]*live
@@ -49,7 +51,7 @@ type Sandboxes struct {
 
 // New returns the sandboxes of a state directory. Call Recover before anything else.
 func New(options Options) *Sandboxes {
-	return &Sandboxes{Options: options, handles: handles{options.Home}, live: map[string]*live{}}
+	return &Sandboxes{Options: options, handles: &handles{home: options.Home}, live: map[string]*live{}}
 }
 
 // lock waits for the sandbox's lock and returns the function that unlocks it.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 
-	"agentpod/native/internal/bundle"
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/shells"
@@ -16,66 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start runs podd in a root with the sandbox's files. The order lets slow steps run at the same time: the
-// runtime's helper enters the groups while the root is being mounted.
+// start runs podd in a root with the sandbox's files: in a shell that is ready, or in one that it starts.
 func (s *Sandboxes) start(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch.Stopwatch) error {
 	defer s.Launcher.Stage.ReleaseRoot(handle.ID)
-	if shell := s.Shells.Take(); shell != nil {
-		return s.startInShell(shell, handle, args, files, clock)
-	}
-	return s.startWithoutShell(handle, args, files, clock)
-}
-
-func (s *Sandboxes) startWithoutShell(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch.Stopwatch) error {
-	b, err := s.prepareBoot(handle, nil, args.Resources, clock)
+	shell, user, err := s.takeShell(handle.ID)
 	if err != nil {
 		return err
-	}
-	root, err := s.mountRoot(handle, args, files, s.rootIDs(handle.run.IDs, b.UserNamespace()))
-	if err != nil {
-		b.Close()
-		return err
-	}
-	clock.Lap("mounts")
-	return s.startBoot(b, handle, args, root, clock)
-}
-
-// prepareBoot prepares a run of the sandbox. If taken is not nil, the run uses these ids.
-func (s *Sandboxes) prepareBoot(handle *Handle, taken *ids.Range, asked hostproto.Resources, clock *stopwatch.Stopwatch) (*boot.Boot, error) {
-	run := boot.NewRun(s.Home, handle.ID, s.dir(handle.ID))
-	run.SetIDs(taken)
-	b, err := s.Launcher.Prepare(run, limitsOf(asked), clock)
-	// The run is recorded also after a failure, so that ending the sandbox frees what the run has.
-	handle.setRun(run)
-	return b, err
-}
-
-// startBoot lets the runtime begin in root.
-func (s *Sandboxes) startBoot(b *boot.Boot, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted, clock *stopwatch.Stopwatch) error {
-	defer b.Close()
-	s.setLimits(handle, b.Levels, args.Resources)
-	err := b.Start(bundle.Spec{Hostname: args.Hostname, Root: root.Path, TmpBytes: args.Resources.TmpBytes,
-		ShmBytes: args.Resources.ShmBytes}, args.Resources.Files, clock)
-	handle.setRun(handle.run)
-	if err != nil {
-		return err
-	}
-	if err := limitProcesses(handle, handle.Pid, args.Resources.Pids); err != nil {
-		return err
-	}
-	return s.watchStarted(handle)
-}
-
-// startInShell runs the sandbox in a shell. If the shell turns out to be useless, the sandbox starts without
-// one.
-func (s *Sandboxes) startInShell(shell *shells.Shell, handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch.Stopwatch) error {
-	user, err := shell.UserNamespace()
-	if err != nil {
-		s.Log.Printf("%s: shell %s: %v", handle.ID, shell.Name, err)
-		s.Shells.Discard(shell)
-		return s.startWithoutShell(handle, args, files, clock)
 	}
 	defer user.Close()
+	clock.Lap("shell")
+	// A shell that was just started prepares itself while the root is being mounted.
 	root, err := s.mountRoot(handle, args, files, s.rootIDs(shell.IDs, user))
 	if err != nil {
 		s.Shells.Discard(shell)
@@ -84,7 +33,9 @@ func (s *Sandboxes) startInShell(shell *shells.Shell, handle *Handle, args hostp
 	clock.Lap("mounts")
 	if err := s.occupy(shell, handle, args, root); err != nil {
 		s.Log.Printf("%s: shell %s: %v", handle.ID, shell.Name, err)
-		return s.startAfterShell(shell, handle, args, root, clock)
+		if shell, err = s.occupyAnother(shell, handle, args, root); err != nil {
+			return err
+		}
 	}
 	clock.Lap("swap")
 	handle.Shell = shell.Name
@@ -92,23 +43,53 @@ func (s *Sandboxes) startInShell(shell *shells.Shell, handle *Handle, args hostp
 	return s.watchStarted(handle)
 }
 
-// startAfterShell starts the sandbox in a root that was mounted with the ids of a shell. The sandbox takes
-// these ids over when the shell has ended.
-func (s *Sandboxes) startAfterShell(shell *shells.Shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted, clock *stopwatch.Stopwatch) error {
-	taken, err := s.Shells.EndKeepingIDs(shell)
-	if err != nil {
-		return err
+// takeShell returns a shell and its user namespace. It starts a shell if none is ready.
+func (s *Sandboxes) takeShell(id string) (*shells.Shell, *os.File, error) {
+	if shell := s.Shells.Take(); shell != nil {
+		user, err := shell.UserNamespace()
+		if err == nil {
+			return shell, user, nil
+		}
+		s.Log.Printf("%s: shell %s: %v", id, shell.Name, err)
+		s.Shells.Discard(shell)
 	}
-	b, err := s.prepareBoot(handle, taken, args.Resources, clock)
+	shell, err := s.Shells.Start(nil)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	return s.startBoot(b, handle, args, root, clock)
+	user, err := shell.UserNamespace()
+	if err != nil {
+		err = shell.Failure(id, err)
+		s.Shells.Discard(shell)
+		return nil, nil, err
+	}
+	return shell, user, nil
+}
+
+// occupyAnother is for a shell that turns out to be useless after the root was mounted with its ids. Another
+// shell takes these ids over.
+func (s *Sandboxes) occupyAnother(useless *shells.Shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted) (*shells.Shell, error) {
+	taken, err := s.Shells.EndKeepingIDs(useless)
+	if err != nil {
+		return nil, err
+	}
+	shell, err := s.Shells.Start(taken)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.occupy(shell, handle, args, root); err != nil {
+		s.Shells.Discard(shell)
+		return nil, err
+	}
+	return shell, nil
 }
 
 // occupy sets the sandbox's limits, name and root on a shell. The limits come first: nothing of the sandbox
 // is there before them.
 func (s *Sandboxes) occupy(shell *shells.Shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted) error {
+	if err := s.Shells.AwaitReady(shell); err != nil {
+		return err
+	}
 	if !shell.IsAlive() {
 		return boot.ErrPoddEnded
 	}
@@ -186,8 +167,7 @@ func (s *Sandboxes) setLimits(handle *Handle, levels map[string]cgroup.Level, as
 }
 
 // limitProcesses is used where no cgroup counts processes: the sandbox's user namespace counts them, for each
-// user in it. The runtime cannot set this limit. It would set it on itself, outside the namespace, where the
-// processes of podhost and of all sandboxes count as one user's.
+// user in it.
 func limitProcesses(handle *Handle, podd int, asked int64) error {
 	if handle.Limits["pids"].Level != "soft" {
 		return nil

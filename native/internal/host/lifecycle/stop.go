@@ -56,7 +56,7 @@ func (s *Sandboxes) bringToStop(handle *Handle, what string) error {
 
 // clearRun removes the files of one run of a sandbox, and keeps the sandbox's own files.
 func (s *Sandboxes) clearRun(id string) error {
-	for _, name := range []string{"bundle", "pid", "exit.json", "podd.log", stoppedFile} {
+	for _, name := range []string{"exit.json", stoppedFile} {
 		if err := safefs.RemoveTree(s.dir(id), name); err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 	if handle.State == statePaused && s.isAlive(args.ID) {
 		return nil, s.wrongState(handle, "started")
 	}
-	if err := s.canStart(); err != nil {
+	if err := s.Pool.CheckSpace(); err != nil {
 		return nil, err
 	}
 	if handle.State != stateStopped {

@@ -48,7 +48,7 @@ func (s *Sandboxes) adopt(handle *Handle) (*live, error) {
 		unix.Close(fd)
 		return nil, nil
 	}
-	l := &live{id: handle.ID, group: handle.group(), log: s.runOf(handle).LogPath(), pidfd: os.NewFile(uintptr(fd), "pidfd"),
+	l := &live{id: handle.ID, group: handle.group(), log: s.runOf(handle).Log, pidfd: os.NewFile(uintptr(fd), "pidfd"),
 		deadlineMs: handle.DeadlineMs, whenOver: handle.WhenOver, paused: handle.State == statePaused, done: make(chan struct{})}
 	s.mu.Lock()
 	s.live[l.id] = l

@@ -58,7 +58,7 @@ func (h Host) Run() []Check {
 		tried("seccomp", true, checkSeccomp, "use a kernel with CONFIG_SECCOMP_FILTER"),
 		tried("disk", true, h.checkDisk, "free space on the disk that holds the state directory"),
 		tried("pool", false, h.checkPool, "as root, install btrfs-progs or put the state directory on btrfs: snapshots then take milliseconds, and disk limits are enforced"),
-		tried("sandbox", true, h.Sandbox, "the detail says what failed; if crun is missing: apt-get install crun"),
+		tried("sandbox", true, h.Sandbox, "the detail says what failed; logs/podhost.log in the state directory has more"),
 	}
 }
 

@@ -4,30 +4,25 @@ import (
 	"bufio"
 	"log"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"agentpod/native/internal/host/boot"
-	"agentpod/native/internal/host/statedir"
-	"agentpod/native/internal/ids"
-	"agentpod/native/internal/safefs"
 )
 
-// Most is the highest number of shells that can be kept. Each takes about three megabytes.
+// Most is the highest number of shells that can be kept. Each takes about two megabytes.
 const Most = 64
 
 const (
-	// quiet is how long no start may have come before shells are made, so that they do not compete with
-	// sandboxes.
-	quiet = 50 * time.Millisecond
 	// maxAge is when a shell is replaced, well before its podd gives up waiting.
 	maxAge = 40 * time.Minute
 	// retryDelay is how long to wait after two failures in a row, which suggest that the machine has a
 	// problem.
 	retryDelay = 10 * time.Second
+	// firstRetry is how long to wait after one failure, which may be a shell that was killed.
+	firstRetry = 50 * time.Millisecond
 	// minMemory is how much memory must be available, in KiB, to keep shells. Sandboxes must never lack
 	// memory because of them.
 	minMemory = 1 << 20
@@ -39,18 +34,27 @@ type Pool struct {
 	maker
 	most int
 
-	mu    sync.Mutex
-	ready []*Shell
-	last  time.Time
-	want  chan struct{}
-	done  chan struct{}
-	once  sync.Once
-	wait  sync.WaitGroup
+	mu     sync.Mutex
+	ready  []kept
+	demand demand
+	want   chan struct{}
+	done   chan struct{}
+	once   sync.Once
+	wait   sync.WaitGroup
 }
 
-// NewPool returns a pool of at most so many shells, which run the program podd. With most 0 it keeps none.
-func NewPool(launcher *boot.Launcher, podd string, most int, logger *log.Logger) *Pool {
-	p := &Pool{maker: maker{launcher, podd, logger}, most: most, want: make(chan struct{}, 1), done: make(chan struct{})}
+type kept struct {
+	*Shell
+	made time.Time
+}
+
+// NewPool returns a pool that keeps at least so many shells ready, and more while many sandboxes start. With
+// least 0 it keeps none.
+func NewPool(launcher *boot.Launcher, least int, logger *log.Logger) *Pool {
+	p := &Pool{maker: maker{launcher, logger}, most: Most, demand: demand{least: least}, want: make(chan struct{}, 1), done: make(chan struct{})}
+	if least == 0 {
+		p.most = 0
+	}
 	p.wait.Add(1)
 	go p.fill()
 	return p
@@ -59,10 +63,10 @@ func NewPool(launcher *boot.Launcher, podd string, most int, logger *log.Logger)
 // Take returns a shell whose podd was alive a moment ago, or nil.
 func (p *Pool) Take() *Shell {
 	p.mu.Lock()
-	p.last = time.Now()
+	p.demand.add(time.Now())
 	var shell *Shell
 	if n := len(p.ready); n > 0 {
-		shell = p.ready[n-1]
+		shell = p.ready[n-1].Shell
 		p.ready = p.ready[:n-1]
 	}
 	p.mu.Unlock()
@@ -73,21 +77,22 @@ func (p *Pool) Take() *Shell {
 	return shell
 }
 
-// Discard ends a shell that was taken and is of no use.
-func (p *Pool) Discard(shell *Shell) { p.discard(shell) }
-
-// EndKeepingIDs ends a shell that was taken. Its ids are not freed: the caller owns them now.
-func (p *Pool) EndKeepingIDs(shell *Shell) (*ids.Range, error) {
-	kept := shell.IDs
-	shell.UIDBase = 0
-	return kept, p.end(shell)
+// Pids returns the first processes of the shells that are ready.
+func (p *Pool) Pids() []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pids := make([]int, 0, len(p.ready))
+	for _, shell := range p.ready {
+		pids = append(pids, shell.Pid)
+	}
+	return pids
 }
 
 func (p *Pool) fill() {
 	defer p.wait.Done()
-	renew := time.NewTicker(time.Minute)
+	renew := time.NewTicker(demandWindow / 2)
 	defer renew.Stop()
-	hadFailed := false
+	failures := 0
 	for {
 		select {
 		case <-p.done:
@@ -97,15 +102,13 @@ func (p *Pool) fill() {
 		}
 		p.dropUseless()
 		for p.isShort() {
-			pause := p.tooSoon()
-			if pause == 0 {
-				pause = p.add()
-				// After one failure, which may be a shell that was killed, it tries again soon.
-				hasFailed := pause == retryDelay
-				if hasFailed && !hadFailed {
-					pause = quiet
-				}
-				hadFailed = hasFailed
+			if p.add() {
+				failures = 0
+				continue
+			}
+			pause := firstRetry
+			if failures++; failures > 1 {
+				pause = retryDelay
 			}
 			select {
 			case <-p.done:
@@ -118,83 +121,82 @@ func (p *Pool) fill() {
 
 // isShort reports whether a shell should be made. When memory is short it drops all shells.
 func (p *Pool) isShort() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+	}
 	if availableMemory() < minMemory {
 		p.dropAll()
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.ready) < p.most && !p.last.IsZero()
+	return len(p.ready) < p.target()
 }
 
-// tooSoon returns how long to wait until no start has come for a while.
-func (p *Pool) tooSoon() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if since := time.Since(p.last); since < quiet {
-		return quiet - since
+// target is how many shells should be ready. The caller holds mu.
+func (p *Pool) target() int {
+	if wanted := p.demand.target(time.Now()); wanted < p.most {
+		return wanted
 	}
-	return 0
+	return p.most
 }
 
-func (p *Pool) add() (pause time.Duration) {
-	shell, err := p.make()
+// add makes a shell.
+func (p *Pool) add() bool {
+	shell, err := p.Start(nil)
+	if err == nil {
+		if err = p.AwaitReady(shell); err != nil {
+			p.Discard(shell)
+		}
+	}
 	if err != nil {
 		p.log.Printf("shell: %v", err)
-		return retryDelay
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ready = append(p.ready, shell)
-	return 0
+	p.ready = append(p.ready, kept{shell, time.Now()})
+	return true
 }
 
-// dropUseless ends shells that are old, and removes the rest of those whose podd has ended.
+// dropUseless ends shells that are old or more than needed, and removes the rest of those whose podd has
+// ended.
 func (p *Pool) dropUseless() {
-	p.dropUnless(func(shell *Shell) bool { return time.Since(shell.made) < maxAge && shell.IsAlive() })
+	p.mu.Lock()
+	most := p.target()
+	p.mu.Unlock()
+	p.dropUnless(func(n int, shell kept) bool {
+		return n < most && time.Since(shell.made) < maxAge && shell.IsAlive()
+	})
 }
 
-// dropUnless ends every shell but those to keep.
-func (p *Pool) dropUnless(keep func(shell *Shell) bool) {
+// dropUnless ends every shell but those to keep. n is how many are kept already.
+func (p *Pool) dropUnless(keep func(n int, shell kept) bool) {
 	p.mu.Lock()
-	var kept, useless []*Shell
+	var remaining, useless []kept
 	for _, shell := range p.ready {
-		if keep(shell) {
-			kept = append(kept, shell)
+		if keep(len(remaining), shell) {
+			remaining = append(remaining, shell)
 		} else {
 			useless = append(useless, shell)
 		}
 	}
-	p.ready = kept
+	p.ready = remaining
 	p.mu.Unlock()
 	for _, shell := range useless {
-		p.discard(shell)
+		p.Discard(shell.Shell)
 	}
 }
 
-func (p *Pool) dropAll() { p.dropUnless(func(*Shell) bool { return false }) }
+func (p *Pool) dropAll() { p.dropUnless(func(int, kept) bool { return false }) }
 
 // Close ends every shell and makes no more. It may be called more than once.
 func (p *Pool) Close() {
 	p.once.Do(func() { close(p.done) })
 	p.wait.Wait()
 	p.dropAll()
-}
-
-// Sweep removes the files of shells of an earlier podhost that no sandbox uses. Their processes ended with
-// that podhost.
-func (p *Pool) Sweep(used map[string]bool) {
-	dir := filepath.Join(p.launcher.Home, "shells")
-	for _, name := range statedir.IDs(dir) {
-		if used[name] {
-			continue
-		}
-		for _, parent := range []string{filepath.Join(p.launcher.Home, "run/runtime"), dir} {
-			if err := safefs.RemoveTree(parent, name); err != nil {
-				p.log.Printf("shell %s: %v", name, err)
-			}
-		}
-	}
 }
 
 // availableMemory is in KiB. If the kernel does not report it, there is enough.

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"agentpod/native/internal/containerinit"
+	"agentpod/native/internal/netns"
+
+	"golang.org/x/sys/unix"
+)
+
+// becomeContainer makes this process the first process of a container, if podhost started it in new
+// namespaces. The order matters: a network is set up with capabilities and files of /proc/sys that the
+// container does not have any more.
+func becomeContainer(o *options) (level netns.Level, err error) {
+	if o.containerFD < 0 {
+		return level, nil
+	}
+	file := os.NewFile(uintptr(o.containerFD), "config.json")
+	config, err := containerinit.Read(file)
+	file.Close()
+	if err != nil {
+		return level, err
+	}
+	if err := containerinit.SealUserNamespace(); err != nil {
+		return level, fmt.Errorf("seal the user namespace: %w", err)
+	}
+	if o.network {
+		if level, err = setUpNetwork(o); err != nil {
+			return level, err
+		}
+	}
+	return level, containerinit.Apply(config)
+}
+
+// setUpNetwork makes the sockets of podd's own network namespace, which egress takes over.
+func setUpNetwork(o *options) (netns.Level, error) {
+	network := netns.Setup(netns.Own{})
+	defer network.Close()
+	if network.Level.Level == netns.None {
+		return network.Level, nil
+	}
+	for fd, file := range map[*int]*os.File{&o.egress.ListenerFD: network.Listener, &o.egress.DNSFD: network.DNS, &o.egress.DNSOverTCPFD: network.DNSOverTCP} {
+		var err error
+		if *fd, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+			return network.Level, err
+		}
+	}
+	return network.Level, nil
+}
+
+// readiness is the pipe on which podhost waits. Nothing is written to it twice.
+type readiness struct{ pipe *os.File }
+
+func newReadiness(fd int) *readiness {
+	if fd < 0 {
+		return &readiness{}
+	}
+	return &readiness{os.NewFile(uintptr(fd), "ready")}
+}
+
+func (r *readiness) serving(level netns.Level) { r.write(map[string]any{"network": level}) }
+
+// failed does nothing after serving.
+func (r *readiness) failed(err error) { r.write(map[string]any{"error": err.Error()}) }
+
+func (r *readiness) write(report any) {
+	if r.pipe == nil {
+		return
+	}
+	if line, err := json.Marshal(report); err == nil {
+		r.pipe.Write(append(line, '\n'))
+	}
+	r.pipe.Close()
+	r.pipe = nil
+}

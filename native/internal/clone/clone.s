@@ -1,0 +1,1 @@
+// The file lets the package declare functions whose bodies are elsewhere.
