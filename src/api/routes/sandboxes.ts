@@ -20,6 +20,7 @@ import {
   wakeSandbox,
 } from '../schema/sandbox.ts'
 import { createSnapshot } from '../schema/snapshot.ts'
+import { SandboxListJson } from '../view/sandbox-list.ts'
 import { eventView, sandboxView, snapshotView } from '../view/sandbox-view.ts'
 import { streamSandboxEvents } from './events.ts'
 
@@ -37,6 +38,7 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
   const { engine } = parts
   const routes = new Hono()
 
+  const listJson = new SandboxListJson()
   routes.post('/', async (c) => {
     const requestKey = c.req.header('idempotency-key')
     if (requestKey !== undefined && (requestKey === '' || requestKey.length > LONGEST_KEY)) {
@@ -53,7 +55,7 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
     const labels = Object.fromEntries(label.map(splitLabel))
     const { sandboxes, next } = engine.sandboxes.page({ ...rest, labels, limit }, principalOf(c))
     if (next !== undefined) c.header(NEXT_HEADER, next)
-    return c.json(sandboxes.map(sandboxView))
+    return c.body(listJson.of(sandboxes), 200, { 'content-type': 'application/json' })
   })
 
   routes.get('/:ref', (c) => c.json(sandboxView(engine.sandboxes.get(c.req.param('ref'), principalOf(c)))))

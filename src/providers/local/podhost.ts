@@ -68,29 +68,47 @@ export class Podhost {
     op: string,
     args: Record<string, unknown>,
   ): Promise<Record<string, unknown>> {
-    const answered = new AbortController()
+    const silence = this.#watchSilence(connection)
     try {
-      return await Promise.race([connection.call(op, args), this.#silence(connection, answered.signal)])
+      return await Promise.race([connection.call(op, args), silence.failure])
     } finally {
-      answered.abort()
+      silence.stop()
       this.#answers++
     }
   }
 
-  /** Rejects if podhost does not answer at all. */
-  async #silence(connection: LineClient, signal: AbortSignal): Promise<never> {
-    for (;;) {
-      await delay(this.#isSilent ? 0 : PATIENCE_MS, undefined, { signal })
-      const anything = connection.call('hello', {}).catch(() => undefined)
+  /**
+   * The failure rejects if podhost does not answer at all. Plain timers: aborting a signal makes an error with
+   * a stack trace, for every call.
+   */
+  #watchSilence(connection: LineClient): { readonly failure: Promise<never>; stop(): void } {
+    const { promise, reject } = Promise.withResolvers<never>()
+    let timer: NodeJS.Timeout | undefined
+    let isStopped = false
+    const wait = (): void => {
+      if (!isStopped) timer = setTimeout(() => void ping(), this.#isSilent ? 0 : PATIENCE_MS)
+    }
+    const ping = async (): Promise<void> => {
       const earlier = this.#answers
       const isLate = await Promise.race([
-        anything.then(() => false),
-        delay(this.#isSilent ? ANSWER_MS / 4 : ANSWER_MS, true, { signal }),
+        connection.call('hello', {}).then(
+          () => false,
+          () => false,
+        ),
+        delay(this.#isSilent ? ANSWER_MS / 4 : ANSWER_MS, true, { ref: false }),
       ])
+      if (isStopped) return
       // Behind many pending calls the ping has to wait, but then some of them finish.
       this.#isSilent = isLate && this.#answers === earlier
-      if (this.#isSilent) throw silent()
+      if (this.#isSilent) reject(silent())
+      else wait()
     }
+    wait()
+    const stop = (): void => {
+      isStopped = true
+      clearTimeout(timer)
+    }
+    return { failure: promise, stop }
   }
 
   onEvent(listener: (event: Record<string, unknown>) => void): () => void {
