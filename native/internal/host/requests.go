@@ -74,6 +74,9 @@ func (h *Host) Perform(request hostproto.Request) (any, error) {
 			return h.snapshots.List(args.After), nil
 		}
 		return h.sandboxes.List(args.After), nil
+	case hostproto.SandboxPath:
+		defer h.lockSandbox(args.ID)()
+		return h.sandboxes.Changes(args)
 	case hostproto.SandboxID:
 		return h.performOnSandbox(request.Op, args.ID)
 	}

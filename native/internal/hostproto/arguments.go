@@ -10,6 +10,9 @@ func parseArgs(op string, raw []byte) (any, *Error) {
 	case "sandbox.inspect", "sandbox.stats", "sandbox.destroy", "sandbox.pause", "sandbox.stop":
 		o := parseObject("args", raw, []string{"id"}, nil)
 		return SandboxID{ID: o.text("id", idGrammar)}, o.err
+	case "sandbox.changes":
+		o := parseObject("args", raw, []string{"id", "path"}, nil)
+		return SandboxPath{ID: o.text("id", idGrammar), Path: o.text("path", pathGrammar)}, o.err
 	case "sandbox.list", "snapshot.list":
 		o := parseObject("args", raw, nil, []string{"after"})
 		return List{After: o.text("after", idGrammar)}, o.err

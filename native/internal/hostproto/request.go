@@ -31,6 +31,9 @@ type (
 
 	SandboxID struct{ ID string }
 
+	// SandboxPath names a directory inside a sandbox.
+	SandboxPath struct{ ID, Path string }
+
 	// List asks for the sandboxes, or snapshots, whose ids sort after After.
 	List struct{ After string }
 
@@ -139,6 +142,7 @@ func isSame(a, b []string) bool {
 
 var (
 	idGrammar       = regexp.MustCompile(`\A[a-z0-9]{4,20}\z`)
+	pathGrammar     = regexp.MustCompile(`\A(/[^/\x00-\x1f\x7f]+)+\z`)
 	digestGrammar   = regexp.MustCompile(`\A[0-9a-f]{64}\z`)
 	ownerGrammar    = regexp.MustCompile(`\A[!-~]{1,128}\z`)
 	hostnameGrammar = regexp.MustCompile(`\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\z`)

@@ -242,3 +242,18 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestAPathInsideIsAbsoluteAndPlain(t *testing.T) {
+	line := func(path string) []byte {
+		return []byte(`{"v":1,"id":7,"op":"sandbox.changes","args":{"id":"k3x9","path":"` + path + `"}}`)
+	}
+	request, err := Parse(line("/home/user/ü and more"))
+	if err != nil || request.Args.(SandboxPath) != (SandboxPath{ID: "k3x9", Path: "/home/user/ü and more"}) {
+		t.Errorf("%+v, %v", request, err)
+	}
+	for _, path := range []string{"", "/", "home", "/home/", "//home", `/a\nb`, `/a\u0000b`} {
+		if _, err := Parse(line(path)); err == nil {
+			t.Errorf("%q is accepted", path)
+		}
+	}
+}

@@ -28,6 +28,17 @@ func (plan Plan) upper(at *os.File, covered string, uid, gid int, below *lowers)
 	return upper, work, below.likeTop(upper)
 }
 
+// UpperOf is the path, below the directory of the uppers, at which an upper has what is at `inside` in the
+// sandbox. It is "" if the sandbox is not known to have its own files there.
+func UpperOf(uppers, inside string) string {
+	for dir := inside; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(uppers, upperName(dir))); err == nil || !os.IsNotExist(err) {
+			return ""
+		}
+	}
+	return filepath.Join(upperName("/"), inside)
+}
+
 // upperName is "root" for the root and the escaped path for anything mounted in it. It is unique, and needs
 // no escaping in mount options.
 func upperName(covered string) string {

@@ -47,9 +47,11 @@ type Handle struct {
 	SharedIDs string `json:"sharedIds,omitempty"`
 	// Network says how connections leave the sandbox. Sandboxes of an earlier version have none.
 	Network netns.Level `json:"network"`
-	// Volume: the files are a subvolume of the pool. FromBytes is how much of them came from a snapshot.
-	Volume    bool  `json:"volume,omitempty"`
-	FromBytes int64 `json:"fromBytes,omitempty"`
+	// Volume: the files are a subvolume of the pool. FromBytes is how much of them came from a snapshot, and
+	// From is the snapshot. Sandboxes of an earlier version have none.
+	Volume    bool   `json:"volume,omitempty"`
+	From      string `json:"from,omitempty"`
+	FromBytes int64  `json:"fromBytes,omitempty"`
 	// DiskBytes is the limit on disk usage. Held is how much of the usage each snapshot keeps.
 	DiskBytes int64            `json:"diskBytes,omitempty"`
 	Held      map[string]int64 `json:"held,omitempty"`
