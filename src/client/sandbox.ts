@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import type { ExplainedView, NetworkChangeBody, NetworkView } from '../api/schema/network.ts'
 import type {
+  ChangesView,
   CreateSandbox,
   EventView,
   ForkedView,
@@ -265,6 +266,17 @@ export class Sandbox {
 
   async stats(): Promise<StatsView> {
     return (await this.#transport.json('GET', `/v1/sandboxes/${this.id}/stats`)) as StatsView
+  }
+
+  /**
+   * What may have changed below a directory since the sandbox was created from a snapshot, found without
+   * reading the files that did not change. `paths` is null if that is not known.
+   */
+  async changes(directory: string): Promise<ChangesView> {
+    return (await this.#transport.json(
+      'GET',
+      `/v1/sandboxes/${this.id}/changes?${query({ path: directory })}`,
+    )) as ChangesView
   }
 
   /** At most 1,000 events, oldest first, optionally of one type. */

@@ -215,6 +215,16 @@ export interface StoredSnapshot {
   readonly root: RootRef
 }
 
+/**
+ * INVARIANT: a file that is neither in `paths` nor in a directory in `paths` has the content and the mode
+ * that it has in the snapshot, whatever programs inside did to hide a change.
+ */
+export interface ChangesSince {
+  readonly snapshot: SnapshotId
+  /** Relative to the directory, without control characters. */
+  readonly paths: readonly string[]
+}
+
 /** Files of sandboxes at one moment. */
 export interface Snapshots {
   /**
@@ -228,6 +238,12 @@ export interface Snapshots {
    * sandbox, running or not, or of another snapshot has it in `over`.
    */
   remove(id: SnapshotId, o: CallOptions): Promise<void>
+  /**
+   * What may differ below a directory inside a sandbox since it was created from a snapshot. Undefined if
+   * that is not known, or is too much to list. Absent if the provider can never tell without reading every
+   * file.
+   */
+  changes?(id: SandboxId, directory: string, o: CallOptions): Promise<ChangesSince | undefined>
   /** Its own files as one stream. */
   export(id: SnapshotId, o: CallOptions): Promise<Packed>
   /**

@@ -42,6 +42,7 @@ export {
 } from '../core/id.ts'
 export type { NetworkLevel } from '../core/network.ts'
 export type {
+  ChangesSince,
   Created,
   CreatePlan,
   Deadlines,

@@ -168,6 +168,18 @@ describe('a sandbox', () => {
 })
 
 describe('a snapshot', () => {
+  test('what changed since a snapshot is not known where the provider cannot tell', async () => {
+    await create({ name: 'source' })
+    await ask('POST /v1/sandboxes/source/snapshots', { name: 'first' })
+    await create({ snapshot: 'first', name: 'copy' })
+    const answer = await ask('GET /v1/sandboxes/copy/changes?path=/home/user/x')
+    assert.deepEqual([answer.status, answer.json], [200, { snapshot: null, paths: null }])
+    for (const path of ['', 'home', '/', '/a/', '/a%0Ab'])
+      assert.equal((await ask(`GET /v1/sandboxes/copy/changes?path=${path}`)).status, 400, path)
+    assert.equal((await ask('GET /v1/sandboxes/copy/changes')).status, 400)
+    assert.equal((await ask('GET /v1/sandboxes/copy/changes?path=/home', undefined, theirs)).status, 404)
+  })
+
   test('a snapshot is taken, listed, used and removed', async () => {
     const { id } = await create({ name: 'source', environment: { variables: { A: '1' } } })
     write(id, '/a', 'one')

@@ -7,6 +7,7 @@ import type { ErrorCode } from '../../core/error.ts'
 import {
   importSnapshotQuery,
   listAudit,
+  listChanges,
   listEvents,
   listSandboxes,
   listSnapshots,
@@ -249,6 +250,19 @@ export const ROUTES: readonly ApiRoute[] = [
     who: 'key',
     parameters: REF,
     answers: [{ status: 200, says: 'The current usage.', schema: 'Stats' }],
+    errors: ['not_found', 'conflict'],
+  },
+  {
+    method: 'GET',
+    path: '/v1/sandboxes/{ref}/changes',
+    tag: 'sandboxes',
+    summary: 'List what may have changed in a directory',
+    description:
+      'Compares the files with the snapshot that the sandbox was created from, without reading those that did not change. Only some providers can: the answer may be that it is not known.',
+    who: 'key',
+    parameters: REF,
+    query: listChanges,
+    answers: [{ status: 200, says: 'The paths.', schema: 'Changes' }],
     errors: ['not_found', 'conflict'],
   },
   {

@@ -16,6 +16,7 @@ import { explained, explainRequest, network, networkChangeBody } from '../schema
 import { provider } from '../schema/provider.ts'
 import { answerRun, createRun, run, runEvent, sendRun, takenOver } from '../schema/run.ts'
 import {
+  changesView,
   createSandbox,
   event,
   extendSandbox,
@@ -72,6 +73,7 @@ export const SCHEMAS = {
   SetSecret: setSecret,
   Snapshot: snapshot,
   Stats: stats,
+  Changes: changesView,
   Stopping: stopping,
   TakenOver: takenOver,
   TcpAddress: tcpAddress,

@@ -10,9 +10,10 @@ import { parseQuery } from '../http/query.ts'
 import { principalOf } from '../principal-of.ts'
 import { splitLabel } from '../schema/label.ts'
 import { parseInput } from '../schema/parse.ts'
-import { LONGEST_PAGE, listEvents, listSandboxes } from '../schema/query.ts'
+import { LONGEST_PAGE, listChanges, listEvents, listSandboxes } from '../schema/query.ts'
 import {
   beginSandbox,
+  type ChangesView,
   createSandbox,
   extendSandbox,
   type ForkedView,
@@ -106,6 +107,13 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
   routes.get('/:ref/stats', async (c) =>
     c.json(await engine.guests.stats(c.req.param('ref'), principalOf(c))),
   )
+
+  routes.get('/:ref/changes', async (c) => {
+    const { path } = parseQuery(listChanges, c)
+    const known = await engine.snapshots.changes(c.req.param('ref'), path, principalOf(c))
+    const view: ChangesView = { snapshot: known?.snapshot ?? null, paths: known ? [...known.paths] : null }
+    return c.json(view)
+  })
 
   routes.get('/:ref/events', async (c) => {
     const { after = 0, follow, type } = parseQuery(listEvents, c)

@@ -73,6 +73,15 @@ export const importSnapshotQuery = z.strictObject({
   provider: providerName.optional().describe('The provider that stores it.'),
 })
 
+export const listChanges = z.strictObject({
+  path: z
+    .string()
+    .min(2)
+    .max(4096)
+    .regex(/^(?:\/[^/\p{Cc}]+)+$/u, 'must be an absolute path')
+    .describe('A directory in the sandbox.'),
+})
+
 export const listEvents = z.strictObject({
   after: afterSeq.optional().describe('Only events with a greater `seq`.'),
   type: z.enum(EVENT_TYPES).optional().describe('Only events of this type.'),

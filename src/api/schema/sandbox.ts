@@ -243,6 +243,17 @@ export const stats = z.object({
 })
 export type StatsView = z.infer<typeof stats>
 
+export const changesView = z.object({
+  snapshot: z.string().nullable().describe('The snapshot that the sandbox was created from.'),
+  paths: z
+    .array(z.string())
+    .nullable()
+    .describe(
+      'Relative to the directory. A file that is not listed, nor in a listed directory, is as in the snapshot. Null if that is not known, or is too much to list.',
+    ),
+})
+export type ChangesView = z.infer<typeof changesView>
+
 export const previewView = z.object({ url: z.string(), openUrl: z.string().nullable() })
 export type PreviewView = z.infer<typeof previewView>
 

@@ -112,7 +112,11 @@ function guardedLayers(inner: Layers, guard: Guard): Layers {
 }
 
 function guardedSnapshots(inner: Snapshots, guard: Guard): Snapshots {
+  const changes = inner.changes?.bind(inner)
   return {
+    ...(changes && {
+      changes: (id, directory, o) => guard('snapshots.changes', o, (p) => changes(id, directory, p)),
+    }),
     create: (id, from, owner, o) => guard('snapshots.create', o, (p) => inner.create(id, from, owner, p)),
     list: (owner, o) => guard('snapshots.list', o, (p) => inner.list(owner, p)),
     remove: (id, o) => guard('snapshots.remove', o, (p) => inner.remove(id, p)),

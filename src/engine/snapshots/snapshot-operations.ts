@@ -2,9 +2,12 @@
 import type { Readable } from 'node:stream'
 import { isSnapshotId } from '../../core/id.ts'
 import { LOCAL, type Principal } from '../../core/principal.ts'
+import type { ChangesSince } from '../../core/provider.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
+import { CALL } from '../call.ts'
 import type { Context } from '../context.ts'
 import { getSandbox } from '../find-sandbox.ts'
+import { requireSandbox } from '../lifecycle/require-sandbox.ts'
 import { recordAudit } from '../record-audit.ts'
 import { exportSnapshot, type ImportRequest, importSnapshot } from './archive.ts'
 import { removeSnapshot, type SnapshotRequest, takeSnapshot } from './snapshot.ts'
@@ -22,6 +25,18 @@ export class SnapshotOperations {
     const snapshot = await takeSnapshot(this.#ctx, id, { owner: who.owner, ...o })
     recordAudit(this.#ctx, who, 'snapshot.create', { subject: snapshot.id, data: { sandbox: id } })
     return snapshot
+  }
+
+  /**
+   * What may have changed in a directory since the sandbox was created from a snapshot. Undefined if the
+   * provider cannot tell.
+   */
+  async changes(ref: string, directory: string, who: Principal): Promise<ChangesSince | undefined> {
+    const { id, provider } = getSandbox(this.#ctx, ref, who)
+    return this.#ctx.lock.run(id, async () => {
+      requireSandbox(this.#ctx, id)
+      return this.#ctx.providers.of({ provider }).snapshots?.changes?.(id, directory, CALL)
+    })
   }
 
   /** Oldest first. */

@@ -4,9 +4,9 @@
 import { z } from 'zod'
 import type { Check } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
-import { isSnapshotId, type SnapshotId } from '../../core/id.ts'
+import { isSnapshotId, parseSnapshotId, type SnapshotId } from '../../core/id.ts'
 import type { NetworkLevel } from '../../core/network.ts'
-import type { HostStats, Observed, Packed, StoredSnapshot } from '../../core/provider.ts'
+import type { ChangesSince, HostStats, Observed, Packed, StoredSnapshot } from '../../core/provider.ts'
 import type { LimitLevels } from '../../core/resources.ts'
 
 const count = z.number().nonnegative()
@@ -146,6 +146,13 @@ const album = z.object({
 
 export function parseAlbum(value: unknown): { snapshots: { id: string; owner: string }[]; next: string } {
   return parse(album, value)
+}
+
+const changes = z.object({ known: z.boolean(), snapshot: z.string(), paths: z.array(z.string()) })
+
+export function parseSandboxChanges(value: unknown): ChangesSince | undefined {
+  const { known, snapshot, paths } = parse(changes, value)
+  return known ? { snapshot: parseSnapshotId(snapshot), paths } : undefined
 }
 
 function parse<T>(schema: z.ZodType<T>, value: unknown): T {

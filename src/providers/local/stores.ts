@@ -9,7 +9,7 @@ import { parseSnapshotId, type SnapshotId } from '../../core/id.ts'
 import type { Layers, Packed, Snapshots } from '../../core/provider.ts'
 import { randomWord, systemRandom } from '../../util/random.ts'
 import type { Podhost } from './podhost.ts'
-import { parseAlbum, parseKept, parsePacked } from './protocol.ts'
+import { parseAlbum, parseKept, parsePacked, parseSandboxChanges } from './protocol.ts'
 import { layersOf, layersRoot, rootArgs } from './root.ts'
 
 /** Reads page after page; `read` returns the `after` of the next page, or undefined. */
@@ -52,6 +52,9 @@ export function localSnapshots(podhost: Podhost, exchange: string): Snapshots {
     },
     async remove(id, o) {
       await podhost.call('snapshot.remove', { id }, o)
+    },
+    async changes(id, path, o) {
+      return parseSandboxChanges(await podhost.call('sandbox.changes', { id, path }, o))
     },
     export: (id, o) => takenOver(exchange, (file) => podhost.call('snapshot.export', { id, file }, o)),
     import(id, owner, { content, digest, root }, o) {
