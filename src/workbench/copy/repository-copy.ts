@@ -4,12 +4,14 @@
  */
 import { join } from 'node:path'
 import type { Sandbox } from '../../client/sandbox.ts'
+import { isAgentPodError } from '../../core/error.ts'
 import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { type ScriptEvent, type TakenResult, takeResult } from '../../sync/git/result/take-result.ts'
 import { dropUndefined } from '../../util/drop-undefined.ts'
 import { projectLabel } from '../project/project-label.ts'
 import { scratchOf } from '../project/project-state.ts'
 import type { Workbench } from '../workbench.ts'
+import { changedPaths } from './changed-paths.ts'
 import { type PreparedRepository, prepareRepository, type RepositoryRequest } from './prepare-repository.ts'
 import type { BringBackOptions, CopyChanges, ProjectCopy } from './project-copy.ts'
 
@@ -48,15 +50,21 @@ export async function copyRepository(
 async function bringBack(
   bench: Workbench,
   repo: Repository,
-  { project, user, state }: PreparedRepository,
+  { project, user, state, snapshot }: PreparedRepository,
   sandbox: Sandbox,
   o: BringBackOptions,
 ): Promise<CopyChanges> {
+  const only = await changedPaths(sandbox, { ...project, snapshot })
+  if (only?.length === 0) return { kind: 'none' }
   using scratch = scratchOf(bench.home, project.key)
   const file = join(scratch.path, 'result.pack')
   const run = (command: string, args: readonly string[]): AsyncIterable<ScriptEvent> =>
     eventsOf(sandbox, user, command, args)
-  const result = await takeResult({ project, user, file, run })
+  const result = await takeResult({ project, user, file, only, run }).catch((error: unknown) => {
+    // A program that is still running may have replaced what is on the list: then everything is looked at.
+    if (only === undefined || !isAgentPodError(error, 'data_loss')) throw error
+    return takeResult({ project, user, file, run })
+  })
   const isSame = result.tree === project.tree
   if (isSame) return leftOutOnly(result)
   const { makeCommandBranch } = await import('../result/command-branch.ts')

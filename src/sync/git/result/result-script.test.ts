@@ -1,6 +1,16 @@
 /** What the script inside makes of a workspace, by a real shell and a real git. */
 import assert from 'node:assert/strict'
-import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { type Files, ResultStage } from '../testing/result-stage.ts'
@@ -89,6 +99,98 @@ describe('the result of a workspace', () => {
       assert.deepEqual(header.leftOut.toSorted(), left)
       assert.deepEqual(readdirSync(stage.stash), ['repo.git'], 'nothing is left behind')
     })
+
+  for (const { name, before, after, aside = [] } of CASES)
+    test(`the result is the same if only the paths that changed are looked at: ${name}`, () => {
+      using stage = new ResultStage(before)
+      stage.work(after)
+      // A name with a control character is not on such a list, and then there is no list.
+      const only = Object.keys(after).filter((path) => !aside.some((out) => path.startsWith(`${out}/`)))
+      const { header, pack } = stage.result(aside)
+      const short = stage.result(aside, undefined, only)
+      assert.deepEqual(short.header, header)
+      assert.deepEqual(short.pack, pack)
+    })
+
+  test('the result is the same if only the paths that changed are looked at, directories too', () => {
+    const large = 'x'.repeat(3000)
+    using stage = new ResultStage({
+      '.gitignore': '*.log\nout/\n',
+      'old/a': 'a',
+      'old/deep/b': 'b',
+      'gone/c': 'c',
+      'file/d': 'd',
+      e: 'e',
+      'same/f': large,
+      'hidden/g': 'g',
+    })
+    stage.work({ 'gone/c': null, file: null, e: null })
+    rmSync(join(stage.workspace, 'gone'), { recursive: true })
+    renameSync(join(stage.workspace, 'old'), join(stage.workspace, 'new'))
+    stage.work({ file: 'now a file', 'e/now/a': 'directory', 'new/x.log': 'ignored', 'out/y': 'ignored' })
+    stage.work({ 'big/file': large, 'new/big': `${large}y`, 'cloned/h': 'h', 'cloned/.gitignore': 'skip\n' })
+    stage.gitIn(join(stage.workspace, 'cloned'), 'init', '-q')
+    stage.work({ 'cloned/skip': 'x', 'cloned/deep/i': 'i' })
+    const only = ['old', 'new', 'gone', 'file', 'e', 'out', 'big', 'cloned', 'temporary', 'was/never/there']
+    const { header, pack } = stage.result(['hidden'], 2000)
+    const short = stage.result(['hidden'], 2000, only)
+    assert.deepEqual(short.header, { ...header, tooLarge: short.header.tooLarge })
+    assert.deepEqual(
+      short.header.tooLarge.toSorted((a, b) => a.sizeBytes - b.sizeBytes),
+      header.tooLarge.toSorted((a, b) => a.sizeBytes - b.sizeBytes),
+    )
+    assert.deepEqual(short.pack, pack)
+  })
+
+  for (const [name, only] of [
+    ['of what is gone', ['a', 'src/b.js']],
+    ['of what is ignored', ['x.log']],
+    ['of what was never there', ['temporary']],
+  ] as const)
+    test(`a list ${name} does not mean everything`, () => {
+      using stage = new ResultStage({ a: 'a', 'src/b.js': 'b', '.gitignore': '*.log\n', c: 'c' })
+      stage.work({ a: null, 'src/b.js': null, 'x.log': 'x', 'not-listed': 'x', c: 'C' })
+      const { header } = stage.result([], undefined, only)
+      const kept = ['.gitignore', 'a', 'c', 'src/b.js'].filter(
+        (path) => !(only as readonly string[]).includes(path),
+      )
+      assert.deepEqual(
+        listed(stage, header.tree),
+        kept.map((path) => FILE + path),
+      )
+      assert.equal(
+        stage.inStash('rev-parse', `${header.tree}:c`),
+        stage.inStash('rev-parse', `${stage.tree}:c`),
+      )
+    })
+
+  test('a path on the list is read, also if its size and time are those of the start', () => {
+    using stage = new ResultStage({ '.gitignore': '*.log\n', a: 'one', 'b.log': 'one', 'dir/c': 'one' })
+    const before = ['a', 'b.log', 'dir/c'].map((path) => join(stage.workspace, path))
+    const past = new Date('2020-01-01T00:00:00Z')
+    for (const path of before) utimesSync(path, past, past)
+    const index = { GIT_INDEX_FILE: join(stage.stash, 'repo.git/index'), GIT_WORK_TREE: stage.workspace }
+    const env = { ...stage.env, ...index, GIT_DIR: join(stage.stash, 'repo.git') }
+    stage.gitWith(env, 'read-tree', stage.tree)
+    stage.gitWith(env, 'update-index', '--refresh')
+    for (const path of before) {
+      writeFileSync(path, 'two')
+      utimesSync(path, past, past)
+    }
+    const { header } = stage.result([], undefined, ['a', 'b.log', 'dir'])
+    for (const path of ['a', 'b.log', 'dir/c'])
+      assert.equal(stage.inStash('cat-file', 'blob', `${header.tree}:${path}`), 'two')
+    assert.equal(stage.result().header.tree, stage.tree, 'the control: times and sizes alone show nothing')
+  })
+
+  test('with submodules everything is looked at, whatever the list says', () => {
+    using stage = new ResultStage({ a: 'a', b: 'b' })
+    stage.git('update-index', '--add', '--cacheinfo', `160000,${stage.commit},lib`)
+    stage.git('commit', '-q', '-m', 'a submodule')
+    stage.begin()
+    stage.work({ a: 'A', b: 'B' })
+    assert.deepEqual(stage.result([], undefined, ['a']).header, stage.result().header)
+  })
 
   test('a result lists files that are too large, unless they are ignored or unchanged', () => {
     const large = 'x'.repeat(3000)

@@ -31,6 +31,8 @@ export interface TakeOptions {
   readonly project: CopiedProject
   /** The user inside that owns the copy. */
   readonly user: string
+  /** The only paths that may have changed, if that is known: see `resultScript`. */
+  readonly only?: readonly string[] | undefined
   /** Where the pack is written. A file that is there is replaced. */
   readonly file: string
   /** Whether the file has to survive a power failure. */
@@ -45,7 +47,8 @@ export interface TakenResult extends ResultHeader {
 
 const LONGEST_STDERR = 1000
 
-export async function takeResult({ project, user, file, isDurable, run }: TakeOptions): Promise<TakenResult> {
+export async function takeResult(o: TakeOptions): Promise<TakenResult> {
+  const { project, user, file, isDurable, run } = o
   const { command, args } = resultScript({
     workspace: project.workspace,
     stash: stashIn(homeOf(user)),
@@ -53,6 +56,7 @@ export async function takeResult({ project, user, file, isDurable, run }: TakeOp
     commit: project.commit,
     aside: project.aside ?? [],
     largestBytes: LARGEST_RESULT_FILE,
+    only: o.only,
   })
   await mkdir(dirname(file), { recursive: true, mode: 0o700 })
   const draft = `${file}.draft`

@@ -143,16 +143,21 @@ export class ResultStage {
   run(
     aside: readonly string[] = [],
     largestBytes = LARGEST_RESULT_FILE,
+    only?: readonly string[],
   ): { code: number; out: Buffer; words: string } {
     const { workspace, stash, tree, commit } = this
-    const { command, args } = resultScript({ workspace, stash, tree, commit, aside, largestBytes })
+    const { command, args } = resultScript({ workspace, stash, tree, commit, aside, largestBytes, only })
     const env = { PATH: PATH, HOME: this.directory }
     const answer = spawnSync(command, args, { env, maxBuffer: 2 ** 28 })
     return { code: answer.status ?? -1, out: answer.stdout, words: answer.stderr.toString('utf8') }
   }
 
-  result(aside: readonly string[] = [], largestBytes = LARGEST_RESULT_FILE): Result {
-    const { code, out, words } = this.run(aside, largestBytes)
+  result(
+    aside: readonly string[] = [],
+    largestBytes = LARGEST_RESULT_FILE,
+    only?: readonly string[],
+  ): Result {
+    const { code, out, words } = this.run(aside, largestBytes, only)
     const parsed = parseResultHeader(out)
     if (code !== 0 || !parsed) throw new Error(`no result: ${code} ${words}`)
     return { header: parsed.header, pack: out.subarray(parsed.packAt) }
