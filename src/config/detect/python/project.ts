@@ -39,6 +39,8 @@ const MARKERS = [
 ]
 const REQUIREMENTS = /^(?:[\w.-]{1,60}[-_.])?requirements?(?:[-_.][\w.-]{1,60})?\.(?:txt|in)$/
 const CONDA = /^environment\.ya?ml$/
+/** What every name in MARKERS, REQUIREMENTS, CONDA and a directory of requirements ends with. */
+const POSSIBLE = /\.(?:toml|lock|py|cfg|txt|in|ya?ml)$|^Pipfile/
 /** Programs without a manifest. */
 const PROGRAMS = /^(?:main|app|manage|server|bot|run|cli|wsgi|asgi|test_\w{1,60})\.py$/
 /** Limits the text in which patterns search for lists. */
@@ -88,7 +90,7 @@ export function pythonProjects(tree: FileTree): readonly PythonProject[] {
 const depth = (directory: string): number => (directory === '' ? 0 : directory.split('/').length)
 
 function markers(tree: FileTree): readonly string[] {
-  const found = tree.files.filter((file) => {
+  const found = tree.matching(POSSIBLE).filter((file) => {
     const name = nameOf(file)
     if (name === 'setup.cfg') return isPackage(readIniFile(tree, file))
     if (name === 'pyproject.toml') return isProject(readTomlFile(tree, file))

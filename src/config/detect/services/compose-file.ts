@@ -1,6 +1,6 @@
 /** Reads the services in compose files. */
 import { isObject, type JsonObject, objectAt } from '../../../util/untrusted-json.ts'
-import { directoryOf, type FileTree, nameOf } from '../../file-tree.ts'
+import { directoryOf, type FileTree } from '../../file-tree.ts'
 import { isIgnored } from '../project-files/ignored-directories.ts'
 import { textAt } from '../project-files/parsed-file.ts'
 import { readYamlFile } from '../project-files/yaml-file.ts'
@@ -21,8 +21,9 @@ const MOST_FILES = 20
 const MOST_SERVICES = 200
 
 export function composeServices(tree: FileTree): readonly ComposeService[] {
-  return tree.files
-    .filter((file) => NAME.test(nameOf(file)) && isOwn(directoryOf(file)))
+  return tree
+    .matching(NAME)
+    .filter((file) => isOwn(directoryOf(file)))
     .toSorted((a, b) => a.split('/').length - b.split('/').length || (a < b ? -1 : 1))
     .slice(0, MOST_FILES)
     .flatMap((file) => {

@@ -173,6 +173,10 @@ function inGitlab(tree: FileTree): FoundService[] {
   })
 }
 
+/** Every name that `inSettings` knows. */
+const SETTINGS =
+  /\.prisma$|^database\.yml(?:\.|$)|^alembic\.ini$|^(?:settings|config|database|db|base|test|testing|local|production)\.py$/
+
 /** Files in which frameworks name their database. */
 function inSettings(tree: FileTree): FoundService[] {
   const wanted = (file: string): RegExp | undefined => {
@@ -186,7 +190,8 @@ function inSettings(tree: FileTree): FoundService[] {
       return /django\.(?:contrib\.gis\.)?db\.backends\.(postgresql|postgis|mysql)|['"](postgresql|postgres|mysql|redis|amqp|mongodb)(?:\+\w{1,20})?:\/\//
     return undefined
   }
-  return tree.files
+  return tree
+    .matching(SETTINGS)
     .filter((file) => wanted(file) !== undefined && !isIgnored(directoryOf(file)))
     .slice(0, MOST_FILES)
     .flatMap((file) => {
@@ -284,7 +289,7 @@ function rustDrivers(tree: FileTree): FoundService[] {
 
 function driverLines(tree: FileTree): FoundService[] {
   return DRIVER_LINES.flatMap(([pattern, drivers]) =>
-    ownFiles(tree.files.filter((file) => pattern.test(nameOf(file))))
+    ownFiles(tree.matching(pattern))
       .slice(0, MOST_FILES)
       .filter((file) => readTextFile(tree, file) !== undefined)
       .flatMap((file) => {

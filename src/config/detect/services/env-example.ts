@@ -1,5 +1,5 @@
 /** Example files of environment variables. A project's real ones are never read. */
-import { directoryOf, type FileTree, nameOf } from '../../file-tree.ts'
+import { directoryOf, type FileTree } from '../../file-tree.ts'
 import { isIgnored } from '../project-files/ignored-directories.ts'
 import { readTextFile } from '../project-files/parsed-file.ts'
 
@@ -17,8 +17,9 @@ const MOST_LINES = 2000
 
 /** Nearest to the root first. */
 export function envExamples(tree: FileTree): readonly EnvEntry[] {
-  return tree.files
-    .filter((file) => NAMES.test(nameOf(file)) && !isIgnored(directoryOf(file)))
+  return tree
+    .matching(NAMES)
+    .filter((file) => !isIgnored(directoryOf(file)))
     .toSorted((a, b) => a.split('/').length - b.split('/').length || (a < b ? -1 : 1))
     .slice(0, MOST_FILES)
     .flatMap((file) =>
