@@ -32,10 +32,22 @@ export async function listProject(options: ProjectOptions): Promise<string[]> {
   const found: string[] = []
   await collect(directory, '', found, gitEnv(options.env), options.onNotText)
   const excluded = options.exclude.map((path) => relative(directory, resolve(path)))
-  return found
+  // A tracked file that has become a directory is listed once for itself, and once for each file in it.
+  return [...new Set(found)]
     .filter((path) => isText(directory, path, options.onNotText))
     .filter((path) => !excluded.some((out) => out !== '' && (path === out || path.startsWith(`${out}/`))))
     .sort()
+}
+
+/** The same for a directory of a project that may be a repository of its own. Relative to the project. */
+export async function listInside(
+  root: string,
+  directory: string,
+  env: ProjectOptions['env'],
+): Promise<string[]> {
+  const found: string[] = []
+  await collect(root, directory, found, gitEnv(env), undefined)
+  return found
 }
 
 /** Every file below a directory, `.git` and ignored ones too. */
@@ -93,7 +105,7 @@ export function look(path: string): Stats | undefined {
 }
 
 /** Whether no directory of a path is a link; each directory is checked once. */
-function realDirectories(root: string): (path: string) => boolean {
+export function realDirectories(root: string): (path: string) => boolean {
   const known = new Map<string, boolean>([['.', true]])
   const isReal = (path: string): boolean => {
     const found = known.get(path) ?? (isReal(dirname(path)) && look(join(root, path))?.isDirectory() === true)
@@ -151,7 +163,13 @@ async function walk(
 }
 
 function add(found: string[], path: string): void {
-  if (found.length >= MOST_FILES) {
+  checkFileCount(found.length + 1)
+  found.push(path)
+}
+
+/** Refuses a project with more files than are copied. */
+export function checkFileCount(count: number): void {
+  if (count > MOST_FILES) {
     throw new AgentPodError({
       code: 'resource_exhausted',
       reason: 'project.too_large',
@@ -159,7 +177,6 @@ function add(found: string[], path: string): void {
       hint: 'start in a smaller directory, or add files that are not needed to .gitignore',
     })
   }
-  found.push(path)
 }
 
 export function unreadable(path: string, error: NodeJS.ErrnoException): AgentPodError {

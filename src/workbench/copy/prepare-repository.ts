@@ -7,13 +7,13 @@ import { relative } from 'node:path'
 import type { CreateOptions } from '../../client/sandbox.ts'
 import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { userSettings } from '../../sync/git/state/user-settings.ts'
-import { loadEnvironment } from '../environment/load-environment.ts'
+import { loadEnvironment, preloadEnvironment } from '../environment/load-environment.ts'
 import { placementOf } from '../environment/placement.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
 import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
 import { loadNetwork } from '../network/load-network.ts'
 import type { PreparedNetwork } from '../network/prepare-network.ts'
-import { inEnvironment, openProject, type Project } from '../project/open-project.ts'
+import { checkDirectory, inEnvironment, openProject, type Project } from '../project/open-project.ts'
 import {
   type HeldState,
   holdState,
@@ -43,17 +43,27 @@ export async function prepareRepository(
   repo: Repository,
   request: RepositoryRequest,
 ): Promise<PreparedRepository> {
-  const [project, settings] = await Promise.all([
-    openProject(bench, usualUser(request), repo.root),
-    userSettings(repo),
-  ])
-  // Git reads the files while the environment is planned, which starts with loading much code.
-  const holding = holdState(bench, repo, { isClean: request.isClean ?? false, settings })
+  checkDirectory(repo.root)
+  const isClean = request.isClean ?? false
+  const listing = Promise.withResolvers<readonly string[] | undefined>()
+  const holding = holdState(bench, repo, {
+    isClean,
+    settings: await userSettings(repo),
+    onListed: listing.resolve,
+  })
+  // With --clean the files are listed all the same: the environment is that of the working copy.
+  if (isClean) listing.resolve(undefined)
   const settled = holding.then(
     (held) => held,
-    () => undefined,
+    (error: unknown) => {
+      listing.reject(error)
+      return undefined
+    },
   )
   try {
+    // Git looks at the files while the code is loaded.
+    preloadEnvironment(request, repo.root)
+    const project = await openProject(bench, usualUser(request), repo.root, await listing.promise)
     const ready = await loadEnvironment(bench, request, project)
     const prepared = await prepareIn(bench, repo, request, { project, ready, held: await holding })
     return { ...prepared, directory: directoryOf(bench, repo, project) }

@@ -1,4 +1,6 @@
 /** Gives a project's environment, built. Most of the code is loaded only for a project that has one. */
+import { lstatSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { placementOf } from './placement.ts'
@@ -14,12 +16,39 @@ export async function loadEnvironment(
   request: SandboxRequest,
   project: Project,
 ): Promise<ReadyEnvironment | undefined> {
-  if (request.isBare || request.options?.snapshot !== undefined) return undefined
+  if (!hasEnvironment(request)) return undefined
+  const { base, image, profile } = request
+  const placement = await placementOf(bench, request.placement)
+  const { detectProject, hasNothing } = await import('./detect-project.ts')
+  const detected = detectProject(project)
+  // The plan of such a project is that it has none; see `planOnly`.
+  const isPlain = !isAsked(request) && placement.provider === undefined && !hasProjectFile(project.directory)
+  if (isPlain && hasNothing(detected)) return undefined
   const { buildEnvironment } = await import('./build-environment.ts')
-  return buildEnvironment(bench, project, {
-    base: request.base,
-    image: request.image,
-    profile: request.profile,
-    ...(await placementOf(bench, request.placement)),
-  })
+  return buildEnvironment(bench, project, { base, image, profile, detected, ...placement })
+}
+
+/** Begins to load the code that the request probably needs. */
+export function preloadEnvironment(request: SandboxRequest, directory: string): void {
+  if (!hasEnvironment(request)) return
+  void import('./detect-project.ts')
+  if (isAsked(request) || readdirSync(directory).some((name) => LIKELY.test(name)))
+    void import('./build-environment.ts')
+}
+
+/** Names at the top of projects that ask for something. Code that is loaded in vain only takes time. */
+const LIKELY =
+  /^(?:agentpod\.toml|package\.json|pyproject\.toml|requirements.*\.txt|setup\.py|go\.mod|Cargo\.toml|pom\.xml|build\.gradle.*|Gemfile|composer\.json|mix\.exs|deno\.jsonc?|CMakeLists\.txt|Makefile|.*\.(?:csproj|sln))$/
+
+function hasEnvironment({ isBare, options }: SandboxRequest): boolean {
+  return !isBare && options?.snapshot === undefined
+}
+
+function isAsked({ base, image, profile }: SandboxRequest): boolean {
+  return base !== undefined || image !== undefined || profile !== undefined
+}
+
+/** Also a link that leads nowhere: reading it says so. */
+function hasProjectFile(directory: string): boolean {
+  return lstatSync(join(directory, 'agentpod.toml'), { throwIfNoEntry: false }) !== undefined
 }

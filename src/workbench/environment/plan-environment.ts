@@ -7,7 +7,6 @@ import type { AgentPod } from '../../client/client.ts'
 import type { CreateOptions } from '../../client/sandbox.ts'
 import { PROJECT_FILE, readProjectFile } from '../../config/config-files.ts'
 import { type Detected, detect } from '../../config/detect/detect.ts'
-import { fileTree } from '../../config/file-tree.ts'
 import type { NetworkWish } from '../../config/network/network-table.ts'
 import { languageWish } from '../../config/plan/languages/language-plan.ts'
 import { registryVersions } from '../../config/plan/languages/registry-versions.ts'
@@ -31,15 +30,7 @@ import { readInside } from '../../util/file/read-inside.ts'
 import { sha256Hex } from '../../util/sha256.ts'
 import { combinedWish, presetsOf } from '../network/prepare-network.ts'
 import type { Workbench } from '../workbench.ts'
-
-const LARGEST_READ = 1024 * 1024
-
-/** As much of a project as planning needs. */
-export interface ProjectFiles {
-  readonly directory: string
-  readonly name: string
-  readonly files: readonly string[]
-}
+import { hasNothing, type ProjectFiles, treeOf } from './detect-project.ts'
 
 export interface EnvironmentPlanOptions {
   readonly base?: string | undefined
@@ -47,6 +38,8 @@ export interface EnvironmentPlanOptions {
   readonly profile?: string | undefined
   /** The provider that builds it and runs its sandboxes. */
   readonly provider?: string | undefined
+  /** What the files ask for, if they were looked at already. */
+  readonly detected?: Detected | undefined
   /** Whether to ignore agentpod.lock. */
   readonly isUnlocked?: boolean | undefined
 }
@@ -101,18 +94,15 @@ export async function planOnly(
   project: ProjectFiles,
   o: EnvironmentPlanOptions,
 ): Promise<{ readonly plan: Plan; readonly wish: NetworkWish; readonly lock: Lock | undefined } | undefined> {
-  const detected = detect(treeOf(project))
+  const detected = o.detected ?? detect(treeOf(project))
   const file = readProjectFile(project.directory)
   if (!file && o.profile !== undefined) throw noProfile(o.profile)
-  const hasNothing =
-    detected.findings.length + detected.packages.length + detected.notes.length === 0 &&
-    detected.commands.setup === undefined
   const pod = await bench.client()
   const isAsked = o.base !== undefined || o.image !== undefined
   const machine = o.provider === undefined ? undefined : await pod.builds.toolchains(o.provider)
   // Without the host's tools there is always something to install: at least git.
   const isElsewhere = machine?.hasHost === false
-  if (!file && hasNothing && !isAsked && !isElsewhere && detected.services.length === 0) return undefined
+  if (!file && !isAsked && !isElsewhere && hasNothing(detected)) return undefined
   const asked = file && (o.profile === undefined ? file.data : applyProfile(file.data, o.profile))
   const { wish } = await combinedWish(bench, project.directory, derivedOf(detected, asked))
   const data = asked && onlyGranted(asked, wish)
@@ -166,18 +156,6 @@ async function registryOf(
   const { variables, hosts } = await presets.get(name)
   const said = name === 'npm' ? variables['npm_config_registry'] : variables['GOPROXY']?.split(/[,|]/)[0]
   return said ?? (hosts[0] === undefined ? undefined : `https://${hosts[0]}/`)
-}
-
-/** SECURITY: CF-02. Reads only small regular files that are really inside the project. */
-export function treeOf({
-  directory,
-  files,
-}: Pick<ProjectFiles, 'directory' | 'files'>): ReturnType<typeof fileTree> {
-  const root = realpathSync(directory)
-  return fileTree(files, (path) => {
-    const data = readInside(root, path, LARGEST_READ)?.data
-    return data === undefined || data.subarray(0, 4096).includes(0) ? undefined : data.toString('utf8')
-  })
 }
 
 const LARGEST_INPUT = 64 * 1024 * 1024

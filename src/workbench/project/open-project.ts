@@ -19,12 +19,21 @@ export interface Project {
   readonly generated: readonly string[]
 }
 
-/** The project in the current directory, or in `directory`. */
+/** The project in the current directory, or in `directory`. `known` are its files, if they were listed. */
 export async function openProject(
   { home, env, cwd }: Workbench,
   user: string,
   directory: string = cwd,
+  known?: readonly string[],
 ): Promise<Project> {
+  checkDirectory(directory)
+  const files = known ?? (await listProject({ directory, exclude: [home.root], env }))
+  const name = plainName(basename(directory))
+  return { directory, name, user, workspace: `${homeOf(user)}/${name}`, files, generated: [] }
+}
+
+/** Refuses a directory that is more than a project. */
+export function checkDirectory(directory: string): void {
   if (directory === '/' || directory === homedir()) {
     throw invalid(
       'project.too_wide',
@@ -32,9 +41,6 @@ export async function openProject(
       'change to the directory of a project, or start with an empty sandbox: --no-project',
     )
   }
-  const files = await listProject({ directory, exclude: [home.root], env })
-  const name = plainName(basename(directory))
-  return { directory, name, user, workspace: `${homeOf(user)}/${name}`, files, generated: [] }
 }
 
 /** The name of a directory as it is inside. */

@@ -58,7 +58,7 @@ export interface HeldState extends Disposable {
 export async function holdState(
   { home }: Workbench,
   repo: Repository,
-  o: Pick<ProjectStateOptions, 'isClean' | 'settings'>,
+  o: Pick<ProjectStateOptions, 'isClean' | 'settings' | 'onListed'>,
 ): Promise<HeldState> {
   const scratch = scratchOf(home, projectKey(repo))
   try {

@@ -13,10 +13,12 @@ import { type GitAnswer, type GitOptions, git, gitFailed } from '../plumbing/git
 import { EMPTY_TREE, type ObjectId, type Repository } from '../plumbing/repository.ts'
 import { withoutFiltered } from './filters.ts'
 import { DEFAULT_HISTORY, historyOf } from './history.ts'
+import { readIndex } from './read-index.ts'
 import { copyIndex, makeScratch, scratchOptions } from './scratch-repository.ts'
-import { openSubmodule, type SubmoduleLink, submoduleLinks } from './submodules.ts'
+import { linksOf, openSubmodule, type SubmoduleLink, submoduleLinks } from './submodules.ts'
 import { type UserSettings, userSettings } from './user-settings.ts'
 import { checkFiles, type Differences, differences } from './working-copy.ts'
+import { workingFiles } from './working-files.ts'
 
 export interface ProjectState {
   /** Undefined in a repository without a commit. */
@@ -63,6 +65,11 @@ export interface ProjectStateOptions {
   readonly history?: number | undefined
   /** The user's settings, if they were read already. */
   readonly settings?: UserSettings | undefined
+  /**
+   * Called once, before the tree is made, with the files of the working copy as `listProject` lists them.
+   * Undefined if they have to be listed. Not called with `isClean`.
+   */
+  readonly onListed?: ((files: readonly string[] | undefined) => void) | undefined
 }
 
 /** A file may disappear while it is read; the next attempt does not list it. */
@@ -88,7 +95,11 @@ export async function readProjectState(repo: Repository, o: ProjectStateOptions)
       continue
     }
     if (found.length >= MOST_SUBMODULES) throw tooManySubmodules()
-    const one = await singleState(repository, o, join(realpathSync(o.scratch), `module-${found.length}`))
+    const one = await singleState(
+      repository,
+      { ...o, onListed: undefined },
+      join(realpathSync(o.scratch), `module-${found.length}`),
+    )
     const { links: inner, ...state } = one
     const isDirty = state.commit !== link.commit || state.changed.length > 0
     if (isDirty)
@@ -193,11 +204,15 @@ async function workingTree(
   o: ProjectStateOptions,
 ): Promise<FoundTree> {
   for (let attempt = 1; ; attempt++) {
-    copyIndex(repo, gitDir)
+    const data = copyIndex(repo, gitDir)
+    const looking = differences(scratch, [...o.exclude, o.scratch])
+    // Meanwhile git looks at the files.
+    const index = data && readIndex(data)
     const [all, { links, notes }] = await Promise.all([
-      differences(scratch, [...o.exclude, o.scratch]),
-      submoduleLinks(scratch),
+      looking,
+      index ? linksOf(index.links) : submoduleLinks(scratch),
     ])
+    if (attempt === 1) o.onListed?.(index && (await workingFiles(repo, index, all, o.exclude)))
     const found = await withoutFiltered(scratch, settings, all)
     checkFiles(repo.root, found.present)
     try {

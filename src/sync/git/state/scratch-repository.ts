@@ -49,12 +49,13 @@ export function scratchOptions(repo: Repository, gitDir: string, workTree: strin
   }
 }
 
-/** Copies the user's current index, if there is one. */
-export function copyIndex(repo: Repository, gitDir: string): void {
-  copy(join(repo.gitDir, 'index'), join(gitDir, 'index'))
+/** Copies the user's current index, if there is one, and returns its bytes. */
+export function copyIndex(repo: Repository, gitDir: string): Buffer | undefined {
+  const index = copy(join(repo.gitDir, 'index'), join(gitDir, 'index'))
   // A split index has a second file.
   for (const name of readdirSync(repo.gitDir))
     if (name.startsWith('sharedindex.')) copy(join(repo.gitDir, name), join(gitDir, name))
+  return index
 }
 
 /**
@@ -62,15 +63,17 @@ export function copyIndex(repo: Repository, gitDir: string): void {
  * would miss changes if the copy were newer. Node stores times as doubles, so the copy is made older by more
  * than their rounding error.
  */
-function copy(from: string, to: string): void {
+function copy(from: string, to: string): Buffer | undefined {
   const file = openIfThere(from)
-  if (file === undefined) return
+  if (file === undefined) return undefined
   try {
     const info = fstatSync(file)
     // SECURITY: a hostile repository may have a device here, which has no end.
-    if (!info.isFile()) return
-    writeFileSync(to, readFileSync(file))
+    if (!info.isFile()) return undefined
+    const data = readFileSync(file)
+    writeFileSync(to, data)
     utimesSync(to, info.mtimeMs / 1000, info.mtimeMs / 1000 - 2e-6)
+    return data
   } finally {
     closeSync(file)
   }

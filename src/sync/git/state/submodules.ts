@@ -5,6 +5,7 @@ import { isAgentPodError } from '../../../core/error.ts'
 import { displayName } from '../plumbing/byte-names.ts'
 import { type GitOptions, git, gitFailed } from '../plumbing/git.ts'
 import { type ObjectId, openRepository, type Repository } from '../plumbing/repository.ts'
+import type { IndexLink } from './read-index.ts'
 
 export interface SubmoduleLink {
   readonly path: string
@@ -14,26 +15,36 @@ export interface SubmoduleLink {
 
 const LINK = '160000 '
 
+export interface FoundLinks {
+  readonly links: readonly SubmoduleLink[]
+  readonly notes: readonly string[]
+}
+
 /** Submodules of a commit, or of the index if no commit is given. */
-export async function submoduleLinks(
-  o: GitOptions,
-  commit?: ObjectId,
-): Promise<{ links: SubmoduleLink[]; notes: string[] }> {
+export async function submoduleLinks(o: GitOptions, commit?: ObjectId): Promise<FoundLinks> {
   const args =
     commit === undefined ? ['ls-files', '--stage', '-z'] : ['ls-tree', '-r', '-z', '--full-tree', commit]
   const answer = await git(args, o)
   if (answer.exitCode !== 0) throw gitFailed(args, answer)
+  return linksOf(
+    [...entriesOf(answer.stdout)].map((entry) => ({
+      path: entry.subarray(entry.indexOf('\t') + 1),
+      commit: /[0-9a-f]{40}/.exec(entry.toString('latin1'))?.[0] ?? '',
+    })),
+  )
+}
+
+/** Links whose names are plain text, and notes about the others. */
+export function linksOf(found: readonly IndexLink[]): FoundLinks {
   const [links, notes]: [Map<string, SubmoduleLink>, string[]] = [new Map(), []]
-  for (const entry of entriesOf(answer.stdout)) {
-    const path = entry.subarray(entry.indexOf('\t') + 1)
-    const id = /[0-9a-f]{40}/.exec(entry.toString('latin1'))?.[0] ?? ''
+  for (const { path, commit } of found) {
     const text = path.toString('utf8')
     // A name that is not UTF-8, or has a control character, cannot be passed to the script in the sandbox.
     if (!Buffer.from(text).equals(path) || /\p{Cc}/u.test(text))
       notes.push(
         `the submodule ${displayName(path.toString('latin1'))} stays empty: its name is not plain text`,
       )
-    else links.set(text, { path: text, commit: id })
+    else links.set(text, { path: text, commit })
   }
   return { links: [...links.values()], notes }
 }
