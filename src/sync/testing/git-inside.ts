@@ -59,7 +59,7 @@ export class Inside {
   async prepare(
     repository: Repository,
     state: ProjectState,
-    o: { known?: KnownState | undefined; aside?: readonly string[] } = {},
+    o: { known?: KnownState | undefined; aside?: readonly string[]; isUntouched?: boolean } = {},
   ): Promise<number[]> {
     const all = [{ path: '', repository, state }, ...state.submodules]
     const sizes: number[] = []
@@ -81,6 +81,7 @@ export class Inside {
           shallow,
           aside: at === 0 ? (o.aside ?? []) : [],
           packs: [pack],
+          isUntouched: o.isUntouched,
           submodules: at === 0 ? state.submodules.map(({ path }) => path) : [],
         }),
       )

@@ -228,6 +228,8 @@ async function sendOne(
     aside: one.path === '' ? o.generated : [],
     packs: [pack],
     submodules: one.submodules,
+    // Only git has run in the sandbox of a snapshot that this one continues.
+    isUntouched: one.known !== undefined,
   })
   const child = sandbox.exec(script.command, { args: script.args, user, cwd: '/' })
   let words = ''

@@ -289,11 +289,17 @@ describe('from one state to the next', () => {
       bytes: 1000,
     },
   ]
-  for (const { name, step, bytes } of steps)
-    test(`RUN-13 files follow to the next state where ${name}`, async () => {
+  const ways = [
+    { way: '', isUntouched: false },
+    { way: ', and nothing else wrote there', isUntouched: true },
+  ]
+  for (const { name, step, bytes, way, isUntouched } of steps.flatMap((one) =>
+    ways.map((how) => ({ ...one, ...how })),
+  ))
+    test(`RUN-13 files follow to the next state where ${name}${way}`, async () => {
       step()
       const { repository, state } = await openProjectState(project.root, project.env)
-      const [size = 0] = await inside.prepare(repository, state, { known: first.state })
+      const [size = 0] = await inside.prepare(repository, state, { known: first.state, isUntouched })
       // What was not committed is not kept by us, so it is sent again where the tree is another and still has
       // it.
       const again = state.tree !== first.state.tree && project.has('uncommitted') ? KEEP : 0
@@ -320,6 +326,15 @@ describe('from one state to the next', () => {
     assert.equal(readFileSync(join(inside.workspace, 'a'), 'utf8'), 'a')
     assert.equal(inside.treeNow(), state.tree)
     assert.doesNotMatch(readFileSync(join(inside.workspace, '.git/config'), 'utf8'), /hooksPath/)
+  })
+
+  test('a file that git ignored before gives way to one of the project', async () => {
+    project.write('.gitignore', '')
+    project.write('built.o', 'of the project')
+    const { repository, state } = await openProjectState(project.root, project.env)
+    await inside.prepare(repository, state, { known: first.state, isUntouched: true })
+    assert.equal(readFileSync(join(inside.workspace, 'built.o'), 'utf8'), 'of the project')
+    assert.equal(inside.treeNow(), state.tree)
   })
 
   test('an unavailable known state is ignored', async () => {

@@ -24,6 +24,11 @@ export interface PrepareScriptOptions {
   readonly packs: readonly string[]
   /** Paths of submodules in the workspace. A submodule that is no longer listed is removed. */
   readonly submodules?: readonly string[] | undefined
+  /**
+   * Whether nothing but this script has written into the workspace and the stash. Then only files that differ
+   * between the two states are looked at; otherwise every file is reset.
+   */
+  readonly isUntouched?: boolean | undefined
 }
 
 /** Path of the stash in a home directory of the sandbox. */
@@ -69,6 +74,7 @@ export function prepareScript(o: PrepareScriptOptions): Script {
       lines(o.shallow),
       lines(aside),
       lines(submodules),
+      o.isUntouched ? 'untouched' : '',
       ...o.packs,
     ],
   }
@@ -92,8 +98,8 @@ const OURS = '-c core.checkStat=minimal -c core.trustctime=false -c core.fsync=n
 
 const PREPARE = `set -eu
 umask 022
-workspace=$1 stash=$2 tree=$3 commit=$4 branch=$5 shallow=$6 aside=$7 submodules=$8
-shift 8
+workspace=$1 stash=$2 tree=$3 commit=$4 branch=$5 shallow=$6 aside=$7 submodules=$8 untouched=$9
+shift 9
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CEILING_DIRECTORIES
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_ADVICE=0 LC_ALL=C
 base=$stash/repo.git
@@ -138,7 +144,10 @@ if [ -s "$stash/hidden" ]; then
   aim=$(ours write-tree)
   unset GIT_INDEX_FILE
 fi
-ours -c checkout.workers=0 read-tree --reset -u "$aim" >&2
+# Files that both trees have are as they were: git need not look at each of them.
+if [ -n "$untouched" ] && [ -f "$base/index" ] && was=$(ours write-tree 2>/dev/null) && ours -c checkout.workers=0 read-tree -m -u "$was" "$aim" 2>/dev/null; then :
+else ours -c checkout.workers=0 read-tree --reset -u "$aim" >&2
+fi
 cp "$base/index" "$stash/index"
 while IFS= read -r path; do
   entry=$(ours --literal-pathspecs ls-tree "$tree" -- "$path")
