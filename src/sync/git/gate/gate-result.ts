@@ -6,7 +6,7 @@ import { LINK_MODE, type TreeChange } from '../plumbing/compare-trees.ts'
 import { type GitOptions, git } from '../plumbing/git.ts'
 import { readObjects } from '../plumbing/objects.ts'
 import { userGit } from '../plumbing/quarantine.ts'
-import type { ObjectId, Repository } from '../plumbing/repository.ts'
+import { OBJECT_ID, type ObjectId, type Repository } from '../plumbing/repository.ts'
 import {
   type GateChange,
   type GatedFile,
@@ -53,7 +53,8 @@ export async function gateResult(
     hooksPath,
     repositories: bareRepositories(leaves.keys()),
   }
-  const standing = await standingFiles(input, texts, [...leaves.keys()])
+  // Unchanged files matter for the changed scripts that they name.
+  const standing = gateChanges.some(isScript) ? await standingFiles(input, texts, [...leaves.keys()]) : []
   await texts.read(gateChanges.filter(isScript).map(({ path }) => path))
   return { gate: gateOf({ ...input, standing }), notes: clashNotes(changes, leaves) }
 }
@@ -114,15 +115,20 @@ class Texts {
 /** Every file of a tree. A name that is not UTF-8 cannot be named by another file. */
 async function leavesOf(o: GitOptions, tree: ObjectId): Promise<ReadonlyMap<string, ObjectId>> {
   const { stdout } = await git(['ls-tree', '-r', '-z', '--full-tree', tree], o)
-  return new Map(byteNames(stdout).map((line) => [textOf(line.slice(line.indexOf('\t') + 1)), idOf(line)]))
+  return new Map(
+    byteNames(stdout).map((line) => {
+      const at = line.indexOf('\t')
+      const id = line.slice(Math.max(at - ID_LENGTH, 0), Math.max(at, 0))
+      return [textOf(line.slice(at + 1)), OBJECT_ID.test(id) ? id : '']
+    }),
+  )
 }
 
-function idOf(line: ByteName): ObjectId {
-  return /^\d+ \w+ ([0-9a-f]{40})\t/.exec(line)?.[1] ?? ''
-}
+const ID_LENGTH = 40
 
+/** Most names are ASCII, and are their own text. */
 function textOf(name: ByteName): string {
-  return bytesOf(name).toString('utf8')
+  return /[^\0-\x7f]/.test(name) ? bytesOf(name).toString('utf8') : name
 }
 
 /** Undefined if hooks do not come from the project. */
