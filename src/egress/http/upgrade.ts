@@ -113,7 +113,9 @@ class Upgrading {
     this.#upstream?.setTimeout(IDLE_MS)
     const body: Readable = through ? answer.pipe(through) : answer
     for (const one of [answer, body]) one.on('error', () => this.#cut())
-    body.on('data', (chunk: Buffer) => this.#count(chunk.length, 0))
+    body.on('data', (chunk: Buffer) => {
+      if (!this.#count(chunk.length, 0)) this.#cut()
+    })
     body.pipe(stream)
   }
 
@@ -123,10 +125,9 @@ class Upgrading {
     const framed: Header[] = [...frameless(headers), ['Connection', 'Upgrade'], ['Upgrade', 'websocket']]
     if (!this.#begin(101, 'Switching Protocols', framed)) return void outside.destroy()
     outside.on('error', () => this.#cut())
-    stream.on('data', (chunk: Buffer) => this.#count(0, chunk.length))
-    outside.on('data', (chunk: Buffer) => this.#count(chunk.length, 0))
+    const spend = (bytesIn: number, bytesOut: number): boolean => this.#count(bytesIn, bytesOut)
     const [framesOut, framesIn] = [transform.framesOut?.(), transform.framesIn?.()]
-    splice({ inside: stream, outside }, { framesOut, framesIn }, () => this.#cut())
+    splice({ inside: stream, outside }, { spend, framesOut, framesIn }, () => this.#cut())
   }
 
   #headOf(answer: IncomingMessage, status: number) {
@@ -156,10 +157,11 @@ class Upgrading {
     return true
   }
 
-  #count(bytesIn: number, bytesOut: number): void {
+  /** False if the byte budget is used up. */
+  #count(bytesIn: number, bytesOut: number): boolean {
     this.#bytes.in += bytesIn
     this.#bytes.out += bytesOut
-    if (this.#spend && !this.#spend(bytesIn + bytesOut)) this.#cut()
+    return !this.#spend || this.#spend(bytesIn + bytesOut)
   }
 
   #mayGoOn(): boolean {

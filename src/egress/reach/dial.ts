@@ -1,6 +1,7 @@
 /** Connects to a checked address. */
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { type Address, formatAddress } from '../../policy/address.ts'
+import { ReadingSocket } from './reading-socket.ts'
 
 /** Resolves when connected. On failure or abort it rejects and leaves nothing open. */
 export type Dial = (
@@ -22,7 +23,8 @@ export function dialSocket(
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason)
     const options = { ...place, allowHalfOpen: true, noDelay: true, highWaterMark: BUFFER_BYTES }
-    const socket = connect(options)
+    const socket = new ReadingSocket(options)
+    socket.connect(options)
     const onAbort = (): void => onError(signal.reason as Error)
     const onError = (error: Error): void => {
       signal.removeEventListener('abort', onAbort)

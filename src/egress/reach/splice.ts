@@ -1,11 +1,12 @@
 /** Joins two connections: copies bytes and the end of each direction, and destroys both if one fails. */
 import type { Duplex } from 'node:stream'
+import { ReadingSocket } from './reading-socket.ts'
 
 export const IDLE_MS = 10 * 60_000
 
 export interface SpliceOptions {
-  /** Called with the length of each chunk in either direction; false cuts the connection. */
-  readonly spend?: ((bytes: number) => boolean) | undefined
+  /** Called with the length of each chunk before it is written; false cuts the connection. */
+  readonly spend?: ((bytesIn: number, bytesOut: number) => boolean) | undefined
   readonly framesOut?: Duplex | undefined
   readonly framesIn?: Duplex | undefined
 }
@@ -34,16 +35,51 @@ export function splice(
     if ('setTimeout' in one && typeof one.setTimeout === 'function') one.setTimeout(IDLE_MS, cut)
   }
   const { spend } = options
-  if (spend)
-    for (const one of [inside, outside])
-      one.on('data', (chunk: Buffer) => {
-        if (spend(chunk.length)) return
-        isOverspent = true
-        cut()
-      })
-  if (options.framesOut) inside.pipe(options.framesOut).pipe(outside)
-  else inside.pipe(outside)
-  if (options.framesIn) outside.pipe(options.framesIn).pipe(inside)
-  else outside.pipe(inside)
+  const maySpend = (bytesIn: number, bytesOut: number): boolean => {
+    if (!spend || spend(bytesIn, bytesOut)) return true
+    isOverspent = true
+    cut()
+    return false
+  }
+  copy(inside, outside, options.framesOut, (bytes) => maySpend(0, bytes))
+  copy(outside, inside, options.framesIn, (bytes) => maySpend(bytes, 0))
   return cut
+}
+
+type MaySpend = (bytes: number) => boolean
+
+function copy(from: Duplex, to: Duplex, frames: Duplex | undefined, maySpend: MaySpend): void {
+  if (from instanceof ReadingSocket && to instanceof ReadingSocket && !frames)
+    return void copyUnread(from, to, maySpend)
+  from.on('data', (chunk: Buffer) => maySpend(chunk.length))
+  if (frames) from.pipe(frames).pipe(to)
+  else from.pipe(to)
+}
+
+/** Nothing looks at the bytes, so they are written from the memory that they were read into. */
+function copyUnread(from: ReadingSocket, to: ReadingSocket, maySpend: MaySpend): void {
+  const end = (): void => {
+    if (!to.destroyed) to.end()
+  }
+  if (from.readableEnded) return void end()
+  const left = from.read() as Buffer | null
+  from.once('end', end)
+  from.takeOver((bytes) => {
+    if (!maySpend(bytes.length) || to.destroyed || to.writableEnded) return 'done'
+    let isWritten = false
+    let isKept = false
+    to.write(bytes, () => {
+      isWritten = true
+      if (isKept) from.continueReading()
+    })
+    // The callback comes later even if the kernel took the bytes at once, which the length shows.
+    isKept = !isWritten && to.writableLength > 0
+    return isKept ? 'kept' : 'done'
+  })
+  // Later, because the caller of `splice` does not expect `onDone` before it returns.
+  process.nextTick(() => {
+    if (left && (to.destroyed || !maySpend(left.length))) return
+    if (left && !to.write(left)) to.once('drain', () => from.resume())
+    else from.resume()
+  })
 }

@@ -4,7 +4,7 @@
  * dialed.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
-import { connect, type Server, type Socket } from 'node:net'
+import type { Server, Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { NetRecord } from '../../core/network.ts'
@@ -13,6 +13,7 @@ import type { NetworkPolicy } from '../../policy/decide.ts'
 import { parseDenial, parseRule } from '../../policy/rule.ts'
 import type { LinkSpec } from '../control/link-spec.ts'
 import { EgressService, type EgressServiceOptions } from '../egress.ts'
+import { dialSocket } from '../reach/dial.ts'
 import { FakePodd } from './fake-podd.ts'
 
 export const SANDBOX = 'sb-test'
@@ -60,7 +61,7 @@ export class EgressFixture {
         const known = this.#names.get(host) ?? []
         return typeof known === 'function' ? known() : known
       },
-      dial: ({ address, port }) => this.#dial(formatAddress(address), port),
+      dial: ({ address, port }, signal) => this.#dial(formatAddress(address), port, signal),
       ownAddresses: () => [],
       deliver: (records) => {
         this.records.push(...records)
@@ -117,18 +118,12 @@ export class EgressFixture {
     rmSync(this.#directory, { recursive: true, force: true })
   }
 
-  #dial(address: string, port: number): Promise<Socket> {
+  #dial(address: string, port: number, signal: AbortSignal): Promise<Socket> {
     this.dialled.push(`${address} ${port}`)
-    return new Promise((resolve, reject) => {
-      const known = this.#places.get(`${address} ${port}`)
-      if (known === undefined) return reject(Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }))
-      const socket = connect({ host: '127.0.0.1', port: known, allowHalfOpen: true, noDelay: true })
-      socket.once('error', reject)
-      socket.once('connect', () => {
-        socket.off('error', reject)
-        resolve(socket)
-      })
-    })
+    const known = this.#places.get(`${address} ${port}`)
+    if (known === undefined)
+      return Promise.reject(Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }))
+    return dialSocket({ host: '127.0.0.1', port: known }, signal)
   }
 }
 

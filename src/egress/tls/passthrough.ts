@@ -59,7 +59,8 @@ function join({
     sandbox.note({ outcome: 'denied', destination, via, reason: why, message: text, judgement })
   }
   const spend = sandbox.budgets.spender(judgement.rule)
-  const cut = splice({ inside: stream, outside: socket }, { spend }, (isOverspent) => {
+  const spendBoth = spend && ((bytesIn: number, bytesOut: number): boolean => spend(bytesIn + bytesOut))
+  const cut = splice({ inside: stream, outside: socket }, { spend: spendBoth }, (isOverspent) => {
     release()
     if (isOverspent) refuse('budget.bytes', 'the byte budget of the rule is used up')
   })
