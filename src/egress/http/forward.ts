@@ -212,10 +212,13 @@ class Forwarding {
     try {
       res.sendDate = false
       res.writeHead(head.status, head.message, flat(headers))
-      res.flushHeaders()
     } catch {
       return void this.#fail(new Error('the response is malformed'))
     }
+    // The head goes out with the first bytes of the body, if those have arrived too.
+    setImmediate(() => {
+      if (!this.#isOver && !res.destroyed && !res.writableEnded) res.flushHeaders()
+    })
     this.#cache(incoming, head)
     incoming.on('error', () => this.#end())
     through?.on('error', () => this.#end())

@@ -15,9 +15,10 @@ export interface ResponseHead {
   readonly headers: readonly Header[]
 }
 
-/** Headers that only AgentPod sets; those of servers are removed. */
-const OURS: readonly string[] = ['x-agentpod-cache', 'x-agentpod-refused']
-const HOP_BY_HOP: readonly string[] = [
+/** Hop-by-hop headers, and those that only AgentPod sets: those of servers are removed. */
+const NOT_FORWARDED: ReadonlySet<string> = new Set([
+  'x-agentpod-cache',
+  'x-agentpod-refused',
   'connection',
   'http2-settings',
   'keep-alive',
@@ -27,18 +28,19 @@ const HOP_BY_HOP: readonly string[] = [
   'te',
   'transfer-encoding',
   'upgrade',
-]
+])
 
 /** From Node's flat list of names and values. */
 export function pairs(raw: readonly string[]): Header[] {
-  return Array.from(
-    { length: raw.length / 2 },
-    (_, at) => [raw[2 * at] ?? '', raw[2 * at + 1] ?? ''] as const,
-  )
+  const headers: Header[] = []
+  for (let at = 0; at + 1 < raw.length; at += 2) headers.push([raw[at] ?? '', raw[at + 1] ?? ''])
+  return headers
 }
 
 export function flat(headers: readonly Header[]): string[] {
-  return headers.flat()
+  const list: string[] = []
+  for (const [name, value] of headers) list.push(name, value)
+  return list
 }
 
 export function valuesOf(headers: readonly Header[], name: string): string[] {
@@ -54,8 +56,11 @@ export function listOf(headers: readonly Header[], name: string): string[] {
 
 /** The headers that are forwarded to the other end. */
 export function endToEnd(headers: readonly Header[]): Header[] {
-  const named = new Set([...HOP_BY_HOP, ...listOf(headers, 'connection'), ...OURS])
-  const kept = headers.filter(([name]) => !named.has(name.toLowerCase()))
+  const named = listOf(headers, 'connection')
+  const kept = headers.filter(([name]) => {
+    const lower = name.toLowerCase()
+    return !NOT_FORWARDED.has(lower) && !named.includes(lower)
+  })
   return listOf(headers, 'te').includes('trailers') ? [...kept, ['TE', 'trailers']] : kept
 }
 

@@ -1,11 +1,11 @@
 /** Keep-alive connections to servers. A connection is only reused by the same sandbox for the same site. */
 import { Agent } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { ReadingSocket } from '../reach/reading-socket.ts'
 
 export type Connect = () => Promise<Duplex>
 
 const MOST_SOCKETS = 64
-const MOST_FREE = 8
 const MOST_AGENTS = 256
 /** Shorter than the timeout of common servers, so that a request rarely uses a connection that is closing. */
 const FREE_MS = 4000
@@ -14,7 +14,7 @@ class SiteAgent extends Agent {
   readonly #connect: Connect
 
   constructor(connect: Connect) {
-    super({ keepAlive: true, maxSockets: MOST_SOCKETS, maxFreeSockets: MOST_FREE, timeout: FREE_MS })
+    super({ keepAlive: true, maxSockets: MOST_SOCKETS, maxFreeSockets: MOST_SOCKETS, timeout: FREE_MS })
     this.#connect = connect
   }
 
@@ -23,7 +23,11 @@ class SiteAgent extends Agent {
     callback?: (error: Error | null, stream: Duplex) => void,
   ): undefined {
     this.#connect().then(
-      (stream) => callback?.(null, stream),
+      (stream) => {
+        // Node's parser copies what it keeps.
+        if (stream instanceof ReadingSocket) stream.lendBytes()
+        callback?.(null, stream)
+      },
       // Node only uses the error; the type of the callback also requires a stream.
       (error) => (callback as ((error: Error) => void) | undefined)?.(error),
     )

@@ -51,6 +51,17 @@ export class ReadingSocket extends Socket {
     return true
   }
 
+  /**
+   * For listeners of `data` that use the bytes before they return: they are not copied. A listener that pauses
+   * the stream gets nothing more until it resumes it.
+   */
+  lendBytes(): void {
+    this.takeOver((bytes) => {
+      this.emit('data', bytes)
+      return this.isPaused() ? 'kept' : 'done'
+    })
+  }
+
   /** Continues after `take` kept bytes. */
   continueReading(): void {
     if (!this.destroyed) this.resume()

@@ -127,6 +127,17 @@ describe('a splice', () => {
     other.theirs.end()
   })
 
+  test('bytes that were put back come before the end that has arrived too', async () => {
+    const [one, other] = [await stage.pair(), await stage.pair()]
+    one.theirs.end('all of it')
+    await new Promise((resolve) => one.ours.once('readable', resolve))
+    await pause(50)
+    one.ours.unshift(one.ours.read() as Buffer)
+    splice({ inside: one.ours, outside: other.ours }, {}, () => undefined)
+    assert.equal((await digest(other.theirs)).text, 'all of it')
+    other.theirs.end()
+  })
+
   test('counts every byte, and writes nothing beyond the budget', async () => {
     const left = { bytes: 100_000 }
     let [bytesIn, bytesOut] = [0, 0]

@@ -61,25 +61,26 @@ function copyUnread(from: ReadingSocket, to: ReadingSocket, maySpend: MaySpend):
   const end = (): void => {
     if (!to.destroyed) to.end()
   }
-  if (from.readableEnded) return void end()
-  const left = from.read() as Buffer | null
-  from.once('end', end)
-  from.takeOver((bytes) => {
-    if (!maySpend(bytes.length) || to.destroyed || to.writableEnded) return 'done'
-    let isWritten = false
-    let isKept = false
-    to.write(bytes, () => {
-      isWritten = true
-      if (isKept) from.continueReading()
+  // Returns whether the kernel has taken the bytes; `onWritten` is called later in any case.
+  const write = (bytes: Buffer, onWritten: () => void): boolean => {
+    if (to.destroyed || to.writableEnded || !maySpend(bytes.length)) return true
+    to.write(bytes, onWritten)
+    return to.writableLength === 0
+  }
+  const begin = (): void => {
+    if (from.readableEnded) return void end()
+    from.once('end', end)
+    // Reading the last bytes of a stream schedules its end, so they are written in the same turn.
+    const left = from.read() as Buffer | null
+    from.takeOver((bytes) => {
+      let isKept = false
+      isKept = !write(bytes, () => {
+        if (isKept) from.continueReading()
+      })
+      return isKept ? 'kept' : 'done'
     })
-    // The callback comes later even if the kernel took the bytes at once, which the length shows.
-    isKept = !isWritten && to.writableLength > 0
-    return isKept ? 'kept' : 'done'
-  })
+    if (!left || write(left, () => from.resume())) from.resume()
+  }
   // Later, because the caller of `splice` does not expect `onDone` before it returns.
-  process.nextTick(() => {
-    if (left && (to.destroyed || !maySpend(left.length))) return
-    if (left && !to.write(left)) to.once('drain', () => from.resume())
-    else from.resume()
-  })
+  process.nextTick(begin)
 }
