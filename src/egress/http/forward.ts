@@ -30,6 +30,7 @@ import {
 import { checkTrailers } from './check-head.ts'
 import { addressOf, connectSite } from './connect-site.ts'
 import { endToEnd, flat, type Header, pairs, type ResponseHead, valuesOf, without } from './head.ts'
+import { type LongBody, longBodyOf, transferLongBody } from './long-body.ts'
 import { answerRefusal } from './refuse.ts'
 import { hostHeader } from './request-target.ts'
 
@@ -92,6 +93,8 @@ class Forwarding {
   #release: () => void = () => undefined
   #isNoted = false
   #isOver = false
+  /** The whole body was written, and its connection is of no use any more. */
+  #isTransferred = false
   #in = 0
   #out = 0
 
@@ -137,7 +140,7 @@ class Forwarding {
     this.#upstream = upstream
     upstream.once('socket', () => this.#noteAllowed())
     upstream.on('error', (error) => {
-      if (this.#upstream !== upstream) return
+      if (this.#upstream !== upstream || this.#isTransferred) return
       // A server may close a keep-alive connection just as it is reused.
       if (mayRepeat && upstream.reusedSocket && !this.#isOver && !this.#exchange.res.headersSent)
         this.#repeat(false)
@@ -220,8 +223,12 @@ class Forwarding {
       if (!this.#isOver && !res.destroyed && !res.writableEnded) res.flushHeaders()
     })
     this.#cache(incoming, head)
-    incoming.on('error', () => this.#end())
+    incoming.on('error', () => {
+      if (!this.#isTransferred) this.#end()
+    })
     through?.on('error', () => this.#end())
+    const long = !through && !this.#writer && longBodyOf(incoming, res, transform.head.method)
+    if (long) return void this.#transfer(long)
     const source = through ? incoming.pipe(through) : incoming
     pump(source, res, (bytes) => this.#count(bytes, 0), this.#writer)
     source.once('end', () => {
@@ -230,6 +237,21 @@ class Forwarding {
       // SECURITY: SE-04. Values are masked in trailers too.
       addTrailers(res, through ? (transform.trailersIn?.(incoming.rawTrailers) ?? []) : incoming.rawTrailers)
       res.end()
+    })
+  }
+
+  #transfer(long: LongBody): void {
+    transferLongBody(long, {
+      onBytes: (bytes) => {
+        if (!this.#isOver) this.#count(bytes, 0)
+        return !this.#isOver
+      },
+      onComplete: () => {
+        this.#isTransferred = true
+        this.#exchange.res.end()
+        this.#upstream?.destroy()
+      },
+      onCut: () => this.#end(),
     })
   }
 
