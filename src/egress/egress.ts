@@ -122,11 +122,13 @@ export class EgressService implements Controlled {
     known?.sandbox.records.flush()
     known?.sandbox.usage.flush()
     if (known) return known.sandbox.counts
-    throw new AgentPodError({
-      code: 'not_found',
-      reason: 'egress.link',
-      message: 'the egress process has no such sandbox',
-    })
+    throw noSuchLink()
+  }
+
+  carry(id: string, socket: string): void {
+    const known = this.#sandboxes.get(id)
+    if (!known) throw noSuchLink()
+    known.pool.carry(socket)
   }
 
   /** Delivers the records that were kept while no server was connected. */
@@ -167,6 +169,14 @@ export class EgressService implements Controlled {
       })
     }
   }
+}
+
+function noSuchLink(): AgentPodError {
+  return new AgentPodError({
+    code: 'not_found',
+    reason: 'egress.link',
+    message: 'the egress process has no such sandbox',
+  })
 }
 
 export interface StartEgressOptions

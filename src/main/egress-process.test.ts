@@ -153,3 +153,116 @@ describe('the egress process', () => {
     await until('it is gone', () => !isAlive(pid))
   })
 })
+
+describe('a sandbox that may reach nothing', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'agentpod-egress-'))
+  const podd = new FakePodd(join(directory, 'out'))
+  const door = { kind: 'socket', path: podd.path } as const
+  const records: NetRecord[] = []
+  const socket = join(directory, 'egress.sock')
+  const server = (): EgressProcess =>
+    new EgressProcess({
+      socket,
+      script: join(import.meta.dirname, 'egress.ts'),
+      logFile: join(directory, 'egress.log'),
+      relays: directory,
+      log: silentLog,
+      // A minute passes in a moment.
+      clock: { now: systemClock.now, after: (ms, f) => systemClock.after(ms === 60_000 ? 50 : ms, f) },
+      onRecords: (some) => void records.push(...some),
+      onUsage: () => undefined,
+    })
+  const closed = (sandbox: string, rules: readonly string[] = []): LinkRules => ({
+    sandbox,
+    policy: testPolicy(rules),
+    secrets: [],
+    intercept: 'needed',
+  })
+  const until = async (what: string, isSo: () => boolean | Promise<boolean>): Promise<void> => {
+    for (const end = performance.now() + 10_000; !(await isSo()); ) {
+      assert.ok(performance.now() < end, `${what}: not within 10 s`)
+      await new Promise((resolve) => setTimeout(resolve, 5))
+    }
+  }
+  const isRunning = async (): Promise<boolean> => {
+    const connected = await connectSocket(socket)
+    connected?.destroy()
+    return connected !== undefined
+  }
+  const ask = async (host: string): Promise<string> => {
+    const stream = await podd.direct({ name: host, port: 80 })
+    stream.write(`GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
+    return readAll(stream)
+  }
+
+  before(() => podd.listen())
+  after(async () => {
+    await podd.close()
+    rmSync(directory, { recursive: true, force: true })
+  })
+
+  test('NET-7 starts no egress process before a program connects; then each connection is answered and recorded', async () => {
+    const egress = server()
+    egress.open(closed('quiet1'), door)
+    await until('a connection waits', () => podd.waiting > 0)
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    assert.equal(await isRunning(), false)
+    assert.equal(podd.arrived, 1, 'and only one')
+    const answers = await Promise.all(['a', 'b', 'c'].map((name) => ask(`${name}.example.com`)))
+    for (const answer of answers)
+      assert.match(answer, /^HTTP\/1\.1 403 .*no rule allows [abc]\.example\.com/s)
+    await until('all are recorded', () =>
+      ['a', 'b', 'c'].every((name) => records.some(({ host }) => host === `${name}.example.com`)),
+    )
+    assert.deepEqual((await egress.counts('quiet1'))?.denied, 3)
+    egress.close('quiet1')
+    await until('nobody needs it any more', async () => !(await isRunning()))
+    await egress.leave()
+  })
+
+  test('starts the egress process once a rule allows something', async () => {
+    const egress = server()
+    egress.open(closed('quiet2'), door)
+    await until('a connection waits', () => podd.waiting > 0)
+    assert.equal(await isRunning(), false)
+    egress.open(closed('quiet2', ['allowed.example.com']), door)
+    await until('it runs', isRunning)
+    await until('it dials', () => podd.waiting >= 8)
+    assert.match(await ask('d.example.com'), /403/)
+    await egress.leave()
+    await until('it is gone', async () => !(await isRunning()))
+  })
+
+  test('NET-6 NET-7 is answered after its server has ended, and by the next server', async () => {
+    const first = server()
+    first.open(closed('quiet3'), door)
+    await until('a connection waits', () => podd.waiting > 0)
+    await first.disconnect()
+    await until('the process dials', () => podd.waiting >= 8)
+    assert.match(await ask('e.example.com'), /403/)
+    const second = server()
+    second.open(closed('quiet3'), door)
+    await second.adopt()
+    await until('the next server hears of it', () => records.some(({ host }) => host === 'e.example.com'))
+    assert.match(await ask('f.example.com'), /403/)
+    await second.leave()
+    await until('it is gone', async () => !(await isRunning()))
+  })
+
+  test('NET-6 a process that is killed while it holds the first connection is started again', async () => {
+    const egress = server()
+    egress.open(closed('quiet4'), door)
+    await until('a connection waits', () => podd.waiting > 0)
+    assert.match(await ask('g.example.com'), /403/)
+    const connected = await connectSocket(socket)
+    assert.ok(connected)
+    const fail = (): Error => new Error('no answer')
+    const client = new LineClient(connected, { onEvent() {}, onGone() {}, toError: fail, gone: fail })
+    const { pid } = (await client.call('hello', {})) as { pid: number }
+    process.kill(pid, 'SIGKILL')
+    client.close()
+    assert.match(await ask('h.example.com').catch(() => ask('h.example.com')), /403|^$/)
+    await until('it is back', async () => /403/.test(await ask('i.example.com')))
+    await egress.leave()
+  })
+})

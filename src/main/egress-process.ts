@@ -1,9 +1,11 @@
 /**
  * Runs the egress process: starts it when a sandbox needs it, restarts it when it dies, and sends it all
- * links before anything passes. It outlives the server, and the next server finds it.
+ * links before anything passes. It outlives the server, and the next server finds it. A sandbox that may
+ * reach nothing needs it when a program inside connects for the first time.
  */
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
+import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { AgentPodError } from '../core/error.ts'
 import type { NetCounts, NetRecord, UsageRecord } from '../core/network.ts'
@@ -14,6 +16,7 @@ import { ignore, type Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import { raceAbort } from '../util/deadline.ts'
 import { connectSocket, LineClient } from '../util/stream/line-client.ts'
+import { AwaitedConnection } from './awaited-connection.ts'
 import { EgressRelay } from './egress-relay.ts'
 
 export interface EgressProcessOptions {
@@ -41,17 +44,32 @@ const ASK_EVERY_MS = 10
 const FIRST_RETRY_MS = 50
 const LAST_RETRY_MS = 1000
 const CALL_MS = 5000
+/** How long the first connection of a sandbox waits for the process. */
+const FIRST_CONNECTION_MS = 10_000
+/** How long the process stays after the last sandbox. */
+const STAYS_MS = 60_000
+
+/** The first connection of a sandbox, until the process takes it. */
+interface HeldConnection {
+  readonly socket: Socket
+  isTaken: boolean
+}
 
 export class EgressProcess implements EgressLinks {
   readonly #options: EgressProcessOptions
   readonly #wanted = new Map<string, LinkSpec>()
   /** For sandboxes on other machines. */
   readonly #relays = new Map<string, EgressRelay>()
+  /** Of sandboxes that need no process yet. */
+  readonly #awaited = new Map<string, AwaitedConnection>()
+  /** First connections that the process has yet to take, by sandbox. */
+  readonly #held = new Map<string, HeldConnection>()
   #client: LineClient | undefined
   #isStarting = false
   #attempt: Promise<void> | undefined
   #isClosed = false
   #cancel = (): void => undefined
+  #cancelStop = (): void => undefined
 
   constructor(options: EgressProcessOptions) {
     this.#options = options
@@ -60,7 +78,9 @@ export class EgressProcess implements EgressLinks {
   open(rules: LinkRules, door: EgressDoor): void {
     const spec = { ...rules, socket: this.#socketOf(rules.sandbox, door) }
     this.#wanted.set(spec.sandbox, spec)
+    this.#cancelStop()
     if (this.#client) this.#openNow(this.#client, spec)
+    else if (door.kind === 'socket' && mayReachNothing(rules) && !this.#isStarting) this.#await(spec)
     else this.#connectSoon(START_AFTER_MS)
   }
 
@@ -68,6 +88,74 @@ export class EgressProcess implements EgressLinks {
     if (this.#wanted.delete(sandbox)) this.#tell('close', { sandbox })
     this.#relays.get(sandbox)?.close()
     this.#relays.delete(sandbox)
+    this.#awaited.get(sandbox)?.close()
+    this.#awaited.delete(sandbox)
+    this.#held.get(sandbox)?.socket.destroy()
+    if (this.#wanted.size === 0 && this.#client) this.#stopLater(this.#client)
+  }
+
+  /** Waits for the first program that connects, in place of the process. */
+  #await({ sandbox, socket: path }: LinkSpec): void {
+    const known = this.#awaited.get(sandbox)
+    if (this.#isClosed || known?.path === path || this.#held.has(sandbox)) return
+    known?.close()
+    const onUsed = (socket: Socket): void => {
+      const held: HeldConnection = { socket, isTaken: false }
+      this.#awaited.delete(sandbox)
+      this.#held.set(sandbox, held)
+      const cancel = this.#options.clock.after(FIRST_CONNECTION_MS, () => {
+        if (!held.isTaken) socket.destroy()
+      })
+      socket.once('close', () => {
+        cancel()
+        if (this.#held.get(sandbox) === held) this.#held.delete(sandbox)
+      })
+      if (this.#client) this.#carry(this.#client)
+      else this.#connectSoon(0)
+    }
+    this.#awaited.set(sandbox, new AwaitedConnection({ path, clock: this.#options.clock, onUsed }))
+  }
+
+  /**
+   * Passes first connections to the process, which judges and answers them as any other. The server carries
+   * their bytes, so they would end with it; but a sandbox that may reach nothing only gets refusals.
+   */
+  #carry(client: LineClient): void {
+    for (const [sandbox, held] of this.#held) {
+      const { socket } = held
+      this.#held.delete(sandbox)
+      const relay = new EgressRelay({
+        path: join(this.#options.relays, `${sandbox}.first.sock`),
+        dial: async () => {
+          if (held.isTaken) throw gone()
+          held.isTaken = true
+          return socket
+        },
+        log: this.#options.log,
+      })
+      socket.once('close', () => relay.close())
+      this.#call(client, 'carry', { sandbox, socket: relay.path }).catch((error) => {
+        ignore(this.#options.log, error, 'the egress process did not take a connection')
+        socket.destroy()
+      })
+    }
+  }
+
+  /** A process that no sandbox needs costs memory. */
+  #stopLater(client: LineClient): void {
+    this.#cancelStop()
+    this.#cancelStop = this.#options.clock.after(STAYS_MS, () => {
+      if (this.#wanted.size > 0 || this.#isClosed || this.#client !== client) return
+      // A link that is opened from here on is for the next process.
+      this.#client = undefined
+      this.#shutDown(client)
+    })
+  }
+
+  #shutDown(client: LineClient): Promise<unknown> {
+    return this.#call(client, 'shutdown', {}).catch((error) =>
+      ignore(this.#options.log, error, 'the egress process did not answer; it exits on its own'),
+    )
   }
 
   /** The socket that the egress process dials. */
@@ -104,10 +192,21 @@ export class EgressProcess implements EgressLinks {
   /** Leaves it running if a sandbox needs it: connections do not end with the server. */
   async disconnect(): Promise<void> {
     if (this.#wanted.size === 0) await this.leave()
+    else if (!this.#isClosed) await this.#startForLater()
     this.#isClosed = true
     this.#cancel()
+    this.#cancelStop()
     this.#client?.close()
-    for (const relay of this.#relays.values()) relay.close()
+    for (const one of [...this.#relays.values(), ...this.#awaited.values()]) one.close()
+    for (const { socket } of this.#held.values()) socket.destroy()
+  }
+
+  /** While no server runs, nobody else would answer the sandboxes that have not needed it yet. */
+  async #startForLater(): Promise<void> {
+    if (this.#client || this.#isStarting) return
+    await this.#connect().catch((error) =>
+      ignore(this.#options.log, error, 'the egress process did not start before the server ended'),
+    )
   }
 
   /** Ends it; for when no sandbox needs it. */
@@ -115,12 +214,9 @@ export class EgressProcess implements EgressLinks {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#cancel()
+    this.#cancelStop()
     await this.#attempt
-    const client = this.#client
-    if (!client) return
-    await this.#call(client, 'shutdown', {}).catch((error) =>
-      ignore(this.#options.log, error, 'the egress process did not answer; it exits on its own'),
-    )
+    if (this.#client) await this.#shutDown(this.#client)
   }
 
   #connectSoon(afterMs: number): void {
@@ -167,13 +263,19 @@ export class EgressProcess implements EgressLinks {
     this.#client = client
     for (const link of links as string[]) if (!this.#wanted.has(link)) this.#tell('close', { sandbox: link })
     for (const spec of this.#wanted.values()) this.#openNow(client, spec)
+    // From here on the process waits itself.
+    for (const one of this.#awaited.values()) one.close()
+    this.#awaited.clear()
+    this.#carry(client)
+    if (this.#wanted.size === 0) this.#stopLater(client)
   }
 
   async #start(): Promise<NonNullable<Awaited<ReturnType<typeof connectSocket>>>> {
     const { script, socket, logFile, clock } = this.#options
     const log = openSync(logFile, 'a', 0o600)
     // SECURITY: CP-22. SIGUSR1 would open Node's inspector to every user of this machine.
-    const child = spawn(process.execPath, ['--disable-sigusr1', script, socket, ...flags(this.#options)], {
+    const words = ['--disable-sigusr1', ...LEAN_FLAGS, script, socket, ...flags(this.#options)]
+    const child = spawn(process.execPath, words, {
       detached: true,
       stdio: ['ignore', log, log],
       cwd: '/',
@@ -214,6 +316,15 @@ export class EgressProcess implements EgressLinks {
     return raceAbort(client.call(op, args), AbortSignal.timeout(CALL_MS))
   }
 }
+
+/** Whether every connection of a sandbox is refused, whatever its destination. */
+function mayReachNothing({ policy, secrets }: LinkRules): boolean {
+  const { allowed = [], named = [] } = policy.addresses ?? {}
+  return policy.mode !== 'open' && [policy.rules, secrets, allowed, named].every((list) => list.length === 0)
+}
+
+/** Node would let the heap of new objects grow to 48 MiB, most of it garbage. */
+const LEAN_FLAGS = ['--max-semi-space-size=1']
 
 function flags({ upstreamProxy, cacheDirectory, cacheLimitBytes }: EgressProcessOptions): string[] {
   return Object.entries({

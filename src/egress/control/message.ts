@@ -42,9 +42,10 @@ const slot = z.strictObject({
 })
 const secret = z.strictObject({ name: z.string(), placeholder: z.string(), value: z.string(), slot })
 const sandbox = z.string().min(1).max(128)
+const socket = z.string().min(1).max(4096)
 const linkSpec: z.ZodType<LinkSpec> = z.strictObject({
   sandbox,
-  socket: z.string().min(1).max(4096),
+  socket,
   policy,
   secrets: z.array(secret).readonly(),
   authority: z.strictObject({ cert: z.string(), key: z.string() }).optional(),
@@ -58,6 +59,7 @@ const linkSpec: z.ZodType<LinkSpec> = z.strictObject({
 })
 const nothing = z.strictObject({})
 const one = z.strictObject({ sandbox })
+const carried = z.strictObject({ sandbox, socket })
 const message = z.strictObject({
   v: z.literal(1).optional(),
   id: z.int(),
@@ -85,6 +87,7 @@ export function parseMessage(line: string): ControlMessage {
 
 export const parseNothing = (args: unknown): Record<string, never> => parse(nothing, args)
 export const parseSandbox = (args: unknown): string => parse(one, args).sandbox
+export const parseCarried = (args: unknown): { sandbox: string; socket: string } => parse(carried, args)
 export const parseLinkSpec = (args: unknown): LinkSpec => parse(linkSpec, args)
 
 /** The error names the position, not the value. */

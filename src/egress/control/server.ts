@@ -6,7 +6,14 @@ import type { NetCounts, NetRecord, UsageRecord } from '../../core/network.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { socketPath } from '../../util/file/socket-path.ts'
 import type { LinkSpec } from './link-spec.ts'
-import { type ControlMessage, parseLinkSpec, parseMessage, parseNothing, parseSandbox } from './message.ts'
+import {
+  type ControlMessage,
+  parseCarried,
+  parseLinkSpec,
+  parseMessage,
+  parseNothing,
+  parseSandbox,
+} from './message.ts'
 
 /** The operations that the server can request. */
 export interface Controlled {
@@ -14,6 +21,8 @@ export interface Controlled {
   open(spec: LinkSpec): void
   close(sandbox: string): void
   counts(sandbox: string): NetCounts
+  /** Dials the socket once, for a connection that podd gave to the server before this process ran. */
+  carry(sandbox: string, socket: string): void
   /** A server has connected. */
   greet(): void
 }
@@ -122,6 +131,11 @@ export class ControlServer {
         return {}
       case 'counts':
         return controlled.counts(parseSandbox(args))
+      case 'carry': {
+        const { sandbox, socket } = parseCarried(args)
+        controlled.carry(sandbox, socket)
+        return {}
+      }
       case 'shutdown':
         return parseNothing(args)
       default:

@@ -61,6 +61,23 @@ export class PoddConnectionPool {
     for (const socket of this.#idle) socket.destroy()
   }
 
+  /**
+   * Takes over a connection that podd gave to the server before this process ran. It arrives at a socket of
+   * the server, and is treated as any other.
+   */
+  carry(path: string): void {
+    const signal = AbortSignal.any([this.#ended.signal, AbortSignal.timeout(DIAL_MS)])
+    dialSocket({ path: socketPath(path) }, signal).then(
+      (socket) => {
+        this.#idle.add(socket)
+        socket.on('error', () => socket.destroy())
+        void this.#waitUntilUsed(socket).then(() => this.#idle.delete(socket))
+      },
+      // The server closes the connection that it holds.
+      () => undefined,
+    )
+  }
+
   #fill(): void {
     if (this.#ended.signal.aborted || this.#cancelRetry) return
     while (this.#idle.size + this.#dialing < IDLE_CONNECTIONS) {
