@@ -28,20 +28,22 @@ export function checkHead({ httpVersion, rawHeaders }: RawHead): Refusal | undef
     return malformedRequest('version', 'uses an unsupported HTTP version')
   if (headers.length > MOST_HEADERS)
     return malformedRequest('headers', `has more than ${MOST_HEADERS} headers`)
+  const times = new Map<string, number>()
   for (const [name, value] of headers) {
     if (!TOKEN.test(name)) return malformedRequest('header', 'has a header with an invalid name')
     if (!VALUE.test(value)) return malformedRequest('header', 'has a header with a control character in it')
-    const plain = name.toLowerCase().replaceAll('_', '-')
+    const lower = name.toLowerCase()
+    times.set(lower, (times.get(lower) ?? 0) + 1)
     // Some servers read an underscore as a hyphen.
-    if (name.includes('_') && FRAMING.includes(plain))
+    if (lower.includes('_') && FRAMING.includes(lower.replaceAll('_', '-')))
       return malformedRequest(
         'header',
         'has a header that some servers read as Content-Length, Host or Transfer-Encoding',
       )
   }
-  const twice = ONCE.find((name) => valuesOf(headers, name).length > 1)
+  const twice = ONCE.find((name) => (times.get(name) ?? 0) > 1)
   if (twice) return malformedRequest('header', `has more than one ${twice} header`)
-  if (valuesOf(headers, 'host').length === 0) return malformedRequest('host', 'has no Host header')
+  if (!times.has('host')) return malformedRequest('host', 'has no Host header')
   if (listOf(headers, 'connection').some((name) => FRAMING.includes(name)))
     return malformedRequest(
       'header',

@@ -218,10 +218,8 @@ export class HttpEngine {
 }
 
 function isUpgradeWithBody(req: IncomingMessage): boolean {
-  const headers = pairs(req.rawHeaders)
-  const isUpgrade =
-    listOf(headers, 'connection').includes('upgrade') && req.headers.upgrade?.toLowerCase() === 'websocket'
-  if (!isUpgrade) return false
+  if (req.headers.upgrade?.toLowerCase() !== 'websocket') return false
+  if (!listOf(pairs(req.rawHeaders), 'connection').includes('upgrade')) return false
   return (
     req.method !== 'GET' ||
     req.headers['transfer-encoding'] !== undefined ||

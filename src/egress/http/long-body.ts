@@ -1,7 +1,8 @@
 /**
  * The body of a long response, past Node's parser. The parser copies each piece of a body, and collecting the
- * copies takes as long as the transfer. The head was parsed and has the length, so the bytes need not be looked
- * at. INVARIANT: exactly as many bytes are forwarded as the head announced, and the connection is not used again.
+ * copies takes as long as the transfer. The head was parsed and has the length, so the bytes need not be
+ * looked at. INVARIANT: exactly as many bytes are forwarded as the head announced, and the connection is not
+ * used again.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ReadingSocket } from '../reach/reading-socket.ts'

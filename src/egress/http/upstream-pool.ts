@@ -18,6 +18,11 @@ class SiteAgent extends Agent {
     this.#connect = connect
   }
 
+  /** All its connections lead to one site, so there is no need to tell them apart for each request. */
+  override getName(): string {
+    return 'site'
+  }
+
   override createConnection(
     _options: unknown,
     callback?: (error: Error | null, stream: Duplex) => void,

@@ -42,8 +42,8 @@ export class ReadingSocket extends Socket {
   }
 
   /**
-   * Gives the bytes to `take` from here on, without copying them. False if an earlier reader left bytes in the
-   * stream: the caller must read them first.
+   * Gives the bytes to `take` from here on, without copying them. False if an earlier reader left bytes in
+   * the stream: the caller must read them first.
    */
   takeOver(take: TakeBytes): boolean {
     if (this.readableLength > 0) return false
@@ -52,8 +52,8 @@ export class ReadingSocket extends Socket {
   }
 
   /**
-   * For listeners of `data` that use the bytes before they return: they are not copied. A listener that pauses
-   * the stream gets nothing more until it resumes it.
+   * For listeners of `data` that use the bytes before they return: they are not copied. A listener that
+   * pauses the stream gets nothing more until it resumes it.
    */
   lendBytes(): void {
     this.takeOver((bytes) => {
