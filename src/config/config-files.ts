@@ -2,7 +2,7 @@
  * The configuration files: a project's `agentpod.toml`, and the user's `config.toml` in the state directory.
  */
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import { grantedBy, grantsTable } from './grants/grants-table.ts'
 import { allowedWithoutAsking, withDefaultPermissions } from './grants/permissions.ts'
 import type { Privileges } from './grants/privileges.ts'

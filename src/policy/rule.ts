@@ -1,6 +1,6 @@
 /** One grant or denial of network access, written by a user, a project or a preset, in its parsed form. */
 import { createHash } from 'node:crypto'
-import { z } from 'zod'
+import * as z from 'zod'
 import { invalid } from '../core/error.ts'
 import type { Budget, NetworkRule, RuleSource } from '../core/network.ts'
 import { toPrintableAscii } from '../util/hidden-characters.ts'

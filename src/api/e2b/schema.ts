@@ -2,7 +2,7 @@
  * Requests of E2B's clients. As at E2B, unknown keys are ignored, so that newer SDKs still work; known keys
  * are checked for type and size.
  */
-import { z } from 'zod'
+import * as z from 'zod'
 
 const MOST_METADATA = 64
 const MOST_VARIABLES = 1024

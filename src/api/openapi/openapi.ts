@@ -1,5 +1,5 @@
 /** Generates the OpenAPI 3.1 description from the route table. */
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ErrorCode } from '../../core/error.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { errorStatus } from '../http/error-response.ts'

@@ -1,5 +1,5 @@
 /** Requests and answers of `/v1/builds`. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { BASES } from '../../core/environment.ts'
 import { DEFAULT_STEP_MS, LONGEST_STEP_MS, MOST_STEPS } from '../../core/recipe.ts'
 import { errorAnswer } from './error.ts'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { ERROR_CODES } from '../../core/error.ts'
 
 export const errorFields = z.object({

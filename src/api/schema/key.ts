@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { SCOPES } from '../../core/key.ts'
 import { NETWORK_MODES } from '../../core/network.ts'
 

@@ -1,5 +1,5 @@
 /** Network policies in requests and answers. The policy code checks hosts, methods and paths. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { INTERCEPTIONS, NETWORK_MODES } from '../../core/network.ts'
 
 const MOST = 512

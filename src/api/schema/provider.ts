@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { ISOLATIONS } from '../../core/capability.ts'
 
 export const capabilities = z.object({

@@ -1,5 +1,5 @@
 /** Query strings: each parameter is declared once, with its description. Unknown ones are errors. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { EVENT_TYPES } from '../../core/event.ts'
 import { STATES } from '../../core/lifecycle.ts'
 import { KITS } from '../../core/recipe.ts'

@@ -1,5 +1,5 @@
 /** Requests and answers of `/v1/runs`. Unknown keys are errors. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { DECISIONS, PERMISSION_KINDS } from '../../core/permission.ts'
 import { OUTCOMES, RUN_STATES, TOOL_KINDS } from '../../core/run.ts'
 import { networkRequest } from './network.ts'

@@ -1,5 +1,5 @@
 /** Requests and answers of `/v1/sandboxes`. Unknown keys are errors. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { ISOLATIONS } from '../../core/capability.ts'
 import { BASES, MOST_EXTRAS, STOP_SIGNALS } from '../../core/environment.ts'
 import { isImageRef, LONGEST_IMAGE_REF } from '../../core/image-ref.ts'

@@ -1,5 +1,5 @@
 /** Requests and answers of `/v1/secrets`. SECURITY: no answer contains a value. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { budget } from './network.ts'
 
 const value = z.string().max(16 * 1024)

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { capabilities } from './provider.ts'
 
 export const check = z.object({

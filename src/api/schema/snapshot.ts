@@ -1,5 +1,5 @@
 /** Requests and answers of `/v1/snapshots`. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { BASES } from '../../core/environment.ts'
 import { labels } from './sandbox.ts'
 

@@ -1,5 +1,5 @@
 /** Text fields of requests. */
-import { z } from 'zod'
+import * as z from 'zod'
 
 export const withoutNul = (most: number): z.ZodString =>
   z

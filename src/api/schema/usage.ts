@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { AUDIT_ACTIONS } from '../../core/audit.ts'
 import { resources } from './sandbox.ts'
 

@@ -3,7 +3,7 @@
  * "..."}}}`.
  */
 import { closeSync, openSync, readSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { McpServer } from '../../agents/assignment.ts'
 import { invalid } from '../../core/error.ts'
 import { fileError } from '../output/file-error.ts'

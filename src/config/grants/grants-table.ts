@@ -1,5 +1,5 @@
 /** The table `[grants]` of the user's file: what projects get without asking, besides network and secrets. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { LONGEST_IMAGE_REF, parseImageRef } from '../../core/image-ref.ts'
 import { PERMISSION_KINDS } from '../../core/permission.ts'
 import { about, acceptedBy, portValue } from '../project/values.ts'

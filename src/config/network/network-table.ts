@@ -1,5 +1,5 @@
 /** The tables `[network]` and `[secrets]`, the same in a project's file and in the user's. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { INTERCEPTIONS, NETWORK_MODES, type RuleSource } from '../../core/network.ts'
 import { parseDenial, parseRule, type Rule, ruleInput } from '../../policy/rule.ts'
 import type { Privileges } from '../grants/privileges.ts'

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { stringify } from 'smol-toml'
-import { z } from 'zod'
+import * as z from 'zod'
 import { baseKind } from '../../bases/bases.ts'
 import { DEBIAN_NAME, DEBIAN_VERSION } from '../../bases/debian-packages.ts'
 import { AgentPodError } from '../../core/error.ts'

@@ -1,7 +1,7 @@
 /** Presets as rules. A client's answer is cached for a day, because asking can take seconds. */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import { AgentPodError } from '../../core/error.ts'
 import { parseRule, type Rule } from '../../policy/rule.ts'
 import { makeDirectory } from '../../util/file/make-directory.ts'

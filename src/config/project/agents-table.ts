@@ -1,5 +1,5 @@
 /** The table `[agents]`: the agent, its limits in time and money, and what it may do without asking. */
-import { z } from 'zod'
+import * as z from 'zod'
 import type { PermissionKind } from '../../core/permission.ts'
 import { about, durationValue, keyedTable, lineValue, wordValue } from './values.ts'
 

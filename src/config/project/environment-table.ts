@@ -1,5 +1,5 @@
 /** The table `[environment]`: what the environment contains. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { BASES } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { parseName } from '../../core/id.ts'

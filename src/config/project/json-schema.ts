@@ -1,5 +1,5 @@
 /** The schema of `agentpod.toml` for editors, in the draft of JSON Schema that tools for TOML read. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { projectSchema } from './schema.ts'
 
 export type JsonSchema = Record<string, unknown>

@@ -1,5 +1,5 @@
 /** The tables `[lifecycle]` and `[ports]`: the project's commands and ports. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { about, commandValue, keyedTable, lineValue, pathValue } from './values.ts'
 
 const commands = z.array(commandValue).min(1).max(32)

@@ -1,5 +1,5 @@
 /** The table `[resources]`: how much a sandbox of the project has, and how long it lives. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { about, durationValue, sizeValue } from './values.ts'
 
 export const resourcesTable = z.strictObject({

@@ -1,5 +1,5 @@
 /** `agentpod.toml` as a whole. Everything may be left out. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { ISOLATIONS } from '../../core/capability.ts'
 import { networkTable, secretsTable } from '../network/network-table.ts'
 import { agentsTable, permissionsTable } from './agents-table.ts'

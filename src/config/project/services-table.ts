@@ -1,5 +1,5 @@
 /** The table `[services]`: programs that run beside the commands. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { STOP_SIGNALS } from '../../core/environment.ts'
 import { didYouMean } from '../toml/schema-problems.ts'
 import { variablesTable, versionValue } from './environment-table.ts'

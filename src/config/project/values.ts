@@ -1,5 +1,5 @@
 /** The smallest parts of the schema: text, names, sizes, durations, paths. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { isAgentPodError } from '../../core/error.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 

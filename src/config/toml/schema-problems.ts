@@ -1,5 +1,5 @@
 /** Turns schema issues into messages for the person who wrote the file. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { nearest } from '../../util/nearest.ts'
 import type { Path } from './positions.ts'
 import { dotted, quoted, type Remark } from './problem.ts'

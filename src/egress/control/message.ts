@@ -2,7 +2,7 @@
  * Parses requests of the server. SECURITY: LK-16. An `open` contains secrets, so an error never quotes the
  * message.
  */
-import { z } from 'zod'
+import * as z from 'zod'
 import { invalid } from '../../core/error.ts'
 import { INTERCEPTIONS, NETWORK_MODES } from '../../core/network.ts'
 import type { HostPattern, Rule } from '../../policy/rule.ts'

@@ -2,7 +2,7 @@
  * The file format of the cache: a head of fixed size (one line of JSON, padded with spaces), then the body.
  * The head is written last, because it contains the hash of the body.
  */
-import { z } from 'zod'
+import * as z from 'zod'
 import { isPlainHeader } from '../http/check-head.ts'
 import type { Header } from '../http/head.ts'
 

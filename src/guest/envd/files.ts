@@ -1,5 +1,5 @@
 /** envd's file system service over a guest's files. */
-import { z } from 'zod'
+import * as z from 'zod'
 import type { FileCall, FileChange, FileEntry } from '../../core/guest-files.ts'
 import { type EnvdCall, type EnvdHandler, fileCall, needPath } from './call.ts'
 import { count, json, optional, readStream, readUnary, timeoutOf } from './message.ts'

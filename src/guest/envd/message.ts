@@ -1,7 +1,7 @@
 /** Messages of envd's protocol: read strictly from a client, written as podd writes them. */
 import { Readable } from 'node:stream'
 import { gunzipSync } from 'node:zlib'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type ErrorCode, isAgentPodError } from '../../core/error.ts'
 import type { GuestRequest, GuestResponse } from '../../core/guest.ts'
 import { encodeFrame } from '../../util/stream/connect-frame.ts'

@@ -1,6 +1,6 @@
 /** envd's process service and podd's additions, over a guest's processes. */
 import { constants } from 'node:os'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { GuestResponse } from '../../core/guest.ts'
 import type { ProcessEvent, ProcessInfo, ProcessRef } from '../../core/guest-process.ts'
 import { type EnvdCall, type EnvdHandler, userOf } from './call.ts'

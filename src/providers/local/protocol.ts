@@ -1,7 +1,7 @@
 /**
  * Parses podhost's answers, so that a podhost of another version is detected here and not three calls later.
  */
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Check } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { isSnapshotId, parseSnapshotId, type SnapshotId } from '../../core/id.ts'

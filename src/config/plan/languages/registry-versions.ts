@@ -4,7 +4,7 @@
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import { AgentPodError } from '../../../core/error.ts'
 import { makeDirectory } from '../../../util/file/make-directory.ts'
 import { printable } from '../../toml/problem.ts'

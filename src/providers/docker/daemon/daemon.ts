@@ -2,7 +2,7 @@
 
 import { access, constants } from 'node:fs/promises'
 import type { Duplex, Readable } from 'node:stream'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { CallOptions } from '../../../core/call.ts'
 import { AgentPodError, isAgentPodError } from '../../../core/error.ts'
 import { readBytes } from '../../../util/stream/read-bytes.ts'

@@ -5,7 +5,7 @@
 
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import { AgentPodError } from '../../../core/error.ts'
 import { sha256Hex } from '../../../util/sha256.ts'
 

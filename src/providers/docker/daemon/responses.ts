@@ -1,5 +1,5 @@
 /** Schemas for the parts of the daemon's answers that are used. Other parts are ignored. */
-import { z } from 'zod'
+import * as z from 'zod'
 
 const LABELS = z
   .record(z.string(), z.string())

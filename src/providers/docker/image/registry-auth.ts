@@ -3,7 +3,7 @@
  */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import { configDirectory, type EnvironmentVariables, parseJson, readIfThere } from '../daemon/endpoint.ts'
 
 const INDEX = 'https://index.docker.io/v1/'

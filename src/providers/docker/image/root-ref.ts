@@ -1,7 +1,7 @@
 /**
  * The root of a sandbox of this provider: an image, or imported layers, lowest first; and snapshots on top.
  */
-import { z } from 'zod'
+import * as z from 'zod'
 import { AgentPodError } from '../../../core/error.ts'
 import { isSnapshotId, type SnapshotId } from '../../../core/id.ts'
 

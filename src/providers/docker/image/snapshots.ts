@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { CallOptions } from '../../../core/call.ts'
 import { AgentPodError } from '../../../core/error.ts'
 import { isSnapshotId, type OwnerLabel, type SandboxId, type SnapshotId } from '../../../core/id.ts'
