@@ -1,5 +1,8 @@
 /**
- * Shows where the time of one command goes: scripts/with-node scripts/profile/command.ts DIRECTORY COMMAND [ARG...].
+ * Shows where the time of one command goes. Usage:
+ *
+ *     scripts/with-node scripts/profile/command.ts DIRECTORY COMMAND [ARG...]
+ *
  * It prints the functions that take longest, what runs in each 20 ms, and every git with its times. The
  * figures include the profiler's own share; compare them with each other, not with a budget.
  */

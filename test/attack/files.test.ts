@@ -76,15 +76,14 @@ tell([grep(t, ['/home', '/root', '/tmp', '/var', '/etc', '/run', '/srv', '/mnt',
   await shell(plain, 'rm /var/tmp/planted /tmp/planted')
 })
 
-test('FS-11 the runtime is not changed through /proc/self/exe', async () => {
-  const { runtime } = (await podhost.call('hello', {}, { timeoutMs: 5000 })) as { runtime: { path: string } }
-  const files = [runtime.path, join(ROOT, 'dist', 'bin')]
+test('FS-11 no program of AgentPod is changed through /proc/self/exe', async () => {
+  const bin = join(ROOT, 'dist', 'bin')
+  // Every sandbox executes the same copy of podd.
+  const running = `/proc/${await poddPid(podhost, plain.id)}/exe`
   const hashes = (): string[] =>
-    files
-      .flatMap((path) =>
-        statSync(path).isDirectory() ? readdirSync(path).map((name) => join(path, name)) : [path],
-      )
-      .map((path) => createHash('sha256').update(readFileSync(path)).digest('hex'))
+    [running, ...readdirSync(bin).map((name) => join(bin, name))].map((path) =>
+      createHash('sha256').update(readFileSync(path)).digest('hex'),
+    )
   const earlier = hashes()
   const overwrite = `
 import glob
@@ -107,7 +106,7 @@ tell(found)`
     assert.deepEqual(await inside(sandbox, overwrite, { user }), {}, user)
     await shell(sandbox, 'rm -f /var/tmp/shim', { user })
   }
-  // A later sandbox starts the runtime again, on the same copy.
+  // A later sandbox starts podd again, from the same copy.
   await using later = await world.client().create({})
   assert.equal(await shell(later, 'echo fine'), 'fine\n')
   assert.deepEqual(hashes(), earlier)

@@ -6,19 +6,8 @@ import { lineAt, type SourceFile, type Violation } from './source.ts'
 
 const MODULE = 'agentpod/native/'
 const FOREIGN: Readonly<Record<string, readonly string[]>> = {
-  'cmd/podd': [
-    'bundle',
-    'cgroup',
-    'enter',
-    'host',
-    'hostproto',
-    'launch',
-    'layer',
-    'mount',
-    'pool',
-    'rootfs',
-  ],
-  'cmd/podhost': ['account', 'connect', 'files', 'guard', 'guest', 'process'],
+  'cmd/podd': ['cgroup', 'clone', 'enter', 'host', 'hostproto', 'layer', 'mount', 'pool', 'rootfs'],
+  'cmd/podhost': ['account', 'connect', 'containerinit', 'early', 'files', 'guard', 'guest', 'process'],
 }
 
 export function checkPrograms(files: readonly SourceFile[]): Violation[] {

@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentpod/native/internal/early"
+	"agentpod/native/internal/bundle"
+	_ "agentpod/native/internal/early"
 	"agentpod/native/internal/egress"
 	"agentpod/native/internal/guard"
 	"agentpod/native/internal/guest"
@@ -57,7 +58,7 @@ func main() {
 	}
 	var o options
 	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
-	flag.IntVar(&o.containerFD, early.ContainerFlag, -1, "OCI configuration of the container that this process becomes")
+	flag.IntVar(&o.containerFD, bundle.ContainerFlag, -1, "OCI configuration of the container that this process becomes")
 	flag.IntVar(&o.readyFD, "ready-fd", -1, "pipe to podhost, for the line that says that podd serves, or why not")
 	flag.BoolVar(&o.network, "network", false, "set up the network namespace; only with --container-fd")
 	flag.IntVar(&o.payloadFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")

@@ -21,6 +21,9 @@ type Spec struct {
 // SECURITY: RS-15.
 const terminals = 128
 
+// ContainerFlag is podd's flag for the descriptor of its configuration.
+const ContainerFlag = "container-fd"
+
 // PoddPath is the path of podd inside every sandbox.
 const PoddPath = "/.agentpod/podd"
 
@@ -38,7 +41,7 @@ var readonlyPaths = []string{"/proc/sys"}
 // starts podd, the last two by podd itself.
 var Namespaces = []string{"user", "network", "pid", "mount", "uts", "ipc", "cgroup"}
 
-// Config is the part of an OCI configuration that a sandbox uses. Whoever applies it refuses any other field.
+// Config is the part of an OCI configuration that a sandbox uses. podd refuses any other field.
 // It has no seccomp section, because podd installs the filter itself, also in containers that podhost did not
 // make. It has no resources, because podhost writes the cgroups.
 type Config struct {

@@ -137,8 +137,8 @@ func (p Program) prepare() (*plan, error) {
 	return made, nil
 }
 
-// writeMaps lets the child's user namespace have ids. The child may use setgroups, because the program that it
-// becomes sets the groups of others.
+// writeMaps gives the child's user namespace its ids. The child may use setgroups, because its program sets
+// the groups of others.
 func writeMaps(pid int, ids syscall.SysProcIDMap) error {
 	line := fmt.Sprintf("%d %d %d\n", ids.ContainerID, ids.HostID, ids.Size)
 	for _, name := range []string{"uid_map", "gid_map"} {

@@ -5,13 +5,11 @@ package early
 import (
 	"os"
 
+	"agentpod/native/internal/bundle"
 	"agentpod/native/internal/capability"
 
 	"golang.org/x/sys/unix"
 )
-
-// ContainerFlag is podd's flag for the configuration of the container that it becomes.
-const ContainerFlag = "container-fd"
 
 func init() {
 	for n, word := range os.Args {
@@ -20,7 +18,7 @@ func init() {
 		if n == 1 && word == "connect" && unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) != nil {
 			os.Exit(1)
 		}
-		if word != "--"+ContainerFlag {
+		if word != "--"+bundle.ContainerFlag {
 			continue
 		}
 		if err := capability.LimitBoundingSet(capability.Sudo); err != nil {

@@ -14,8 +14,8 @@ import (
 // it again.
 const queueLimit = 1024
 
-// handledByGo are the signals that the processor may also raise, which then are a defect of podd, and SIGPIPE,
-// which Go raises itself. Go drops them if another process sends them.
+// handledByGo are the signals that the processor may raise too, which is a defect of podd, and SIGPIPE, which
+// Go raises itself. Go drops them if another process sends them.
 var handledByGo = []os.Signal{
 	syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSYS, syscall.SIGPIPE,
 }

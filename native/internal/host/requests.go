@@ -162,7 +162,7 @@ func (h *Host) hello() any {
 		"uidBase": h.stored.Base, "uidCount": h.stored.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
 		"idmap": h.stage.Shifted(), "freezer": h.sandboxes.Freezer(), "pool": h.pool.Info(),
 		"network": h.network.Level(), "shells": h.shells.Pids(),
-		"ids":     lifecycle.IDView{Base: h.stored.Base, Own: h.ids.Shared() == "", Reason: h.ids.Shared()},
+		"ids": lifecycle.IDView{Base: h.stored.Base, Own: h.ids.Shared() == "", Reason: h.ids.Shared()},
 	}
 }
 

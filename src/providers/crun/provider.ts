@@ -1,5 +1,7 @@
-/** Sandboxes made of namespaces, cgroups and a seccomp filter, started by podhost on this machine. The name is that of the
- * OCI runtime that earlier versions used; it is in records and in configurations. */
+/**
+ * Sandboxes made of namespaces, cgroups and a seccomp filter, started by podhost on this machine. The name is
+ * that of the OCI runtime that earlier versions used; it is in records and in configurations.
+ */
 import type { Provider } from '../../core/provider.ts'
 import { localProvider } from '../local/driver.ts'
 import type { Podhost } from '../local/podhost.ts'

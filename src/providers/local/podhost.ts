@@ -78,8 +78,8 @@ export class Podhost {
   }
 
   /**
-   * The failure rejects if podhost does not answer at all. Plain timers: aborting a signal makes an error with
-   * a stack trace, for every call.
+   * The failure rejects if podhost does not answer at all. It uses plain timers, because aborting a signal
+   * makes an error with a stack trace, for every call.
    */
   #watchSilence(connection: LineClient): { readonly failure: Promise<never>; stop(): void } {
     const { promise, reject } = Promise.withResolvers<never>()

@@ -17,7 +17,6 @@ import (
 	"agentpod/native/internal/capability"
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/clone"
-	"agentpod/native/internal/early"
 	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/ids"
 	"agentpod/native/internal/mount"
@@ -150,7 +149,7 @@ func (l *Launcher) addConfig(run *Run, files *inherited) error {
 		return fmt.Errorf("memfd_create: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "config.json")
-	files.own("--"+early.ContainerFlag, file)
+	files.own("--"+bundle.ContainerFlag, file)
 	files.flags = append(files.flags, "--network", "--narrow-kernel-files", "--wait-ms", poddWait)
 	run.bootID = "boot-" + run.Name
 	bootID, err := l.Stage.File(run.bootID, []byte(newUUID()+"\n"), 0o444)

@@ -8,8 +8,8 @@ import (
 	"agentpod/native/internal/netns"
 )
 
-// Network knows which level of network a sandbox gets on this machine. It tries once, in namespaces like those
-// of a sandbox.
+// Network knows which level of network a sandbox gets on this machine. It tries once, in namespaces like
+// those of a sandbox.
 type Network struct {
 	IDs   *ids.Allocator
 	once  sync.Once
