@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxChanges bounds the paths of one answer. Whoever asks looks at all files instead, which takes about as
+	// maxChanges bounds the paths of one answer. Beyond it the caller looks at all files, which takes about as
 	// long as so many single ones.
 	maxChanges = 2000
 	// maxChangeBytes keeps the answer within a line of the protocol.
