@@ -199,6 +199,24 @@ func TestAShellIsLikeAStartWithoutOneAndLeavesTheMainThreadAlone(t *testing.T) {
 	}
 }
 
+func TestAShellThatWasKilledIsCollected(t *testing.T) {
+	d := startWith(t, daemon{flags: []string{"--shells", "2"}})
+	c := d.dial()
+	defer c.close()
+	c.create("first", nil)
+	killed := d.awaitShells(2)
+	for pid := range killed {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	// Each create takes a shell, or makes podhost look at them.
+	for i := 0; i < 3; i++ {
+		c.create(fmt.Sprintf("after%d", i), nil)
+	}
+	for pid := range killed {
+		waitFor(t, "the end of a shell", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+	}
+}
+
 func TestAPlainDirectoryInAPoolIsASandboxWithoutADiskLimit(t *testing.T) {
 	d := start(t)
 	c := d.dial()

@@ -14,7 +14,6 @@ import (
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/lifecycle"
-	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/host/serve"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
@@ -25,8 +24,6 @@ import (
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/rootfs"
 	"agentpod/native/internal/safefs"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -91,9 +88,6 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	var err error
 	if h.stored, err = storedRange(h.home, config.Rootless); err != nil {
 		return nil, err
-	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("subreaper: %w", err)
 	}
 	h.cgroups = h.findCgroups()
 	if err := h.makeStage(); err != nil {
@@ -221,7 +215,6 @@ func (h *Host) Run(ready func()) error {
 	// The socket stays open to the end: a program that waits for podhost to stop waits for the socket.
 	defer listener.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	go processes.ReapOrphans(ctx)
 	var background sync.WaitGroup
 	for _, work := range []func(){
 		func() { h.watchDeadlines(ctx) },

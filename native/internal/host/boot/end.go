@@ -42,8 +42,9 @@ func (l *Launcher) KillUnwatched(run *Run) {
 	if processes.StartTime(run.Pid) == run.StartTime {
 		unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
 		processes.WaitEnded(pidfd, KillTimeout)
-		processes.Collect(pidfd)
 	}
+	// Also if it had ended before: nothing else collects the podd of a shell.
+	processes.Collect(pidfd)
 }
 
 // Remove removes the groups, the sockets and the log of a run whose processes have ended, and frees its ids.
