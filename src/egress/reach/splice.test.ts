@@ -13,6 +13,7 @@ const MIB = 1024 * 1024
 class Stage {
   readonly #server: Server
   readonly #arrived: ((socket: Socket) => void)[] = []
+  readonly #all: Socket[] = []
 
   constructor() {
     this.#server = createServer({ allowHalfOpen: true }, (socket) => this.#arrived.shift()?.(socket))
@@ -27,11 +28,13 @@ class Stage {
     const arrival = new Promise<Socket>((resolve) => this.#arrived.push(resolve))
     const ours = await dialSocket({ host: '127.0.0.1', port }, new AbortController().signal)
     const theirs = await arrival
-    theirs.on('error', () => undefined)
+    for (const one of [ours, theirs]) one.on('error', () => undefined)
+    this.#all.push(ours, theirs)
     return { ours, theirs }
   }
 
   close(): void {
+    for (const socket of this.#all) socket.destroy()
     this.#server.close()
   }
 }
