@@ -49,13 +49,14 @@ export class AwaitedConnection {
       // At its end the stream is readable too, and has no bytes.
       if (this.#isOver || socket.readableLength === 0) return
       this.#isOver = true
-      socket.off('readable', onReadable).off('end', onEnd)
+      socket.off('readable', onReadable).off('end', onEnd).off('close', onClose)
       this.#options.onUsed(socket)
     }
     const onEnd = (): void => void socket.destroy()
+    const onClose = (): void => this.#retryLater()
     socket.on('error', () => socket.destroy())
     socket.once('end', onEnd)
-    socket.once('close', () => this.#retryLater())
+    socket.once('close', onClose)
     socket.on('readable', onReadable)
   }
 

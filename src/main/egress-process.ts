@@ -53,6 +53,8 @@ const STAYS_MS = 60_000
 interface HeldConnection {
   readonly socket: Socket
   isTaken: boolean
+  /** Where the process dials it. */
+  relay?: EgressRelay
 }
 
 export class EgressProcess implements EgressLinks {
@@ -108,6 +110,7 @@ export class EgressProcess implements EgressLinks {
       })
       socket.once('close', () => {
         cancel()
+        held.relay?.close()
         if (this.#held.get(sandbox) === held) this.#held.delete(sandbox)
       })
       if (this.#client) this.#carry(this.#client)
@@ -133,7 +136,7 @@ export class EgressProcess implements EgressLinks {
         },
         log: this.#options.log,
       })
-      socket.once('close', () => relay.close())
+      held.relay = relay
       this.#call(client, 'carry', { sandbox, socket: relay.path }).catch((error) => {
         ignore(this.#options.log, error, 'the egress process did not take a connection')
         socket.destroy()
