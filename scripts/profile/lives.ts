@@ -4,10 +4,11 @@
  *
  *     scripts/with-node scripts/profile/lives.ts [--lives 100] [--at-once 1] [--shells N] [--log]
  */
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { AgentPod } from '../../src/client/client.ts'
+import { processorTimeOfOne, processorTimes } from '../../test/bench/processor-time.ts'
 import { World } from '../../test/support/world.ts'
 
 const { values } = parseArgs({
@@ -20,8 +21,6 @@ const { values } = parseArgs({
 })
 const lives = Number(values.lives)
 const atOnce = Number(values['at-once'])
-/** The kernel counts in hundredths of a second. */
-const TICK_MS = 10
 
 await using world = new World({ env: values.shells === undefined ? {} : { AGENTPOD_SHELLS: values.shells } })
 const pod = world.client()
@@ -29,7 +28,7 @@ for (let n = 0; n < 5; n++) await live(pod, new Map())
 await new Promise((resolve) => setTimeout(resolve, 1000))
 
 const steps = new Map<string, number[]>()
-const before = processorTimes()
+const before = processorTimes(world)
 const start = performance.now()
 let left = lives
 await Promise.all(
@@ -39,7 +38,7 @@ await Promise.all(
 )
 const took = performance.now() - start
 await new Promise((resolve) => setTimeout(resolve, 1000))
-const after = processorTimes()
+const after = processorTimes(world)
 
 if (values.log) console.log(readFileSync(join(world.home, 'logs', 'podhost.log'), 'utf8'))
 console.log(`${lives} lives in ${took.toFixed(0)} ms: ${(took / lives).toFixed(1)} ms each`)
@@ -50,8 +49,7 @@ for (const [name, samples] of steps) {
 }
 console.log('processor time of one life, with the shell that takes its place:')
 let sum = 0
-for (const [name, ms] of after) {
-  const each = (ms - (before.get(name) ?? 0)) / lives
+for (const [name, each] of processorTimeOfOne(before, after, lives)) {
   sum += each
   console.log(`  ${name.padEnd(24)} ${each.toFixed(1)} ms`)
 }
@@ -73,35 +71,4 @@ async function live(pod: AgentPod, into: Map<string, number[]>): Promise<void> {
   await sandbox.destroy()
   lap('destroy')
   into.set('whole life', [...(into.get('whole life') ?? []), last - begin])
-}
-
-/** User and system time of this process, of the server and of its children, by name, in milliseconds. */
-function processorTimes(): Map<string, number> {
-  const times = new Map<string, number>()
-  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
-    const name = nameOf(pid)
-    if (name === undefined) continue
-    const fields = read(pid, 'stat').split(') ').at(-1)?.split(' ') ?? []
-    const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15).map(Number)
-    times.set(name, (times.get(name) ?? 0) + (user + system) * TICK_MS)
-    if (name === 'podhost') times.set('children of podhost', (childUser + childSystem) * TICK_MS)
-  }
-  return times
-}
-
-function nameOf(pid: string): string | undefined {
-  if (Number(pid) === process.pid) return 'client'
-  if (Number(pid) === world.serverPid) return 'server'
-  const words = read(pid, 'cmdline').split('\0')
-  if (words.includes('serve-inside') && words.includes(world.home)) return 'podhost'
-  const isEgress = words.some((word) => word.endsWith('egress.js'))
-  return isEgress && words.some((word) => word.startsWith(world.home)) ? 'egress' : undefined
-}
-
-function read(pid: string, file: string): string {
-  try {
-    return readFileSync(join('/proc', pid, file), 'utf8')
-  } catch {
-    return ''
-  }
 }
