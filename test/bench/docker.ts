@@ -8,42 +8,61 @@ import { HOUR_MS, INIT, runCommand } from '../../src/testing/contract-context.ts
 import { systemRandom } from '../../src/util/random.ts'
 import { NO_DOCKER } from '../support/docker-daemon.ts'
 import { type DockerStage, openDocker } from '../support/docker-provider.ts'
-import { roundRobin, summarize, timed } from './measure.ts'
-import { run } from './peers.ts'
+import { inTurn, type Life, roundRobin, type Summary, summarize, timed } from './measure.ts'
+import type { PeerDriver, PeerProgram } from './peer-driver.ts'
+import { which } from './peers.ts'
 import type { Report } from './report.ts'
 
 const CALL = { timeoutMs: 60_000 }
 const AT_ONCE = 20
 
-export async function onDocker(report: Report, o: { readonly rounds: number }): Promise<void> {
+export async function onDocker(
+  report: Report,
+  driver: PeerDriver,
+  o: { readonly rounds: number },
+): Promise<void> {
   report.heading('On Docker')
   if (NO_DOCKER) return report.say(`Not here: ${NO_DOCKER}.`)
   const stage = await openDocker()
   try {
     report.say('The provider alone, without a server in between; a private daemon, one image, no network.\n')
-    await measure(report, stage, Math.min(o.rounds, 20))
+    await measure(report, driver, stage, Math.min(o.rounds, 20))
   } finally {
     await stage.close()
   }
 }
 
-async function measure(report: Report, stage: DockerStage, rounds: number): Promise<void> {
+async function measure(
+  report: Report,
+  driver: PeerDriver,
+  stage: DockerStage,
+  rounds: number,
+): Promise<void> {
   const image = `agentpod-layer:${stage.owner}-${stage.digest}`
-  const docker = (...args: string[]): Promise<void> =>
-    run('docker', ['-H', `unix://${stage.daemon.socket}`, ...args])
+  const docker = (...args: string[]): PeerProgram => ({
+    argv: [which('docker') ?? 'docker', '-H', `unix://${stage.daemon.socket}`, ...args],
+  })
   const limits = ['--network', 'none', '--memory', '256m', '--cpus', '1', '--pids-limit', '64']
-  const ours = new Ours(stage)
-  report.table(
-    await roundRobin(
-      [
-        { name: 'agentpod on docker: create to the first output', once: () => ours.cold() },
-        { name: 'docker run --rm', once: () => timed(() => docker('run', '--rm', ...limits, image, 'true')) },
-      ],
-      rounds,
-    ),
+  const once = docker('run', '--rm', ...limits, image, 'echo', 'x')
+  await using ours = new Ours(stage)
+  const lives = await inTurn<Life>(
+    [
+      { name: 'agentpod on docker', once: () => ours.live() },
+      { name: 'docker run --rm', once: () => driver.life(once) },
+    ],
+    rounds,
   )
+  const rows = (of: keyof Life, what: string): Summary[] =>
+    lives.map(({ name, values }) =>
+      summarize(
+        `${name}: ${what}`,
+        values.map((one) => one[of]),
+      ),
+    )
+  report.table([...rows('firstOutputMs', 'create to first output'), ...rows('lifeMs', 'whole life')])
+  report.say('')
   const name = `bench-${randomUUID()}`
-  await docker('run', '--detach', '--name', name, ...limits, image, 'sleep', '3600')
+  await driver.command(docker('run', '--detach', '--name', name, ...limits, image, 'sleep', '3600'))
   const { guest } = await ours.make()
   report.table(
     await roundRobin(
@@ -52,25 +71,32 @@ async function measure(report: Report, stage: DockerStage, rounds: number): Prom
           name: 'agentpod on docker: a command',
           once: () => timed(() => runCommand(guest, '/usr/bin/true', [])),
         },
-        { name: 'docker exec', once: () => timed(() => docker('exec', name, 'true')) },
+        { name: 'docker exec', once: () => driver.command(docker('exec', name, 'true')) },
       ],
       rounds * 2,
     ),
   )
   guest.close()
-  await docker('rm', '--force', name)
-  const together = async (work: () => Promise<unknown>): Promise<number> =>
-    timed(() => Promise.all(Array.from({ length: AT_ONCE }, work)))
-  report.table([
-    summarize(`agentpod on docker: ${AT_ONCE} at once`, [await together(() => ours.cold())]),
-    summarize(`docker run: ${AT_ONCE} at once`, [
-      await together(() => docker('run', '--rm', ...limits, image, 'true')),
-    ]),
-  ])
-  await ours.close()
+  await driver.command(docker('rm', '--force', name))
+  const together = await inTurn(
+    [
+      {
+        name: `agentpod on docker: ${AT_ONCE} at once`,
+        once: () => timed(() => Promise.all(Array.from({ length: AT_ONCE }, () => ours.live()))),
+      },
+      {
+        name: `docker run: ${AT_ONCE} at once`,
+        once: async () => (await driver.together(once, AT_ONCE)).lifeMs,
+      },
+    ],
+    1,
+    0,
+  )
+  report.say('')
+  report.table(together.map(({ name: what, values }) => summarize(what, values)))
 }
 
-class Ours {
+class Ours implements AsyncDisposable {
   readonly #stage: DockerStage
   readonly #made: Created[] = []
 
@@ -97,19 +123,30 @@ class Ours {
     return { guest, created }
   }
 
-  /** Until the first output; ending it is not timed. */
-  async cold(): Promise<number> {
-    let found: { guest: Guest; created: Created } | undefined
-    const ms = await timed(async () => {
-      found = await this.make()
-      await runCommand(found.guest, '/usr/bin/true', [])
-    })
-    found?.guest.close()
-    if (found) await this.#stage.provider.destroy(found.created.handle.sandboxId, CALL)
-    return ms
+  async live(): Promise<Life> {
+    const start = performance.now()
+    const { guest, created } = await this.make()
+    try {
+      const firstOutputMs = (await firstOutput(guest)) - start
+      guest.close()
+      await this.#stage.provider.destroy(created.handle.sandboxId, CALL)
+      return { firstOutputMs, lifeMs: performance.now() - start }
+    } finally {
+      guest.close()
+    }
   }
 
-  async close(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     for (const { handle } of this.#made) await this.#stage.provider.destroy(handle.sandboxId, CALL)
   }
+}
+
+/** When the first output of a command came; returns after its end. */
+async function firstOutput(guest: Guest): Promise<number> {
+  let at = Number.NaN
+  const start = { command: '/usr/bin/echo', args: ['x'], env: {}, stdin: false }
+  for await (const { kind } of guest.processes.start(start, { signal: AbortSignal.timeout(CALL.timeoutMs) }))
+    if (kind === 'stdout' && Number.isNaN(at)) at = performance.now()
+  if (Number.isNaN(at)) throw new Error('no output')
+  return at
 }

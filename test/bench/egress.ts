@@ -4,7 +4,7 @@
  */
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
-import { summarize, timed } from './measure.ts'
+import { roundRobin, summarize, timed } from './measure.ts'
 import type { Report } from './report.ts'
 
 const PASSED = 'passed.example.com'
@@ -30,7 +30,7 @@ const ROWS: readonly Row[] = [
 
 export async function wayOut(
   report: Report,
-  o: { readonly mib: number; readonly rounds: number },
+  o: { readonly mib: number; readonly rounds: number; readonly samples: number },
 ): Promise<void> {
   const reason = noInternet()
   if (reason) return report.say(`Not measured: ${reason}.`)
@@ -46,23 +46,26 @@ export async function wayOut(
   const ask = new Asker(internet, sandbox)
   await ask.warmUp()
 
-  for (const streams of STREAMS) await throughput(report, ask, streams, o.mib)
+  for (const streams of STREAMS) await throughput(report, ask, streams, o)
   await latency(report, ask, o.rounds)
   await meanwhile(report, ask, sandbox, o)
   await sandbox.destroy()
 }
 
-async function throughput(report: Report, ask: Asker, streams: number, mib: number): Promise<void> {
-  report.say(`\n${streams === 1 ? 'One stream' : `${streams} streams`} of ${mib} MiB in all:\n`)
-  report.say('| what | MiB/s | to the bare copy |')
-  report.say('|---|---|---|')
-  let bare = Number.NaN
-  for (const row of ROWS) {
-    const ms = await timed(() => ask.download(row, streams, mib))
-    const rate = mib / (ms / 1000)
-    if (row.name === BARE) bare = rate
-    report.say(`| ${row.name} | ${rate.toFixed(0)} | ${(rate / bare).toFixed(2)} |`)
-  }
+async function throughput(
+  report: Report,
+  ask: Asker,
+  streams: number,
+  { mib, samples }: { readonly mib: number; readonly samples: number },
+): Promise<void> {
+  report.say(
+    `\n${streams === 1 ? 'One stream' : `${streams} streams`} of ${mib} MiB in all, median of ${samples}:\n`,
+  )
+  const cases = ROWS.map((row) => ({
+    name: row.name,
+    once: () => timed(() => ask.download(row, streams, mib)),
+  }))
+  report.rates(await roundRobin(cases, samples, 0), mib)
 }
 
 async function latency(report: Report, ask: Asker, rounds: number): Promise<void> {

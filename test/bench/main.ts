@@ -1,9 +1,10 @@
 /**
- * The figures of docs/benchmarks.md: ours beside the floor and the peers, in one run and in turn. Prints a
- * table; with `--write` it also replaces the one in the document.
+ * The figures of docs/benchmarks.md: ours beside the floor and the peers, in one run and in turn. Prints
+ * tables; with `--write` it also replaces those of the document, its first part and its chart. `--quick` only
+ * shows that everything works.
  */
-import { execFileSync, spawn, spawnSync } from 'node:child_process'
-import { createReadStream, createWriteStream, existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { createReadStream, createWriteStream, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
 import { createServer } from 'node:net'
 import { cpus, tmpdir, totalmem } from 'node:os'
@@ -17,7 +18,10 @@ import { ROOT, World } from '../support/world.ts'
 import { onDocker } from './docker.ts'
 import { wayOut } from './egress.ts'
 import { environments } from './environments.ts'
-import { roundRobin, type Summary, summarize, timed } from './measure.ts'
+import { OURS } from './figures.ts'
+import { lives } from './lives.ts'
+import { roundRobin, stopMeasuring, timed } from './measure.ts'
+import { PeerDriver } from './peer-driver.ts'
 import { findPeers, run, which } from './peers.ts'
 import { Report } from './report.ts'
 import { runs } from './runs.ts'
@@ -25,30 +29,13 @@ import { copies, growth, pauses } from './state.ts'
 
 const CGROUP_UNIFIED = '/sys/fs/cgroup/unified'
 const INSIDE = 'AGENTPOD_BENCH_INSIDE'
+const STRAIGHT = 'straight to podd'
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-// On hosts with hybrid cgroups, crun starts only if the v2 part is hidden; a mount namespace of our own hides
-// it.
-if (process.getuid?.() === 0 && !process.env[INSIDE]) {
-  const script = `umount ${CGROUP_UNIFIED} 2>/dev/null; exec "$@"`
-  const again = [
-    '--mount',
-    '--propagation',
-    'private',
-    'sh',
-    '-c',
-    script,
-    'sh',
-    process.execPath,
-    ...process.execArgv,
-    ...process.argv.slice(1),
-  ]
-  process.exit(
-    spawnSync('unshare', again, { stdio: 'inherit', env: { ...process.env, [INSIDE]: '1' } }).status ?? 1,
-  )
-}
-
-const quick = process.argv.includes('--quick')
-const rounds = quick ? 5 : 40
+const isQuick = process.argv.includes('--quick')
+const rounds = isQuick ? 5 : 40
+/** Of what takes seconds. */
+const samples = isQuick ? 1 : 3
 const report = new Report()
 const { say, heading, table } = {
   say: report.say.bind(report),
@@ -56,82 +43,93 @@ const { say, heading, table } = {
   table: report.table.bind(report),
 }
 
-const scratch = mkdtempSync(join(tmpdir(), 'agentpod-bench-'))
-const world = new World()
-const cold = new World({ env: { AGENTPOD_SHELLS: '0' } })
-try {
-  await main()
-} finally {
-  await world[Symbol.asyncDispose]()
-  await cold[Symbol.asyncDispose]()
-  rmSync(scratch, { recursive: true, force: true })
+if (isQuick && process.argv.includes('--write')) {
+  console.error('--quick measures too little for the document: leave out --write')
+  process.exitCode = 2
+} else if (process.getuid?.() === 0 && !process.env[INSIDE]) {
+  process.exitCode = await inMountNamespace()
+} else {
+  for (const signal of SIGNALS) process.on(signal, stopMeasuring)
+  await using stack = new AsyncDisposableStack()
+  await main(stack)
 }
 
-async function main(): Promise<void> {
+/**
+ * On hosts with hybrid cgroups, crun starts only if the v2 part is hidden; a mount namespace of our own hides
+ * it.
+ */
+function inMountNamespace(): Promise<number> {
+  const script = `umount ${CGROUP_UNIFIED} 2>/dev/null; exec "$@"`
+  const again = [process.execPath, ...process.execArgv, ...process.argv.slice(1)]
+  const child = spawn(
+    'unshare',
+    ['--mount', '--propagation', 'private', 'sh', '-c', script, 'sh', ...again],
+    {
+      stdio: 'inherit',
+      env: { ...process.env, [INSIDE]: '1' },
+    },
+  )
+  // The process inside removes what it made, and is waited for.
+  for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
+  return new Promise((resolve, reject) => {
+    child.once('error', reject)
+    child.once('exit', (code) => resolve(code ?? 1))
+  })
+}
+
+async function main(stack: AsyncDisposableStack): Promise<void> {
+  const scratch = stack.adopt(mkdtempSync(join(tmpdir(), 'agentpod-bench-')), async (path) => removeAll(path))
+  const world = stack.use(new World())
+  const cold = stack.use(new World({ env: { AGENTPOD_SHELLS: '0' } }))
+  const driver = stack.use(new PeerDriver(which('python3') ?? 'python3'))
   const pod = world.client()
-  const { peers, missing } = await findPeers(scratch)
+  const { peers, missing } = await findPeers(scratch, driver, stack)
   say(
     `Measured ${new Date().toISOString().slice(0, 10)} on ${cpus().length} cores (${cpus()[0]?.model.trim()}), ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${execFileSync('uname', ['-r']).toString().trim()}; milliseconds, ${rounds} rounds in turn.`,
   )
   if (missing.length > 0) say(`\nNot here: ${missing.join('; ')}.`)
 
-  const made: Sandbox[] = []
-  heading('Create to the first command’s output')
-  table(
-    await roundRobin(
-      [
-        { name: 'agentpod, SDK and HTTP, from a shell', once: () => created(pod, made) },
-        { name: 'agentpod, SDK and HTTP, no shell ready', once: () => created(cold.client(), made) },
-        ...peers.map((peer) => ({ name: `${peer.name} (create, run, gone)`, once: () => timed(peer.cold) })),
-      ],
-      rounds,
-    ),
-    'crun (create, run, gone)',
-  )
-  await Promise.all(made.map((sandbox) => sandbox.destroy()))
+  await lives(report, { world, cold, peers, driver, rounds, isQuick })
 
   const sandbox = await pod.create({})
-  const socket = await poddSocket(sandbox.id)
-  heading('Run `true` in a living sandbox')
-  table(
-    await roundRobin(
-      [
-        { name: 'agentpod, SDK and HTTP', once: () => timed(() => sandbox.exec('true').wait()) },
-        { name: 'straight to podd', once: () => timed(() => straight(socket)) },
-        ...peers.flatMap((peer) =>
-          peer.exec ? [{ name: `${peer.name} exec`, once: () => timed(peer.exec ?? peer.cold) }] : [],
-        ),
-      ],
-      rounds * 2,
-    ),
-    'straight to podd',
+  const socket = await poddSocket(world, sandbox.id)
+  heading('Run `true` in a running sandbox')
+  const commands = await roundRobin(
+    [
+      { name: OURS, once: () => timed(() => sandbox.exec('true').wait()) },
+      { name: STRAIGHT, once: () => timed(() => straight(socket)) },
+      ...peers.flatMap(({ name, exec }) =>
+        exec ? [{ name: `${name} exec`, once: () => driver.command(exec) }] : [],
+      ),
+    ],
+    rounds * 2,
+  )
+  table(commands, STRAIGHT)
+  report.keep(
+    'exec',
+    commands.filter(({ name }) => name !== STRAIGHT),
   )
 
   heading('Commands a second, eight at a time in one sandbox')
-  const commands = quick ? 100 : 1000
-  const took = await timed(() => eightAtATime(commands, () => sandbox.exec('true').wait()))
-  say(`${Math.round(commands / (took / 1000))} through client and server.`)
+  await commandRates(sandbox, socket)
 
   heading('The same through E2B’s SDK, over TCP, on the debian base')
   await throughE2b(pod)
 
-  heading('100 sandboxes at once, each runs a command')
-  table([await hundred()])
-
-  heading('A living sandbox with 1 GiB in 50,000 files')
-  await copies(pod, report, { scale: quick ? 0.02 : 1, peers, scratch })
+  heading('A running sandbox with 1 GiB in 50,000 files')
+  await copies(pod, report, { scale: isQuick ? 0.02 : 1, peers, scratch })
 
   heading('Pause and stop')
   table(await pauses(pod, Math.ceil(rounds / 2)))
 
   heading('A file of 1 GiB')
-  await transfer(sandbox, quick ? 64 : 1024)
+  await transfer(sandbox, scratch, isQuick ? 64 : 1024)
 
   heading('The way out')
-  await wayOut(report, { mib: quick ? 64 : 1024, rounds })
+  await wayOut(report, { mib: isQuick ? 64 : 1024, rounds, samples })
   await environments(report, { rounds })
-  await runs(report, { rounds, scale: quick ? 0.02 : 1 })
-  await onDocker(report, { rounds })
+  await runs(report, { rounds, scale: isQuick ? 0.02 : 1 })
+  await onDocker(report, driver, { rounds })
 
   heading('The command line')
   table(
@@ -152,17 +150,35 @@ async function main(): Promise<void> {
   await sandbox.destroy()
 
   heading('With many sandboxes beside, and a long history behind')
-  await growth(world, report, quick ? [2, 4] : [10, 100, 500], quick ? 1000 : 100_000)
-  for (const peer of peers) peer.close()
+  await growth(world, report, isQuick ? [2, 4] : [10, 100, 500], isQuick ? 1000 : 100_000)
   if (process.argv.includes('--write')) report.write()
 }
 
-function created(pod: AgentPod, made: Sandbox[]): Promise<number> {
-  return timed(async () => {
-    const sandbox = await pod.create({})
-    await sandbox.exec('true').wait()
-    made.push(sandbox)
-  })
+/** A peer that was ended early may have left mounts, through which nothing must be removed. */
+function removeAll(directory: string): void {
+  const points = readFileSync('/proc/self/mountinfo', 'utf8')
+    .split('\n')
+    .map((line) => line.split(' ')[4] ?? '')
+    .filter((point) => point.startsWith(`${directory}/`))
+  for (const point of points.toReversed()) execFileSync('umount', ['--lazy', point])
+  rmSync(directory, { recursive: true, force: true })
+}
+
+async function commandRates(sandbox: Sandbox, socket: string): Promise<void> {
+  const count = isQuick ? 100 : 1000
+  const eight = (work: () => Promise<unknown>) => () => timed(() => eightAtATime(count, work))
+  const rows = await roundRobin(
+    [
+      { name: OURS, once: eight(() => sandbox.exec('true').wait()) },
+      { name: STRAIGHT, once: eight(() => straight(socket)) },
+    ],
+    samples,
+    0,
+  )
+  report.rows(
+    ['what', `commands a second, median of ${samples}`],
+    rows.map(({ name, p50 }) => [name, (count / (p50 / 1000)).toFixed(0)]),
+  )
 }
 
 /** One Start on podd's own socket, read to its end. */
@@ -185,7 +201,7 @@ function straight(socketPath: string): Promise<void> {
   })
 }
 
-async function poddSocket(id: string): Promise<string> {
+async function poddSocket(world: World, id: string): Promise<string> {
   const podhost = podhostOf(world)
   const { socket } = await podhost.call('sandbox.inspect', { id }, { timeoutMs: 5000 })
   await podhost.close()
@@ -212,7 +228,7 @@ async function throughE2b(pod: AgentPod): Promise<void> {
   const { Sandbox: Theirs } = (await import(entry)) as { Sandbox: E2bSandboxes }
   const options = { apiKey: secret, apiUrl: url, sandboxUrl: url }
   const made: E2bSandbox[] = []
-  const living = await Theirs.create(options)
+  const running = await Theirs.create(options)
   table(
     await roundRobin(
       [
@@ -225,13 +241,12 @@ async function throughE2b(pod: AgentPod): Promise<void> {
               made.push(one)
             }),
         },
-        { name: 'commands.run, a login shell each', once: () => timed(() => living.commands.run('true')) },
+        { name: 'commands.run, a login shell each', once: () => timed(() => running.commands.run('true')) },
       ],
       Math.ceil(rounds / 2),
     ),
-    undefined,
   )
-  await Promise.all([living, ...made].map((one) => one.kill()))
+  await Promise.all([running, ...made].map((one) => one.kill()))
 }
 
 interface E2bSandbox {
@@ -242,59 +257,31 @@ interface E2bSandboxes {
   create(options: object): Promise<E2bSandbox>
 }
 
-async function hundred(): Promise<Summary> {
-  const pod = world.client()
-  const samples: number[] = []
-  for (let i = 0; i < (quick ? 1 : 3); i++) {
-    const all: Sandbox[] = []
-    samples.push(
-      await timed(() =>
-        Promise.all(
-          Array.from({ length: 100 }, async () => {
-            const one = await pod.create({})
-            all.push(one)
-            const { exitCode } = await one.exec('true').wait()
-            if (exitCode !== 0) throw new Error('a command failed')
-          }),
-        ),
-      ),
-    )
-    await Promise.all(all.map((one) => one.destroy()))
-  }
-  return summarize('all 100', samples)
-}
-
 /** Up and down through the server, beside a copy through a bare unix socket into a file on the same disk. */
-async function transfer(sandbox: Sandbox, mib: number): Promise<void> {
+async function transfer(sandbox: Sandbox, scratch: string, mib: number): Promise<void> {
   const source = join(scratch, 'big')
   execFileSync('dd', ['if=/dev/urandom', `of=${source}`, 'bs=1M', `count=${mib}`, 'status=none'])
-  const rate = (ms: number): number => mib / (ms / 1000)
-  const bare = rate(await timed(() => bareCopy(source, join(scratch, 'copy'))))
-  const up = rate(
-    await timed(() =>
-      sandbox.writeFile('/home/user/big', createReadStream(source, { highWaterMark: 1 << 20 })),
-    ),
+  const up = (): Promise<void> =>
+    sandbox.writeFile('/home/user/big', createReadStream(source, { highWaterMark: 1 << 20 }))
+  const down = async (): Promise<void> =>
+    pipeline(
+      await sandbox.readFile('/home/user/big'),
+      createWriteStream(join(scratch, 'down'), { highWaterMark: 1 << 20 }),
+    )
+  const rows = await roundRobin(
+    [
+      { name: 'bare unix socket into a file', once: () => timed(() => bareCopy(source, scratch)) },
+      { name: 'up', once: () => timed(up) },
+      { name: 'down', once: () => timed(down) },
+    ],
+    samples,
+    0,
   )
-  const down = rate(
-    await timed(async () =>
-      pipeline(
-        await sandbox.readFile('/home/user/big'),
-        createWriteStream(join(scratch, 'down'), { highWaterMark: 1 << 20 }),
-      ),
-    ),
-  )
-  say('| what | MiB/s | to the bare copy |')
-  say('|---|---|---|')
-  for (const [name, value] of [
-    ['bare unix socket into a file', bare],
-    ['up', up],
-    ['down', down],
-  ] as const) {
-    say(`| ${name} | ${value.toFixed(0)} | ${(value / bare).toFixed(2)} |`)
-  }
+  report.rates(rows, mib)
+  for (const name of ['big', 'copy', 'down']) rmSync(join(scratch, name))
 }
 
-async function bareCopy(source: string, target: string): Promise<void> {
+async function bareCopy(source: string, scratch: string): Promise<void> {
   const path = join(scratch, 'bare.sock')
   const server = createServer(
     (connection) => void pipeline(createReadStream(source, { highWaterMark: 1 << 20 }), connection),
@@ -304,7 +291,7 @@ async function bareCopy(source: string, target: string): Promise<void> {
     '-c',
     'import socket,sys\ns=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1])\nf=open(sys.argv[2],"wb",0)\nb=bytearray(1<<20)\nwhile (n:=s.recv_into(b)): f.write(memoryview(b)[:n])',
     path,
-    target,
+    join(scratch, 'copy'),
   ])
   await new Promise((resolve) => reader.once('close', resolve))
   server.close()

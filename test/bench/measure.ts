@@ -14,15 +14,46 @@ export interface Summary {
   readonly min: number
 }
 
+/** From the beginning of a create to the first output of its first command, and to the end of everything. */
+export interface Life {
+  readonly firstOutputMs: number
+  readonly lifeMs: number
+}
+
+/** Lives one after another, without pauses. */
+export interface Loop {
+  readonly eachMs: number
+  /** Processor time of one life; undefined where a daemon does part of the work. */
+  readonly processorMs: number | undefined
+}
+
+/** Ends a run of the benchmarks at its next measurement, so that everything it made is removed. */
+const stopping = new AbortController()
+
+export function stopMeasuring(signal: NodeJS.Signals): void {
+  stopping.abort(new Error(`stopped by ${signal}`))
+}
+
 export async function roundRobin(cases: readonly Case[], rounds: number, warmUps = 2): Promise<Summary[]> {
-  const samples = new Map(cases.map(({ name }) => [name, [] as number[]]))
+  const samples = await inTurn(cases, rounds, warmUps)
+  return samples.map(({ name, values }) => summarize(name, values))
+}
+
+/** What each case gave in each round; the warm-ups do not count. */
+export async function inTurn<T>(
+  cases: readonly { readonly name: string; once(): Promise<T> }[],
+  rounds: number,
+  warmUps = 2,
+): Promise<{ readonly name: string; readonly values: readonly T[] }[]> {
+  const samples = cases.map(({ name, once }) => ({ name, once, values: [] as T[] }))
   for (let round = -warmUps; round < rounds; round++) {
-    for (const one of cases) {
-      const ms = await one.once()
-      if (round >= 0) samples.get(one.name)?.push(ms)
+    for (const { once, values } of samples) {
+      stopping.signal.throwIfAborted()
+      const value = await once()
+      if (round >= 0) values.push(value)
     }
   }
-  return cases.map(({ name }) => summarize(name, samples.get(name) ?? []))
+  return samples
 }
 
 export function summarize(name: string, samples: readonly number[]): Summary {
@@ -33,6 +64,7 @@ export function summarize(name: string, samples: readonly number[]): Summary {
 }
 
 export async function timed(work: () => Promise<unknown>): Promise<number> {
+  stopping.signal.throwIfAborted()
   const start = performance.now()
   await work()
   return performance.now() - start

@@ -1,8 +1,12 @@
 /** The floor and the peers: whichever of them this machine has, each doing the same small thing. */
-import { execFileSync, spawn } from 'node:child_process'
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
+import { DEFAULT_RESOURCES } from '../../src/core/resources.ts'
+import { DockerDaemon, NO_DOCKER } from '../support/docker-daemon.ts'
+import { PLAIN_RUNTIME, SAME_WORK } from './figures.ts'
 import { timed } from './measure.ts'
+import type { PeerDriver, PeerProgram } from './peer-driver.ts'
 
 export function which(program: string): string | undefined {
   return (process.env['PATH'] ?? '')
@@ -11,9 +15,16 @@ export function which(program: string): string | undefined {
     .find((path) => existsSync(path))
 }
 
-export function run(program: string, args: readonly string[]): Promise<void> {
+export function run(
+  program: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<void> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] })
+    const child = spawn(program, args, {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, ...env },
+    })
     let said = ''
     child.stderr.on('data', (data: Buffer) => {
       said += data.toString()
@@ -25,42 +36,60 @@ export function run(program: string, args: readonly string[]): Promise<void> {
   })
 }
 
-export interface Peer {
+export interface Peer extends AsyncDisposable {
   readonly name: string
-  /** Creates, runs /usr/bin/true, and is gone. */
-  cold(): Promise<void>
-  /** Runs /usr/bin/true in one that lives; absent where the peer has no such thing. */
-  exec?: () => Promise<void>
-  /** Takes these files into one that lives, and then an image of it, which is what is timed. */
+  /** Creates, says something, and is gone. */
+  readonly once: PeerProgram
+  /** Runs `true` in one that is running; absent where the peer has no such thing. */
+  readonly exec?: PeerProgram
+  /** Starts that many that wait. Returns words that the command lines of their processes have. */
+  idle?: (count: number) => Promise<readonly string[]>
+  /** Words in the command lines of the processes that belong to no single container. */
+  readonly daemonWords?: readonly string[]
+  /** It takes long, and processes that are not its children do part of the work. */
+  readonly isEngine?: boolean
+  /** Takes these files into one that is running, and then an image of it, which is what is timed. */
   commit?: (directory: string) => Promise<number>
-  close(): void
 }
 
-/** Peers that work here; the others are named with the reason. */
-export async function findPeers(scratch: string): Promise<{ peers: Peer[]; missing: string[] }> {
+/** Of the ids of a container on this machine. */
+const FIRST_ID = 0x7f000000
+const LIMITS = {
+  memory: { limit: DEFAULT_RESOURCES.memoryMib * 2 ** 20 },
+  cpu: { quota: DEFAULT_RESOURCES.cpus * 100_000, period: 100_000 },
+  pids: { limit: DEFAULT_RESOURCES.pids },
+}
+
+type Make = { readonly name: string; make(scratch: string): Promise<Peer> }
+const MAKES: readonly Make[] = [
+  { name: 'host spawn', make: hostSpawn },
+  { name: 'bwrap', make: bwrap },
+  { name: PLAIN_RUNTIME, make: (scratch) => runtime('crun', scratch) },
+  { name: SAME_WORK, make: crunSameWork },
+  { name: 'runc', make: (scratch) => runtime('runc', scratch) },
+  { name: 'podman', make: podman },
+  { name: 'docker', make: docker },
+]
+
+/** Peers that work here, to be closed with the stack; the others are named with the reason. */
+export async function findPeers(
+  scratch: string,
+  driver: PeerDriver,
+  stack: AsyncDisposableStack,
+): Promise<{ peers: Peer[]; missing: string[] }> {
   const peers: Peer[] = []
   const missing: string[] = []
-  for (const make of [hostSpawn, bwrap, runtime('crun'), runtime('runc'), podman, docker]) {
+  for (const { name, make } of MAKES) {
     try {
-      const peer = make(scratch)
-      await peer.cold()
-      await peer.exec?.()
+      const peer = stack.use(await make(scratch))
+      await driver.life(peer.once)
+      if (peer.exec) await driver.command(peer.exec)
       peers.push(peer)
     } catch (error) {
-      missing.push(
-        `${make.peerName}: ${String((error as Error).message)
-          .split(':')[0]
-          ?.slice(0, 60)}`,
-      )
+      missing.push(`${name}: ${(error as Error).message.split(/[:\n]/)[0]?.slice(0, 60)}`)
     }
   }
   return { peers, missing }
-}
-
-type Make = { (scratch: string): Peer; peerName: string }
-
-function named(peerName: string, make: (scratch: string) => Peer): Make {
-  return Object.assign(make, { peerName })
 }
 
 function need(program: string): string {
@@ -69,99 +98,160 @@ function need(program: string): string {
   return found
 }
 
-const hostSpawn = named('host spawn', () => ({
-  name: 'host spawn',
-  cold: () => run('/usr/bin/true', []),
-  close() {},
-}))
+const nothing = async (): Promise<void> => undefined
 
-const bwrap = named('bwrap', () => {
+async function hostSpawn(): Promise<Peer> {
+  return { name: 'host spawn', once: { argv: ['/bin/echo', 'x'] }, [Symbol.asyncDispose]: nothing }
+}
+
+async function bwrap(): Promise<Peer> {
   const program = need('bwrap')
   const args = [
-    '--unshare-all',
-    '--ro-bind',
-    '/usr',
-    '/usr',
-    '--symlink',
-    'usr/lib',
-    '/lib',
-    '--symlink',
-    'usr/lib64',
-    '/lib64',
-    '--proc',
-    '/proc',
-    '--dev',
-    '/dev',
-    '/usr/bin/true',
+    ...['--unshare-all', '--die-with-parent', '--ro-bind', '/usr', '/usr'],
+    ...['--symlink', 'usr/lib', '/lib', '--symlink', 'usr/lib64', '/lib64'],
+    ...['--proc', '/proc', '--dev', '/dev'],
   ]
-  return { name: 'bwrap', cold: () => run(program, args), close() {} }
-})
+  const word = idleWord('bwrap')
+  return {
+    name: 'bwrap',
+    once: { argv: [program, ...args, '/usr/bin/echo', 'x'] },
+    async idle(count) {
+      for (let n = 0; n < count; n++)
+        spawn(program, [...args, '/usr/bin/sleep', '86400', word], { stdio: 'ignore' }).unref()
+      return [word]
+    },
+    async [Symbol.asyncDispose]() {
+      endProcesses(word)
+    },
+  }
+}
 
-/** An OCI bundle with the namespaces, the mapping and the mounts of ours, and this machine's /usr. */
-function bundle(directory: string, args: readonly string[]): string {
-  const rootfs = join(directory, 'rootfs')
-  for (const name of ['usr', 'proc', 'dev', 'sys', 'tmp', 'run', 'lib', 'lib64', 'bin'])
-    mkdirSync(join(rootfs, name), { recursive: true })
+/** An argument that tells our waiting processes from all others; `sleep` adds it to its time. */
+function idleWord(peer: string): string {
+  const number = ['crun', 'runc', 'bwrap', 'podman', 'docker'].indexOf(peer) + 1
+  return `0.00${number}${String(process.pid).padStart(8, '0')}`
+}
+
+function endProcesses(word: string): void {
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(word))
+        process.kill(Number(pid), 'SIGKILL')
+    } catch {
+      // It has ended by itself.
+    }
+  }
+}
+
+/** An OCI configuration with the namespaces, the mapping and the mounts of ours, and this machine's /usr. */
+function ociConfig(args: readonly string[], resources?: object): object {
   const bind = (path: string, from = path): object => ({
     destination: path,
     source: from,
     type: 'bind',
     options: ['rbind', 'ro'],
   })
-  const range = [{ containerID: 0, hostID: 0x7f000000, size: 65536 }]
-  writeFileSync(
-    join(directory, 'config.json'),
-    JSON.stringify({
-      ociVersion: '1.0.2',
-      process: { args, cwd: '/', env: ['PATH=/usr/bin'], user: { uid: 0, gid: 0 }, noNewPrivileges: true },
-      root: { path: 'rootfs' },
-      hostname: 'bench',
-      mounts: [
-        { destination: '/proc', type: 'proc', source: 'proc' },
-        {
-          destination: '/dev',
-          type: 'tmpfs',
-          source: 'tmpfs',
-          options: ['nosuid', 'mode=755', 'size=65536k'],
-        },
-        { destination: '/tmp', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'nodev'] },
-        { destination: '/run', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'nodev'] },
-        bind('/usr'),
-        bind('/lib', '/usr/lib'),
-        bind('/lib64', '/usr/lib64'),
-        bind('/bin', '/usr/bin'),
-      ],
-      linux: {
-        uidMappings: range,
-        gidMappings: range,
-        namespaces: ['user', 'pid', 'mount', 'network', 'ipc', 'uts', 'cgroup'].map((type) => ({ type })),
-      },
-    }),
-  )
+  const tmpfs = (path: string, ...options: string[]): object => ({
+    destination: path,
+    type: 'tmpfs',
+    source: 'tmpfs',
+    options: ['nosuid', ...options],
+  })
+  const range = [{ containerID: 0, hostID: FIRST_ID, size: 65536 }]
+  return {
+    ociVersion: '1.0.2',
+    process: { args, cwd: '/', env: ['PATH=/usr/bin'], user: { uid: 0, gid: 0 }, noNewPrivileges: true },
+    root: { path: 'rootfs' },
+    hostname: 'bench',
+    mounts: [
+      { destination: '/proc', type: 'proc', source: 'proc' },
+      tmpfs('/dev', 'mode=755', 'size=65536k'),
+      tmpfs('/tmp', 'nodev'),
+      tmpfs('/run', 'nodev'),
+      bind('/usr'),
+      bind('/lib', '/usr/lib'),
+      bind('/lib64', '/usr/lib64'),
+      bind('/bin', '/usr/bin'),
+    ],
+    linux: {
+      uidMappings: range,
+      gidMappings: range,
+      namespaces: ['user', 'pid', 'mount', 'network', 'ipc', 'uts', 'cgroup'].map((type) => ({ type })),
+      ...(resources && { resources }),
+    },
+  }
+}
+
+/** A root in which everything can be mounted. */
+function emptyRoot(directory: string): string {
+  for (const name of ['usr', 'proc', 'dev', 'sys', 'tmp', 'run', 'lib', 'lib64', 'bin'])
+    mkdirSync(join(directory, name), { recursive: true })
   return directory
 }
 
-function runtime(name: 'crun' | 'runc'): Make {
-  return named(name, (scratch) => {
-    const program = need(name)
-    const state = [
-      '--root',
-      join(scratch, `${name}-state`),
-      ...(name === 'crun' ? ['--cgroup-manager=disabled'] : []),
-    ]
-    const once = bundle(join(scratch, `${name}-once`), ['/usr/bin/true'])
-    const idle = bundle(join(scratch, `${name}-idle`), ['/usr/bin/sleep', '86400'])
-    const id = `${name}-idle-${process.pid}`
-    // What stays running would hold a pipe open, and the call with it.
-    execFileSync(program, [...state, 'run', '--detach', '--bundle', idle, id], { stdio: 'ignore' })
-    let count = 0
-    return {
-      name,
-      cold: () => run(program, [...state, 'run', '--bundle', once, `${name}-${process.pid}-${count++}`]),
-      exec: () => run(program, [...state, 'exec', id, '/usr/bin/true']),
-      close: () => void execFileSync(program, [...state, 'delete', '--force', id]),
-    }
-  })
+function bundle(directory: string, args: readonly string[]): string {
+  emptyRoot(join(directory, 'rootfs'))
+  writeFileSync(join(directory, 'config.json'), JSON.stringify(ociConfig(args)))
+  return directory
+}
+
+async function runtime(name: 'crun' | 'runc', scratch: string): Promise<Peer> {
+  const program = need(name)
+  const root = join(scratch, `${name}-state`)
+  const state = ['--root', root, ...(name === 'crun' ? ['--cgroup-manager=disabled'] : [])]
+  const word = idleWord(name)
+  const once = bundle(join(scratch, `${name}-once`), ['/usr/bin/echo', 'x'])
+  const waiting = bundle(join(scratch, `${name}-idle`), ['/usr/bin/sleep', '86400', word])
+  // What stays running would hold a pipe open, and the call with it.
+  const start = (id: string): void =>
+    void execFileSync(program, [...state, 'run', '--detach', '--bundle', waiting, id], { stdio: 'ignore' })
+  const id = `${name}-idle-${process.pid}`
+  const close = async (): Promise<void> => deleteAll(program, state, root)
+  try {
+    start(id)
+  } catch (error) {
+    await close()
+    throw error
+  }
+  return {
+    name,
+    once: { argv: [program, ...state, 'run', '--bundle', once, '{id}'] },
+    exec: { argv: [program, ...state, 'exec', id, '/usr/bin/true'] },
+    async idle(count) {
+      for (let n = 1; n < count; n++) start(`${id}-${n}`)
+      return [word]
+    },
+    [Symbol.asyncDispose]: close,
+  }
+}
+
+/** What AgentPod does for each sandbox, as far as crun does it: a root of its own and limits. */
+async function crunSameWork(scratch: string): Promise<Peer> {
+  const program = need('crun')
+  const directory = join(scratch, 'crun-overlay')
+  const root = join(scratch, 'crun-overlay-state')
+  mkdirSync(directory)
+  const state = ['--root', root, '--cgroup-manager=cgroupfs']
+  return {
+    name: SAME_WORK,
+    once: {
+      argv: [program, ...state, 'run', '--bundle', '{bundle}', '{id}'],
+      bundle: {
+        lower: emptyRoot(join(scratch, 'crun-lower')),
+        owner: FIRST_ID,
+        directory,
+        group: `bench-of-agentpod-${process.pid}`,
+        config: ociConfig(['/usr/bin/echo', 'x'], LIMITS),
+      },
+    },
+    [Symbol.asyncDispose]: async () => deleteAll(program, state, root),
+  }
+}
+
+/** Every container that this runtime still knows. */
+function deleteAll(program: string, state: readonly string[], root: string): void {
+  for (const id of existsSync(root) ? readdirSync(root) : [])
+    spawnSync(program, [...state, 'delete', '--force', id], { stdio: 'ignore' })
 }
 
 /** Engines want an image: one with nothing but a static program. */
@@ -172,9 +262,9 @@ function image(scratch: string): string {
   mkdirSync(join(directory, 'usr', 'bin'), { recursive: true })
   writeFileSync(
     join(directory, 'main.go'),
-    'package main\nimport ("os";"time")\nfunc main() { if len(os.Args) > 1 { time.Sleep(24*time.Hour) } }\n',
+    'package main\nimport ("os";"time")\nfunc main() { if len(os.Args) > 1 { time.Sleep(24*time.Hour) }; os.Stdout.WriteString("x\\n") }\n',
   )
-  execFileSync('go', ['build', '-o', 'usr/bin/true', 'main.go'], {
+  execFileSync('go', ['build', '-o', 'usr/bin/echo', 'main.go'], {
     cwd: directory,
     env: { ...process.env, CGO_ENABLED: '0', GOFLAGS: '' },
   })
@@ -182,73 +272,89 @@ function image(scratch: string): string {
   return file
 }
 
-function engine(
-  name: string,
-  program: string,
-  global: readonly string[],
-  flags: readonly string[],
-  scratch: string,
-): Peer {
+interface Engine {
+  readonly name: string
+  readonly program: string
+  readonly global: readonly string[]
+  readonly flags: readonly string[]
+  readonly env: Readonly<Record<string, string>>
+  readonly daemonWords: readonly string[]
+}
+
+function engine(o: Engine, scratch: string, close: () => Promise<void>): Peer {
+  const { name, program, env, daemonWords } = o
   const tag = 'agentpod-bench:1'
-  execFileSync(program, [...global, 'import', image(scratch), tag], { stdio: ['ignore', 'ignore', 'pipe'] })
-  const id = `agentpod-bench-${process.pid}`
-  execFileSync(
-    program,
-    [...global, 'run', '--detach', '--name', id, ...flags, tag, '/usr/bin/true', 'idle'],
-    { stdio: ['ignore', 'ignore', 'pipe'] },
-  )
+  const call = (...args: string[]): string =>
+    execFileSync(program, [...o.global, ...args], {
+      encoding: 'utf8',
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    }).trim()
+  call('import', image(scratch), tag)
+  const ids: string[] = []
+  const word = idleWord(name)
+  const start = (): string => {
+    const id = call('run', '--detach', ...o.flags, tag, '/usr/bin/echo', word)
+    ids.push(id)
+    return id
+  }
+  const limits = [
+    ...['--memory', String(LIMITS.memory.limit), '--cpus', String(DEFAULT_RESOURCES.cpus)],
+    ...['--pids-limit', String(LIMITS.pids.limit)],
+  ]
+  const first = start()
   return {
     name,
-    cold: () => run(program, [...global, 'run', '--rm', ...flags, tag, '/usr/bin/true']),
-    exec: () => run(program, [...global, 'exec', id, '/usr/bin/true']),
-    async commit(directory) {
-      await run(program, [...global, 'cp', directory, `${id}:/data`])
-      return timed(() => run(program, [...global, 'commit', id, 'agentpod-bench:2']))
+    isEngine: true,
+    daemonWords,
+    once: {
+      argv: [program, ...o.global, 'run', '--rm', ...o.flags, ...limits, tag, '/usr/bin/echo'],
+      env,
     },
-    close: () => void execFileSync(program, [...global, 'rm', '--force', id], { stdio: 'ignore' }),
+    exec: { argv: [program, ...o.global, 'exec', first, '/usr/bin/echo'], env },
+    async idle(count) {
+      while (ids.length < count) start()
+      return [...ids, word]
+    },
+    async commit(directory) {
+      await run(program, [...o.global, 'cp', directory, `${first}:/data`], env)
+      return timed(() => run(program, [...o.global, 'commit', first, 'agentpod-bench:2'], env))
+    },
+    async [Symbol.asyncDispose]() {
+      try {
+        call('rm', '--force', ...ids)
+      } finally {
+        await close()
+      }
+    },
   }
 }
 
-const podman = named('podman', (scratch) => {
+async function podman(scratch: string): Promise<Peer> {
   const program = need('podman')
+  const temporary = join(scratch, 'podman-temporary')
+  mkdirSync(temporary)
   const global = [
-    '--root',
-    join(scratch, 'podman'),
-    '--runroot',
-    join(scratch, 'podman-run'),
-    '--cgroup-manager=cgroupfs',
-    '--events-backend=file',
+    ...['--root', join(scratch, 'podman'), '--runroot', join(scratch, 'podman-run')],
+    ...['--cgroup-manager=cgroupfs', '--events-backend=file'],
     ...(which('runc') ? ['--runtime', 'runc'] : []),
   ]
   const flags = ['--network=none', '--ulimit', 'nofile=1024:1024', '--ulimit', 'nproc=4096:4096']
-  return engine('podman', program, global, flags, scratch)
-})
+  // podman writes images to /var/tmp otherwise, and leaves them there.
+  const env = { TMPDIR: temporary }
+  return engine({ name: 'podman', program, global, flags, env, daemonWords: [] }, scratch, nothing)
+}
 
-const docker = named('docker', (scratch) => {
+async function docker(scratch: string): Promise<Peer> {
   const program = need('docker')
-  const daemon = need('dockerd')
-  const socket = `unix://${join(scratch, 'docker.sock')}`
-  const directories = [
-    '--data-root',
-    join(scratch, 'docker'),
-    '--exec-root',
-    join(scratch, 'docker-run'),
-    '--pidfile',
-    join(scratch, 'docker.pid'),
-  ]
-  const quiet = ['--iptables=false', '--ip6tables=false', '--bridge=none', '--ip-forward=false']
-  const child = spawn(daemon, ['-H', socket, ...directories, ...quiet], { stdio: 'ignore' })
-  const end = performance.now() + 30_000
-  while (!existsSync(join(scratch, 'docker.sock'))) {
-    if (performance.now() > end) throw new Error('dockerd did not start')
-    execFileSync('sleep', ['0.2'])
+  if (NO_DOCKER) throw new Error('no dockerd')
+  const daemon = await DockerDaemon.start()
+  const close = async (): Promise<void> => await daemon[Symbol.asyncDispose]()
+  try {
+    const o = { program, global: [], flags: ['--network=none'], env: daemon.env }
+    return engine({ name: 'docker', ...o, daemonWords: [`${daemon.directory}/`] }, scratch, close)
+  } catch (error) {
+    await close()
+    throw error
   }
-  const peer = engine('docker', program, ['-H', socket], ['--network=none'], scratch)
-  return {
-    ...peer,
-    close() {
-      peer.close()
-      child.kill('SIGTERM')
-    },
-  }
-})
+}

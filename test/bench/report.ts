@@ -2,10 +2,13 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ROOT } from '../support/world.ts'
+import { chartOf } from './chart.ts'
+import { type FigureName, type Figures, frontPage, panelsOf } from './figures.ts'
 import type { Summary } from './measure.ts'
 
 export class Report {
   readonly #lines: string[] = []
+  readonly #figures = new Map<FigureName, readonly Summary[]>()
 
   say(line: string): void {
     this.#lines.push(line)
@@ -19,20 +22,52 @@ export class Report {
   /** With `floor`, each row's ratio to the row of that name. */
   table(rows: readonly Summary[], floor?: string): void {
     const base = rows.find(({ name }) => name === floor)?.p50
-    this.say(`| what | p50 | p95 | min |${base ? ` to ${floor} |` : ''}`)
-    this.say(`|---|---|---|---|${base ? '---|' : ''}`)
-    for (const { name, p50, p95, min } of rows) {
-      const ratio = base ? ` ${(p50 / base).toFixed(2)} |` : ''
-      this.say(`| ${name} | ${p50.toFixed(1)} | ${p95.toFixed(1)} | ${min.toFixed(1)} |${ratio}`)
-    }
+    this.rows(
+      ['what', 'p50', 'p95', 'min', ...(base ? [`to ${floor}`] : [])],
+      rows.map(({ name, p50, p95, min }) => [
+        name,
+        ...[p50, p95, min].map((ms) => ms.toFixed(1)),
+        ...(base ? [(p50 / base).toFixed(2)] : []),
+      ]),
+    )
   }
 
-  /** Replaces the figures in the document. */
-  write(): void {
-    const file = join(ROOT, 'docs', 'benchmarks.md')
-    const text = readFileSync(file, 'utf8')
-    const [start, end] = ['<!-- figures -->', '<!-- /figures -->']
-    const [head, tail] = [text.slice(0, text.indexOf(start) + start.length), text.slice(text.indexOf(end))]
-    writeFileSync(file, `${head}\n\n${this.#lines.join('\n')}\n\n${tail}`)
+  /** Of the medians of so many MiB each, with the ratio to the first row. */
+  rates(rows: readonly Summary[], mib: number): void {
+    const rate = ({ p50 }: Summary): number => mib / (p50 / 1000)
+    const bare = rows[0] ? rate(rows[0]) : Number.NaN
+    this.rows(
+      ['what', 'MiB/s', 'to the bare copy'],
+      rows.map((row) => [row.name, rate(row).toFixed(0), (rate(row) / bare).toFixed(2)]),
+    )
   }
+
+  rows(head: readonly string[], rows: readonly (readonly string[])[]): void {
+    const line = (cells: readonly string[]): void => this.say(`| ${cells.join(' | ')} |`)
+    line(head)
+    this.say(`|${head.map(() => '---|').join('')}`)
+    for (const row of rows) line(row)
+  }
+
+  /** Keeps figures for the chart and for the first part of the document. */
+  keep(name: FigureName, rows: readonly Summary[]): void {
+    this.#figures.set(name, rows)
+  }
+
+  /** Replaces the figures in the document, and the chart. */
+  write(): void {
+    const figures: Figures = this.#figures
+    const file = join(ROOT, 'docs', 'benchmarks.md')
+    const day = new Date().toISOString().slice(0, 10)
+    writeFileSync(join(ROOT, 'docs', 'benchmarks.svg'), chartOf(panelsOf(figures), { day }))
+    const text = between(readFileSync(file, 'utf8'), 'front page', frontPage(figures).join('\n'))
+    writeFileSync(file, between(text, 'figures', this.#lines.join('\n')))
+  }
+}
+
+function between(text: string, name: string, inner: string): string {
+  const [start, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`]
+  if (!text.includes(start) || !text.includes(end)) throw new Error(`${name}: the markers are missing`)
+  const [head, tail] = [text.slice(0, text.indexOf(start) + start.length), text.slice(text.indexOf(end))]
+  return `${head}\n\n${inner.trim()}\n\n${tail}`
 }

@@ -9,13 +9,14 @@ import { openDatabase } from '../../src/store/database.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
 import { isAlive, until, type World } from '../support/world.ts'
 import { roundRobin, type Summary, summarize, timed } from './measure.ts'
+import { pssMib } from './memory.ts'
 import type { Peer } from './peers.ts'
 import type { Report } from './report.ts'
 
 const FILES = 50_000
 const FILE_BYTES = 21_475
 
-/** Snapshot and fork of a living sandbox that holds a gigabyte. */
+/** Snapshot and fork of a running sandbox that holds a gigabyte. */
 export async function copies(
   pod: AgentPod,
   report: Report,
@@ -62,7 +63,9 @@ os.sync()`
   )
   await Promise.all(forks.map((one) => one.destroy()))
   await sandbox.destroy()
-  report.table([...rows, ...(await commits(peers, files, scratch))])
+  const all = [...rows, ...(await commits(peers, files, scratch))]
+  report.table(all)
+  report.keep('copies', all)
 }
 
 /** The same files in containers of the peers that can make an image of one, once each: it takes long. */
@@ -127,22 +130,22 @@ export async function growth(
   rows: number,
 ): Promise<void> {
   const loads: Load[] = []
-  const living: Sandbox[] = []
+  const beside: Sandbox[] = []
   for (const count of counts) {
     const pod = world.client()
-    while (living.length < count) {
-      const batch = Math.min(20, count - living.length)
-      living.push(
+    while (beside.length < count) {
+      const batch = Math.min(20, count - beside.length)
+      beside.push(
         ...(await Promise.all(
           Array.from({ length: batch }, () => pod.create({ lifetime: { ttlMs: 3_600_000 } })),
         )),
       )
     }
     await settle(3000)
-    loads.push({ ...(await load(pod, `${count} sandboxes`)), memory: pss(world) / count })
+    loads.push({ ...(await load(pod, `${count} sandboxes`)), memory: pssMib(poddsOf(world)) / count })
   }
-  for (let i = 0; i < living.length; i += 50)
-    await Promise.all(living.slice(i, i + 50).map((one) => one.destroy()))
+  for (let i = 0; i < beside.length; i += 50)
+    await Promise.all(beside.slice(i, i + 50).map((one) => one.destroy()))
   await withHistory(world, rows)
   loads.push(await load(world.client(), `1 sandbox, ${rows.toLocaleString('en')} rows of history`))
   report.say('| beside | create, to first command’s end | exec | list | PSS of podd, each |')
@@ -204,20 +207,14 @@ async function withHistory(world: World, rows: number): Promise<void> {
   db.close()
 }
 
-/** The memory of every podd of this world, in MiB. */
-function pss(world: World): number {
-  return poddsOf(world)
-    .map((pid) => Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1] ?? 0))
-    .reduce((sum, kib) => sum + kib / 1024, 0)
-}
-
-function poddsOf(world: World): number[] {
+/** The host's pids of the podds of all sandboxes. */
+export function poddsOf(world: World): number[] {
   const directory = join(world.home, 'sandboxes')
   return readdirSync(directory).map(
     (id) => (JSON.parse(readFileSync(join(directory, id, 'handle.json'), 'utf8')) as { pid: number }).pid,
   )
 }
 
-function settle(ms: number): Promise<void> {
+export function settle(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
