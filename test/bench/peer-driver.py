@@ -41,7 +41,7 @@ def now():
 
 
 def mount_overlay(lower, directory):
-    options = f"lowerdir={lower},upperdir={directory}/upper,workdir={directory}/work"
+    options = f"lowerdir={lower},upperdir={directory}/upper,workdir={directory}/workdir"
     target = f"{directory}/rootfs"
     if LIBC.mount(b"overlay", target.encode(), b"overlay", 0, options.encode()) != 0:
         number = ctypes.get_errno()
@@ -88,7 +88,7 @@ class Run:
 
     def make(self, bundle, name):
         self.directory = f"{bundle['directory']}/{name}"
-        for part in ("", "/rootfs", "/upper", "/work"):
+        for part in ("", "/rootfs", "/upper", "/workdir"):
             os.mkdir(self.directory + part)
         # The root of the container may write to its root.
         os.chown(f"{self.directory}/upper", bundle["owner"], bundle["owner"])
