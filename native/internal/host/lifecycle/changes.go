@@ -10,8 +10,8 @@ import (
 	"agentpod/native/internal/stopwatch"
 )
 
-// changesView is what changed below a directory since the sandbox was made from a snapshot. If Known is false,
-// the caller has to look at the files inside.
+// changesView is what changed below a directory since the sandbox was made from a snapshot. If Known is
+// false, the caller has to look at the files inside.
 type changesView struct {
 	Snapshot string   `json:"snapshot"`
 	Known    bool     `json:"known"`
