@@ -208,12 +208,18 @@ func TestAShellThatWasKilledIsCollected(t *testing.T) {
 	for pid := range killed {
 		unix.Kill(pid, unix.SIGKILL)
 	}
+	for pid := range killed {
+		waitFor(t, "the end of a shell", func() bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			return err != nil || strings.Contains(string(stat), ") Z ")
+		})
+	}
 	// Each create takes a shell, or makes podhost look at them.
 	for i := 0; i < 3; i++ {
 		c.create(fmt.Sprintf("after%d", i), nil)
 	}
 	for pid := range killed {
-		waitFor(t, "the end of a shell", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+		waitFor(t, "the collection of a shell", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 	}
 }
 

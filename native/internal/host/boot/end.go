@@ -39,11 +39,15 @@ func (l *Launcher) KillUnwatched(run *Run) {
 		return
 	}
 	defer unix.Close(pidfd)
-	if processes.StartTime(run.Pid) == run.StartTime {
+	switch processes.StartTime(run.Pid) {
+	case run.StartTime:
 		unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-		processes.WaitEnded(pidfd, KillTimeout)
+	case 0:
+		// It has ended, or its first thread has. Nothing else collects the podd of a shell.
+	default:
+		return
 	}
-	// Also if it had ended before: nothing else collects the podd of a shell.
+	processes.WaitEnded(pidfd, KillTimeout)
 	processes.Collect(pidfd)
 }
 
