@@ -74,7 +74,7 @@ function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
   if (existsSync(join(moduleDir, 'go.mod'))) {
     programs.push({ name: 'go', run: () => runGoChecks({ moduleDir, limitMs: 10 * MINUTE, short }) })
   }
-  const unit = tests(selection, 'unit', { limitMs: 5 * MINUTE, atOnce: 2 }, [
+  const unit = tests(selection, 'unit', { limitMs: 8 * MINUTE, atOnce: 2 }, [
     'src/**/*.test.ts',
     'scripts/harness/*.test.ts',
     'test/{*,server/*,shell-scripts/*,support/*}.test.ts',
