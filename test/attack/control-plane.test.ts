@@ -392,7 +392,11 @@ describe('CP-07 another owner’s sandbox', () => {
     refreshes: '{"duration":60}',
     connect: '{"timeout":3600}',
   }
-  const bodyFor = (path: string): string => BODIES[path.split('/').at(-1) ?? ''] ?? '{}'
+  /** Likewise what the address has to say. */
+  const QUERIES: Record<string, string> = { changes: '?path=/home/user' }
+  const last = (path: string): string => path.split('/').at(-1) ?? ''
+  const bodyFor = (path: string): string => BODIES[last(path)] ?? '{}'
+  const aimedAt = (path: string, ref: string): string => filled(path, ref) + (QUERIES[last(path)] ?? '')
   const aimed = (): Route[] =>
     routes.filter(({ path, who }) => who === 'key' && /\/sandboxes\/\{\w+\}/.test(path))
 
@@ -407,7 +411,7 @@ describe('CP-07 another owner’s sandbox', () => {
       ]) {
         const { status, text } = await ask({
           method,
-          path: filled(path, ref),
+          path: aimedAt(path, ref),
           headers: { 'x-api-key': alice },
           body: bodyFor(path),
         })
@@ -445,7 +449,7 @@ describe('CP-07 another owner’s sandbox', () => {
 
   test('CP-07 the control: the owner’s sandbox is found', async () => {
     for (const path of aimed().filter(({ method, path: at }) => method === 'GET' && at.startsWith('/v1/'))) {
-      const { status } = await ask({ path: filled(path.path, theirs.id), headers: { 'x-api-key': bob } })
+      const { status } = await ask({ path: aimedAt(path.path, theirs.id), headers: { 'x-api-key': bob } })
       assert.equal(status, 200, path.path)
     }
     const { status } = await ask({

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { poddPid, podhostOf, quietly, readyShells } from '../support/host-view.ts'
+import { quietly, servingPodds } from '../support/host-view.ts'
 import { makeOrdinaryUser, noOrdinaryUser, type OrdinaryUser } from '../support/ordinary-user.ts'
 import { until, World } from '../support/world.ts'
 
@@ -142,16 +142,28 @@ test('U4: an ordinary user has sandboxes started ahead, and a podhost that is ki
   await world.ok(['create', '--name', 'kept'])
   const isAlive = (pid: number): boolean =>
     quietly(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8'))?.includes('podd') ?? false
+  const podhosts = (): number[] =>
+    execFileSync('pgrep', ['-u', user.name, '-f', 'podhost serve'], { encoding: 'utf8' })
+      .trim()
+      .split('\n')
+      .map(Number)
+  const pidOf = (id: string): number =>
+    (JSON.parse(readFileSync(join(world.home, 'sandboxes', id, 'handle.json'), 'utf8')) as { pid: number })
+      .pid
   const startedAhead = async (): Promise<number[]> => {
-    const pids = await readyShells(world, 4)
-    assert.ok(pids.every(isAlive))
+    let pids: number[] = []
+    await until('sandboxes are started ahead', () => {
+      const taken = readdirSync(join(world.home, 'sandboxes')).map(pidOf)
+      pids = podhosts()
+        .flatMap(servingPodds)
+        .filter((pid) => !taken.includes(pid))
+      return pids.length === 4
+    })
     return pids
   }
   const ahead = await startedAhead()
   const { id } = JSON.parse(await world.ok(['create', '--name', 'quick', '--json'])) as { id: string }
-  const podhost = podhostOf(world)
-  assert.ok(ahead.includes(await poddPid(podhost, id)), 'the control: one was taken')
-  await podhost.close()
+  assert.ok(ahead.includes(pidOf(id)), 'the control: one was taken')
   assert.equal(
     await world.ok(['exec', 'quick', '--', 'bash', '-c', 'ulimit -u']),
     '1024\n',
@@ -159,8 +171,7 @@ test('U4: an ordinary user has sandboxes started ahead, and a podhost that is ki
   )
   await world.ok(['destroy', 'quick'])
   const blank = await startedAhead()
-  const serving = execFileSync('pgrep', ['-u', user.name, '-f', 'podhost serve'], { encoding: 'utf8' })
-  for (const pid of serving.trim().split('\n')) process.kill(Number(pid), 'SIGKILL')
+  for (const pid of podhosts()) process.kill(pid, 'SIGKILL')
   await until('none of them is left', () => !blank.some(isAlive))
   assert.equal(
     await world.ok(['exec', 'kept', '--', 'echo', 'fine']),

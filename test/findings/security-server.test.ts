@@ -12,6 +12,7 @@ import { after, before, describe, test } from 'node:test'
 import { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { encodeFrame } from '../../src/util/stream/connect-frame.ts'
+import { quietly } from '../support/host-view.ts'
 import { rawRequest } from '../support/raw-http.ts'
 import { type TcpAnswer, tcpRequest } from '../support/tcp.ts'
 import { isAlive, ROOT, until, World } from '../support/world.ts'
@@ -182,13 +183,15 @@ describe('S8: after the state database is lost', () => {
   async function orphaned(world: World): Promise<void> {
     await world.ok(['create', '--name', 'orphan'])
     await world.ok(['server', 'stop'])
-    assert.equal(listening(world.home).length, 1, 'the control: the sandbox runs without a server')
+    assert.equal(running(world.home).length, 1, 'the control: the sandbox runs without a server')
   }
   /** The sockets of sandboxes that run; blank shells have theirs too. */
-  const listening = (home: string): string[] =>
-    readFileSync('/proc/net/unix', 'utf8')
-      .split('\n')
-      .filter((line) => line.includes(`${home}/run/s/`) && line.endsWith('.sock') && !line.includes('/s/sh'))
+  /** The first processes of the sandboxes. */
+  const running = (home: string): number[] =>
+    readdirSync(join(home, 'sandboxes'))
+      .map((id) => quietly(() => readFileSync(join(home, 'sandboxes', id, 'handle.json'), 'utf8')))
+      .map((handle) => (handle ? (JSON.parse(handle) as { pid: number }).pid : 0))
+      .filter((pid) => pid > 0 && isAlive(pid))
 
   const LOSSES: Readonly<Record<string, { lose: (file: string) => void; said: RegExp }>> = {
     damaged: {
@@ -208,7 +211,7 @@ describe('S8: after the state database is lost', () => {
       assert.match(first.stderr, said)
       assert.match(first.stderr, /removes every sandbox and snapshot of the lost one/)
       assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
-      await until('the sandbox is removed', () => listening(world.home).length === 0)
+      await until('the sandbox is removed', () => running(world.home).length === 0)
       await world.ok(['create', '--name', 'orphan'])
     })
   }
@@ -216,10 +219,11 @@ describe('S8: after the state database is lost', () => {
   test('S8: reset works at once with a damaged database', async () => {
     const world = new World()
     await orphaned(world)
+    const pids = running(world.home)
     writeFileSync(join(world.home, 'state.db'), 'no database at all')
     await world.ok(['reset', '--yes'], { cwd: '/' })
     assert.equal(existsSync(world.home), false)
-    assert.equal(listening(world.home).length, 0)
+    assert.deepEqual(pids.filter(isAlive), [])
   })
 })
 

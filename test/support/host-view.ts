@@ -36,6 +36,16 @@ export async function readyShells(world: World, count: number, timeoutMs?: numbe
   return shells
 }
 
+/** The podds that this podhost has started and that serve: one that still prepares itself has no filter. */
+export function servingPodds(podhost: number): number[] {
+  return allPids().filter((pid) => {
+    const status = quietly(() => readFileSync(`/proc/${pid}/status`, 'utf8')) ?? ''
+    return [/^Name:\tpodd$/m, new RegExp(`^PPid:\\t${podhost}$`, 'm'), /^Seccomp:\t2$/m].every((line) =>
+      line.test(status),
+    )
+  })
+}
+
 /** The first user id of a sandbox on the host, and whether no other process uses any of its 65,536 ids. */
 export async function idsOf(podhost: Podhost, id: string): Promise<{ base: number; own: boolean }> {
   const { ids } = (await podhost.call('sandbox.inspect', { id }, ASK)) as {

@@ -36,6 +36,11 @@ func (s *Sandboxes) Destroy(id string) (any, error) {
 	if err := s.remove(handle, clock); err != nil {
 		return nil, err
 	}
+	if s.Pool.CheckSpace() != nil {
+		// The caller destroys sandboxes to get space, and removed files keep theirs until they are unmounted.
+		s.AwaitUnmounts()
+		clock.Lap("unmount")
+	}
 	return map[string]any{}, nil
 }
 
