@@ -56,17 +56,15 @@ func main() {
 		connect(os.Args[2:])
 		return
 	}
-	var o options
+	// With --network, podd makes these sockets itself.
+	o := options{egress: egress.Options{ListenerFD: -1, DNSFD: -1, DNSOverTCPFD: -1}}
 	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
 	flag.IntVar(&o.containerFD, bundle.ContainerFlag, -1, "OCI configuration of the container that this process becomes")
 	flag.IntVar(&o.readyFD, "ready-fd", -1, "pipe to podhost, for the line that says that podd serves, or why not")
 	flag.BoolVar(&o.network, "network", false, "set up the network namespace; only with --container-fd")
 	flag.IntVar(&o.payloadFD, "payload-group-fd", -1, "tasks or cgroup.threads of the payload group, open for writing")
 	flag.IntVar(&o.oomFD, "oom-events-fd", -1, "memory.events or memory.oom_control of the sandbox, open for reading")
-	flag.IntVar(&o.egress.ListenerFD, "door-fd", -1, "listening TCP socket for connections that leave the sandbox")
 	flag.IntVar(&o.egress.OutFD, "out-fd", -1, "listening unix socket for the egress process")
-	flag.IntVar(&o.egress.DNSFD, "dns-fd", -1, "UDP socket of the resolver")
-	flag.IntVar(&o.egress.DNSOverTCPFD, "dns-tcp-fd", -1, "listening TCP socket of the resolver")
 	flag.IntVar(&o.parentFD, "parent-fd", -1, "pipe from podhost: end when it closes, stay when a byte arrives")
 	flag.Int64Var(&o.waitMs, "wait-ms", 0, "end if no settings arrive within this time")
 	flag.BoolVar(&o.narrow, "narrow-kernel-files", false, "hide what programs do not need of /sys and /proc; only in podd's own mount namespace")
@@ -74,7 +72,7 @@ func main() {
 	flag.BoolVar(&o.stdio, "stdio", false, "serve HTTP/2 on stdin and stdout, instead of a listening socket, until they end")
 	flag.StringVar(&o.streams, "streams", "", "serve HTTP/2 on connections to this abstract unix socket (@NAME), instead of a listening socket")
 	flag.StringVar(&o.tokenFile, "token-file", "", "file with the token for --streams; read and removed at once")
-	flag.IntVar(&o.egress.Port, "door", 0, "port of 127.0.0.1 for connections that leave the sandbox, if no socket is inherited")
+	flag.IntVar(&o.egress.Port, "door", 0, "port of 127.0.0.1 for connections that leave the sandbox, without --network")
 	flag.Parse()
 	ready := newReadiness(o.readyFD)
 	err := run(o, ready)

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are the inherited descriptors; a negative one is absent.
+// Options are the descriptors of podd's sockets; a negative one is absent.
 type Options struct {
 	ListenerFD, OutFD, DNSFD, DNSOverTCPFD int
-	// Port is where podd itself listens on 127.0.0.1 if it inherits no listener. 0 is none.
+	// Port is where Serve itself listens on 127.0.0.1 if there is no listener. 0 is none.
 	Port int
 	// Guarded refuses connections to the egress socket from inside the sandbox.
 	Guarded bool
