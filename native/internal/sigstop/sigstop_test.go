@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,18 +18,24 @@ import (
 // family starts a shell with a child that counts into a file and one that is stopped.
 func family(t *testing.T) (cmd *exec.Cmd, count func() int) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "count")
+	dir, err := os.MkdirTemp("", "sigstop-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "count")
 	script := `sleep 100 & kill -STOP $!
 (i=0; while :; do i=$((i+1)); echo $i > ` + file + `.new; mv ` + file + `.new ` + file + `; done) & wait`
 	cmd = exec.Command("sh", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, p := range proctree.Descendants(cmd.Process.Pid) {
-			unix.Kill(p.Pid, unix.SIGKILL)
-		}
+		// The loop starts programs all the time; each of them is in the group. One that is about to end may
+		// still finish a call.
+		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 		cmd.Wait()
+		eventually(t, "the directory is removed", func() bool { return os.RemoveAll(dir) == nil })
 	})
 	count = func() int {
 		data, _ := os.ReadFile(file)
