@@ -77,8 +77,8 @@ func (s *Sandboxes) end(handle *Handle, clock *stopwatch.Stopwatch) error {
 }
 
 // unmountLater keeps the mounts of a sandbox until its processes have ended and no caller waits. Otherwise
-// the first process unmounts some seventy of them before it ends, which takes longer than all the rest. The
-// kernel unmounts them too if podhost is killed.
+// the first process unmounts some seventy of them before it ends, and the caller waits for that. The kernel
+// unmounts them too if podhost is killed.
 func (s *Sandboxes) unmountLater(pid int) {
 	mounts, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -50,7 +50,7 @@ func (h *handles) saveSynced(handle *Handle) error {
 const block = 4096
 
 // overwrite writes into the file that is there, if both texts fit into a block. Replacing the file by another
-// takes ext4 five times as long, and it happens twice in the life of a sandbox.
+// makes ext4 write its data at once, and it would happen twice in the life of a sandbox.
 func (h *handles) overwrite(path string, data []byte, mode os.FileMode) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
