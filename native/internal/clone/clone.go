@@ -86,11 +86,13 @@ func (p Program) Start() (pid int, err error) {
 	defer failure.close()
 	prepared.mapped, prepared.failure = *mapped, failure.write
 
+	var stack []byte
+	if canShareMemory {
+		stack = make([]byte, stackSize)
+	}
 	syscall.ForkLock.Lock()
-	pid, errno := fork(prepared)
+	pid, errno := fork(prepared, stack)
 	syscall.ForkLock.Unlock()
-	runtime.KeepAlive(p.Files)
-	runtime.KeepAlive(p.Group)
 	if errno != 0 {
 		return 0, fmt.Errorf("clone: %w", errno)
 	}
@@ -101,7 +103,13 @@ func (p Program) Start() (pid int, err error) {
 	}
 	// Without the byte, the child ends.
 	mapped.closeWrite()
-	if failed := readFailure(failure.read); failed != nil || err != nil {
+	failed := readFailure(failure.read)
+	// The child used them until its end of the pipe closed.
+	runtime.KeepAlive(p.Files)
+	runtime.KeepAlive(p.Group)
+	runtime.KeepAlive(prepared)
+	runtime.KeepAlive(stack)
+	if failed != nil || err != nil {
 		unix.Kill(pid, unix.SIGKILL)
 		unix.Wait4(pid, nil, 0, nil)
 		if err == nil {
@@ -204,22 +212,31 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// fork returns in the parent only. The child has one thread and a copy of the memory in which other threads
-// may hold locks. So from clone to execve it makes nothing but raw system calls: no allocation, no stack
-// growth, no lock. Package syscall starts programs in the same way.
+// stackSize is far more than the child uses.
+const stackSize = 16 << 10
+
+// fork returns in the parent only. Without a stack, the child has a copy of the memory, in which other
+// threads may hold locks. With one, it runs on that stack beside the parent. In both cases it has one thread
+// and makes nothing but raw system calls from clone to execve: no allocation, no stack growth, no lock.
+// Package syscall starts programs in the same way.
 //
 //go:norace
 //go:noinline
-func fork(p *plan) (pid int, errno syscall.Errno) {
+func fork(p *plan, stack []byte) (pid int, errno syscall.Errno) {
+	flags := uintptr(syscall.SIGCHLD) | p.flags
 	beforeFork()
-	r, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD)|p.flags, 0, 0, 0, 0, 0)
-	if errno != 0 || r != 0 {
-		afterFork()
-		return int(r), errno
+	var r uintptr
+	if stack == nil {
+		r, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, 0, 0, 0, 0)
+		if errno == 0 && r == 0 {
+			afterForkInChild()
+			child(p)
+		}
+	} else {
+		r, errno = cloneSharing(flags|syscall.CLONE_VM, &stack[stackSize-16], p)
 	}
-	afterForkInChild()
-	child(p)
-	return 0, 0
+	afterFork()
+	return int(r), errno
 }
 
 // child never returns.
@@ -282,8 +299,35 @@ func become(p *plan) (step, failure uint64) {
 	if _, _, errno = syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&root[0])), 0, 0); errno != 0 {
 		return stepDirectory, uint64(errno)
 	}
+	if canShareMemory {
+		resetSignals()
+	}
 	_, _, errno = syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(p.path)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.envv[0])))
 	return stepExec, uint64(errno)
+}
+
+// signalAction is the kernel's struct sigaction. Its zero value is the default action.
+type signalAction struct {
+	handler, flags, restorer uintptr
+	mask                     uint64
+}
+
+var (
+	defaultAction signalAction
+	noSignals     uint64
+)
+
+// resetSignals is for a child that shares memory, in which all signals are blocked. Go's handlers must not
+// run in it. A child with its own memory leaves this to the runtime.
+//
+//go:norace
+//go:nosplit
+func resetSignals() {
+	for signal := uintptr(1); signal <= 64; signal++ {
+		// EINVAL: SIGKILL and SIGSTOP.
+		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, signal, uintptr(unsafe.Pointer(&defaultAction)), 0, unsafe.Sizeof(noSignals), 0, 0)
+	}
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&noSignals)), 0, unsafe.Sizeof(noSignals), 0, 0)
 }
 
 var root, self = [...]byte{'/', 0}, [...]byte{'0'}

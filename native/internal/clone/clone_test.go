@@ -69,6 +69,18 @@ func TestAProgramStartsAsRootOfItsNamespacesWithTheGivenBoundingSet(t *testing.T
 	}
 }
 
+func TestAProgramStartsWithoutBlockedOrIgnoredSignals(t *testing.T) {
+	output, _, err := start(t, same, "/bin/grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"SigBlk", "SigIgn"} {
+		if want := name + ":\t0000000000000000\n"; !strings.Contains(output, want) {
+			t.Errorf("no %q in %s", want, output)
+		}
+	}
+}
+
 func TestAProgramHasOnlyTheGivenDescriptors(t *testing.T) {
 	// Not even one that has no mark to close on exec.
 	leak, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0)
