@@ -17,6 +17,7 @@ import (
 
 // start runs podd in a root with the sandbox's files: in a shell that is ready, or in one that it starts.
 func (s *Sandboxes) start(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch.Stopwatch) error {
+	defer s.Shells.Starting()()
 	defer s.Launcher.Stage.ReleaseRoot(handle.ID)
 	shell, user, err := s.takeShell(handle.ID)
 	if err != nil {

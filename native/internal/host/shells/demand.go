@@ -2,31 +2,45 @@ package shells
 
 import "time"
 
-// demandWindow is how long a start counts as demand.
+// demandWindow is how long a burst counts as demand.
 const demandWindow = 30 * time.Second
 
-// demand decides how many shells to keep from how many sandboxes started lately. A burst is usually followed
-// by another one, and an idle machine should not hold memory for it.
+// demand decides how many shells to keep from how many sandboxes started at the same time lately. A burst is
+// usually followed by another one, and an idle machine should not hold memory for it. Starts one after
+// another need no more shells, because each shell that is taken is replaced.
 type demand struct {
 	least int
-	// starts are the numbers of starts in the last two windows, the current one last.
-	starts [2]int
-	begin  time.Time
+	// starting is how many sandboxes start now. last is when that changed.
+	starting int
+	last     time.Time
+	// peaks are the highest numbers in the last two windows, the current one last.
+	peaks [2]int
+	begin time.Time
 }
 
-// add counts a start.
-func (d *demand) add(now time.Time) {
+// startBegins counts a sandbox that starts.
+func (d *demand) startBegins(now time.Time) {
 	d.advance(now)
-	d.starts[1]++
+	d.starting++
+	d.last = now
+	if d.starting > d.peaks[1] {
+		d.peaks[1] = d.starting
+	}
+}
+
+// startEnds ends what startBegins began.
+func (d *demand) startEnds(now time.Time) {
+	d.starting--
+	d.last = now
 }
 
 // advance begins a new window when the current one is over.
 func (d *demand) advance(now time.Time) {
 	switch since := now.Sub(d.begin); {
 	case since >= 2*demandWindow:
-		d.starts, d.begin = [2]int{}, now
+		d.peaks, d.begin = [2]int{}, now
 	case since >= demandWindow:
-		d.starts, d.begin = [2]int{d.starts[1], 0}, d.begin.Add(demandWindow)
+		d.peaks, d.begin = [2]int{d.peaks[1], 0}, d.begin.Add(demandWindow)
 	}
 }
 
@@ -37,14 +51,18 @@ func (d *demand) target(now time.Time) int {
 	}
 	d.advance(now)
 	target := d.least
-	for _, starts := range d.starts {
-		if more := starts / burstShare; more > target {
-			target = more
+	for _, peak := range d.peaks {
+		if peak > target {
+			target = peak
 		}
 	}
 	return target
 }
 
-// burstShare is how many starts in a window make one more shell. Starts one after another are served by
-// refilling; only some of them come at once.
-const burstShare = 4
+// untilQuiet is how long to wait before a shell is made, if none is urgent.
+func (d *demand) untilQuiet(now time.Time) time.Duration {
+	if d.starting > 0 {
+		return quiet
+	}
+	return quiet - now.Sub(d.last)
+}

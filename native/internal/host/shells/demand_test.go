@@ -11,15 +11,21 @@ func TestNoShellIsKeptBeforeTheFirstStart(t *testing.T) {
 	}
 }
 
-func TestTheNumberOfShellsFollowsRecentStarts(t *testing.T) {
+func TestTheNumberOfShellsFollowsRecentBursts(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	d := demand{least: 4}
-	d.add(now)
-	if got := d.target(now); got != 4 {
-		t.Fatalf("%d shells after one start", got)
+	for i := 0; i < 100; i++ {
+		d.startBegins(now)
+		d.startEnds(now)
 	}
-	for i := 0; i < 99; i++ {
-		d.add(now.Add(time.Duration(i) * time.Millisecond))
+	if got := d.target(now); got != 4 {
+		t.Fatalf("%d shells after 100 starts one after another", got)
+	}
+	for i := 0; i < 25; i++ {
+		d.startBegins(now)
+	}
+	for i := 0; i < 25; i++ {
+		d.startEnds(now)
 	}
 	for _, step := range []struct {
 		after time.Duration
@@ -28,5 +34,18 @@ func TestTheNumberOfShellsFollowsRecentStarts(t *testing.T) {
 		if got := d.target(now.Add(step.after)); got != step.want {
 			t.Errorf("%d shells after %v, not %d", got, step.after, step.want)
 		}
+	}
+}
+
+func TestAShellWaitsForTheEndOfAStartAndAQuietMoment(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	d := demand{least: 4}
+	d.startBegins(now)
+	if got := d.untilQuiet(now.Add(time.Hour)); got != quiet {
+		t.Errorf("%v to wait during a start", got)
+	}
+	d.startEnds(now.Add(time.Second))
+	if got := d.untilQuiet(now.Add(time.Second + quiet)); got > 0 {
+		t.Errorf("%v to wait after a quiet moment", got)
 	}
 }

@@ -23,6 +23,9 @@ const (
 	retryDelay = 10 * time.Second
 	// firstRetry is how long to wait after one failure, which may be a shell that was killed.
 	firstRetry = 50 * time.Millisecond
+	// quiet is how long after the last start the pool makes the next shell while enough are ready. A new shell
+	// takes the processor for about as long as a start and its first command, which it would slow down.
+	quiet = 30 * time.Millisecond
 	// minMemory is how much memory must be available, in KiB, to keep shells. Sandboxes must never lack
 	// memory because of them.
 	minMemory = 1 << 20
@@ -60,10 +63,21 @@ func NewPool(launcher *boot.Launcher, least int, logger *log.Logger) *Pool {
 	return p
 }
 
+// Starting counts a sandbox as starting until the returned function is called.
+func (p *Pool) Starting() (started func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.demand.startBegins(time.Now())
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.demand.startEnds(time.Now())
+	}
+}
+
 // Take returns a shell whose podd was alive a moment ago, or nil.
 func (p *Pool) Take() *Shell {
 	p.mu.Lock()
-	p.demand.add(time.Now())
 	var shell *Shell
 	if n := len(p.ready); n > 0 {
 		shell = p.ready[n-1].Shell
@@ -102,6 +116,9 @@ func (p *Pool) fill() {
 		}
 		p.dropUseless()
 		for p.isShort() {
+			if !p.awaitQuiet() {
+				return
+			}
 			if p.add() {
 				failures = 0
 				continue
@@ -133,6 +150,27 @@ func (p *Pool) isShort() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.ready) < p.target()
+}
+
+// awaitQuiet returns when a shell should be made: at once if half of the shells are gone. It returns false
+// when the pool closes.
+func (p *Pool) awaitQuiet() bool {
+	for {
+		p.mu.Lock()
+		pause := p.demand.untilQuiet(time.Now())
+		isUrgent := 2*len(p.ready) < p.target()
+		p.mu.Unlock()
+		if isUrgent || pause <= 0 {
+			return true
+		}
+		select {
+		case <-p.done:
+			return false
+		case <-p.want:
+			// It may be urgent now.
+		case <-time.After(pause):
+		}
+	}
 }
 
 // target is how many shells should be ready. The caller holds mu.
