@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,8 +29,10 @@ const (
 	exitFailed  = 1
 	exitExpired = 79 // the lease has expired; podhost reads this code
 	umask       = 0o022
-	// gcPercent trades processor time for a small idle footprint.
-	gcPercent = 30
+	// gcPercent trades processor time for a small idle footprint. It holds from settleTime on: before, a
+	// collection would only delay the start, and the life of many sandboxes is shorter.
+	gcPercent  = 30
+	settleTime = 3 * time.Second
 )
 
 type options struct {
@@ -93,8 +96,11 @@ func fail(err error) {
 
 // run serves until the lease expires.
 func run(o options, ready *readiness) error {
-	runtime.GOMAXPROCS(2)
-	debug.SetGCPercent(gcPercent)
+	time.AfterFunc(settleTime, func() {
+		runtime.GOMAXPROCS(2)
+		debug.SetGCPercent(gcPercent)
+		debug.FreeOSMemory()
+	})
 	unix.Umask(umask)
 	token, err := readToken(o)
 	if err != nil {

@@ -4,6 +4,7 @@ package early
 
 import (
 	"os"
+	"runtime"
 
 	"agentpod/native/internal/bundle"
 	"agentpod/native/internal/capability"
@@ -12,6 +13,10 @@ import (
 )
 
 func init() {
+	if len(os.Args) < 2 || os.Args[1] != "connect" {
+		// podd starts on one processor, which saves it threads, and uses two later.
+		runtime.GOMAXPROCS(1)
+	}
 	for n, word := range os.Args {
 		// SECURITY: `podd connect` carries the token and all data of the server inside the container, where a
 		// payload of root may read the memory of any dumpable process of root.
