@@ -2,7 +2,6 @@ package pool
 
 import (
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -71,10 +70,7 @@ func (p *Pool) inside() allocation {
 	a.free, a.unallocated = a.size, a.size
 	for _, kind := range []string{"data", "metadata", "system"} {
 		dir := filepath.Join("/sys/fs/btrfs", p.id, "allocation", kind)
-		read := func(name string) int64 {
-			n, _ := strconv.ParseInt(readText(dir, name), 10, 64)
-			return n
-		}
+		read := func(name string) int64 { return p.counters.read(dir, name) }
 		taken := read("bytes_used") + read("bytes_reserved") + read("bytes_pinned") + read("bytes_may_use")
 		a.free -= taken
 		a.unallocated -= read("disk_total")

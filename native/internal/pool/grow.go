@@ -148,6 +148,7 @@ func (p *Pool) Close() {
 }
 
 func (p *Pool) unmount() {
+	p.counters.close()
 	unix.Unmount(p.o.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	p.device.Close()
 	p.image.Close()

@@ -70,10 +70,11 @@ type Pool struct {
 	// dir is the directory of the areas; "" for copies, which are in the state directory.
 	dir string
 	// id is the id of a loop pool's file system.
-	id     string
-	image  *os.File
-	device *os.File
-	quotas quotas
+	id       string
+	counters counters
+	image    *os.File
+	device   *os.File
+	quotas   quotas
 	// freed is when a pool that could not grow last had to free deleted subvolumes.
 	freed time.Time
 }
