@@ -87,8 +87,9 @@ test('every sandbox state can be stored', () => {
 })
 
 test('an update of a sandbox record replaces everything but the request key', () => {
-  store.insert(sandbox('full'), { key: 'k', digest: 'd' })
-  store.update(FULL)
+  const before = sandbox('full')
+  store.insert(before, { key: 'k', digest: 'd' })
+  store.update(FULL, before)
   assert.deepEqual(store.get(FULL.id), FULL)
   assert.deepEqual(store.requested('local', 'k'), { sandbox: FULL, digest: 'd' })
 })
@@ -104,9 +105,10 @@ const taken = (reason: string) => (error: unknown) =>
   isAgentPodError(error, 'already_exists') && error.reason === reason
 
 test('a name belongs to one existing sandbox, and is free again after its end', () => {
-  store.insert(sandbox('one1', { name: 'box' }), undefined)
+  const first = sandbox('one1', { name: 'box' })
+  store.insert(first, undefined)
   assert.throws(() => store.insert(sandbox('two2', { name: 'box' }), undefined), taken('sandbox.name_taken'))
-  store.update(sandbox('one1', { name: 'box', endedAt: 5 }))
+  store.update({ ...first, endedAt: 5 }, first)
   store.insert(sandbox('two2', { name: 'box' }), undefined)
   assert.equal(store.named('local', 'box')?.id, 'two2')
 })
@@ -164,6 +166,7 @@ test('a write of a sandbox record on a full disk reports it', () => {
   const isFull = (error: unknown): boolean =>
     isAgentPodError(error, 'resource_exhausted') && error.reason === 'disk.full'
   assert.throws(() => store.insert(large, undefined), isFull)
-  store.insert(sandbox('full'), undefined)
-  assert.throws(() => store.update(large), isFull)
+  const small = sandbox('full')
+  store.insert(small, undefined)
+  assert.throws(() => store.update(large, small), isFull)
 })

@@ -191,7 +191,8 @@ export interface PageOptions {
 export interface SandboxStore {
   /** `already_exists` if the name or the request key is taken. */
   insert(sandbox: Sandbox, request: RequestKey | undefined): void
-  update(sandbox: Sandbox): void
+  /** Writes the fields in which the record differs from the stored one. */
+  update(sandbox: Sandbox, before: Sandbox): void
   get(id: SandboxId): Sandbox | undefined
   /** The existing sandbox of that name. */
   named(owner: string, name: string): Sandbox | undefined
@@ -205,16 +206,41 @@ export interface SandboxStore {
   setMeta(key: string, value: string): void
 }
 
-const COLUMNS = `id, name, labels, provider, state, spec, limits, handle, created_at, started_at, deadline_at, ended_at, ending, owner, tip, forked_from, root, link, isolation`
+/** The columns in their order. Objects are stored as JSON. */
+const FIELDS: Readonly<Record<string, (s: Sandbox) => object | string | number | undefined>> = {
+  id: (s) => s.id,
+  name: (s) => s.name,
+  labels: (s) => s.labels,
+  provider: (s) => s.provider,
+  state: (s) => s.state,
+  spec: (s) => s.spec,
+  limits: (s) => s.limits,
+  handle: (s) => s.handle,
+  created_at: (s) => s.createdAt,
+  started_at: (s) => s.startedAt,
+  deadline_at: (s) => s.deadlineAt,
+  ended_at: (s) => s.endedAt,
+  ending: (s) => s.ending,
+  owner: (s) => s.owner,
+  tip: (s) => s.tip,
+  forked_from: (s) => s.forkedFrom,
+  root: (s) => s.root,
+  link: (s) => s.link,
+  isolation: (s) => s.isolation,
+}
+const COLUMNS = Object.keys(FIELDS).join(', ')
 
 export function sandboxStore(db: DatabaseSync): SandboxStore {
   const insert = db.prepare(
     `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
   )
-  const update = db.prepare(
-    `UPDATE sandboxes SET name=?, labels=?, provider=?, state=?, spec=?, limits=?, handle=?, created_at=?, started_at=?,
-     deadline_at=?, ended_at=?, ending=?, owner=?, tip=?, forked_from=?, root=?, link=?, isolation=? WHERE id=?`,
-  )
+  const updates = new Map<string, StatementSync>()
+  const updateOf = (columns: readonly string[]): StatementSync => {
+    const list = columns.map((column) => `${column} = ?`).join(', ')
+    const prepared = updates.get(list) ?? db.prepare(`UPDATE sandboxes SET ${list} WHERE id = ?`)
+    updates.set(list, prepared)
+    return prepared
+  }
   const select = (where: string): StatementSync => db.prepare(`SELECT ${COLUMNS} FROM sandboxes ${where}`)
   const byId = select('WHERE id = ?')
   const byName = select('WHERE owner = ? AND name = ? AND ended_at IS NULL')
@@ -230,15 +256,24 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
   return {
     insert(sandbox, request) {
       try {
-        insert.run(...values(sandbox), request?.key ?? null, request?.digest ?? null)
+        insert.run(
+          ...Object.values(FIELDS).map((field) => storedValue(field(sandbox))),
+          request?.key ?? null,
+          request?.digest ?? null,
+        )
       } catch (error) {
         throw insertError(error, sandbox)
       }
     },
-    update(sandbox) {
-      const [id, ...rest] = values(sandbox)
+    update(sandbox, before) {
+      // SQLite rewrites the indexes of every column that is set, even to the same value.
+      const changed = Object.entries(FIELDS).filter(([, field]) => field(sandbox) !== field(before))
+      if (changed.length === 0) return
       try {
-        update.run(...rest, id ?? null)
+        updateOf(changed.map(([column]) => column)).run(
+          ...changed.map(([, field]) => storedValue(field(sandbox))),
+          before.id,
+        )
       } catch (error) {
         throw sqliteError(error, 'cannot save the sandbox')
       }
@@ -291,28 +326,8 @@ function pageQuery(o: PageOptions): { sql: string; values: Value[] } {
   return { sql, values: [...values, o.limit] }
 }
 
-function values(s: Sandbox): Value[] {
-  return [
-    s.id,
-    s.name ?? null,
-    JSON.stringify(s.labels),
-    s.provider,
-    s.state,
-    JSON.stringify(s.spec),
-    s.limits ? JSON.stringify(s.limits) : null,
-    s.handle ? JSON.stringify(s.handle) : null,
-    s.createdAt,
-    s.startedAt ?? null,
-    s.deadlineAt,
-    s.endedAt ?? null,
-    s.ending ? JSON.stringify(s.ending) : null,
-    s.owner,
-    s.tip ?? null,
-    s.forkedFrom ?? null,
-    s.root ? JSON.stringify(s.root) : null,
-    s.link ? JSON.stringify(s.link) : null,
-    s.isolation,
-  ]
+function storedValue(field: object | string | number | undefined): Value {
+  return typeof field === 'object' ? JSON.stringify(field) : (field ?? null)
 }
 
 type Row = Record<string, SQLOutputValue>

@@ -202,7 +202,8 @@ test('a sandbox that both providers list is an orphan of neither', async () => {
 test('an orphan that could not be destroyed is destroyed later, even without a record of its provider', async () => {
   const engine = await begin()
   const { id } = await engine.sandboxes.create({ provider: 'two' }, LOCAL)
-  lives.stored.sandboxes.update({ ...engine.sandboxes.get(id, LOCAL), state: 'destroyed', endedAt: 1 })
+  const before = engine.sandboxes.get(id, LOCAL)
+  lives.stored.sandboxes.update({ ...before, state: 'destroyed', endedAt: 1 }, before)
   lives.kill()
   const again = await lives.begin()
   two.fail('destroy', { times: 2 })

@@ -71,7 +71,7 @@ export class SandboxRegistry {
     const before = this.#require(id)
     const state = next(before.state, event)
     const endedAt = state === 'destroyed' ? this.#parts.clock.now() : before.endedAt
-    const after = this.#write({ ...before, ...change, state, endedAt })
+    const after = this.#write({ ...before, ...change, state, endedAt }, before)
     const type = EVENTS[event]
     if (type && state !== before.state) this.appendEvent(id, type, change.ending ? { ...change.ending } : {})
     return after
@@ -79,14 +79,15 @@ export class SandboxRegistry {
 
   /** Changes fields of a record; the state stays. */
   update(id: SandboxId, change: RecordChange): Sandbox {
-    return this.#write({ ...this.#require(id), ...change })
+    const before = this.#require(id)
+    return this.#write({ ...before, ...change }, before)
   }
 
   /** Ends the record of a failed sandbox, once nothing of it is left at the provider. */
   markCleaned(id: SandboxId): void {
     const sandbox = this.#require(id)
     if (sandbox.state === 'failed' && sandbox.endedAt === undefined)
-      this.#write({ ...sandbox, endedAt: this.#parts.clock.now() })
+      this.#write({ ...sandbox, endedAt: this.#parts.clock.now() }, sandbox)
   }
 
   /** Appends an event. If it cannot be written, that is logged; the operation itself never fails for it. */
@@ -117,8 +118,8 @@ export class SandboxRegistry {
     return this.existing().filter((sandbox) => sandbox.owner === owner)
   }
 
-  #write(sandbox: Sandbox): Sandbox {
-    this.#parts.sandboxes.update(sandbox)
+  #write(sandbox: Sandbox, before: Sandbox): Sandbox {
+    this.#parts.sandboxes.update(sandbox, before)
     if (sandbox.endedAt === undefined) {
       this.#remember(sandbox)
     } else {
