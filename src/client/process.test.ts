@@ -117,6 +117,24 @@ test('an unbroken stream delivers all output and the exit', async () => {
   assert.deepEqual(seen, ['/process.Process/Start'])
 })
 
+test('a stream that is never ended after the exit is left', { timeout: 5000 }, async () => {
+  handler = (_, response) => {
+    response.writeHead(200, { 'content-type': 'application/connect+json' })
+    response.write(streamFrom(0))
+  }
+  await assertWhole(exec())
+})
+
+test('commands one after another use one connection', async () => {
+  const connections = new Set<unknown>()
+  handler = (request, response) => {
+    connections.add(request.socket)
+    send(response, streamFrom(0))
+  }
+  for (let n = 0; n < 3; n++) await assertWhole(exec())
+  assert.equal(connections.size, 1)
+})
+
 test('a stream that is cut at any byte loses and doubles nothing', { timeout: 30_000 }, async () => {
   const whole = streamFrom(0)
   const cuts = Array.from({ length: whole.length }, (_, i) => i)

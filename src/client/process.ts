@@ -47,6 +47,8 @@ export interface OutputCallbacks {
 }
 
 const RECONNECT_FOR_MS = 60_000
+/** How long to wait for the end of a stream after its last event. */
+const STREAM_END_MS = 20
 const RECONNECT_EVERY_MS = 100
 const STREAM = 'application/connect+json'
 const WAKE_NEVER = { 'agentpod-wake': 'never' } as const
@@ -54,6 +56,7 @@ const WAKE_NEVER = { 'agentpod-wake': 'never' } as const
 interface Opened {
   readonly first: IteratorResult<Record<string, unknown>>
   readonly rest: AsyncGenerator<Record<string, unknown>>
+  readonly response: IncomingMessage
 }
 
 interface Selector {
@@ -113,12 +116,12 @@ export class Process {
     for (;;) {
       const opened = this.#opened ?? this.#open()
       this.#opened = undefined
-      const { first, rest } = await opened
+      const { first, rest, response } = await opened
       try {
         for (let next = first; !next.done; next = await rest.next()) {
           const output = this.#take(next.value)
           if (output) yield output
-          if (this.#exit) return
+          if (this.#exit) return await untilEnd(rest, response)
         }
         throw new AgentPodError({ code: 'unavailable', reason: 'stream.cut', message: 'the stream was cut' })
       } catch (error) {
@@ -142,12 +145,13 @@ export class Process {
   async #open(): Promise<Opened> {
     for (;;) {
       try {
-        const rest = events(await this.#connect(), this.#options.signal)
+        const response = await this.#connect()
+        const rest = events(response, this.#options.signal)
         this.#wasConnected = true
         const first = await rest.next()
         this.#failingSince = undefined
         if (!first.done && first.value['start']) this.#take(first.value)
-        return { first, rest }
+        return { first, rest, response }
       } catch (error) {
         await this.#endOrWait(error)
       }
@@ -321,6 +325,17 @@ export function startProcess(
       signal: o.signal,
     })
   return new Process({ transport, headers, selector: { tag }, options: o, begin })
+}
+
+/**
+ * Reads the end of a stream, which arrives with its last event or soon after. A connection whose answer was
+ * read to the end is used for the next call; otherwise it is closed.
+ */
+async function untilEnd(rest: AsyncGenerator<unknown>, response: IncomingMessage): Promise<void> {
+  const late = setTimeout(() => response.destroy(), STREAM_END_MS)
+  // The command has ended, so a failure of its stream does not matter any more.
+  await rest.next().catch(() => undefined)
+  clearTimeout(late)
 }
 
 /** The guest's `not_found` for a process, as opposed to the server's for a sandbox. */

@@ -1,5 +1,5 @@
 /** Streams a guest's answer to a client and frees each buffer as soon as it is written. */
-import { IncomingMessage } from 'node:http'
+import { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable, Writable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 
@@ -12,7 +12,9 @@ export async function streamBody(from: Readable, to: Writable): Promise<void> {
   // Only chunks of an HTTP message own the buffer a socket read into; other buffers may be part of Node's
   // shared pool.
   const release = from instanceof IncomingMessage ? releaseInOrder() : undefined
+  const cork = corkUntilNextTurn(to instanceof ServerResponse ? to.socket : null)
   from.on('data', (chunk: Buffer) => {
+    if (chunk.length < SMALL_BYTES) cork()
     if (!to.write(chunk, release && (() => release(chunk)))) from.pause()
   })
   to.on('drain', () => from.resume())
@@ -26,6 +28,25 @@ export async function streamBody(from: Readable, to: Writable): Promise<void> {
   }
   to.end()
   await finished(to, { readable: false })
+}
+
+const SMALL_BYTES = 4096
+
+/**
+ * Small parts that arrive together are sent together: the head of an answer with its first message, and the
+ * last message with the end. It corks the connection: an answer that is corked itself sends its end first.
+ */
+function corkUntilNextTurn(connection: Writable | null): () => void {
+  let isCorked = false
+  return () => {
+    if (isCorked || !connection) return
+    isCorked = true
+    connection.cork()
+    setImmediate(() => {
+      isCorked = false
+      connection.uncork()
+    })
+  }
 }
 
 /**
