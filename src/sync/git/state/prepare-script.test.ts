@@ -337,6 +337,14 @@ describe('from one state to the next', () => {
     assert.equal(inside.treeNow(), state.tree)
   })
 
+  test('a file of the sandbox that git does not ignore any more is still no change', async () => {
+    project.write('.gitignore', '*.tmp\n')
+    const { repository, state } = await openProjectState(project.root, project.env)
+    await inside.prepare(repository, state, { known: first.state, isUntouched: true })
+    assert.equal(inside.treeNow(), state.tree)
+    assert.doesNotMatch(inside.git('status', '--porcelain'), /built/)
+  })
+
   test('an unavailable known state is ignored', async () => {
     project.write('a', 'changed')
     const { repository, state } = await openProjectState(project.root, project.env)

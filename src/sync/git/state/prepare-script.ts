@@ -49,7 +49,8 @@ export function stashOf(stash: string, path: string): string {
  *   `refs/agentpod/commit`. Its `info/attributes` overrides the project's, so that bytes are written and read
  *   unchanged; its `info/exclude` lists the directories of the environment; its `index` is the tree as it was
  *   checked out;
- * - `tree`, `commit` and `branch`: one line each, empty if there is none.
+ * - `tree`, `commit` and `branch`: one line each, empty if there is none;
+ * - `aside`: the directories of the environment that `info/exclude` was made for.
  *
  * Files of an earlier tree are updated to the new one: changed files are written, removed files are deleted,
  * ignored files stay.
@@ -145,7 +146,11 @@ if [ -s "$stash/hidden" ]; then
   unset GIT_INDEX_FILE
 fi
 # Files that both trees have are as they were: git need not look at each of them.
-if [ -n "$untouched" ] && [ -f "$base/index" ] && was=$(ours write-tree 2>/dev/null) && ours -c checkout.workers=0 read-tree -m -u "$was" "$aim" 2>/dev/null; then :
+known=
+if [ -n "$untouched" ] && [ -f "$base/index" ] && was=$(ours write-tree 2>/dev/null) && ours -c checkout.workers=0 read-tree -m -u "$was" "$aim" 2>/dev/null; then
+  # Files of no tree are those that the last run of this script found, unless other rules say which they are.
+  rules=$(ours diff-tree -r --name-only "$was" "$aim" -- .gitignore ':(glob)**/.gitignore')
+  if [ -z "$rules" ] && [ -f "$stash/aside" ] && [ "$(cat "$stash/aside"; echo .)" = "$aside." ]; then known=yes; fi
 else ours -c checkout.workers=0 read-tree --reset -u "$aim" >&2
 fi
 cp "$base/index" "$stash/index"
@@ -157,12 +162,15 @@ while IFS= read -r path; do
 done < "$stash/hidden"
 rm -f "$stash/aim"
 
+if [ -z "$known" ]; then
+printf '%s' "$aside" > "$stash/aside"
 printf '%s' "$aside" | sed 's/[][*?\\\\ ]/\\\\&/g; s|^|/|' > "$base/info/exclude"
 printf '%s\\n' ${CACHES} >> "$base/info/exclude"
 ours ls-files --others --exclude-standard -z > "$stash/extra"
 tr '\\n\\0' '\\001\\n' < "$stash/extra" > "$stash/lines"
 sed -n "/$(printf '\\001')/d"'; s/[][*?\\\\ ]/\\\\&/g; s|^|/|p' "$stash/lines" >> "$base/info/exclude"
 rm -f "$stash/extra" "$stash/lines"
+fi
 
 rm -rf .git
 git -c init.defaultBranch=main init -q --template= "$workspace" >&2
@@ -186,7 +194,8 @@ if [ -n "$branch" ]; then agents symbolic-ref HEAD "refs/heads/$branch"; else de
 mv "$stash/index" .git/index
 if [ -n "$commit" ]; then
   agents update-ref \${detached-} HEAD "$commit"
-  agents read-tree -m "$commit"
+  committed=$(agents rev-parse "$commit^{tree}")
+  if [ -s "$stash/hidden" ] || [ "$committed" != "$tree" ]; then agents read-tree -m "$commit"; fi
   while IFS= read -r path; do agents update-index --skip-worktree -- "$path" 2>/dev/null || :; done < "$stash/hidden"
 else rm -f .git/index
 fi
