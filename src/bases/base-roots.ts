@@ -55,7 +55,10 @@ export class BaseRoots {
       )
     return kind.ready(wish, {
       provider,
-      suite: this.suite,
+      // Read only by bases that have releases.
+      get suite() {
+        return hostSuite()
+      },
       onProgress,
       debian: (suite, kit) => this.#debian(suite, kit, provider, onProgress),
     })
