@@ -39,7 +39,7 @@ export const command: Command = {
     'agentpod snapshot rm golden',
   ],
   options: {
-    name: { value: 'NAME', help: 'create, import: a name for the sandbox' },
+    name: { value: 'NAME', help: 'create, import: a name for the snapshot' },
     label: {
       value: 'KEY=VALUE',
       help: 'create: a label to find it by; ls: only those with it',
