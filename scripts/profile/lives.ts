@@ -2,7 +2,10 @@
  * Creates, uses and destroys sandboxes one after another without pauses, and prints how long each step takes
  * and how much processor time each process uses for one life. Usage:
  *
- *     scripts/with-node scripts/profile/lives.ts [--lives 100] [--at-once 1] [--shells N] [--log]
+ *     scripts/with-node scripts/profile/lives.ts [--lives 100] [--at-once 1] [--shells N] [--pause MS]
+ *         [--log]
+ *
+ * `--pause` waits so long after each life, so that shells are ready before the next one.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,11 +19,13 @@ const { values } = parseArgs({
     lives: { type: 'string', default: '100' },
     'at-once': { type: 'string', default: '1' },
     shells: { type: 'string' },
+    pause: { type: 'string', default: '0' },
     log: { type: 'boolean', default: false },
   },
 })
 const lives = Number(values.lives)
 const atOnce = Number(values['at-once'])
+const pauseMs = Number(values.pause)
 
 await using world = new World({ env: values.shells === undefined ? {} : { AGENTPOD_SHELLS: values.shells } })
 const pod = world.client()
@@ -33,7 +38,10 @@ const start = performance.now()
 let left = lives
 await Promise.all(
   Array.from({ length: atOnce }, async () => {
-    while (left-- > 0) await live(pod, steps)
+    while (left-- > 0) {
+      await live(pod, steps)
+      if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    }
   }),
 )
 const took = performance.now() - start

@@ -2,6 +2,8 @@
  * Egress beside the same downloads on the machine itself: throughput, added latency of a request, and the
  * time of a command meanwhile.
  */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
 import { roundRobin, summarize, timed } from './measure.ts'
@@ -19,9 +21,10 @@ interface Row {
 }
 
 const BARE = 'HTTP, on the machine itself'
+const BARE_TLS = 'TLS, on the machine itself'
 const ROWS: readonly Row[] = [
   { name: BARE, url: `http://${PASSED}`, isInside: false },
-  { name: 'TLS, on the machine itself', url: `https://${PASSED}`, isInside: false },
+  { name: BARE_TLS, url: `https://${PASSED}`, isInside: false },
   { name: 'TLS passed through, from a sandbox', url: `https://${PASSED}`, isInside: true },
   { name: 'HTTP, each request looked at, from a sandbox', url: `http://${PASSED}`, isInside: true },
   { name: 'TLS opened for a rule on paths, from a sandbox', url: `https://${OPENED}`, isInside: true },
@@ -41,12 +44,16 @@ export async function wayOut(
   const pod = world.client()
   await world.ok(['secret', 'set', 'KEY', '--host', SECRET], { input: 'a-value-of-some-length' })
   const sandbox = await pod.create({
-    network: { allow: [PASSED, { host: OPENED, paths: ['/**'] }], secrets: ['KEY'] },
+    network: {
+      allow: [PASSED, `${PASSED}:${LEAN_PORT}`, { host: OPENED, paths: ['/**'] }],
+      secrets: ['KEY'],
+    },
   })
   const ask = new Asker(internet, sandbox)
   await ask.warmUp()
 
   for (const streams of STREAMS) await throughput(report, ask, streams, o)
+  await requests(report, internet, sandbox, o)
   await latency(report, ask, o.rounds)
   await meanwhile(report, ask, sandbox, o)
   await sandbox.destroy()
@@ -65,7 +72,118 @@ async function throughput(
     name: row.name,
     once: () => timed(() => ask.download(row, streams, mib)),
   }))
-  report.rates(await roundRobin(cases, samples, 0), mib)
+  const rows = await roundRobin(cases, samples, 0)
+  const rateOf = (name: string): number => mib / ((rows.find((row) => row.name === name)?.p50 ?? 0) / 1000)
+  report.rows(
+    ['what', 'MiB/s', 'to the same on the machine itself'],
+    ROWS.map(({ name, url }) => [
+      name,
+      rateOf(name).toFixed(0),
+      (rateOf(name) / rateOf(url.startsWith('https:') ? BARE_TLS : BARE)).toFixed(2),
+    ]),
+  )
+}
+
+const LEAN_PORT = 8099
+const PROXY_PORT = 8098
+const CONNECTIONS = 16
+
+/** Answers each request with a few bytes, and does nothing else. */
+const LEAN_SERVER = `
+const answer = 'HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok'
+require('node:net').createServer((socket) => {
+  socket.on('data', () => socket.write(answer)).on('error', () => undefined)
+}).listen(${LEAN_PORT}, '0.0.0.0', () => console.log('ready'))`
+
+/** What Node itself takes for it: it forwards each request over kept connections, and looks at nothing. */
+const BARE_PROXY = `
+const http = require('node:http')
+const agent = new http.Agent({ keepAlive: true })
+http.createServer((asked, answered) => {
+  const { method, url, headers } = asked
+  const options = { agent, host: '${PASSED}', port: ${LEAN_PORT}, method, path: url, headers }
+  asked.pipe(http.request(options, (answer) => {
+    answered.writeHead(answer.statusCode, answer.headers)
+    answer.pipe(answered)
+  }))
+}).listen(${PROXY_PORT}, '127.0.0.1', () => console.log('ready'))`
+
+/** Sends so many requests over kept connections, one at a time on each, and prints the seconds. */
+const LEAN_CLIENT = `
+import selectors, socket, sys, time
+host, port, count, connections = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+ask = ('GET /small HTTP/1.1\\r\\nhost: %s:%d\\r\\n\\r\\n' % (host, port)).encode()
+all = selectors.DefaultSelector()
+for _ in range(connections):
+    one = socket.create_connection((host, port))
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    all.register(one, selectors.EVENT_READ)
+start, sent, answered = time.monotonic(), 0, 0
+for key in list(all.get_map().values()):
+    key.fileobj.sendall(ask)
+    sent += 1
+while answered < count:
+    for key, _ in all.select():
+        answer = key.fileobj.recv(4096)
+        if not answer.startswith(b'HTTP/1.1 200'): sys.exit('answered %r' % answer[:200])
+        if not answer.endswith(b'ok'): sys.exit('cut: %r' % answer[-20:])
+        answered += 1
+        if sent < count:
+            key.fileobj.sendall(ask)
+            sent += 1
+print(time.monotonic() - start)`
+
+async function requests(
+  report: Report,
+  internet: Internet,
+  sandbox: Sandbox,
+  { rounds, samples }: { readonly rounds: number; readonly samples: number },
+): Promise<void> {
+  const count = rounds * 500
+  const inNetwork = ['nsenter', '-t', String(internet.network.pid), '-n', '--']
+  const servers: ChildProcess[] = []
+  try {
+    for (const [words, program] of [
+      [inNetwork, LEAN_SERVER],
+      [internet.onMachine, BARE_PROXY],
+    ] as const)
+      servers.push(await started([...words, process.execPath, '-e', program]))
+    const client = (host: string, port: number): string[] =>
+      ['python3', '-c', LEAN_CLIENT, host, port, count, CONNECTIONS].map(String)
+    const onHost = async (host: string, port: number): Promise<number> =>
+      Number(await internet.onHost(...client(host, port))) * 1000
+    const inside = async (): Promise<number> => {
+      const { exitCode, stdout, stderr } = await sandbox
+        .exec('python3', { args: client(PASSED, LEAN_PORT).slice(1) })
+        .wait()
+      if (exitCode !== 0) throw new Error(`the client gave ${exitCode}: ${stderr}`)
+      return Number(stdout) * 1000
+    }
+    const rows = await roundRobin(
+      [
+        { name: BARE, once: () => onHost(PASSED, LEAN_PORT) },
+        { name: 'through a proxy of ten lines in Node', once: () => onHost('127.0.0.1', PROXY_PORT) },
+        { name: 'HTTP, each request looked at, from a sandbox', once: inside },
+      ],
+      samples,
+    )
+    report.say(`\nSmall requests over ${CONNECTIONS} kept connections, median of ${samples}:\n`)
+    const bare = rows[0]?.p50 ?? Number.NaN
+    report.rows(
+      ['what', 'requests a second', 'to the same on the machine itself'],
+      rows.map(({ name, p50 }) => [name, (count / (p50 / 1000)).toFixed(0), (bare / p50).toFixed(2)]),
+    )
+  } finally {
+    for (const server of servers) server.kill()
+  }
+}
+
+/** Starts a server that prints a line when it listens. */
+async function started([program = '', ...args]: readonly string[]): Promise<ChildProcess> {
+  const server = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  await Promise.race([once(server.stdout, 'data'), once(server, 'exit')])
+  if (server.exitCode !== null) throw new Error(`${program} ended with ${server.exitCode}`)
+  return server
 }
 
 async function latency(report: Report, ask: Asker, rounds: number): Promise<void> {

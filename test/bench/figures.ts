@@ -35,7 +35,7 @@ export function frontPage(figures: Figures): string[] {
   const median = (name: FigureName, row = OURS): number | undefined =>
     figures.get(name)?.find((one) => one.name === row)?.p50
   const line = (ms: number | undefined, text: (value: string) => string, peers = ''): string[] =>
-    ms === undefined || Number.isNaN(ms) ? [] : [`- ${text(duration(ms))}${peers}.`]
+    ms === undefined || Number.isNaN(ms) ? [] : [wrapped(`- ${text(duration(ms))}${peers}.`)]
   const loop = median('loop')
   const each = median('memory')
   const rest = median('fixedMemory')
@@ -77,6 +77,11 @@ export function frontPage(figures: Figures): string[] {
     '',
     `![Bars: AgentPod beside its peers](benchmarks.svg)`,
   ]
+}
+
+/** A point of a list, in lines as long as documents may have. */
+function wrapped(text: string): string {
+  return text.replaceAll(/(.{1,117})(?: |$)/g, '  $1\n').trim()
 }
 
 /** The same figure of the peers, in parentheses. */

@@ -2,7 +2,7 @@
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { podhostOf } from '../support/host-view.ts'
-import type { World } from '../support/world.ts'
+import { World } from '../support/world.ts'
 import { OURS, OURS_COLD, PLAIN_RUNTIME } from './figures.ts'
 import { inTurn, type Life, type Loop, type Summary, summarize } from './measure.ts'
 import { processesNaming, pssMib } from './memory.ts'
@@ -16,6 +16,8 @@ const AT_ONCE = 100
 /** So that the shells that are made again do not take the processor from the next case. */
 const QUIET_MS = 200
 const LOOP_QUIET_MS = 1500
+/** A podd returns the memory of its start after a few seconds. */
+const IDLE_MS = 6000
 
 export interface LivesOptions {
   readonly world: World
@@ -188,16 +190,19 @@ async function firstOutput(sandbox: Sandbox): Promise<number> {
   return at
 }
 
-/** PSS of sandboxes that wait, and of the processes that are there for all of them. */
+/**
+ * PSS of sandboxes that wait, and of the processes that are there for all of them. In a world of its own:
+ * after many starts at once, more shells are kept for a minute.
+ */
 async function memory(report: Report, o: LivesOptions): Promise<void> {
   const count = o.isQuick ? 4 : 20
-  const pod = o.world.client()
-  const waiting = await Promise.all(Array.from({ length: count }, () => pod.create({})))
-  await settle(LOOP_QUIET_MS)
-  const others = [...processesOf(o.world)].filter(([, name]) => name !== 'client').map(([pid]) => pid)
-  const rest = pssMib([...others, ...(await shellsOf(o.world))])
-  const rows = [{ name: OURS, each: pssMib(poddsOf(o.world)) / count, rest }]
-  await Promise.all(waiting.map((sandbox) => sandbox.destroy()))
+  await using world = new World()
+  const pod = world.client()
+  for (let n = 0; n < count; n++) await pod.create({})
+  await settle(IDLE_MS)
+  const others = [...processesOf(world)].filter(([, name]) => name !== 'client').map(([pid]) => pid)
+  const rest = pssMib([...others, ...(await shellsOf(world))])
+  const rows = [{ name: OURS, each: pssMib(poddsOf(world)) / count, rest }]
   for (const { name, idle, daemonWords = [] } of o.peers) {
     if (!idle) continue
     const words = await idle(count)

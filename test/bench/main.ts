@@ -1,7 +1,7 @@
 /**
  * The figures of docs/benchmarks.md: ours beside the floor and the peers, in one run and in turn. Prints
  * tables; with `--write` it also replaces those of the document, its first part and its chart. `--quick` only
- * shows that everything works.
+ * shows that everything works. `--only lives,exec` takes these parts alone.
  */
 import { execFileSync, spawn } from 'node:child_process'
 import { createReadStream, createWriteStream, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -10,6 +10,7 @@ import { createServer } from 'node:net'
 import { cpus, tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { parseArgs } from 'node:util'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { encodeFrame } from '../../src/util/stream/connect-frame.ts'
@@ -22,7 +23,7 @@ import { OURS } from './figures.ts'
 import { lives } from './lives.ts'
 import { roundRobin, stopMeasuring, timed } from './measure.ts'
 import { PeerDriver } from './peer-driver.ts'
-import { findPeers, run, which } from './peers.ts'
+import { findPeers, type Peer, run, which } from './peers.ts'
 import { Report } from './report.ts'
 import { runs } from './runs.ts'
 import { copies, growth, pauses } from './state.ts'
@@ -32,7 +33,7 @@ const INSIDE = 'AGENTPOD_BENCH_INSIDE'
 const STRAIGHT = 'straight to podd'
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-const isQuick = process.argv.includes('--quick')
+const { isQuick, isWriting, only } = readOptions()
 const rounds = isQuick ? 5 : 40
 /** Of what takes seconds. */
 const samples = isQuick ? 1 : 3
@@ -43,8 +44,8 @@ const { say, heading, table } = {
   table: report.table.bind(report),
 }
 
-if (isQuick && process.argv.includes('--write')) {
-  console.error('--quick measures too little for the document: leave out --write')
+if (isWriting && (isQuick || only.length > 0)) {
+  console.error('the document takes a whole run: leave out --write, or --quick and --only')
   process.exitCode = 2
 } else if (process.getuid?.() === 0 && !process.env[INSIDE]) {
   process.exitCode = await inMountNamespace()
@@ -52,6 +53,17 @@ if (isQuick && process.argv.includes('--write')) {
   for (const signal of SIGNALS) process.on(signal, stopMeasuring)
   await using stack = new AsyncDisposableStack()
   await main(stack)
+}
+
+function readOptions(): { isQuick: boolean; isWriting: boolean; only: string[] } {
+  const { values } = parseArgs({
+    options: {
+      quick: { type: 'boolean', default: false },
+      write: { type: 'boolean', default: false },
+      only: { type: 'string', default: '' },
+    },
+  })
+  return { isQuick: values.quick, isWriting: values.write, only: values.only.split(',').filter(Boolean) }
 }
 
 /**
@@ -89,17 +101,54 @@ async function main(stack: AsyncDisposableStack): Promise<void> {
   )
   if (missing.length > 0) say(`\nNot here: ${missing.join('; ')}.`)
 
-  await lives(report, { world, cold, peers, driver, rounds, isQuick })
-
   const sandbox = await pod.create({})
-  const socket = await poddSocket(world, sandbox.id)
+  const parts: Readonly<Record<string, () => Promise<void>>> = {
+    lives: () => lives(report, { world, cold, peers, driver, rounds, isQuick }),
+    exec: () => execInRunning(sandbox, { world, peers, driver }),
+    e2b: () => throughE2b(pod),
+    copies: async () => {
+      heading('A running sandbox with 1 GiB in 50,000 files')
+      await copies(pod, report, { scale: isQuick ? 0.02 : 1, peers, scratch })
+    },
+    pauses: async () => {
+      heading('Pause and stop')
+      table(await pauses(pod, Math.ceil(rounds / 2)))
+    },
+    transfer: () => transfer(sandbox, scratch, isQuick ? 64 : 1024),
+    egress: async () => {
+      heading('The way out')
+      await wayOut(report, { mib: isQuick ? 64 : 1024, rounds, samples })
+    },
+    environments: () => environments(report, { rounds }),
+    runs: () => runs(report, { rounds, scale: isQuick ? 0.02 : 1 }),
+    docker: () => onDocker(report, driver, { rounds }),
+    command: () => commandLine(world, sandbox),
+    growth: async () => {
+      heading('With many sandboxes beside, and a long history behind')
+      await growth(world, report, isQuick ? [2, 4] : [10, 100, 500], isQuick ? 1000 : 100_000)
+    },
+  }
+  const unknown = only.filter((name) => !(name in parts))
+  if (unknown.length > 0)
+    throw new Error(`${unknown.join(', ')}: not a part; the parts are ${Object.keys(parts).join(', ')}`)
+  for (const [name, measure] of Object.entries(parts))
+    if (only.length === 0 || only.includes(name)) await measure()
+  await sandbox.destroy()
+  if (isWriting) report.write()
+}
+
+async function execInRunning(
+  sandbox: Sandbox,
+  o: { readonly world: World; readonly peers: readonly Peer[]; readonly driver: PeerDriver },
+): Promise<void> {
+  const socket = await poddSocket(o.world, sandbox.id)
   heading('Run `true` in a running sandbox')
   const commands = await roundRobin(
     [
       { name: OURS, once: () => timed(() => sandbox.exec('true').wait()) },
       { name: STRAIGHT, once: () => timed(() => straight(socket)) },
-      ...peers.flatMap(({ name, exec }) =>
-        exec ? [{ name: `${name} exec`, once: () => driver.command(exec) }] : [],
+      ...o.peers.flatMap(({ name, exec }) =>
+        exec ? [{ name: `${name} exec`, once: () => o.driver.command(exec) }] : [],
       ),
     ],
     rounds * 2,
@@ -109,28 +158,11 @@ async function main(stack: AsyncDisposableStack): Promise<void> {
     'exec',
     commands.filter(({ name }) => name !== STRAIGHT),
   )
-
   heading('Commands a second, eight at a time in one sandbox')
   await commandRates(sandbox, socket)
+}
 
-  heading('The same through E2B’s SDK, over TCP, on the debian base')
-  await throughE2b(pod)
-
-  heading('A running sandbox with 1 GiB in 50,000 files')
-  await copies(pod, report, { scale: isQuick ? 0.02 : 1, peers, scratch })
-
-  heading('Pause and stop')
-  table(await pauses(pod, Math.ceil(rounds / 2)))
-
-  heading('A file of 1 GiB')
-  await transfer(sandbox, scratch, isQuick ? 64 : 1024)
-
-  heading('The way out')
-  await wayOut(report, { mib: isQuick ? 64 : 1024, rounds, samples })
-  await environments(report, { rounds })
-  await runs(report, { rounds, scale: isQuick ? 0.02 : 1 })
-  await onDocker(report, driver, { rounds })
-
+async function commandLine(world: World, sandbox: Sandbox): Promise<void> {
   heading('The command line')
   table(
     await roundRobin(
@@ -147,11 +179,6 @@ async function main(stack: AsyncDisposableStack): Promise<void> {
     ),
     'node -e 0',
   )
-  await sandbox.destroy()
-
-  heading('With many sandboxes beside, and a long history behind')
-  await growth(world, report, isQuick ? [2, 4] : [10, 100, 500], isQuick ? 1000 : 100_000)
-  if (process.argv.includes('--write')) report.write()
 }
 
 /** A peer that was ended early may have left mounts, through which nothing must be removed. */
@@ -219,6 +246,7 @@ async function eightAtATime(count: number, work: () => Promise<unknown>): Promis
 
 /** E2B's own package, where the compatibility suite has installed it. */
 async function throughE2b(pod: AgentPod): Promise<void> {
+  heading('The same through E2B’s SDK, over TCP, on the debian base')
   const entry = join(ROOT, '.cache/compat/e2b-2.51.0/node_modules/e2b/dist/index.mjs')
   if (!existsSync(entry)) return say('Not here: `npm test` installs the package.')
   await pod.prepare('debian', () => undefined)
@@ -259,6 +287,7 @@ interface E2bSandboxes {
 
 /** Up and down through the server, beside a copy through a bare unix socket into a file on the same disk. */
 async function transfer(sandbox: Sandbox, scratch: string, mib: number): Promise<void> {
+  heading('A file of 1 GiB')
   const source = join(scratch, 'big')
   execFileSync('dd', ['if=/dev/urandom', `of=${source}`, 'bs=1M', `count=${mib}`, 'status=none'])
   const up = (): Promise<void> =>
