@@ -43,6 +43,9 @@ function checkPlain(text: string, more: readonly string[]): void {
 async function record(): Promise<string> {
   await using stage = await AgentStage.open({ keys: [KEY], scenario: 'fix' })
   const project = brokenProject(stage.directory(), 'sums')
+  // npm would look for a newer version of itself, which the private internet does not have.
+  project.write('.npmrc', 'update-notifier=false\n')
+  project.commitAll()
   const named = AGENTS.flatMap((name) => ['--agent', name])
   await stage.outside.ok(['build', ...named], { cwd: project.root, timeoutMs: 600_000 })
   await stage.close()
