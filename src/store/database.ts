@@ -72,6 +72,19 @@ export function transaction<T>(db: DatabaseSync, work: () => T): T {
   }
 }
 
+/**
+ * Commits without waiting for the disk. The write survives the end of this process. After a power cut it may
+ * be lost, unless a later commit was synced.
+ */
+export function withoutSync(db: DatabaseSync, work: () => unknown): void {
+  db.exec('PRAGMA synchronous = NORMAL')
+  try {
+    work()
+  } finally {
+    db.exec('PRAGMA synchronous = FULL')
+  }
+}
+
 /** Translates errors of SQLite. A full disk and a held lock are reported to the caller; they are no bug. */
 export function sqliteError(error: unknown, what: string): AgentPodError {
   const number = (error as { errcode?: number }).errcode ?? 0

@@ -5,7 +5,7 @@ import { AgentPodError } from '../core/error.ts'
 import type { SandboxId, SnapshotId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
 import type { Sandbox } from '../core/sandbox.ts'
-import { type Migration, sqliteError } from './database.ts'
+import { type Migration, sqliteError, withoutSync } from './database.ts'
 
 export const STATE_MIGRATIONS: readonly Migration[] = [
   {
@@ -189,9 +189,15 @@ export interface PageOptions {
 }
 
 export interface SandboxStore {
-  /** `already_exists` if the name or the request key is taken. */
+  /**
+   * Stores the intent to create a sandbox. `already_exists` if the name or the request key is taken. A power
+   * cut may take the record back until the next update; the provider then lists a sandbox without a record.
+   */
   insert(sandbox: Sandbox, request: RequestKey | undefined): void
-  /** Writes the fields in which the record differs from the stored one. */
+  /**
+   * Writes the fields in which the record differs from the stored one. A power cut may take the intent to
+   * destroy a sandbox back; the provider then has no such sandbox, or still has it.
+   */
   update(sandbox: Sandbox, before: Sandbox): void
   get(id: SandboxId): Sandbox | undefined
   /** The existing sandbox of that name. */
@@ -256,11 +262,8 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
   return {
     insert(sandbox, request) {
       try {
-        insert.run(
-          ...Object.values(FIELDS).map((field) => storedValue(field(sandbox))),
-          request?.key ?? null,
-          request?.digest ?? null,
-        )
+        const values = Object.values(FIELDS).map((field) => storedValue(field(sandbox)))
+        withoutSync(db, () => insert.run(...values, request?.key ?? null, request?.digest ?? null))
       } catch (error) {
         throw insertError(error, sandbox)
       }
@@ -270,10 +273,11 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
       const changed = Object.entries(FIELDS).filter(([, field]) => field(sandbox) !== field(before))
       if (changed.length === 0) return
       try {
-        updateOf(changed.map(([column]) => column)).run(
-          ...changed.map(([, field]) => storedValue(field(sandbox))),
-          before.id,
-        )
+        const statement = updateOf(changed.map(([column]) => column))
+        const values = changed.map(([, field]) => storedValue(field(sandbox)))
+        const run = (): unknown => statement.run(...values, before.id)
+        if (sandbox.state === 'destroying') withoutSync(db, run)
+        else run()
       } catch (error) {
         throw sqliteError(error, 'cannot save the sandbox')
       }
