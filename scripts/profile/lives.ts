@@ -3,10 +3,14 @@
  * and how much processor time each process uses for one life. Usage:
  *
  *     scripts/with-node scripts/profile/lives.ts [--lives 100] [--at-once 1] [--shells N] [--pause MS]
- *         [--log]
+ *         [--perf FILE] [--log]
  *
- * `--pause` waits so long after each life, so that shells are ready before the next one.
+ * `--pause` waits so long after each life, so that shells are ready before the next one. `--perf` writes a
+ * profile of the whole machine with Linux's perf, without the preparation: `perf report -i FILE --comm exe`
+ * is podhost. Build podhost and podd without `-s -w` to see the names of their functions.
  */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -20,6 +24,7 @@ const { values } = parseArgs({
     'at-once': { type: 'string', default: '1' },
     shells: { type: 'string' },
     pause: { type: 'string', default: '0' },
+    perf: { type: 'string' },
     log: { type: 'boolean', default: false },
   },
 })
@@ -34,6 +39,10 @@ await new Promise((resolve) => setTimeout(resolve, 1000))
 
 const steps = new Map<string, number[]>()
 const before = processorTimes(world)
+const perf =
+  values.perf === undefined
+    ? undefined
+    : spawn('perf', ['record', '-q', '-a', '-g', '-F', '4000', '-o', values.perf], { stdio: 'inherit' })
 const start = performance.now()
 let left = lives
 await Promise.all(
@@ -45,6 +54,7 @@ await Promise.all(
   }),
 )
 const took = performance.now() - start
+if (perf?.kill('SIGINT')) await once(perf, 'exit')
 await new Promise((resolve) => setTimeout(resolve, 1000))
 const after = processorTimes(world)
 
