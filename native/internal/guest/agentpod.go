@@ -9,6 +9,7 @@ import (
 
 	"agentpod/native/internal/connect"
 	"agentpod/native/internal/process"
+	"agentpod/native/internal/trust"
 )
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
@@ -36,6 +37,7 @@ func readStrict(r *http.Request, into any) error {
 }
 
 func (s *Server) init(w http.ResponseWriter, r *http.Request) {
+	s.isSet.Store(true)
 	var request initRequest
 	err := readStrict(r, &request)
 	if err == nil {
@@ -44,14 +46,38 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	if err == nil && request.Lease != nil {
 		err = s.setLease(*request.Lease)
 	}
-	if err == nil && request.Trust != nil {
-		request.Trust.Write()
+	if err == nil {
+		s.setTrust(request.Trust)
 	}
 	if err == nil && request.Envd {
 		s.local.Do(s.serveLocal)
 	}
 	s.begun.Do(s.begin)
 	connect.WriteUnary(w, empty{}, err)
+}
+
+// setTrust writes the certificates that programs trust. The first settings find files that are prepared.
+func (s *Server) setTrust(anchors *trust.Anchors) {
+	prepared := s.prepared.Swap(nil)
+	switch {
+	case prepared != nil && anchors != nil:
+		prepared.Finish(*anchors)
+	case prepared != nil:
+		prepared.Undo()
+	case anchors != nil:
+		anchors.Write()
+	}
+}
+
+// prepareRoot is for a shell that waits in the root of a new sandbox: it does what the settings would
+// otherwise wait for. Nothing has run in the root, so the files have no other readers or writers.
+func (s *Server) prepareRoot(w http.ResponseWriter, _ *http.Request) {
+	if s.isSet.Load() {
+		connect.WriteError(w, connect.Errorf(connect.FailedPrecondition, "the sandbox has its settings already"))
+		return
+	}
+	s.prepared.Store(trust.Prepare())
+	w.WriteHeader(http.StatusNoContent)
 }
 
 func (s *Server) renew(w http.ResponseWriter, r *http.Request) {

@@ -14,6 +14,7 @@ import (
 	"agentpod/native/internal/connect"
 	"agentpod/native/internal/files"
 	"agentpod/native/internal/process"
+	"agentpod/native/internal/trust"
 )
 
 const (
@@ -34,8 +35,12 @@ type Server struct {
 	started atomic.Pointer[time.Time]
 	begun   sync.Once
 	local   sync.Once
-	cpu     cpuMeter
-	routes  map[string]route
+	// isSet: settings have arrived.
+	isSet atomic.Bool
+	// prepared is what PUT /agentpod/root has prepared for the first settings.
+	prepared atomic.Pointer[trust.Prepared]
+	cpu      cpuMeter
+	routes   map[string]route
 }
 
 type route struct {
@@ -56,6 +61,7 @@ func New(processes *process.Table) *Server {
 		"GET /files":              {handle: s.download},
 		"POST /files":             {handle: s.upload},
 		"PUT /agentpod/init":      {handle: s.init, silent: true},
+		"PUT /agentpod/root":      {handle: s.prepareRoot, silent: true},
 		"PUT /agentpod/lease":     {handle: s.renew, silent: true},
 		"GET /agentpod/usage":     {handle: s.usage, silent: true},
 		"GET /agentpod/processes": {handle: s.listAll},

@@ -104,7 +104,11 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
 	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots,
 		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
-	return h, h.recover()
+	if err := h.recover(); err != nil {
+		return nil, err
+	}
+	h.shells.Begin(h.sandboxes)
+	return h, nil
 }
 
 // makeStage mounts the stage, copies podd to it and sets up what depends on it.

@@ -27,6 +27,9 @@ func (p *Pool) Create(e Entry, bytes int64) error {
 	return p.limit(parent, e.ID, bytes)
 }
 
+// Rename gives an entry another id.
+func (p *Pool) Rename(from, to Entry) error { return os.Rename(p.Path(from), p.Path(to)) }
+
 // aside is where an entry keeps files that it began with and does not show.
 const aside = "below"
 

@@ -36,6 +36,20 @@ func (b *Builder) base() (string, error) {
 	return name, nil
 }
 
+// IsCurrent reports whether a root with this base tree is what a new sandbox gets. It looks for changes as
+// base does.
+func (b *Builder) IsCurrent(name string) bool {
+	current, err := b.base()
+	return err == nil && name == current
+}
+
+// IsKnownCurrent is IsCurrent without looking: the answer may be a minute old.
+func (b *Builder) IsKnownCurrent(name string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.checkedAs == "" || b.checkedAs == name
+}
+
 // findHidden uses the result of an earlier walk, if there is one: a walk takes a second, and Refresh follows
 // unless the walk is recent. Without shifted ids nothing has to be hidden, because no user inside owns a file
 // of the host.

@@ -12,6 +12,7 @@ import (
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/random"
+	"agentpod/native/internal/safefs"
 
 	"golang.org/x/sys/unix"
 )
@@ -289,12 +290,34 @@ func (plan Plan) writeOwned(path, text string) error {
 	return os.Chown(path, plan.IDs.Range.Base, plan.IDs.Range.Base)
 }
 
+// Identify gives a root that no sandbox has used yet its host name. etc is its /etc.
+func Identify(etc *os.File, hostname string) error {
+	for name, text := range identity(hostname) {
+		if name == machineID {
+			// It is unique already.
+			continue
+		}
+		fd, err := safefs.OpenBeneath(int(etc.Fd()), name, unix.O_WRONLY|unix.O_TRUNC, 0)
+		if err != nil {
+			return err
+		}
+		_, err = unix.Write(fd, []byte(text))
+		unix.Close(fd)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const machineID = "machine-id"
+
 // identity has the files by which one sandbox's /etc differs from another's.
 func identity(hostname string) map[string]string {
 	return map[string]string{
-		"machine-id": random.Hex(16) + "\n",
-		"hostname":   hostname + "\n",
-		"hosts":      hostsTemplate + hostname + "\n",
+		machineID:  random.Hex(16) + "\n",
+		"hostname": hostname + "\n",
+		"hosts":    hostsTemplate + hostname + "\n",
 	}
 }
 

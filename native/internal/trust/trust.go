@@ -99,7 +99,7 @@ func (a Anchors) Write() { a.writeBelow("/") }
 func (a Anchors) writeBelow(root string) {
 	ca := withNewline(a.CA)
 	own := append([]byte(marker+withNewline(a.Roots)), ca...)
-	first := writeBundles(root, own)
+	first := writeBundles(root, own, place)
 	defer first.close()
 	dir := filepath.Join(root, ownDir)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -120,9 +120,9 @@ func report(err error) {
 	}
 }
 
-// writeBundles extends every existing bundle and returns the first one that it could extend. The caller
-// closes it; it may be empty.
-func writeBundles(root string, own []byte) (first bundle) {
+// writeBundles extends every existing bundle, with place, and returns the first one that it could extend. The
+// caller closes it; it may be empty.
+func writeBundles(root string, own []byte, place func(path string, kept bundle, own []byte) error) (first bundle) {
 	seen := map[string]bool{}
 	for _, name := range bundles {
 		path, err := filepath.EvalSymlinks(filepath.Join(root, name))
@@ -149,14 +149,22 @@ func writeBundles(root string, own []byte) (first bundle) {
 	return first
 }
 
-// place writes a file in one step: what the bundle keeps, then own. A program that reads it meanwhile reads
-// the old file or the new one.
+// place writes a file.
 func place(path string, kept bundle, own []byte) error {
+	file, err := write(path, kept, own)
+	if err == nil {
+		err = file.Close()
+	}
+	return err
+}
+
+// write writes a file in one step: what the bundle keeps, then own. A program that reads it meanwhile reads
+// the old file or the new one. The caller closes the file, at the end of what is written.
+func write(path string, kept bundle, own []byte) (*os.File, error) {
 	file, err := os.CreateTemp(filepath.Dir(path), ".agentpod-")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer os.Remove(file.Name())
 	err = kept.copyTo(file)
 	if err == nil {
 		_, err = file.Write(own)
@@ -164,13 +172,15 @@ func place(path string, kept bundle, own []byte) error {
 	if err == nil {
 		err = file.Chmod(0o644)
 	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
 	if err == nil {
 		err = os.Rename(file.Name(), path)
 	}
-	return err
+	if err != nil {
+		file.Close()
+		os.Remove(file.Name())
+		return nil, err
+	}
+	return file, nil
 }
 
 func withNewline(text string) string {

@@ -195,3 +195,38 @@ func BenchmarkWrite(b *testing.B) {
 func certificateOf(i int) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte{0x30, 2, byte(i), byte(i >> 8)}}))
 }
+
+func TestPreparedFilesEndAsIfTheyHadBeenWrittenAtOnce(t *testing.T) {
+	one, roots := certificate(t, 1), certificate(t, 2)
+	names := []string{bundles[0], ownDir + "/ca.pem", ownDir + "/ca-bundle.pem", localDir + "/" + localName}
+	for _, given := range []string{"", "no newline at the end"} {
+		written, prepared, undone := tree(t), tree(t), tree(t)
+		for _, root := range []string{written, prepared, undone} {
+			if err := os.MkdirAll(filepath.Join(root, localDir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if given != "" {
+				put(t, filepath.Join(root, bundles[0]), given)
+			}
+		}
+		anchors := Anchors{CA: one, Roots: roots}
+		anchors.writeBelow(written)
+		prepareBelow(prepared).Finish(anchors)
+		for _, name := range names {
+			if got, want := text(t, prepared, name), text(t, written, name); got != want {
+				t.Errorf("%s: %q, not %q", name, got, want)
+			}
+		}
+		prepareBelow(undone).Undo()
+		for _, name := range names[1:] {
+			if data, err := os.ReadFile(filepath.Join(undone, name)); err == nil && name != ownDir+"/ca-bundle.pem" {
+				t.Errorf("%s is left: %q", name, data)
+			} else if strings.Contains(string(data), "AgentPod") {
+				t.Errorf("%s has a marker: %q", name, data)
+			}
+		}
+		if data, err := os.ReadFile(filepath.Join(undone, bundles[0])); given == "" && !os.IsNotExist(err) || strings.TrimSpace(string(data)) != given {
+			t.Errorf("undone: %q, %v", data, err)
+		}
+	}
+}

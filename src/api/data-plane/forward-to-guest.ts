@@ -25,7 +25,7 @@ const FILE_RULES_HEADER = 'agentpod-file-rules'
 const OWN_FILE_RULES = 'agentpod'
 
 /** SECURITY: these set a sandbox's identity and lifetime. Only the engine may call them. */
-const ENGINE_ONLY = new Set(['/agentpod/init', '/agentpod/lease'])
+const ENGINE_ONLY = new Set(['/agentpod/init', '/agentpod/root', '/agentpod/lease'])
 
 /** Headers of one connection, not of the message, and AgentPod's own. */
 const HOP_BY_HOP = new Set([

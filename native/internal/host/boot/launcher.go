@@ -36,8 +36,8 @@ const (
 	// egressBacklog is how many connections of the egress process may wait for podd to accept them. podd
 	// keeps as many.
 	egressBacklog = 128
-	// hostname is the name of a sandbox until it gets its own.
-	hostname = "sandbox"
+	// Hostname is the name of a sandbox until it gets its own.
+	Hostname = "sandbox"
 	// mostFiles is the limit on open files of podd, until the limit of its sandbox is known.
 	mostFiles = 1 << 20
 )
@@ -156,7 +156,7 @@ func (l *Launcher) addConfig(run *Run, files *inherited) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(bundle.New(bundle.Spec{Hostname: hostname, Root: l.Root, BootID: bootID, PoddArgs: files.flags, Files: ShellFiles()}))
+	data, err := json.Marshal(bundle.New(bundle.Spec{Hostname: Hostname, Root: l.Root, BootID: bootID, PoddArgs: files.flags, Files: ShellFiles()}))
 	if err != nil {
 		return err
 	}

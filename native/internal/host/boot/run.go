@@ -60,8 +60,8 @@ func (r *Run) SetIDs(used *ids.Range) {
 // HasEgress reports whether a network of this level has sockets that lead to the egress process.
 func HasEgress(network netns.Level) bool { return network.Level != "" && network.Level != netns.None }
 
-// IsAlive reports whether its podd runs.
-func (r *Run) IsAlive() bool { return processes.StartTime(r.Pid) == r.StartTime }
+// IsAlive reports whether its podd runs and is not about to end.
+func (r *Run) IsAlive() bool { return processes.IsAlive(r.Pid, r.StartTime) }
 
 // Detach lets podd continue without this podhost. INVARIANT: the next podhost would find the sandbox. If podd
 // has ended already, the write fails, and the goroutine that watches podd reports its end.
@@ -88,14 +88,26 @@ func (r *Run) UserNamespace() (*os.File, error) {
 }
 
 // AskHealth asks podd whether it serves and returns the status of its answer.
-func (r *Run) AskHealth() (string, error) {
+func (r *Run) AskHealth() (string, error) { return r.call("GET /health") }
+
+// TellRoot tells podd that its root is that of a new sandbox. It returns when podd has prepared the root.
+func (r *Run) TellRoot() error {
+	status, err := r.call("PUT /agentpod/root")
+	if err == nil && !strings.HasPrefix(status, "20") {
+		err = fmt.Errorf("podd could not prepare its root: %s", status)
+	}
+	return err
+}
+
+// call sends a request without a body and returns the status of the answer.
+func (r *Run) call(request string) (string, error) {
 	peer, err := unixsocket.Dial(r.Socket, 5*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer peer.Close()
 	peer.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := peer.Write([]byte("GET /health HTTP/1.1\r\nHost: podd\r\nConnection: close\r\n\r\n")); err != nil {
+	if _, err := peer.Write([]byte(request + " HTTP/1.1\r\nHost: podd\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")); err != nil {
 		return "", err
 	}
 	line, err := bufio.NewReader(peer).ReadString('\n')

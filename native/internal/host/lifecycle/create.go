@@ -44,8 +44,18 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 
 // createFiles gives a new sandbox its files, and starts it on them.
 func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
-	files := rootfs.NewFiles
+	defer s.Shells.Starting()()
 	handle.DiskBytes = args.Resources.DiskBytes
+	shell := s.Shells.Take(readySizes(args))
+	if shell != nil && shell.Root != nil {
+		err := s.startReady(shell, handle, args, clock)
+		if err == nil {
+			return nil
+		}
+		s.Log.Printf("%s: shell %s: %v", handle.ID, shell.Name, err)
+		shell = nil
+	}
+	files := rootfs.NewFiles
 	var err error
 	if args.Snapshot != "" {
 		files = rootfs.CopiedFiles
@@ -54,10 +64,13 @@ func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, cl
 		err = s.Snapshots.NewEntry(handle.files(), args.Root, args.Resources.DiskBytes)
 	}
 	if err != nil {
+		if shell != nil {
+			s.Shells.Discard(shell)
+		}
 		return err
 	}
 	clock.Lap("volume")
-	return s.start(handle, args, files, clock)
+	return s.start(shell, handle, args, files, clock)
 }
 
 // alreadyCreated answers a create whose sandbox runs: the answer to an earlier call may have been lost with

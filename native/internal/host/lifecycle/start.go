@@ -15,11 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start runs podd in a root with the sandbox's files: in a shell that is ready, or in one that it starts.
-func (s *Sandboxes) start(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch.Stopwatch) error {
-	defer s.Shells.Starting()()
+// start runs podd in a root with the sandbox's files: in this shell, or if it is nil, in one that it starts.
+func (s *Sandboxes) start(shell *shells.Shell, handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch.Stopwatch) error {
 	defer s.Launcher.Stage.ReleaseRoot(handle.ID)
-	shell, user, err := s.takeShell(handle.ID)
+	shell, user, err := s.enterShell(shell, handle.ID)
 	if err != nil {
 		return err
 	}
@@ -44,9 +43,9 @@ func (s *Sandboxes) start(handle *Handle, args hostproto.CreateSandbox, files ro
 	return s.watchStarted(handle)
 }
 
-// takeShell returns a shell and its user namespace. It starts a shell if none is ready.
-func (s *Sandboxes) takeShell(id string) (*shells.Shell, *os.File, error) {
-	if shell := s.Shells.Take(); shell != nil {
+// enterShell returns a shell and its user namespace. It starts a shell if there is none.
+func (s *Sandboxes) enterShell(shell *shells.Shell, id string) (*shells.Shell, *os.File, error) {
+	if shell != nil {
 		user, err := shell.UserNamespace()
 		if err == nil {
 			return shell, user, nil
@@ -91,17 +90,22 @@ func (s *Sandboxes) occupy(shell *shells.Shell, handle *Handle, args hostproto.C
 	if err := s.Shells.AwaitReady(shell); err != nil {
 		return err
 	}
+	if err := s.limit(shell, handle, args.Resources); err != nil {
+		return err
+	}
+	return shell.SwapRoot(root.Path, args.Hostname, shells.Sizes{Tmp: args.Resources.TmpBytes, Shm: args.Resources.ShmBytes})
+}
+
+// limit sets the sandbox's limits on a shell.
+func (s *Sandboxes) limit(shell *shells.Shell, handle *Handle, asked hostproto.Resources) error {
 	if !shell.IsAlive() {
 		return boot.ErrPoddEnded
 	}
-	s.setLimits(handle, s.Launcher.Cgroups.Limit(shell.Name, limitsOf(args.Resources)), args.Resources)
-	if err := shell.LimitFiles(args.Resources.Files); err != nil {
+	s.setLimits(handle, s.Launcher.Cgroups.Limit(shell.Name, limitsOf(asked)), asked)
+	if err := shell.LimitFiles(asked.Files); err != nil {
 		return err
 	}
-	if err := limitProcesses(handle, shell.Pid, args.Resources.Pids); err != nil {
-		return err
-	}
-	return shell.SwapRoot(root.Path, args.Hostname, args.Resources)
+	return limitProcesses(handle, shell.Pid, asked.Pids)
 }
 
 // rootIDs says how to mount a root for processes that run as r in a user namespace.

@@ -110,7 +110,8 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 		s.Log.Printf("%s: %v", args.ID, err)
 		handle.noDiskLimit = err.Error()
 	}
-	if err := s.start(handle, args, rootfs.OwnFiles, clock); err != nil {
+	defer s.Shells.Starting()()
+	if err := s.start(s.Shells.Take(nil), handle, args, rootfs.OwnFiles, clock); err != nil {
 		if undo := s.bringToStop(handle, "undo"); undo != nil {
 			s.Log.Printf("%s: undo: %v", args.ID, undo)
 		}

@@ -11,18 +11,47 @@ import (
 )
 
 // StartTime distinguishes a process from a later one with the same pid. It is 0 if there is no such process.
-func StartTime(pid int) uint64 {
+func StartTime(pid int) uint64 { return number(stat(pid), startTime) }
+
+// Fields of /proc/PID/stat, counted from the one after the name.
+const (
+	flags          = 6
+	startTime      = 19
+	pendingSignals = 28
+	// exitCode is that of a process that has been killed, from that moment on. Linux before 5.17 says it later.
+	exitCode = 49
+	// exiting is a flag of a process whose first thread is ending.
+	exiting = 4
+)
+
+// stat returns the fields of /proc/PID/stat that follow the name, or nothing if the process has ended.
+func stat(pid int) []string {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0
+		return nil
 	}
 	// The name in parentheses may contain any character, so the fields are counted from the last parenthesis.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+	if len(fields) <= pendingSignals || fields[0] == "Z" || fields[0] == "X" {
+		return nil
+	}
+	return fields
+}
+
+func number(fields []string, at int) uint64 {
+	if len(fields) <= at {
 		return 0
 	}
-	started, _ := strconv.ParseUint(fields[19], 10, 64)
-	return started
+	value, _ := strconv.ParseUint(fields[at], 10, 64)
+	return value
+}
+
+// IsAlive reports whether the process with this pid and start time runs, and is not about to end: it may have
+// been killed and have yet to notice it.
+func IsAlive(pid int, started uint64) bool {
+	fields := stat(pid)
+	isKilled := number(fields, exitCode) != 0 || number(fields, pendingSignals)&(1<<(unix.SIGKILL-1)) != 0
+	return number(fields, startTime) == started && number(fields, flags)&exiting == 0 && !isKilled
 }
 
 // HasEnded asks the kernel without waiting.

@@ -72,3 +72,22 @@ func TestAProcessIsKnownByItsStartTime(t *testing.T) {
 		t.Fatal("a process that does not exist has a start time")
 	}
 }
+
+func TestAProcessIsNotAliveFromTheMomentItIsKilled(t *testing.T) {
+	for i := 0; i < 50; i++ {
+		command := exec.Command("sleep", "60")
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := command.Process.Pid
+		started := StartTime(pid)
+		if !IsAlive(pid, started) || IsAlive(pid, started+1) {
+			t.Error("a running process is not alive, or is taken for another one")
+		}
+		unix.Kill(pid, unix.SIGKILL)
+		if IsAlive(pid, started) {
+			t.Error("a killed process is alive")
+		}
+		command.Wait()
+	}
+}

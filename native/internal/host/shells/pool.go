@@ -40,10 +40,14 @@ type Pool struct {
 	mu     sync.Mutex
 	ready  []kept
 	demand demand
-	want   chan struct{}
-	done   chan struct{}
-	once   sync.Once
-	wait   sync.WaitGroup
+	// rooted is set if the last sandbox that started could use a ready root. The next shells get one.
+	rooted *Sizes
+	// rooting is held while a shell gets its root and is added.
+	rooting sync.Mutex
+	want    chan struct{}
+	done    chan struct{}
+	once    sync.Once
+	wait    sync.WaitGroup
 }
 
 type kept struct {
@@ -54,13 +58,18 @@ type kept struct {
 // NewPool returns a pool that keeps at least so many shells ready, and more while many sandboxes start. With
 // least 0 it keeps none.
 func NewPool(launcher *boot.Launcher, least int, logger *log.Logger) *Pool {
-	p := &Pool{maker: maker{launcher, logger}, most: Most, demand: demand{least: least}, want: make(chan struct{}, 1), done: make(chan struct{})}
+	p := &Pool{maker: maker{launcher: launcher, log: logger}, most: Most, demand: demand{least: least}, want: make(chan struct{}, 1), done: make(chan struct{})}
 	if least == 0 {
 		p.most = 0
 	}
+	return p
+}
+
+// Begin begins to make shells.
+func (p *Pool) Begin(roots RootMaker) {
+	p.roots = roots
 	p.wait.Add(1)
 	go p.fill()
-	return p
 }
 
 // Starting counts a sandbox as starting until the returned function is called.
@@ -75,13 +84,17 @@ func (p *Pool) Starting() (started func()) {
 	}
 }
 
-// Take returns a shell whose podd was alive a moment ago, or nil.
-func (p *Pool) Take() *Shell {
+// Take returns a shell whose podd was alive a moment ago, or nil. If the sandbox could use a ready root, with
+// temporary file systems of these sizes, the shell may have one.
+func (p *Pool) Take(rooted *Sizes) *Shell {
 	p.mu.Lock()
+	p.rooted = rooted
 	var shell *Shell
-	if n := len(p.ready); n > 0 {
-		shell = p.ready[n-1].Shell
-		p.ready = p.ready[:n-1]
+	if rooted != nil {
+		shell = p.take(func(shell *Shell) bool { return shell.Root != nil && shell.Root.Sizes == *rooted })
+	}
+	if shell == nil {
+		shell = p.take(func(shell *Shell) bool { return shell.Root == nil })
 	}
 	p.mu.Unlock()
 	select {
@@ -89,6 +102,17 @@ func (p *Pool) Take() *Shell {
 	default:
 	}
 	return shell
+}
+
+// take returns the newest shell that fits. The caller holds mu.
+func (p *Pool) take(fits func(*Shell) bool) *Shell {
+	for n := len(p.ready) - 1; n >= 0; n-- {
+		if shell := p.ready[n].Shell; fits(shell) {
+			p.ready = append(p.ready[:n], p.ready[n+1:]...)
+			return shell
+		}
+	}
+	return nil
 }
 
 // Pids returns the first processes of the shells that are ready.
@@ -185,7 +209,10 @@ func (p *Pool) target() int {
 func (p *Pool) add() bool {
 	shell, err := p.Start(nil)
 	if err == nil {
-		if err = p.AwaitReady(shell); err != nil {
+		if err = p.AwaitReady(shell); err == nil {
+			err = p.addReady(shell)
+		}
+		if err != nil {
 			p.Discard(shell)
 		}
 	}
@@ -193,19 +220,49 @@ func (p *Pool) add() bool {
 		p.log.Printf("shell: %v", err)
 		return false
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ready = append(p.ready, kept{shell, time.Now()})
 	return true
 }
 
+// addReady adds a shell that serves. It gets a root if the last sandbox could use one, but the last of the
+// shells that are wanted stays in the blank root, for a sandbox of another kind.
+func (p *Pool) addReady(shell *Shell) error {
+	p.rooting.Lock()
+	defer p.rooting.Unlock()
+	p.mu.Lock()
+	rooted, isOther := p.rooted, len(p.ready)+1 < p.target()
+	for _, one := range p.ready {
+		isOther = isOther || one.Root == nil
+	}
+	p.mu.Unlock()
+	if rooted != nil && isOther {
+		if err := p.roots.GiveRoot(shell, *rooted); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = append(p.ready, kept{shell, time.Now()})
+	return nil
+}
+
 // dropUseless ends shells that are old or more than needed, and removes the rest of those whose podd has
-// ended.
+// ended. Of shells with ready roots it keeps those that a sandbox would get now; one if the last sandbox
+// could not use any.
 func (p *Pool) dropUseless() {
 	p.mu.Lock()
-	most := p.target()
+	most, mostRooted := p.target(), p.target()
+	if p.rooted == nil {
+		mostRooted = 1
+	}
 	p.mu.Unlock()
+	rooted := 0
 	p.dropUnless(func(n int, shell kept) bool {
+		if shell.Root != nil {
+			rooted++
+			if rooted > mostRooted || !p.roots.IsCurrent(shell.Root) {
+				return false
+			}
+		}
 		return n < most && time.Since(shell.made) < maxAge && shell.IsAlive()
 	})
 }
@@ -229,6 +286,17 @@ func (p *Pool) dropUnless(keep func(n int, shell kept) bool) {
 }
 
 func (p *Pool) dropAll() { p.dropUnless(func(int, kept) bool { return false }) }
+
+// DropRoots ends the shells with ready roots. The pool makes none until a sandbox could use one again.
+func (p *Pool) DropRoots() {
+	p.mu.Lock()
+	p.rooted = nil
+	p.mu.Unlock()
+	// A root that is being made is added first.
+	p.rooting.Lock()
+	defer p.rooting.Unlock()
+	p.dropUnless(func(_ int, shell kept) bool { return shell.Root == nil })
+}
 
 // Close ends every shell and makes no more. It may be called more than once.
 func (p *Pool) Close() {

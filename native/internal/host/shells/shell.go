@@ -1,14 +1,13 @@
 // Package shells starts blank shells and keeps some ready, which makes a sandbox start faster. A shell is a
-// sandbox without files, limits or a name: its namespaces, groups and filter exist, and podd runs in an empty
-// root. A sandbox that starts takes one and swaps its own root in. A shell has run nothing before, and is
-// never used again.
+// sandbox without files, limits or a name: its namespaces, groups and filter exist, and podd runs in an
+// empty root. A sandbox that starts takes one and swaps its own root in. A shell may also wait in the root
+// of a plain sandbox (ReadyRoot). It has run nothing before, and is never used again.
 package shells
 
 import (
 	"log"
 
 	"agentpod/native/internal/host/boot"
-	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/ids"
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/random"
@@ -21,18 +20,23 @@ import (
 var KeptMounts = []string{"/proc", "/dev", "/sys", "/tmp", "/run"}
 
 // A Shell is a podd that waits for a sandbox.
-type Shell struct{ *boot.Run }
+type Shell struct {
+	*boot.Run
+	// Root is the root that it already runs in; nil for the blank root.
+	Root *ReadyRoot
+}
 
 // maker starts and ends shells.
 type maker struct {
 	launcher *boot.Launcher
+	roots    RootMaker
 	log      *log.Logger
 }
 
 // Start starts a shell. podd still prepares itself when Start returns. If taken is not nil, the shell runs as
 // these ids. If Start fails, it leaves nothing behind.
 func (m *maker) Start(taken *ids.Range) (*Shell, error) {
-	shell := &Shell{boot.NewRun(m.launcher.Home, "sh"+random.Hex(7))}
+	shell := &Shell{Run: boot.NewRun(m.launcher.Home, "sh"+random.Hex(7))}
 	shell.SetIDs(taken)
 	if err := m.launcher.Start(shell.Run); err != nil {
 		m.Discard(shell)
@@ -47,7 +51,12 @@ func (m *maker) AwaitReady(shell *Shell) error { return m.launcher.AwaitReady(sh
 
 // Discard ends a shell and removes everything of it.
 func (m *maker) Discard(shell *Shell) {
-	if err := m.launcher.End(shell.Run, stopwatch.New()); err != nil {
+	err := m.launcher.End(shell.Run, stopwatch.New())
+	if shell.Root != nil && err == nil {
+		shell.Root.Close()
+		err = m.roots.RemoveRoot(shell.Root)
+	}
+	if err != nil {
 		m.log.Printf("shell %s: %v", shell.Name, err)
 	}
 }
@@ -68,8 +77,8 @@ func (s *Shell) LimitFiles(asked int64) error {
 	return boot.LowerLimit(s.Pid, unix.RLIMIT_NOFILE, files)
 }
 
-// SwapRoot makes the shell the sandbox with this root and host name.
-func (s *Shell) SwapRoot(root, hostname string, asked hostproto.Resources) error {
+// SwapRoot gives the shell in the blank root this root and host name.
+func (s *Shell) SwapRoot(root, hostname string, sizes Sizes) error {
 	return mount.Swap{Pid: s.Pid, Root: root, Keep: KeptMounts, Hostname: hostname,
-		Sizes: map[string]int64{"/tmp": asked.TmpBytes, "/dev/shm": asked.ShmBytes}}.Do()
+		Sizes: map[string]int64{"/tmp": sizes.Tmp, "/dev/shm": sizes.Shm}}.Do()
 }
