@@ -22,6 +22,7 @@ import { environments } from './environments.ts'
 import { OURS } from './figures.ts'
 import { lives } from './lives.ts'
 import { roundRobin, stopMeasuring, timed } from './measure.ts'
+import { packages } from './packages.ts'
 import { PeerDriver } from './peer-driver.ts'
 import { findPeers, type Peer, run, which } from './peers.ts'
 import { Report } from './report.ts'
@@ -119,6 +120,7 @@ async function main(stack: AsyncDisposableStack): Promise<void> {
       heading('The way out')
       await wayOut(report, { mib: isQuick ? 64 : 1024, rounds, samples })
     },
+    packages: () => packages(report, { isQuick }),
     environments: () => environments(report, { rounds }),
     runs: () => runs(report, { rounds, scale: isQuick ? 0.02 : 1 }),
     docker: () => onDocker(report, driver, { rounds }),
