@@ -272,6 +272,15 @@ test('BOX-10 a state directory with a very long path works', async () => {
   assert.equal(await far.ok(['run', '--no-project', '--', 'echo', 'far'], { cwd: '/' }), 'far\n')
 })
 
+test('twelve commands at once in a new state directory share one server', async () => {
+  await using fresh = new World()
+  const all = await Promise.all(Array.from({ length: 12 }, () => fresh.cli(['ls', '--json'])))
+  assert.deepEqual(
+    all.map(({ code, stdout, stderr }) => ({ code, stdout, stderr })),
+    all.map(() => ({ code: 0, stdout: '[]\n', stderr: '' })),
+  )
+})
+
 test('doctor says that sandboxes work here', async () => {
   const { code, stdout } = await world.cli(['doctor'])
   assert.equal(code, 0, stdout)
