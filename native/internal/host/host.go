@@ -17,6 +17,7 @@ import (
 	"agentpod/native/internal/host/serve"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
+	"agentpod/native/internal/host/volumes"
 	"agentpod/native/internal/ids"
 	"agentpod/native/internal/keylock"
 	"agentpod/native/internal/layer"
@@ -65,6 +66,7 @@ type Host struct {
 	launcher  *boot.Launcher
 	shells    *shells.Pool
 	snapshots *snapshots.Store
+	volumes   *volumes.Store
 	sandboxes *lifecycle.Sandboxes
 	server    *serve.Server
 	locks     keylock.Locks
@@ -102,7 +104,8 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	h.shells = shells.NewPool(h.launcher, config.Shells, logger)
 	h.snapshots = snapshots.New(snapshots.Options{Home: h.home, Pool: h.pool, Layers: h.layers, Locks: &h.locks, Log: logger,
 		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
-	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots,
+	h.volumes = volumes.New(volumes.Options{Home: h.home, Stored: h.stored, Pool: h.pool, Locks: &h.locks, Log: logger})
+	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots, Volumes: h.volumes,
 		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
 	if err := h.recover(); err != nil {
 		return nil, err
@@ -183,6 +186,7 @@ func (h *Host) recover() error {
 	}
 	if h.mayHaveEntries() {
 		h.snapshots.Recover()
+		h.volumes.Recover()
 	}
 	h.sweepEarlierVersion()
 	h.sandboxes.SweepSockets(found.Groups)
@@ -204,7 +208,7 @@ func (h *Host) sweepEarlierVersion() {
 func (h *Host) mayHaveEntries() bool {
 	_, err := os.Lstat(filepath.Join(h.home, "pool.img"))
 	_, other := os.Lstat(filepath.Join(h.home, "pool"))
-	return err == nil || other == nil || len(h.snapshots.IDs()) > 0
+	return err == nil || other == nil || len(h.snapshots.IDs()) > 0 || len(h.volumes.IDs()) > 0
 }
 
 // Stop makes Run return. Sandboxes keep running, and the next podhost finds them.

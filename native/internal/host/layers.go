@@ -63,6 +63,9 @@ func (h *Host) clear() (any, error) {
 	if ids := h.snapshots.IDs(); len(ids) > 0 {
 		return nil, hostproto.Errorf(hostproto.Conflict, "snapshot.exists", "snapshot %s still exists", ids[0])
 	}
+	if ids := h.volumes.IDs(); len(ids) > 0 {
+		return nil, hostproto.Errorf(hostproto.Conflict, "volume.exists", "volume %s still exists", ids[0])
+	}
 	h.shells.DropRoots()
 	h.sandboxes.AwaitUnmounts()
 	if err := h.pool.Clear(); err != nil {

@@ -49,11 +49,13 @@ func (h *Host) Perform(request hostproto.Request) (any, error) {
 		defer h.lockSandbox(args.ID)()
 		h.layerUse.RLock()
 		defer h.layerUse.RUnlock()
-		release, err := h.snapshots.Hold(args.Root)
-		if err != nil {
-			return nil, err
+		for _, root := range append(hostproto.Roots(args.Mounts), args.Root) {
+			release, err := h.snapshots.Hold(root)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
 		}
-		defer release()
 		if request.Op == "sandbox.start" {
 			return h.sandboxes.StartAgain(args)
 		}
@@ -73,7 +75,17 @@ func (h *Host) Perform(request hostproto.Request) (any, error) {
 		if request.Op == "snapshot.list" {
 			return h.snapshots.List(args.After), nil
 		}
+		if request.Op == "volume.list" {
+			return h.volumes.List(args.After), nil
+		}
 		return h.sandboxes.List(args.After), nil
+	case hostproto.CreateVolume:
+		return h.volumes.Create(args)
+	case hostproto.VolumeID:
+		if request.Op == "volume.stats" {
+			return h.volumes.Stats(args.ID)
+		}
+		return h.volumes.Remove(args.ID, h.sandboxes)
 	case hostproto.SandboxPath:
 		defer h.lockSandbox(args.ID)()
 		return h.sandboxes.Changes(args)
@@ -161,6 +173,7 @@ func (h *Host) hello() any {
 		"version": h.config.Version, "protocol": hostproto.Version, "pid": os.Getpid(), "rootless": h.config.Rootless,
 		"uidBase": h.stored.Base, "uidCount": h.stored.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
 		"idmap": h.stage.Shifted(), "freezer": h.sandboxes.Freezer(), "pool": h.pool.Info(),
+		"volumes": true, "rootMounts": true,
 		"network": h.network.Level(), "shells": h.shells.Pids(),
 		"ids": lifecycle.IDView{Base: h.stored.Base, Own: h.ids.Shared() == "", Reason: h.ids.Shared()},
 	}

@@ -13,18 +13,24 @@ func parseArgs(op string, raw []byte) (any, *Error) {
 	case "sandbox.changes":
 		o := parseObject("args", raw, []string{"id", "path"}, nil)
 		return SandboxPath{ID: o.text("id", idGrammar), Path: o.text("path", pathGrammar)}, o.err
-	case "sandbox.list", "snapshot.list":
+	case "sandbox.list", "snapshot.list", "volume.list":
 		o := parseObject("args", raw, nil, []string{"after"})
 		return List{After: o.text("after", idGrammar)}, o.err
 	case "sandbox.deadline", "sandbox.resume":
 		o := parseObject("args", raw, []string{"id", "deadlineMs"}, nil)
 		return SetDeadline{ID: o.text("id", idGrammar), DeadlineMs: o.integer("deadlineMs", maxSafeInteger)}, o.err
 	case "sandbox.create":
-		return parseCreate(raw, []string{"whenOver", "snapshot"})
+		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts"})
 	case "sandbox.start":
-		return parseCreate(raw, []string{"whenOver"})
+		return parseCreate(raw, []string{"whenOver", "mounts"})
 	case "snapshot.create", "snapshot.remove", "snapshot.export", "snapshot.import":
 		return parseSnapshotArgs(op, raw)
+	case "volume.create":
+		o := parseObject("args", raw, []string{"id", "owner"}, []string{"sizeBytes"})
+		return CreateVolume{ID: o.text("id", idGrammar), Owner: o.text("owner", ownerGrammar), SizeBytes: o.integer("sizeBytes", maxBytes)}, o.err
+	case "volume.stats", "volume.remove":
+		o := parseObject("args", raw, []string{"id"}, nil)
+		return VolumeID{ID: o.text("id", idGrammar)}, o.err
 	case "layer.import", "layer.export":
 		o := parseObject("args", raw, []string{"digest", "file"}, nil)
 		return LayerFile{Digest: o.text("digest", digestGrammar), File: o.text("file", fileGrammar)}, o.err
@@ -95,12 +101,17 @@ func parseCreate(raw []byte, optional []string) (any, *Error) {
 	if args.Root, err = parseRoot(o.fields["root"]); err != nil {
 		return nil, err
 	}
+	if args.Mounts, err = parseMounts(o.fields["mounts"]); err != nil {
+		return nil, err
+	}
 	args.Resources, err = parseResources(o.fields["resources"])
 	return args, err
 }
 
+// maxBytes bounds sizes.
+const maxBytes = 1 << 50
+
 func parseResources(raw []byte) (Resources, *Error) {
-	const maxBytes = 1 << 50
 	r := parseObject("args.resources", raw, nil,
 		[]string{"memoryBytes", "swapBytes", "cpus", "pids", "files", "tmpBytes", "shmBytes", "diskBytes"})
 	return Resources{

@@ -16,6 +16,8 @@ const (
 	MaxOver = 64
 	// PageLength is the most entries in the answer to a list, which keeps it within MaxLine.
 	PageLength = 500
+	// MaxMounts bounds the mounts of a sandbox.
+	MaxMounts = 32
 )
 
 // A Request names its operation and has that operation's arguments as one of the types below. ID is nil if
@@ -47,7 +49,16 @@ type (
 		DeadlineMs int64
 		WhenOver   string
 		Snapshot   string
+		Mounts     []Mount
 	}
+
+	CreateVolume struct {
+		ID        string
+		Owner     string
+		SizeBytes int64
+	}
+
+	VolumeID struct{ ID string }
 
 	// SetDeadline has the arguments of sandbox.deadline and sandbox.resume.
 	SetDeadline struct {

@@ -113,6 +113,11 @@ func (s *Stage) Root(id string) (string, *Shifts, error) {
 	return filepath.Join(path, "root"), &Shifts{dir: path, mounts: map[shiftKey]*shift{}}, nil
 }
 
+// Shifts returns where more can be mounted with the ids of a sandbox whose root is mounted.
+func (s *Stage) Shifts(id string) *Shifts {
+	return &Shifts{dir: filepath.Join(s.dir, "root", id), mounts: map[shiftKey]*shift{}}
+}
+
 // ReleaseRoot removes a sandbox's tree from podhost's namespace. A running sandbox keeps its own.
 func (s *Stage) ReleaseRoot(id string) {
 	path := filepath.Join(s.dir, "root", id)

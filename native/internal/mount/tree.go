@@ -11,23 +11,46 @@ import (
 // Clone attaches a copy of source's mount at target, with the ids of its files shifted by the user namespace
 // idmap (nil for none). The copy shares the page cache with the original.
 func Clone(source, target string, idmap *os.File, attrs uint64) error {
-	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+	tree, err := detachedClone(source, idmap, attrs)
 	if err != nil {
-		return fmt.Errorf("open_tree %s: %w", source, err)
+		return err
 	}
 	defer unix.Close(tree)
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount %s: %w", target, err)
+	}
+	return nil
+}
+
+// CloneAt is Clone for a target that is an open directory.
+func CloneAt(source string, target int, idmap *os.File, attrs uint64) error {
+	tree, err := detachedClone(source, idmap, attrs)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	if err := unix.MoveMount(tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount of %s: %w", source, err)
+	}
+	return nil
+}
+
+// detachedClone returns a copy of source's mount that is not attached anywhere yet.
+func detachedClone(source string, idmap *os.File, attrs uint64) (int, error) {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return -1, fmt.Errorf("open_tree %s: %w", source, err)
+	}
 	attr := unix.MountAttr{Attr_set: attrs, Propagation: unix.MS_PRIVATE}
 	if idmap != nil {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(idmap.Fd())
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		return fmt.Errorf("mount_setattr %s: %w", source, err)
+		unix.Close(tree)
+		return -1, fmt.Errorf("mount_setattr %s: %w", source, err)
 	}
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("move_mount %s: %w", target, err)
-	}
-	return nil
+	return tree, nil
 }
 
 // Overlay describes one overlay mount; Lower is topmost first. Without Upper it is read-only.
@@ -36,6 +59,8 @@ type Overlay struct {
 	Upper     string
 	Work      string
 	UserXattr bool
+	// NoSetuid: programs in it never change their user.
+	NoSetuid bool
 }
 
 // Mount mounts the overlay at target. Redirects and metadata-only copies stay off, so that an upper means the
@@ -47,6 +72,9 @@ func (o Overlay) Mount(target string) error {
 		options = append(options, "upperdir="+o.Upper, "workdir="+o.Work)
 	} else {
 		flags |= unix.MS_RDONLY
+	}
+	if o.NoSetuid {
+		flags |= unix.MS_NOSUID
 	}
 	if o.UserXattr {
 		options = append(options, "userxattr")

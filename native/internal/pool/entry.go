@@ -162,7 +162,7 @@ func (p *Pool) Seal(e Entry) error {
 // Remove removes an entry. It succeeds if there is none.
 func (p *Pool) Remove(e Entry) error {
 	if !e.IsVolume {
-		for _, name := range []string{"upper", "work"} {
+		for _, name := range []string{"upper", "work", "data"} {
 			if err := safefs.RemoveTree(p.Path(e), name); err != nil {
 				return err
 			}

@@ -116,7 +116,7 @@ func (p *Pool) Clear() error {
 	if !p.opened || p.dir == "" {
 		return nil
 	}
-	for _, area := range []Area{Sandboxes, Snapshots} {
+	for _, area := range areas {
 		if entries, err := os.ReadDir(filepath.Join(p.dir, string(area))); err != nil || len(entries) > 0 {
 			return err
 		}
@@ -126,13 +126,13 @@ func (p *Pool) Clear() error {
 		p.opened = false
 		return os.Remove(p.imagePath())
 	}
-	for _, dir := range []string{filepath.Join(p.dir, string(Sandboxes)), filepath.Join(p.dir, string(Snapshots)), p.dir} {
-		if err := os.Remove(dir); err != nil {
+	for _, area := range areas {
+		if err := os.Remove(filepath.Join(p.dir, string(area))); err != nil {
 			return err
 		}
 	}
 	p.opened = false
-	return nil
+	return os.Remove(p.dir)
 }
 
 // Close closes the pool. Its mount ends with podhost's namespace, its device with the last sandbox.

@@ -224,7 +224,7 @@ func (p *Pool) finishMount() error {
 // numbers are the ids of the existing subvolumes.
 func (p *Pool) numbers() map[uint64]bool {
 	known := map[uint64]bool{}
-	for _, area := range []Area{Sandboxes, Snapshots} {
+	for _, area := range areas {
 		entries, _ := os.ReadDir(filepath.Join(p.dir, string(area)))
 		for _, entry := range entries {
 			fd, err := openDir(filepath.Join(p.dir, string(area), entry.Name()))

@@ -88,7 +88,7 @@ func (p *Pool) ownDir() string { return filepath.Join(p.o.Home, "pool") }
 
 // hasEntries reports whether the areas of dir contain anything.
 func hasEntries(dir string) (bool, error) {
-	for _, area := range []Area{Sandboxes, Snapshots} {
+	for _, area := range areas {
 		entries, err := os.ReadDir(filepath.Join(dir, string(area)))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return false, err
@@ -188,7 +188,11 @@ func trySubvolumes(dir int) error {
 }
 
 func makeAreas(dir string) error {
-	for _, path := range []string{dir, filepath.Join(dir, string(Sandboxes)), filepath.Join(dir, string(Snapshots))} {
+	paths := []string{dir}
+	for _, area := range areas {
+		paths = append(paths, filepath.Join(dir, string(area)))
+	}
+	for _, path := range paths {
 		if err := ignoreExist(os.Mkdir(path, 0o700)); err != nil {
 			return err
 		}

@@ -31,7 +31,12 @@ type Area string
 const (
 	Sandboxes Area = "sandboxes"
 	Snapshots Area = "snapshots"
+	// Volumes: an entry holds "data" instead of "upper" and "work".
+	Volumes Area = "volumes"
 )
+
+// areas are all areas of a pool.
+var areas = []Area{Sandboxes, Snapshots, Volumes}
 
 // An Entry is a directory that holds "upper" and "work".
 type Entry struct {

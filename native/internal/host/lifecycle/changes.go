@@ -50,6 +50,9 @@ func (s *Sandboxes) changesBelow(handle *Handle, inside string) ([]string, error
 	if from == nil || !from.Root.Equal(handle.Root) || handle.Unknown || filepath.Clean(inside) != inside {
 		return nil, pool.ErrUnknown
 	}
+	if handle.hasMountAt(inside) {
+		return nil, pool.ErrUnknown
+	}
 	upper := rootfs.UpperOf(filepath.Join(s.Pool.Path(handle.files()), "upper"), inside)
 	if upper == "" {
 		return nil, pool.ErrUnknown

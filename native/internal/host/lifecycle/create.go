@@ -26,7 +26,7 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 		return nil, err
 	}
 	handle := &Handle{ID: args.ID, State: stateCreating, Owner: args.Owner, Root: args.Root, DeadlineMs: args.DeadlineMs,
-		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume, From: args.Snapshot}
+		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume, From: args.Snapshot, Mounts: args.Mounts}
 	clock := stopwatch.New()
 	defer func() { s.Log.Printf("%s: create: %s", args.ID, clock) }()
 	err = s.save(handle)

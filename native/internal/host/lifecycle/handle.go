@@ -55,6 +55,8 @@ type Handle struct {
 	// DiskBytes is the limit on disk usage. Held is how much of the usage each snapshot keeps.
 	DiskBytes int64            `json:"diskBytes,omitempty"`
 	Held      map[string]int64 `json:"held,omitempty"`
+	// Mounts are what it mounts besides its root.
+	Mounts []hostproto.Mount `json:"mounts,omitempty"`
 	// Expired: the sandbox was stopped because its deadline passed.
 	Expired bool `json:"expired,omitempty"`
 	// Unknown: the handle was damaged. The next start sets its owner and root.

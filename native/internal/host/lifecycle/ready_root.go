@@ -23,7 +23,7 @@ var hostRoot = hostproto.Root{Kind: "host"}
 
 // readySizes returns the sizes that a ready root for this sandbox has; nil if it needs a root of its own.
 func readySizes(args hostproto.CreateSandbox) *shells.Sizes {
-	if args.Root.Kind != hostRoot.Kind || len(args.Root.Over) > 0 || args.Snapshot != "" {
+	if args.Root.Kind != hostRoot.Kind || len(args.Root.Over) > 0 || args.Snapshot != "" || len(args.Mounts) > 0 {
 		return nil
 	}
 	return &shells.Sizes{Tmp: args.Resources.TmpBytes, Shm: args.Resources.ShmBytes}

@@ -8,6 +8,7 @@ import (
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
+	"agentpod/native/internal/host/volumes"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/ids"
 	"agentpod/native/internal/keylock"
@@ -25,6 +26,7 @@ type Options struct {
 	IDs       *ids.Allocator
 	Pool      *pool.Pool
 	Snapshots *snapshots.Store
+	Volumes   *volumes.Store
 	Builder   *rootfs.Builder
 	Launcher  *boot.Launcher
 	Shells    *shells.Pool
@@ -120,12 +122,18 @@ func (s *Sandboxes) Files(id string) (files pool.Entry, exists bool) {
 	return handle.files(), true
 }
 
-// UserOfRoot returns the name of a sandbox (in any state) whose root satisfies the predicate, or "". It needs
-// no lock.
+// UserOfRoot returns the name of a sandbox (in any state) whose root, or a root that it mounts, satisfies the
+// predicate, or "". It needs no lock.
 func (s *Sandboxes) UserOfRoot(isUsed func(hostproto.Root) bool) string {
 	for _, id := range s.IDsOnDisk() {
-		if handle, err := s.load(id); err == nil && handle != nil && isUsed(handle.Root) {
-			return "sandbox " + id
+		handle, err := s.load(id)
+		if err != nil || handle == nil {
+			continue
+		}
+		for _, root := range append(hostproto.Roots(handle.Mounts), handle.Root) {
+			if isUsed(root) {
+				return "sandbox " + id
+			}
 		}
 	}
 	return ""

@@ -123,8 +123,12 @@ func (s *Sandboxes) mountRoot(handle *Handle, args hostproto.CreateSandbox, file
 	if err != nil {
 		return rootfs.Mounted{}, err
 	}
-	root, err := s.Builder.Mount(rootfs.Plan{ID: handle.ID, IDs: as, Data: s.Pool.Path(handle.files()), Root: args.Root, Over: over,
-		Hostname: args.Hostname, Files: files})
+	plan := rootfs.Plan{ID: handle.ID, IDs: as, Data: s.Pool.Path(handle.files()), Root: args.Root, Over: over,
+		Hostname: args.Hostname, Files: files}
+	root, err := s.Builder.Mount(plan)
+	if err == nil {
+		err = s.mountInside(root.Path, plan, args)
+	}
 	if err == nil {
 		handle.Base, handle.Env = root.Base, root.Env
 	}

@@ -101,7 +101,7 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 	defer func() { s.Log.Printf("%s: start: %s", args.ID, clock) }()
 	handle.State, handle.Expired, handle.Unknown = stateStarting, false, false
 	handle.DeadlineMs, handle.WhenOver = args.DeadlineMs, args.WhenOver
-	handle.DiskBytes = args.Resources.DiskBytes
+	handle.DiskBytes, handle.Mounts = args.Resources.DiskBytes, args.Mounts
 	s.forgetRemovedSnapshots(handle)
 	if err := s.save(handle); err != nil {
 		return nil, err
