@@ -55,6 +55,8 @@ const CAPABILITIES: Capabilities = {
   layers: false,
   images: false,
   host: true,
+  volumes: false,
+  rootMounts: false,
   notes: ['memory, processors and processes are not limited: this provider uses no cgroups'],
 }
 const NO_CGROUPS = { level: 'none', reason: 'this provider uses no cgroups' } as const

@@ -31,6 +31,7 @@ import { runRoutes } from './routes/runs.ts'
 import { sandboxRoutes } from './routes/sandboxes.ts'
 import { secretRoutes } from './routes/secrets.ts'
 import { snapshotRoutes } from './routes/snapshots.ts'
+import { volumeRoutes } from './routes/volumes.ts'
 import { parseInput } from './schema/parse.ts'
 import { prepareBase } from './schema/query.ts'
 import { listenRequest, type TcpAddressView } from './schema/server.ts'
@@ -105,6 +106,7 @@ export function createApp(parts: AppParts): Hono {
   app.route('/v1/providers', providerRoutes(engine))
   app.route('/v1/secrets', secretRoutes(engine))
   app.route('/v1/snapshots', snapshotRoutes(parts))
+  app.route('/v1/volumes', volumeRoutes(engine))
   app.route('/v1/keys', keyRoutes(parts.keys))
   if (parts.builds) app.route('/v1/builds', buildRoutes({ ...parts, ...parts.builds }))
   if (parts.runs) app.route('/v1/runs', runRoutes(parts.runs))

@@ -84,6 +84,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'Create, list, remove, export and import snapshots',
     load: () => import('./commands/snapshot.ts'),
   },
+  volume: {
+    summary: 'Create, list, inspect and remove volumes, which outlive sandboxes',
+    load: () => import('./commands/volume.ts'),
+  },
   restore: {
     summary: 'Create a sandbox from a snapshot and print its id',
     load: () => import('./commands/restore.ts'),

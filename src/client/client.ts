@@ -14,6 +14,7 @@ import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type San
 import { Secrets } from './secrets.ts'
 import { Snapshots } from './snapshots.ts'
 import { connectError, Transport, type TransportOptions } from './transport.ts'
+import { Volumes } from './volumes.ts'
 
 export interface PrepareOptions {
   /** What the debian base contains besides the system; `plain` when left out. */
@@ -27,6 +28,7 @@ export interface PrepareOptions {
 export class AgentPod {
   readonly #transport: Transport
   readonly snapshots: Snapshots
+  readonly volumes: Volumes
   readonly secrets: Secrets
   readonly builds: Builds
   readonly runs: Runs
@@ -34,6 +36,7 @@ export class AgentPod {
   constructor(options: TransportOptions) {
     this.#transport = new Transport(options)
     this.snapshots = new Snapshots(this.#transport)
+    this.volumes = new Volumes(this.#transport)
     this.secrets = new Secrets(this.#transport)
     this.builds = new Builds(this.#transport)
     this.runs = new Runs(this.#transport)
@@ -141,7 +144,7 @@ export class AgentPod {
     await this.#transport.json('POST', '/v1/server/stop')
   }
 
-  /** Destroys every sandbox and snapshot, removes all caches, and stops the server. */
+  /** Destroys every sandbox, snapshot and volume, removes all caches, and stops the server. */
   async clear(): Promise<void> {
     await this.#transport.json('POST', '/v1/server/clear')
   }

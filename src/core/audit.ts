@@ -11,6 +11,8 @@ export const AUDIT_ACTIONS = [
   'snapshot.create',
   'snapshot.import',
   'snapshot.destroy',
+  'volume.create',
+  'volume.remove',
   'network.change',
   'secret.set',
   'secret.rotate',
@@ -27,7 +29,7 @@ export interface AuditEntry {
   /** The id of a key, or `local`. */
   readonly actor: string
   readonly action: AuditAction
-  /** The id of a sandbox, a snapshot or a key. */
+  /** The id of a sandbox, a snapshot, a volume or a key. */
   readonly subject: string
   readonly data: Readonly<Record<string, unknown>>
 }

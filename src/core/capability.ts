@@ -37,6 +37,10 @@ export interface Capabilities {
   readonly images: boolean
   /** Whether the tools of this machine can be the base. */
   readonly host: boolean
+  /** Whether sandboxes can mount volumes, which outlive them. */
+  readonly volumes: boolean
+  /** Whether sandboxes can mount other roots, read-only. */
+  readonly rootMounts: boolean
   readonly notes: readonly string[]
 }
 

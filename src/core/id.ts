@@ -4,6 +4,7 @@ import { invalid } from './error.ts'
 declare const brand: unique symbol
 export type SandboxId = string & { readonly [brand]: 'SandboxId' }
 export type SnapshotId = string & { readonly [brand]: 'SnapshotId' }
+export type VolumeId = string & { readonly [brand]: 'VolumeId' }
 
 /**
  * Labels everything that one state directory made outside its database, so that it can be found without one.
@@ -45,6 +46,22 @@ export function isSnapshotId(value: string): value is SnapshotId {
 export function parseSnapshotId(value: string): SnapshotId {
   if (isSnapshotId(value)) return value
   throw invalid('id.malformed', 'a snapshot id is `snap` and 16 lowercase letters and digits')
+}
+
+const VOLUME_ID = /^vol[a-z0-9]{16}$/
+
+/** Never equal to the id of a sandbox or a snapshot, which are shorter or longer. */
+export function newVolumeId(random: Random): VolumeId {
+  return `vol${randomWord(random, 16)}` as VolumeId
+}
+
+export function isVolumeId(value: string): value is VolumeId {
+  return VOLUME_ID.test(value)
+}
+
+export function parseVolumeId(value: string): VolumeId {
+  if (isVolumeId(value)) return value
+  throw invalid('id.malformed', 'a volume id is `vol` and 16 lowercase letters and digits')
 }
 
 /** A name that a person chose. It never looks like a path, an option or a line break. */

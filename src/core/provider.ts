@@ -20,9 +20,9 @@ import type { Duplex, Readable } from 'node:stream'
 import type { CallOptions } from './call.ts'
 import type { Capabilities, Check } from './capability.ts'
 import type { Guest } from './guest.ts'
-import type { OwnerLabel, SandboxId, SnapshotId } from './id.ts'
+import type { OwnerLabel, SandboxId, SnapshotId, VolumeId } from './id.ts'
 import type { NetworkLevel } from './network.ts'
-import type { Limited, LimitLevels, Resources } from './resources.ts'
+import type { Limited, LimitLevel, LimitLevels, Resources } from './resources.ts'
 import type { WhenOver } from './spec.ts'
 
 /**
@@ -51,7 +51,23 @@ export interface CreatePlan {
   readonly whenOver: WhenOver
   /** The snapshot to start from. `root` is then that of the snapshot, and may have more in `over`. */
   readonly snapshot?: SnapshotId | undefined
+  /**
+   * What the sandbox has besides its root. No path is inside another one. A start gets the same mounts as the
+   * create. Their content is no part of a snapshot: there is an empty directory instead.
+   */
+  readonly mounts: readonly Mount[]
 }
+
+/**
+ * A path inside is absolute and has no `.` and `..`. A missing directory is made. `invalid_argument` if the
+ * path leads through a symbolic link or a file: whoever made the root must not choose where it is mounted.
+ * Programs get no more rights from files in a mount (nosuid, nodev).
+ */
+export type Mount =
+  /** `volumes` */
+  | { readonly kind: 'volume'; readonly id: VolumeId; readonly path: string; readonly isReadOnly: boolean }
+  /** `rootMounts`: another root, read-only. */
+  | { readonly kind: 'root'; readonly root: RootRef; readonly path: string }
 
 /** What the engine stores to find the sandbox again. Opaque except for its id. */
 export interface Handle {
@@ -150,6 +166,8 @@ export interface Provider {
   readonly layers?: Layers | undefined
   /** `snapshot` is not `none`. */
   readonly snapshots?: Snapshots | undefined
+  /** `volumes` */
+  readonly volumes?: Volumes | undefined
 }
 
 export interface Deadlines {
@@ -279,4 +297,28 @@ export interface Layers {
   root(digests: readonly string[]): RootRef
   /** The layers that a root consists of, lowest first; none for a root of another kind. */
   of(root: RootRef): readonly string[]
+}
+
+/** A volume as the provider stores it. */
+export interface StoredVolume {
+  /** Whether its size is enforced. */
+  readonly limit: LimitLevel
+}
+
+export interface VolumeStats {
+  readonly usedBytes: number
+}
+
+/** Directories that outlive sandboxes. Several sandboxes may mount one at the same time. */
+export interface Volumes {
+  /**
+   * An empty volume of at most `sizeBytes`; 0 for no limit. Idempotent on `id`. On failure nothing is left.
+   * When a sandbox mounts it for the first time, it takes over the owner and mode of the directory that it
+   * covers. If there was none, every user inside may write to it.
+   */
+  create(id: VolumeId, owner: OwnerLabel, sizeBytes: number, o: CallOptions): Promise<StoredVolume>
+  list(owner: OwnerLabel, o: CallOptions): Promise<readonly VolumeId[]>
+  /** Idempotent. `conflict` (`volume.used`) while a sandbox, running or not, mounts it. */
+  remove(id: VolumeId, o: CallOptions): Promise<void>
+  stats(id: VolumeId, o: CallOptions): Promise<VolumeStats>
 }

@@ -2,6 +2,7 @@ import type { Isolation } from './capability.ts'
 import type { Environment } from './environment.ts'
 import type { NetworkSpec } from './network.ts'
 import type { Resources } from './resources.ts'
+import type { VolumeMount } from './volume.ts'
 
 /**
  * What happens to a sandbox at its deadline: destroyed, frozen with its memory, or stopped with its files.
@@ -39,6 +40,8 @@ export interface Spec {
   readonly ports?: Ports | undefined
   /** The lowest acceptable level of isolation; any if left out. */
   readonly isolation?: Isolation | undefined
+  /** The volumes that it mounts. Copies of the sandbox do not inherit them. */
+  readonly volumes?: readonly VolumeMount[] | undefined
 }
 
 export interface Ports {

@@ -9,6 +9,7 @@ import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
 import type { SnapshotStore } from '../store/snapshots.ts'
+import type { VolumeStore } from '../store/volumes.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import type { KeyedLock } from '../util/keyed-lock.ts'
@@ -19,6 +20,7 @@ import type { Authorities } from './network/authorities.ts'
 import type { NetworkParts } from './network/network-parts.ts'
 import type { ProviderRegistry } from './providers/provider-registry.ts'
 import type { SnapshotRegistry } from './snapshots/snapshot-registry.ts'
+import type { VolumeRegistry } from './volumes/volume-registry.ts'
 
 /** A base that is ready for sandboxes, with the defaults that it sets. */
 export interface PreparedBase {
@@ -44,6 +46,7 @@ export interface AddedInside {
 export interface EngineParts {
   readonly sandboxes: SandboxStore
   readonly snapshots: SnapshotStore
+  readonly volumes: VolumeStore
   readonly events: EventStore
   /** The first one is the default. */
   readonly providers: readonly Provider[]
@@ -86,6 +89,7 @@ export interface Context extends Omit<EngineParts, 'providers'> {
   /** Connections to paused sandboxes; their streams stay open. */
   readonly pausedConnections: Map<SandboxId, GuestConnection>
   readonly snapshotRegistry: SnapshotRegistry
+  readonly volumeRegistry: VolumeRegistry
   readonly lock: KeyedLock
   readonly authorities: Authorities
 }

@@ -21,6 +21,8 @@ import { LayerOperations } from './snapshots/layer-operations.ts'
 import { SnapshotOperations } from './snapshots/snapshot-operations.ts'
 import { SnapshotRegistry } from './snapshots/snapshot-registry.ts'
 import { UsageOperations } from './usage.ts'
+import { VolumeOperations } from './volumes/volume-operations.ts'
+import { VolumeRegistry } from './volumes/volume-registry.ts'
 
 /** How long `open` waits for providers to report the sandboxes of an earlier server. */
 const FIRST_SWEEP_MS = 5000
@@ -34,6 +36,7 @@ export class Engine {
   readonly events: EventOperations
   readonly snapshots: SnapshotOperations
   readonly layers: LayerOperations
+  readonly volumes: VolumeOperations
   readonly networks: NetworkOperations
   readonly secrets: SecretOperations
   readonly providers: ProviderOperations
@@ -47,6 +50,7 @@ export class Engine {
       providers: new ProviderRegistry({ ...parts, uses: parts.sandboxes }),
       registry: new SandboxRegistry({ ...parts, onWritten: (sandbox) => this.#timers.follow(sandbox) }),
       snapshotRegistry: new SnapshotRegistry(parts.snapshots),
+      volumeRegistry: new VolumeRegistry(parts.volumes),
       connections: new Map(),
       pausedConnections: new Map(),
       lock: new KeyedLock(),
@@ -58,6 +62,7 @@ export class Engine {
     this.events = new EventOperations(this.#ctx)
     this.snapshots = new SnapshotOperations(this.#ctx)
     this.layers = new LayerOperations(this.#ctx)
+    this.volumes = new VolumeOperations(this.#ctx)
     this.networks = new NetworkOperations(this.#ctx)
     this.secrets = new SecretOperations(this.#ctx)
     this.providers = new ProviderOperations(this.#ctx)
@@ -94,7 +99,7 @@ export class Engine {
   }
 
   /**
-   * Destroys every sandbox, every snapshot and everything that providers keep for later sandboxes, and stops
+   * Destroys every sandbox, snapshot and volume, and everything that providers keep for later sandboxes, and stops
    * watching. If something could not be removed, the error names it, and the watch continues.
    */
   async destroyAll(): Promise<void> {

@@ -28,6 +28,7 @@ export {
   Snapshots,
 } from '../client/snapshots.ts'
 export type { TransportOptions } from '../client/transport.ts'
+export { type VolumeInfo, type VolumeOptions, Volumes } from '../client/volumes.ts'
 export type { FileChange, WatchOptions } from '../client/watch.ts'
 export { AgentPodError, type ErrorCode, isAgentPodError } from '../core/error.ts'
 export type { State } from '../core/lifecycle.ts'

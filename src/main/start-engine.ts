@@ -12,6 +12,7 @@ import { openSealedBox } from '../secrets/sealed-box.ts'
 import { eventStore } from '../store/events.ts'
 import { secretStore } from '../store/secrets.ts'
 import { snapshotStore } from '../store/snapshots.ts'
+import { volumeStore } from '../store/volumes.ts'
 import { ignore } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { systemClock } from '../util/clock.ts'
@@ -134,9 +135,15 @@ function engineStores({
   audit,
 }: ServerState): Pick<
   ConstructorParameters<typeof Engine>[0],
-  'sandboxes' | 'snapshots' | 'events' | 'audit'
+  'sandboxes' | 'snapshots' | 'volumes' | 'events' | 'audit'
 > {
-  return { sandboxes, snapshots: snapshotStore(state), events: eventStore(events), audit }
+  return {
+    sandboxes,
+    snapshots: snapshotStore(state),
+    volumes: volumeStore(state),
+    events: eventStore(events),
+    audit,
+  }
 }
 
 function networkParts(

@@ -5,6 +5,7 @@ import type { PermissionRules } from '../core/permission.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Resources } from '../core/resources.ts'
 import type { RunLimits, RunProject } from '../core/run.ts'
+import type { VolumeRequest } from '../core/volume.ts'
 import type { NetworkRequest } from '../engine/network/network-spec.ts'
 import type { Optional } from '../util/optional.ts'
 
@@ -21,6 +22,7 @@ export interface RunPlan {
   readonly environment?: Optional<Environment> | undefined
   readonly resources?: Optional<Resources> | undefined
   readonly network?: NetworkRequest | undefined
+  readonly volumes?: readonly VolumeRequest[] | undefined
   /** The variable of the chosen credential, as the agent lists it. */
   readonly credential?: string | undefined
   /** The base URL of the model, if it is not the one of the credential. */

@@ -43,6 +43,7 @@ export async function openRunSandbox(engine: Engine, run: Run, plan: RunPlan): P
       snapshot: plan.snapshot,
       environment: plan.environment,
       resources: plan.resources,
+      volumes: plan.volumes,
       network: {
         // The snapshot was prepared without a network, so the policy is set here and not inherited.
         mode: 'allowlist',

@@ -170,6 +170,23 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       ALTER TABLE sandboxes ADD COLUMN isolation TEXT NOT NULL DEFAULT 'container';
     `,
   },
+  // Volumes. The record of a sandbox names those that it mounts.
+  {
+    version: 9,
+    sql: `
+      CREATE TABLE volumes (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        provider TEXT NOT NULL,
+        state TEXT NOT NULL,
+        size_mib INTEGER,
+        volume_limit TEXT,
+        created_at INTEGER NOT NULL
+      ) STRICT;
+      CREATE UNIQUE INDEX volumes_name ON volumes (owner, name);
+    `,
+  },
 ]
 
 /** The idempotency key of a create, with a digest of its request. */

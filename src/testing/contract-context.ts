@@ -6,7 +6,7 @@ import type { Capabilities } from '../core/capability.ts'
 import { type ErrorCode, isAgentPodError } from '../core/error.ts'
 import type { Guest, GuestInit } from '../core/guest.ts'
 import type { ProcessEvent, ProcessExit } from '../core/guest-process.ts'
-import type { OwnerLabel, SandboxId, SnapshotId } from '../core/id.ts'
+import { type OwnerLabel, parseVolumeId, type SandboxId, type SnapshotId, type VolumeId } from '../core/id.ts'
 import type {
   Created,
   CreatePlan,
@@ -17,6 +17,7 @@ import type {
   SandboxExit,
   Snapshots,
   Stopping,
+  Volumes,
 } from '../core/provider.ts'
 import { resolveResources } from '../core/resources.ts'
 
@@ -86,6 +87,11 @@ export async function runContractCase(one: ContractCase, world: ContractWorld): 
       [],
       'a snapshot is left behind',
     )
+    assert.deepEqual(
+      (await world.provider.volumes?.list(owner, CONTRACT_CALL)) ?? [],
+      [],
+      'a volume is left behind',
+    )
   }
   return skipped
 }
@@ -99,6 +105,7 @@ export class ContractContext {
   readonly provider: Provider
   readonly #made = new Set<SandboxId>()
   readonly #taken = new Set<SnapshotId>()
+  readonly #volumes = new Set<VolumeId>()
   readonly #guests: Guest[] = []
 
   constructor(world: ContractWorld) {
@@ -117,6 +124,7 @@ export class ContractContext {
       required: [],
       deadlineAt: this.world.now() + HOUR_MS,
       whenOver: 'destroy',
+      mounts: [],
       ...over,
       sandboxId,
     }
@@ -163,6 +171,14 @@ export class ContractContext {
     return id
   }
 
+  /** A new volume. */
+  async volume(o: { readonly owner?: OwnerLabel; readonly sizeBytes?: number } = {}): Promise<VolumeId> {
+    const id = parseVolumeId(`vol${this.world.newSnapshotId().slice(4)}`)
+    this.#volumes.add(id)
+    await volumesOf(this.provider).create(id, o.owner ?? this.world.owner, o.sizeBytes ?? 0, CONTRACT_CALL)
+    return id
+  }
+
   /** For conditions that only show in a running sandbox; all others are in `needs`. */
   skip(reason: string): never {
     throw new Skipped(reason)
@@ -177,7 +193,13 @@ export class ContractContext {
     await Promise.all([...this.#made].map((id) => this.provider.destroy(id, CONTRACT_CALL)))
     // A later snapshot may depend on an earlier one.
     for (const id of [...this.#taken].reverse()) await this.provider.snapshots?.remove(id, CONTRACT_CALL)
+    for (const id of this.#volumes) await this.provider.volumes?.remove(id, CONTRACT_CALL)
   }
+}
+
+export function volumesOf({ volumes }: Provider): Volumes {
+  assert.ok(volumes, 'this provider keeps no volumes')
+  return volumes
 }
 
 export function pausingOf({ pausing }: Provider): Pausing {
@@ -198,6 +220,9 @@ export const NEEDS = {
     stop === 'none' ? 'capability stop: it keeps no files of a sandbox without processes' : undefined,
   snapshots: ({ snapshot }: Capabilities) =>
     snapshot === 'none' ? 'capability snapshot: it takes none' : undefined,
+  volumes: ({ volumes }: Capabilities) => (volumes ? undefined : 'capability volumes: it keeps no volumes'),
+  rootMounts: ({ rootMounts }: Capabilities) =>
+    rootMounts ? undefined : 'capability rootMounts: it mounts no other roots',
   layers: ({ layers }: Capabilities) => (layers ? undefined : 'capability layers: it takes none'),
   metering: ({ metering }: Capabilities) =>
     metering === 'none' ? 'capability metering: it measures nothing from outside' : undefined,

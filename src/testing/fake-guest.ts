@@ -15,11 +15,12 @@ import type {
   ProcessRef,
 } from '../core/guest-process.ts'
 import type { Clock } from '../util/clock.ts'
+import { FakeFiles, type FakeMount } from './fake-files.ts'
 import { FakeProcess, fakeRefusal } from './fake-process.ts'
 
 /** The state of a sandbox, shared by all guests opened on it. */
 export class FakeInside {
-  readonly files = new Map<string, Buffer>()
+  readonly files: FakeFiles
   readonly processes: FakeProcess[] = []
   readonly init: { value: GuestInit | undefined } = { value: undefined }
   readonly startedAt: number
@@ -35,7 +36,15 @@ export class FakeInside {
   #cancelLease = (): void => undefined
   #nextPid = 2
 
-  constructor(clock: Clock, onExpired: () => void, files?: ReadonlyMap<string, Buffer>) {
+  constructor(
+    clock: Clock,
+    onExpired: () => void,
+    files?: ReadonlyMap<string, Buffer>,
+    mounts: readonly FakeMount[] = [],
+  ) {
+    this.files = new FakeFiles(mounts, () => {
+      throw fakeRefusal('failed_precondition', 'it is mounted read-only')
+    })
     for (const [path, data] of files ?? []) this.files.set(path, data)
     this.#clock = clock
     this.#onExpired = onExpired

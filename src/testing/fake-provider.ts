@@ -6,7 +6,7 @@ import type { CallOptions } from '../core/call.ts'
 import type { Capabilities, Check, Isolation } from '../core/capability.ts'
 import { AgentPodError, type ErrorCode } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
-import type { OwnerLabel, SandboxId, SnapshotId } from '../core/id.ts'
+import type { OwnerLabel, SandboxId, SnapshotId, VolumeId } from '../core/id.ts'
 import type {
   Created,
   CreatePlan,
@@ -27,9 +27,11 @@ import type {
   Snapshots,
   Stopping,
   StoredSnapshot,
+  Volumes,
 } from '../core/provider.ts'
 import { LIMITED, type Limited, type LimitLevel, type LimitLevels } from '../core/resources.ts'
 import type { Clock } from '../util/clock.ts'
+import type { FakeMount } from './fake-files.ts'
 import { FakeGuest, FakeInside } from './fake-guest.ts'
 
 const MIB = 1024 * 1024
@@ -47,6 +49,8 @@ export type FaultyCall =
   | 'start'
   | 'snapshot'
   | 'unsnapshot'
+  | 'volume'
+  | 'unvolume'
   | 'stats'
   | 'destroy'
   | 'clear'
@@ -62,7 +66,7 @@ export interface FakeProviderOptions {
   /** False for a provider without a freezer: no pause, and snapshots of stopped sandboxes only. */
   readonly freezes?: boolean | undefined
   /** Optional parts of the interface that it lacks. */
-  readonly lacks?: readonly ('snapshots' | 'stopping' | 'egress' | 'host')[] | undefined
+  readonly lacks?: readonly ('snapshots' | 'stopping' | 'egress' | 'host' | 'volumes')[] | undefined
   /** How long after a deadline it acts on its own. */
   readonly graceMs?: number | undefined
 }
@@ -82,6 +86,12 @@ interface FakeSnapshot {
   readonly files: ReadonlyMap<string, Buffer | undefined>
 }
 
+interface FakeVolume {
+  readonly owner: OwnerLabel
+  readonly sizeBytes: number
+  readonly files: Map<string, Buffer>
+}
+
 type Fault =
   | { readonly kind: 'fail'; readonly error: AgentPodError; readonly isAfter: boolean; left: number }
   | { readonly kind: 'hang'; readonly released: Promise<void> }
@@ -90,6 +100,7 @@ export class FakeProvider implements Provider {
   readonly name: string
   readonly layers?: Layers
   readonly snapshots?: Snapshots
+  readonly volumes?: Volumes
   readonly pausing?: Pausing
   readonly stopping?: Stopping
   readonly deadlines: Deadlines = {
@@ -107,6 +118,7 @@ export class FakeProvider implements Provider {
   readonly #sandboxes = new Map<SandboxId, FakeSandbox>()
   readonly #layers = new Set<string>()
   readonly #snapshots = new Map<SnapshotId, FakeSnapshot>()
+  readonly #volumes = new Map<VolumeId, FakeVolume>()
   readonly #listeners = new Set<(exit: SandboxExit) => void>()
   readonly #faults = new Map<FaultyCall, Fault>()
 
@@ -119,6 +131,7 @@ export class FakeProvider implements Provider {
     const has = (group: NonNullable<FakeProviderOptions['lacks']>[number]): boolean =>
       !options.lacks?.includes(group)
     if (has('snapshots')) this.snapshots = this.#snapshotStore()
+    if (has('volumes')) this.volumes = this.#volumeStore()
     if (has('stopping')) this.stopping = this.#stopper()
     if (has('egress')) this.egress = DOORS
     if (has('host')) this.host = { root: () => HOST_ROOT }
@@ -203,6 +216,11 @@ export class FakeProvider implements Provider {
     return [...this.#snapshots.keys()]
   }
 
+  /** All existing volumes, of every owner. */
+  get keptVolumes(): VolumeId[] {
+    return [...this.#volumes.keys()]
+  }
+
   /** Its files disappear without notice. */
   loseSnapshot(id: SnapshotId): void {
     this.#snapshots.delete(id)
@@ -223,6 +241,8 @@ export class FakeProvider implements Provider {
       deadlines: 'provider',
       images: false,
       host: this.host !== undefined,
+      volumes: this.volumes !== undefined,
+      rootMounts: true,
       notes: ['it is a fake'],
     }))
   }
@@ -256,7 +276,7 @@ export class FakeProvider implements Provider {
       const sandbox = this.#need(plan.sandboxId)
       if (sandbox.observed.state === 'running') return this.#created(plan)
       if (sandbox.observed.state !== 'stopped') throw wrongState(plan.sandboxId, sandbox.observed.state)
-      this.#sandboxes.set(plan.sandboxId, this.#make(plan, sandbox.inside.files))
+      this.#sandboxes.set(plan.sandboxId, this.#make(plan, sandbox.inside.files.own()))
       return this.#created(plan)
     })
   }
@@ -306,8 +326,12 @@ export class FakeProvider implements Provider {
 
   clear(o: CallOptions): Promise<void> {
     return this.#call('clear', '', o, () => {
-      if (this.#sandboxes.size > 0 || this.#snapshots.size > 0) {
-        throw new AgentPodError({ code: 'conflict', reason: 'sandbox.exists', message: 'sandboxes exist' })
+      if (this.#sandboxes.size > 0 || this.#snapshots.size > 0 || this.#volumes.size > 0) {
+        throw new AgentPodError({
+          code: 'conflict',
+          reason: 'sandbox.exists',
+          message: 'sandboxes exist, or volumes',
+        })
       }
       this.#layers.clear()
     })
@@ -376,7 +400,7 @@ export class FakeProvider implements Provider {
     const expire = (): void => this.exit(plan.sandboxId, { expired: true })
     const sandbox: FakeSandbox = {
       plan,
-      inside: new FakeInside(this.#clock, expire, files),
+      inside: new FakeInside(this.#clock, expire, files, this.#mountsOf(plan)),
       deadlineAt: plan.deadlineAt,
       observed: { state: 'running', deadlineAt: plan.deadlineAt },
       cancelDeadline: () => undefined,
@@ -425,6 +449,56 @@ export class FakeProvider implements Provider {
       })
     }
     this.#checkRoot(plan.root)
+    this.#mountsOf(plan)
+  }
+
+  #mountsOf({ mounts, owner }: CreatePlan): FakeMount[] {
+    return mounts.map((mount) => {
+      if (mount.kind === 'root') {
+        this.#checkRoot(mount.root)
+        return { path: mount.path, files: this.#merged(overOf(mount.root)), isReadOnly: true }
+      }
+      const volume = this.#volumes.get(mount.id)
+      if (volume?.owner !== owner)
+        throw new AgentPodError({
+          code: 'not_found',
+          reason: 'volume.absent',
+          message: `no volume ${mount.id}`,
+        })
+      return { path: mount.path, files: volume.files, isReadOnly: mount.isReadOnly }
+    })
+  }
+
+  #volumeStore(): Volumes {
+    return {
+      create: (id, owner, sizeBytes, o) =>
+        this.#call('volume', id, o, () => {
+          if (!this.#volumes.has(id)) this.#volumes.set(id, { owner, sizeBytes, files: new Map() })
+          return { limit: { level: this.#level('disk') } }
+        }),
+      list: (owner, o) =>
+        this.#call('list', '', o, () =>
+          [...this.#volumes].filter(([, volume]) => volume.owner === owner).map(([id]) => id),
+        ),
+      remove: (id, o) =>
+        this.#call('unvolume', id, o, () => {
+          const plans = [...this.#sandboxes.values()].map(({ plan }) => plan)
+          if (plans.some(({ mounts }) => mounts.some((one) => one.kind === 'volume' && one.id === id)))
+            throw new AgentPodError({ code: 'conflict', reason: 'volume.used', message: `${id} is used` })
+          this.#volumes.delete(id)
+        }),
+      stats: (id, o) =>
+        this.#call('stats', id, o, () => {
+          const files = this.#volumes.get(id)?.files
+          if (!files)
+            throw new AgentPodError({
+              code: 'not_found',
+              reason: 'volume.absent',
+              message: `no volume ${id}`,
+            })
+          return { usedBytes: [...files.values()].reduce((sum, data) => sum + data.length, 0) }
+        }),
+    }
   }
 
   #checkRoot(root: RootRef): void {
@@ -446,7 +520,10 @@ export class FakeProvider implements Provider {
 
   /** All layers and snapshots in use. */
   get #roots(): readonly RootRef[] {
-    const sandboxes = [...this.#sandboxes.values()].map(({ plan }) => plan.root)
+    const sandboxes = [...this.#sandboxes.values()].flatMap(({ plan: { root, mounts } }) => [
+      root,
+      ...mounts.flatMap((one) => (one.kind === 'root' ? [one.root] : [])),
+    ])
     return [...sandboxes, ...[...this.#snapshots.values()].map(({ root }) => root)]
   }
 
@@ -503,7 +580,7 @@ export class FakeProvider implements Provider {
             throw wrongState(sandboxId, observed.state)
           if (observed.state === 'running' && !this.#freezes)
             throw unsupported('snapshot.live_unsupported', 'a running sandbox cannot stand still here')
-          const files = difference(this.#merged(overOf(plan.root)), inside.files)
+          const files = difference(this.#merged(overOf(plan.root)), inside.files.own())
           const snapshot = { owner, root: plan.root, files }
           this.#snapshots.set(id, snapshot)
           return keptOf(snapshot)

@@ -23,6 +23,7 @@ import {
 import { GUEST_CONTRACT } from './guest-contract.ts'
 import { OVER_CONTRACT } from './over-contract.ts'
 import { STATE_CONTRACT } from './state-contract.ts'
+import { VOLUME_CONTRACT } from './volume-contract.ts'
 
 const UNKNOWN_DIGEST = 'f'.repeat(64)
 
@@ -41,6 +42,7 @@ function meteringOf({ provider: { metering } }: ContractContext): Metering {
 export const PROVIDER_CONTRACT: readonly ContractCase[] = [
   ...STATE_CONTRACT,
   ...OVER_CONTRACT,
+  ...VOLUME_CONTRACT,
   ...GUEST_CONTRACT,
   {
     name: 'a sandbox is created, seen, listed and destroyed',

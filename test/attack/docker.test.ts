@@ -43,6 +43,7 @@ describe('attacks from a container of Docker', { skip: NO_DOCKER, timeout: 600_0
       required: ['memory', 'cpus', 'pids', 'files'],
       deadlineAt: Date.now() + HOUR_MS,
       whenOver: 'destroy',
+      mounts: [],
     }
     const created = await stage.provider.create(plan, CALL)
     const guest = stage.provider.open(created.handle)
@@ -440,6 +441,7 @@ tell({p: read(p)[:0] or attempt(lambda: os.close(os.open(p, os.O_WRONLY))) for p
       required: [],
       deadlineAt: Date.now() + HOUR_MS,
       whenOver: 'destroy' as const,
+      mounts: [],
     }
     // Whether it starts or not: nothing outside was read or written.
     const made = await stage.provider.create(plan, CALL).catch(() => undefined)

@@ -115,6 +115,7 @@ class Ours implements AsyncDisposable {
       required: [],
       deadlineAt: Date.now() + HOUR_MS,
       whenOver: 'destroy',
+      mounts: [],
     }
     const created = await provider.create(plan, CALL)
     this.#made.push(created)

@@ -63,6 +63,7 @@ describe('faults of Docker', { skip: NO_DOCKER, timeout: 600_000 }, () => {
     required: [],
     deadlineAt: Date.now() + HOUR_MS,
     whenOver: 'destroy',
+    mounts: [],
     ...over,
   })
 
@@ -367,6 +368,7 @@ test('a sandbox that fills the daemon’s disk hurts others in no other way, and
         required: [],
         deadlineAt: Date.now() + HOUR_MS,
         whenOver: 'destroy',
+        mounts: [],
       }
       const created = await stage.provider.create(plan, CALL)
       const guest = stage.provider.open(created.handle)

@@ -6,6 +6,7 @@ import { openDatabase } from '../../src/store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
 import { snapshotStore } from '../../src/store/snapshots.ts'
+import { volumeStore } from '../../src/store/volumes.ts'
 import { silentLog } from '../../src/telemetry/log.ts'
 import { FakeClock, settled } from '../../src/testing/fake-clock.ts'
 import { FakeProvider, type FakeProviderOptions } from '../../src/testing/fake-provider.ts'
@@ -73,6 +74,7 @@ export class EngineLives implements Disposable {
     const engine = new Engine({
       sandboxes: mortal(life, sandboxStore(this.#state)),
       snapshots: mortal(life, snapshotStore(this.#state)),
+      volumes: mortal(life, volumeStore(this.#state)),
       events: mortal(life, eventStore(this.#events)),
       providers: this.providers.map((provider) => this.#mortal(life, provider)),
       roots: { ensure: async () => ({ root: { kind: 'host' } }) },

@@ -16,12 +16,14 @@ import {
 import type { ApiRoute } from './route.ts'
 import { BUILD_ROUTES } from './route-table-builds.ts'
 import { RUN_ROUTES } from './route-table-runs.ts'
+import { VOLUME_ROUTES } from './route-table-volumes.ts'
 
 const REF = { ref: 'The id of a sandbox, or the name of one that has not ended.' }
 const SNAPSHOT_REF = { ref: 'The id or the name of a snapshot.' }
 
 export const ROUTES: readonly ApiRoute[] = [
   ...BUILD_ROUTES,
+  ...VOLUME_ROUTES,
   ...RUN_ROUTES,
   {
     method: 'POST',

@@ -32,6 +32,7 @@ import { rotateSecret, secretView, setSecret } from '../schema/secret.ts'
 import { check, listenRequest, server, tcpAddress } from '../schema/server.ts'
 import { createSnapshot, snapshot } from '../schema/snapshot.ts'
 import { auditEntry, usageView } from '../schema/usage.ts'
+import { createVolume, volume } from '../schema/volume.ts'
 
 /** The schemas by their names in the OpenAPI description. */
 export const SCHEMAS = {
@@ -47,6 +48,7 @@ export const SCHEMAS = {
   CreateRun: createRun,
   CreateSandbox: createSandbox,
   CreateSnapshot: createSnapshot,
+  CreateVolume: createVolume,
   CreatedKey: createdKey,
   Error: errorAnswer,
   Event: event,
@@ -80,6 +82,7 @@ export const SCHEMAS = {
   Toolchains: toolchains,
   Uploaded: uploaded,
   Usage: usageView,
+  Volume: volume,
   WakeSandbox: wakeSandbox,
 } as const satisfies Record<string, z.ZodType>
 export type SchemaName = keyof typeof SCHEMAS
@@ -98,6 +101,7 @@ export const REQUESTS: ReadonlySet<SchemaName> = new Set([
   'CreateKey',
   'CreateSandbox',
   'CreateSnapshot',
+  'CreateVolume',
   'ExtendSandbox',
   'ForkSandbox',
   'Listen',
@@ -139,6 +143,7 @@ export const TAGS = {
   providers: 'Where sandboxes run: this machine and others.',
   sandboxes: 'Isolated machines with an id, a state, an owner and a lifetime.',
   snapshots: 'The files of a sandbox at one moment; a snapshot never changes.',
+  volumes: 'Directories that sandboxes mount and that outlive them.',
   runs: 'Agents that work in a sandbox on a copy of a project.',
   builds: 'Recipes and the layers that they build.',
   network: 'Which hosts a sandbox may reach.',

@@ -13,6 +13,8 @@ export const capabilities = z.object({
   layers: z.boolean().describe('Whether the base debian is available.'),
   images: z.boolean().describe('Whether container images can be the base.'),
   host: z.boolean().describe('Whether the tools of this machine can be the base.'),
+  volumes: z.boolean().describe('Whether sandboxes can mount volumes.'),
+  rootMounts: z.boolean().describe('Whether a build step can mount the files of another one.'),
   notes: z.array(z.string()),
 })
 

@@ -5,6 +5,7 @@ import { OUTCOMES, RUN_STATES, TOOL_KINDS } from '../../core/run.ts'
 import { networkRequest } from './network.ts'
 import { environment, resources, variablesBody } from './sandbox.ts'
 import { absolutePath, textLine, withoutNul } from './text.ts'
+import { volumeRequests } from './volume.ts'
 
 const word = z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, 'may contain lower-case letters, digits and -')
 const objectId = z.string().regex(/^[0-9a-f]{40}$/, 'must be the id of a git object')
@@ -92,6 +93,7 @@ export const createRun = z.strictObject({
   environment: environment.optional(),
   resources: resources.optional(),
   network: networkRequest.optional(),
+  volumes: volumeRequests.optional(),
   credential: z
     .string()
     .regex(/^[A-Z_][A-Z0-9_]{0,127}$/)

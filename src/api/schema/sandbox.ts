@@ -7,6 +7,7 @@ import { STATES } from '../../core/lifecycle.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { errorFields } from './error.ts'
 import { netCountsView, networkRequest, sandboxNetwork } from './network.ts'
+import { mountedVolume, volumeRequests } from './volume.ts'
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,62}[A-Za-z0-9])?$/
@@ -156,6 +157,7 @@ export const createSandbox = z.strictObject({
   lifetime: lifetime.optional(),
   ports: z.strictObject({ public: z.boolean() }).optional(),
   network: networkRequest.optional().describe('By default an empty allowlist: no host can be reached.'),
+  volumes: volumeRequests.optional(),
   snapshot: z
     .string()
     .max(64)
@@ -182,6 +184,11 @@ export const forkSandbox = z.strictObject({
   labels: labels.optional(),
   lifetime: lifetime.optional(),
   resources: resources.optional(),
+  volumes: volumeRequests
+    .optional()
+    .describe(
+      'Volumes for each fork. Without this a fork has an empty directory where its original has one.',
+    ),
 })
 export type ForkSandbox = z.infer<typeof forkSandbox>
 
@@ -206,6 +213,7 @@ export const sandbox = z.object({
     .object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit, disk: limit })
     .nullable(),
   network: sandboxNetwork,
+  volumes: z.array(mountedVolume).optional().describe('The volumes that it mounts.'),
   createdAt: z.string(),
   startedAt: z.string().nullable(),
   deadlineAt: z.string(),

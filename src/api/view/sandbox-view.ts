@@ -3,6 +3,7 @@ import type { SandboxEvent } from '../../core/event.ts'
 import type { NetworkSpec, SandboxLink } from '../../core/network.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
+import type { VolumeMount } from '../../core/volume.ts'
 import type { EventView, SandboxView } from '../schema/sandbox.ts'
 import type { SnapshotView } from '../schema/snapshot.ts'
 
@@ -25,6 +26,7 @@ export function sandboxView(s: Sandbox): SandboxView {
     resources: { ...resources },
     limits: s.limits ? { ...s.limits } : null,
     network: networkView(s.spec.network, s.link),
+    ...(s.spec.volumes && { volumes: s.spec.volumes.map(mountedVolumeView) }),
     createdAt: time(s.createdAt),
     startedAt: s.startedAt === undefined ? null : time(s.startedAt),
     deadlineAt: time(s.deadlineAt),
@@ -44,6 +46,15 @@ export function networkView(spec: NetworkSpec, link: SandboxLink | undefined): S
     reason: link?.reason ?? null,
     secrets: [...spec.secrets],
   }
+}
+
+function mountedVolumeView({
+  volume,
+  name,
+  path,
+  isReadOnly,
+}: VolumeMount): NonNullable<SandboxView['volumes']>[number] {
+  return { id: volume, name, path, readOnly: isReadOnly }
 }
 
 export function snapshotView(s: Snapshot): SnapshotView {

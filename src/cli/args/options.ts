@@ -9,7 +9,7 @@ import { nearest } from '../../util/nearest.ts'
 import type { SandboxRequest } from '../../workbench/environment/sandbox-request.ts'
 import type { NetworkOptions } from '../../workbench/network/network-options.ts'
 import type { OptionSpec, Parsed } from './parse.ts'
-import { parseDuration, parseMib, parseNumber, parsePairs, parseVariables } from './values.ts'
+import { parseDuration, parseMib, parseNumber, parsePairs, parseVariables, parseVolume } from './values.ts'
 
 export const JSON_OPTION = { json: { help: 'print JSON for programs' } } as const satisfies Record<
   string,
@@ -50,6 +50,11 @@ export const SANDBOX_OPTIONS = {
   },
   'no-auto-resume': { help: 'commands and traffic do not wake it when it is paused or stopped' },
   from: { value: 'SNAPSHOT', help: 'start with the files of this snapshot' },
+  volume: {
+    value: 'NAME:/PATH[:ro]',
+    help: 'mount a volume at this path, `:ro` for reading only (see `agentpod volume ls`)',
+    repeat: true,
+  },
   label: { value: 'KEY=VALUE', help: 'a label to find it by', repeat: true },
   sudo: { help: 'allow sudo inside' },
 } as const satisfies Record<string, OptionSpec>
@@ -120,6 +125,7 @@ export function sandboxRequest(parsed: Parsed, variables: Record<string, string>
       resources: resourceOptions(parsed),
       lifetime: lifetimeOptions(parsed),
       snapshot: parsed.value('from'),
+      ...volumeOptions(parsed),
     },
     base: parsed.value('base'),
     image: imageOption(parsed),
@@ -160,6 +166,11 @@ export function resourceOptions(parsed: Parsed): NonNullable<CreateOptions['reso
   const mib = (option: string): number | undefined =>
     map(parsed.value(option), (text) => parseMib(text, option))
   return { memoryMib: mib('memory'), cpus: number('cpus'), pids: number('pids'), diskMib: mib('disk') }
+}
+
+/** Volumes to mount; nothing when no option names one. */
+export function volumeOptions(parsed: Parsed): Pick<CreateOptions, 'volumes'> {
+  return parsed.has('volume') ? { volumes: parsed.values('volume').map(parseVolume) } : {}
 }
 
 export function lifetimeOptions(parsed: Parsed): NonNullable<CreateOptions['lifetime']> {

@@ -1,6 +1,7 @@
 /** Parses sizes, durations, variables and labels. */
 import { readFileSync } from 'node:fs'
 import { invalid } from '../../core/error.ts'
+import { parseMountPath, type VolumeRequest } from '../../core/volume.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 import { fileError } from '../output/file-error.ts'
 
@@ -39,6 +40,27 @@ export function parseNumber(text: string, option: string): number {
   if (text.trim() === '' || !Number.isFinite(number))
     throw invalid(`option.${option}`, `--${option} is a number, not ${JSON.stringify(text)}`)
   return number
+}
+
+/** `cache:/root/.cache` or `data:/data:ro`. */
+export function parseVolume(text: string): VolumeRequest {
+  const [volume = '', path = '', mode, ...rest] = text.split(':')
+  const isWhole = volume !== '' && path !== '' && rest.length === 0
+  if (!isWhole || (mode !== undefined && mode !== 'ro' && mode !== 'rw')) {
+    throw invalid(
+      'option.volume',
+      `--volume is NAME:/PATH or NAME:/PATH:ro, not ${JSON.stringify(text)}`,
+      'agentpod run --volume cache:/home/user/.cache/pip -- COMMAND',
+    )
+  }
+  if (volume.startsWith('/') || volume.startsWith('.') || volume.startsWith('~')) {
+    throw invalid(
+      'option.volume',
+      `--volume mounts a named volume, and ${JSON.stringify(volume)} is a directory of this machine`,
+      '`agentpod volume create NAME` makes a volume; `agentpod cp` copies files into a sandbox',
+    )
+  }
+  return { volume, path: parseMountPath(path), ...(mode === 'ro' && { readOnly: true }) }
 }
 
 /** `key=value` pairs. */

@@ -19,6 +19,7 @@ export const command: Command = {
     'agentpod create --label team=web -e NODE_ENV=test',
     'agentpod create --timeout 30m --when-over pause',
     'agentpod create --from golden',
+    'agentpod create --volume data:/data --volume tools:/opt/tools:ro',
     'agentpod create --preset npm --allow api.example.com --secret OPENAI_API_KEY',
   ],
   options: { ...SANDBOX_OPTIONS, ...NETWORK_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },

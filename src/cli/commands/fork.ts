@@ -1,5 +1,11 @@
 import { isAgentPodError } from '../../core/error.ts'
-import { COPY_OPTIONS, JSON_OPTION, lifetimeOptions, resourceOptions } from '../args/options.ts'
+import {
+  COPY_OPTIONS,
+  JSON_OPTION,
+  lifetimeOptions,
+  resourceOptions,
+  volumeOptions,
+} from '../args/options.ts'
 import { parseNumber, parsePairs } from '../args/values.ts'
 import type { Command } from '../command.ts'
 
@@ -29,6 +35,7 @@ export const command: Command = {
         labels: parsePairs(parsed.values('label'), 'label'),
         resources: resourceOptions(parsed),
         lifetime: lifetimeOptions(parsed),
+        ...volumeOptions(parsed),
       })
       if (parsed.has('json')) terminal.out(JSON.stringify(forks.map(({ info }) => info)))
       else for (const { id } of forks) terminal.out(id)

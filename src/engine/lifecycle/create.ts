@@ -6,7 +6,7 @@ import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
 import { newSandboxId, parseName, type SandboxId } from '../../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../../core/network.ts'
 import type { Principal } from '../../core/principal.ts'
-import type { Created, CreatePlan, Provider } from '../../core/provider.ts'
+import type { Created, CreatePlan, Mount, Provider } from '../../core/provider.ts'
 import type { Kit, RecipeBase } from '../../core/recipe.ts'
 import { askedLimits, type Resources, resolveResources } from '../../core/resources.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
@@ -19,6 +19,7 @@ import {
   type Spec,
   WHEN_OVER,
 } from '../../core/spec.ts'
+import type { VolumeMount, VolumeRequest } from '../../core/volume.ts'
 import type { RequestKey } from '../../store/sandboxes.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { canonicalJson } from '../../util/canonical-json.ts'
@@ -33,6 +34,7 @@ import { requireSecrets } from '../network/secret-operations.ts'
 import { chooseProvider, type PlacementRequest } from '../providers/choose-provider.ts'
 import { environmentRoot, requireLayer, withExtras } from '../snapshots/layers.ts'
 import type { Layer } from '../snapshots/snapshot-registry.ts'
+import { mountsOf, providerOfVolumes, resolveVolumes } from '../volumes/volume.ts'
 import { cleanUp } from './destroy.ts'
 import { connectionTo } from './guest-connection.ts'
 import { leaseOf } from './lease.ts'
@@ -67,6 +69,10 @@ export interface CreateRequest extends SpecRequest {
   readonly kit?: Kit | undefined
   /** Two creates with the same key create one sandbox. */
   readonly requestKey?: string | undefined
+  /** Volumes to mount. A copy of a sandbox mounts only those that its own request names. */
+  readonly volumes?: readonly VolumeRequest[] | undefined
+  /** Other roots to mount, read-only; for builds. A later start does not mount them again. */
+  readonly rootMounts?: readonly Extract<Mount, { readonly kind: 'root' }>[] | undefined
   /** The snapshot to start from. Its spec is the default for everything that the request leaves out. */
   readonly origin?: { readonly snapshot: Snapshot } | undefined
 }
@@ -109,7 +115,12 @@ async function createNew(
   const digest = origin ? undefined : request.environment?.digest
   const layer = digest === undefined ? undefined : requireLayer(ctx, digest, who)
   const asked = resolveSpec(request, origin?.snapshot.spec)
-  const { provider, isolation } = await chooseProvider(ctx.providers, placementRequest(request, asked, layer))
+  const wanted = resolveVolumes(ctx, owner, request.volumes)
+  const { provider, isolation } = await chooseProvider(
+    ctx.providers,
+    placementRequest(request, asked, layer, providerOfVolumes(ctx, wanted)),
+  )
+  await requireMounts(ctx, provider, request)
   const fit = fitToProvider(ctx, provider, request, asked)
   const checkRoom = (): void =>
     checkQuota(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.registry.existingOf(owner).length)
@@ -123,7 +134,9 @@ async function createNew(
     : ready
       ? specWithBaseDefaults(request, fit, ready)
       : fit
-  const spec = withSecrets(ctx, owner, request, resolved)
+  // A volume that was removed in the meantime is missed here.
+  const volumes = resolveVolumes(ctx, owner, request.volumes)
+  const spec = withVolumes(withSecrets(ctx, owner, request, resolved), volumes)
   const below = origin?.snapshot.root ?? built?.root ?? ready?.root ?? {}
   // A snapshot's own extras are already in its root.
   const { layers, root } = withExtras(
@@ -157,9 +170,10 @@ async function createNew(
   }
   const make = (): Promise<Sandbox> =>
     ctx.lock.run(sandbox.id, async () => {
-      // INVARIANT: nothing is awaited between this check and the record, so simultaneous creates count each
-      // other.
+      // INVARIANT: nothing is awaited between these checks and the record, so simultaneous creates count each
+      // other, and no volume is removed in between.
       checkRoom()
+      resolveVolumes(ctx, owner, request.volumes)
       ctx.registry.add(sandbox, key)
       try {
         failpoint('create.intended')
@@ -167,6 +181,7 @@ async function createNew(
           root,
           required: askedLimits(request.resources ?? {}),
           snapshot: origin?.snapshot.id,
+          mounts: [...mountsOf(spec), ...(request.rootMounts ?? [])],
         })
       } catch (error) {
         await fail(ctx, sandbox.id, asAgentPodError(error))
@@ -189,12 +204,38 @@ function placementRequest(
   { provider, origin }: CreateRequest,
   { isolation }: Spec,
   layer: Layer | undefined,
+  volumes: PlacementRequest['bound'],
 ): PlacementRequest {
   const snapshot = origin?.snapshot
   const bound = snapshot
     ? { provider: snapshot.provider, what: `the snapshot ${snapshot.name ?? snapshot.id}` }
     : layer && { provider: layer.provider, what: 'the built environment' }
-  return { provider, isolation, bound }
+  if (bound && volumes && bound.provider !== volumes.provider) {
+    throw invalid(
+      'volume.provider',
+      `${volumes.what} is on the provider ${volumes.provider}, and ${bound.what} on ${bound.provider}`,
+      'a sandbox can only mount volumes of its own provider',
+    )
+  }
+  return { provider, isolation, bound: bound ?? volumes }
+}
+
+/** Refuses mounts that the provider cannot make, before anything is made. */
+async function requireMounts(ctx: Context, provider: Provider, request: CreateRequest): Promise<void> {
+  if (request.volumes && request.volumes.length > 0) ctx.providers.groupOf(provider, 'volumes')
+  if (!request.rootMounts || request.rootMounts.length === 0) return
+  const { rootMounts } = await provider.capabilities(CALL)
+  if (rootMounts) return
+  throw new AgentPodError({
+    code: 'unsupported',
+    reason: 'mount.unsupported',
+    message: `the provider ${provider.name} cannot mount one root inside another`,
+    hint: 'choose another provider',
+  })
+}
+
+function withVolumes(spec: Spec, volumes: readonly VolumeMount[]): Spec {
+  return volumes.length === 0 ? spec : { ...spec, volumes }
 }
 
 /**
@@ -254,7 +295,7 @@ function withSecrets(ctx: Context, owner: string, request: CreateRequest, spec: 
 }
 
 /** What a start needs besides the record. */
-type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot'>
+type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot' | 'mounts'>
 
 async function createAtProvider(ctx: Context, sandbox: Sandbox, start: Start): Promise<Sandbox> {
   // Without a pool the files of the snapshot are copied, which takes longer.

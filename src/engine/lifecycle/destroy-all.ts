@@ -2,8 +2,10 @@
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
+import type { Volume } from '../../core/volume.ts'
 import type { Context } from '../context.ts'
 import { removeSnapshot } from '../snapshots/snapshot.ts'
+import { removeAllVolumes } from '../volumes/volume.ts'
 import { destroy } from './destroy.ts'
 
 const CLEAR = { timeoutMs: 120_000 }
@@ -13,15 +15,16 @@ interface Left {
   readonly provider: string
   readonly sandboxes: readonly Sandbox[]
   readonly snapshots: readonly Snapshot[]
+  readonly volumes: readonly Volume[]
   readonly why: AgentPodError
 }
 
 /**
- * Destroys every sandbox and snapshot and everything that providers keep for later. The error names what is
+ * Destroys every sandbox, snapshot and volume, and everything that providers keep for later. The error names what is
  * left and where.
  */
 export async function destroyAll(ctx: Context): Promise<void> {
-  const records = [...ctx.registry.existing(), ...ctx.snapshotRegistry.all()]
+  const records = [...ctx.registry.existing(), ...ctx.snapshotRegistry.all(), ...ctx.volumeRegistry.all()]
   const names = new Set([...records.map(({ provider }) => provider), ...ctx.providers.everUsed])
   const cleared = await Promise.all([...names].map((name) => destroyOnProvider(ctx, name)))
   const left = cleared.filter((one) => one !== undefined)
@@ -40,12 +43,14 @@ async function destroyOnProvider(ctx: Context, provider: string): Promise<Left |
     // Newest first, because a snapshot may depend on older ones.
     for (const snapshot of ctx.snapshotRegistry.all().filter(isOurs).reverse())
       await removeSnapshot(ctx, snapshot)
+    await removeAllVolumes(ctx, ctx.providers.of({ provider }))
     await ctx.providers.of({ provider }).clear(CLEAR)
     return undefined
   } catch (error) {
     const sandboxes = ctx.registry.existing().filter(isOurs)
     const snapshots = ctx.snapshotRegistry.all().filter(isOurs)
-    return { provider, sandboxes, snapshots, why: asAgentPodError(error) }
+    const volumes = ctx.volumeRegistry.all().filter(isOurs)
+    return { provider, sandboxes, snapshots, volumes, why: asAgentPodError(error) }
   }
 }
 
@@ -57,10 +62,11 @@ function incomplete(left: readonly Left[]): AgentPodError {
     message: `${left.map(described).join('; ')}. Everything else was removed`,
     hint: left.map(nextStep).join('; '),
     details: {
-      left: left.map(({ provider, sandboxes, snapshots, why }) => ({
+      left: left.map(({ provider, sandboxes, snapshots, volumes, why }) => ({
         provider,
         sandboxes: sandboxes.map(({ id }) => id),
         snapshots: snapshots.map(({ id }) => id),
+        volumes: volumes.map(({ id }) => id),
         reason: why.reason,
       })),
     },
@@ -75,8 +81,12 @@ function nextStep({ provider, why }: Left): string {
 
 const MOST_NAMED = 10
 
-function described({ provider, sandboxes, snapshots, why }: Left): string {
-  const counts = [counted('sandbox', 'sandboxes', sandboxes), counted('snapshot', 'snapshots', snapshots)]
+function described({ provider, sandboxes, snapshots, volumes, why }: Left): string {
+  const counts = [
+    counted('sandbox', 'sandboxes', sandboxes),
+    counted('snapshot', 'snapshots', snapshots),
+    counted('volume', 'volumes', volumes),
+  ]
   const what = counts.filter((one) => one !== undefined).join(' and ') || 'files kept for later sandboxes'
   return `${what} could not be removed from ${provider}: ${why.message}`
 }

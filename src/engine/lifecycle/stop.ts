@@ -5,6 +5,7 @@ import { ignore } from '../../telemetry/log.ts'
 import { failpoint } from '../../util/failpoint.ts'
 import { CREATE } from '../call.ts'
 import type { Context, StillWanted } from '../context.ts'
+import { mountsOf } from '../volumes/volume.ts'
 import { activate, createPlan } from './create.ts'
 import { disconnect } from './destroy.ts'
 import { requireSandbox } from './require-sandbox.ts'
@@ -52,7 +53,10 @@ export async function start(ctx: Context, id: SandboxId, ttlMs?: number): Promis
     const sandbox = ctx.registry.transition(id, 'start', { deadlineAt, ending: undefined })
     failpoint('start.intended')
     try {
-      const created = await stopping.start(createPlan(ctx, sandbox, { root, required: [] }), CREATE)
+      const created = await stopping.start(
+        createPlan(ctx, sandbox, { root, required: [], mounts: mountsOf(sandbox.spec) }),
+        CREATE,
+      )
       failpoint('start.made')
       return await activate(ctx, sandbox, created, { deadlineAt, event: 'started' })
     } catch (error) {

@@ -42,7 +42,7 @@ async function exists(id: SandboxId = ID, owner = OWNER): Promise<void> {
   const plan = { sandboxId: id, owner, hostname: 'x', root: { kind: 'host' as const } }
   const deadlineAt = clock.now() + DEFAULT_LIFETIME.ttlMs
   await provider.create(
-    { ...plan, resources: DEFAULT_RESOURCES, required: [], deadlineAt, whenOver: 'destroy' },
+    { ...plan, resources: DEFAULT_RESOURCES, required: [], deadlineAt, whenOver: 'destroy', mounts: [] },
     CALL,
   )
 }

@@ -2,13 +2,14 @@
  * Repair by comparison: looks at what records say and what providers have, and finishes or undoes the
  * difference. Runs at start, every few seconds, and when a provider reports that a sandbox ended.
  */
-import type { SandboxId, SnapshotId } from '../../core/id.ts'
+import type { SandboxId, SnapshotId, VolumeId } from '../../core/id.ts'
 import type { Observed, Provider, SandboxExit } from '../../core/provider.ts'
 import type { Ending, Sandbox } from '../../core/sandbox.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { CALL, CREATE } from '../call.ts'
 import type { Context, StillWanted } from '../context.ts'
 import { sweepSnapshots } from '../snapshots/snapshot.ts'
+import { sweepVolumes } from '../volumes/volume.ts'
 import { cleanUp, destroy, destroyLocked } from './destroy.ts'
 import { finishResume, openConnection, pause } from './pause.ts'
 import { unusableSandbox } from './require-sandbox.ts'
@@ -35,8 +36,8 @@ export async function recoverRecords(ctx: Context): Promise<void> {
       },
     })
   }
-  for (const record of [...ctx.registry.existing(), ...ctx.snapshotRegistry.all()])
-    if (ctx.providers.has(record)) ctx.providers.of(record)
+  const records = [...ctx.registry.existing(), ...ctx.snapshotRegistry.all(), ...ctx.volumeRegistry.all()]
+  for (const record of records) if (ctx.providers.has(record)) ctx.providers.of(record)
 }
 
 /** How many rounds pass between two sweeps of a provider that has none of our records and does not answer. */
@@ -51,19 +52,28 @@ export class Sweeper {
   readonly #provider: Provider
   /** Snapshots of an earlier server, until the first successful sweep has checked them. */
   #earlier: ReadonlySet<SnapshotId>
+  /** Volumes of an earlier server, likewise. */
+  #earlierVolumes: ReadonlySet<VolumeId>
   #skipped = 0
 
-  constructor(ctx: Context, provider: Provider, earlier: ReadonlySet<SnapshotId>) {
+  constructor(
+    ctx: Context,
+    provider: Provider,
+    earlier: { readonly snapshots: ReadonlySet<SnapshotId>; readonly volumes: ReadonlySet<VolumeId> },
+  ) {
     this.#ctx = ctx
     this.#provider = provider
-    this.#earlier = earlier
+    this.#earlier = earlier.snapshots
+    this.#earlierVolumes = earlier.volumes
   }
 
   /** Whether the provider has anything to look after now. */
   isDue(): boolean {
-    const { registry, snapshotRegistry, providers } = this.#ctx
+    const { registry, snapshotRegistry, volumeRegistry, providers } = this.#ctx
     const isOurs = ({ provider }: { readonly provider: string }): boolean => provider === this.#provider.name
-    if (this.#earlier.size > 0 || registry.existing().some(isOurs)) return true
+    if (this.#earlier.size > 0 || this.#earlierVolumes.size > 0) return true
+    if (registry.existing().some(isOurs)) return true
+    if (volumeRegistry.all().some((one) => isOurs(one) && one.state === 'removing')) return true
     if (snapshotRegistry.all().some((one) => isOurs(one) && one.state === 'deleting')) return true
     // Sandboxes without a record are looked for less often while the provider does not answer.
     const suspicion = providers.suspicionOf(this.#provider)
@@ -86,12 +96,16 @@ export class Sweeper {
     const snapshots = sweepSnapshots(ctx, provider, this.#earlier).then(() => {
       this.#earlier = new Set()
     })
+    const volumes = sweepVolumes(ctx, provider, this.#earlierVolumes).then(() => {
+      this.#earlierVolumes = new Set()
+    })
     const repairs = [
       ...existing
         .filter((sandbox) => sandbox.provider === provider.name)
         .map((sandbox) => repair(ctx, sandbox, found.get(sandbox.id) ?? { state: 'absent' })),
       ...orphans.map(({ handle }) => provider.destroy(handle.sandboxId, CALL)),
       snapshots,
+      volumes,
     ]
     const failed = (await Promise.allSettled(repairs)).filter(({ status }) => status === 'rejected')
     for (const result of failed) {

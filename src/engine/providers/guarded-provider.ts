@@ -5,7 +5,7 @@
 
 import type { CallOptions } from '../../core/call.ts'
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
-import type { Created, CreatePlan, Layers, Provider, Snapshots } from '../../core/provider.ts'
+import type { Created, CreatePlan, Layers, Provider, Snapshots, Volumes } from '../../core/provider.ts'
 import { ignore, type Log } from '../../telemetry/log.ts'
 import type { Clock } from '../../util/clock.ts'
 import { withTimeout } from '../../util/deadline.ts'
@@ -63,7 +63,7 @@ export function guardedProvider(
     return pending
   }
 
-  const { deadlines, pausing, stopping, metering, egress, host, images, layers, snapshots } = inner
+  const { deadlines, pausing, stopping, metering, egress, host, images, layers, snapshots, volumes } = inner
   return {
     name: inner.name,
     capabilities: (o) => guard('capabilities', o, (p) => inner.capabilities(p)),
@@ -95,6 +95,7 @@ export function guardedProvider(
     },
     layers: layers && guardedLayers(layers, guard),
     snapshots: snapshots && guardedSnapshots(snapshots, guard),
+    volumes: volumes && guardedVolumes(volumes, guard),
   }
 }
 
@@ -122,6 +123,15 @@ function guardedSnapshots(inner: Snapshots, guard: Guard): Snapshots {
     remove: (id, o) => guard('snapshots.remove', o, (p) => inner.remove(id, p)),
     export: (id, o) => guard('snapshots.export', o, (p) => inner.export(id, p)),
     import: (id, owner, packed, o) => guard('snapshots.import', o, (p) => inner.import(id, owner, packed, p)),
+  }
+}
+
+function guardedVolumes(inner: Volumes, guard: Guard): Volumes {
+  return {
+    create: (id, owner, bytes, o) => guard('volumes.create', o, (p) => inner.create(id, owner, bytes, p)),
+    list: (owner, o) => guard('volumes.list', o, (p) => inner.list(owner, p)),
+    remove: (id, o) => guard('volumes.remove', o, (p) => inner.remove(id, p)),
+    stats: (id, o) => guard('volumes.stats', o, (p) => inner.stats(id, p)),
   }
 }
 

@@ -133,6 +133,7 @@ test('an abandoned create that cannot be undone marks the provider as suspect un
     required: [],
     deadlineAt,
     whenOver: 'destroy' as const,
+    mounts: [],
   }
   await assert.rejects(providers.default.create(plan, { timeoutMs: 1 }), /did not finish create/)
   release()

@@ -41,6 +41,7 @@ const GROUPS = {
   layers: 'use file-system layers',
   images: 'run container images',
   host: "use this machine's tools",
+  volumes: 'keep volumes',
 } as const
 export type OptionalGroup = keyof typeof GROUPS
 
@@ -211,4 +212,5 @@ const REASONS: Record<OptionalGroup, string> = {
   layers: 'provider.layers',
   images: 'provider.images',
   host: 'provider.host',
+  volumes: 'volume.unsupported',
 }

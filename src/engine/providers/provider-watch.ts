@@ -1,5 +1,5 @@
 /** Watches the providers in use: sweeps each of them now and every few seconds, and listens to its events. */
-import type { SnapshotId } from '../../core/id.ts'
+import type { SnapshotId, VolumeId } from '../../core/id.ts'
 import type { Provider } from '../../core/provider.ts'
 import { ignore } from '../../telemetry/log.ts'
 import type { Context } from '../context.ts'
@@ -11,18 +11,23 @@ export class ProviderWatch {
   readonly #ctx: Context
   /** Snapshots of an earlier server. */
   readonly #earlier: ReadonlySet<SnapshotId>
+  readonly #earlierVolumes: ReadonlySet<VolumeId>
   /** Ends the watch of each provider. */
   readonly #ends = new Map<string, () => void>()
 
   constructor(ctx: Context) {
     this.#ctx = ctx
     this.#earlier = new Set(ctx.snapshotRegistry.all().map(({ id }) => id))
+    this.#earlierVolumes = new Set(ctx.volumeRegistry.all().map(({ id }) => id))
   }
 
   /** Resolves after the first sweep, even if that failed. */
   async add(provider: Provider): Promise<void> {
     const { log, clock } = this.#ctx
-    const sweeper = new Sweeper(this.#ctx, provider, this.#earlierOf(provider))
+    const sweeper = new Sweeper(this.#ctx, provider, {
+      snapshots: this.#earlierOf(provider),
+      volumes: this.#earlierVolumesOf(provider),
+    })
     const unsubscribe = this.#listen(provider)
     let isOver = false
     let cancel = (): void => undefined
@@ -58,6 +63,13 @@ export class ProviderWatch {
       ignore(log, error, `cannot listen to ${provider.name}; its sweeps notice what has ended`)
       return () => undefined
     }
+  }
+
+  #earlierVolumesOf({ name }: Provider): Set<VolumeId> {
+    const ours = this.#ctx.volumeRegistry
+      .all()
+      .filter(({ id, provider }) => provider === name && this.#earlierVolumes.has(id))
+    return new Set(ours.map(({ id }) => id))
   }
 
   #earlierOf({ name }: Provider): Set<SnapshotId> {

@@ -11,6 +11,7 @@ import { openDatabase } from '../../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../store/events.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../store/sandboxes.ts'
 import { snapshotStore } from '../../store/snapshots.ts'
+import { volumeStore } from '../../store/volumes.ts'
 import { silentLog } from '../../telemetry/log.ts'
 import { FakeClock } from '../../testing/fake-clock.ts'
 import { FakeProvider } from '../../testing/fake-provider.ts'
@@ -26,6 +27,7 @@ test('a snapshot that depends on another is not exported; the one below it is', 
   const engine = new Engine({
     sandboxes: sandboxStore(state),
     snapshots: snapshotStore(state),
+    volumes: volumeStore(state),
     tmpDir,
     events: eventStore(events),
     providers: [new FakeProvider({ clock })],

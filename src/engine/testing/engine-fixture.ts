@@ -6,6 +6,7 @@ import { openDatabase } from '../../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../store/events.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../store/sandboxes.ts'
 import { snapshotStore } from '../../store/snapshots.ts'
+import { volumeStore } from '../../store/volumes.ts'
 import { silentLog } from '../../telemetry/log.ts'
 import { FakeClock } from '../../testing/fake-clock.ts'
 import { FakeProvider, type FakeProviderOptions } from '../../testing/fake-provider.ts'
@@ -59,6 +60,7 @@ export class EngineFixture implements Disposable {
     return new Engine({
       sandboxes: sandboxStore(this.state),
       snapshots: snapshotStore(this.state),
+      volumes: volumeStore(this.state),
       events: eventStore(this.events),
       tmpDir: tmpdir(),
       providers: [this.provider],

@@ -258,6 +258,8 @@ function capabilitiesOf(info: Info, limits: DaemonLimits): Capabilities {
     layers: true,
     images: true,
     host: false,
+    volumes: false,
+    rootMounts: false,
     notes: [
       ...weak,
       'network: programs must use the proxy; other connections fail',

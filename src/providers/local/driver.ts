@@ -11,6 +11,7 @@ import type {
   Handle,
   HostStats,
   ListedSandbox,
+  Mount,
   Observed,
   Provider,
   SandboxExit,
@@ -29,7 +30,7 @@ import {
   parseSandboxStats,
 } from './protocol.ts'
 import { HOST_ROOT, rootArgs } from './root.ts'
-import { eachPage, localLayers, localSnapshots } from './stores.ts'
+import { eachPage, localLayers, localSnapshots, localVolumes } from './stores.ts'
 
 const MIB = 1024 * 1024
 
@@ -162,6 +163,7 @@ export function localProvider(options: LocalOptions): Provider {
     host: { root: () => HOST_ROOT },
     layers: localLayers(podhost, options.exchange),
     snapshots: localSnapshots(podhost, options.exchange),
+    volumes: localVolumes(podhost),
   }
 }
 
@@ -184,6 +186,7 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
     root: rootArgs(plan.root),
     deadlineMs: plan.deadlineAt,
     whenOver: plan.whenOver,
+    ...(plan.mounts.length > 0 && { mounts: plan.mounts.map(mountArgs) }),
     resources: {
       memoryBytes: r.memoryMib * MIB,
       swapBytes: r.swapMib * MIB,
@@ -195,6 +198,13 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
       diskBytes: r.diskMib * MIB,
     },
   }
+}
+
+function mountArgs(mount: Mount): Record<string, unknown> {
+  const { kind, path } = mount
+  return kind === 'root'
+    ? { kind, path, root: rootArgs(mount.root) }
+    : { kind, path, volume: mount.id, readOnly: mount.isReadOnly }
 }
 
 /** A requested limit is enforced or refused, before anything is created. */
@@ -236,7 +246,8 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
   if (host.pool.kind === 'copy') notes.push(`snapshots are copies: ${host.pool.reason ?? 'no pool'}`)
   if (host.network.level !== 'transparent')
     notes.push(`network: ${host.network.reason ?? 'connections are not redirected'}`)
-  if (!host.pool.quotas) notes.push(`disk limits do not hold: ${host.pool.reason ?? 'no quotas'}`)
+  if (!host.pool.quotas)
+    notes.push(`limits on disks and volumes do not hold: ${host.pool.reason ?? 'no quotas'}`)
   return {
     isolation,
     limits: all ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
@@ -249,6 +260,8 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
     layers: true,
     images: false,
     host: true,
+    volumes: host.volumes,
+    rootMounts: host.rootMounts,
     notes,
   }
 }

@@ -6,7 +6,15 @@ import type { Check } from '../../core/capability.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { isSnapshotId, parseSnapshotId, type SnapshotId } from '../../core/id.ts'
 import type { NetworkLevel } from '../../core/network.ts'
-import type { ChangesSince, HostStats, Observed, Packed, StoredSnapshot } from '../../core/provider.ts'
+import type {
+  ChangesSince,
+  HostStats,
+  Observed,
+  Packed,
+  StoredSnapshot,
+  StoredVolume,
+  VolumeStats,
+} from '../../core/provider.ts'
 import type { LimitLevels } from '../../core/resources.ts'
 
 const count = z.number().nonnegative()
@@ -28,6 +36,9 @@ const hello = z.object({
   ids: z
     .object({ own: z.boolean(), reason: z.string().optional() })
     .default({ own: false, reason: 'an earlier podhost serves' }),
+  // An earlier podhost has none.
+  volumes: z.boolean().default(false),
+  rootMounts: z.boolean().default(false),
   pool: z.object({
     available: z.boolean().default(true),
     kind: z.enum(['btrfs', 'loop', 'copy']),
@@ -147,6 +158,18 @@ const album = z.object({
 export function parseAlbum(value: unknown): { snapshots: { id: string; owner: string }[]; next: string } {
   return parse(album, value)
 }
+
+const volumePage = z.object({
+  volumes: z.array(z.object({ id: z.string(), owner: z.string() })),
+  next: z.string(),
+})
+
+export function parseVolumePage(value: unknown): z.infer<typeof volumePage> {
+  return parse(volumePage, value)
+}
+
+export const parseStoredVolume = (value: unknown): StoredVolume => parse(z.object({ limit }), value)
+export const parseVolumeStats = (value: unknown): VolumeStats => parse(z.object({ usedBytes: count }), value)
 
 const changes = z.object({ known: z.boolean(), snapshot: z.string(), paths: z.array(z.string()) })
 

@@ -1,15 +1,26 @@
-/** Layers and snapshots in podhost. Both are imported and exported as files in one directory. */
+/**
+ * Layers, snapshots and volumes in podhost. Layers and snapshots are imported and exported as files in one
+ * directory.
+ */
 import { createReadStream, createWriteStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { CallOptions } from '../../core/call.ts'
-import { parseSnapshotId, type SnapshotId } from '../../core/id.ts'
-import type { Layers, Packed, Snapshots } from '../../core/provider.ts'
+import { parseSnapshotId, parseVolumeId, type SnapshotId, type VolumeId } from '../../core/id.ts'
+import type { Layers, Packed, Snapshots, Volumes } from '../../core/provider.ts'
 import { randomWord, systemRandom } from '../../util/random.ts'
 import type { Podhost } from './podhost.ts'
-import { parseAlbum, parseKept, parsePacked, parseSandboxChanges } from './protocol.ts'
+import {
+  parseAlbum,
+  parseKept,
+  parsePacked,
+  parseSandboxChanges,
+  parseStoredVolume,
+  parseVolumePage,
+  parseVolumeStats,
+} from './protocol.ts'
 import { layersOf, layersRoot, rootArgs } from './root.ts'
 
 /** Reads page after page; `read` returns the `after` of the next page, or undefined. */
@@ -62,6 +73,29 @@ export function localSnapshots(podhost: Podhost, exchange: string): Snapshots {
       return handedOver(exchange, content, o, async (file) =>
         parseKept(await podhost.call('snapshot.import', { ...args, file }, o)),
       )
+    },
+  }
+}
+
+export function localVolumes(podhost: Podhost): Volumes {
+  return {
+    async create(id, owner, sizeBytes, o) {
+      return parseStoredVolume(await podhost.call('volume.create', { id, owner, sizeBytes }, o))
+    },
+    async list(owner, o) {
+      const listed: VolumeId[] = []
+      await eachPage(async (after) => {
+        const page = parseVolumePage(await podhost.call('volume.list', after, o))
+        for (const found of page.volumes) if (found.owner === owner) listed.push(parseVolumeId(found.id))
+        return page.next
+      })
+      return listed
+    },
+    async remove(id, o) {
+      await podhost.call('volume.remove', { id }, o)
+    },
+    async stats(id, o) {
+      return parseVolumeStats(await podhost.call('volume.stats', { id }, o))
     },
   }
 }

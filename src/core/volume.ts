@@ -1,0 +1,94 @@
+/** Volumes: directories that sandboxes mount and that outlive them. */
+import { invalid } from './error.ts'
+import type { VolumeId } from './id.ts'
+import type { LimitLevel } from './resources.ts'
+
+export const VOLUME_STATES = ['creating', 'ready', 'removing'] as const
+export type VolumeState = (typeof VOLUME_STATES)[number]
+
+export interface Volume {
+  readonly id: VolumeId
+  /** The owner: the id of a key, or `local`. Only the sandboxes of this owner can mount it. */
+  readonly owner: string
+  /** Unique among one owner's volumes. */
+  readonly name: string
+  readonly provider: string
+  readonly state: VolumeState
+  /** The most that it holds; undefined for no limit of its own. */
+  readonly sizeMib: number | undefined
+  /** Whether the size is enforced. Known once it is ready. */
+  readonly limit: LimitLevel | undefined
+  readonly createdAt: number
+}
+
+/** A volume in the record of a sandbox. */
+export interface VolumeMount {
+  readonly volume: VolumeId
+  /** Its name when the sandbox was created. */
+  readonly name: string
+  readonly path: string
+  readonly isReadOnly: boolean
+}
+
+/** A volume that a request asks for, by its name or id. */
+export interface VolumeRequest {
+  readonly volume: string
+  readonly path: string
+  readonly readOnly?: boolean | undefined
+}
+
+export const MOST_VOLUMES = 16
+export const SMALLEST_VOLUME_MIB = 16
+export const LARGEST_VOLUME_MIB = 1024 * 1024 * 1024
+const LONGEST_PATH = 1024
+
+/** Directories that every sandbox has of its own. */
+const RESERVED = ['/proc', '/sys', '/dev', '/run', '/tmp', '/etc', '/.agentpod']
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are refused
+const CONTROL = /[\u0000-\u001f\u007f]/
+
+/** A path where something can be mounted inside a sandbox. */
+export function parseMountPath(path: string): string {
+  const isPlain =
+    path.startsWith('/') &&
+    path !== '/' &&
+    !CONTROL.test(path) &&
+    path.length <= LONGEST_PATH &&
+    path
+      .slice(1)
+      .split('/')
+      .every((part) => part !== '' && part !== '.' && part !== '..')
+  if (!isPlain) {
+    throw invalid(
+      'volume.path',
+      `${JSON.stringify(path)} is not a path for a volume`,
+      'write an absolute path without `.`, `..` and a slash at the end, such as /data',
+    )
+  }
+  const own = RESERVED.find((dir) => isWithin(path, dir))
+  if (own === undefined) return path
+  throw invalid(
+    'volume.path',
+    `no volume can be mounted at ${path}: every sandbox has its own ${own}`,
+    'choose another path, such as /data',
+  )
+}
+
+/** Refuses paths inside one another: what a program sees would depend on the order. */
+export function checkMountPaths(paths: readonly string[]): void {
+  for (const [n, path] of paths.entries()) {
+    const other = paths.slice(0, n).find((one) => isWithin(path, one) || isWithin(one, path))
+    if (other === undefined) continue
+    const relation = path === other ? 'two volumes are' : `the volumes at ${other} and ${path} are`
+    throw invalid(
+      'volume.nested',
+      path === other ? `${relation} mounted at ${path}` : `${relation} mounted one inside the other`,
+      'give each volume a directory of its own',
+    )
+  }
+}
+
+function isWithin(path: string, dir: string): boolean {
+  return path === dir || path.startsWith(`${dir}/`)
+}
