@@ -17,6 +17,7 @@ import { type NetworkWish, wishOf } from '../network/network-table.ts'
 import type { PackageManager, ProjectBase, ProjectLanguage } from './environment-table.ts'
 import type { ProfileTable, ProjectTables } from './schema.ts'
 import { isServiceName, type ServiceName } from './services-table.ts'
+import type { VolumesTable } from './volumes-table.ts'
 
 export interface ProjectData {
   /** The least that its sandboxes may have. */
@@ -28,6 +29,7 @@ export interface ProjectData {
   /** `false`: none, even if one is detected. */
   readonly lifecycle: Readonly<Partial<Record<Verb, CommandWish | false>>>
   readonly resources: ResourcesWish
+  readonly volumes: readonly VolumeWish[]
   /** With the secrets. */
   readonly network: NetworkWish
   readonly agents: AgentsWish
@@ -99,6 +101,14 @@ export interface ResourcesWish {
   readonly stepMs?: number | undefined
 }
 
+export interface VolumeWish {
+  readonly name: string
+  /** Absolute, or below the home directory of the user inside: `~/...`. */
+  readonly path: string
+  readonly isReadOnly: boolean
+  readonly sizeMib?: number | undefined
+}
+
 const READY_MS = 30_000
 
 export function projectData(tables: ProjectTables): ProjectData {
@@ -121,6 +131,7 @@ export function projectData(tables: ProjectTables): ProjectData {
       isPublic,
     })),
     lifecycle: lifecycleWish(tables.lifecycle ?? {}),
+    volumes: Object.entries(tables.volumes ?? {}).map(([name, one]) => volumeWish(name, one)),
     resources: resourcesWish(tables.resources),
     network: wishOf(tables, 'project'),
     agents: agentsWish(tables.agents),
@@ -129,6 +140,11 @@ export function projectData(tables: ProjectTables): ProjectData {
 }
 
 type Tables = { [K in keyof ProjectTables]-?: NonNullable<ProjectTables[K]> }
+
+function volumeWish(name: string, one: VolumesTable[string]): VolumeWish {
+  const { path, read_only: isReadOnly = false, size } = typeof one === 'string' ? { path: one } : one
+  return { name, path, isReadOnly, ...(size !== undefined && { sizeMib: readMib(size) }) }
+}
 
 function serviceWish(name: string, one: Tables['services'][string]): ServiceWish {
   if (one === false) return { kind: 'none', name }

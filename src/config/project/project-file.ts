@@ -2,6 +2,8 @@
 import { baseKind } from '../../bases/bases.ts'
 import { image } from '../../bases/image.ts'
 import type { Base } from '../../core/environment.ts'
+import { isAgentPodError } from '../../core/error.ts'
+import { checkMountPaths } from '../../core/volume.ts'
 import { baseOf } from '../plan/named-bases.ts'
 import type { Remark } from '../toml/problem.ts'
 import { parseToml, type TomlFile, type TomlSource } from '../toml/toml-file.ts'
@@ -23,6 +25,7 @@ function checkTables(tables: ProjectTables): Remark[] {
     ...imageOfBase(tables),
     ...secretVariables(tables),
     ...sharedPorts(tables),
+    ...nestedVolumes(tables),
     ...checkProfiles(projectData(tables)),
   ]
 }
@@ -89,6 +92,21 @@ function secretVariables({ environment, secrets = {} }: ProjectTables): Remark[]
       message: 'is also the name of a secret, whose placeholder uses this variable',
       hint: 'remove it here or under [secrets]',
     }))
+}
+
+function nestedVolumes({ volumes = {} }: ProjectTables): Remark[] {
+  const paths: string[] = []
+  return Object.entries(volumes).flatMap(([name, one]) => {
+    paths.push(typeof one === 'string' ? one : one.path)
+    try {
+      checkMountPaths(paths)
+      return []
+    } catch (error) {
+      if (!isAgentPodError(error, 'invalid_argument')) throw error
+      paths.pop()
+      return [{ path: ['volumes', name], message: error.message, hint: error.hint }]
+    }
+  })
 }
 
 function sharedPorts({ services = {} }: ProjectTables): Remark[] {

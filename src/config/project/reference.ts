@@ -85,6 +85,10 @@ memory = "8GB"
 disk = "20GB"
 timeout = "2h"
 idle = "15m"`,
+  volumes: `[volumes]
+pip = "~/.cache/pip"
+data = { path = "/var/lib/app", size = "10GB" }
+models = { path = "/srv/models", read_only = true }`,
   network: `[network]
 presets = ["npm", "github"]
 allow = [

@@ -8,6 +8,7 @@ import { lifecycleTable, portsTable } from './lifecycle-table.ts'
 import { resourcesTable } from './resources-table.ts'
 import { SERVICE_NAMES, servicesTable } from './services-table.ts'
 import { about, keyedTable, wordValue } from './values.ts'
+import { volumesTable } from './volumes-table.ts'
 
 const profile = z.strictObject({
   resources: resourcesTable
@@ -69,6 +70,13 @@ export const projectSchema = z.strictObject({
   resources: resourcesTable
     .optional()
     .meta(about('The size and lifetime of a sandbox. Command-line options override them.')),
+  volumes: volumesTable
+    .optional()
+    .meta(
+      about(
+        'Directories that outlive the sandboxes, such as package caches and the files of a database: by name, with the path where each is mounted. They belong to this project alone, and are created when they are first used.',
+      ),
+    ),
   network: networkTable
     .optional()
     .meta(

@@ -50,6 +50,10 @@ timeout = "1h"
 idle = "15m"
 step_timeout = "10m"
 
+[volumes]
+cache = "/home/user/.cache/pip"
+data = { path = "/var/lib/app", read_only = true, size = "10GB" }
+
 [network]
 mode = "allowlist"
 presets = ["npm", "pip"]

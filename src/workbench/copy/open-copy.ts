@@ -4,6 +4,7 @@ import { isAgentPodError } from '../../core/error.ts'
 import { openRepository, type Repository } from '../../sync/git/plumbing/repository.ts'
 import { loadEnvironment } from '../environment/load-environment.ts'
 import { placementOf } from '../environment/placement.ts'
+import { checkBesideWorkspace } from '../environment/project-volumes.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
 import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
 import { loadNetwork } from '../network/load-network.ts'
@@ -91,6 +92,7 @@ export async function createFor(
   const own = project && ready ? inEnvironment(project, asked ?? ready.user, ready.generated) : project
   const placement = await placementOf(bench, request.placement, project?.directory)
   const options = ready ? ready.apply(request.options ?? {}) : bareFor(request, project)
+  if (own) checkBesideWorkspace(options.volumes, own.workspace)
   const network = await loadNetwork(bench, request.network, {
     directory: project?.directory,
     wish: ready?.wish,

@@ -5,10 +5,12 @@
 import { realpathSync } from 'node:fs'
 import { relative } from 'node:path'
 import type { CreateOptions } from '../../client/sandbox.ts'
+import { homeOf } from '../../core/environment.ts'
 import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { userSettings } from '../../sync/git/state/user-settings.ts'
 import { loadEnvironment, preloadEnvironment } from '../environment/load-environment.ts'
 import { placementOf } from '../environment/placement.ts'
+import { checkBesideWorkspace } from '../environment/project-volumes.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
 import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
 import { loadNetwork } from '../network/load-network.ts'
@@ -99,6 +101,7 @@ async function prepareIn(
   const placement = await placementOf(bench, request.placement, repo.root)
   const base = ready ? ready.apply(request.options ?? {}) : bareOptions(request)
   const { environment, ...options } = { ...placement, ...base }
+  checkBesideWorkspace(options.volumes, `${homeOf(user)}/${project.name}`)
   const network = await loadNetwork(bench, request.network, { directory: repo.root, wish: ready?.wish })
   const whole = {
     ...options,

@@ -1,6 +1,7 @@
 /** Plans a project's environment, builds the missing layers, and gives what sandboxes start with. */
 import type { CreateOptions } from '../../client/sandbox.ts'
 import { parseProjectBase } from '../../config/project/environment-table.ts'
+import type { VolumeRequest } from '../../core/volume.ts'
 import { dropUndefined } from '../../util/drop-undefined.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
@@ -12,6 +13,7 @@ import {
   type PreparedPlan,
   planProject,
 } from './plan-environment.ts'
+import { mergedVolumes, projectVolumes } from './project-volumes.ts'
 import type { ReadyEnvironment } from './ready-environment.ts'
 
 export async function buildEnvironment(
@@ -23,7 +25,10 @@ export async function buildEnvironment(
   const prepared = await planProject(bench, project, o)
   if (!prepared) return undefined
   for (const text of prepared.plan.notes) bench.person.notice({ kind: 'note', text })
-  return readyOf(prepared, await built(bench, prepared))
+  const digest = await built(bench, prepared)
+  const { user } = prepared.plan
+  const volumes = await projectVolumes(bench, project, { user, provider: o.provider })
+  return readyOf(prepared, digest, volumes)
 }
 
 async function built(bench: Workbench, prepared: PreparedPlan): Promise<string | undefined> {
@@ -37,7 +42,11 @@ async function built(bench: Workbench, prepared: PreparedPlan): Promise<string |
   }
 }
 
-export function readyOf({ plan, wish, mirrors }: PreparedPlan, digest: string | undefined): ReadyEnvironment {
+export function readyOf(
+  { plan, wish, mirrors }: PreparedPlan,
+  digest: string | undefined,
+  volumes: readonly VolumeRequest[] = [],
+): ReadyEnvironment {
   const environment = environmentOf(plan, digest)
   const { cpus, memoryMib, diskMib, pids, timeoutMs, idleMs } = plan.resources
   return {
@@ -51,6 +60,7 @@ export function readyOf({ plan, wish, mirrors }: PreparedPlan, digest: string | 
       const { environment: asked = {}, resources = {}, lifetime = {} } = options
       return {
         ...options,
+        ...mergedVolumes(options.volumes, volumes),
         environment: {
           ...environment,
           ...dropUndefined(asked),
