@@ -1,24 +1,27 @@
 /**
- * The tokens of a sandbox: one for its data plane, one for its private ports. They are derived from the
- * server's secret and the sandbox's id, so the server stores none of them, and they are useless once the
- * sandbox is gone.
+ * The tokens of a sandbox: one for its data plane, one for its private ports; and the token of a volume. They
+ * are derived from the server's secret and the id, so the server stores none of them, and they are useless once
+ * the sandbox or volume is gone.
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
-import type { SandboxId } from '../../core/id.ts'
+import type { SandboxId, VolumeId } from '../../core/id.ts'
 
 export interface SandboxTokens {
   /** Opens the data plane: processes and files. */
   dataToken(id: SandboxId): string
   /** Opens its private ports. */
   trafficToken(id: SandboxId): string
+  /** Opens the files of a volume. */
+  volumeToken(id: VolumeId): string
 }
 
 export function sandboxTokens(secret: string): SandboxTokens {
-  const derive = (purpose: string, id: SandboxId): string =>
+  const derive = (purpose: string, id: SandboxId | VolumeId): string =>
     createHmac('sha256', secret).update(`${purpose}:${id}`).digest('hex')
   return {
     dataToken: (id) => derive('data', id),
     trafficToken: (id) => derive('traffic', id),
+    volumeToken: (id) => derive('volume', id),
   }
 }
 

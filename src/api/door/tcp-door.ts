@@ -217,6 +217,11 @@ class TcpDoor implements FrontDoor {
   }
 
   #who(request: IncomingMessage): Principal {
+    const owner = this.#parts.dialect.ownerByToken(request)
+    if (owner !== undefined && this.#parts.keys.mayAct(owner)) {
+      markAuthenticated(request)
+      return { owner, isAdmin: false }
+    }
     const header = request.headers['x-api-key']
     const who = this.#parts.keys.verify(typeof header === 'string' ? header : bearerOf(request))
     this.#hideKey(request)

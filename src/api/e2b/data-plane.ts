@@ -3,7 +3,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
-import type { SandboxId } from '../../core/id.ts'
+import { isVolumeId, type SandboxId } from '../../core/id.ts'
 import { LOCAL } from '../../core/principal.ts'
 import type { Engine } from '../../engine/engine.ts'
 import type { Clock } from '../../util/clock.ts'
@@ -37,6 +37,7 @@ export function e2bDialect({ engine, tokens, clock }: E2bDialectParts): DataPlan
     checkData: (request, id, mayAct) =>
       checkData(request, { token: () => tokens.dataToken(id), mayAct, now: () => clock.now() }),
     trafficToken: (request) => headerOf(request, TRAFFIC_TOKEN_HEADER),
+    ownerByToken: (request) => volumeOwner(engine, tokens, request),
     ownsPath: isE2bPath,
     answerError: answerE2bError,
     answerSandboxError(request, response, target, error) {
@@ -74,6 +75,25 @@ function signedTarget(
     .find(({ id }) => isSigned(signed.file, signed.given, tokens.dataToken(id)))
   if (!found) throw badSignature()
   return { kind: 'sandbox', id: found.id, port: ENVD_PORT }
+}
+
+/**
+ * SECURITY: CP-22. Exactly the paths that the routes of volume files have, before any decoding: the token of a
+ * volume opens the files of that volume and nothing else.
+ */
+const VOLUME_FILES = /^\/volumecontent\/(vol[a-z0-9]{16})\/(?:dir|path|file)$/
+
+/** The owner of the volume that a request is for, if it carries the volume's token. */
+function volumeOwner(engine: Engine, tokens: SandboxTokens, request: IncomingMessage): string | undefined {
+  const [, id = ''] = VOLUME_FILES.exec(requestPath(request)) ?? []
+  const [, token] = /^Bearer ([0-9a-f]{64})$/i.exec(request.headers.authorization ?? '') ?? []
+  if (!isVolumeId(id) || !isSameToken(token, tokens.volumeToken(id))) return undefined
+  try {
+    return engine.volumes.find(id, LOCAL).owner
+  } catch (error) {
+    if (isAgentPodError(error, 'not_found')) return undefined
+    throw error
+  }
 }
 
 function checkData(

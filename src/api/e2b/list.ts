@@ -1,6 +1,7 @@
 /** E2B's list of sandboxes: filters, order and pages. */
 import { invalid } from '../../core/error.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
+import { isVolumeAccess } from '../../engine/volumes/volume-access.ts'
 import type { ListQuery } from './schema.ts'
 import { e2bStateOf } from './state.ts'
 import { metadataOf, startedAt, templateOf } from './view.ts'
@@ -35,6 +36,8 @@ export function filtered(all: readonly Sandbox[], query: ListQuery): Sandbox[] {
   const since = query.startedAfter === undefined ? undefined : Date.parse(query.startedAfter)
   return all.filter((sandbox) => {
     const state = e2bStateOf(sandbox)
+    // Made by the server for files of a volume, not by a client.
+    if (isVolumeAccess(sandbox)) return false
     if (state === undefined || (query.state && !query.state.includes(state))) return false
     const has = metadataOf(sandbox)
     if (!wanted.every(([key, value]) => Object.hasOwn(has, key) && has[key] === value)) return false

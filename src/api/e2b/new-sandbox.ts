@@ -33,6 +33,10 @@ export function toCreateRequest(
       public: body.network?.allowPublicTraffic ?? true,
       ...(body.network?.maskRequestHost && { maskHost: body.network.maskRequestHost }),
     },
+    ...(body.volumeMounts &&
+      body.volumeMounts.length > 0 && {
+        volumes: body.volumeMounts.map(({ name, path }) => ({ volume: name, path })),
+      }),
     ...(template.kit && { kit: template.kit }),
     ...(template.snapshot !== undefined && { snapshot: template.snapshot }),
   }
@@ -49,8 +53,6 @@ export function ttlMs(seconds: number | null | undefined): number {
 }
 
 function refuseLater(body: NewSandboxBody): void {
-  if (body.volumeMounts && body.volumeMounts.length > 0)
-    throw unsupportedOption('volumeMounts', 'volumes are planned for a later release')
   if (body.mcp !== undefined && body.mcp !== null)
     throw unsupportedOption('mcp', 'the MCP gateway is planned for a later release')
   if (body.iam?.tokens && Object.keys(body.iam.tokens).length > 0)

@@ -27,6 +27,7 @@ import { type E2bState, e2bStateOf } from './state.ts'
 import { BASE_TEMPLATE, findTemplate, withoutTag } from './template.ts'
 import { UNSUPPORTED_ROUTES, unsupportedRoute } from './unsupported.ts'
 import { createdView, detailView, listedView, snapshotInfo, templateView } from './view.ts'
+import { e2bVolumeRoutes } from './volumes.ts'
 import { wakeUp } from './wake.ts'
 
 export interface E2bParts {
@@ -209,6 +210,8 @@ export function e2bRoutes(parts: E2bParts): Hono {
     const { id } = findTemplate(c.req.param('name'), (ref) => findSnapshot(engine, ref, who))
     return c.json({ templateID: id, public: id === BASE_TEMPLATE })
   })
+
+  routes.route('/', e2bVolumeRoutes(parts))
 
   for (const [method, path, what] of UNSUPPORTED_ROUTES) {
     const refuse = (): never => {

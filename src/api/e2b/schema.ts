@@ -3,6 +3,7 @@
  * are checked for type and size.
  */
 import * as z from 'zod'
+import { MOST_VOLUMES } from '../../core/volume.ts'
 
 const MOST_METADATA = 64
 const MOST_VARIABLES = 1024
@@ -77,7 +78,10 @@ export const newSandbox = z.object({
   autoResume: z.object({ enabled: z.boolean().nullish() }).nullish(),
   allow_internet_access: z.boolean().nullish(),
   network: network.nullish(),
-  volumeMounts: z.array(z.unknown()).nullish(),
+  volumeMounts: z
+    .array(z.object({ name: text(128), path: text(1024) }))
+    .max(MOST_VOLUMES)
+    .nullish(),
   mcp: z.unknown().optional(),
   iam: z.object({ tokens: z.record(z.string(), z.unknown()).nullish() }).nullish(),
 })
@@ -146,4 +150,27 @@ export const manyMetricsQuery = z.object({
     .max(16_384)
     .transform((list) => list.split(',').filter((id) => id !== ''))
     .pipe(z.array(z.string()).max(100)),
+})
+
+export const newVolume = z.object({ name: text(128) })
+
+/** Numbers and booleans in a query come as text. */
+const id = z.coerce.number().int().min(0).max(65_535)
+const fileMode = z.coerce.number().int().min(0).max(0o177777)
+const flag = z.enum(['true', 'false']).transform((word) => word === 'true')
+
+export const volumePathQuery = z.object({ path: text(4096) })
+export const volumeListQuery = volumePathQuery.extend({
+  depth: z.coerce.number().int().min(1).max(64).default(1),
+})
+export const volumeEntryQuery = volumePathQuery.extend({
+  uid: id.optional(),
+  gid: id.optional(),
+  mode: fileMode.optional(),
+  force: flag.optional(),
+})
+export const volumeMetadata = z.object({
+  uid: id.nullish(),
+  gid: id.nullish(),
+  mode: fileMode.nullish(),
 })

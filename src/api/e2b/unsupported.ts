@@ -13,9 +13,6 @@ export const UNSUPPORTED_ROUTES: readonly (readonly [method: string, path: strin
     '/templates/:id/*',
     '/v2/templates/:id/*',
   ].map((path) => ['ALL', path, 'building templates is planned for a later release'] as const),
-  ...['/volumes', '/volumes/*', '/volumecontent/*'].map(
-    (path) => ['ALL', path, 'volumes are planned for a later release'] as const,
-  ),
   ...['/secrets', '/secrets/*'].map(
     (path) => ['ALL', path, 'secrets are planned for a later release'] as const,
   ),

@@ -41,7 +41,7 @@ export function listedView(sandbox: Sandbox): object {
     memoryMB: resources.memoryMib,
     diskSizeMB: diskMib(sandbox),
     metadata: metadataOf(sandbox),
-    volumeMounts: [],
+    volumeMounts: (sandbox.spec.volumes ?? []).map(({ name, path }) => ({ name, path })),
   }
 }
 

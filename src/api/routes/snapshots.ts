@@ -1,9 +1,6 @@
 /** Snapshots and their archives. Archives are streamed and never held in memory as a whole. */
-import type { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
-import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { type Context, Hono } from 'hono'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
@@ -12,7 +9,7 @@ import type { Clock } from '../../util/clock.ts'
 import { ExchangeLimit } from '../door/exchange-limit.ts'
 import { limitDownloadIdle, limitUploadIdle } from '../http/idle-timeout.ts'
 import { parseQuery } from '../http/query.ts'
-import { traceOfContext } from '../http/trace.ts'
+import { sendStream } from '../http/send-stream.ts'
 import { principalOf } from '../principal-of.ts'
 import { splitLabel } from '../schema/label.ts'
 import { importSnapshotQuery, LONGEST_PAGE, listSnapshots } from '../schema/query.ts'
@@ -66,7 +63,7 @@ export function snapshotRoutes({ engine, clock }: SnapshotParts): Hono {
     try {
       const archive = await engine.snapshots.export(id, who)
       archive.once('close', leave)
-      return send(c, limitDownloadIdle(archive, clock), headers)
+      return sendStream(c, limitDownloadIdle(archive, clock), headers)
     } catch (error) {
       leave()
       throw error
@@ -88,23 +85,6 @@ export function snapshotRoutes({ engine, clock }: SnapshotParts): Hono {
   })
 
   return routes
-}
-
-/**
- * Writes to the connection directly, because Hono's adapter would end a body that fails early as if it were
- * complete. Here a stream that fails is cut, so that the client cannot mistake it for the whole archive.
- */
-function send(c: Context, archive: Readable, headers: Readonly<Record<string, string>>): Response {
-  const { outgoing } = c.env as { readonly outgoing: ServerResponse }
-  const trace = traceOfContext(c)
-  outgoing.writeHead(200, headers)
-  pipeline(archive, outgoing).catch((error: NodeJS.ErrnoException) => {
-    // It is not an error if the client disconnects.
-    if (trace && error.code !== 'ERR_STREAM_PREMATURE_CLOSE') trace.error = error
-    archive.destroy()
-    outgoing.destroy()
-  })
-  return RESPONSE_ALREADY_SENT
 }
 
 /** Passes the body on as it arrives. A sender that disconnects is reported as canceled. */

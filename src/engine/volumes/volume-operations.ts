@@ -3,9 +3,10 @@ import type { Principal } from '../../core/principal.ts'
 import type { Volume } from '../../core/volume.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { CALL } from '../call.ts'
-import type { Context } from '../context.ts'
+import type { Context, GuestConnection } from '../context.ts'
 import { recordAudit } from '../record-audit.ts'
 import { createVolume, type NewVolume, removeVolume, usersOf } from './volume.ts'
+import { endVolumeAccess, isVolumeAccess, volumeAccess } from './volume-access.ts'
 
 /** A volume, and what is known about its use. */
 export interface UsedVolume {
@@ -46,14 +47,21 @@ export class VolumeOperations {
   /** Removes it and everything in it. `conflict` while a sandbox in any state mounts it. */
   async remove(ref: string, who: Principal): Promise<Volume> {
     const volume = this.find(ref, who)
+    await endVolumeAccess(this.#ctx, volume.id)
     await removeVolume(this.#ctx, volume)
     recordAudit(this.#ctx, who, 'volume.remove', { subject: volume.id, data: { name: volume.name } })
     return volume
   }
 
+  /** A way to its files, which are at `VOLUME_PATH` inside. */
+  access(ref: string, who: Principal): Promise<GuestConnection> {
+    return volumeAccess(this.#ctx, this.find(ref, who), who)
+  }
+
   async #withUse(volume: Volume): Promise<UsedVolume> {
     const { providers, log } = this.#ctx
-    const sandboxes = usersOf(this.#ctx, volume.id).map(({ id }) => id)
+    const users = usersOf(this.#ctx, volume.id).filter((sandbox) => !isVolumeAccess(sandbox))
+    const sandboxes = users.map(({ id }) => id)
     try {
       const { usedBytes } = await providers.group(volume, 'volumes').stats(volume.id, CALL)
       return { volume, usedBytes, sandboxes }
