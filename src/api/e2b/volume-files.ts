@@ -57,12 +57,20 @@ const STAT = `[ -e "$1" ] || [ -L "$1" ] || exit ${ABSENT}; exec find "$1" -maxd
 const SET = `[ -e "$1" ] || [ -L "$1" ] || exit ${ABSENT}
 [ "$2" = "" ] || chown -h -- "$2" "$1" || exit; [ "$3" = "" ] || [ -L "$1" ] || chmod -- "$3" "$1" || exit
 `
-const MAKE = `if [ "$4" = force ]; then mkdir -p -- "$1" || exit ${NO_DIRECTORY}
+/** Makes the directories above as well, for the same user. */
+const MAKE_ALL = `make_all() {
+  [ -d "$1" ] && return
+  make_all "$(dirname -- "$1")" "$2" && mkdir -- "$1" && chown -- "$2" "$1"
+}
+`
+const MAKE = `${MAKE_ALL}if [ "$4" = force ]; then make_all "$1" "$2" || exit ${NO_DIRECTORY}
 else [ ! -e "$1" ] || exit ${EXISTS}; [ -d "$(dirname -- "$1")" ] || exit ${ABSENT}; mkdir -- "$1" || exit; fi
 `
 const REMOVE = `[ "$1" != ${VOLUME_PATH} ] || exit ${OUTSIDE}; [ -e "$1" ] || [ -L "$1" ] || exit ${ABSENT}; exec rm -rf -- "$1"`
 const FILE = `[ ! -d "$1" ] || exit ${NO_DIRECTORY}
 case "$(realpath -m -- "$1")" in ${VOLUME_PATH}/*) ;; *) exit ${OUTSIDE} ;; esac`
+const PARENTS = `${MAKE_ALL}${FILE}
+make_all "$(dirname -- "$1")" "$2" || exit ${NO_DIRECTORY}`
 const READ = `[ -e "$1" ] || exit ${ABSENT}; ${FILE}`
 
 export class VolumeFiles {
@@ -116,7 +124,7 @@ export class VolumeFiles {
         throw error
       },
     )
-    await this.#run(path, FILE, [inside])
+    await this.#run(path, PARENTS, [inside, ids(withUsualIds(o))])
     await this.#guest.files.write(inside, content, { user: 'root', signal: this.#signal })
     await this.#run(path, SET, [inside, ids(isNew ? withUsualIds(o) : o), mode(o)])
     return this.stat(path)
@@ -179,7 +187,8 @@ function parseEntries(text: string, directory: string): VolumeEntry[] {
       at,
       at + FIELDS,
     )
-    const path = [directory.slice(VOLUME_PATH.length), below].filter((part) => part !== '').join('/') || '/'
+    const above = directory.slice(VOLUME_PATH.length)
+    const path = (below === '' ? above : `${above}/${below}`) || '/'
     entries.push({
       name: path.split('/').at(-1) ?? '',
       type: TYPES[type] ?? 'unknown',

@@ -39,7 +39,8 @@ export async function volumeAccess(ctx: Context, volume: Volume, who: Principal)
       // The caller may be an admin; the sandbox gets no more than the volume's owner has.
       who: { owner: volume.owner, isAdmin: false, network: who.network },
       labels: { [ACCESS_LABEL]: volume.id },
-      environment: { user: 'root' },
+      // Without sudo, root inside cannot change the owner of a file.
+      environment: { user: 'root', sudo: true },
       resources: { memoryMib: 256, cpus: 1, pids: 64, tmpMib: 16 },
       lifetime: { ttlMs: TTL_MS, idleMs: IDLE_MS, whenOver: 'destroy', autoResume: false },
       network: { mode: 'off' },
