@@ -9,7 +9,13 @@ const crash = new CrashWorld(world)
 const ERRORS = ['ENOSPC', 'EIO', 'EMFILE']
 /** The promise of SPECIFICATION.md that a named step belongs to. */
 const promiseOf = (point: Failpoint): string =>
-  point.startsWith('build.') ? 'ENV-11' : point.startsWith('run.') ? 'RUN-8' : 'STATE-9'
+  point.startsWith('build.')
+    ? 'ENV-11'
+    : point.startsWith('run.')
+      ? 'RUN-8'
+      : point.startsWith('volume.')
+        ? 'VOL-7'
+        : 'STATE-9'
 const points = FAILPOINTS.filter(isSwept)
 
 after(async () => {

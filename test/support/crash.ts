@@ -51,6 +51,12 @@ const SCENARIOS: readonly Scenario[] = [
     passes: ({ pod }) => pod.snapshots.remove('shot'),
   },
   { points: /^snapshot\./, passes: ({ sandbox }) => sandbox.snapshot({ name: 'shot' }) },
+  {
+    points: /^volume\.(?:unlisted|removed)/,
+    before: ({ pod }) => pod.volumes.create({ name: 'data' }),
+    passes: ({ pod }) => pod.volumes.remove('data'),
+  },
+  { points: /^volume\./, passes: ({ pod }) => pod.volumes.create({ name: 'data' }) },
   { points: /^fork\./, passes: ({ sandbox }) => sandbox.fork({ count: 2 }) },
   { points: /^destroy\./, passes: ({ sandbox }) => sandbox.destroy(), ends: true },
   { points: /^run\./, passes: ranOnce, settled: runsEnd, after: didItOnce },
@@ -145,6 +151,7 @@ export class CrashWorld {
     await pod.builds.prune(0)
     for (const { id } of await pod.list()) await (await pod.get(id)).destroy()
     for (const { id } of await pod.snapshots.list()) await pod.snapshots.remove(id)
+    for (const { id } of await pod.volumes.list()) await pod.volumes.remove(id)
     await this.checked(pod)
   }
 
@@ -165,6 +172,11 @@ export class CrashWorld {
       sandboxes: ListedSandbox[]
     }
     assert.deepEqual(statesOf(sandboxes), statesOf(rows))
+    const { volumes } = (await this.#podhost.call('volume.list', {}, ASK)) as { volumes: { id: string }[] }
+    assert.deepEqual(
+      volumes.map(({ id }) => id),
+      (await pod.volumes.list()).map(({ id }) => id),
+    )
     const shots = await pod.snapshots.list()
     const { snapshots } = (await this.#podhost.call('snapshot.list', {}, ASK)) as {
       snapshots: ListedSandbox[]
