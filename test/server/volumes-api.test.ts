@@ -94,7 +94,7 @@ test('VOL-6 unknown keys and wrong types in a request are refused', async () => 
   for (const volumes of bad) assert.equal((await ask('POST /v1/sandboxes', { volumes })).status, 400)
 })
 
-test('CP-22 the token of a volume opens the files of that volume and nothing else', async () => {
+test('CP-23 the token of a volume opens the files of that volume and nothing else', async () => {
   const first = (await ask('POST /volumes', { name: 'first' })).json
   const second = (await ask('POST /volumes', { name: 'second' })).json
   const id = String(first['volumeID'])
@@ -126,7 +126,7 @@ test('CP-22 the token of a volume opens the files of that volume and nothing els
   assert.equal(mountedInAccess(other), false)
 })
 
-test('CP-22 the token of a volume ends with the key of its owner', async () => {
+test('CP-23 the token of a volume ends with the key of its owner', async () => {
   const key = front.key()
   const { json } = await ask('POST /volumes', { name: 'data' }, as(key))
   const line = `GET /volumecontent/${json['volumeID']}/path?path=/`

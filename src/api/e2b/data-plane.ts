@@ -78,7 +78,7 @@ function signedTarget(
 }
 
 /**
- * SECURITY: CP-22. Exactly the paths that the routes of volume files have, before any decoding: the token of a
+ * SECURITY: CP-23. Exactly the paths that the routes of volume files have, before any decoding: the token of a
  * volume opens the files of that volume and nothing else.
  */
 const VOLUME_FILES = /^\/volumecontent\/(vol[a-z0-9]{16})\/(?:dir|path|file)$/
