@@ -53,6 +53,11 @@ test('the fields that E2B’s SDKs send are translated', () => {
   assert.deepEqual(request.ports, { public: false })
 })
 
+test('E2B’s volume mounts become volumes', () =>
+  assert.deepEqual(translate({ volumeMounts: [{ name: 'data', path: '/mnt/data' }] }).volumes, [
+    { volume: 'data', path: '/mnt/data' },
+  ]))
+
 test('an E2B timeout of 0 becomes one second', () =>
   assert.equal(translate({ timeout: 0 }).lifetime?.ttlMs, 1000))
 
@@ -89,7 +94,12 @@ describe('refused is', () => {
     ['a tag that says something', { templateID: 'mine:v2' }, /not found/],
     ['a port with TLS of its own', { network: { httpsPorts: [1] } }, /network\.httpsPorts is not supported/],
     ['a proxy', { network: { egressProxy: { address: 'a:1' } } }, /network\.egressProxy/],
-    ['a volume', { volumeMounts: [{ name: 'a', path: '/a' }] }, /volumeMounts is not supported/],
+    ['a volume without a path', { volumeMounts: [{ name: 'a' }] }, /volumeMounts/],
+    [
+      'too many volumes',
+      { volumeMounts: Array.from({ length: 17 }, (_, n) => ({ name: 'a', path: `/${n}` })) },
+      /volumeMounts/,
+    ],
     ['an MCP server', { mcp: { exa: {} } }, /mcp is not supported/],
     ['an identity token', { iam: { tokens: { aws: {} } } }, /iam is not supported/],
     ['metadata of ours', { metadata: { 'agentpod/template': 'x' } }, /reserved/],

@@ -24,8 +24,9 @@ const IDLE_MS = 60_000
 /** Whether a sandbox exists only for access to the files of a volume. */
 export function isVolumeAccess({ labels, spec }: Sandbox): boolean {
   const id = labels[ACCESS_LABEL]
+  if (id === undefined) return false
   const [only, ...others] = spec.volumes ?? []
-  return id !== undefined && only?.volume === id && only.path === VOLUME_PATH && others.length === 0
+  return only?.volume === id && only.path === VOLUME_PATH && others.length === 0
 }
 
 /** A connection to the sandbox for the files of a volume, which is made if there is none. */

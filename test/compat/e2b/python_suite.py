@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 
@@ -894,6 +895,74 @@ def _(shared):
     fails(NotFoundException, "", shared.commands.connect, 999_999)
     fails(NotFoundException, "", shared.commands.send_stdin, 999_999, "x")
     fails((AuthenticationException, SandboxException), "", shared.commands.run, "true", user="nobody-here")
+
+
+def volume_of_its_own(work):
+    volume = e2b.Volume.create(f"case-{uuid.uuid4().hex[:8]}")
+    try:
+        work(volume)
+    finally:
+        e2b.Volume.destroy(volume.volume_id)
+
+
+@case("Volume.create, list, getInfo, connect, destroy")
+def _(shared):
+    name = f"case-{uuid.uuid4().hex[:8]}"
+    volume = e2b.Volume.create(name)
+    assert volume.name == name
+    assert any(one.volume_id == volume.volume_id and one.name == name for one in e2b.Volume.list())
+    assert e2b.Volume.get_info(volume.volume_id).name == name
+    assert e2b.Volume.connect(volume.volume_id).list("/") == []
+    fails(e2b.VolumeException, "already", e2b.Volume.create, name)
+    assert e2b.Volume.destroy(volume.volume_id) is True
+    assert e2b.Volume.destroy(volume.volume_id) is False
+
+
+@case("Volume: files")
+def _(shared):
+    def work(volume):
+        written = volume.write_file("/dir/file.txt", "text")
+        assert (written.name, written.path, written.size) == ("file.txt", "/dir/file.txt", 4)
+        assert volume.read_file("dir/file.txt") == "text"
+        data = BYTES * 100_000
+        volume.write_file("/bytes", data)
+        assert volume.read_file("/bytes", format="bytes") == data
+        assert b"".join(volume.read_file("/bytes", format="stream")) == data
+        assert volume.exists("/dir") and not volume.exists("/nowhere")
+        volume.remove("/bytes")
+        assert not volume.exists("/bytes")
+
+    volume_of_its_own(work)
+
+
+@case("Volume: directories and metadata")
+def _(shared):
+    def work(volume):
+        made = volume.make_dir("/a/b", force=True, mode=0o700, uid=0, gid=0)
+        assert (made.mode & 0o777, made.uid, made.gid) == (0o700, 0, 0)
+        volume.write_file("/a/file", "x")
+        assert sorted(one.path for one in volume.list("/", depth=2)) == ["/a", "/a/b", "/a/file"]
+        changed = volume.update_metadata("/a/file", mode=0o600, uid=1000, gid=1000)
+        assert (changed.mode & 0o777, changed.uid) == (0o600, 1000)
+        volume.remove("/a")
+        fails(e2b.VolumePathNotFoundException, "", volume.list, "/a")
+        fails(e2b.VolumeException, "", volume.read_file, "/../etc/passwd")
+
+    volume_of_its_own(work)
+
+
+@case("Volume: mounted in sandboxes")
+def _(shared):
+    def work(volume):
+        volume.write_file("/from-outside", "one")
+        first = Sandbox.create(volume_mounts={"/mnt/data": volume})
+        assert inside(first, "cat /mnt/data/from-outside") == "one"
+        inside(first, "echo two > /mnt/data/from-inside")
+        fails(e2b.VolumeException, "mounted", e2b.Volume.destroy, volume.volume_id)
+        first.kill()
+        assert volume.read_file("/from-inside") == "two\n"
+
+    volume_of_its_own(work)
 
 
 @case("error: what comes later says so")

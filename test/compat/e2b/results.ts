@@ -45,7 +45,7 @@ function table(results: ReadonlyMap<string, readonly Result[]>): string {
   ].join('\n')
 }
 
-const GROUPS = ['Sandbox', 'sandbox', 'network', 'commands', 'pty', 'files', 'git', 'error']
+const GROUPS = ['Sandbox', 'sandbox', 'network', 'commands', 'pty', 'files', 'git', 'Volume', 'error']
 
 function rank(name: string): number {
   return GROUPS.findIndex((group) => name.startsWith(group))

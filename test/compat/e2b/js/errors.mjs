@@ -91,7 +91,7 @@ export const cases = [
   [
     'error: what comes later says so',
     async ({ Sandbox, shared, SandboxError }) => {
-      await fails(Sandbox.create({ volumeMounts: { '/data': 'volume' } }), SandboxError, /volumes.*later/)
+      await fails(Sandbox.create({ mcp: { time: {} } }), SandboxError, /mcp.*later/i)
       assert.equal(await shared.isRunning(), true)
     },
   ],

@@ -8,6 +8,7 @@ import { cases as network } from './network.mjs'
 import { cases as pause } from './pause.mjs'
 import { cases as pty } from './pty.mjs'
 import { cases as sandbox } from './sandbox.mjs'
+import { cases as volumes } from './volumes.mjs'
 
 const LONGEST_CASE_MS = 30_000
 /** How many cases run at a time. */
@@ -32,7 +33,7 @@ const world = {
 }
 
 // A third part of a case says whether this version has what it is about.
-const queue = [...sandbox, ...pause, ...commands, ...pty, ...files, ...git, ...network, ...errors].filter(
+const queue = [...sandbox, ...pause, ...commands, ...pty, ...files, ...git, ...network, ...volumes, ...errors].filter(
   ([name, , isThere]) => (only === undefined || name.includes(only)) && (isThere?.(world) ?? true),
 )
 await Promise.all(
