@@ -37,8 +37,10 @@ export {
   parseOwner,
   parseSandboxId,
   parseSnapshotId,
+  parseVolumeId,
   type SandboxId,
   type SnapshotId,
+  type VolumeId,
 } from '../core/id.ts'
 export type { NetworkLevel } from '../core/network.ts'
 export type {
@@ -56,6 +58,7 @@ export type {
   Layers,
   ListedSandbox,
   Metering,
+  Mount,
   Observed,
   Packed,
   Pausing,
@@ -65,6 +68,9 @@ export type {
   Snapshots,
   Stopping,
   StoredSnapshot,
+  StoredVolume,
+  VolumeStats,
+  Volumes,
 } from '../core/provider.ts'
 export {
   LIMITED,

@@ -33,9 +33,17 @@ const world = {
 }
 
 // A third part of a case says whether this version has what it is about.
-const queue = [...sandbox, ...pause, ...commands, ...pty, ...files, ...git, ...network, ...volumes, ...errors].filter(
-  ([name, , isThere]) => (only === undefined || name.includes(only)) && (isThere?.(world) ?? true),
-)
+const queue = [
+  ...sandbox,
+  ...pause,
+  ...commands,
+  ...pty,
+  ...files,
+  ...git,
+  ...network,
+  ...volumes,
+  ...errors,
+].filter(([name, , isThere]) => (only === undefined || name.includes(only)) && (isThere?.(world) ?? true))
 await Promise.all(
   Array.from({ length: AT_ONCE }, async () => {
     for (let next = queue.shift(); next; next = queue.shift()) await run(...next)

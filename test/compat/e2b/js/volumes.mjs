@@ -45,7 +45,8 @@ export const cases = [
         await volume.writeFile('/bytes', new Blob([bytes]))
         assert.equal((await volume.readFile('/bytes', { format: 'bytes' })).length, bytes.length)
         let length = 0
-        for await (const chunk of await volume.readFile('/bytes', { format: 'stream' })) length += chunk.length
+        for await (const chunk of await volume.readFile('/bytes', { format: 'stream' }))
+          length += chunk.length
         assert.equal(length, bytes.length)
         assert.equal(await volume.exists('/dir'), true)
         assert.equal(await volume.exists('/nowhere'), false)
@@ -70,7 +71,10 @@ export const cases = [
           '/a/b directory',
           '/a/file file',
         ])
-        assert.deepEqual((await volume.list('/')).map(({ name }) => name), ['a'])
+        assert.deepEqual(
+          (await volume.list('/')).map(({ name }) => name),
+          ['a'],
+        )
         const changed = await volume.updateMetadata('/a/file', { mode: 0o600, uid: 1000, gid: 1000 })
         assert.deepEqual([changed.mode & 0o777, changed.uid], [0o600, 1000])
         await volume.remove('/a')
@@ -97,7 +101,11 @@ export const cases = [
         const second = await Sandbox.create({ volumeMounts: { '/other': volume.name } })
         assert.equal(await inside(second, 'cat /other/from-inside'), 'two')
         await second.kill()
-        await fails(Sandbox.create({ volumeMounts: { '/data': 'no-such-volume' } }), SandboxError, /no volume/)
+        await fails(
+          Sandbox.create({ volumeMounts: { '/data': 'no-such-volume' } }),
+          SandboxError,
+          /no volume/,
+        )
         await fails(Sandbox.create({ volumeMounts: { '/etc': volume } }), SandboxError, /own \/etc/)
       }),
     hasVolumes,
