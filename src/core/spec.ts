@@ -2,7 +2,7 @@ import type { Isolation } from './capability.ts'
 import type { Environment } from './environment.ts'
 import type { NetworkSpec } from './network.ts'
 import type { Resources } from './resources.ts'
-import type { VolumeMount } from './volume.ts'
+import type { VolumeMount } from './volume/volume.ts'
 
 /**
  * What happens to a sandbox at its deadline: destroyed, frozen with its memory, or stopped with its files.

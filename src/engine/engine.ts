@@ -99,8 +99,8 @@ export class Engine {
   }
 
   /**
-   * Destroys every sandbox, snapshot and volume, and everything that providers keep for later sandboxes, and stops
-   * watching. If something could not be removed, the error names it, and the watch continues.
+   * Destroys every sandbox, snapshot and volume, and everything that providers keep for later sandboxes, and
+   * stops watching. If something could not be removed, the error names it, and the watch continues.
    */
   async destroyAll(): Promise<void> {
     const { providers } = this.#ctx

@@ -5,7 +5,7 @@ import type { PermissionRules } from '../core/permission.ts'
 import type { Principal } from '../core/principal.ts'
 import type { Resources } from '../core/resources.ts'
 import type { RunLimits, RunProject } from '../core/run.ts'
-import type { VolumeRequest } from '../core/volume.ts'
+import type { VolumeRequest } from '../core/volume/volume.ts'
 import type { NetworkRequest } from '../engine/network/network-spec.ts'
 import type { Optional } from '../util/optional.ts'
 

@@ -2,7 +2,7 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite'
 import { AgentPodError } from '../core/error.ts'
 import type { VolumeId } from '../core/id.ts'
-import type { Volume, VolumeState } from '../core/volume.ts'
+import type { Volume, VolumeState } from '../core/volume/volume.ts'
 import { sqliteError } from './database.ts'
 
 export interface VolumeStore {

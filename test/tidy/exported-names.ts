@@ -25,6 +25,7 @@ const ALLOWED: readonly Allowed[] = [
     'Secrets',
     'Snapshot',
     'Snapshots',
+    'Volumes',
     'WatchOptions',
   ].map(ofClient),
 ]

@@ -128,7 +128,8 @@ func hostileLayer(t *testing.T, d *daemon, c *client) map[string]any {
 	return map[string]any{"kind": "layers", "layers": []string{digest}}
 }
 
-func TestFS33NothingIsMountedThroughALink(t *testing.T) {
+// FS-33: with the same volume at a path without a link as the control.
+func TestNothingIsMountedThroughALink(t *testing.T) {
 	d := start(t)
 	c := d.dial()
 	defer c.close()

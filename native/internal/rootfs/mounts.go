@@ -67,8 +67,8 @@ type point struct {
 // volumePoint opens the directory at a path inside a root. Missing directories are made, with the owner of
 // the directory that they are in.
 //
-// SECURITY: FS-33. An image, or a program in an earlier run of the sandbox, may have put a link at the path or
-// above it. No link is followed, so the mount is at this path inside the root or nowhere.
+// SECURITY: FS-33. An image, or a program in an earlier run of the sandbox, may have put a link at the path
+// or above it. No link is followed, so the mount is at this path inside the root or nowhere.
 func (plan Plan) volumePoint(root int, path string) (point, error) {
 	at, err := safefs.OpenBeneath(root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {

@@ -31,8 +31,8 @@ export interface DataPlaneDialect {
   /** The token for a private port, where the request carries one in a header. */
   trafficToken(request: IncomingMessage): string | undefined
   /**
-   * The owner for whom a request to the API itself may act because it carries a token for exactly what its path
-   * names. Undefined if it carries none: it then needs a key.
+   * The owner for whom a request to the API itself may act because it carries a token for exactly what its
+   * path names. Undefined if it carries none: it then needs a key.
    */
   ownerByToken(request: IncomingMessage): string | undefined
   /** Whether clients of this API expect its errors on a path of the API's host. */

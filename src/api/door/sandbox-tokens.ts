@@ -1,7 +1,7 @@
 /**
  * The tokens of a sandbox: one for its data plane, one for its private ports; and the token of a volume. They
- * are derived from the server's secret and the id, so the server stores none of them, and they are useless once
- * the sandbox or volume is gone.
+ * are derived from the server's secret and the id, so the server stores none of them, and they are useless
+ * once the sandbox or volume is gone.
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import type { SandboxId, VolumeId } from '../../core/id.ts'

@@ -78,8 +78,8 @@ function signedTarget(
 }
 
 /**
- * SECURITY: CP-23. Exactly the paths that the routes of volume files have, before any decoding: the token of a
- * volume opens the files of that volume and nothing else.
+ * SECURITY: CP-23. Exactly the paths that the routes of volume files have, before any decoding: the token of
+ * a volume opens the files of that volume and nothing else.
  */
 const VOLUME_FILES = /^\/volumecontent\/(vol[a-z0-9]{16})\/(?:dir|path|file)$/
 

@@ -3,7 +3,7 @@
  * are checked for type and size.
  */
 import * as z from 'zod'
-import { MOST_VOLUMES } from '../../core/volume.ts'
+import { MOST_VOLUMES } from '../../core/volume/volume.ts'
 
 const MOST_METADATA = 64
 const MOST_VARIABLES = 1024

@@ -43,8 +43,8 @@ const OUTSIDE = 46
 const NO_DIRECTORY = 47
 
 /**
- * Every script gets the path as its first argument. A link in the volume may lead out of it, into the sandbox;
- * such a path does not exist for callers.
+ * Every script gets the path as its first argument. A link in the volume may lead out of it, into the
+ * sandbox; such a path does not exist for callers.
  */
 const HEAD = `set -u; umask 022
 [ "$1" = ${VOLUME_PATH} ] || case "$(realpath -m -- "$(dirname -- "$1")")/" in ${VOLUME_PATH}/*) ;; *) exit ${OUTSIDE} ;; esac

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { type Context, Hono } from 'hono'
-import type { Volume } from '../../core/volume.ts'
+import type { Volume } from '../../core/volume/volume.ts'
 import type { Engine } from '../../engine/engine.ts'
 import type { Clock } from '../../util/clock.ts'
 import { ExchangeLimit } from '../door/exchange-limit.ts'

@@ -1,6 +1,6 @@
 /** Requests and answers of `/v1/volumes`, and volumes in other requests. */
 import * as z from 'zod'
-import { MOST_VOLUMES } from '../../core/volume.ts'
+import { MOST_VOLUMES } from '../../core/volume/volume.ts'
 
 /** A volume that a sandbox mounts. Paths and names are checked by the engine, with hints. */
 export const volumeRequests = z

@@ -3,7 +3,7 @@ import type { SandboxEvent } from '../../core/event.ts'
 import type { NetworkSpec, SandboxLink } from '../../core/network.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
-import type { VolumeMount } from '../../core/volume.ts'
+import type { VolumeMount } from '../../core/volume/volume.ts'
 import type { EventView, SandboxView } from '../schema/sandbox.ts'
 import type { SnapshotView } from '../schema/snapshot.ts'
 

@@ -1,7 +1,8 @@
 /** Parses sizes, durations, variables and labels. */
 import { readFileSync } from 'node:fs'
 import { invalid } from '../../core/error.ts'
-import { parseMountPath, type VolumeRequest } from '../../core/volume.ts'
+import { parseMountPath } from '../../core/volume/mount-path.ts'
+import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { readMib, readMs } from '../../util/quantity.ts'
 import { fileError } from '../output/file-error.ts'
 

@@ -1,6 +1,7 @@
 /** The table `[volumes]`: directories of the project that outlive its sandboxes. */
 import * as z from 'zod'
-import { MOST_VOLUMES, parseMountPath } from '../../core/volume.ts'
+import { parseMountPath } from '../../core/volume/mount-path.ts'
+import { MOST_VOLUMES } from '../../core/volume/volume.ts'
 import { about, acceptedBy, keyedTable, lineValue, sizeValue, wordValue } from './values.ts'
 
 /** An absolute path inside, or one in the home directory of the user inside: `~/.cache/pip`. */

@@ -19,7 +19,7 @@ import {
   type Spec,
   WHEN_OVER,
 } from '../../core/spec.ts'
-import type { VolumeMount, VolumeRequest } from '../../core/volume.ts'
+import type { VolumeMount, VolumeRequest } from '../../core/volume/volume.ts'
 import type { RequestKey } from '../../store/sandboxes.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { canonicalJson } from '../../util/canonical-json.ts'

@@ -2,7 +2,7 @@
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
-import type { Volume } from '../../core/volume.ts'
+import type { Volume } from '../../core/volume/volume.ts'
 import type { Context } from '../context.ts'
 import { removeSnapshot } from '../snapshots/snapshot.ts'
 import { removeAllVolumes } from '../volumes/volume.ts'
@@ -20,8 +20,8 @@ interface Left {
 }
 
 /**
- * Destroys every sandbox, snapshot and volume, and everything that providers keep for later. The error names what is
- * left and where.
+ * Destroys every sandbox, snapshot and volume, and everything that providers keep for later. The error names
+ * what is left and where.
  */
 export async function destroyAll(ctx: Context): Promise<void> {
   const records = [...ctx.registry.existing(), ...ctx.snapshotRegistry.all(), ...ctx.volumeRegistry.all()]

@@ -1,12 +1,12 @@
 /**
- * Files of a volume for callers outside. A small sandbox without network mounts the volume, and podd in it reads
- * and writes: no path of a volume is ever resolved on the host. The sandbox is kept for a minute after its last
- * use.
+ * Files of a volume for callers outside. A small sandbox without network mounts the volume, and podd in it
+ * reads and writes: no path of a volume is ever resolved on the host. The sandbox is kept for a minute after
+ * its last use.
  */
 import type { VolumeId } from '../../core/id.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
-import type { Volume } from '../../core/volume.ts'
+import type { Volume } from '../../core/volume/volume.ts'
 import { ignore } from '../../telemetry/log.ts'
 import type { Context, GuestConnection } from '../context.ts'
 import { create } from '../lifecycle/create.ts'

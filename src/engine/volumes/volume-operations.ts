@@ -1,11 +1,11 @@
 /** Volumes, as the API asks for them: access is checked, calls are audited. */
 import type { Principal } from '../../core/principal.ts'
-import type { Volume } from '../../core/volume.ts'
+import type { Volume } from '../../core/volume/volume.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { CALL } from '../call.ts'
 import type { Context, GuestConnection } from '../context.ts'
 import { recordAudit } from '../record-audit.ts'
-import { createVolume, type NewVolume, removeVolume, usersOf } from './volume.ts'
+import { makeVolume, type NewVolume, removeVolume, usersOf } from './volume.ts'
 import { endVolumeAccess, isVolumeAccess, volumeAccess } from './volume-access.ts'
 
 /** A volume, and what is known about its use. */
@@ -25,7 +25,7 @@ export class VolumeOperations {
   }
 
   async create(request: NewVolume, who: Principal): Promise<UsedVolume> {
-    const volume = await createVolume(this.#ctx, who.owner, request)
+    const volume = await makeVolume(this.#ctx, who.owner, request)
     recordAudit(this.#ctx, who, 'volume.create', { subject: volume.id, data: { name: volume.name } })
     return this.#withUse(volume)
   }

@@ -3,7 +3,7 @@ import { AgentPodError } from '../../core/error.ts'
 import { isVolumeId, type VolumeId } from '../../core/id.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { StoredVolume } from '../../core/provider.ts'
-import type { Volume } from '../../core/volume.ts'
+import type { Volume } from '../../core/volume/volume.ts'
 import type { VolumeStore } from '../../store/volumes.ts'
 import { nearest } from '../../util/nearest.ts'
 

@@ -4,16 +4,15 @@ import { newVolumeId, parseName, type VolumeId } from '../../core/id.ts'
 import type { Mount, Provider } from '../../core/provider.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Spec } from '../../core/spec.ts'
+import { checkMountPaths, parseMountPath } from '../../core/volume/mount-path.ts'
 import {
-  checkMountPaths,
   LARGEST_VOLUME_MIB,
   MOST_VOLUMES,
-  parseMountPath,
   SMALLEST_VOLUME_MIB,
   type Volume,
   type VolumeMount,
   type VolumeRequest,
-} from '../../core/volume.ts'
+} from '../../core/volume/volume.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { failpoint } from '../../util/failpoint.ts'
 import { CALL } from '../call.ts'
@@ -32,7 +31,7 @@ export interface NewVolume {
 export const MOST_OWNED = 100
 
 /** On failure nothing is left at the provider, and there is no record. */
-export async function createVolume(ctx: Context, owner: string, request: NewVolume): Promise<Volume> {
+export async function makeVolume(ctx: Context, owner: string, request: NewVolume): Promise<Volume> {
   const name = parseName(request.name)
   checkSize(request.sizeMib)
   const chosen =
@@ -50,8 +49,8 @@ export async function createVolume(ctx: Context, owner: string, request: NewVolu
     limit: undefined,
     createdAt: ctx.clock.now(),
   }
-  // INVARIANT: nothing is awaited since the check, so simultaneous creates count each other. The store refuses
-  // a name that is taken.
+  // INVARIANT: nothing is awaited since the check, so simultaneous creates count each other. The store
+  // refuses a name that is taken.
   ctx.volumeRegistry.add(volume)
   return ctx.lock.run(volume.id, async () => {
     try {
@@ -105,7 +104,8 @@ function cannotMount({ name }: Provider, what: string): AgentPodError {
 }
 
 /**
- * The sandboxes that mount a volume, in every state but destroyed: a stopped or paused one expects to find it.
+ * The sandboxes that mount a volume, in every state but destroyed: a stopped or paused one expects to find
+ * it.
  */
 export function usersOf(ctx: Context, id: VolumeId): Sandbox[] {
   return ctx.registry.existing().filter(({ spec }) => spec.volumes?.some(({ volume }) => volume === id))

@@ -1,7 +1,7 @@
 /** Plans a project's environment, builds the missing layers, and gives what sandboxes start with. */
 import type { CreateOptions } from '../../client/sandbox.ts'
 import { parseProjectBase } from '../../config/project/environment-table.ts'
-import type { VolumeRequest } from '../../core/volume.ts'
+import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { dropUndefined } from '../../util/drop-undefined.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'

@@ -5,7 +5,8 @@ import { readProjectFile } from '../../config/config-files.ts'
 import type { VolumeWish } from '../../config/project/data.ts'
 import { homeOf } from '../../core/environment.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
-import { checkMountPaths, parseMountPath, type VolumeRequest } from '../../core/volume.ts'
+import { checkMountPaths, parseMountPath } from '../../core/volume/mount-path.ts'
+import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { sha256Hex } from '../../util/sha256.ts'
 import type { Workbench } from '../workbench.ts'
 
@@ -35,8 +36,8 @@ export async function projectVolumes(
 }
 
 /**
- * SECURITY: CF-03. The name contains the place of the project on this machine, so a project's file cannot name a
- * volume of another project, or one that a person made.
+ * SECURITY: CF-03. The name contains the place of the project on this machine, so a project's file cannot
+ * name a volume of another project, or one that a person made.
  */
 export function volumeNameOf({ directory, name }: VolumeOwner, key: string): string {
   const plain = name

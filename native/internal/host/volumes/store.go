@@ -1,5 +1,5 @@
-// Package volumes keeps the volumes of one state directory: directories that sandboxes mount, and that outlive
-// them. A volume has a record, and an entry in the pool.
+// Package volumes keeps the volumes of one state directory: directories that sandboxes mount, and that
+// outlive them. A volume has a record, and an entry in the pool.
 package volumes
 
 import (
@@ -236,8 +236,8 @@ func (st *Store) SetUsed(id string) error {
 // Remove removes a volume and what is in it. It refuses while a sandbox in any state has it, and succeeds if
 // there is none.
 //
-// INVARIANT: a sandbox records its mounts before it opens a volume, which needs the lock. So either the record
-// is seen here, or the volume is gone when the sandbox opens it.
+// INVARIANT: a sandbox records its mounts before it opens a volume, which needs the lock. So either the
+// record is seen here, or the volume is gone when the sandbox opens it.
 func (st *Store) Remove(id string, users Users) (any, error) {
 	defer st.lock(id)()
 	v, err := st.load(id)
@@ -259,7 +259,8 @@ func (st *Store) Remove(id string, users Users) (any, error) {
 	return map[string]any{}, st.drop(files)
 }
 
-// drop removes a volume. The record goes first, so that a part of the files is never mistaken for all of them.
+// drop removes a volume. The record goes first, so that a part of the files is never mistaken for all of
+// them.
 func (st *Store) drop(files pool.Entry) error {
 	if err := os.Remove(st.recordPath(files.ID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
