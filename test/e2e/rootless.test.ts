@@ -49,6 +49,18 @@ test('BOX-9 programs inside run neither as the user nor as root of the host', { 
   await running
 })
 
+test('VOL-1 an ordinary user has volumes, and learns that their size is not enforced', { skip }, async () => {
+  const made = await world.cli(['volume', 'create', '--size', '64m', 'data'])
+  assert.deepEqual([made.code, made.stdout], [0, 'data\n'], made.stderr)
+  assert.match(made.stderr, /not enforced here: /)
+  const run = (script: string): Promise<string> =>
+    world.ok(['run', '--no-project', '--volume', 'data:/home/user/.cache/tool', '--', 'sh', '-c', script])
+  await run('echo kept > ~/.cache/tool/file')
+  assert.equal(await run('cat ~/.cache/tool/file; stat -c %U ~/.cache/tool/file'), 'kept\nuser\n')
+  assert.match(await world.ok(['volume', 'ls']), /64\.0 MiB \(not enforced\)/)
+  await world.ok(['volume', 'rm', 'data'])
+})
+
 test('the host base is read-only below /usr, and the home directory is writable', { skip }, async () => {
   await world.ok(['create', '--name', 'box'])
   const script = 'touch /usr/x 2>/dev/null && echo written; touch ~/x && echo home'

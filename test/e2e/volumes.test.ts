@@ -4,6 +4,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { isAgentPodError, type Sandbox } from '../../src/exports/client.ts'
+import { bareRun, saidIn } from '../support/acp-user.ts'
 import { isAlive, until, World } from '../support/world.ts'
 
 const world = new World()
@@ -103,6 +104,19 @@ test('VOL-4 snapshots and forks leave a volume out, and share it only when they 
   assert.equal(await shell(restored, look), 'own')
   for (const one of [plain, sharing, restored, sandbox]) await one.destroy()
   await pod.snapshots.remove(id)
+  await pod.volumes.remove('data')
+})
+
+test('VOL-1 the run of an agent mounts volumes', async () => {
+  await pod.volumes.create({ name: 'data' })
+  const volumes = [{ volume: 'data', path: '/data' }]
+  const work = 'sh echo by-agent > /data/file; cat /data/file'
+  const run = await pod.runs.start({ ...bareRun(work), volumes })
+  await run.ended()
+  assert.equal(saidIn(await run.events()), 'by-agent\n')
+  // Its sandbox is stopped and kept, so the volume is, too.
+  await assert.rejects(pod.volumes.remove('data'), /stopped/)
+  await run.remove()
   await pod.volumes.remove('data')
 })
 
