@@ -227,6 +227,11 @@ func FuzzParse(f *testing.F) {
 				!overGrammar.MatchString(args.WhenOver) || (args.Snapshot != "" && !IsID(args.Snapshot)) || !areIDs(args.Root.Over) {
 				t.Fatalf("%+v passed", args)
 			}
+			for _, m := range args.Mounts {
+				if m.Path[0] != '/' || m.Path == "/" || strings.Contains(m.Path+"/", "/../") || (m.Root == nil) == (m.Volume == "") {
+					t.Fatalf("%+v passed", m)
+				}
+			}
 		case CreateSnapshot:
 			if !IsID(args.ID) || !IsID(args.Sandbox) {
 				t.Fatalf("%+v passed", args)
@@ -254,6 +259,42 @@ func TestAPathInsideIsAbsoluteAndPlain(t *testing.T) {
 	for _, path := range []string{"", "/", "home", "/home/", "//home", `/a\nb`, `/a\u0000b`} {
 		if _, err := Parse(line(path)); err == nil {
 			t.Errorf("%q is accepted", path)
+		}
+	}
+}
+
+func TestMountsAreParsedStrictly(t *testing.T) {
+	line := func(mounts string) []byte {
+		return []byte(`{"v":1,"id":7,"op":"sandbox.create","args":{"id":"k3x9","owner":"me","hostname":"box","root":{"kind":"host"},` +
+			`"resources":{},"deadlineMs":0,"mounts":` + mounts + `}}`)
+	}
+	digest := strings.Repeat("a", 64)
+	request, err := Parse(line(`[{"kind":"volume","volume":"vol1","path":"/data","readOnly":true},
+		{"kind":"root","path":"/from","root":{"kind":"layers","layers":["` + digest + `"],"over":["shot1"]}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts := request.Args.(CreateSandbox).Mounts
+	if len(mounts) != 2 || mounts[0] != (Mount{Kind: "volume", Volume: "vol1", Path: "/data", ReadOnly: true}) || !mounts[1].Root.UsesSnapshot("shot1") {
+		t.Errorf("%+v", mounts)
+	}
+	for _, bad := range []string{
+		`null`, `{}`, `"x"`, `[null]`, `[{}]`,
+		`[{"kind":"volume","path":"/data"}]`,
+		`[{"kind":"volume","path":"/data","volume":"vol1","root":{"kind":"host"}}]`,
+		`[{"kind":"bind","path":"/data","volume":"vol1"}]`,
+		`[{"kind":"root","path":"/data","volume":"vol1"}]`,
+		`[{"kind":"root","path":"/data","root":{"kind":"host"}}]`,
+		`[{"kind":"volume","path":"/data","volume":"../x"}]`,
+		`[{"kind":"volume","path":"/data","volume":"vol1","readOnly":1}]`,
+		`[{"kind":"volume","path":"/data","volume":"vol1","source":"/etc"}]`,
+		`[{"kind":"volume","path":"/a/../etc","volume":"vol1"}]`,
+		`[{"kind":"volume","path":"/etc/x","volume":"vol1"}]`,
+		`[{"kind":"volume","path":"/` + strings.Repeat("x", 1024) + `","volume":"vol1"}]`,
+		`[` + strings.Repeat(`{"kind":"volume","path":"/a","volume":"vol1"},`, 32) + `{"kind":"volume","path":"/b","volume":"vol1"}]`,
+	} {
+		if request, err := Parse(line(bad)); err == nil {
+			t.Errorf("%s is accepted: %+v", bad, request)
 		}
 	}
 }

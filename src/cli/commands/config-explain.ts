@@ -15,6 +15,7 @@ import {
   planOnly,
   planProject,
 } from '../../workbench/environment/plan-environment.ts'
+import { explainVolumes } from '../../workbench/environment/project-volumes.ts'
 import { openProject } from '../../workbench/project/open-project.ts'
 import { imageOption } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
@@ -35,7 +36,9 @@ export async function explainConfig(
     profile: parsed.value('profile'),
   })
   const wanted = words[0]
-  const rows = (planned ? explainPlan(planned.plan) : []).filter(({ key }) => isCalled(key, wanted))
+  const rows = (planned ? [...explainPlan(planned.plan), ...explainVolumes(project)] : []).filter(({ key }) =>
+    isCalled(key, wanted),
+  )
   const notes = planned?.plan.notes ?? []
   const refused = (planned?.plan.refused ?? []).filter(({ key }) => isCalled(key, wanted))
   if (parsed.has('json')) {

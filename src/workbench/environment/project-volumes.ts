@@ -1,7 +1,8 @@
 /** The volumes that a project's file asks for. They are created when they are first used. */
 import { realpathSync } from 'node:fs'
 import type { AgentPod } from '../../client/client.ts'
-import { readProjectFile } from '../../config/config-files.ts'
+import { PROJECT_FILE, readProjectFile } from '../../config/config-files.ts'
+import type { ExplainedChoice } from '../../config/plan/explain.ts'
 import type { VolumeWish } from '../../config/project/data.ts'
 import { homeOf } from '../../core/environment.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
@@ -9,6 +10,18 @@ import { checkMountPaths, parseMountPath } from '../../core/volume/mount-path.ts
 import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { sha256Hex } from '../../util/sha256.ts'
 import type { Workbench } from '../workbench.ts'
+
+/** What `agentpod config explain` says about them. */
+export function explainVolumes(project: VolumeOwner): ExplainedChoice[] {
+  const file = readProjectFile(project.directory)
+  return (file?.data.volumes ?? []).map(({ name, path, isReadOnly }) => ({
+    key: `volumes.${name}`,
+    value: `${volumeNameOf(project, name)} at ${path}${isReadOnly ? ', read-only' : ''}`,
+    rank: 'agentpod.toml',
+    from: { file: PROJECT_FILE, line: file?.at(['volumes', name])?.line, said: path },
+    beat: [],
+  }))
+}
 
 interface VolumeOwner {
   readonly directory: string
