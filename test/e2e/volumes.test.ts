@@ -1,7 +1,9 @@
 /** Volumes on real sandboxes, over the SDK and the command line. */
 import assert from 'node:assert/strict'
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { request } from 'node:http'
 import { basename, join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { after, before, test } from 'node:test'
 import { isAgentPodError, type Sandbox } from '../../src/exports/client.ts'
 import { bareRun, saidIn } from '../support/acp-user.ts'
@@ -23,6 +25,17 @@ after(async () => {
 const shell = async (sandbox: Sandbox, script: string, user = 'user'): Promise<string> => {
   const { stdout, stderr } = await sandbox.exec('sh', { args: ['-c', script], user }).wait()
   return `${stdout}${stderr}`.trimEnd()
+}
+
+/** A call of E2B's API, as the local user. */
+function outside(method: string, path: string, body?: Buffer): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const asked = request({ socketPath: join(world.home, 'run', 'api.sock'), method, path }, (answer) => {
+      text(answer).then((said) => resolve({ status: answer.statusCode ?? 0, body: said }), reject)
+    })
+    asked.once('error', reject)
+    asked.end(body)
+  })
 }
 
 test('VOL-1 a volume survives its sandboxes, and the next command finds its files', async () => {
@@ -128,6 +141,11 @@ test('VOL-9 a full volume fails the program that writes, and nothing else', asyn
   assert.match(said, /quota exceeded|No space left/i)
   assert.equal(await shell(sandbox, 'echo fine > ~/file && cat ~/file'), 'fine')
   assert.equal(await shell(sandbox, 'rm /data/big && echo again > /data/x && cat /data/x'), 'again')
+  const { id } = await pod.volumes.get('small')
+  const upload = await outside('PUT', `/volumecontent/${id}/file?path=/new/file`, Buffer.alloc(64 << 20))
+  assert.equal(upload.status, 507, upload.body)
+  const listing = await outside('GET', `/volumecontent/${id}/dir?path=/new`)
+  assert.deepEqual([listing.status, listing.body], [200, '[]'], 'no part of the file is left')
   // The control: without a size there is no limit.
   await pod.volumes.create({ name: 'large' })
   await using other = await pod.create({ volumes: [{ volume: 'large', path: '/data' }] })
@@ -168,13 +186,13 @@ test('VOL-10 a project’s volumes are created when they are first used, and are
 
 test('VOL-6 a project file with a bad volume is refused with its line', async () => {
   const cwd = world.directory()
-  for (const [text, says] of [
+  for (const [written, says] of [
     ['[volumes]\ncache = "../x"\n', /agentpod\.toml:2.*not a path for a volume/s],
     ['[volumes]\ncache = "/etc/x"\n', /agentpod\.toml:2.*its own \/etc/s],
     ['[volumes]\na = "/x"\nb = "/x/y"\n', /agentpod\.toml:3.*inside the other/s],
     ['[volumes]\n"kept:x" = "/x"\n', /agentpod\.toml:2/],
   ] as const) {
-    writeFileSync(join(cwd, 'agentpod.toml'), text)
+    writeFileSync(join(cwd, 'agentpod.toml'), written)
     const { code, stderr } = await world.cli(['run', '--', 'true'], { cwd })
     assert.notEqual(code, 0)
     assert.match(stderr, says)

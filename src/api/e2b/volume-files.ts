@@ -125,7 +125,13 @@ export class VolumeFiles {
       },
     )
     await this.#run(path, PARENTS, [inside, ids(withUsualIds(o))])
-    await this.#guest.files.write(inside, content, { user: 'root', signal: this.#signal })
+    try {
+      await this.#guest.files.write(inside, content, { user: 'root', signal: this.#signal })
+    } catch (error) {
+      // A part of a new file is of no use to anyone, and a full volume needs the space.
+      if (isNew) await this.remove(path).catch(() => undefined)
+      throw error
+    }
     await this.#run(path, SET, [inside, ids(isNew ? withUsualIds(o) : o), mode(o)])
     return this.stat(path)
   }
@@ -233,7 +239,7 @@ function failure(path: string, code: number, errors: string): AgentPodError {
       message: `path ${path} exists already`,
     })
   if (code === NO_DIRECTORY)
-    return invalid('volume.path', `path ${path} is not of the right kind: a file, or a directory`)
+    return invalid('volume.path', `path ${path} has a file where a directory is needed, or the reverse`)
   if (/No space left|quota exceeded/i.test(errors))
     return new AgentPodError({
       code: 'resource_exhausted',
