@@ -1,6 +1,7 @@
 /** Making, mounting and removing volumes. */
 import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
 import { newVolumeId, parseName, type VolumeId } from '../../core/id.ts'
+import { LOCAL } from '../../core/principal.ts'
 import type { Mount, Provider } from '../../core/provider.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Spec } from '../../core/spec.ts'
@@ -76,7 +77,7 @@ function checkSize(sizeMib: number | undefined): void {
 }
 
 function checkRoom(ctx: Context, owner: string): void {
-  if (owner === 'local') return
+  if (owner === LOCAL.owner) return
   const owned = ctx.volumeRegistry.all().filter((one) => one.owner === owner).length
   if (owned < MOST_OWNED) return
   throw new AgentPodError({
