@@ -251,7 +251,15 @@ function callSignal({ signal, timeoutMs }: CallOptions): AbortSignal {
   return signal ? AbortSignal.any([signal, late]) : late
 }
 
-function refuseWhatCannotBe({ root, required }: CreatePlan): void {
+function refuseWhatCannotBe({ root, required, mounts }: CreatePlan): void {
+  if (mounts.length > 0) {
+    throw new AgentPodError({
+      code: 'unsupported',
+      reason: 'namespaces.mounts',
+      message: 'the provider namespaces mounts neither volumes nor other roots',
+      hint: 'leave them out, or choose another provider',
+    })
+  }
   const missing = required.filter((limit) => LIMITS[limit].level !== 'enforced')
   if (missing.length > 0) {
     throw new AgentPodError({

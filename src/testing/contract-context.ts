@@ -221,6 +221,7 @@ export const NEEDS = {
   snapshots: ({ snapshot }: Capabilities) =>
     snapshot === 'none' ? 'capability snapshot: it takes none' : undefined,
   volumes: ({ volumes }: Capabilities) => (volumes ? undefined : 'capability volumes: it keeps no volumes'),
+  noVolumes: ({ volumes }: Capabilities) => (volumes ? 'capability volumes: it keeps volumes' : undefined),
   rootMounts: ({ rootMounts }: Capabilities) =>
     rootMounts ? undefined : 'capability rootMounts: it mounts no other roots',
   layers: ({ layers }: Capabilities) => (layers ? undefined : 'capability layers: it takes none'),

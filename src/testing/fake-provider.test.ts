@@ -35,8 +35,8 @@ const VARIANTS: readonly { name: string; options: Omit<FakeProviderOptions, 'clo
   { name: 'a fake provider where every limit holds', options: {} },
   { name: 'a fake provider without a freezer', options: { freezes: false } },
   {
-    name: 'a fake provider with few limits and no layers',
-    options: { limits: { memory: 'none', cpus: 'soft' }, layers: false },
+    name: 'a fake provider with few limits, no layers and no volumes',
+    options: { limits: { memory: 'none', cpus: 'soft' }, layers: false, lacks: ['volumes'] },
   },
 ]
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import type { Capabilities } from '../core/capability.ts'
-import type { VolumeId } from '../core/id.ts'
+import { parseVolumeId, type VolumeId } from '../core/id.ts'
 import type { Mount } from '../core/provider.ts'
 import { sha256Hex } from '../util/sha256.ts'
 import {
@@ -36,6 +36,15 @@ export const VOLUME_CONTRACT: readonly ContractCase[] = [
     async run({ provider }) {
       const { volumes } = await provider.capabilities(CONTRACT_CALL)
       assert.equal(provider.volumes !== undefined, volumes)
+    },
+  },
+  {
+    name: 'VOL-8 a provider without volumes refuses to mount one, and makes nothing',
+    needs: NEEDS.noVolumes,
+    async run(ctx) {
+      const id = parseVolumeId(`vol${'0'.repeat(16)}`)
+      await rejectsWith(ctx.create(at(id)), 'unsupported')
+      assert.deepEqual(await ctx.provider.list(ctx.world.owner, CONTRACT_CALL), [])
     },
   },
   {

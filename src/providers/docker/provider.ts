@@ -101,7 +101,8 @@ class DockerProvider implements Provider {
     return diagnose(this.#daemon, this.#limits, this.#options.poddFile, o)
   }
 
-  create(plan: CreatePlan, o: CallOptions): Promise<Created> {
+  async create(plan: CreatePlan, o: CallOptions): Promise<Created> {
+    if (plan.mounts.length > 0) throw noMounts()
     return this.#creator.create(plan, o)
   }
 
@@ -276,6 +277,19 @@ function notRunning(id: SandboxId): AgentPodError {
     code: 'failed_precondition',
     reason: 'sandbox.ended',
     message: `the sandbox ${id} is not running`,
+  })
+}
+
+/**
+ * SECURITY: FS-33. Docker follows links of the image to a mount point, so an image would choose what a volume
+ * covers.
+ */
+function noMounts(): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'volume.unsupported',
+    message: 'the provider docker mounts neither volumes nor other roots',
+    hint: 'use the provider crun',
   })
 }
 
