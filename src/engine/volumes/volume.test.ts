@@ -234,6 +234,14 @@ test('VOL-8 a provider without volumes refuses them before anything is made', as
   const lacking = await other.open()
   await fails(() => lacking.volumes.create({ name: 'data' }, LOCAL), 'unsupported', 'volume.unsupported')
   assert.deepEqual(volumeStore(other.state).all(), [])
+  // A provider that only refused is not among those that have to be cleared.
+  const absent = new FakeProvider({ clock: other.clock, name: 'absent', lacks: ['volumes'] })
+  using two = new EngineFixture({ parts: { providers: [provider, absent] } })
+  const both = await two.open()
+  const request = { name: 'data', provider: 'absent' }
+  await fails(() => both.volumes.create(request, LOCAL), 'unsupported', 'volume.unsupported')
+  absent.fail('clear')
+  await both.destroyAll()
 })
 
 test('a sandbox with a volume is made on the provider that keeps the volume', async () => {

@@ -37,8 +37,9 @@ export async function makeVolume(ctx: Context, owner: string, request: NewVolume
   checkSize(request.sizeMib)
   const chosen =
     request.provider === undefined ? ctx.providers.default : ctx.providers.named(request.provider)
+  await requireVolumes(ctx, chosen)
+  // Only now: what was never used is not swept, and not asked by `reset`.
   const provider = ctx.providers.use(chosen)
-  await requireVolumes(ctx, provider)
   checkRoom(ctx, owner)
   const volume: Volume = {
     id: newVolumeId(ctx.random),
