@@ -4,6 +4,8 @@
 
 node_major=24
 go_minor=19
+podimage_go_minor=26
+podimage_go=1.26.8
 exit_precondition=6
 
 # A clone has sources; an installed package has none and is always built. The package may belong to another
@@ -102,4 +104,25 @@ use_go() {
     return 0
   fi
   return 1
+}
+
+# Sets `newer_go` to a Go that can build podimage: the one on PATH, or a toolchain that Go itself fetches as a
+# module, with its checksum, into Go's own cache.
+use_newer_go() {
+  use_go || return 1
+  newer_go=go
+  version=$(go env GOVERSION)
+  version=${version#go1.}
+  version=${version%%[!0-9]*}
+  [ "$version" -lt "$podimage_go_minor" ] || return 0
+  case $(uname -m) in
+    x86_64) processor=amd64 ;;
+    aarch64) processor=arm64 ;;
+    *) return 1 ;;
+  esac
+  say "fetching Go $podimage_go for podimage"
+  found=$(cd / && go mod download -json "golang.org/toolchain@v0.0.1-go$podimage_go.linux-$processor" 2>/dev/null) || return 1
+  directory=$(printf '%s\n' "$found" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
+  [ -x "$directory/bin/go" ] || chmod -R u+w,+x "$directory/bin" "$directory/pkg/tool" 2>/dev/null || return 1
+  newer_go=$directory/bin/go
 }

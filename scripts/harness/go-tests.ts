@@ -11,14 +11,20 @@ type GoEvent = {
   readonly Output?: string
 }
 
-export type GoOptions = { readonly moduleDir: string; readonly limitMs: number; readonly short: boolean }
+export type GoOptions = {
+  /** The program to use. */
+  readonly go: string
+  readonly moduleDir: string
+  readonly limitMs: number
+  readonly short: boolean
+}
 
-export async function runGoChecks({ moduleDir, limitMs, short }: GoOptions): Promise<Case[]> {
+export async function runGoChecks({ go, moduleDir, limitMs, short }: GoOptions): Promise<Case[]> {
   const options = { cwd: moduleDir, limitMs }
   const format = await runChild('gofmt', ['-l', '.'], options)
-  const vet = await runChild('go', ['vet', './...'], options)
+  const vet = await runChild(go, ['vet', './...'], options)
   const collector = createGoCollector()
-  const tests = await runChild('go', ['test', '-json', ...(short ? ['-short'] : []), './...'], {
+  const tests = await runChild(go, ['test', '-json', ...(short ? ['-short'] : []), './...'], {
     ...options,
     onLine: (line) => {
       if (line.startsWith('{')) collector.add(JSON.parse(line))

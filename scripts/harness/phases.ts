@@ -3,6 +3,7 @@
 import { existsSync, globSync } from 'node:fs'
 import { join } from 'node:path'
 import { noOrdinaryUser } from '../../test/support/ordinary-user.ts'
+import { newerGo } from '../package/licences.ts'
 import { runChild } from './child.ts'
 import { runGoChecks } from './go-tests.ts'
 import { checkLeftovers, findGroups, makeRunDirectory, nameRunDirectory } from './leftovers.ts'
@@ -72,7 +73,14 @@ function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
   ]
   const moduleDir = join(root, 'native')
   if (existsSync(join(moduleDir, 'go.mod'))) {
-    programs.push({ name: 'go', run: () => runGoChecks({ moduleDir, limitMs: 10 * MINUTE, short }) })
+    const limits = { limitMs: 10 * MINUTE, short }
+    programs.push({
+      name: 'go',
+      run: async () => [
+        ...(await runGoChecks({ go: 'go', moduleDir, ...limits })),
+        ...(await runGoChecks({ go: newerGo(root), moduleDir: join(moduleDir, 'podimage'), ...limits })),
+      ],
+    })
   }
   const unit = tests(selection, 'unit', { limitMs: 8 * MINUTE, atOnce: 2 }, [
     'src/**/*.test.ts',

@@ -2,7 +2,7 @@
 // is a range in /etc/subuid.
 
 import { execFileSync, spawnSync } from 'node:child_process'
-import { cpSync, mkdtempSync, utimesSync } from 'node:fs'
+import { cpSync, existsSync, mkdtempSync, utimesSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import {
   giveNode,
@@ -66,9 +66,12 @@ function clone(root: string, target: string): void {
     maxBuffer: 1 << 30,
   })
   execFileSync('tar', ['-xf', '-', '-C', target], { input: files })
-  for (const directory of ['node_modules', 'dist'])
+  // The registry server takes minutes to build.
+  const built = ['node_modules', 'dist', '.cache/registry'].filter((name) => existsSync(join(root, name)))
+  for (const directory of built)
     cpSync(join(root, directory), join(target, directory), { recursive: true, verbatimSymlinks: true })
   giveNode(target)
   const now = new Date()
-  for (const stamp of ['dist/.stamp', 'dist/bin/.stamp']) utimesSync(join(target, stamp), now, now)
+  for (const stamp of ['dist/.stamp', 'dist/bin/.stamp', 'dist/bin/.podimage-stamp'])
+    if (existsSync(join(target, stamp))) utimesSync(join(target, stamp), now, now)
 }

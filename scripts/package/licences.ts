@@ -11,7 +11,8 @@ export function licences(root: string, inputs: readonly string[]): string {
   const packages = inputs.flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path) ?? [])
   const parts = [
     ...[...new Set(packages)].sort().map((directory) => npmLicence(join(root, directory))),
-    ...goLicences(join(root, 'native')),
+    ...goLicences('go', join(root, 'native'), './cmd/...'),
+    ...goLicences(newerGo(root), join(root, 'native', 'podimage'), '.'),
   ]
   // Two versions of one package have the same name and usually the same text.
   const unique = [...new Set(parts)]
@@ -30,13 +31,16 @@ function npmLicence(directory: string): string {
   return section(`${manifest.name} ${manifest.version}`, text)
 }
 
-function goLicences(native: string): string[] {
+/** The Go that builds podimage. */
+export function newerGo(root: string): string {
+  return execFileSync(join(root, 'scripts', 'newer-go'), { encoding: 'utf8' }).trim()
+}
+
+function goLicences(program: string, directory: string, packages: string): string[] {
   const go = (...words: string[]): string =>
-    execFileSync('go', words, { cwd: native, encoding: 'utf8' }).trim()
+    execFileSync(program, words, { cwd: directory, encoding: 'utf8' }).trim()
   const format = '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}'
-  const modules = [...new Set(go('list', '-deps', '-f', format, './cmd/...').split('\n'))]
-    .filter(Boolean)
-    .sort()
+  const modules = [...new Set(go('list', '-deps', '-f', format, packages).split('\n'))].filter(Boolean).sort()
   const runtime = section(
     go('env', 'GOVERSION').replace('go', 'Go '),
     licenceIn(go('env', 'GOROOT')) ?? GO_LICENCE,
@@ -44,8 +48,8 @@ function goLicences(native: string): string[] {
   return [
     runtime,
     ...modules.map((line) => {
-      const [path = '', version = '', directory = ''] = line.split(' ')
-      return section(`${path} ${version}`, licenceIn(directory) ?? GO_LICENCE)
+      const [path = '', version = '', at = ''] = line.split(' ')
+      return section(`${path} ${version}`, licenceIn(at) ?? GO_LICENCE)
     }),
   ]
 }

@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process'
 import { copyFileSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { writeDeclarations } from './declarations.ts'
-import { licences } from './licences.ts'
+import { licences, newerGo } from './licences.ts'
 
 /** Node's names of processors, with Go's. */
 const PROCESSORS = { x64: 'amd64', arm64: 'arm64' } as const
@@ -36,20 +36,24 @@ const added = globSync('**', { cwd: work, withFileTypes: true })
 putInPlace()
 writeFileSync(join(dist, '.npmignore'), unpacked().join('\n'))
 
-/** scripts/build has made those of this machine's processor, with the same flags. */
+/**
+ * scripts/build has made those of this machine's processor, with the same flags. podimage needs a newer Go
+ * than the other two.
+ */
 function buildNative(processor: string, goarch: string): void {
   const to = join(work, 'bin', processor)
   mkdirSync(to, { recursive: true })
   if (processor === process.arch) {
-    for (const name of ['podd', 'podhost']) copyFileSync(join(dist, 'bin', name), join(to, name))
+    for (const name of ['podd', 'podhost', 'podimage']) copyFileSync(join(dist, 'bin', name), join(to, name))
     return
   }
   const flags = ['-trimpath', '-buildvcs=false', '-ldflags', '-s -w']
-  execFileSync('go', ['build', ...flags, '-o', `${to}/`, './cmd/...'], {
-    cwd: join(root, 'native'),
-    env: { ...process.env, CGO_ENABLED: '0', GOOS: 'linux', GOARCH: goarch },
-    stdio: 'inherit',
-  })
+  const env = { ...process.env, CGO_ENABLED: '0', GOOS: 'linux', GOARCH: goarch, GOTOOLCHAIN: 'local' }
+  const build = (go: string, from: string, what: string): void => {
+    execFileSync(go, ['build', ...flags, '-o', `${to}/`, what], { cwd: from, env, stdio: 'inherit' })
+  }
+  build('go', join(root, 'native'), './cmd/...')
+  build(newerGo(root), join(root, 'native', 'podimage'), '.')
 }
 
 function putInPlace(): void {

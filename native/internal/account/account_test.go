@@ -1,6 +1,8 @@
 package account
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -34,6 +36,37 @@ func TestOnlyExactLinesOfPasswdCount(t *testing.T) {
 			t.Errorf("%q: %+v", name, got)
 		} else if got != nil && (got.UID != want.UID || got.GID != want.GID || got.Home != want.Home) {
 			t.Errorf("%q: %+v", name, got)
+		}
+	}
+}
+
+// IMG-5.
+func TestUsersOfImagesMayBeNumbersWithoutAnEntry(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "passwd")
+	if err := os.WriteFile(file, []byte(passwd), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, passwd string
+		want         *User
+	}{
+		{"1000", file, &User{Name: "user", UID: 1000, GID: 1000, Home: "/home/user"}},
+		{"1000:50", file, &User{Name: "user", UID: 1000, GID: 50, Home: "/home/user"}},
+		{"4242", file, &User{Name: "4242", UID: 4242, Home: "/"}},
+		{"4242:7", dir + "/none", &User{Name: "4242", UID: 4242, GID: 7, Home: "/"}},
+		{"root", dir + "/none", &User{Name: "root", Home: "/root"}},
+		{"user", dir + "/none", nil},
+		{"nobody", file, nil},
+		{"1:2:3", file, nil},
+		{"1:", file, nil},
+		{"99999999999", file, nil},
+	} {
+		got, err := lookup(c.name, c.passwd, dir+"/none")
+		if (err != nil) != (c.want == nil) {
+			t.Errorf("%q: %+v %v", c.name, got, err)
+		} else if c.want != nil && (got.Name != c.want.Name || got.UID != c.want.UID || got.GID != c.want.GID || got.Home != c.want.Home) {
+			t.Errorf("%q: %+v", c.name, got)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package account
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"os"
 	"strconv"
@@ -32,18 +33,41 @@ type User struct {
 	Shell  string
 }
 
-// Lookup finds a user by name. A user that does not exist is unauthenticated, which is what envd answers.
+// Lookup finds a user by name, or by number as images give it: UID or UID:GID. A user that does not exist is
+// unauthenticated, which is what envd answers. A number needs no entry, and root exists in every sandbox.
 func Lookup(name string) (*User, error) {
-	passwd, err := open("/etc/passwd")
-	if err != nil {
+	return lookup(name, "/etc/passwd", "/etc/group")
+}
+
+func lookup(name, passwdFile, groupFile string) (*User, error) {
+	uid, gid, isNumber := parseNumbers(name)
+	passwd, err := open(passwdFile)
+	if err != nil && (!errors.Is(err, os.ErrNotExist) || !isNumber && name != "root") {
 		return nil, err
 	}
-	defer passwd.Close()
-	user := findUser(passwd, name)
-	if user == nil {
+	var user *User
+	if err == nil {
+		defer passwd.Close()
+		if isNumber {
+			user = findUID(passwd, uid)
+		} else {
+			user = findUser(passwd, name)
+		}
+	}
+	switch {
+	case user == nil && isNumber:
+		user = &User{Name: strconv.Itoa(uid), UID: uid, Home: "/", Shell: "/bin/sh"}
+	case user == nil && name == "root":
+		user = &User{Name: name, Home: "/root", Shell: "/bin/sh"}
+	case user == nil:
 		return nil, connect.Errorf(connect.Unauthenticated, "user %.64q not found", name)
 	}
-	group, err := open("/etc/group")
+	if gid >= 0 {
+		user.GID = gid
+		return user, nil
+	}
+	name = user.Name
+	group, err := open(groupFile)
 	if err != nil {
 		return user, nil
 	}
@@ -85,20 +109,42 @@ func open(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-func findUser(passwd io.Reader, name string) (found *User) {
+// parseNumbers reads UID or UID:GID; gid is -1 if it is left out.
+func parseNumbers(text string) (uid, gid int, ok bool) {
+	fields := strings.Split(text, ":")
+	uid, ok = parseID(fields, 0)
+	if !ok || len(fields) > 2 {
+		return 0, -1, false
+	}
+	if len(fields) == 1 {
+		return uid, -1, true
+	}
+	gid, ok = parseID(fields, 1)
+	return uid, gid, ok
+}
+
+func findUser(passwd io.Reader, name string) *User {
 	if !validName(name) {
 		return nil
 	}
+	return find(passwd, func(found string, _ int) bool { return found == name })
+}
+
+func findUID(passwd io.Reader, uid int) *User {
+	return find(passwd, func(name string, found int) bool { return found == uid && validName(name) })
+}
+
+func find(passwd io.Reader, isWanted func(name string, uid int) bool) (found *User) {
 	eachLine(passwd, func(fields []string) bool {
-		if fields[0] != name || len(fields) != 7 {
+		if len(fields) != 7 {
 			return true
 		}
 		uid, okUID := parseID(fields, 2)
 		gid, okGID := parseID(fields, 3)
-		if !okUID || !okGID {
+		if !okUID || !okGID || !isWanted(fields[0], uid) {
 			return true
 		}
-		found = &User{Name: name, UID: uid, GID: gid, Home: fields[5], Shell: fields[6]}
+		found = &User{Name: fields[0], UID: uid, GID: gid, Home: fields[5], Shell: fields[6]}
 		if !strings.HasPrefix(found.Home, "/") {
 			found.Home = "/"
 		}

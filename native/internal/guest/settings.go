@@ -73,11 +73,15 @@ func (s *settings) view() (env map[string]string, user, workdir string, sudo boo
 func (s *settings) userOf(r *http.Request) (*account.User, error) {
 	_, name, _, _ := s.view()
 	if r.Header.Get("Authorization") != "" {
-		given, _, ok := r.BasicAuth()
+		given, rest, ok := r.BasicAuth()
 		if !ok {
 			return nil, connect.Errorf(connect.Unauthenticated, "the authorization must be Basic")
 		}
 		name = given
+		// A user of the form UID:GID contains the colon that separates the password, which envd ignores.
+		if group := strings.TrimSuffix(rest, ":"); group != "" && strings.Trim(given+group, "0123456789") == "" {
+			name = given + ":" + group
+		}
 	} else if given := r.URL.Query().Get("username"); given != "" {
 		name = given
 	}

@@ -132,7 +132,7 @@ func (h *Host) makeStage() error {
 		Home: h.home, Podd: podd, Stage: h.stage, Stored: h.stored, Rootless: h.config.Rootless, View: view, Walks: walksDir,
 	}
 	h.pool = pool.New(pool.Options{Home: h.home, Point: h.stage.Pool(), Rootless: h.config.Rootless, Log: h.log})
-	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), Forget: h.stage.Forget, CheckSpace: h.pool.CheckSpace}
+	h.layers = &layer.Store{Home: h.home, Shift: h.builder.Shift(), UserXattr: h.builder.Rootless, Forget: h.stage.Forget, CheckSpace: h.pool.CheckSpace}
 	return nil
 }
 

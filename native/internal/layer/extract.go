@@ -136,8 +136,12 @@ func (x *extractor) entry(header *tar.Header, content io.Reader) error {
 	if header.Uid < 0 || header.Uid > maxID || header.Gid < 0 || header.Gid > maxID {
 		return invalid("%q belongs to %d:%d, which is above the largest id %d", header.Name, header.Uid, header.Gid, maxID)
 	}
-	if x.layout.IsUpper && header.Typeflag != tar.TypeXGlobalHeader {
-		if handled, err := x.upperEntry(header, name); handled || err != nil {
+	if header.Typeflag != tar.TypeXGlobalHeader {
+		handle := x.layerEntry
+		if x.layout.IsUpper {
+			handle = x.upperEntry
+		}
+		if handled, err := handle(header, name); handled || err != nil {
 			return err
 		}
 	}
@@ -155,7 +159,7 @@ func (x *extractor) entry(header *tar.Header, content io.Reader) error {
 	last := path.Base(name)
 	switch header.Typeflag {
 	case tar.TypeDir:
-		if err := unix.Mkdirat(parent, last, 0o700); errors.Is(err, unix.EEXIST) {
+		if err := x.directory(parent, last, 0o700); errors.Is(err, unix.EEXIST) {
 			fd, err := safefs.OpenBeneath(parent, last, unix.O_PATH|unix.O_DIRECTORY, 0)
 			if err != nil {
 				return err
@@ -195,7 +199,7 @@ func (x *extractor) parent(name string) (int, error) {
 		return safefs.OpenBeneath(x.root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	}
 	fd, err := safefs.OpenBeneath(x.root, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if !errors.Is(err, unix.ENOENT) {
+	if err == nil || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
 		return fd, err
 	}
 	above, err := x.parent(path.Dir(name))
@@ -203,7 +207,7 @@ func (x *extractor) parent(name string) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(above)
-	if err := unix.Mkdirat(above, path.Base(name), 0o755); err != nil {
+	if err := x.directory(above, path.Base(name), 0o755); err != nil {
 		return -1, err
 	}
 	if err := unix.Fchownat(above, path.Base(name), x.layout.Shift, x.layout.Shift, unix.AT_SYMLINK_NOFOLLOW); err != nil {

@@ -74,14 +74,8 @@ func (x *extractor) finish(parent int, name string, header *tar.Header) error {
 	if err := unix.Chmod(self, uint32(header.Mode)&0o7777); err != nil {
 		return err
 	}
-	if x.layout.IsUpper {
-		if err := x.attributes(self, header); err != nil {
-			return err
-		}
-	} else if value, there := header.PAXRecords[xattrRecord+capability]; there {
-		if err := unix.Setxattr(self, capability, []byte(value), 0); err != nil {
-			return err
-		}
+	if err := x.attributes(self, header); err != nil {
+		return err
 	}
 	if header.Typeflag == tar.TypeDir {
 		return nil

@@ -186,7 +186,7 @@ func (p *packer) subdirectory(name, path string, fd int) error {
 	if err := p.header(path+"/", "", tar.TypeDir, fd); err != nil {
 		return err
 	}
-	if value, err := getAttribute(fd, p.layout.opaque()); err == nil && p.layout.IsUpper && string(value) == "y" {
+	if value, err := getAttribute(fd, p.layout.opaque()); err == nil && string(value) == "y" {
 		if err := p.mark(path + "/" + opaqueMark); err != nil {
 			return err
 		}

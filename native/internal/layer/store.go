@@ -26,6 +26,8 @@ type Store struct {
 	Home string
 	// Shift is added to every id in a tree; zero if mounts shift ids.
 	Shift int
+	// UserXattr: sandboxes mount layers as an ordinary user's overlay.
+	UserXattr bool
 	// Forget is called with a tree's path before the tree is removed.
 	Forget func(path string)
 	// CheckSpace is called while something large is written.
@@ -37,6 +39,8 @@ type Info struct {
 	Digest    string `json:"digest"`
 	SizeBytes int64  `json:"sizeBytes"`
 }
+
+func (s *Store) layout() Layout { return Layout{Shift: s.Shift, UserXattr: s.UserXattr} }
 
 func (s *Store) dir() string { return filepath.Join(s.Home, "layers") }
 
@@ -78,7 +82,7 @@ func (s *Store) Export(digest, file string) (Written, error) {
 	if _, there := s.info(digest); !there {
 		return Written{}, hostproto.Errorf(hostproto.NotFound, "layer.absent", "there is no layer %s", digest)
 	}
-	return WriteArchive(filepath.Join(s.Home, "tmp", file), filepath.Join(s.dir(), digest, "tree"), Layout{Shift: s.Shift}, s.CheckSpace)
+	return WriteArchive(filepath.Join(s.Home, "tmp", file), filepath.Join(s.dir(), digest, "tree"), s.layout(), s.CheckSpace)
 }
 
 func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
@@ -99,7 +103,7 @@ func (s *Store) unpack(source io.Reader, name, digest string) (Info, error) {
 		}
 		content = zipped
 	}
-	x, err := newExtractor(tree, Layout{Shift: s.Shift}, s.CheckSpace)
+	x, err := newExtractor(tree, s.layout(), s.CheckSpace)
 	if err != nil {
 		return Info{}, err
 	}

@@ -97,30 +97,17 @@ func (x *extractor) upperEntry(header *tar.Header, name string) (handled bool, e
 		}
 		return false, nil
 	}
-	base := path.Base(name)
-	if !strings.HasPrefix(base, whiteoutPrefix) || header.PAXRecords[literalRecord] == "1" {
+	if !strings.HasPrefix(path.Base(name), whiteoutPrefix) || header.PAXRecords[literalRecord] == "1" {
 		return false, nil
 	}
 	if header.Typeflag != tar.TypeReg || header.Size != 0 {
 		return false, invalid("the whiteout %q is not an empty file", name)
 	}
-	parent, err := x.parent(path.Dir(name))
-	if err != nil {
-		return false, err
-	}
-	defer unix.Close(parent)
-	if base == opaqueMark {
-		return true, unix.Setxattr(descriptorPath(parent), x.layout.opaque(), []byte("y"), 0)
-	}
-	hidden := strings.TrimPrefix(base, whiteoutPrefix)
-	if hidden == "" || hidden == "." || hidden == ".." || strings.HasPrefix(hidden, whiteoutPrefix) {
-		return false, invalid("%q is an unknown kind of whiteout", name)
-	}
-	return true, unix.Mknodat(parent, hidden, unix.S_IFCHR, 0)
+	return true, x.whiteout(name)
 }
 
-// attributes sets those that the archive gives an entry of an upper. It refuses all but a user's own and
-// capabilities.
+// attributes sets those that the archive gives an entry. It refuses all but a user's own and capabilities in
+// an upper, and leaves the others out in a layer: tools of other people wrote it, on other machines.
 func (x *extractor) attributes(self string, header *tar.Header) error {
 	for key, value := range header.PAXRecords {
 		if !strings.HasPrefix(key, xattrRecord) {
@@ -128,10 +115,13 @@ func (x *extractor) attributes(self string, header *tar.Header) error {
 		}
 		name := strings.TrimPrefix(key, xattrRecord)
 		if !isCarried(name) {
+			if !x.layout.IsUpper {
+				continue
+			}
 			return invalid("%q has the attribute %.100q", header.Name, name)
 		}
 		data := []byte(value)
-		if name == capability {
+		if name == capability && x.layout.IsUpper {
 			if x.layout.UserXattr {
 				continue
 			}

@@ -28,6 +28,18 @@ type Request struct {
 	Sudo     bool
 }
 
+// E2B's SDKs run every command with bash -l -c. An image may have only a plain shell, which knows these
+// options.
+const (
+	bash       = "/bin/bash"
+	plainShell = "/bin/sh"
+)
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // start runs one payload. The reader is attached before the first byte can arrive.
 func (t *Table) start(request Request) (*Process, *Reader, error) {
 	env, err := environment(request.User, request.Env, request.Config.Envs)
@@ -41,6 +53,10 @@ func (t *Table) start(request Request) (*Process, *Reader, error) {
 	command, err := findCommand(request.Config.Cmd, env["PATH"])
 	if err != nil {
 		return nil, nil, err
+	}
+	if command == bash && !isThere(bash) && isThere(plainShell) {
+		command = plainShell
+		argv[0] = plainShell
 	}
 	directory, err := t.workingDirectory(request)
 	if err != nil {
@@ -114,6 +130,9 @@ func credential(user *account.User) *syscall.Credential {
 func startError(err error, command string) error {
 	switch err {
 	case unix.ENOENT, unix.ENOTDIR:
+		if command == plainShell {
+			return connect.Errorf(connect.NotFound, "the sandbox has no /bin/sh; run its programs by their path")
+		}
 		return connect.Errorf(connect.NotFound, "command %.200q not found", command)
 	case unix.EACCES, unix.EPERM:
 		return connect.Errorf(connect.PermissionDenied, "permission denied: command %.200q cannot be executed: %v", command, err)
