@@ -20,9 +20,10 @@ import { readJsonBody } from './http/json-body.ts'
 import { parseQuery } from './http/query.ts'
 import type { Rate } from './http/rate-limit.ts'
 import { traceOfContext } from './http/trace.ts'
-import { adminOnly, markedPrincipal, needPrincipal } from './principal-of.ts'
+import { adminOnly, markedPrincipal, needPrincipal, principalOf } from './principal-of.ts'
 import { aboutRoutes } from './routes/about.ts'
 import { type BuildParts, buildRoutes } from './routes/builds.ts'
+import { imageRoutes } from './routes/images.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { networkRoutes } from './routes/networks.ts'
 import { portRoutes } from './routes/ports.ts'
@@ -106,6 +107,7 @@ export function createApp(parts: AppParts): Hono {
   app.route('/v1/providers', providerRoutes(engine))
   app.route('/v1/secrets', secretRoutes(engine))
   app.route('/v1/snapshots', snapshotRoutes(parts))
+  app.route('/v1/images', imageRoutes(parts))
   app.route('/v1/volumes', volumeRoutes(engine))
   app.route('/v1/keys', keyRoutes(parts.keys))
   if (parts.builds) app.route('/v1/builds', buildRoutes({ ...parts, ...parts.builds }))
@@ -159,7 +161,7 @@ export function createApp(parts: AppParts): Hono {
       const say = (line: object): Promise<unknown> => out.write(`${JSON.stringify(line)}\n`)
       try {
         await engine.providers.prepareBase(
-          { name: base, kit, image },
+          { name: base, kit, image, isAnonymous: !principalOf(c).isAdmin },
           (progress) => void say({ progress }),
           provider,
         )

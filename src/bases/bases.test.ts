@@ -250,7 +250,10 @@ describe('image', () => {
   for (const [what, own, asked, expected] of [
     ['its own', { user: 'node', workdir: '/app' }, {}, ['node', '/app']],
     ['its own, without the group', { user: 'node:staff' }, {}, ['node', '']],
-    ['root where it names a number', { user: '1000:1000' }, {}, ['root', '']],
+    ['its number', { user: '1000' }, {}, ['1000', '']],
+    ['its numbers, with the group', { user: '1000:1000' }, {}, ['1000:1000', '']],
+    ['its number, without a named group', { user: '1000:staff' }, {}, ['1000', '']],
+    ['root where it names nonsense', { user: '../x' }, {}, ['root', '']],
     ['root where it says nothing', {}, {}, ['root', '']],
     ['whoever was asked for', { user: 'node', workdir: '/app' }, { user: 'me', workdir: '/w' }, ['me', '/w']],
   ] as const)

@@ -17,21 +17,23 @@ export function allBaseKinds(): readonly BaseKind[] {
   return Object.values(KINDS)
 }
 
-const USER = /^[a-z_][a-z0-9_-]{0,31}$/
+/** A name, with or without a group, or numbers. */
+const USER = /^(?:([a-z_][a-z0-9_-]{0,31})(?::.*)?|([0-9]{1,10}(?::[0-9]{1,10})?)(?::.*)?)$/
 
 /**
- * Fills in the user and working directory that a request leaves out: those of the image, else the defaults of
- * the base. podd finds users by name, so an image that gives its user as a number gets root.
+ * Fills in the user, the working directory and the variables that a request leaves out: those of the image,
+ * else the defaults of the base. A group beside the name of a user is left out: the user's groups apply.
  */
 export function withBaseDefaults(
   environment: Environment,
   asked: Optional<Pick<Environment, 'user' | 'workdir'>>,
-  ready: Pick<ReadyBase, 'user' | 'workdir'>,
+  ready: Pick<ReadyBase, 'user' | 'workdir' | 'variables'>,
 ): Environment {
-  const [own = ''] = ready.user?.split(':') ?? []
-  const user = USER.test(own) ? own : baseKind(environment.base).system.user
+  const [, name, numbers] = USER.exec(ready.user ?? '') ?? []
+  const user = name ?? numbers ?? baseKind(environment.base).system.user
   return {
     ...environment,
+    ...(ready.variables && { inherited: ready.variables }),
     user: asked.user ?? user,
     workdir: asked.workdir ?? ready.workdir ?? environment.workdir,
   }

@@ -78,9 +78,12 @@ async function ready(wish: BaseWish, { provider, onProgress }: BaseContext): Pro
       code: 'unsupported',
       reason: 'provider.images',
       message: `${provider.name} does not support container images`,
-      hint: 'use the provider docker, or --base debian',
+      hint: 'use the provider docker, or --base debian; on this machine scripts/build builds podimage, which images need',
     })
-  const found = await provider.images.ensure(imageText(ref), onProgress, PULL)
+  const found = await provider.images.ensure(imageText(ref), onProgress, {
+    ...PULL,
+    isAnonymous: wish.isAnonymous,
+  })
   const { root, digest, env: variables, user, workdir } = found
   return { root, digest, variables, user, workdir }
 }

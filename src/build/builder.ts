@@ -50,6 +50,8 @@ interface Job {
   readonly parent: string | undefined
   /** Those of the whole recipe. */
   readonly keys: readonly string[]
+  /** Variables that the base sets. */
+  readonly inherited: Readonly<Record<string, string>> | undefined
   readonly isForced: boolean
 }
 
@@ -81,7 +83,8 @@ export class Builder {
     const again = checkRecipe(asked, o.again)
     const { engine, arch } = this.#parts
     const tell = (text: string): void => void o.onEvent({ kind: 'progress', text })
-    const { root, digest, provider } = await engine.providers.prepareBase(asked.base, tell, o.provider)
+    const wish = { ...asked.base, isAnonymous: !o.who.isAdmin }
+    const { root, digest, variables, provider } = await engine.providers.prepareBase(wish, tell, o.provider)
     // Every step uses the same image, even if its tag moves during the build.
     const recipe = digest === undefined ? asked : { ...asked, base: { ...asked.base, digest } }
     const keys = layerKeys(recipe, baseKey(recipe.base, provider, root, arch))
@@ -89,7 +92,9 @@ export class Builder {
     try {
       const needed = this.#missing(recipe, keys.slice(0, again), o)
       if (needed.length > 0) return { kind: 'needs', files: needed }
-      const sizeBytes = await this.#withArchives(recipe, o, () => this.#all(recipe, keys, again, o))
+      const sizeBytes = await this.#withArchives(recipe, o, () =>
+        this.#all(recipe, { keys, again, inherited: variables }, o),
+      )
       return {
         kind: 'built',
         digest: keys.at(-1),
@@ -101,11 +106,16 @@ export class Builder {
     }
   }
 
-  async #all(recipe: Recipe, keys: readonly string[], again: number, o: BuildJob): Promise<number> {
+  async #all(
+    recipe: Recipe,
+    how: Pick<Job, 'keys' | 'inherited'> & { readonly again: number },
+    o: BuildJob,
+  ): Promise<number> {
+    const { keys, inherited, again } = how
     let sizeBytes = 0
     for (const [at, step] of recipe.steps.entries()) {
       const key = keys[at] ?? ''
-      const job = { recipe, step, at, key, parent: keys[at - 1], keys, isForced: at >= again }
+      const job = { recipe, step, at, key, parent: keys[at - 1], keys, inherited, isForced: at >= again }
       // Two builds of the same layer run one after the other; the second finds the layer in the cache.
       const layer = await this.#lock.run(key, () => this.#step(job, o))
       sizeBytes += layer.sizeBytes
@@ -167,7 +177,13 @@ export class Builder {
     const startedAt = performance.now()
     const archive = (): Readable | undefined => step.files && files.open(owner, step.files.digest)
     const sandboxId = await runStep(engine, log, { base: recipe.base, step, parent, archive }, o)
-    const layer = await this.#keep(sandboxId, { key, ...wanted, step: remembered(step), owners: [owner] })
+    const layer = await this.#keep(sandboxId, {
+      key,
+      ...wanted,
+      step: remembered(step),
+      owners: [owner],
+      ...(job.inherited && { inherited: job.inherited }),
+    })
     await o.onEvent({
       ...place,
       state: 'done',

@@ -58,6 +58,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'Build the environment of this project',
     load: () => import('./commands/build.ts'),
   },
+  image: {
+    summary: 'Pull, list, inspect, remove and push container images',
+    load: () => import('./commands/image.ts'),
+  },
   init: {
     summary: 'Write an agentpod.toml for this project, with comments',
     load: () => import('./commands/init.ts'),

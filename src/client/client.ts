@@ -9,6 +9,7 @@ import type { Scope } from '../core/key.ts'
 import type { Kit } from '../core/recipe.ts'
 import { Builds } from './builds.ts'
 import { type PlaceOptions, placeOf } from './default-place.ts'
+import { ImageClient } from './images.ts'
 import { Runs } from './runs.ts'
 import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
 import { Secrets } from './secrets.ts'
@@ -31,6 +32,7 @@ export class AgentPod {
   readonly volumes: Volumes
   readonly secrets: Secrets
   readonly builds: Builds
+  readonly images: ImageClient
   readonly runs: Runs
 
   constructor(options: TransportOptions) {
@@ -39,6 +41,7 @@ export class AgentPod {
     this.volumes = new Volumes(this.#transport)
     this.secrets = new Secrets(this.#transport)
     this.builds = new Builds(this.#transport)
+    this.images = new ImageClient(this.#transport)
     this.runs = new Runs(this.#transport)
   }
 

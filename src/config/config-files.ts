@@ -10,6 +10,7 @@ import { type NetworkWish, networkTable, secretsTable, wishOf } from './network/
 import { agentsTable } from './project/agents-table.ts'
 import { type AgentsWish, agentsWish, projectWish } from './project/data.ts'
 import { type ProjectFile, parseProject } from './project/project-file.ts'
+import { loadRegistries, type RegistryEntry, registriesTable } from './registries/registries-table.ts'
 import { parseToml, readSource, type TomlSource } from './toml/toml-file.ts'
 
 export const PROJECT_FILE = 'agentpod.toml'
@@ -25,6 +26,7 @@ const userSchema = z.strictObject({
   secrets: secretsTable.optional(),
   grants: grantsTable.optional(),
   agents: agentsTable.optional(),
+  registries: registriesTable.optional(),
 })
 
 /** The whole file, with the position of each value. Undefined if the project has none. */
@@ -55,6 +57,11 @@ export function readUserProvider(home: string): string | undefined {
 /** The user's settings for agents. */
 export function readUserAgents(home: string): AgentsWish {
   return agentsWish(parseToml(userSource(home), userSchema).data.agents)
+}
+
+/** How registries of container images are reached. */
+export function readRegistries(home: string): Record<string, RegistryEntry> {
+  return loadRegistries(parseToml(userSource(home), userSchema).data.registries ?? {}, home)
 }
 
 function userSource(home: string): TomlSource {

@@ -7,6 +7,8 @@ export interface Home {
   readonly patches: string
   /** Packages that builds downloaded, for later builds. */
   readonly packageCache: string
+  /** The list of container images that are stored as layers. */
+  readonly imageRecords: string
   /** Results of runs, one directory each. */
   readonly runs: string
   /** Uploaded files for build steps. */
@@ -50,6 +52,7 @@ export function homeAt(root: string): Home {
     tmp: `${root}/tmp`,
     patches: `${root}/patches`,
     packageCache: `${root}/cache/packages`,
+    imageRecords: `${root}/images.json`,
     runs: `${root}/runs`,
     buildFiles: `${root}/build-files`,
     socket: `${run}/api.sock`,

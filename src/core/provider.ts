@@ -211,20 +211,77 @@ export interface HostBase {
   root(): RootRef
 }
 
-export interface Images {
-  /** Pulls the image if it is missing. `not_found` (`image.unknown`) if the registry does not have it. */
-  ensure(ref: string, onProgress: (line: string) => void, o: CallOptions): Promise<Image>
+/**
+ * SECURITY: IM-06. The credentials for registries belong to whoever runs the server. An anonymous pull does
+ * not use them.
+ */
+export interface PullOptions extends CallOptions {
+  readonly isAnonymous?: boolean | undefined
 }
 
-export interface Image {
+export interface Images {
+  /** Pulls the image if it is missing. `not_found` (`image.unknown`) if the registry does not have it. */
+  ensure(ref: string, onProgress: (line: string) => void, o: PullOptions): Promise<Image>
+  /** Absent if something else keeps the images, such as a daemon with commands of its own. */
+  readonly store?: StoredImages | undefined
+}
+
+/** The settings in an image's configuration. */
+export interface ImageSettings {
+  readonly env: Readonly<Record<string, string>>
+  /** The user of its programs: a name or UID[:GID], if the image names one. */
+  readonly user?: string | undefined
+  readonly workdir?: string | undefined
+  /** The program that the image is made for, with its arguments; empty if it names none. */
+  readonly command?: readonly string[] | undefined
+  /** Ports that its programs listen on, like `8080/tcp`. */
+  readonly ports?: readonly string[] | undefined
+  readonly labels?: Readonly<Record<string, string>> | undefined
+}
+
+export interface Image extends ImageSettings {
   /** As requested. */
   readonly ref: string
   readonly digest: string
   readonly root: RootRef
-  readonly env: Readonly<Record<string, string>>
-  /** The user of its programs, if the image names one. */
-  readonly user?: string | undefined
-  readonly workdir?: string | undefined
+}
+
+/** An image that a provider keeps, under one of its references. */
+export interface StoredImage extends Image {
+  /** The digest of the manifest for this machine; `digest` may be that of an index. */
+  readonly manifestDigest: string
+  /** Like `linux/amd64`. */
+  readonly platform: string
+  /** sha256 of its layers' tar files, lowest first. */
+  readonly layers: readonly string[]
+  /** Of all its layers, unpacked. Images may share layers. */
+  readonly sizeBytes: number
+  readonly pulledAt: number
+  readonly usedAt: number
+}
+
+/** Files and settings that become an image. */
+export interface ImageSource {
+  readonly root: RootRef
+  readonly settings: ImageSettings
+}
+
+/** Images that the provider keeps itself. */
+export interface StoredImages {
+  /** Asks the registry what a tag stands for now, and gets what is missing. */
+  pull(ref: string, onProgress: (line: string) => void, o: PullOptions): Promise<StoredImage>
+  list(o: CallOptions): Promise<readonly StoredImage[]>
+  /** Removes a reference, and the layers that no other image has. `not_found` if unknown. */
+  remove(ref: string, o: CallOptions): Promise<StoredImage>
+  /** Sends an image to a registry. The same files and settings give the same digest. */
+  push(
+    source: ImageSource,
+    ref: string,
+    onProgress: (line: string) => void,
+    o: CallOptions,
+  ): Promise<{ readonly digest: string }>
+  /** An OCI layout directory with the image, as a tar stream. */
+  layout(source: ImageSource, o: CallOptions): Promise<Readable>
 }
 
 /** A snapshot as the provider stores it. `sizeBytes` counts only its own files, not what they lie on. */

@@ -31,6 +31,8 @@ export interface RecipeBase {
 /** A base as a request names it. */
 export interface BaseWish extends Pick<RecipeBase, 'name' | 'suite' | 'image' | 'digest'> {
   readonly kit?: Kit | undefined
+  /** For `image`: pulled without the credentials of whoever runs the server. */
+  readonly isAnonymous?: boolean | undefined
 }
 
 /** Input files of a step, as a tar archive that the caller uploads. */

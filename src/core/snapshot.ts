@@ -14,6 +14,8 @@ export interface LayerInfo {
   /** The key of the layer below; undefined on the base itself. */
   readonly parent: string | undefined
   readonly base: RecipeBase
+  /** Variables that the base sets. */
+  readonly inherited?: Readonly<Record<string, string>> | undefined
   readonly step: Step
   /** The project it was built for. Other layers of the project are compared to explain a rebuild. */
   readonly project: string

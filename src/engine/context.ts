@@ -27,6 +27,8 @@ export interface PreparedBase {
   /** For an image: the digest that its reference resolved to. */
   readonly digest?: string | undefined
   readonly root: RootRef
+  /** Variables that the base sets. */
+  readonly variables?: Readonly<Record<string, string>> | undefined
   readonly user?: string | undefined
   readonly workdir?: string | undefined
 }

@@ -5,6 +5,7 @@ import { ignore } from '../telemetry/log.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
 import type { Context, EngineParts } from './context.ts'
 import { EventOperations } from './event-operations.ts'
+import { ImageOperations } from './images/image-operations.ts'
 import { DeadlineTimers } from './lifecycle/deadline-timers.ts'
 import { destroyAll } from './lifecycle/destroy-all.ts'
 import { GuestOperations } from './lifecycle/guest-operations.ts'
@@ -36,6 +37,7 @@ export class Engine {
   readonly events: EventOperations
   readonly snapshots: SnapshotOperations
   readonly layers: LayerOperations
+  readonly images: ImageOperations
   readonly volumes: VolumeOperations
   readonly networks: NetworkOperations
   readonly secrets: SecretOperations
@@ -62,6 +64,7 @@ export class Engine {
     this.events = new EventOperations(this.#ctx)
     this.snapshots = new SnapshotOperations(this.#ctx)
     this.layers = new LayerOperations(this.#ctx)
+    this.images = new ImageOperations(this.#ctx)
     this.volumes = new VolumeOperations(this.#ctx)
     this.networks = new NetworkOperations(this.#ctx)
     this.secrets = new SecretOperations(this.#ctx)

@@ -2,6 +2,12 @@
 export { AgentPod, type PrepareOptions } from '../client/client.ts'
 export type { PlaceOptions } from '../client/default-place.ts'
 export {
+  ImageClient,
+  type ImageTransferOptions,
+  type PullImageOptions,
+  type StoredImageInfo,
+} from '../client/images.ts'
+export {
   type ExecOptions,
   type Exit,
   type Output,

@@ -6,6 +6,8 @@ import { AgentPodError } from '../core/error.ts'
 export interface BundledPrograms {
   readonly podhost: string
   readonly podd: string
+  /** Speaks to registries. Left out if it is not built: there are no images on this machine then. */
+  readonly podimage?: string | undefined
   /** The egress process: JavaScript, or its source. */
   readonly egress: string
 }
@@ -28,9 +30,11 @@ export function bundledPrograms(): BundledPrograms {
   const bundle = [here, join(here, '..')]
     .map((directory) => join(directory, 'egress.js'))
     .find((file) => existsSync(file))
+  const podimage = join(found, 'podimage')
   return {
     podhost: join(found, 'podhost'),
     podd: join(found, 'podd'),
+    ...(existsSync(podimage) && { podimage }),
     egress: bundle ?? join(here, 'egress.ts'),
   }
 }

@@ -2,6 +2,7 @@ import type { Rate } from '../api/http/rate-limit.ts'
 import type { OwnerLabel } from '../core/id.ts'
 import type { Provider } from '../core/provider.ts'
 import type { Log } from '../telemetry/log.ts'
+import type { BundledPrograms } from './bundled-programs.ts'
 import type { TcpOptions } from './listeners.ts'
 
 export interface ServerOptions {
@@ -9,7 +10,7 @@ export interface ServerOptions {
   readonly version: string
   /** Undefined if the server runs from source. */
   readonly build?: string | undefined
-  readonly programs: { readonly podhost: string; readonly podd: string; readonly egress: string }
+  readonly programs: BundledPrograms
   /** Exit after this long without a busy sandbox and without a request; 0 never exits. */
   readonly idleExitMs: number
   readonly tcp?: TcpOptions | undefined

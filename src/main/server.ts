@@ -56,7 +56,9 @@ async function start(setup: ServerSetup): Promise<RunningServer> {
     leave,
   })
   // A TCP client cannot start the server again as the CLI can, so a TCP address in use keeps it running.
-  idle.watch({ isBusy: () => engine.usage.busyCount > 0 || runs.busyCount > 0 || tcp.isInUse, leave })
+  const isBusy = (): boolean =>
+    [engine.usage, engine.images, engine.providers, runs].some(({ busyCount }) => busyCount > 0)
+  idle.watch({ isBusy: () => isBusy() || tcp.isInUse, leave })
   scope.use(guardProcess({ log, stop }))
   log.info('serving', { pid: process.pid, living: engine.usage.count })
   return { done: finished.promise, stop, tcp: tcp.address }

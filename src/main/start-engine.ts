@@ -1,12 +1,16 @@
 /** Starts the engine with the providers, the bases and the egress process that it uses. */
 import { e2bEnvironment } from '../api/e2b/sandbox-environment.ts'
 import { BaseRoots } from '../bases/base-roots.ts'
+import { readRegistries } from '../config/config-files.ts'
 import type { Provider } from '../core/provider.ts'
 import { parseUpstreamProxy } from '../egress/reach/upstream-proxy.ts'
 import { Engine } from '../engine/engine.ts'
 import { DEFAULT_QUOTA } from '../engine/lifecycle/quota.ts'
 import { crun } from '../providers/crun/provider.ts'
+import { registryCredential } from '../providers/docker/image/registry-auth.ts'
 import { dockerProvider } from '../providers/docker/provider.ts'
+import type { LocalImagesOptions } from '../providers/local/images/images.ts'
+import { podimageProgram } from '../providers/local/images/podimage.ts'
 import { Podhost } from '../providers/local/podhost.ts'
 import { openSealedBox } from '../secrets/sealed-box.ts'
 import { eventStore } from '../store/events.ts'
@@ -81,10 +85,29 @@ function openProviders(
 ): Provider[] {
   const { podd } = options.programs
   return [
-    crun(podhost, home.tmp),
+    crun(podhost, home.tmp, openImages({ options, home })),
     dockerProvider({ env: process.env, poddFile: podd, owner }),
     ...(options.providers ?? []).map((open) => open({ home: home.root, podd, owner, log })),
   ]
+}
+
+/** Registries are asked with the settings and credentials of the user who runs the server. */
+function openImages({
+  options,
+  home,
+}: Pick<ServerSetup, 'options' | 'home'>): LocalImagesOptions | undefined {
+  const { podimage } = options.programs
+  if (podimage === undefined) return undefined
+  return {
+    podimage: podimageProgram(podimage, process.env, options.upstreamProxy),
+    recordsFile: home.imageRecords,
+    arch: process.arch,
+    env: process.env,
+    registries: {
+      settings: () => readRegistries(home.root),
+      credential: (host) => registryCredential(process.env, host),
+    },
+  }
 }
 
 /** `engine` is called only once the egress process reports something, which is after the engine was made. */

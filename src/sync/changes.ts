@@ -4,6 +4,7 @@
  */
 import { AgentPodError } from '../core/error.ts'
 import { CACHES } from './cache-patterns.ts'
+import { FIND_GIT } from './find-git.ts'
 
 /** Beside the workspace, so that the project's own `.git` is not touched. */
 const REPOSITORY = '.agentpod-base'
@@ -15,7 +16,7 @@ const REPOSITORY = '.agentpod-base'
 const ATTRIBUTES = '* -text -filter -ident !diff !merge'
 
 const GIT = `set -e
-export GIT_DIR="$1" GIT_WORK_TREE="$2" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null LC_ALL=C
+${FIND_GIT}export GIT_DIR="$1" GIT_WORK_TREE="$2" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null LC_ALL=C
 cd "$2"
 shift 2`
 

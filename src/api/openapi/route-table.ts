@@ -15,6 +15,7 @@ import {
 } from '../schema/query.ts'
 import type { ApiRoute } from './route.ts'
 import { BUILD_ROUTES } from './route-table-builds.ts'
+import { IMAGE_ROUTES } from './route-table-images.ts'
 import { RUN_ROUTES } from './route-table-runs.ts'
 import { VOLUME_ROUTES } from './route-table-volumes.ts'
 
@@ -23,6 +24,7 @@ const SNAPSHOT_REF = { ref: 'The id or the name of a snapshot.' }
 
 export const ROUTES: readonly ApiRoute[] = [
   ...BUILD_ROUTES,
+  ...IMAGE_ROUTES,
   ...VOLUME_ROUTES,
   ...RUN_ROUTES,
   {

@@ -11,6 +11,7 @@ import {
   uploaded,
 } from '../schema/build.ts'
 import { baseProgress, errorAnswer, stopping } from '../schema/error.ts'
+import { imageEvent, imageView, packedSource, pullImage, pushImage } from '../schema/image.ts'
 import { createdKey, createKey, key } from '../schema/key.ts'
 import { explained, explainRequest, network, networkChangeBody } from '../schema/network.ts'
 import { provider } from '../schema/provider.ts'
@@ -57,13 +58,18 @@ export const SCHEMAS = {
   ExtendSandbox: extendSandbox,
   ForkSandbox: forkSandbox,
   Forked: forked,
+  Image: imageView,
+  ImageEvent: imageEvent,
   Key: key,
   Layer: layer,
   Listen: listenRequest,
   Network: network,
+  PackImage: packedSource,
   Preview: previewView,
   Prune: pruneRequest,
   Pruned: pruned,
+  PullImage: pullImage,
+  PushImage: pushImage,
   RotateSecret: rotateSecret,
   Run: run,
   RunEvent: runEvent,
@@ -90,7 +96,10 @@ export type SchemaName = keyof typeof SCHEMAS
 /** Schemas of requests are described as input, all others as output. */
 export const REQUESTS: ReadonlySet<SchemaName> = new Set([
   'Build',
+  'PackImage',
   'Prune',
+  'PullImage',
+  'PushImage',
   'ChangeNetwork',
   'Explain',
   'RotateSecret',
@@ -145,6 +154,7 @@ export const TAGS = {
   snapshots: 'The files of a sandbox at one moment; a snapshot never changes.',
   volumes: 'Directories that sandboxes mount and that outlive them.',
   runs: 'Agents that work in a sandbox on a copy of a project.',
+  images: 'Container images: pulled from registries, and pushed to them.',
   builds: 'Recipes and the layers that they build.',
   network: 'Which hosts a sandbox may reach.',
   secrets: 'Values that stay outside the sandbox, which only gets a placeholder.',

@@ -55,6 +55,15 @@ export const listSnapshots = z.strictObject({
   after,
 })
 
+const ofProvider = providerName.optional().describe('The provider; the default one when left out.')
+
+export const imagesOf = z.strictObject({ provider: ofProvider })
+
+export const namedImage = z.strictObject({
+  ref: imageRef.describe('The reference of the image.'),
+  provider: ofProvider,
+})
+
 export const prepareBase = z.strictObject({
   kit: z
     .enum(KITS)

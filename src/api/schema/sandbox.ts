@@ -37,7 +37,10 @@ export const variablesBody = z
   )
   .refine((map) => Object.keys(map).length <= 1024, 'at most 1024 variables')
 
-export const userName = z.string().regex(/^[a-z_][a-z0-9_-]{0,31}$/, 'is not a user name')
+/** A name, or numbers as images give them: UID or UID:GID. */
+export const userName = z
+  .string()
+  .regex(/^(?:[a-z_][a-z0-9_-]{0,31}|[0-9]{1,10}(?::[0-9]{1,10})?)$/, 'is not a user name')
 
 export const pathList = z.array(z.string().regex(/^\/[^:\0]{0,1000}$/, 'is not an absolute path')).max(64)
 

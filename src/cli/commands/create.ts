@@ -15,7 +15,7 @@ export const command: Command = {
   examples: [
     'agentpod create --name box',
     'agentpod create --base debian --memory 1g --timeout 15m',
-    'agentpod create --provider docker --image debian:12',
+    'agentpod create --image debian:12',
     'agentpod create --label team=web -e NODE_ENV=test',
     'agentpod create --timeout 30m --when-over pause',
     'agentpod create --from golden',

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { invalid } from '../../core/error.ts'
 import { nearest } from '../../util/nearest.ts'
 import { AGENT_OPTIONS } from '../args/agent-options.ts'
+import { imageOption } from '../args/options.ts'
 import { type Parsed, parseArgs } from '../args/parse.ts'
 import { checkAgentRun, checkCommandRun } from '../args/refuse.ts'
 import { RUN_OPTIONS } from '../args/run-options.ts'
@@ -21,6 +22,7 @@ export const command: Command = {
     'agentpod run claude --prompt-file task.md  or: ... | agentpod run claude -',
     'agentpod run -- npm test',
     'agentpod run --base debian -- python3 -V',
+    'agentpod run --no-project --image debian:12 -- cat /etc/os-release',
     'agentpod run --bare -- ls                 nothing detected, nothing built',
     'agentpod run --from golden -- npm test',
     'agentpod run --preset npm -- npm ci',
@@ -43,13 +45,21 @@ export const command: Command = {
       const { runAgents } = await import('../runs/run-agents.ts')
       return runAgents(ctx, agents.parsed, agents.named)
     }
-    const [program, ...args] = parsed.words
+    const [program, ...args] = await commandOf(ctx, parsed)
     if (program === undefined)
       throw invalid('words.missing', 'missing argument: which agent or command?', command.usage)
     checkCommandRun(parsed)
     checkAgentName(program, args, names, ctx.env)
     return runHere(ctx, parsed, { program, args })
   },
+}
+
+/** Without a command, an image runs the one that it is made for. */
+async function commandOf(ctx: CommandContext, parsed: Parsed): Promise<readonly string[]> {
+  const ref = imageOption(parsed)
+  if (parsed.words.length > 0 || ref === undefined || !parsed.has('no-project')) return parsed.words
+  const { imageCommand } = await import('../sandbox/image-command.ts')
+  return imageCommand(ctx, ref, parsed.value('provider'))
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set()

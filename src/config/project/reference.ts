@@ -1,5 +1,6 @@
 /** The reference page of `agentpod.toml`, made from its schema. */
 import { grantsTable } from '../grants/grants-table.ts'
+import { registryTable } from '../registries/registries-table.ts'
 import { describedSchema, type JsonSchema } from './json-schema.ts'
 import { projectSchema } from './schema.ts'
 
@@ -126,6 +127,14 @@ sudo = true
 ports = [3000, 8080]          # or true, for any
 permissions = ["network"]`
 
+/** An example of the registries in the user's file. */
+const REGISTRIES_EXAMPLE = `[registries."registry.example.com"]
+ca = "registry-ca.pem"            # in the state directory, or an absolute path
+mirrors = ["mirror.example.com"]
+
+[registries."localhost:5000"]
+insecure = true`
+
 const USER_FILE = `## Your own file
 
 \`config.toml\` in the state directory is your own file. At its top, \`provider = "docker"\` sets the provider for sandboxes
@@ -134,14 +143,20 @@ when no option and no \`AGENTPOD_PROVIDER\` names another (\`agentpod provider l
 file can make it stricter, never wider. \`[grants]\` lists what projects get without a question. A grant gives nothing to
 a project that does not ask for it.`
 
+const REGISTRIES = `\`[registries."HOST"]\` says how a registry of container images is reached:`
+
 export function projectReference(): string {
   const grants = sectionsOf('grants', describedSchema(grantsTable)).flatMap(({ rows }) => rows)
+  const registries = sectionsOf('registries', describedSchema(registryTable)).flatMap(({ rows }) => rows)
   return `${[
     INTRODUCTION,
     ...sectionsOf('', describedSchema(projectSchema)).map(written),
     USER_FILE,
     table(grants),
     fenced(USER_EXAMPLE),
+    REGISTRIES,
+    table(registries),
+    fenced(REGISTRIES_EXAMPLE),
   ].join('\n\n')}\n`
 }
 

@@ -1,16 +1,17 @@
 import { createHash } from 'node:crypto'
-import { defaultBase, withBaseDefaults } from '../../bases/bases.ts'
+import { baseKind, defaultBase, withBaseDefaults } from '../../bases/bases.ts'
 import { type Isolation, isAtLeast } from '../../core/capability.ts'
 import { DEFAULT_ENVIRONMENT, type Environment, MOST_EXTRAS } from '../../core/environment.ts'
-import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
+import { AgentPodError, asAgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
+import type { Guest } from '../../core/guest.ts'
 import { newSandboxId, parseName, type SandboxId } from '../../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../../core/network.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { Created, CreatePlan, Mount, Provider } from '../../core/provider.ts'
-import type { Kit, RecipeBase } from '../../core/recipe.ts'
+import type { Kit } from '../../core/recipe.ts'
 import { askedLimits, type Resources, resolveResources } from '../../core/resources.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
-import type { Snapshot } from '../../core/snapshot.ts'
+import type { LayerInfo, Snapshot } from '../../core/snapshot.ts'
 import {
   DEFAULT_LIFETIME,
   type Lifetime,
@@ -130,7 +131,7 @@ async function createNew(
   // between.
   const built = digest === undefined ? undefined : environmentRoot(ctx, digest, who)
   const resolved = built
-    ? onBase(fit, built.layer.layer.base)
+    ? onBase(fit, built.layer.layer)
     : ready
       ? specWithBaseDefaults(request, fit, ready)
       : fit
@@ -264,8 +265,9 @@ function noSecrets({ name }: Provider): AgentPodError {
 }
 
 /** A built environment stays on the base that it was built on, whatever the request says. */
-function onBase(spec: Spec, { name, image }: RecipeBase): Spec {
-  return { ...spec, environment: { ...spec.environment, base: name, ...(image !== undefined && { image }) } }
+function onBase(spec: Spec, { base: { name, image }, inherited }: LayerInfo): Spec {
+  const own = { base: name, ...(image !== undefined && { image }), ...(inherited && { inherited }) }
+  return { ...spec, environment: { ...spec.environment, ...own } }
 }
 
 /** The defaults of a base apply where the request sets nothing. */
@@ -276,10 +278,11 @@ function specWithBaseDefaults({ environment = {} }: CreateRequest, spec: Spec, r
 function prepareBase(
   ctx: Context,
   provider: Provider,
-  { suite, kit }: CreateRequest,
+  { suite, kit, who }: CreateRequest,
   { environment: { base: name, image } }: Spec,
 ): Promise<PreparedBase> {
-  return ctx.roots.ensure({ name, image, suite, kit }, provider, () => undefined)
+  const wish = { name, image, suite, kit, isAnonymous: !who.isAdmin }
+  return ctx.roots.ensure(wish, provider, () => undefined)
 }
 
 /**
@@ -342,6 +345,7 @@ export async function activate(
         env: {
           LANG: 'C.UTF-8',
           ...created.env,
+          ...environment.inherited,
           ...linkVariables(ctx, linked),
           ...pathOf(environment, created),
           ...added?.variables,
@@ -356,6 +360,7 @@ export async function activate(
       },
       CALL,
     )
+    await makeWorkdir(environment, guest)
     await writeJavaTrust(ctx, linked, guest)
     failpoint('create.configured')
     if (environment.services || environment.start) {
@@ -380,9 +385,18 @@ export async function activate(
   return running
 }
 
-function pathOf({ path = [] }: Environment, { env }: Created): Record<string, string> {
+/** An image may name a working directory that it does not have. */
+async function makeWorkdir({ base, workdir }: Environment, guest: Guest): Promise<void> {
+  if (!baseKind(base).takesImage || workdir === '') return
+  const signal = AbortSignal.timeout(CALL.timeoutMs)
+  await guest.files.makeDir(workdir, { user: 'root', signal }).catch((error: unknown) => {
+    if (!isAgentPodError(error, 'already_exists')) throw error
+  })
+}
+
+function pathOf({ path = [], inherited }: Environment, { env }: Created): Record<string, string> {
   if (path.length === 0) return {}
-  return { PATH: [...path, env['PATH'] ?? DEFAULT_PATH].join(':') }
+  return { PATH: [...path, inherited?.['PATH'] ?? env['PATH'] ?? DEFAULT_PATH].join(':') }
 }
 
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'

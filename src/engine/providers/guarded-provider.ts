@@ -5,7 +5,15 @@
 
 import type { CallOptions } from '../../core/call.ts'
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
-import type { Created, CreatePlan, Layers, Provider, Snapshots, Volumes } from '../../core/provider.ts'
+import type {
+  Created,
+  CreatePlan,
+  Layers,
+  Provider,
+  Snapshots,
+  StoredImages,
+  Volumes,
+} from '../../core/provider.ts'
 import { ignore, type Log } from '../../telemetry/log.ts'
 import type { Clock } from '../../util/clock.ts'
 import { withTimeout } from '../../util/deadline.ts'
@@ -91,7 +99,11 @@ export function guardedProvider(
     egress,
     host,
     images: images && {
-      ensure: (ref, onProgress, o) => guard('images.ensure', o, (p) => images.ensure(ref, onProgress, p)),
+      ensure: (ref, onProgress, o) =>
+        guard('images.ensure', o, (p) =>
+          images.ensure(ref, onProgress, { ...p, isAnonymous: o.isAnonymous }),
+        ),
+      store: images.store && guardedImages(images.store, guard),
     },
     layers: layers && guardedLayers(layers, guard),
     snapshots: snapshots && guardedSnapshots(snapshots, guard),
@@ -109,6 +121,18 @@ function guardedLayers(inner: Layers, guard: Guard): Layers {
     export: (digest, o) => guard('layers.export', o, (p) => inner.export(digest, p)),
     root: (digests) => inner.root(digests),
     of: (root) => inner.of(root),
+  }
+}
+
+function guardedImages(inner: StoredImages, guard: Guard): StoredImages {
+  return {
+    pull: (ref, onProgress, o) =>
+      guard('images.pull', o, (p) => inner.pull(ref, onProgress, { ...p, isAnonymous: o.isAnonymous })),
+    list: (o) => guard('images.list', o, (p) => inner.list(p)),
+    remove: (ref, o) => guard('images.remove', o, (p) => inner.remove(ref, p)),
+    push: (source, ref, onProgress, o) =>
+      guard('images.push', o, (p) => inner.push(source, ref, onProgress, p)),
+    layout: (source, o) => guard('images.layout', o, (p) => inner.layout(source, p)),
   }
 }
 

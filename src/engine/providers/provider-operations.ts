@@ -26,8 +26,15 @@ export interface ProviderInfo {
 export class ProviderOperations {
   readonly #ctx: Pick<Context, 'providers' | 'roots'>
 
+  #preparing = 0
+
   constructor(ctx: Pick<Context, 'providers' | 'roots'>) {
     this.#ctx = ctx
+  }
+
+  /** Bases that are being built or pulled. */
+  get busyCount(): number {
+    return this.#preparing
   }
 
   get defaultName(): string {
@@ -53,11 +60,22 @@ export class ProviderOperations {
     wish: Omit<BaseWish, 'name'> & { readonly name?: Base | undefined },
     onProgress: (line: string) => void,
     name?: string,
-  ): Promise<{ root: RootRef; digest: string | undefined; provider: Provider }> {
+  ): Promise<{
+    root: RootRef
+    digest: string | undefined
+    variables: Readonly<Record<string, string>> | undefined
+    provider: Provider
+  }> {
     const provider = this.#ctx.providers.use(this.#provider(name))
     const base = wish.name ?? defaultBase(wish, provider)
-    const { root, digest } = await this.#ctx.roots.ensure({ ...wish, name: base }, provider, onProgress)
-    return { root, digest, provider }
+    this.#preparing += 1
+    try {
+      const ready = await this.#ctx.roots.ensure({ ...wish, name: base }, provider, onProgress)
+      const { root, digest, variables } = ready
+      return { root, digest, variables, provider }
+    } finally {
+      this.#preparing -= 1
+    }
   }
 
   #provider(name: string | undefined): Provider {

@@ -20,10 +20,10 @@ import type { Layer } from './snapshot-registry.ts'
  */
 export const LAYER_OWNER = 'build'
 
-/** The root up to and including a layer. */
-export function rootWithLayer(layer: Layer): RootRef {
-  const below: RootRef = layer.root ?? {}
-  return { ...below, over: [...(below.over ?? []), layer.id] }
+/** The root up to and including a layer, or another snapshot. */
+export function rootWithLayer({ id, root }: Pick<Layer, 'id' | 'root'>): RootRef {
+  const below: RootRef = root ?? {}
+  return { ...below, over: [...(below.over ?? []), id] }
 }
 
 /**

@@ -4,8 +4,9 @@
  */
 import type { Provider } from '../../core/provider.ts'
 import { localProvider } from '../local/driver.ts'
+import type { LocalImagesOptions } from '../local/images/images.ts'
 import type { Podhost } from '../local/podhost.ts'
 
-export function crun(podhost: Podhost, exchange: string): Provider {
-  return localProvider({ name: 'crun', isolation: 'container', podhost, exchange })
+export function crun(podhost: Podhost, exchange: string, images?: LocalImagesOptions): Provider {
+  return localProvider({ name: 'crun', isolation: 'container', podhost, exchange, images })
 }

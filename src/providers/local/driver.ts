@@ -19,6 +19,7 @@ import type {
 import type { Limited } from '../../core/resources.ts'
 import { poddGuest } from '../../guest/podd/client.ts'
 import { socketStreams } from '../../guest/podd/streams.ts'
+import { type LocalImagesOptions, localImages } from './images/images.ts'
 import type { Podhost } from './podhost.ts'
 import {
   type HostInfo,
@@ -40,10 +41,13 @@ export interface LocalOptions {
   readonly podhost: Podhost
   /** The directory for files that are exchanged with podhost. */
   readonly exchange: string
+  /** Container images; left out if podimage is not built. */
+  readonly images?: LocalImagesOptions | undefined
 }
 
 export function localProvider(options: LocalOptions): Provider {
   const { podhost } = options
+  const images = options.images && localImages(podhost, options.exchange, options.images)
   let hello: Promise<HostInfo> | undefined
   let heardFrom = 0
   const info = (o: CallOptions): Promise<HostInfo> => {
@@ -63,7 +67,7 @@ export function localProvider(options: LocalOptions): Provider {
     name: options.name,
 
     async capabilities(o) {
-      return capabilities(options.isolation, await info(o))
+      return capabilities(options, await info(o))
     },
 
     async diagnose(o): Promise<readonly Check[]> {
@@ -111,6 +115,7 @@ export function localProvider(options: LocalOptions): Provider {
 
     async clear(o) {
       await podhost.call('clear', {}, o)
+      images?.forget()
       await podhost.leave(o)
     },
 
@@ -161,6 +166,7 @@ export function localProvider(options: LocalOptions): Provider {
 
     egress: { door },
     host: { root: () => HOST_ROOT },
+    images,
     layers: localLayers(podhost, options.exchange),
     snapshots: localSnapshots(podhost, options.exchange),
     volumes: localVolumes(podhost),
@@ -235,7 +241,7 @@ function isEnforceable(limit: Limited, host: HostInfo): boolean {
   return controller === undefined || host.controllers.includes(controller)
 }
 
-function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Capabilities {
+function capabilities({ isolation, images }: LocalOptions, host: HostInfo): Capabilities {
   const all = ['memory', 'cpu', 'pids'].every((controller) => host.controllers.includes(controller))
   const notes: string[] = []
   if (!all) notes.push(`limits: cgroup controllers at hand are ${host.controllers.join(', ') || 'none'}`)
@@ -258,7 +264,7 @@ function capabilities(isolation: Capabilities['isolation'], host: HostInfo): Cap
     metering: 'host',
     deadlines: 'provider',
     layers: true,
-    images: false,
+    images: images !== undefined,
     host: true,
     volumes: host.volumes,
     rootMounts: host.rootMounts,

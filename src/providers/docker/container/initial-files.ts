@@ -6,9 +6,10 @@
 import { Readable } from 'node:stream'
 import type { CallOptions } from '../../../core/call.ts'
 import { AgentPodError, isAgentPodError } from '../../../core/error.ts'
+import { packTar, type TarFile } from '../../../util/file/tar-writer.ts'
 import { callSignal } from '../daemon/call-signal.ts'
 import { type Daemon, readAnswer } from '../daemon/daemon.ts'
-import { packTar, readTar, type TarFile } from '../image/tar.ts'
+import { readTar } from '../image/tar.ts'
 
 const DIRECTORY = '.agentpod'
 /** SECURITY: DK-02. Directly below the root: no part of a mount point's path can be renamed from inside. */

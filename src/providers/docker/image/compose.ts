@@ -13,12 +13,13 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { CallOptions } from '../../../core/call.ts'
 import { AgentPodError } from '../../../core/error.ts'
+import { padding, tarEnd, tarHeader } from '../../../util/file/tar-writer.ts'
 import { sha256Hex } from '../../../util/sha256.ts'
 import { callSignal } from '../daemon/call-signal.ts'
 import type { Daemon } from '../daemon/daemon.ts'
 import { followProgress } from '../daemon/progress.ts'
 import type { ImageInfo } from './image-store.ts'
-import { padding, readTar, tarEnd, tarHeader } from './tar.ts'
+import { readTar } from './tar.ts'
 
 /** A layer of the result, and an image that contains it. */
 export interface StackedLayer {

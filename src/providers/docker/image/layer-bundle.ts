@@ -9,8 +9,9 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { AgentPodError } from '../../../core/error.ts'
+import { padding, tarEnd, tarHeader } from '../../../util/file/tar-writer.ts'
 import { spool } from './compose.ts'
-import { padding, readTar, tarEnd, tarHeader } from './tar.ts'
+import { readTar } from './tar.ts'
 
 const MOST_LAYERS = 100
 

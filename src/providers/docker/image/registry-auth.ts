@@ -38,6 +38,23 @@ export async function registryAuth(
   return fromHelper ?? fromFile(config.auths ?? {}, server)
 }
 
+/** The same for a registry by its host, in parts. */
+export async function registryCredential(
+  env: EnvironmentVariables,
+  host: string,
+): Promise<
+  | {
+      readonly username?: string | undefined
+      readonly password?: string | undefined
+      readonly identityToken?: string | undefined
+    }
+  | undefined
+> {
+  const { username, password, identitytoken: identityToken } = (await registryAuth(env, `${host}/x`)) ?? {}
+  if (identityToken !== undefined) return { identityToken }
+  return username === undefined ? undefined : { username, password }
+}
+
 /** The registry of an image, as config.json names it. */
 export function serverOf(image: string): string {
   const [first = ''] = image.split('/')

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { Readable } from 'node:stream'
 import { describe, test } from 'node:test'
-import { packTar, readTar } from './tar.ts'
+import { packTar } from '../../../util/file/tar-writer.ts'
+import { readTar } from './tar.ts'
 
 /** Everything of an archive, given to the reader in pieces of `step` bytes. */
 async function read(archive: Buffer, step: number): Promise<[string, string, string][]> {

@@ -5,6 +5,7 @@
  * describes how it begins.
  */
 import type { Script } from '../../changes.ts'
+import { FIND_GIT } from '../../find-git.ts'
 import { ATTRIBUTES } from '../state/prepare-script.ts'
 
 /** Larger files are left out of the result, and listed. */
@@ -129,7 +130,7 @@ const SETTINGS = [
   'safe.directory=*',
 ].map((setting) => setting.split('=') as [string, string])
 
-const RESULT = `export LC_ALL=C GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_OPTIONAL_LOCKS=0
+const RESULT = `${FIND_GIT}export LC_ALL=C GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_OPTIONAL_LOCKS=0
 unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CEILING_DIRECTORIES GIT_NAMESPACE
 stash=$1 workspace=$2 start=$3 commit=$4 largest=$5 exclude=$6 nested=$7 large=$8 submodules=$9 only=\${10}
 shift 10

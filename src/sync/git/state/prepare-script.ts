@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { invalid } from '../../../core/error.ts'
 import { CACHES } from '../../cache-patterns.ts'
 import type { Script } from '../../changes.ts'
+import { FIND_GIT } from '../../find-git.ts'
 import { OBJECT_ID, type ObjectId } from '../plumbing/repository.ts'
 
 export interface PrepareScriptOptions {
@@ -98,7 +99,7 @@ export const ATTRIBUTES = '* -text -filter -ident -working-tree-encoding !diff !
 const OURS = '-c core.checkStat=minimal -c core.trustctime=false -c core.fsync=none -c gc.auto=0'
 
 const PREPARE = `set -eu
-umask 022
+${FIND_GIT}umask 022
 workspace=$1 stash=$2 tree=$3 commit=$4 branch=$5 shallow=$6 aside=$7 submodules=$8 untouched=$9
 shift 9
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CEILING_DIRECTORIES
