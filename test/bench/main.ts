@@ -20,6 +20,7 @@ import { onDocker } from './docker.ts'
 import { wayOut } from './egress.ts'
 import { environments } from './environments.ts'
 import { OURS } from './figures.ts'
+import { imageLives } from './images.ts'
 import { lives } from './lives.ts'
 import { roundRobin, stopMeasuring, timed } from './measure.ts'
 import { packages } from './packages.ts'
@@ -122,6 +123,7 @@ async function main(stack: AsyncDisposableStack): Promise<void> {
     },
     packages: () => packages(report, { isQuick }),
     environments: () => environments(report, { rounds }),
+    images: () => imageLives(report, { rounds }),
     runs: () => runs(report, { rounds, scale: isQuick ? 0.02 : 1 }),
     docker: () => onDocker(report, driver, { rounds }),
     command: () => commandLine(world, sandbox),

@@ -6,6 +6,10 @@ import { test } from 'node:test'
 import { NO_DOCKER } from '../support/docker-daemon.ts'
 import { openDocker } from '../support/docker-provider.ts'
 import { commandsIn, runAll } from '../support/documented.ts'
+import { makeImage } from '../support/made-image.ts'
+import type { TarEntry } from '../support/tar-bytes.ts'
+import { busyboxFiles, NO_BUSYBOX } from '../support/tiny-images.ts'
+import { ToyRegistry } from '../support/toy-registry.ts'
 import { ROOT, World } from '../support/world.ts'
 
 const GUIDES = join(ROOT, 'docs', 'guides')
@@ -27,8 +31,11 @@ const ON_CRUN = 'local.md'
 /** Its commands are run by ci.test.ts, in each setting that it describes. */
 const IN_CI = 'ci.md'
 
+/** Its images come from a registry of the test, which stands before the real one. */
+const WITH_IMAGES = 'images.md'
+
 for (const guide of readdirSync(GUIDES).filter(
-  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI].includes(name),
+  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI, WITH_IMAGES].includes(name),
 )) {
   test(`${guide} works as written`, { timeout: 120_000 }, async () => {
     await using world = new World()
@@ -48,6 +55,32 @@ test(`${IN_ITS_OWN} works as written, in an empty directory`, { timeout: 240_000
   assert.ok(lines.length >= 20)
   runAll(lines, world.home, { cwd, env: { HOME: user, PATH: `${ROOT}:${process.env['PATH']}` } })
 })
+
+test(`${WITH_IMAGES} works as written, with a mirror`, { skip: NO_BUSYBOX, timeout: 120_000 }, async () => {
+  await using world = new World()
+  await using registry = await ToyRegistry.start()
+  const release: TarEntry[] = [{ name: 'etc/os-release', content: 'ID=debian\n' }]
+  registry.put('library/debian', '12', makeImage({ layers: [busyboxFiles(), release] }))
+  writeFileSync(
+    join(world.home, 'config.toml'),
+    `[registries."docker.io"]\nmirrors = ["${registry.host}"]\n[registries."${registry.host}"]\ninsecure = true\n`,
+  )
+  const lines = commandsIn(readFileSync(join(GUIDES, WITH_IMAGES), 'utf8'))
+  assert.ok(lines.length >= 10)
+  await runAllAside(lines, world, world.directory())
+})
+
+/** The registry is in this process, so the commands must not block it. */
+async function runAllAside(lines: readonly string[], world: World, cwd: string): Promise<void> {
+  for (const line of lines) {
+    const { code, stdout, stderr } = await world.cli(['-c', line], {
+      program: ['sh'],
+      cwd,
+      env: { PATH: `${ROOT}:${process.env['PATH']}` },
+    })
+    assert.equal(code, 0, `${line}\n${stdout}${stderr}`)
+  }
+}
 
 test(`${ON_CRUN} of the providers works as written`, { timeout: 120_000 }, async () => {
   await using world = new World()
