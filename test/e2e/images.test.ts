@@ -1,7 +1,15 @@
 /** Images from a real registry with TLS and tokens, run, changed and pushed again. */
 import assert from 'node:assert/strict'
 import { execFile, execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
@@ -37,7 +45,8 @@ describe('images', { skip }, () => {
       join(world.home, 'config.toml'),
       `[registries."${registry.host}"]\nca = ${JSON.stringify(registry.caFile)}\n`,
     )
-    await world.ok(['ls'], { env: { DOCKER_CONFIG: dockerConfig } })
+    const path = `${dockerConfig}:${process.env['PATH']}`
+    await world.ok(['ls'], { env: { DOCKER_CONFIG: dockerConfig, PATH: path } })
   })
 
   after(async () => {
@@ -58,6 +67,24 @@ describe('images', { skip }, () => {
     const log = readFileSync(join(world.home, 'logs', 'server.log'), 'utf8')
     for (const secret of secrets) assert.ok(!log.includes(secret))
     assert.doesNotMatch(await inImage(ref, 'env'), new RegExp(CREDENTIAL.password))
+  })
+
+  test('IMG-1 a helper program of Docker has the credential, for one registry or for all', async () => {
+    const ref = await registry.put('team/helped', '1', makeImage(files()))
+    const answer = JSON.stringify({ Username: CREDENTIAL.username, Secret: CREDENTIAL.password })
+    const helper = join(dockerConfig, 'docker-credential-tests')
+    writeFileSync(
+      helper,
+      `#!/bin/sh\n[ "$1" = get ] && [ "$(cat)" = '${registry.host}' ] && echo '${answer}'\n`,
+    )
+    chmodSync(helper, 0o755)
+    const refused = (error: unknown): boolean => isAgentPodError(error, 'permission_denied')
+    for (const config of [{ credHelpers: { [registry.host]: 'tests' } }, { credsStore: 'tests' }]) {
+      writeFileSync(join(dockerConfig, 'config.json'), '{}')
+      await assert.rejects(images.pull(ref), refused)
+      writeFileSync(join(dockerConfig, 'config.json'), JSON.stringify(config))
+      await images.pull(ref)
+    }
   })
 
   test('IMG-2 a stored image needs no network; pull asks what the tag stands for now', async () => {
@@ -197,6 +224,39 @@ describe('images', { skip }, () => {
     await world.ok(['image', 'push', digest.slice(0, 12), target])
     assert.equal(await inImage(target, 'sh', '-c', 'cat /ready; echo $FROM; id -u'), 'image\nimage\n4242\n')
     writeFileSync(config, before)
+  })
+
+  test('IMG-6 a program that needs musl runs in an image that has it', {
+    skip: lacks('musl-gcc'),
+  }, async () => {
+    const place = world.directory()
+    writeFileSync(
+      join(place, 'hello.c'),
+      '#include <stdio.h>\nint main(void) { puts("from musl"); return 0; }\n',
+    )
+    execFileSync('musl-gcc', ['-o', 'hello', 'hello.c'], { cwd: place })
+    const [, loader = ''] = /(\/lib\/ld-musl-\S+?)\0/.exec(readFileSync(join(place, 'hello'), 'latin1')) ?? []
+    const ref = await registry.put(
+      'public/musl',
+      '1',
+      makeImage({
+        layers: [
+          busyboxFiles(),
+          [
+            { name: loader.slice(1), content: readFileSync(realpathSync(loader)), mode: 0o755 },
+            { name: 'bin/hello', content: readFileSync(join(place, 'hello')), mode: 0o755 },
+          ],
+        ],
+        config: { Env: ['PATH=/bin'] },
+      }),
+    )
+    assert.equal(await inImage(ref, 'hello'), 'from musl\n')
+    const project = world.directory()
+    writeFileSync(join(project, 'a.txt'), 'one\n')
+    const { stderr } = await world.cli(['run', '--image', ref, '--', 'sh', '-c', 'hello > b.txt'], {
+      cwd: project,
+    })
+    assert.match(stderr, /added +b\.txt/)
   })
 
   test('IMG-6 an image with one program alone runs it, and its files can be copied', async () => {
