@@ -25,6 +25,7 @@ function start(): Promise<RunningServer> {
     programs: {
       podhost: join(dist, 'bin', 'podhost'),
       podd: join(dist, 'bin', 'podd'),
+      podimage: join(dist, 'bin', 'podimage'),
       egress: join(dist, 'egress.js'),
     },
     idleExitMs: 0,
