@@ -110,7 +110,9 @@ export class ImageOperations {
   #store(name: string | undefined): { readonly provider: Provider; readonly store: StoredImages } {
     const { providers } = this.#ctx
     const provider = name === undefined ? providers.default : providers.named(name)
-    return { provider: providers.use(provider), store: storeOf(provider) }
+    // A provider that keeps no images is not used by the question.
+    const store = storeOf(provider)
+    return { provider: providers.use(provider), store }
   }
 
   #listed({ name, layers }: Provider, image: StoredImage): UsedImage {
