@@ -349,6 +349,32 @@ describe('images', { skip }, () => {
     )
   })
 
+  test('IMG-5 stops, forks and archives of a sandbox keep the settings and files of its image', async () => {
+    const old = [{ name: 'old/file', content: 'x' }]
+    const hidden = [{ name: 'old/.wh..wh..opq' }, { name: 'old/new', content: 'x' }]
+    const ref = await registry.put(
+      'public/kept',
+      '1',
+      makeImage({
+        layers: [busyboxFiles(), old, hidden],
+        config: { Env: ['PATH=/bin', 'MODE=kept'], User: '77' },
+      }),
+    )
+    const look = ['--', 'sh', '-c', 'id -u; echo $MODE; ls /old']
+    await world.ok(['create', '--name', 'kept', '--image', ref])
+    await world.ok(['stop', 'kept'])
+    await world.ok(['start', 'kept'])
+    await world.ok(['fork', 'kept', '--name', 'forked'])
+    await world.ok(['snapshot', 'create', 'kept', '--name', 'kept'])
+    const archive = join(world.directory(), 'kept.pod')
+    await world.ok(['snapshot', 'export', 'kept', archive])
+    await world.ok(['snapshot', 'import', archive, '--name', 'imported'])
+    await world.ok(['restore', 'imported', '--name', 'restored'])
+    for (const box of ['kept', 'forked', 'restored'])
+      assert.equal(await world.ok(['exec', box, ...look]), '77\nkept\nnew\n', box)
+    await world.ok(['destroy', 'kept', 'forked', 'restored'])
+  })
+
   test('IMG-8 files of this machine cannot be pushed', async () => {
     const id = (await world.ok(['create', '--base', 'host'])).trim()
     const { code, stderr } = await world.cli(['image', 'push', id, `${registry.host}/team/host:1`])

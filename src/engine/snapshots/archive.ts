@@ -70,7 +70,9 @@ export async function exportSnapshot(ctx: Context, snapshot: Snapshot): Promise<
   const { root, spec, createdAt } = snapshot
   if (!root || snapshot.state !== 'ready') throw damaged('its files are gone')
   if (root.over && root.over.length > 0) throw onEnvironment(snapshot)
-  if (spec.environment.image !== undefined) throw onImage(snapshot)
+  // An image that the provider keeps as layers goes along like any other layers.
+  const isDaemons = spec.environment.image !== undefined && (layers?.of(root) ?? []).length === 0
+  if (isDaemons) throw onImage(snapshot)
   const digests = layers?.of(root) ?? []
   const packed: Packed[] = []
   try {
@@ -103,12 +105,13 @@ function discardContent(packed: readonly Packed[]): void {
 
 /**
  * SECURITY: LK-14. People put keys into variables, also of services, and an archive may leave the owner's
- * control. Services and start commands are left out too: whoever imports an archive has not asked to run
- * them.
+ * control. Those of an image stay: they come from its maker. Services and start commands are left out too:
+ * whoever imports an archive has not asked to run them.
  */
 function withoutVariables(spec: Spec): Spec {
-  const { base, user, workdir, sudo } = spec.environment
-  return { ...spec, environment: { base, user, workdir, sudo, variables: {} } }
+  const { base, user, workdir, sudo, inherited } = spec.environment
+  const own = inherited && { inherited }
+  return { ...spec, environment: { base, user, workdir, sudo, variables: {}, ...own } }
 }
 
 async function* concatenated(head: string, packed: readonly Packed[]): AsyncGenerator<Buffer> {
@@ -241,6 +244,8 @@ function checkedSpec(value: Record<string, unknown>): Spec {
   return resolveSpec({ environment: { ...environment, sudo: false }, resources, lifetime })
 }
 
+const MOST_VARIABLE = 128 * 1024
+const MOST_VARIABLES = 1024
 const RESOURCES = Object.keys(DEFAULT_RESOURCES) as (keyof Resources)[]
 
 const specShape = z.object({
@@ -248,6 +253,10 @@ const specShape = z.object({
     base: z.enum(BASES),
     image: z.string().refine(isImageRef).optional(),
     variables: z.strictObject({}),
+    inherited: z
+      .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string().max(MOST_VARIABLE))
+      .refine((map) => Object.keys(map).length <= MOST_VARIABLES)
+      .optional(),
     user: z.string().max(64),
     workdir: z.string().max(4096),
     sudo: z.boolean(),
