@@ -360,7 +360,8 @@ export class Sandbox {
   }
 
   async #verb(verb: string, body?: object): Promise<Sandbox> {
-    const info = await this.#transport.json('POST', `/v1/sandboxes/${this.id}/${verb}`, body)
+    const path = `/v1/sandboxes/${this.id}/${verb}`
+    const info = await this.#transport.json('POST', path, body, { isRepeatable: true })
     return new Sandbox(this.#transport, info as SandboxView)
   }
 

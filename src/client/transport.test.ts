@@ -65,6 +65,8 @@ test('a repeatable request is sent again when the server had closed the kept-ali
   await transport.json('GET', '/a')
   await transport.json('GET', '/b')
   assert.equal(connections, 2)
+  await transport.json('POST', '/start', {}, { isRepeatable: true })
+  assert.equal(connections, 3)
   await assert.rejects(transport.json('POST', '/c', {}), (error) => isAgentPodError(error, 'unavailable'))
   transport.close()
 })

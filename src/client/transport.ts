@@ -20,6 +20,8 @@ export interface Call {
   readonly headers?: Readonly<Record<string, string>> | undefined
   readonly body?: Buffer | Readable | undefined
   readonly signal?: AbortSignal | undefined
+  /** For a POST that does the same when it is sent twice, such as the start of a sandbox. */
+  readonly isRepeatable?: boolean | undefined
 }
 
 /** Answers other than streams are small. */
@@ -63,8 +65,8 @@ export class Transport {
     try {
       return await this.#once(call)
     } catch (error) {
-      // A server that died may have received the request; a GET can be repeated safely.
-      const isRepeatable = call.method === 'GET' && (isErrno(error, 'ECONNRESET') || isErrno(error, 'EPIPE'))
+      // A server that died may have received the request.
+      const isRepeatable = isIdempotent(call) && (isErrno(error, 'ECONNRESET') || isErrno(error, 'EPIPE'))
       const isNotReceived = isErrno(error, 'ECONNREFUSED') || isErrno(error, 'ENOENT') || isRepeatable
       const isReplayable = call.body === undefined || Buffer.isBuffer(call.body)
       if (!isNotReceived || !isReplayable || !this.#options.revive) throw broken(error, call.signal)
@@ -88,7 +90,7 @@ export class Transport {
     method: string,
     path: string,
     body?: unknown,
-    o: { headers?: Record<string, string>; signal?: AbortSignal | undefined } = {},
+    o: { headers?: Record<string, string>; signal?: AbortSignal | undefined; isRepeatable?: boolean } = {},
   ): Promise<unknown> {
     const payload = body === undefined ? undefined : Buffer.from(JSON.stringify(body))
     const response = await this.open({
@@ -97,6 +99,7 @@ export class Transport {
       headers: { ...(payload && { 'content-type': 'application/json' }), ...o.headers },
       body: payload,
       signal: o.signal,
+      isRepeatable: o.isRepeatable,
     })
     return readJson(response)
   }
@@ -170,7 +173,7 @@ function tls(): typeof import('node:https') {
 }
 
 function isIdempotent(call: Call): boolean {
-  return call.method !== 'POST'
+  return call.method !== 'POST' || call.isRepeatable === true
 }
 
 function isSuccess(response: IncomingMessage): boolean {

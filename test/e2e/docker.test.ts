@@ -169,10 +169,6 @@ describe('agentpod on docker', { skip }, () => {
       /unknown provider nope.*\n.*crun, docker/,
     )
     assert.match(
-      (await refused(['create', '--image', IMAGE])).stderr,
-      /crun does not support container images.*\n.*docker/,
-    )
-    assert.match(
       (await refused(['create', '--isolation', 'vm'])).stderr,
       /no provider of this server offers isolation vm/,
     )

@@ -411,13 +411,13 @@ describe('images', { skip }, () => {
 
   test('IMG-1 a token that expires in the middle is replaced', async () => {
     logIn()
-    // The registry accepts a token for a minute after its end.
-    registry.tokenSeconds = -59
     const layers = [
       busyboxFiles(),
       ...Array.from({ length: 12 }, (_, n) => [{ name: `file${n}`, content: String(n) }]),
     ]
     const ref = await registry.put('team/expiring', '1', makeImage({ layers }))
+    // The registry accepts a token for a minute after its end.
+    registry.tokenSeconds = -59
     const { layers: found } = await images.pull(ref)
     assert.equal(found.length, 13)
     registry.tokenSeconds = 300
