@@ -17,7 +17,7 @@ const ANOTHER_RUNS = 'server.running'
  * A server that passes gigabytes through makes short-lived buffers by the thousand. A small nursery collects
  * them early, and one arena that gives memory back keeps the process small (attack case RS-10).
  */
-const LEAN_FLAGS = ['--max-semi-space-size=4']
+const LEAN_FLAGS = ['--max-semi-space-size=1']
 /** SECURITY: CP-22. SIGUSR1 would open Node's inspector to everybody on this machine. */
 const CLOSED_FLAGS = ['--disable-sigusr1']
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '65536' }
