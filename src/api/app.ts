@@ -14,7 +14,7 @@ import { type Random, randomWord } from '../util/random.ts'
 import type { OneTimeCodes } from './door/one-time-codes.ts'
 import type { SandboxTokens } from './door/sandbox-tokens.ts'
 import { e2bError, isE2bPath } from './e2b/error-response.ts'
-import { e2bRoutes } from './e2b/routes.ts'
+import { type E2bParts, e2bRoutes } from './e2b/routes.ts'
 import { errorBody, retryAfter } from './http/error-response.ts'
 import { readJsonBody } from './http/json-body.ts'
 import { parseQuery } from './http/query.ts'
@@ -53,6 +53,8 @@ export interface AppParts {
   readonly codes: OneTimeCodes
   /** Builds environments. Without it there are no routes for builds. */
   readonly builds?: Omit<BuildParts, 'engine' | 'clock' | 'random' | 'log'> | undefined
+  /** Templates of E2B's API. Without them there is only its base. */
+  readonly templates?: E2bParts['templates']
   /** Runs of agents. Without it there are no routes for runs. */
   readonly runs?: Runs | undefined
   readonly metrics: Metrics

@@ -69,9 +69,10 @@ function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildJo
         sudo: step.user === 'root',
       },
       suite: base.suite,
+      kit: base.kit,
       lifetime: { ttlMs: step.timeoutMs + SPARE_MS, whenOver: 'destroy', autoResume: false },
       network: {
-        mode: step.network.length > 0 ? 'allowlist' : 'off',
+        mode: step.anyHost ? 'open' : step.network.length > 0 ? 'allowlist' : 'off',
         allow: step.network,
         intercept: 'all',
         cache: true,

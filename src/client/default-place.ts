@@ -21,3 +21,8 @@ export function placeOf(o: PlaceOptions): Place {
   }
   return { url, key }
 }
+
+/** The variables of this program, for git, which lists the files that a copy takes. */
+export function clientEnvironment(): Readonly<Record<string, string | undefined>> {
+  return process.env
+}

@@ -13,6 +13,8 @@ export interface Home {
   readonly runs: string
   /** Uploaded files for build steps. */
   readonly buildFiles: string
+  /** Uploaded files for steps of templates. */
+  readonly templateFiles: string
   readonly socket: string
   readonly serverFile: string
   /** Records for which server and command a restart was declined. */
@@ -55,6 +57,7 @@ export function homeAt(root: string): Home {
     imageRecords: `${root}/images.json`,
     runs: `${root}/runs`,
     buildFiles: `${root}/build-files`,
+    templateFiles: `${root}/template-files`,
     socket: `${run}/api.sock`,
     serverFile: `${run}/server.json`,
     restartDeclined: `${run}/restart-declined`,

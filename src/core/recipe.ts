@@ -22,6 +22,8 @@ export interface RecipeBase {
    * other layers.
    */
   readonly tools?: Readonly<Record<string, string>> | undefined
+  /** For `debian`: what it has besides the system; `plain` if left out. */
+  readonly kit?: Kit | undefined
   /** For `image`: its reference. */
   readonly image?: string | undefined
   /** For `image`: the digest that the reference must resolve to, `sha256:...`. */
@@ -29,8 +31,7 @@ export interface RecipeBase {
 }
 
 /** A base as a request names it. */
-export interface BaseWish extends Pick<RecipeBase, 'name' | 'suite' | 'image' | 'digest'> {
-  readonly kit?: Kit | undefined
+export interface BaseWish extends Pick<RecipeBase, 'name' | 'suite' | 'kit' | 'image' | 'digest'> {
   /** For `image`: pulled without the credentials of whoever runs the server. */
   readonly isAnonymous?: boolean | undefined
 }
@@ -64,6 +65,8 @@ export interface Step {
   readonly files?: StepFiles | undefined
   /** The only hosts that the command may reach. */
   readonly network: readonly NetworkRule[]
+  /** Whether it may reach every public host as well. The caller's key must allow that. */
+  readonly anyHost?: boolean | undefined
   readonly timeoutMs: number
 }
 

@@ -2,6 +2,13 @@
 export { AgentPod, type PrepareOptions } from '../client/client.ts'
 export type { PlaceOptions } from '../client/default-place.ts'
 export {
+  type BuiltEnvironment,
+  EnvironmentBuilder as Environment,
+  type EnvironmentBuildOptions,
+  type EnvironmentRunOptions,
+  type EnvironmentStartOptions,
+} from '../client/environment-builder.ts'
+export {
   ImageClient,
   type ImageTransferOptions,
   type PullImageOptions,

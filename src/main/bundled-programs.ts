@@ -10,6 +10,8 @@ export interface BundledPrograms {
   readonly podimage?: string | undefined
   /** The egress process: JavaScript, or its source. */
   readonly egress: string
+  /** The directory of what runs inside the template `code-interpreter-v1`; without it there is none. */
+  readonly interpreter?: string | undefined
 }
 
 /**
@@ -36,5 +38,8 @@ export function bundledPrograms(): BundledPrograms {
     podd: join(found, 'podd'),
     ...(existsSync(podimage) && { podimage }),
     egress: bundle ?? join(here, 'egress.ts'),
+    interpreter:
+      [here, join(here, '..')].map((one) => join(one, 'interpreter')).find((one) => existsSync(one)) ??
+      join(here, '..', 'api', 'e2b', 'interpreter', 'inside'),
   }
 }

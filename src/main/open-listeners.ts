@@ -19,6 +19,7 @@ import { systemClock } from '../util/clock.ts'
 import { systemRandom } from '../util/random.ts'
 import { closeServer, TcpListener } from './listeners.ts'
 import type { ServerSetup, ServerState } from './server-setup.ts'
+import type { StartedTemplates } from './start-templates.ts'
 import type { StartedBuilds } from './start-work.ts'
 
 const LOOPBACK = '127.0.0.1'
@@ -27,6 +28,7 @@ export interface ListenerParts {
   readonly engine: Engine
   readonly runs: Runs
   readonly builds: StartedBuilds
+  readonly templates: StartedTemplates
   /** The Debian release of the `debian` base. */
   readonly suite: string
   onActivity(): void
@@ -59,6 +61,7 @@ export async function openListeners(
     domains: options.domains ?? [],
     codes,
     builds: { ...parts.builds, arch: process.arch, suite: parts.suite },
+    templates: parts.templates,
     runs: parts.runs,
     metrics,
     rate,

@@ -57,4 +57,6 @@ export interface ServerLimits {
   readonly runs?: number | undefined
   /** Stopped sandboxes of ended runs, kept for follow-ups. */
   readonly keptRuns?: number | undefined
+  /** How long the start command of a template may take until it is ready. */
+  readonly templateReadyMs?: number | undefined
 }

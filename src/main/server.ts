@@ -7,6 +7,7 @@ import { guardProcess } from './process-guard.ts'
 import type { ServerOptions } from './server-options.ts'
 import { openServerState, type ServerSetup, setUp } from './server-setup.ts'
 import { startEngine } from './start-engine.ts'
+import { startTemplates } from './start-templates.ts'
 import { startBuilds, startRuns } from './start-work.ts'
 
 export interface RunningServer {
@@ -33,6 +34,7 @@ async function start(setup: ServerSetup): Promise<RunningServer> {
   const stores = openServerState(setup)
   const { engine, roots, leaveHelpers } = await startEngine(setup, stores)
   const builds = await startBuilds(setup, stores, engine)
+  const templates = startTemplates(setup, stores, { engine, ...builds })
   const runs = startRuns(setup, stores, engine)
   const finished = Promise.withResolvers<void>()
   let stopping: Promise<void> | undefined
@@ -51,6 +53,7 @@ async function start(setup: ServerSetup): Promise<RunningServer> {
     engine,
     runs,
     builds,
+    templates,
     suite: roots.suite,
     onActivity: idle.onActivity,
     leave,

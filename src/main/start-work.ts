@@ -1,9 +1,12 @@
 /** Starts what builds environments and what runs agents, on top of the engine. */
-import { availableParallelism } from 'node:os'
+import { availableParallelism, homedir } from 'node:os'
 import { Builder } from '../build/builder.ts'
 import { InputFiles } from '../build/input-files.ts'
+import type { PackagePresets } from '../build/package-presets.ts'
 import { Toolchains } from '../build/toolchains.ts'
+import { Presets } from '../config/presets/presets.ts'
 import type { Engine } from '../engine/engine.ts'
+import { writeRule } from '../policy/rule.ts'
 import { Runs } from '../runs/runs.ts'
 import { runJournal } from '../store/run-journal.ts'
 import { runStore } from '../store/runs.ts'
@@ -23,6 +26,7 @@ export interface StartedBuilds {
   readonly builder: Builder
   readonly files: InputFiles
   readonly toolchains: Toolchains
+  readonly presets: PackagePresets
 }
 
 export async function startBuilds(
@@ -41,7 +45,22 @@ export async function startBuilds(
       set: (text) => sandboxes.setMeta('host-tools', text),
     },
   })
-  return { builder, files, toolchains }
+  return { builder, files, toolchains, presets: packagePresets(home) }
+}
+
+/** The registries that package managers of this machine use, as the user who runs the server has set them. */
+function packagePresets({ root }: ServerSetup['home']): PackagePresets {
+  const presets = new Presets({
+    home: root,
+    asking: { env: process.env, home: homedir() },
+    now: () => systemClock.now(),
+  })
+  return {
+    async get(name) {
+      const { rules, variables, files } = await presets.get(name)
+      return { rules: rules.map(writeRule), variables, files }
+    },
+  }
 }
 
 export function startRuns(

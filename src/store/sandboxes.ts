@@ -187,6 +187,45 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE UNIQUE INDEX volumes_name ON volumes (owner, name);
     `,
   },
+  // Templates of E2B's API, their builds and tags.
+  {
+    version: 10,
+    sql: `
+      CREATE TABLE templates (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        is_public INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        spawn_count INTEGER NOT NULL,
+        last_spawned_at INTEGER
+      ) STRICT;
+      CREATE UNIQUE INDEX templates_name ON templates (owner, name);
+      CREATE TABLE template_builds (
+        id TEXT PRIMARY KEY,
+        template_id TEXT NOT NULL,
+        status TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        cpus REAL NOT NULL,
+        memory_mib INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        finished_at INTEGER,
+        made TEXT,
+        reason TEXT,
+        logs TEXT NOT NULL
+      ) STRICT;
+      CREATE INDEX template_builds_of ON template_builds (template_id, created_at);
+      CREATE TABLE template_tags (
+        template_id TEXT NOT NULL,
+        tag TEXT NOT NULL,
+        build_id TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        PRIMARY KEY (template_id, tag)
+      ) STRICT;
+    `,
+  },
 ]
 
 /** The idempotency key of a create, with a digest of its request. */

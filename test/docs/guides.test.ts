@@ -34,8 +34,11 @@ const IN_CI = 'ci.md'
 /** Its images come from a registry of the test, which stands before the real one. */
 const WITH_IMAGES = 'images.md'
 
+/** Its code is run by environments-in-code.test.ts. */
+const IN_CODE = 'environments-in-code.md'
+
 for (const guide of readdirSync(GUIDES).filter(
-  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI, WITH_IMAGES].includes(name),
+  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI, WITH_IMAGES, IN_CODE].includes(name),
 )) {
   test(`${guide} works as written`, { timeout: 120_000 }, async () => {
     await using world = new World()

@@ -63,19 +63,64 @@ test('computesdk works: commands, files, addresses, lists', async () => {
   assert.match(await run(process.execPath, [join(PROGRAMS, 'compute.mjs'), directory]), /compute: done/)
 })
 
-test('LangChain works: commands, files, edits, searches, uploads', async () => {
-  const directory = join(CACHE, 'langchain-e2b')
-  if (!existsSync(join(directory, 'langchain_e2b'))) {
+/** Runs a program of ours with these packages from PyPI. */
+async function python(program: string, name: string, packages: readonly string[]): Promise<string> {
+  const directory = join(CACHE, name)
+  if (!existsSync(join(directory, 'done'))) {
     const options = ['--quiet', '--disable-pip-version-check', '--target', directory]
-    await execute('python3', ['-m', 'pip', 'install', ...options, 'langchain-e2b==0.0.6'], {
-      timeout: INSTALL_MS,
-    })
+    await execute('python3', ['-m', 'pip', 'install', ...options, ...packages], { timeout: INSTALL_MS })
+    await writeFile(join(directory, 'done'), '')
   }
-  const said = await run('python3', [join(PROGRAMS, 'langchain_suite.py')], {
-    PYTHONPATH: directory,
-    PYTHONDONTWRITEBYTECODE: '1',
-  })
-  assert.match(said, /langchain: done/)
+  return run('python3', [join(PROGRAMS, program)], { PYTHONPATH: directory, PYTHONDONTWRITEBYTECODE: '1' })
+}
+
+test('LangChain works: commands, files, edits, searches, uploads', async () => {
+  assert.match(
+    await python('langchain_suite.py', 'langchain-e2b', ['langchain-e2b==0.0.6']),
+    /langchain: done/,
+  )
+})
+
+test('Mastra works: its own template, commands, variables, files', async () => {
+  const directory = await npm('mastra-e2b', ['@mastra/e2b', '@mastra/core'])
+  assert.match(await run(process.execPath, [join(PROGRAMS, 'mastra.mjs'), directory]), /mastra: done/)
+})
+
+test('API-7 the Python SDK builds a template, and a sandbox runs it', async () => {
+  const said = await python('templates_suite.py', 'python-e2b-templates', ['e2b==2.63.0'])
+  assert.match(said, /templates: done/)
+})
+
+test('API-8 the code interpreter is built on demand', { timeout: 900_000 }, async () => {
+  for (;;) {
+    const headers = { 'x-api-key': env['E2B_API_KEY'] ?? '', 'content-type': 'application/json' }
+    const answer = await fetch(`${env['E2B_API_URL']}/v2/sandboxes`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify({ templateID: 'code-interpreter-v1', timeout: 10 }),
+    })
+    const body = (await answer.json()) as { message?: string }
+    if (answer.status === 201) return
+    assert.equal(answer.status, 503, body.message)
+    assert.match(body.message ?? '', /is being built/)
+    await new Promise((resolve) => setTimeout(resolve, 2000))
+  }
+})
+
+test('API-8 @e2b/code-interpreter works over every kernel', async () => {
+  const directory = await npm('e2b-interpreter', ['@e2b/code-interpreter@2.8.0'])
+  const said = await run(process.execPath, [join(PROGRAMS, 'interpreter.mjs'), directory])
+  assert.match(said, /interpreter: done/)
+})
+
+test('API-8 the code interpreter’s Python SDK works over every kernel', async () => {
+  const said = await python('interpreter_suite.py', 'python-interpreter', ['e2b-code-interpreter==2.11.5'])
+  assert.match(said, /interpreter: done/)
+})
+
+test('smolagents works: variables, tools, state, output, errors', async () => {
+  const said = await python('smolagents_suite.py', 'smolagents-e2b', ['smolagents[e2b]'])
+  assert.match(said, /smolagents: done/)
 })
 
 test('E2B’s command line works: create, list, exec, pause, resume, info, kill', async () => {
@@ -92,4 +137,25 @@ test('E2B’s command line works: create, list, exec, pause, resume, info, kill'
   assert.match(await e2b('info', id), new RegExp(id))
   await e2b('kill', id)
   assert.ok(!(await listed()).includes(id))
+})
+
+test('API-7 E2B’s command line builds a template from a Dockerfile, lists and deletes it', async () => {
+  const directory = await npm('e2b-cli', ['@e2b/cli@2.19.0'])
+  const context = world.directory()
+  await writeFile(join(context, 'note.txt'), 'from the context\n')
+  await writeFile(
+    join(context, 'e2b.Dockerfile'),
+    'FROM e2bdev/base\nENV SHADE=green\nWORKDIR /srv/app\nCOPY note.txt ./\nRUN echo "made with $SHADE" > made.txt\n',
+  )
+  const e2b = (...words: string[]): Promise<string> =>
+    run(process.execPath, [join(directory, 'node_modules', '.bin', 'e2b'), ...words])
+  const start = ['-c', 'python3 -m http.server 8200', '--ready-cmd', 'curl -sf localhost:8200']
+  await e2b('template', 'create', 'cli-template', '--path', context, ...start)
+  assert.match(await e2b('template', 'list'), /cli-template/)
+  const id = /[a-z0-9]{16}/.exec(await e2b('sandbox', 'create', '--detach', 'cli-template'))?.[0] ?? ''
+  assert.match(await e2b('sandbox', 'exec', id, 'cat', '/srv/app/made.txt'), /made with green/)
+  assert.match(await e2b('sandbox', 'exec', id, 'curl', '-s', 'localhost:8200/note.txt'), /from the context/)
+  await e2b('sandbox', 'kill', id)
+  await e2b('template', 'delete', '--yes', 'cli-template')
+  assert.doesNotMatch(await e2b('template', 'list'), /cli-template/)
 })

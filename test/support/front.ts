@@ -115,6 +115,7 @@ export class Front implements AsyncDisposable {
         }),
         arch: 'x64',
         suite: 'bookworm',
+        presets: { get: async () => ({ rules: [], variables: {}, files: [] }) },
       },
       engine: this.engine,
       keys: this.keys,

@@ -13,6 +13,8 @@ export interface SandboxTokens {
   trafficToken(id: SandboxId): string
   /** Opens the files of a volume. */
   volumeToken(id: VolumeId): string
+  /** Signs a text that names what it allows. */
+  sign(text: string): string
 }
 
 export function sandboxTokens(secret: string): SandboxTokens {
@@ -22,6 +24,7 @@ export function sandboxTokens(secret: string): SandboxTokens {
     dataToken: (id) => derive('data', id),
     trafficToken: (id) => derive('traffic', id),
     volumeToken: (id) => derive('volume', id),
+    sign: (text) => createHmac('sha256', secret).update(`sign:${text}`).digest('hex'),
   }
 }
 

@@ -21,6 +21,7 @@ import {
 } from './headers.ts'
 import { answerMissing, answerPortClosed, isMissing } from './missing-sandbox.ts'
 import { fileUrl, isExpired, isSigned, signedFileOf } from './signed-file.ts'
+import { uploadOwner } from './templates/upload-token.ts'
 
 export interface E2bDialectParts {
   readonly engine: Engine
@@ -37,7 +38,9 @@ export function e2bDialect({ engine, tokens, clock }: E2bDialectParts): DataPlan
     checkData: (request, id, mayAct) =>
       checkData(request, { token: () => tokens.dataToken(id), mayAct, now: () => clock.now() }),
     trafficToken: (request) => headerOf(request, TRAFFIC_TOKEN_HEADER),
-    ownerByToken: (request) => volumeOwner(engine, tokens, request),
+    ownerByToken: (request) =>
+      volumeOwner(engine, tokens, request) ??
+      uploadOwner({ sign: tokens.sign, now: () => clock.now() }, request),
     ownsPath: isE2bPath,
     answerError: answerE2bError,
     answerSandboxError(request, response, target, error) {

@@ -8,13 +8,19 @@ import type { Snapshot } from '../../core/snapshot.ts'
 import { parseInput } from '../schema/parse.ts'
 import { toCreateRequest } from './new-sandbox.ts'
 import { newSandbox } from './schema.ts'
+import { type Template, templateOfSnapshot, templateOfTemplate, withoutTag } from './template.ts'
+import { BASE_FOUND } from './templates/sandbox-from.ts'
 
 const SNAPSHOT = { id: 'snap0000000000000001' as SnapshotId, name: 'mine' } as Snapshot
-const snapshotOf = (ref: string): Snapshot | undefined =>
-  ref === SNAPSHOT.id || ref === SNAPSHOT.name ? SNAPSHOT : undefined
+const templateOf = (ref: string | null | undefined): Template =>
+  withoutTag(ref ?? '') === SNAPSHOT.id || withoutTag(ref ?? '') === SNAPSHOT.name
+    ? templateOfSnapshot(SNAPSHOT)
+    : templateOfTemplate(BASE_FOUND)
 const WHO: Principal = { owner: 'key', isAdmin: false, network: { mode: 'open' } }
-const translate = (body: unknown): ReturnType<typeof toCreateRequest> =>
-  toCreateRequest(parseInput(newSandbox, body), WHO, snapshotOf)
+const translate = (body: unknown): ReturnType<typeof toCreateRequest> => {
+  const asked = parseInput(newSandbox, body)
+  return toCreateRequest(asked, WHO, templateOf(asked.templateID))
+}
 
 test('an empty E2B request creates a base sandbox for five minutes with public ports', () => {
   const expected = {
@@ -89,9 +95,6 @@ test('a snapshot is an E2B template, by id and by name', () => {
 
 describe('refused is', () => {
   const REFUSED: readonly [what: string, body: unknown, words: RegExp][] = [
-    ['another template', { templateID: 'node' }, /template 'node' not found/],
-    ['a template that begins like ours', { templateID: 'base2' }, /not found/],
-    ['a tag that says something', { templateID: 'mine:v2' }, /not found/],
     ['a port with TLS of its own', { network: { httpsPorts: [1] } }, /network\.httpsPorts is not supported/],
     ['a proxy', { network: { egressProxy: { address: 'a:1' } } }, /network\.egressProxy/],
     ['a volume without a path', { volumeMounts: [{ name: 'a' }] }, /volumeMounts/],
@@ -132,7 +135,7 @@ describe('the network', () => {
     toCreateRequest(
       parseInput(newSandbox, body),
       { owner: 'key', isAdmin: false, network: { mode } },
-      () => undefined,
+      templateOf(undefined),
     ).network
 
   test('the network of an E2B sandbox is open by default, and never wider than the key allows', () => {

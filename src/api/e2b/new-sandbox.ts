@@ -1,28 +1,31 @@
 /** Translates E2B's request for a new sandbox. */
+import type { AgentPodError } from '../../core/error.ts'
 import type { Principal } from '../../core/principal.ts'
-import type { Snapshot } from '../../core/snapshot.ts'
 import type { WhenOver } from '../../core/spec.ts'
 import type { NewSandbox as Request } from '../../engine/lifecycle/sandbox-operations.ts'
 import { toNetworkRequest } from './network.ts'
 import { type NewSandboxBody, RESERVED } from './schema.ts'
-import { findTemplate } from './template.ts'
+import type { Template } from './template.ts'
 import { unsupportedOption } from './unsupported.ts'
 
 export const DEFAULT_TIMEOUT_S = 300
 export const TEMPLATE_LABEL = `${RESERVED}template`
+/** The name of the template. */
+export const ALIAS_LABEL = `${RESERVED}template-name`
 
-/** `snapshotOf` finds a snapshot by id or name; for E2B's clients it is a template. */
-export function toCreateRequest(
-  body: NewSandboxBody,
-  who: Principal,
-  snapshotOf: (ref: string) => Snapshot | undefined,
-): Request {
-  const template = findTemplate(body.templateID, snapshotOf)
-  refuseLater(body)
+export function toCreateRequest(body: NewSandboxBody, who: Principal, template: Template): Request {
+  refuseLater(body, template)
   return {
     owner: who.owner,
-    labels: { ...body.metadata, [TEMPLATE_LABEL]: template.id },
-    environment: { ...template.environment, variables: body.envVars ?? {} },
+    labels: {
+      ...body.metadata,
+      [TEMPLATE_LABEL]: template.id,
+      ...(template.alias !== template.id && { [ALIAS_LABEL]: template.alias }),
+    },
+    environment: {
+      ...template.environment,
+      variables: { ...template.environment.variables, ...body.envVars },
+    },
     lifetime: {
       ttlMs: ttlMs(body.timeout),
       whenOver: whenOver(body),
@@ -38,6 +41,8 @@ export function toCreateRequest(
         volumes: body.volumeMounts.map(({ name, path }) => ({ volume: name, path })),
       }),
     ...(template.kit && { kit: template.kit }),
+    ...(template.suite !== undefined && { suite: template.suite }),
+    ...(template.resources && { resources: template.resources }),
     ...(template.snapshot !== undefined && { snapshot: template.snapshot }),
   }
 }
@@ -52,9 +57,19 @@ export function ttlMs(seconds: number | null | undefined): number {
   return Math.max(seconds ?? DEFAULT_TIMEOUT_S, 1) * 1000
 }
 
-function refuseLater(body: NewSandboxBody): void {
-  if (body.mcp !== undefined && body.mcp !== null)
-    throw unsupportedOption('mcp', 'the MCP gateway is planned for a later release')
+/** The template that the SDKs ask for with the option `mcp`; they then run `mcp-gateway` in the sandbox. */
+export const MCP_TEMPLATE = 'mcp-gateway'
+
+export function noMcpGateway(): AgentPodError {
+  return unsupportedOption(
+    'mcp',
+    `E2B's MCP gateway is no part of AgentPod; build a template named ${MCP_TEMPLATE} that has a program ${MCP_TEMPLATE}`,
+  )
+}
+
+function refuseLater(body: NewSandboxBody, { record, snapshot }: Template): void {
+  // Only a template that somebody built can have the gateway.
+  if (body.mcp !== undefined && body.mcp !== null && !record && !snapshot) throw noMcpGateway()
   if (body.iam?.tokens && Object.keys(body.iam.tokens).length > 0)
     throw unsupportedOption('iam', 'identity tokens are planned for a later release')
 }

@@ -3,6 +3,7 @@
  */
 import { type Context, Hono } from 'hono'
 import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
+import type { Principal } from '../../core/principal.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { Engine } from '../../engine/engine.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -20,11 +21,14 @@ import { filtered, pageOf } from './list.ts'
 import { logEntries, logsView } from './logs.ts'
 import { takeMetric } from './metrics.ts'
 import { toNetworkRequest } from './network.ts'
-import { toCreateRequest, ttlMs } from './new-sandbox.ts'
+import { MCP_TEMPLATE, noMcpGateway, toCreateRequest, ttlMs } from './new-sandbox.ts'
 import * as schema from './schema.ts'
 import { findSnapshot, snapshotsOf } from './snapshots.ts'
 import { type E2bState, e2bStateOf } from './state.ts'
-import { BASE_TEMPLATE, findTemplate, withoutTag } from './template.ts'
+import { type Template, templateOfSnapshot, templateOfTemplate, withoutTag } from './template.ts'
+import { e2bTemplateRoutes, type TemplateRouteParts } from './templates/routes.ts'
+import { BASE_FOUND, BASE_TEMPLATE } from './templates/sandbox-from.ts'
+import { unknownTemplate } from './templates/templates.ts'
 import { UNSUPPORTED_ROUTES, unsupportedRoute } from './unsupported.ts'
 import { createdView, detailView, listedView, snapshotInfo, templateView } from './view.ts'
 import { e2bVolumeRoutes } from './volumes.ts'
@@ -38,6 +42,8 @@ export interface E2bParts {
   readonly log: Log
   /** Domains whose subdomains are sandboxes, besides localhost. */
   readonly domains: readonly string[]
+  /** Builds templates. Without it there are `base` and snapshots. */
+  readonly templates?: Pick<TemplateRouteParts, 'templates' | 'files'> | undefined
   tcpAddress(): TcpAddressView | undefined
 }
 
@@ -66,12 +72,12 @@ export function e2bRoutes(parts: E2bParts): Hono {
   routes.on('POST', ['/sandboxes', '/v2/sandboxes'], async (c) => {
     const who = principalOf(c)
     const asked = parseInput(schema.newSandbox, await body(c))
-    const request = toCreateRequest(asked, who, (ref) => findSnapshot(engine, ref, who))
+    const template = await templateFor(parts, asked.templateID, who)
+    const request = toCreateRequest(asked, who, template)
     const requestKey = parseInput(schema.requestKey, c.req.header('idempotency-key'))
-    return c.json(
-      createdView(await engine.sandboxes.create({ ...request, requestKey }, who), accessOf(c)),
-      201,
-    )
+    const created = await engine.sandboxes.create({ ...request, requestKey }, who)
+    if (template.record) parts.templates?.templates.spawned(template.record)
+    return c.json(createdView(created, accessOf(c)), 201)
   })
 
   const connect = async (c: Context): Promise<Response> => {
@@ -124,10 +130,14 @@ export function e2bRoutes(parts: E2bParts): Hono {
     return c.json(snapshots.map(snapshotInfo))
   })
 
-  /** A snapshot is a template; the SDKs remove it by this route. */
-  routes.delete('/templates/:id', async (c) => {
+  /** A snapshot is a template; the SDKs remove both by this route. `tags` has a route of its own. */
+  routes.delete('/templates/:id{(?!tags$).+}', async (c) => {
     const who = principalOf(c)
-    await engine.snapshots.remove(engine.snapshots.get(withoutTag(c.req.param('id')), who).id, who)
+    const ref = withoutTag(c.req.param('id'))
+    const snapshot = findSnapshot(engine, ref, who)
+    if (snapshot) await engine.snapshots.remove(snapshot.id, who)
+    else if (parts.templates) await parts.templates.templates.remove(parts.templates.templates.own(ref, who))
+    else throw unknownTemplate(ref)
     return c.body(null, 204)
   })
 
@@ -204,12 +214,18 @@ export function e2bRoutes(parts: E2bParts): Hono {
     return c.body(null, 204)
   })
 
-  routes.on('GET', ['/templates', '/v2/templates'], (c) => c.json([templateView()]))
-  routes.get('/templates/aliases/:name', (c) => {
-    const who = principalOf(c)
-    const { id } = findTemplate(c.req.param('name'), (ref) => findSnapshot(engine, ref, who))
-    return c.json({ templateID: id, public: id === BASE_TEMPLATE })
+  routes.get('/templates/aliases/:name', async (c, next) => {
+    const name = withoutTag(c.req.param('name'))
+    if (name === BASE_TEMPLATE) return c.json({ templateID: BASE_TEMPLATE, public: true })
+    const found = findSnapshot(engine, name, principalOf(c))
+    if (!found && parts.templates) return await next()
+    if (!found) throw unknownTemplate(name)
+    return c.json({ templateID: found.id, public: false })
   })
+  if (parts.templates) {
+    const signer = { sign: tokens.sign, now: () => parts.clock.now() }
+    routes.route('/', e2bTemplateRoutes({ ...parts.templates, signer, clock: parts.clock }))
+  } else routes.on('GET', ['/templates', '/v2/templates'], (c) => c.json([templateView(BASE_TEMPLATE)]))
 
   routes.route('/', e2bVolumeRoutes(parts))
 
@@ -224,6 +240,21 @@ export function e2bRoutes(parts: E2bParts): Hono {
 }
 
 const REFRESH_S = 60
+
+/** A snapshot, or a template; `base` by default. Throws `not_found` if there is none. */
+async function templateFor(
+  { engine, templates }: E2bParts,
+  asked: string | null | undefined,
+  who: Principal,
+): Promise<Template> {
+  const ref = asked || BASE_TEMPLATE
+  const snapshot = findSnapshot(engine, withoutTag(ref), who)
+  if (snapshot) return templateOfSnapshot(snapshot)
+  const isBase = withoutTag(ref) === BASE_TEMPLATE
+  const found = isBase ? BASE_FOUND : await templates?.templates.resolve(ref, who)
+  if (found) return templateOfTemplate(found)
+  throw withoutTag(ref) === MCP_TEMPLATE ? noMcpGateway() : unknownTemplate(ref)
+}
 
 /** The caller's sandbox with this id, running or paused. */
 function living(engine: Engine, c: Context): Sandbox {

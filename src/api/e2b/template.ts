@@ -1,12 +1,13 @@
-/** E2B's templates: `base`, which is the debian base with the user `user` and sudo, and every snapshot. */
+/** What E2B's clients call a template: a built environment, or a snapshot. */
+
+import type { TemplateRecord } from '../../core/build/template.ts'
 import type { Environment } from '../../core/environment.ts'
-import { AgentPodError } from '../../core/error.ts'
 import type { SnapshotId } from '../../core/id.ts'
 import type { Kit } from '../../core/recipe.ts'
+import type { Resources } from '../../core/resources.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { Optional } from '../../util/optional.ts'
-
-export const BASE_TEMPLATE = 'base'
+import { type FoundTemplate, sandboxFrom } from './templates/sandbox-from.ts'
 
 const TAG = /:(?:latest|default)$/
 
@@ -18,31 +19,21 @@ export function withoutTag(name: string): string {
 export interface Template {
   /** The id that E2B's clients see. */
   readonly id: string
+  readonly alias: string
   readonly environment: Optional<Environment>
   /** What the base contains besides the system. */
-  readonly kit?: Kit
+  readonly kit?: Kit | undefined
+  readonly suite?: string | undefined
+  readonly resources?: Partial<Resources> | undefined
   readonly snapshot?: SnapshotId
+  /** The template of a key, whose sandboxes are counted. */
+  readonly record?: TemplateRecord | undefined
 }
 
-/** Finds a template by its name, `base` by default. Throws `not_found` if there is none. */
-export function findTemplate(
-  asked: string | null | undefined,
-  snapshotOf: (ref: string) => Snapshot | undefined,
-): Template {
-  const name = withoutTag(asked || BASE_TEMPLATE)
-  if (name === BASE_TEMPLATE) {
-    return {
-      id: BASE_TEMPLATE,
-      environment: { base: 'debian', user: 'user', sudo: true, workdir: '' },
-      kit: 'development',
-    }
-  }
-  const snapshot = snapshotOf(name)
-  if (snapshot) return { id: snapshot.id, environment: {}, snapshot: snapshot.id }
-  throw new AgentPodError({
-    code: 'not_found',
-    reason: 'template.unknown',
-    message: `template '${asked}' not found`,
-    hint: `use '${BASE_TEMPLATE}', or the id or name of a snapshot; building templates is planned for a later release`,
-  })
+export function templateOfSnapshot({ id }: Snapshot): Template {
+  return { id, alias: id, environment: {}, snapshot: id }
+}
+
+export function templateOfTemplate(found: FoundTemplate): Template {
+  return { id: found.id, alias: found.name, record: found.record, ...sandboxFrom(found) }
 }

@@ -3,16 +3,9 @@ import { AgentPodError } from '../../core/error.ts'
 
 /** The method, the path in Hono's syntax, and the message. */
 export const UNSUPPORTED_ROUTES: readonly (readonly [method: string, path: string, what: string])[] = [
-  ...['/v3/templates', '/v2/templates', '/templates'].map(
-    (path) => ['POST', path, 'building templates is planned for a later release'] as const,
-  ),
-  ...[
-    '/templates/tags',
-    '/templates/:id/tags',
-    '/templates/:id',
-    '/templates/:id/*',
-    '/v2/templates/:id/*',
-  ].map((path) => ['ALL', path, 'building templates is planned for a later release'] as const),
+  // The path on which E2B built Dockerfiles; its SDKs and its command line have left it.
+  ['POST', '/templates', 'builds from a Dockerfile on the server; use a newer SDK or command line'],
+  ['POST', '/templates/:id', 'builds from a Dockerfile on the server; use a newer SDK or command line'],
   ...['/secrets', '/secrets/*'].map(
     (path) => ['ALL', path, 'secrets are planned for a later release'] as const,
   ),

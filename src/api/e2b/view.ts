@@ -4,10 +4,9 @@ import type { Sandbox } from '../../core/sandbox.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { SandboxTokens } from '../door/sandbox-tokens.ts'
 import { networkInfo } from './network.ts'
-import { TEMPLATE_LABEL } from './new-sandbox.ts'
+import { ALIAS_LABEL, TEMPLATE_LABEL } from './new-sandbox.ts'
 import { RESERVED } from './schema.ts'
 import { e2bStateOf } from './state.ts'
-import { BASE_TEMPLATE } from './template.ts'
 
 /** A version at which the SDKs enable every feature; podd has them all. */
 export const ENVD_VERSION = '0.6.13'
@@ -89,12 +88,13 @@ export function metadataOf({ labels }: Sandbox): Record<string, string> {
   return Object.fromEntries(Object.entries(labels).filter(([key]) => !key.startsWith(RESERVED)))
 }
 
-export function templateView(): object {
+/** A template of the server itself. */
+export function templateView(name: string): object {
   return {
-    templateID: BASE_TEMPLATE,
+    templateID: name,
     buildID: '00000000-0000-0000-0000-000000000000',
-    aliases: [BASE_TEMPLATE],
-    names: [BASE_TEMPLATE],
+    aliases: [name],
+    names: [name],
     public: true,
     cpuCount: 2,
     memoryMB: 4096,
@@ -121,7 +121,7 @@ function identity(sandbox: Sandbox): {
   return {
     sandboxID: sandbox.id,
     templateID: template,
-    alias: template,
+    alias: sandbox.labels[ALIAS_LABEL] ?? template,
     clientID: CLIENT_ID,
     envdVersion: ENVD_VERSION,
   }

@@ -6,6 +6,7 @@ import { stream } from 'hono/streaming'
 import type { BuildEvent } from '../../build/build-request.ts'
 import type { Builder } from '../../build/builder.ts'
 import type { InputFiles } from '../../build/input-files.ts'
+import { type PackagePresets, withPresets } from '../../build/package-presets.ts'
 import type { Toolchains } from '../../build/toolchains.ts'
 import { AgentPodError } from '../../core/error.ts'
 import type { Engine } from '../../engine/engine.ts'
@@ -27,6 +28,7 @@ export interface BuildParts {
   readonly builder: Builder
   readonly files: InputFiles
   readonly toolchains: Toolchains
+  readonly presets: PackagePresets
   readonly arch: string
   readonly suite: string
   readonly clock: Clock
@@ -40,7 +42,7 @@ const MOST_UPLOADS = 4
 const UNREAD_MS = 5 * 60_000
 
 export function buildRoutes(parts: BuildParts): Hono {
-  const { engine, builder, files } = parts
+  const { engine, builder, files, presets } = parts
   const routes = new Hono()
   const builds = new ExchangeLimit(MOST_BUILDS, 'builds')
   const uploads = new ExchangeLimit(MOST_UPLOADS, 'uploads')
@@ -66,7 +68,7 @@ export function buildRoutes(parts: BuildParts): Hono {
         cancel()
       }
       try {
-        const result = await builder.build(recipe, {
+        const result = await builder.build(await withPresets(recipe, presets), {
           project,
           provider,
           who,

@@ -1,7 +1,8 @@
 /** Requests and answers of `/v1/builds`. */
 import * as z from 'zod'
+import { PACKAGE_PRESETS } from '../../core/build/package-preset.ts'
 import { BASES } from '../../core/environment.ts'
-import { DEFAULT_STEP_MS, LONGEST_STEP_MS, MOST_STEPS } from '../../core/recipe.ts'
+import { DEFAULT_STEP_MS, KITS, LONGEST_STEP_MS, MOST_STEPS } from '../../core/recipe.ts'
 import { errorAnswer } from './error.ts'
 import { ruleObject } from './network.ts'
 import { imageRef, pathList, providerName, userName, variablesBody } from './sandbox.ts'
@@ -33,6 +34,13 @@ const step = z.strictObject({
     })
     .optional(),
   network: z.array(ruleObject).max(256).default([]).describe('The only hosts that the command may reach.'),
+  presets: z
+    .array(z.enum(PACKAGE_PRESETS))
+    .max(PACKAGE_PRESETS.length)
+    .default([])
+    .describe(
+      'Package managers whose registries, as the server’s machine knows them, the command may reach as well.',
+    ),
   timeoutMs: z.number().int().min(1000).max(LONGEST_STEP_MS).default(DEFAULT_STEP_MS),
 })
 
@@ -49,6 +57,7 @@ export const buildRequest = z.strictObject({
         .regex(/^[a-z]{1,32}$/)
         .optional()
         .describe('Debian’s release; by default the one of the machine.'),
+      kit: z.enum(KITS).optional().describe('For the base `debian`: what it has besides the system.'),
       image: imageRef.optional().describe('For the base `image`: its reference.'),
       digest: imageDigest
         .optional()

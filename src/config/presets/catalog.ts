@@ -1,11 +1,13 @@
 /** Which presets there are. */
+
+import { PACKAGE_PRESETS, type PackagePreset } from '../../core/build/package-preset.ts'
 import { invalid } from '../../core/error.ts'
 import { toPrintableAscii } from '../../util/hidden-characters.ts'
 import { nearest } from '../../util/nearest.ts'
 
 /** Package managers: their hosts come from this machine's own clients. */
-export const CLIENT_PRESETS = ['npm', 'pip', 'apt', 'cargo', 'go', 'maven'] as const
-export type ClientPreset = (typeof CLIENT_PRESETS)[number]
+export const CLIENT_PRESETS = PACKAGE_PRESETS
+export type ClientPreset = PackagePreset
 
 /** Forges and model providers: hosts from their documentation on this date. */
 export const DATA_DATE = '2026-11-16'

@@ -91,7 +91,7 @@ export const cases = [
   [
     'error: what comes later says so',
     async ({ Sandbox, shared, SandboxError }) => {
-      await fails(Sandbox.create({ mcp: { time: {} } }), SandboxError, /mcp.*later/i)
+      await fails(Sandbox.create({ mcp: { time: {} } }), SandboxError, /mcp.*gateway/i)
       assert.equal(await shared.isRunning(), true)
     },
   ],
