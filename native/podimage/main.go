@@ -1,8 +1,7 @@
 // podimage speaks to registries of container images. The server starts it for one job at a time: it reads the
 // job as JSON from stdin, writes progress and one result or error as JSON lines to stdout, and ends. It opens
 // no file by name except the machine's certificates: everything it reads or writes is an open descriptor that
-// the server hands it. Front ends that need the same libraries, such as BuildKit's for Dockerfiles, become
-// further operations of this program.
+// the server hands it. It also reads Dockerfiles, with BuildKit's front end, and build contexts.
 package main
 
 import (
@@ -12,6 +11,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"agentpod/podimage/internal/dockerfile"
 	"agentpod/podimage/internal/job"
 	"agentpod/podimage/internal/layers"
 	"agentpod/podimage/internal/registry"
@@ -51,6 +51,18 @@ func perform(ctx context.Context, asked job.Job) (any, error) {
 		return layers.Convert(asked)
 	case "push":
 		return registry.Push(ctx, asked)
+	case "dockerfile":
+		request, err := job.Decode[dockerfile.Request](asked.Dockerfile)
+		if err != nil {
+			return nil, err
+		}
+		return dockerfile.Convert(ctx, request)
+	case "context":
+		request, err := job.Decode[dockerfile.ContextRequest](asked.Context)
+		if err != nil {
+			return nil, err
+		}
+		return dockerfile.ReadContext(request)
 	}
 	return nil, job.Errorf(job.InvalidArgument, "job.op", "there is no operation %q", asked.Op)
 }

@@ -1,6 +1,9 @@
 package hostproto
 
-import "strconv"
+import (
+	"regexp"
+	"strconv"
+)
 
 func parseArgs(op string, raw []byte) (any, *Error) {
 	switch op {
@@ -20,9 +23,9 @@ func parseArgs(op string, raw []byte) (any, *Error) {
 		o := parseObject("args", raw, []string{"id", "deadlineMs"}, nil)
 		return SetDeadline{ID: o.text("id", idGrammar), DeadlineMs: o.integer("deadlineMs", maxSafeInteger)}, o.err
 	case "sandbox.create":
-		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts"})
+		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts", "rootDirs"})
 	case "sandbox.start":
-		return parseCreate(raw, []string{"whenOver", "mounts"})
+		return parseCreate(raw, []string{"whenOver", "mounts", "rootDirs"})
 	case "snapshot.create", "snapshot.remove", "snapshot.export", "snapshot.import":
 		return parseSnapshotArgs(op, raw)
 	case "volume.create":
@@ -90,6 +93,7 @@ func parseCreate(raw []byte, optional []string) (any, *Error) {
 		DeadlineMs: o.integer("deadlineMs", maxSafeInteger),
 		WhenOver:   o.text("whenOver", overGrammar),
 		Snapshot:   o.text("snapshot", idGrammar),
+		RootDirs:   o.texts("rootDirs", rootDirGrammar, 2),
 	}
 	if o.err != nil {
 		return nil, o.err
@@ -101,12 +105,15 @@ func parseCreate(raw []byte, optional []string) (any, *Error) {
 	if args.Root, err = parseRoot(o.fields["root"]); err != nil {
 		return nil, err
 	}
-	if args.Mounts, err = parseMounts(o.fields["mounts"]); err != nil {
+	if args.Mounts, err = parseMounts(o.fields["mounts"], args.RootDirs); err != nil {
 		return nil, err
 	}
 	args.Resources, err = parseResources(o.fields["resources"])
 	return args, err
 }
+
+// rootDirGrammar: only these may be part of the root.
+var rootDirGrammar = regexp.MustCompile(`\A/(tmp|run)\z`)
 
 // maxBytes bounds sizes.
 const maxBytes = 1 << 50

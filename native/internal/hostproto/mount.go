@@ -12,8 +12,10 @@ import (
 const (
 	// MountVolume: a volume of this podhost.
 	MountVolume = "volume"
-	// MountRoot: another root, read-only.
+	// MountRoot: another root, or a part of it, read-only.
 	MountRoot = "root"
+	// MountTmpfs: an empty temporary file system.
+	MountTmpfs = "tmpfs"
 )
 
 // A Mount is what a sandbox has at a path besides its root.
@@ -24,6 +26,10 @@ type Mount struct {
 	Volume   string `json:"volume,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Root     *Root  `json:"root,omitempty"`
+	// From is the path in Root to mount, a directory or a file; all of it if empty.
+	From string `json:"from,omitempty"`
+	// SizeBytes bounds a temporary file system; 0 is the kernel's default.
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
 }
 
 // Roots returns the roots of the mounts that are roots.
@@ -37,7 +43,7 @@ func Roots(mounts []Mount) []Root {
 	return roots
 }
 
-var mountKindGrammar = regexp.MustCompile(`\A(volume|root)\z`)
+var mountKindGrammar = regexp.MustCompile(`\A(volume|root|tmpfs)\z`)
 
 // maxMountPath is the longest path of a mount, in bytes.
 const maxMountPath = 1024
@@ -45,9 +51,28 @@ const maxMountPath = 1024
 // reserved are directories of a sandbox that podhost mounts, or that podd needs.
 var reserved = []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/etc", "/.agentpod"}
 
+// buildMounts is where a build mounts what its steps read. It is inside a reserved directory, because it is no
+// part of any image.
+const buildMounts = "/.agentpod/build"
+
+// isReserved returns the directory that a mount would take from the sandbox, or "". If directories are part of
+// the root, nothing covers a mount in them.
+func isReserved(at string, rootDirs []string) string {
+	if isWithin(at, buildMounts) && at != buildMounts {
+		return ""
+	}
+	for _, dir := range reserved {
+		if !isWithin(at, dir) || contains(rootDirs, dir) && at != dir || len(rootDirs) > 0 && dir == "/etc" && at != dir {
+			continue
+		}
+		return dir
+	}
+	return ""
+}
+
 // parseMounts reads the mounts of a sandbox. No path is inside another one: the order would decide what is
 // seen.
-func parseMounts(raw []byte) ([]Mount, *Error) {
+func parseMounts(raw []byte, rootDirs []string) ([]Mount, *Error) {
 	if raw == nil {
 		return nil, nil
 	}
@@ -57,7 +82,7 @@ func parseMounts(raw []byte) ([]Mount, *Error) {
 	}
 	var mounts []Mount
 	for i, item := range items {
-		m, err := parseMount("args.mounts["+strconv.Itoa(i)+"]", item)
+		m, err := parseMount("args.mounts["+strconv.Itoa(i)+"]", item, rootDirs)
 		if err != nil {
 			return nil, err
 		}
@@ -71,10 +96,10 @@ func parseMounts(raw []byte) ([]Mount, *Error) {
 	return mounts, nil
 }
 
-func parseMount(name string, raw []byte) (Mount, *Error) {
-	o := parseObject(name, raw, []string{"kind", "path"}, []string{"volume", "readOnly", "root"})
+func parseMount(name string, raw []byte, rootDirs []string) (Mount, *Error) {
+	o := parseObject(name, raw, []string{"kind", "path"}, []string{"volume", "readOnly", "root", "from", "sizeBytes"})
 	m := Mount{Kind: o.text("kind", mountKindGrammar), Path: o.text("path", pathGrammar), Volume: o.text("volume", idGrammar),
-		ReadOnly: o.boolean("readOnly")}
+		ReadOnly: o.boolean("readOnly"), From: o.text("from", pathGrammar), SizeBytes: o.integer("sizeBytes", maxBytes)}
 	rootText, hasRoot := o.fields["root"]
 	_, hasVolume := o.fields["volume"]
 	if o.err == nil && (hasVolume != (m.Kind == MountVolume) || hasRoot != (m.Kind == MountRoot)) {
@@ -83,15 +108,17 @@ func parseMount(name string, raw []byte) (Mount, *Error) {
 	if o.err != nil {
 		return m, o.err
 	}
+	if m.From != "" && (path.Clean(m.From) != m.From || len(m.From) > maxMountPath || m.Kind != MountRoot) {
+		o.fail("from", "is no clean path in a root")
+		return m, o.err
+	}
 	if path.Clean(m.Path) != m.Path || len(m.Path) > maxMountPath {
 		o.fail("path", "has \".\" or \"..\" in it, or is longer than "+strconv.Itoa(maxMountPath)+" bytes")
 		return m, o.err
 	}
-	for _, dir := range reserved {
-		if isWithin(m.Path, dir) {
-			return m, Errorf(InvalidArgument, "mount.reserved", "nothing can be mounted at %s: sandboxes need their own %s", m.Path, dir).
-				WithHint("choose another path, such as /data")
-		}
+	if dir := isReserved(m.Path, rootDirs); dir != "" {
+		return m, Errorf(InvalidArgument, "mount.reserved", "nothing can be mounted at %s: sandboxes need their own %s", m.Path, dir).
+			WithHint("choose another path, such as /data")
 	}
 	if hasRoot {
 		root, err := parseRoot(rootText)

@@ -50,6 +50,8 @@ type (
 		WhenOver   string
 		Snapshot   string
 		Mounts     []Mount
+		// RootDirs are /tmp and /run, if they are part of the root instead of temporary file systems.
+		RootDirs []string
 	}
 
 	CreateVolume struct {

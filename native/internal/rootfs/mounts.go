@@ -25,6 +25,11 @@ type Mount struct {
 	// Root is another root, with the uppers of its snapshots in Over. It is nil for a volume.
 	Root *hostproto.Root
 	Over []string
+	// From is the path in Root to mount; all of it if empty.
+	From string
+	// IsTmpfs: an empty temporary file system of this size; 0 is the kernel's default.
+	IsTmpfs   bool
+	SizeBytes int64
 }
 
 // mountFlags hold for everything that is mounted besides the root. Programs of a volume or of another root
@@ -40,13 +45,22 @@ func (b *Builder) MountInside(path string, plan Plan, mounts []Mount) error {
 	}
 	defer unix.Close(root)
 	for _, m := range mounts {
+		if m.From != "" {
+			if err := b.mountPart(path, root, plan, m); err != nil {
+				return fmt.Errorf("mount at %s: %w", m.Path, err)
+			}
+			continue
+		}
 		point, err := plan.volumePoint(root, m.Path)
 		if err != nil {
 			return err
 		}
-		if m.Root == nil {
+		switch {
+		case m.IsTmpfs:
+			err = mountTmpfs(point, plan, m)
+		case m.Root == nil:
 			err = b.mountVolume(point, plan, m)
-		} else {
+		default:
 			err = b.mountOtherRoot(point, plan, m)
 		}
 		unix.Close(point.fd)
@@ -178,4 +192,107 @@ func (b *Builder) mountOtherRoot(at point, plan Plan, m Mount) error {
 	below.add(b.Stage.Empty())
 	target := fmt.Sprintf("/proc/self/fd/%d", at.fd)
 	return mount.Overlay{Lower: below.paths, UserXattr: b.Rootless, NoSetuid: true}.Mount(target)
+}
+
+// mountTmpfs mounts an empty file system that every user inside may write to, like /tmp.
+func mountTmpfs(at point, plan Plan, m Mount) error {
+	data := fmt.Sprintf("mode=1777,uid=%d,gid=%d", plan.IDs.Range.Base, plan.IDs.Range.Base)
+	if m.SizeBytes > 0 {
+		data += fmt.Sprintf(",size=%d", m.SizeBytes)
+	}
+	return unix.Mount("tmpfs", fmt.Sprintf("/proc/self/fd/%d", at.fd), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, data)
+}
+
+// partPoint is where a root is mounted for a moment, to take a part of it. It is no part of any image.
+const partPoint = "/.agentpod/build/part"
+
+// mountPart mounts a directory or a file of another root. The whole root is mounted only while its part is
+// looked up.
+//
+// SECURITY: FS-33. No link of the other root is followed, so the part is at this path or nowhere.
+func (b *Builder) mountPart(path string, root int, plan Plan, m Mount) error {
+	whole, err := plan.volumePoint(root, partPoint)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(whole.fd)
+	if err := b.mountOtherRoot(whole, plan, m); err != nil {
+		return err
+	}
+	tree, isFile, err := takePart(path+partPoint, m.From)
+	if undo := unix.Unmount(path+partPoint, unix.MNT_DETACH); err == nil {
+		err = undo
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	at, err := plan.partPoint(root, m.Path, isFile)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// takePart returns a mount of a path in a mounted root, and whether it is a file.
+func takePart(whole, from string) (int, bool, error) {
+	root, err := unix.Open(whole, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return -1, false, err
+	}
+	defer unix.Close(root)
+	part, err := safefs.OpenBeneath(root, strings.TrimPrefix(from, "/"), unix.O_PATH, 0)
+	if err != nil {
+		return -1, false, hostproto.Errorf(hostproto.InvalidArgument, "mount.from", "there is no %s to mount, or a symbolic link leads to it", from).
+			WithHint("name the file or directory itself")
+	}
+	defer unix.Close(part)
+	var stat unix.Stat_t
+	if err := unix.Fstatat(part, "", &stat, unix.AT_EMPTY_PATH); err != nil {
+		return -1, false, err
+	}
+	isFile := stat.Mode&unix.S_IFMT == unix.S_IFREG
+	if !isFile && stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return -1, false, hostproto.Errorf(hostproto.InvalidArgument, "mount.from", "%s cannot be mounted: it is no file and no directory", from)
+	}
+	tree, err := unix.OpenTree(part, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	return tree, isFile, err
+}
+
+// partPoint opens what a part is mounted on, and makes it if it is missing.
+func (plan Plan) partPoint(root int, path string, isFile bool) (int, error) {
+	if !isFile {
+		at, err := plan.volumePoint(root, path)
+		return at.fd, err
+	}
+	above := point{fd: -1}
+	var err error
+	if dir := filepath.Dir(path); dir == "/" {
+		above.fd, err = safefs.OpenBeneath(root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	} else {
+		above, err = plan.volumePoint(root, dir)
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(above.fd)
+	name := filepath.Base(path)
+	at, err := safefs.OpenBeneath(above.fd, name, unix.O_PATH, 0)
+	if errors.Is(err, unix.ENOENT) {
+		made, fault := safefs.OpenBeneath(above.fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o644)
+		if fault != nil {
+			return -1, fault
+		}
+		fault = unix.Fchown(made, plan.IDs.Range.Base, plan.IDs.Range.Base)
+		unix.Close(made)
+		if fault != nil {
+			return -1, fault
+		}
+		at, err = safefs.OpenBeneath(above.fd, name, unix.O_PATH, 0)
+	}
+	if err != nil {
+		return -1, pointError(path, err)
+	}
+	return at, nil
 }

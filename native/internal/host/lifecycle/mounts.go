@@ -15,11 +15,14 @@ func (s *Sandboxes) mountInside(path string, plan rootfs.Plan, args hostproto.Cr
 	var mounts []rootfs.Mount
 	var fresh []string
 	for _, m := range args.Mounts {
-		found := rootfs.Mount{Path: m.Path, ReadOnly: m.ReadOnly, Root: m.Root}
+		found := rootfs.Mount{Path: m.Path, ReadOnly: m.ReadOnly, Root: m.Root, From: m.From,
+			IsTmpfs: m.Kind == hostproto.MountTmpfs, SizeBytes: m.SizeBytes}
 		var err error
-		if m.Root != nil {
+		switch {
+		case found.IsTmpfs:
+		case m.Root != nil:
 			found.Over, err = s.Snapshots.Uppers(*m.Root)
-		} else {
+		default:
 			found.Data, found.IsNew, err = s.Volumes.Open(m.Volume, args.Owner)
 		}
 		if err != nil {

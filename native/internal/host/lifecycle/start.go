@@ -93,7 +93,7 @@ func (s *Sandboxes) occupy(shell *shells.Shell, handle *Handle, args hostproto.C
 	if err := s.limit(shell, handle, args.Resources); err != nil {
 		return err
 	}
-	return shell.SwapRoot(root.Path, args.Hostname, shells.Sizes{Tmp: args.Resources.TmpBytes, Shm: args.Resources.ShmBytes})
+	return shell.SwapRoot(root.Path, args.Hostname, shells.Sizes{Tmp: args.Resources.TmpBytes, Shm: args.Resources.ShmBytes}, args.RootDirs)
 }
 
 // limit sets the sandbox's limits on a shell.

@@ -77,8 +77,26 @@ func (s *Shell) LimitFiles(asked int64) error {
 	return boot.LowerLimit(s.Pid, unix.RLIMIT_NOFILE, files)
 }
 
-// SwapRoot gives the shell in the blank root this root and host name.
-func (s *Shell) SwapRoot(root, hostname string, sizes Sizes) error {
-	return mount.Swap{Pid: s.Pid, Root: root, Keep: KeptMounts, Hostname: hostname,
-		Sizes: map[string]int64{"/tmp": sizes.Tmp, "/dev/shm": sizes.Shm}}.Do()
+// SwapRoot gives the shell in the blank root this root and host name. The directories in rootDirs are those of
+// the root: the temporary file systems there end with the blank root.
+func (s *Shell) SwapRoot(root, hostname string, sizes Sizes, rootDirs []string) error {
+	swap := mount.Swap{Pid: s.Pid, Root: root, Hostname: hostname,
+		Sizes: map[string]int64{"/tmp": sizes.Tmp, "/dev/shm": sizes.Shm}}
+	for _, dir := range KeptMounts {
+		if !contains(rootDirs, dir) {
+			swap.Keep = append(swap.Keep, dir)
+		} else {
+			delete(swap.Sizes, dir)
+		}
+	}
+	return swap.Do()
+}
+
+func contains(list []string, text string) bool {
+	for _, one := range list {
+		if one == text {
+			return true
+		}
+	}
+	return false
 }

@@ -27,6 +27,9 @@ type Job struct {
 	Limits    Limits     `json:"limits"`
 	Convert   Convert    `json:"convert"`
 	Push      Push       `json:"push"`
+	// Dockerfile and Context are read by their own package.
+	Dockerfile json.RawMessage `json:"dockerfile,omitempty"`
+	Context    json.RawMessage `json:"context,omitempty"`
 }
 
 // An Endpoint is a registry, or a mirror of it. They are tried in order.
@@ -103,6 +106,17 @@ func Read(source io.Reader) (Job, error) {
 		return Job{}, Errorf(InvalidArgument, "job.malformed", "the job is malformed: %v", err)
 	}
 	return asked, nil
+}
+
+// Decode reads a part of a job, as strictly as the whole.
+func Decode[T any](data json.RawMessage) (T, error) {
+	var part T
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&part); err != nil {
+		return part, Errorf(InvalidArgument, "job.malformed", "the job is malformed: %v", err)
+	}
+	return part, nil
 }
 
 // Codes of errors, as in src/core/error.ts.

@@ -1,0 +1,81 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentpod/podimage/internal/actions"
+
+	cfs "github.com/containerd/continuity/fs"
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	fscopy "github.com/tonistiigi/fsutil/copy"
+)
+
+// Clone puts the files of a commit into the root, through the network that the sandbox has.
+func Clone(ctx context.Context, root string, asked actions.Git) error {
+	work, err := os.MkdirTemp("/run", "clone-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	modules := git.NoRecurseSubmodules
+	if asked.Submodules {
+		modules = git.DefaultSubmoduleRecursionDepth
+	}
+	repository, err := git.PlainCloneContext(ctx, work, false, &git.CloneOptions{URL: asked.Remote, NoCheckout: true, Tags: git.AllTags})
+	if err != nil {
+		return fmt.Errorf("clone %s: %w", asked.Remote, err)
+	}
+	commit, err := commitOf(repository, asked.Ref)
+	if err != nil {
+		return fmt.Errorf("%s has no branch, tag or commit %q", asked.Remote, asked.Ref)
+	}
+	if asked.Checksum != "" && !strings.HasPrefix(commit.String(), asked.Checksum) {
+		return fmt.Errorf("%s: %q is the commit %s, but %s was asked for", asked.Remote, asked.Ref, commit, asked.Checksum)
+	}
+	tree, err := repository.Worktree()
+	if err != nil {
+		return err
+	}
+	if err := tree.Checkout(&git.CheckoutOptions{Hash: *commit, Force: true}); err != nil {
+		return err
+	}
+	if modules != git.NoRecurseSubmodules {
+		found, err := tree.Submodules()
+		if err != nil {
+			return err
+		}
+		if err := found.UpdateContext(ctx, &git.SubmoduleUpdateOptions{Init: true, RecurseSubmodules: modules}); err != nil {
+			return err
+		}
+	}
+	if !asked.KeepGitDir {
+		if err := os.RemoveAll(filepath.Join(work, ".git")); err != nil {
+			return err
+		}
+	}
+	from, err := cfs.RootPath(work, filepath.Join("/", asked.Subdir))
+	if err != nil {
+		return err
+	}
+	return fscopy.Copy(ctx, from, "/", root, "/", func(info *fscopy.CopyInfo) { info.CopyDirContents = true })
+}
+
+// commitOf finds a branch, a tag or a commit, in this order; the default branch if none is named.
+func commitOf(repository *git.Repository, ref string) (*plumbing.Hash, error) {
+	if ref == "" {
+		return repository.ResolveRevision("HEAD")
+	}
+	for _, name := range []string{"refs/remotes/origin/" + ref, "refs/tags/" + ref, strings.TrimPrefix(ref, "refs/heads/"), ref} {
+		if commit, err := repository.ResolveRevision(plumbing.Revision(name)); err == nil {
+			return commit, nil
+		}
+	}
+	return nil, plumbing.ErrReferenceNotFound
+}
