@@ -78,6 +78,11 @@ export class Builder {
     for (const { id } of left) await this.#destroy(id)
   }
 
+  /** Keeps a layer from being removed while another kind of build uses or makes it. */
+  hold(key: string): () => boolean {
+    return this.#layers.hold(key)
+  }
+
   /** A recipe without steps has no digest: it is only its base. */
   async build(asked: Recipe, o: BuildJob): Promise<BuildResult> {
     const again = checkRecipe(asked, o.again)

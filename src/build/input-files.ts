@@ -39,19 +39,19 @@ export class InputFiles {
   }
 
   has(owner: string, digest: string): boolean {
-    return existsSync(this.#path(owner, digest))
+    return existsSync(this.path(owner, digest))
   }
 
   /** The stream ends with `data_loss` if the stored bytes do not match the digest. */
   open(owner: string, digest: string): Readable {
     const check = checked(digest, Number.POSITIVE_INFINITY, lost)
-    pipeline(createReadStream(this.#path(owner, digest)), check).catch(() => undefined)
+    pipeline(createReadStream(this.path(owner, digest)), check).catch(() => undefined)
     return check
   }
 
   /** Throws `invalid_argument` if the content does not match the digest; nothing is stored then. */
   async put(owner: string, digest: string, source: Readable): Promise<void> {
-    const path = this.#path(owner, digest)
+    const path = this.path(owner, digest)
     const { directory, random, mostBytes = MOST_BYTES, largestBytes = LARGEST_INPUT_BYTES } = this.#parts
     makeDirectory(directory, 0o700)
     this.sweep()
@@ -73,7 +73,7 @@ export class InputFiles {
   }
 
   remove(owner: string, digest: string): void {
-    rmSync(this.#path(owner, digest), { force: true })
+    rmSync(this.path(owner, digest), { force: true })
   }
 
   /** Removes old archives; at start also unfinished uploads of an earlier server process. */
@@ -99,7 +99,8 @@ export class InputFiles {
     })
   }
 
-  #path(owner: string, digest: string): string {
+  /** Where an archive is stored. */
+  path(owner: string, digest: string): string {
     if (!DIGEST.test(digest)) throw invalid('build.digest', 'a digest is 64 hexadecimal digits')
     return join(this.#parts.directory, `${prefixOf(owner)}${digest}.tar`)
   }

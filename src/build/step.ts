@@ -21,6 +21,11 @@ export const BUILD_LABEL = 'agentpod/build'
 const PROJECT_LABEL = 'agentpod/project'
 const ASKER_LABEL = 'agentpod/asked-by'
 
+/** Who asked for the build, and for which project. */
+export function buildLabels(o: Pick<BuildJob, 'project' | 'who'>): Record<string, string> {
+  return { [PROJECT_LABEL]: o.project, [ASKER_LABEL]: o.who.owner }
+}
+
 const UNPACK_MS = 10 * 60_000
 /** Extra time beyond the step's limit, to create the sandbox and store the layer. */
 const SPARE_MS = 15 * 60_000
@@ -45,7 +50,7 @@ export async function runStep(engine: Engine, log: Log, job: StepJob, o: BuildJo
     return sandbox.id
   } catch (error) {
     const failure = await withRefused(engine, sandbox.id, asAgentPodError(error))
-    if (o.keepFailed && failure.reason.startsWith('build.step')) throw await kept(engine, sandbox, failure, o)
+    if (o.keepFailed && failure.reason.startsWith('build.step')) throw await keepSandbox(engine, sandbox, failure, o)
     await engine.sandboxes
       .destroy(sandbox.id, LOCAL)
       .catch((left) => ignore(log, left, `the build sandbox ${sandbox.id} stays until its time to live ends`))
@@ -58,7 +63,7 @@ function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildJo
     {
       owner: LAYER_OWNER,
       provider: o.provider,
-      labels: { [BUILD_LABEL]: 'step', [PROJECT_LABEL]: o.project, [ASKER_LABEL]: o.who.owner },
+      labels: { [BUILD_LABEL]: 'step', ...buildLabels(o) },
       environment: {
         base: base.name,
         ...(base.image !== undefined && { image: imageText(imageOf(base)) }),
@@ -178,7 +183,7 @@ const DECIDED_MS = 600
 const MOST_NAMED = 20
 
 /** Adds the hosts that were denied to the step: package managers seldom name them. */
-async function withRefused(engine: Engine, id: SandboxId, failure: AgentPodError): Promise<AgentPodError> {
+export async function withRefused(engine: Engine, id: SandboxId, failure: AgentPodError): Promise<AgentPodError> {
   if (failure.reason !== 'build.step_failed' && failure.reason !== 'build.step_late') return failure
   await new Promise((resolve) => setTimeout(resolve, DECIDED_MS))
   const hosts = engine.events
@@ -204,11 +209,11 @@ function endedEarly(step: Step, cause: unknown): AgentPodError {
 }
 
 /** Transfers the sandbox to the caller, because it will not become a layer. */
-async function kept(
+export async function keepSandbox(
   engine: Engine,
   { id }: Sandbox,
   failure: AgentPodError,
-  o: BuildJob,
+  o: Pick<BuildJob, 'project' | 'who'>,
 ): Promise<AgentPodError> {
   const { code, reason, message, hint, details } = failure
   await engine.sandboxes.transferOwnership(id, {

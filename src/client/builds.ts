@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream'
 import type {
   BuildEventView,
   BuildRequestBody,
+  DockerfileBuildBody,
   LayerView,
   PrunedView,
   ToolchainsView,
@@ -36,6 +37,27 @@ export interface Built {
   readonly sizeBytes: number
 }
 
+export type DockerfileDescription = DockerfileBuildBody['dockerfile']
+export type DockerfileWarning = Extract<BuildEventView, { warnings: unknown }>['warnings'][number]
+
+export interface DockerfileBuildOptions extends Omit<BuildOptions, 'files' | 'again'> {
+  /** The build context: a tar archive whose sha256 is `dockerfile.context`. */
+  readonly context?: (() => Readable | Buffer) | undefined
+  onWarnings?(warnings: readonly DockerfileWarning[]): void
+}
+
+/** The result of a Dockerfile. */
+export interface BuiltDockerfile {
+  /** The value of `environment.digest` for `create`; undefined if the result is an image as it is. */
+  readonly digest: string | undefined
+  /** The stored image, if the description has a tag. */
+  readonly image: { readonly ref: string; readonly digest: string } | undefined
+  /** The image's configuration. */
+  readonly config: unknown
+  readonly steps: number
+  readonly sizeBytes: number
+}
+
 const BUILDS = '/v1/builds'
 /** Far more than one piece of output. */
 const LONGEST_LINE = 32 * 1024 * 1024
@@ -55,12 +77,25 @@ export class Builds {
     for (const digest of first.needs) await this.#upload(digest, o)
     const second = await this.#build(recipe, o)
     if (!('needs' in second)) return second
-    throw new AgentPodError({
-      code: 'unavailable',
-      reason: 'build.files',
-      message: 'the server no longer has the files that were uploaded for the build',
-      hint: 'try again',
-    })
+    throw uploadLost()
+  }
+
+  /** Builds a Dockerfile. `failed_precondition` names the line that failed. */
+  async dockerfile(
+    dockerfile: DockerfileDescription,
+    o: DockerfileBuildOptions = {},
+  ): Promise<BuiltDockerfile> {
+    const { project, provider, keepFailed } = o
+    const body: DockerfileBuildBody = { dockerfile, project, provider, keepFailed }
+    const ask = (): Promise<AnsweredBuild> => this.#stream(`${BUILDS}/dockerfile`, body, o)
+    let answer = await ask()
+    if ('needs' in answer) {
+      for (const digest of answer.needs) await this.#upload(digest, { ...o, files: o.context })
+      answer = await ask()
+    }
+    if ('needs' in answer) throw uploadLost()
+    const { digest, image, config = '{}', steps = 0, sizeBytes } = answer
+    return { digest, image, config: JSON.parse(config) as unknown, steps, sizeBytes }
   }
 
   /** The tools that a provider can build with; the default provider when left out. */
@@ -96,19 +131,30 @@ export class Builds {
   ): Promise<Built | { readonly needs: readonly string[] }> {
     const { project, provider, keepFailed, again } = o
     const body: BuildRequestBody = { recipe, project, provider, keepFailed, again }
+    const answer = await this.#stream(BUILDS, body, o)
+    return 'needs' in answer
+      ? answer
+      : { digest: answer.digest, base: answer.base, sizeBytes: answer.sizeBytes }
+  }
+
+  async #stream(
+    path: string,
+    body: object,
+    o: Pick<DockerfileBuildOptions, 'signal' | 'onProgress' | 'onStep' | 'onOutput' | 'onWarnings'>,
+  ): Promise<AnsweredBuild> {
     const response = await this.#transport.open({
       method: 'POST',
-      path: BUILDS,
+      path,
       headers: { 'content-type': 'application/json' },
       body: Buffer.from(JSON.stringify(body)),
       signal: o.signal,
     })
     for await (const event of lines(response)) {
-      if ('built' in event)
-        return { digest: event.built.digest, base: event.built.base, sizeBytes: event.built.sizeBytes }
+      if ('built' in event) return event.built
       if ('needs' in event) return event
       if ('error' in event) throw connectError(event.error, 'the build failed')
       if ('progress' in event) o.onProgress?.(event.progress)
+      if ('warnings' in event) o.onWarnings?.(event.warnings)
       if ('step' in event) o.onStep?.(event.step)
       if ('output' in event) o.onOutput?.(event.output.name, Buffer.from(event.output.data, 'base64'))
     }
@@ -119,6 +165,19 @@ export class Builds {
       hint: 'try again: finished steps are not built again',
     })
   }
+}
+
+type AnsweredBuild =
+  | Extract<BuildEventView, { built: unknown }>['built']
+  | { readonly needs: readonly string[] }
+
+function uploadLost(): AgentPodError {
+  return new AgentPodError({
+    code: 'unavailable',
+    reason: 'build.files',
+    message: 'the server no longer has the files that were uploaded for the build',
+    hint: 'try again',
+  })
 }
 
 async function* lines(response: IncomingMessage): AsyncGenerator<BuildEventView> {

@@ -56,7 +56,14 @@ export interface CreatePlan {
    * create. Their content is no part of a snapshot: there is an empty directory instead.
    */
   readonly mounts: readonly Mount[]
+  /**
+   * `rootMounts`: directories that belong to the root, where a sandbox otherwise has temporary file systems.
+   * Builds need that: what a step writes to /tmp is there in the next one.
+   */
+  readonly rootDirs?: readonly RootDirectory[] | undefined
 }
+
+export type RootDirectory = '/tmp' | '/run'
 
 /**
  * A path inside is absolute and has no `.` and `..`. A missing directory is made. `invalid_argument` if the
@@ -66,8 +73,21 @@ export interface CreatePlan {
 export type Mount =
   /** `volumes` */
   | { readonly kind: 'volume'; readonly id: VolumeId; readonly path: string; readonly isReadOnly: boolean }
-  /** `rootMounts`: another root, read-only. */
-  | { readonly kind: 'root'; readonly root: RootRef; readonly path: string }
+  /**
+   * `rootMounts`: another root, read-only; or one directory or file of it, which no link may lead to. Builds
+   * mount below `BUILD_MOUNTS` what is no part of the result.
+   */
+  | {
+      readonly kind: 'root'
+      readonly root: RootRef
+      readonly path: string
+      readonly from?: string | undefined
+    }
+  /** `rootMounts`: an empty temporary file system that everybody inside may write to. */
+  | { readonly kind: 'tmpfs'; readonly path: string; readonly sizeBytes?: number | undefined }
+
+/** What is in this directory is left out of images. */
+export const BUILD_MOUNTS = '/.agentpod/build'
 
 /** What the engine stores to find the sandbox again. Opaque except for its id. */
 export interface Handle {
@@ -237,7 +257,12 @@ export interface ImageSettings {
   /** Ports that its programs listen on, like `8080/tcp`. */
   readonly ports?: readonly string[] | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
+  /** The whole configuration as JSON, in the form of the OCI and Docker, if the provider has it. */
+  readonly config?: string | undefined
 }
+
+/** The reference of the empty image. */
+export const EMPTY_IMAGE = 'docker.io/library/scratch:latest'
 
 export interface Image extends ImageSettings {
   /** As requested. */
@@ -280,6 +305,13 @@ export interface StoredImages {
     onProgress: (line: string) => void,
     o: CallOptions,
   ): Promise<{ readonly digest: string }>
+  /** Stores files under a reference on this provider, as if they had been pulled. */
+  save(
+    source: ImageSource,
+    ref: string,
+    onProgress: (line: string) => void,
+    o: CallOptions,
+  ): Promise<StoredImage>
   /** An OCI layout directory with the image, as a tar stream. */
   layout(source: ImageSource, o: CallOptions): Promise<Readable>
 }

@@ -8,6 +8,8 @@ export interface BundledPrograms {
   readonly podd: string
   /** Speaks to registries. Left out if it is not built: there are no images on this machine then. */
   readonly podimage?: string | undefined
+  /** Changes files in the sandboxes of a Dockerfile's build. Built with podimage. */
+  readonly podfiles?: string | undefined
   /** The egress process: JavaScript, or its source. */
   readonly egress: string
   /** The directory of what runs inside the template `code-interpreter-v1`; without it there is none. */
@@ -33,10 +35,12 @@ export function bundledPrograms(): BundledPrograms {
     .map((directory) => join(directory, 'egress.js'))
     .find((file) => existsSync(file))
   const podimage = join(found, 'podimage')
+  const podfiles = join(found, 'podfiles')
   return {
     podhost: join(found, 'podhost'),
     podd: join(found, 'podd'),
     ...(existsSync(podimage) && { podimage }),
+    ...(existsSync(podfiles) && { podfiles }),
     egress: bundle ?? join(here, 'egress.ts'),
     interpreter:
       [here, join(here, '..')].map((one) => join(one, 'interpreter')).find((one) => existsSync(one)) ??

@@ -458,6 +458,7 @@ export class FakeProvider implements Provider {
         this.#checkRoot(mount.root)
         return { path: mount.path, files: this.#merged(overOf(mount.root)), isReadOnly: true }
       }
+      if (mount.kind === 'tmpfs') return { path: mount.path, files: new Map(), isReadOnly: false }
       if (!this.volumes) throw unsupported('volume.unsupported', 'it keeps no volumes')
       const volume = this.#volumes.get(mount.id)
       if (volume?.owner !== owner)

@@ -15,6 +15,18 @@ export const BUILD_ROUTES: readonly ApiRoute[] = [
   },
   {
     method: 'POST',
+    path: '/v1/builds/dockerfile',
+    tag: 'builds',
+    summary: 'Build a Dockerfile',
+    description:
+      'Each instruction that changes files runs in a sandbox, and its files become a layer. Stages that nothing needs are left out. The answer is a stream of JSON lines; the last one is `built`, `needs` or an error.',
+    who: 'key',
+    body: 'DockerfileBuild',
+    answers: [{ status: 200, says: 'Lines of JSON.', schema: 'BuildEvent', media: 'application/x-ndjson' }],
+    errors: ['failed_precondition', 'resource_exhausted', 'unsupported'],
+  },
+  {
+    method: 'POST',
     path: '/v1/builds/files/{digest}',
     tag: 'builds',
     summary: 'Upload files for a step',

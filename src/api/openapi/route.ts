@@ -4,6 +4,7 @@ import type { ErrorCode } from '../../core/error.ts'
 import {
   buildEvent,
   buildRequest,
+  dockerfileBuildRequest,
   layer,
   pruned,
   pruneRequest,
@@ -41,6 +42,7 @@ export const SCHEMAS = {
   AuditEntry: auditEntry,
   BaseProgress: baseProgress,
   Build: buildRequest,
+  DockerfileBuild: dockerfileBuildRequest,
   BuildEvent: buildEvent,
   ChangeNetwork: networkChangeBody,
   Check: check,
@@ -96,6 +98,7 @@ export type SchemaName = keyof typeof SCHEMAS
 /** Schemas of requests are described as input, all others as output. */
 export const REQUESTS: ReadonlySet<SchemaName> = new Set([
   'Build',
+  'DockerfileBuild',
   'PackImage',
   'Prune',
   'PullImage',

@@ -1,10 +1,13 @@
 /** Builds recipes into layers, and streams the progress as JSON lines. */
 import { Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
-import { Hono } from 'hono'
+import { type Context, Hono } from 'hono'
 import { stream } from 'hono/streaming'
-import type { BuildEvent } from '../../build/build-request.ts'
+import type { BuildEvent, BuildJob } from '../../build/build-request.ts'
 import type { Builder } from '../../build/builder.ts'
+import type { DockerfileBuilder } from '../../build/dockerfile/dockerfile-builder.ts'
+import type { DockerfileRequest } from '../../build/dockerfile/dockerfile-request.ts'
+import type { LintWarning } from '../../build/dockerfile/graph.ts'
 import type { InputFiles } from '../../build/input-files.ts'
 import { type PackagePresets, withPresets } from '../../build/package-presets.ts'
 import type { Toolchains } from '../../build/toolchains.ts'
@@ -19,13 +22,21 @@ import { limitUploadIdle } from '../http/idle-timeout.ts'
 import { readJsonBody } from '../http/json-body.ts'
 import { parseQuery } from '../http/query.ts'
 import { adminOnly, principalOf } from '../principal-of.ts'
-import { type BuildEventView, buildRequest, type LayerView, pruneRequest } from '../schema/build.ts'
+import {
+  type BuildEventView,
+  buildRequest,
+  dockerfileBuildRequest,
+  type LayerView,
+  pruneRequest,
+} from '../schema/build.ts'
 import { parseInput } from '../schema/parse.ts'
 import { toolchainsOf } from '../schema/query.ts'
 
 export interface BuildParts {
   readonly engine: Engine
   readonly builder: Builder
+  /** Left out if the programs that it needs are not built. */
+  readonly dockerfiles?: DockerfileBuilder | undefined
   readonly files: InputFiles
   readonly toolchains: Toolchains
   readonly presets: PackagePresets
@@ -52,6 +63,44 @@ export function buildRoutes(parts: BuildParts): Hono {
       buildRequest,
       await readJsonBody(c.req.raw),
     )
+    return streamed(c, async (o) => {
+      const complete = await withPresets(recipe, presets)
+      const result = await builder.build(complete, { ...o, project, provider, keepFailed, again })
+      if (result.kind === 'needs') return { needs: [...result.files] }
+      return { built: { digest: result.digest, base: result.base, sizeBytes: result.sizeBytes } }
+    })
+  })
+
+  routes.post('/dockerfile', async (c) => {
+    const { dockerfile, project, provider, keepFailed } = parseInput(
+      dockerfileBuildRequest,
+      await readJsonBody(c.req.raw),
+    )
+    const { dockerfiles } = parts
+    if (!dockerfiles) throw noDockerfiles()
+    return streamed(c, async (o) => {
+      const onWarnings = (warnings: readonly LintWarning[]): Promise<void> | undefined =>
+        warnings.length > 0 ? o.say({ warnings: [...warnings] }) : undefined
+      const result = await dockerfiles.build(dockerfile as DockerfileRequest, {
+        ...o,
+        project,
+        provider,
+        keepFailed,
+        onWarnings,
+      })
+      if (result.kind === 'needs') return { needs: [...result.files] }
+      const { kind: _, ...built } = result
+      return { built }
+    })
+  })
+
+  /** A build whose events are lines; its last line is the answer or the error. */
+  function streamed(
+    c: Context,
+    work: (
+      o: Pick<BuildJob, 'who' | 'signal' | 'onEvent'> & { say(line: BuildEventView): Promise<void> },
+    ) => Promise<BuildEventView>,
+  ): Response {
     const who = principalOf(c)
     const leave = builds.enter(who.owner)
     c.header('content-type', 'application/x-ndjson')
@@ -68,17 +117,7 @@ export function buildRoutes(parts: BuildParts): Hono {
         cancel()
       }
       try {
-        const result = await builder.build(await withPresets(recipe, presets), {
-          project,
-          provider,
-          who,
-          keepFailed,
-          again,
-          signal: gone.signal,
-          onEvent: (event) => say(viewOf(event)),
-        })
-        if (result.kind === 'needs') await say({ needs: [...result.files] })
-        else await say({ built: { digest: result.digest, base: result.base, sizeBytes: result.sizeBytes } })
+        await say(await work({ who, signal: gone.signal, say, onEvent: (event) => say(viewOf(event)) }))
       } catch (thrown) {
         const incident = randomWord(parts.random, 12)
         const { body, error } = errorBody(thrown, incident)
@@ -88,7 +127,7 @@ export function buildRoutes(parts: BuildParts): Hono {
         leave()
       }
     })
-  })
+  }
 
   routes.post('/files/:digest', async (c) => {
     const leave = uploads.enter(principalOf(c).owner)
@@ -158,4 +197,13 @@ function viewOf(event: BuildEvent): BuildEventView {
       return { step }
     }
   }
+}
+
+function noDockerfiles(): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'dockerfile.programs',
+    message: 'this server cannot build Dockerfiles: podimage and podfiles are missing',
+    hint: 'scripts/build builds them',
+  })
 }

@@ -71,6 +71,33 @@ export const buildRequest = z.strictObject({
 })
 export type BuildRequestBody = z.input<typeof buildRequest>
 
+const dockerfileVariables = few(z.record(z.string().min(1).max(200), withoutNul(16 * 1024)), 200)
+const secretId = z.string().regex(/^[\w.\-/]{1,200}$/, 'may contain letters, digits and . _ - /')
+
+export const dockerfileBuildRequest = z.strictObject({
+  provider: providerName.optional(),
+  project: textLine(200).default('').describe('Builds of one project are compared to report what changed.'),
+  dockerfile: z.strictObject({
+    name: textLine(200).default('Dockerfile').describe('How errors name the file.'),
+    content: withoutNul(512 * 1024).describe('The Dockerfile.'),
+    target: textLine(200).optional().describe('The stage to build; the last one by default.'),
+    args: dockerfileVariables.default({}).describe('Values of ARG instructions.'),
+    context: digest
+      .optional()
+      .describe('sha256 of the build context, a tar archive that was uploaded by `POST /v1/builds/files/{digest}`.'),
+    secrets: few(z.record(secretId, z.string().max(64 * 1024)), 50)
+      .default({})
+      .describe('For `RUN --mount=type=secret`, by id. Not stored.'),
+    network: z.array(ruleObject).max(256).default([]).describe('The only hosts that the build may reach.'),
+    deny: z.array(ruleObject).max(256).default([]).describe('Hosts that it may not reach.'),
+    tag: imageRef.optional().describe('Store the result as an image of this name; for admins.'),
+    useCache: z.boolean().default(true),
+    timeoutMs: z.number().int().min(1000).max(LONGEST_STEP_MS).default(DEFAULT_STEP_MS),
+  }),
+  keepFailed: z.boolean().default(false).describe('Keep the sandbox of a failed step for an hour.'),
+})
+export type DockerfileBuildBody = z.input<typeof dockerfileBuildRequest>
+
 /** One line each, until `built`, `needs` or an error. */
 export const buildEvent = z.union([
   z.object({ progress: z.string() }),
@@ -93,7 +120,20 @@ export const buildEvent = z.union([
       digest: z.string().optional(),
       base: z.string().optional().describe('The digest of the base’s layer, if it has one.'),
       sizeBytes: z.number(),
+      steps: z.number().optional().describe('For a Dockerfile: its instructions that make layers.'),
+      image: z
+        .object({ ref: z.string(), digest: z.string() })
+        .optional()
+        .describe('For a Dockerfile with a tag: the stored image.'),
+      config: z.string().optional().describe('For a Dockerfile: the configuration of the image, as JSON.'),
     }),
+  }),
+  z.object({
+    warnings: z
+      .array(
+        z.object({ rule: z.string(), text: z.string(), url: z.string().optional(), line: z.number() }),
+      )
+      .describe('What the linter says about a Dockerfile.'),
   }),
   errorAnswer,
 ])

@@ -15,17 +15,23 @@ import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { BuildLog, megabytes } from '../output/build-log.ts'
 import { StepLogs } from '../output/step-logs.ts'
+import {
+  buildDockerfileCommand,
+  checkDockerfileOptions,
+  DOCKERFILE_OPTIONS,
+} from '../sandbox/build-dockerfile.ts'
 import { execInTerminal } from '../sandbox/exec-in-terminal.ts'
 import { LOGIN_SHELL } from '../sandbox/login-shell.ts'
 
 export const command: Command = {
-  usage: 'agentpod build [options]',
+  usage: 'agentpod build [options] [-f DOCKERFILE [DIRECTORY]]',
   examples: [
     'agentpod build                          build the environment ahead of the first run',
     'agentpod build --agent claude           build the agent’s layer too',
     'agentpod build --debug                  open a shell where a step fails',
     'agentpod build --again dependencies/node',
     'agentpod build --frozen                 fail if agentpod.lock is out of date',
+    'agentpod build -f Dockerfile -t app .   build a Dockerfile, and store the image as app',
   ],
   options: {
     base: { value: 'BASE', help: 'build on this base instead' },
@@ -36,12 +42,15 @@ export const command: Command = {
     debug: { help: 'open a shell in the sandbox of a step that fails' },
     again: { value: 'STEP', help: 'build this step and the following ones again' },
     frozen: { help: 'fail if agentpod.lock is missing or out of date' },
+    ...DOCKERFILE_OPTIONS,
     verbose: { short: 'v', help: 'show the whole output of the steps' },
     ...JSON_OPTION,
   },
-  words: { min: 0, max: 0 },
+  words: { min: 0, max: 1 },
   async run(ctx, parsed) {
     const { terminal } = ctx
+    checkDockerfileOptions(parsed)
+    if (parsed.value('file') !== undefined) return buildDockerfileCommand(ctx, parsed)
     const base = parsed.value('base')
     if (base !== undefined) parseProjectBase(base)
     const project = await openProject(ctx, 'user')

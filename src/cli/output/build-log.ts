@@ -11,10 +11,18 @@ import type { Terminal } from './terminal.ts'
 const TAIL_LINES = 25
 const KEPT_BYTES = 256 * 1024
 
+export interface BuildLogOptions {
+  readonly isVerbose?: boolean
+  readonly logs?: StepLogs
+  /** The option that allows a host, where there is one. */
+  readonly allowHint?: ((host: string) => string) | undefined
+}
+
 export class BuildLog implements WorkProgress {
   readonly #terminal: Terminal
   readonly #isVerbose: boolean
   readonly #logs: StepLogs | undefined
+  readonly #allowHint: BuildLogOptions['allowHint']
   #step: BuildStep | undefined
   #clock: NodeJS.Timeout | undefined
   #startedAt = 0
@@ -23,10 +31,11 @@ export class BuildLog implements WorkProgress {
   #saidAt = 0
   #tail = Buffer.alloc(0)
 
-  constructor(terminal: Terminal, o: { readonly isVerbose?: boolean; readonly logs?: StepLogs } = {}) {
+  constructor(terminal: Terminal, o: BuildLogOptions = {}) {
     this.#terminal = terminal
     this.#isVerbose = o.isVerbose ?? false
     this.#logs = o.logs
+    this.#allowHint = o.allowHint
   }
 
   status(text: string): void {
@@ -109,7 +118,9 @@ export class BuildLog implements WorkProgress {
     for (const host of Array.isArray(refused) ? refused.slice(0, MOST_REFUSED) : []) {
       const name = showHidden(String(host))
       say(red(`✗ refused: ${name} (no rule allows it while the environment is built)`))
-      say(dim('  to allow it: `agentpod preset set NAME HOST...` for its package manager'))
+      const option = this.#allowHint?.(name.replace(/:(?:80|443)$/, ''))
+      const how = option ?? '`agentpod preset set NAME HOST...` for its package manager'
+      say(dim(`  to allow it: ${how}`))
     }
     const advice = this.#step && adviceOn(text)
     if (advice !== undefined) say(advice)

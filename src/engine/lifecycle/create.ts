@@ -7,7 +7,7 @@ import type { Guest } from '../../core/guest.ts'
 import { newSandboxId, parseName, type SandboxId } from '../../core/id.ts'
 import type { NetworkCap, SandboxLink } from '../../core/network.ts'
 import type { Principal } from '../../core/principal.ts'
-import type { Created, CreatePlan, Mount, Provider } from '../../core/provider.ts'
+import type { Created, CreatePlan, Mount, Provider, RootDirectory } from '../../core/provider.ts'
 import type { Kit } from '../../core/recipe.ts'
 import { askedLimits, type Resources, resolveResources } from '../../core/resources.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
@@ -72,8 +72,10 @@ export interface CreateRequest extends SpecRequest {
   readonly requestKey?: string | undefined
   /** Volumes to mount. A copy of a sandbox mounts only those that its own request names. */
   readonly volumes?: readonly VolumeRequest[] | undefined
-  /** Other roots to mount, read-only; for builds. A later start does not mount them again. */
-  readonly rootMounts?: readonly Extract<Mount, { readonly kind: 'root' }>[] | undefined
+  /** What a build mounts besides volumes. A later start does not mount it again. */
+  readonly rootMounts?: readonly Exclude<Mount, { readonly kind: 'volume' }>[] | undefined
+  /** For builds, as in `CreatePlan`. */
+  readonly rootDirs?: readonly RootDirectory[] | undefined
   /** The snapshot to start from. Its spec is the default for everything that the request leaves out. */
   readonly origin?: { readonly snapshot: Snapshot } | undefined
 }
@@ -183,6 +185,7 @@ async function createNew(
           required: askedLimits(request.resources ?? {}),
           snapshot: origin?.snapshot.id,
           mounts: [...mountsOf(spec), ...(request.rootMounts ?? [])],
+          rootDirs: request.rootDirs,
         })
       } catch (error) {
         await fail(ctx, sandbox.id, asAgentPodError(error))
@@ -298,7 +301,7 @@ function withSecrets(ctx: Context, owner: string, request: CreateRequest, spec: 
 }
 
 /** What a start needs besides the record. */
-type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot' | 'mounts'>
+type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot' | 'mounts' | 'rootDirs'>
 
 async function createAtProvider(ctx: Context, sandbox: Sandbox, start: Start): Promise<Sandbox> {
   // Without a pool the files of the snapshot are copied, which takes longer.

@@ -132,6 +132,8 @@ function guardedImages(inner: StoredImages, guard: Guard): StoredImages {
     remove: (ref, o) => guard('images.remove', o, (p) => inner.remove(ref, p)),
     push: (source, ref, onProgress, o) =>
       guard('images.push', o, (p) => inner.push(source, ref, onProgress, p)),
+    save: (source, ref, onProgress, o) =>
+      guard('images.save', o, (p) => inner.save(source, ref, onProgress, p)),
     layout: (source, o) => guard('images.layout', o, (p) => inner.layout(source, p)),
   }
 }

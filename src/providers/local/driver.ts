@@ -193,6 +193,7 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
     deadlineMs: plan.deadlineAt,
     whenOver: plan.whenOver,
     ...(plan.mounts.length > 0 && { mounts: plan.mounts.map(mountArgs) }),
+    ...(plan.rootDirs && plan.rootDirs.length > 0 && { rootDirs: plan.rootDirs }),
     resources: {
       memoryBytes: r.memoryMib * MIB,
       swapBytes: r.swapMib * MIB,
@@ -208,8 +209,10 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
 
 function mountArgs(mount: Mount): Record<string, unknown> {
   const { kind, path } = mount
+  if (kind === 'tmpfs')
+    return { kind, path, ...(mount.sizeBytes !== undefined && { sizeBytes: mount.sizeBytes }) }
   return kind === 'root'
-    ? { kind, path, root: rootArgs(mount.root) }
+    ? { kind, path, root: rootArgs(mount.root), ...(mount.from !== undefined && { from: mount.from }) }
     : { kind, path, volume: mount.id, readOnly: mount.isReadOnly }
 }
 

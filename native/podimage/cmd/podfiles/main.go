@@ -24,7 +24,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("podfiles: apply|fetch|clone FILE")
+		return fmt.Errorf("podfiles: OPERATION FILE")
 	}
 	data, err := os.ReadFile(args[1])
 	if err != nil {
@@ -45,13 +45,27 @@ func run(args []string) error {
 		if err := decode(data, &asked); err != nil {
 			return err
 		}
-		return files.Fetch(ctx, "/", asked)
+		return files.Fetch(ctx, "/", asked, os.Stdout)
 	case "clone":
 		var asked actions.Git
 		if err := decode(data, &asked); err != nil {
 			return err
 		}
-		return files.Clone(ctx, "/", asked)
+		return files.Clone(ctx, "/", asked, os.Stdout)
+	case "prepare":
+		var asked files.Preparation
+		if err := decode(data, &asked); err != nil {
+			return err
+		}
+		return files.Prepare(asked)
+	case "restore":
+		var asked files.Preparation
+		if err := decode(data, &asked); err != nil {
+			return err
+		}
+		return files.Restore(asked)
+	case "forget":
+		return files.ForgetTrust(ctx)
 	}
 	return fmt.Errorf("podfiles: there is no operation %q", args[0])
 }

@@ -97,7 +97,7 @@ func copyFiles(ctx context.Context, root, source string, c *actions.Copy) error 
 		if names, err = fscopy.ResolveWildcards(source, clean(c.Src), c.FollowSymlink); err != nil {
 			return err
 		}
-		if len(names) == 0 && c.EmptyWildcard {
+		if len(names) == 0 && c.EmptyWildcard && strings.ContainsAny(c.Src, "*?[") {
 			return nil
 		}
 		if len(names) == 0 {

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +16,9 @@ import (
 	fscopy "github.com/tonistiigi/fsutil/copy"
 )
 
-// Clone puts the files of a commit into the root, through the network that the sandbox has.
-func Clone(ctx context.Context, root string, asked actions.Git) error {
-	work, err := os.MkdirTemp("/run", "clone-")
+// Clone puts the files of a commit into the root, through the network that the sandbox has, and prints the commit.
+func Clone(ctx context.Context, root string, asked actions.Git, out io.Writer) error {
+	work, err := os.MkdirTemp(filepath.Join(root, ownDirectory), "clone-")
 	if err != nil {
 		return err
 	}
@@ -60,6 +61,7 @@ func Clone(ctx context.Context, root string, asked actions.Git) error {
 			return err
 		}
 	}
+	fmt.Fprintln(out, commit)
 	from, err := cfs.RootPath(work, filepath.Join("/", asked.Subdir))
 	if err != nil {
 		return err

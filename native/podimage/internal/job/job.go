@@ -85,6 +85,10 @@ type Convert struct {
 	NewestTime int64 `json:"newestTime"`
 	// Dropped are files that belong to one sandbox and not to its image.
 	Dropped []string `json:"dropped,omitempty"`
+	// Points are directories that every sandbox has. They are left out if nothing is in them.
+	Points []string `json:"points,omitempty"`
+	// Plain: the layer is not compressed.
+	Plain bool `json:"plain,omitempty"`
 }
 
 // Push has what `push` writes; blob i is open on descriptor 3+i, in the order of the manifest's layers.

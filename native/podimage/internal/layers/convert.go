@@ -47,11 +47,23 @@ func Convert(asked job.Job) (any, error) {
 	in, out := os.NewFile(inputFile, "archive"), os.NewFile(outputFile, "layer")
 	blobSum, diffSum := sha256.New(), sha256.New()
 	count := &counter{}
-	zipped, err := gzip.NewWriterLevel(io.MultiWriter(out, blobSum, count), gzip.DefaultCompression)
+	level := gzip.DefaultCompression
+	if asked.Convert.Plain {
+		level = gzip.NoCompression
+	}
+	zipped, err := gzip.NewWriterLevel(io.MultiWriter(out, blobSum, count), level)
 	if err != nil {
 		return nil, err
 	}
-	c := &converter{Convert: asked.Convert, out: tar.NewWriter(io.MultiWriter(zipped, diffSum)), dropped: map[string]bool{}}
+	var packed io.Writer = zipped
+	if asked.Convert.Plain {
+		packed = io.MultiWriter(out, count)
+	}
+	c := &converter{Convert: asked.Convert, out: tar.NewWriter(io.MultiWriter(packed, diffSum)), dropped: map[string]bool{},
+		points: map[string]*tar.Header{}}
+	for _, name := range asked.Convert.Points {
+		c.points[name] = nil
+	}
 	for _, name := range asked.Convert.Dropped {
 		c.dropped[name] = true
 	}
@@ -64,6 +76,10 @@ func Convert(asked job.Job) (any, error) {
 	}
 	if err := c.out.Close(); err != nil {
 		return nil, err
+	}
+	if asked.Convert.Plain {
+		return Converted{DiffID: "sha256:" + hex.EncodeToString(diffSum.Sum(nil)), Digest: "sha256:" + hex.EncodeToString(diffSum.Sum(nil)),
+			Size: count.bytes, Entries: c.entries}, nil
 	}
 	if err := zipped.Close(); err != nil {
 		return nil, err
@@ -83,6 +99,8 @@ type converter struct {
 	job.Convert
 	out     *tar.Writer
 	dropped map[string]bool
+	// points have the headers of directories that are written only if something is in them.
+	points  map[string]*tar.Header
 	entries int
 }
 
@@ -139,6 +157,17 @@ func (c *converter) entry(header *tar.Header, content io.Reader) error {
 			data = data[:at]
 		}
 		next.Size, content = int64(len(data)), bytes.NewReader(data)
+	}
+	if _, isPoint := c.points[name]; isPoint && header.Typeflag == tar.TypeDir {
+		c.points[name] = next
+		return nil
+	}
+	if above, _, _ := strings.Cut(name, "/"); c.points[above] != nil {
+		c.entries++
+		if err := c.out.WriteHeader(c.points[above]); err != nil {
+			return err
+		}
+		c.points[above] = nil
 	}
 	c.entries++
 	if err := c.out.WriteHeader(next); err != nil {

@@ -87,6 +87,7 @@ type ImageConfig struct {
 	RootFS       struct {
 		DiffIDs []string `json:"diff_ids"`
 	} `json:"rootfs"`
+	raw string
 }
 
 type containerParts struct {
@@ -109,7 +110,9 @@ type Resolved struct {
 	ManifestDigest string      `json:"manifestDigest"`
 	ConfigDigest   string      `json:"configDigest"`
 	Config         ImageConfig `json:"config"`
-	Layers         []job.Layer `json:"layers"`
+	// RawConfig is the whole configuration, for builds on the image.
+	RawConfig string      `json:"rawConfig"`
+	Layers    []job.Layer `json:"layers"`
 }
 
 // Resolve finds the image of a platform that a reference stands for. Mirrors come before the registry; the
@@ -175,7 +178,7 @@ func (c *Client) resolve(ctx context.Context, asked job.Job) (*Resolved, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Resolved{Digest: digest, ManifestDigest: manifestDigest, ConfigDigest: found.Config.Digest, Config: *config, Layers: layers}, nil
+	return &Resolved{Digest: digest, ManifestDigest: manifestDigest, ConfigDigest: found.Config.Digest, Config: *config, RawConfig: config.raw, Layers: layers}, nil
 }
 
 func isArtifact(found *document) bool {
@@ -347,6 +350,7 @@ func (c *Client) config(ctx context.Context, from descriptor) (*ImageConfig, err
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&config); err != nil {
 		return nil, c.lies("a configuration that is not valid")
 	}
+	config.raw = string(data)
 	return &config, nil
 }
 

@@ -16,6 +16,8 @@ const settings = z.object({
   command: z.array(z.string()).optional(),
   ports: z.array(z.string()).optional(),
   labels: z.record(z.string(), z.string()).optional(),
+  /** Absent in records of earlier versions. */
+  config: z.string().optional(),
 })
 
 const record = z.object({
@@ -44,6 +46,8 @@ const file = z.object({
   tools: hex.optional(),
   /** Layers of no image that sandboxes or snapshots still use. */
   leftover: z.array(hex).default([]),
+  /** Snapshots that are layers of saved images too, by id; empty if the snapshot has no files of its own. */
+  packed: z.record(z.string(), z.string()).default({}),
 })
 
 /** Use of an image is noted at most this often. */
@@ -55,6 +59,7 @@ export class ImageRecords {
   #sizes: Record<string, number> = {}
   #tools: string | undefined
   #leftover: string[] = []
+  #packed: Record<string, string> = {}
 
   constructor(path: string) {
     this.#path = path
@@ -66,6 +71,7 @@ export class ImageRecords {
     this.#sizes = read.data.sizes
     this.#tools = read.data.tools
     this.#leftover = read.data.leftover
+    this.#packed = read.data.packed
   }
 
   all(): readonly ImageRecord[] {
@@ -141,6 +147,15 @@ export class ImageRecords {
     this.#sizes[layer] = bytes
   }
 
+  /** The layer that has the files of a snapshot; empty if there are none. */
+  packedAs(snapshot: string): string | undefined {
+    return this.#packed[snapshot]
+  }
+
+  notePacked(snapshot: string, layer: string): void {
+    this.#packed[snapshot] = layer
+  }
+
   get tools(): string | undefined {
     return this.#tools
   }
@@ -152,7 +167,17 @@ export class ImageRecords {
 
   #write(): void {
     const sizes = Object.fromEntries(Object.entries(this.#sizes).filter(([layer]) => this.isUsed(layer)))
-    const content = { version: 1, images: this.#images, sizes, tools: this.#tools, leftover: this.#leftover }
+    const packed = Object.fromEntries(
+      Object.entries(this.#packed).filter(([, layer]) => layer === '' || this.isUsed(layer)),
+    )
+    const content = {
+      version: 1,
+      images: this.#images,
+      sizes,
+      tools: this.#tools,
+      leftover: this.#leftover,
+      packed,
+    }
     writeDurably(this.#path, Buffer.from(JSON.stringify(content)))
   }
 }

@@ -1,12 +1,21 @@
 /** The images of this machine: pulled by podimage, stored as layers in podhost. */
+import { createHash } from 'node:crypto'
 import { closeSync, openSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as z from 'zod'
 import { AgentPodError } from '../../../core/error.ts'
-import { type ImageRef, imageText, parseImageRef } from '../../../core/image-ref.ts'
-import type { Image, Images, PullOptions, StoredImage, StoredImages } from '../../../core/provider.ts'
+import { atDigest, type ImageRef, imageText, parseImageRef } from '../../../core/image-ref.ts'
+import {
+  EMPTY_IMAGE,
+  type Image,
+  type Images,
+  type PullOptions,
+  type StoredImage,
+  type StoredImages,
+} from '../../../core/provider.ts'
 import { systemClock } from '../../../util/clock.ts'
+import { packTar } from '../../../util/file/tar-writer.ts'
 import { randomWord, systemRandom } from '../../../util/random.ts'
 import type { Podhost } from '../podhost.ts'
 import { layersRoot } from '../root.ts'
@@ -16,6 +25,7 @@ import type { Podimage } from './podimage.ts'
 import { ImagePulls, removeLeftover } from './pull.ts'
 import { layoutStream, packImage } from './push.ts'
 import { endpointsOf, type Registries } from './registries.ts'
+import { saveImage } from './save.ts'
 
 export interface LocalImagesOptions {
   readonly podimage: Podimage
@@ -70,6 +80,16 @@ export function localImages(
   const present = async (record: ImageRecord): Promise<boolean> =>
     (await pulls.present(record.layers, ASK)).size === record.layers.length
 
+  let empty: Promise<void> | undefined
+  /** The layer without files, imported once. */
+  const emptyLayer = (): Promise<void> => {
+    empty ??= importEmpty(podhost, exchange).catch((error) => {
+      empty = undefined
+      throw error
+    })
+    return empty
+  }
+
   const remove = async (ref: string): Promise<StoredImage> => {
     await sweep()
     const record = records.find(imageText(parseImageRef(ref)))
@@ -122,6 +142,20 @@ export function localImages(
         await image.release()
       }
     },
+    async save(source, ref, onProgress, o) {
+      await sweep()
+      const name = parseImageRef(ref)
+      if (name.digest !== undefined) throw noTag(ref)
+      const text = imageText(name)
+      if (text === EMPTY_IMAGE) throw reservedName(ref)
+      onProgress(`storing the image ${text}`)
+      const earlier = records.find(text)
+      const parts = { podhost, podimage, exchange, arch, tools: records.tools, records, empty: EMPTY.digest, now }
+      const record = await saveImage(parts, source, text, o)
+      if (earlier) records.addLeftover(earlier.layers)
+      await removeLeftover(podhost, records)
+      return storedOf(record, records.tools)
+    },
     async layout(source, o) {
       const parts = { podhost, podimage, exchange, arch, tools: records.tools }
       return layoutStream(await packImage(parts, source, () => undefined, o), exchange)
@@ -132,7 +166,12 @@ export function localImages(
     async ensure(ref, onProgress, o): Promise<Image> {
       await sweep()
       const name = parseImageRef(ref)
+      if (imageText(name) === EMPTY_IMAGE) {
+        await emptyLayer()
+        return emptyImage(await toolsLayer())
+      }
       const record = await stored(name, onProgress, o)
+      if (record.layers.includes(EMPTY.digest)) await emptyLayer()
       records.touch(record, now())
       return imageOf(record, await toolsLayer())
     },
@@ -143,14 +182,52 @@ export function localImages(
     },
   }
 
+  /** Records of earlier versions lack the configuration. A pull gets it, if the image is still the same. */
+  async function withConfig(known: ImageRecord, name: ImageRef, o: PullOptions): Promise<ImageRecord> {
+    try {
+      return await pulls.pull(atDigest(name, known.digest), () => undefined, o)
+    } catch {
+      return known
+    }
+  }
+
   async function stored(
     name: ImageRef,
     onProgress: (line: string) => void,
     o: PullOptions,
   ): Promise<ImageRecord> {
     const known = records.find(imageText(name)) ?? byDigest(records, name)
-    if (known && (await present(known))) return known
+    if (known && (await present(known))) return known.settings.config ? known : withConfig(known, name, o)
     return pulls.pull(name, onProgress, o)
+  }
+}
+
+const EMPTY = emptyTar()
+const EMPTY_CONFIG = JSON.stringify({ os: 'linux', config: {}, rootfs: { type: 'layers', diff_ids: [] } })
+
+function emptyTar(): { readonly digest: string; readonly tar: Buffer } {
+  const tar = packTar([])
+  return { digest: createHash('sha256').update(tar).digest('hex'), tar }
+}
+
+function emptyImage(tools: string | undefined): Image {
+  const layers = tools === undefined ? [EMPTY.digest] : [EMPTY.digest, tools]
+  return {
+    ref: EMPTY_IMAGE,
+    digest: `sha256:${EMPTY.digest}`,
+    root: layersRoot(layers),
+    env: {},
+    config: EMPTY_CONFIG,
+  }
+}
+
+async function importEmpty(podhost: Podhost, exchange: string): Promise<void> {
+  const file = `image-${randomWord(systemRandom, 16)}.tar`
+  try {
+    await writeFile(join(exchange, file), EMPTY.tar, { mode: 0o600, flag: 'wx' })
+    await podhost.call('layer.import', { digest: EMPTY.digest, file }, IMPORT)
+  } finally {
+    await rm(join(exchange, file), { force: true })
   }
 }
 
@@ -222,6 +299,15 @@ function unknown(ref: string): AgentPodError {
     reason: 'image.absent',
     message: `there is no image ${ref} on this server`,
     hint: '`agentpod image ls` lists the images',
+  })
+}
+
+function reservedName(ref: string): AgentPodError {
+  return new AgentPodError({
+    code: 'invalid_argument',
+    reason: 'image.reserved',
+    message: `${ref} is the name of the empty image`,
+    hint: 'choose another name',
   })
 }
 

@@ -38,23 +38,26 @@ const IMPORT_MS = 15 * 60_000
 
 const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/)
 const layer = z.object({ digest, size: z.number(), mediaType: z.string(), diffId: digest })
+export const imageConfig = z.object({
+  os: z.string(),
+  architecture: z.string(),
+  variant: z.string().optional(),
+  config: z.object({
+    User: z.string().optional(),
+    Env: z.array(z.string()).optional(),
+    Entrypoint: z.array(z.string()).optional(),
+    Cmd: z.array(z.string()).optional(),
+    WorkingDir: z.string().optional(),
+    ExposedPorts: z.record(z.string(), z.unknown()).optional(),
+    Labels: z.record(z.string(), z.string()).optional(),
+  }),
+})
+type ImageConfig = z.infer<typeof imageConfig>
 const resolved = z.object({
   digest,
   manifestDigest: digest,
-  config: z.object({
-    os: z.string(),
-    architecture: z.string(),
-    variant: z.string().optional(),
-    config: z.object({
-      User: z.string().optional(),
-      Env: z.array(z.string()).optional(),
-      Entrypoint: z.array(z.string()).optional(),
-      Cmd: z.array(z.string()).optional(),
-      WorkingDir: z.string().optional(),
-      ExposedPorts: z.record(z.string(), z.unknown()).optional(),
-      Labels: z.record(z.string(), z.string()).optional(),
-    }),
-  }),
+  config: imageConfig,
+  rawConfig: z.string(),
   layers: z.array(layer),
 })
 type Resolved = z.infer<typeof resolved>
@@ -149,7 +152,7 @@ export class ImagePulls {
       platform: platformOf(found),
       layers: layers.map(({ diffId }) => hexOf(diffId)),
       sizeBytes: 0,
-      settings: settingsOf(found),
+      settings: settingsOf(found.config, found.rawConfig),
       pulledAt: now(),
       usedAt: now(),
     }
@@ -328,7 +331,7 @@ const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/
 const PORT = /^[0-9]{1,5}(?:\/(?:tcp|udp|sctp))?$/
 
 /** What an image asks for, as far as a sandbox can give it. */
-function settingsOf({ config: { config } }: Resolved): ImageRecord['settings'] {
+export function settingsOf({ config }: ImageConfig, raw: string): ImageRecord['settings'] {
   const env: Record<string, string> = {}
   for (const text of config.Env ?? []) {
     const at = text.indexOf('=')
@@ -345,6 +348,7 @@ function settingsOf({ config: { config } }: Resolved): ImageRecord['settings'] {
     ...(command.length > 0 && { command }),
     ...(ports.length > 0 && { ports: ports.toSorted() }),
     ...(config.Labels && { labels: config.Labels }),
+    config: raw,
   }
 }
 

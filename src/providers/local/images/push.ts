@@ -39,7 +39,7 @@ const EXPORT_MS = 15 * 60_000
  *
  * SECURITY: SE-09. Whoever runs the image must not trust the authority of a sandbox.
  */
-const DROPPED = [
+export const DROPPED = [
   '.agentpod',
   'etc/hostname',
   'etc/hosts',
@@ -118,12 +118,8 @@ async function add(
     const files = [openSync(join(exchange, raw), 'r'), openSync(join(exchange, file), 'wx', 0o600)]
     try {
       const prefix = 'digest' in from ? '' : 'root'
-      const late = AbortSignal.timeout(EXPORT_MS)
-      const answer = await podimage(
-        { op: 'convert', convert: { prefix, newestTime: NEWEST_TIME, dropped: DROPPED } },
-        { files, signal: o.signal ? AbortSignal.any([o.signal, late]) : late },
-      )
-      const layer = { ...converted.parse(answer), file }
+      const how = { prefix, newestTime: NEWEST_TIME, dropped: DROPPED }
+      const layer = { ...(await convertedLayer({ podimage }, files, how, o)), file }
       if (layer.entries > 0) layers.push(layer)
       else await rm(join(exchange, file), { force: true })
     } finally {
@@ -137,16 +133,29 @@ async function add(
   }
 }
 
+/** Turns podhost's archive in the first file into a layer in the second one. */
+export async function convertedLayer(
+  { podimage }: Pick<PackParts, 'podimage'>,
+  files: readonly number[],
+  convert: Readonly<Record<string, unknown>>,
+  o: CallOptions,
+): Promise<z.infer<typeof converted>> {
+  const late = AbortSignal.timeout(EXPORT_MS)
+  const signal = o.signal ? AbortSignal.any([o.signal, late]) : late
+  return converted.parse(await podimage({ op: 'convert', convert }, { files, signal }))
+}
+
 type Documents = Pick<PackedImage, 'manifest' | 'digest' | 'config' | 'configDigest'>
 
 function documents(layers: readonly PackedLayer[], settings: ImageSettings, arch: string): Documents {
   const env = Object.entries(settings.env).map(([name, value]) => `${name}=${value}`)
+  const whole = settings.config === undefined ? undefined : containerOf(settings.config)
   const config = Buffer.from(
     canonicalJson({
       created: CREATED,
       os: 'linux',
       architecture: goArch(arch),
-      config: {
+      config: whole ?? {
         ...(env.length > 0 && { Env: env.toSorted() }),
         ...(settings.user !== undefined && { User: settings.user }),
         ...(settings.workdir ? { WorkingDir: settings.workdir } : {}),
@@ -168,6 +177,12 @@ function documents(layers: readonly PackedLayer[], settings: ImageSettings, arch
     }),
   )
   return { manifest, digest: digestOf(manifest), config, configDigest }
+}
+
+/** The part of a configuration that says how containers run. */
+function containerOf(config: string): object {
+  const parsed = JSON.parse(config) as { readonly config?: object }
+  return parsed.config ?? {}
 }
 
 /** An OCI layout as a tar stream; the image's files are removed at its end. */
