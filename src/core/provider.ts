@@ -289,6 +289,8 @@ export interface StoredImage extends Image {
 export interface ImageSource {
   readonly root: RootRef
   readonly settings: ImageSettings
+  /** For snapshots of the root: directories that were made to mount on, and are left out if they are empty. */
+  readonly mountPoints?: ReadonlyMap<SnapshotId, readonly string[]> | undefined
 }
 
 /** Images that the provider keeps itself. */

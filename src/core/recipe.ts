@@ -68,6 +68,8 @@ export interface Step {
   /** Whether it may reach every public host as well. The caller's key must allow that. */
   readonly anyHost?: boolean | undefined
   readonly timeoutMs: number
+  /** Of a Dockerfile: where something was mounted. An image has no empty directory for that. */
+  readonly mountPoints?: readonly string[] | undefined
 }
 
 export interface Recipe {

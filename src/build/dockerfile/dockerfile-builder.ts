@@ -23,7 +23,7 @@ import type { FrontEnd, Selection } from './front-end.ts'
 import { type ExecMount, type Graph, inputsOf, isStep, NOTHING, type Selected, type Vertex } from './graph.ts'
 import type { OwnLayers } from './own-layers.ts'
 import { type Below, type CacheOwner, cacheName, missingSecret, placeOf, runVertex } from './run-vertex.ts'
-import { namesOf, stepOf, vertexKey } from './vertex-key.ts'
+import { namesOf, stepOf, titleOf, vertexKey } from './vertex-key.ts'
 
 export interface DockerfileParts {
   readonly engine: Engine
@@ -166,7 +166,10 @@ class Build {
     const own = [...this.#layers.values()]
     const sizes = await Promise.all(own.map(async (one) => (await one).sizeBytes))
     const tell = (text: string): void => void this.#o.onEvent({ kind: 'progress', text })
-    const source = { root, settings: { env: {}, config } }
+    const mountPoints = new Map(
+      this.#parts.engine.layers.list().map(({ id, layer: one }) => [id, one.step.mountPoints ?? []]),
+    )
+    const source = { root, settings: { env: {}, config }, mountPoints }
     const image =
       request.tag === undefined
         ? undefined
@@ -523,7 +526,7 @@ class Build {
     await this.#o.onEvent({
       kind: 'step',
       name: this.#names[number] ?? '',
-      title: vertex.title.replaceAll(/\s+/g, ' '),
+      title: titleOf(vertex),
       number: steps.indexOf(number) + 1,
       of: steps.length,
       state,

@@ -59,7 +59,7 @@ export function stepOf(
   const digests = o.selected.flatMap((one) => one?.digest ?? [])
   return {
     name,
-    title: vertex.title,
+    title: titleOf(vertex),
     run: exec ? exec.args.join(' ') : canonicalJson(file?.actions ?? http ?? git ?? null).slice(0, LONGEST_RUN),
     user: exec?.user ?? '',
     workdir: exec?.cwd ?? '',
@@ -68,6 +68,7 @@ export function stepOf(
     ...(digests.length > 0 && { files: { digest: digestOf(digests), to: '', entries } }),
     network: exec && exec.network !== 'none' ? o.network : [],
     timeoutMs: o.timeoutMs,
+    ...(exec?.mounts && { mountPoints: exec.mounts.map(({ path }) => path) }),
   }
 }
 
@@ -86,12 +87,29 @@ export function variablesOf(env: readonly string[]): Record<string, string> {
 export function namesOf(vertices: readonly Vertex[]): string[] {
   const taken = new Map<string, number>()
   return vertices.map(({ title }) => {
-    const [, stage, place] = /^\[(\S+) +([0-9]+)\/[0-9]+\]/.exec(title) ?? []
-    const name = stage === undefined ? 'prepare' : `${stage.toLowerCase()}/${place}`
+    const { stage, place } = partsOf(title)
+    const name = place === undefined ? 'prepare' : `${stage?.toLowerCase() ?? 'stage'}/${place}`
     const count = (taken.get(name) ?? 0) + 1
     taken.set(name, count)
     return count === 1 ? name : `${name}.${count}`
   })
+}
+
+/** BuildKit's titles are `[2/3] RUN make`, or `[build 2/3] RUN make` if there are several stages. */
+function partsOf(title: string): {
+  readonly stage: string | undefined
+  readonly place: string | undefined
+  readonly text: string
+} {
+  const [, stage, place, text] = /^\[(?:(\S+) +)?([0-9]+)\/[0-9]+\] ([^]*)$/.exec(title) ?? []
+  return { stage, place, text: text ?? title.replace(/^\[internal\] /, '') }
+}
+
+/** For people: `build: RUN make`. */
+export function titleOf({ title }: Vertex): string {
+  const { stage, text } = partsOf(title)
+  const line = text.replaceAll(/\s+/g, ' ')
+  return stage === undefined ? line : `${stage}: ${line}`
 }
 
 function digestOf(value: unknown): string {

@@ -24,7 +24,7 @@ export const command: Command = {
     'agentpod image ls',
     'agentpod image inspect REF',
     'agentpod image rm REF...',
-    'agentpod image push SANDBOX|SNAPSHOT|ENVIRONMENT REF|oci:DIRECTORY',
+    'agentpod image push SANDBOX|SNAPSHOT|IMAGE|ENVIRONMENT REF|oci:DIRECTORY',
   ].join('\n       '),
   examples: [
     'agentpod image pull debian:12             get it, or what the tag stands for now',

@@ -114,7 +114,8 @@ export class BuildLog implements WorkProgress {
       const cut = lines.length > TAIL_LINES ? ['...'] : []
       for (const line of [...first, ...cut, ...lines.slice(-TAIL_LINES)]) say(dim(`      ${line}`))
     }
-    if (typeof step === 'string') this.#logs?.say(this.#terminal, step, String(command))
+    if (typeof step === 'string' && command !== undefined)
+      this.#logs?.say(this.#terminal, step, String(command))
     for (const host of Array.isArray(refused) ? refused.slice(0, MOST_REFUSED) : []) {
       const name = showHidden(String(host))
       say(red(`✗ refused: ${name} (no rule allows it while the environment is built)`))

@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream'
 import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
 import { imageText, parseImageRef } from '../../core/image-ref.ts'
-import type { Principal } from '../../core/principal.ts'
+import { LOCAL, type Principal } from '../../core/principal.ts'
 import type { ImageSource, Provider, RootRef, StoredImage, StoredImages } from '../../core/provider.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import { CALL } from '../call.ts'
@@ -140,6 +140,8 @@ export class ImageOperations {
     work: (source: ImageSource, store: StoredImages) => Promise<T>,
   ): Promise<T> {
     const ctx = this.#ctx
+    const image = await this.#storedImage(what)
+    if (image) return await work({ root: image.root, settings: image }, this.#store(undefined).store)
     const found = this.#find(what, who)
     if (found.kind === 'snapshot')
       return ctx.snapshotRegistry.using(found.snapshot, () => this.#pack(found.snapshot, work))
@@ -152,6 +154,17 @@ export class ImageOperations {
     } finally {
       await discardSnapshot(ctx, snapshot)
     }
+  }
+
+  /** An image of this server by its name, unless a sandbox or snapshot has that name. */
+  async #storedImage(what: string): Promise<UsedImage | undefined> {
+    const [, isNamed, ref = what] = /^(image:)?(.+)$/.exec(what) ?? []
+    if (/^(?:sandbox|snapshot|environment):/.test(what)) return undefined
+    const taken = orNone(() => this.#find(what, LOCAL))
+    if (taken && isNamed === undefined) return undefined
+    const name = orNone(() => imageText(parseImageRef(ref)))
+    if (name === undefined || !this.#ctx.providers.default.images?.store) return undefined
+    return (await this.list()).find((one) => one.ref === name)
   }
 
   async #pack<T>(
@@ -274,7 +287,7 @@ function unknownSource(what: string): AgentPodError {
   return new AgentPodError({
     code: 'not_found',
     reason: 'image.source',
-    message: `there is no sandbox, snapshot or built environment ${JSON.stringify(what)}`,
+    message: `there is no sandbox, snapshot, image or built environment ${JSON.stringify(what)}`,
     hint: '`agentpod ls` and `agentpod snapshot ls` list names; `agentpod build` prints the digest of an environment',
   })
 }

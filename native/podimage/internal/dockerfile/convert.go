@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 	"sync"
@@ -75,7 +76,7 @@ func Convert(ctx context.Context, asked Request) (any, error) {
 	if err != nil {
 		return nil, failure(asked, err)
 	}
-	graph, err := build(definition.ToPB())
+	graph, err := build(asked.Name, definition.ToPB())
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +172,7 @@ func failure(asked Request, err error) error {
 	if errors.As(err, &located) && len(located.Locations) > 0 && len(located.Locations[0]) > 0 {
 		place = fmt.Sprintf("%s:%d", asked.Name, located.Locations[0][0].Start.Line)
 	}
-	text := shorten(strings.TrimPrefix(err.Error(), "dockerfile parse error on "))
+	text := shorten(lineWords.ReplaceAllString(err.Error(), ""))
 	found := job.Errorf(job.InvalidArgument, "dockerfile.invalid", "%s: %s", place, text)
 	if strings.Contains(text, "target stage") && strings.Contains(text, "could not be found") {
 		return job.Errorf(job.InvalidArgument, "dockerfile.target", "%s has no stage %q", asked.Name, asked.Target).
@@ -179,6 +180,9 @@ func failure(asked Request, err error) error {
 	}
 	return found
 }
+
+// lineWords are how BuildKit itself names a line.
+var lineWords = regexp.MustCompile(`^(dockerfile parse error on )?line \d+: `)
 
 func shorten(text string) string {
 	text = strings.ToValidUTF8(text, "?")

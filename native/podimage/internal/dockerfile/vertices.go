@@ -1,6 +1,8 @@
 package dockerfile
 
 import (
+	"errors"
+	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -19,14 +21,15 @@ type builder struct {
 	metadata  map[string]*pb.OpMetadata
 	locations map[string]*pb.Locations
 	numbers   map[string]int
+	name      string
 	graph     *Graph
 }
 
 // nothing is the number of the empty file system.
 const nothing = -1
 
-func build(definition *pb.Definition) (*Graph, error) {
-	b := &builder{ops: map[string]*pb.Op{}, metadata: definition.Metadata, numbers: map[string]int{},
+func build(name string, definition *pb.Definition) (*Graph, error) {
+	b := &builder{name: name, ops: map[string]*pb.Op{}, metadata: definition.Metadata, numbers: map[string]int{},
 		graph: &Graph{Vertices: []Vertex{}, Result: nothing}}
 	if definition.Source != nil {
 		b.locations = definition.Source.Locations
@@ -84,20 +87,29 @@ func (b *builder) visit(id string) (int, error) {
 	default:
 		err = job.Errorf(job.Unsupported, "dockerfile.operation", "the Dockerfile needs an operation that is not supported: %T", one)
 	}
-	if err != nil {
-		return 0, err
-	}
 	b.describe(&vertex, id)
+	if err != nil {
+		return 0, b.located(err, vertex.Line)
+	}
 	number := len(b.graph.Vertices)
 	b.graph.Vertices = append(b.graph.Vertices, vertex)
 	b.numbers[id] = number
 	return number, nil
 }
 
+// located names the line of an error, once.
+func (b *builder) located(err error, line int) error {
+	var known *job.Error
+	if errors.As(err, &known) && line > 0 && !strings.HasPrefix(known.Message, b.name+":") {
+		known.Message = fmt.Sprintf("%s:%d: %s", b.name, line, known.Message)
+	}
+	return err
+}
+
 func (b *builder) describe(vertex *Vertex, id string) {
 	if found := b.metadata[id]; found != nil {
 		if name := found.Description["llb.customname"]; name != "" {
-			vertex.Title = shorten(name)
+			vertex.Title = shorten(strings.Replace(name, "] LINK ", "] ", 1))
 		}
 		vertex.NoCache = vertex.NoCache || found.IgnoreCache
 	}

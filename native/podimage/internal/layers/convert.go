@@ -158,16 +158,12 @@ func (c *converter) entry(header *tar.Header, content io.Reader) error {
 		}
 		next.Size, content = int64(len(data)), bytes.NewReader(data)
 	}
-	if _, isPoint := c.points[name]; isPoint && header.Typeflag == tar.TypeDir {
+	if _, isPoint := c.points[name]; isPoint && isPlainPoint(next) {
 		c.points[name] = next
 		return nil
 	}
-	if above, _, _ := strings.Cut(name, "/"); c.points[above] != nil {
-		c.entries++
-		if err := c.out.WriteHeader(c.points[above]); err != nil {
-			return err
-		}
-		c.points[above] = nil
+	if err := c.above(name); err != nil {
+		return err
 	}
 	c.entries++
 	if err := c.out.WriteHeader(next); err != nil {
@@ -178,6 +174,32 @@ func (c *converter) entry(header *tar.Header, content io.Reader) error {
 	}
 	_, err := io.Copy(c.out, content)
 	return err
+}
+
+// isPlainPoint reports whether a directory, or an empty file, is as podhost makes what it mounts on.
+func isPlainPoint(header *tar.Header) bool {
+	isDir := header.Typeflag == tar.TypeDir && header.Mode == 0o755
+	isFile := header.Typeflag == tar.TypeReg && header.Size == 0 && header.Mode == 0o644
+	return (isDir || isFile) && header.Uid == 0 && header.Gid == 0
+}
+
+// above writes the directories above an entry that were held back.
+func (c *converter) above(name string) error {
+	for at := strings.IndexByte(name, '/'); at >= 0; {
+		if dir := name[:at]; c.points[dir] != nil {
+			c.entries++
+			if err := c.out.WriteHeader(c.points[dir]); err != nil {
+				return err
+			}
+			c.points[dir] = nil
+		}
+		next := strings.IndexByte(name[at+1:], '/')
+		if next < 0 {
+			return nil
+		}
+		at += 1 + next
+	}
+	return nil
 }
 
 // inside removes the prefix. The directory that is the prefix itself has the name "".

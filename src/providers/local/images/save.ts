@@ -44,7 +44,7 @@ export async function saveImage(
     const layer =
       known !== undefined && (known === '' || present.has(known))
         ? known
-        : await pack(parts, snapshot, isFromNothing, o)
+        : await pack(parts, snapshot, pointsOf(source, snapshot, isFromNothing), o)
     records.notePacked(snapshot, layer)
     // Of a layer that is there twice the upper one counts.
     if (layer !== '') layers.splice(0, layers.length, ...layers.filter((one) => one !== layer), layer)
@@ -72,10 +72,20 @@ export async function saveImage(
   return record
 }
 
+/** With the directories above each one. */
+function pointsOf({ mountPoints }: ImageSource, snapshot: SnapshotId, isFromNothing: boolean): string[] {
+  const points = new Set(isFromNothing ? POINTS : [])
+  for (const path of mountPoints?.get(snapshot) ?? []) {
+    const parts = path.split('/').filter((part) => part !== '')
+    for (const at of parts.keys()) points.add(parts.slice(0, at + 1).join('/'))
+  }
+  return [...points]
+}
+
 async function pack(
   parts: SaveParts,
   snapshot: SnapshotId,
-  isFromNothing: boolean,
+  points: readonly string[],
   o: CallOptions,
 ): Promise<string> {
   const { podhost, exchange, records } = parts
@@ -94,7 +104,7 @@ async function pack(
           newestTime: NEVER,
           dropped: DROPPED,
           plain: true,
-          ...(isFromNothing && { points: POINTS }),
+          points,
         },
         o,
       )

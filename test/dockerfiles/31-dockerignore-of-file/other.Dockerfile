@@ -1,0 +1,3 @@
+ARG BASE
+FROM ${BASE}
+COPY . /ctx/
