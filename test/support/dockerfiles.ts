@@ -58,7 +58,7 @@ export function putBases(registry: ToyRegistry): Record<string, string> {
     { name: 'etc/', type: 'directory' as const },
     { name: 'etc/passwd', content: 'root:x:0:0::/root:/bin/sh\napp:x:1001:1002::/:/bin/sh\n' },
     { name: 'etc/group', content: 'root:x:0:\napp:x:1002:\nstaff:x:50:\n' },
-    { name: 'root/', type: 'directory' as const },
+    ...['root/', 'dev/', 'proc/', 'sys/', 'run/'].map((name) => ({ name, type: 'directory' as const })),
     { name: 'tmp/', type: 'directory' as const, mode: 0o1777 },
     { name: 'base.txt', content: 'base\n' },
     { name: 'base2.txt', content: 'base2\n' },

@@ -121,8 +121,8 @@ function usesNetwork({ exec, http, git }: Vertex): boolean {
 }
 
 /** Commands find secrets in /run, which is never part of a layer then. */
-function rootDirsFor({ exec }: Vertex): readonly RootDirectory[] {
-  if (!exec) return ['/tmp', '/run']
+function rootDirsFor({ exec, file }: Vertex): readonly RootDirectory[] {
+  if (!exec) return file ? ['/tmp', '/run'] : ['/tmp']
   const hasOwnTmp = exec.mounts?.some(({ kind, path }) => kind === 'tmpfs' && path === '/tmp')
   return hasOwnTmp ? [] : ['/tmp']
 }

@@ -161,7 +161,9 @@ async function createNew(
     spec,
     limits: undefined,
     handle: undefined,
-    link: newLink(ctx, id, spec.network),
+    // What a build changes without a network must have nothing of the sandbox in it.
+    link:
+      request.rootDirs && spec.network.mode === 'off' ? undefined : newLink(ctx, id, spec.network),
     root,
     createdAt: now,
     startedAt: undefined,

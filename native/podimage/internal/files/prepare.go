@@ -141,8 +141,19 @@ func cutBundle(name string) error {
 	if err != nil {
 		return err
 	}
-	if at := bytes.Index(data, []byte("# AgentPod: ")); at >= 0 {
+	at := bytes.Index(data, []byte("# AgentPod: "))
+	if at > 0 {
 		return os.Truncate(path, int64(at))
+	}
+	if at < 0 {
+		return nil
+	}
+	// podd made the bundle, because the image has none.
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	for _, dir := range []string{"/etc/ssl/certs", "/etc/ssl"} {
+		_ = os.Remove(dir)
 	}
 	return nil
 }

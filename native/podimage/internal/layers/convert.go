@@ -153,7 +153,12 @@ func (c *converter) entry(header *tar.Header, content io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if at := bytes.Index(data, []byte(trustMark)); at >= 0 {
+		at := bytes.Index(data, []byte(trustMark))
+		if at == 0 {
+			// podd made the bundle, because the image has none.
+			return nil
+		}
+		if at > 0 {
 			data = data[:at]
 		}
 		next.Size, content = int64(len(data)), bytes.NewReader(data)
