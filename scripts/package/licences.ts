@@ -12,7 +12,7 @@ export function licences(root: string, inputs: readonly string[]): string {
   const parts = [
     ...[...new Set(packages)].sort().map((directory) => npmLicence(join(root, directory))),
     ...goLicences('go', join(root, 'native'), './cmd/...'),
-    ...goLicences(newerGo(root), join(root, 'native', 'podimage'), '.'),
+    ...goLicences(newerGo(root), join(root, 'native', 'podimage'), './...'),
   ]
   // Two versions of one package have the same name and usually the same text.
   const unique = [...new Set(parts)]

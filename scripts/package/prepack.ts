@@ -44,16 +44,17 @@ function buildNative(processor: string, goarch: string): void {
   const to = join(work, 'bin', processor)
   mkdirSync(to, { recursive: true })
   if (processor === process.arch) {
-    for (const name of ['podd', 'podhost', 'podimage']) copyFileSync(join(dist, 'bin', name), join(to, name))
+    for (const name of ['podd', 'podhost', 'podimage', 'podfiles'])
+      copyFileSync(join(dist, 'bin', name), join(to, name))
     return
   }
   const flags = ['-trimpath', '-buildvcs=false', '-ldflags', '-s -w']
   const env = { ...process.env, CGO_ENABLED: '0', GOOS: 'linux', GOARCH: goarch, GOTOOLCHAIN: 'local' }
-  const build = (go: string, from: string, what: string): void => {
-    execFileSync(go, ['build', ...flags, '-o', `${to}/`, what], { cwd: from, env, stdio: 'inherit' })
+  const build = (go: string, from: string, ...what: string[]): void => {
+    execFileSync(go, ['build', ...flags, '-o', `${to}/`, ...what], { cwd: from, env, stdio: 'inherit' })
   }
   build('go', join(root, 'native'), './cmd/...')
-  build(newerGo(root), join(root, 'native', 'podimage'), '.')
+  build(newerGo(root), join(root, 'native', 'podimage'), '.', './cmd/podfiles')
 }
 
 function putInPlace(): void {

@@ -50,7 +50,8 @@ export async function runStep(engine: Engine, log: Log, job: StepJob, o: BuildJo
     return sandbox.id
   } catch (error) {
     const failure = await withRefused(engine, sandbox.id, asAgentPodError(error))
-    if (o.keepFailed && failure.reason.startsWith('build.step')) throw await keepSandbox(engine, sandbox, failure, o)
+    if (o.keepFailed && failure.reason.startsWith('build.step'))
+      throw await keepSandbox(engine, sandbox, failure, o)
     await engine.sandboxes
       .destroy(sandbox.id, LOCAL)
       .catch((left) => ignore(log, left, `the build sandbox ${sandbox.id} stays until its time to live ends`))
@@ -183,7 +184,11 @@ const DECIDED_MS = 600
 const MOST_NAMED = 20
 
 /** Adds the hosts that were denied to the step: package managers seldom name them. */
-export async function withRefused(engine: Engine, id: SandboxId, failure: AgentPodError): Promise<AgentPodError> {
+export async function withRefused(
+  engine: Engine,
+  id: SandboxId,
+  failure: AgentPodError,
+): Promise<AgentPodError> {
   if (failure.reason !== 'build.step_failed' && failure.reason !== 'build.step_late') return failure
   await new Promise((resolve) => setTimeout(resolve, DECIDED_MS))
   const hosts = engine.events

@@ -289,7 +289,9 @@ export interface StoredImage extends Image {
 export interface ImageSource {
   readonly root: RootRef
   readonly settings: ImageSettings
-  /** For snapshots of the root: directories that were made to mount on, and are left out if they are empty. */
+  /**
+   * For snapshots of the root: directories that were made to mount on, and are left out if they are empty.
+   */
   readonly mountPoints?: ReadonlyMap<SnapshotId, readonly string[]> | undefined
 }
 

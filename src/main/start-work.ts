@@ -65,8 +65,7 @@ function openDockerfiles(
     files,
     builder,
     sandboxes,
-  }: Pick<StartedBuilds, 'files' | 'builder'> &
-    Pick<ServerState, 'sandboxes'> & { readonly engine: Engine },
+  }: Pick<StartedBuilds, 'files' | 'builder'> & Pick<ServerState, 'sandboxes'> & { readonly engine: Engine },
 ): DockerfileBuilder | undefined {
   const { podimage, podfiles } = options.programs
   if (podimage === undefined || podfiles === undefined) return undefined

@@ -4,7 +4,14 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { DockerDaemon, NO_DOCKER } from '../support/docker-daemon.ts'
-import { builtByDocker, builtByUs, comparable, dockerfileCases, linesOf, putBases } from '../support/dockerfiles.ts'
+import {
+  builtByDocker,
+  builtByUs,
+  comparable,
+  dockerfileCases,
+  linesOf,
+  putBases,
+} from '../support/dockerfiles.ts'
 import { NO_BUSYBOX } from '../support/tiny-images.ts'
 import { ToyRegistry } from '../support/toy-registry.ts'
 import { World } from '../support/world.ts'
@@ -36,7 +43,8 @@ describe('Dockerfiles beside Docker', { skip: NO_DOCKER || NO_BUSYBOX }, () => {
         assert.deepEqual(comparable(ours), comparable(theirs))
       }
       const lines = new Set(linesOf(ours))
-      for (const line of one.expected) assert.ok(lines.has(line), `${line}\nis not in\n${[...lines].join('\n')}`)
+      for (const line of one.expected)
+        assert.ok(lines.has(line), `${line}\nis not in\n${[...lines].join('\n')}`)
     })
   }
 })

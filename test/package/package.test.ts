@@ -96,7 +96,7 @@ describe('the files of the npm package', () => {
 
   test('are static programs for both processors', () => {
     for (const processor of ['x64', 'arm64'])
-      for (const name of ['podd', 'podhost', 'podimage'])
+      for (const name of ['podd', 'podhost', 'podimage', 'podfiles'])
         assert.deepEqual(elfOf(join(installed, 'dist', 'bin', processor, name)), {
           processor,
           isStatic: true,

@@ -1,6 +1,16 @@
 /** The Dockerfiles in test/dockerfiles, and their images as lists of files. */
 import { execFile } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -19,6 +29,8 @@ export interface DockerfileCase {
   readonly target?: string | undefined
   readonly args: Readonly<Record<string, string>>
   readonly secrets: Readonly<Record<string, string>>
+  /** Symbolic links of the context, by path, with their targets. */
+  readonly links: Readonly<Record<string, string>>
   /** What Docker 20.10 lacks for it. */
   readonly noDocker?: string | undefined
   /** The files that it makes, where Docker cannot be asked. */
@@ -44,8 +56,9 @@ export function dockerfileCases(): DockerfileCase[] {
         directory,
         args: {},
         secrets: {},
+        links: {},
         ...asked,
-        file: join(directory, asked.file ?? 'Dockerfile'),
+        file: asked.file ?? 'Dockerfile',
         expected: existsSync(expected) ? readFileSync(expected, 'utf8').trimEnd().split('\n') : [],
       }
     })
@@ -84,13 +97,19 @@ function options(one: DockerfileCase, bases: Readonly<Record<string, string>>, s
     writeFileSync(file, value)
     return ['--secret', `id=${id},src=${file}`]
   })
+  const context = join(scratch, 'context')
+  cpSync(one.directory, context, { recursive: true })
+  for (const [path, target] of Object.entries(one.links)) symlinkSync(target, join(context, path))
   return [
-    ...Object.entries({ ...bases, ...one.args }).flatMap(([name, value]) => ['--build-arg', `${name}=${value}`]),
+    ...Object.entries({ ...bases, ...one.args }).flatMap(([name, value]) => [
+      '--build-arg',
+      `${name}=${value}`,
+    ]),
     ...secrets,
     ...(one.target === undefined ? [] : ['--target', one.target]),
     '-f',
-    one.file,
-    one.directory,
+    join(context, one.file),
+    context,
   ]
 }
 

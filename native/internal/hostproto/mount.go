@@ -51,12 +51,12 @@ const maxMountPath = 1024
 // reserved are directories of a sandbox that podhost mounts, or that podd needs.
 var reserved = []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/etc", "/.agentpod"}
 
-// buildMounts is where a build mounts what its steps read. It is inside a reserved directory, because it is no
-// part of any image.
+// buildMounts is where a build mounts what its steps read. It is inside a reserved directory, because it
+// is no part of any image.
 const buildMounts = "/.agentpod/build"
 
-// isReserved returns the directory that a mount would take from the sandbox, or "". If directories are part of
-// the root, nothing covers a mount in them.
+// isReserved returns the directory that a mount would take from the sandbox, or "". If directories are
+// part of the root, nothing covers a mount in them.
 func isReserved(at string, rootDirs []string) string {
 	if isWithin(at, buildMounts) && at != buildMounts {
 		return ""

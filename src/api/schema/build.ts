@@ -84,7 +84,9 @@ export const dockerfileBuildRequest = z.strictObject({
     args: dockerfileVariables.default({}).describe('Values of ARG instructions.'),
     context: digest
       .optional()
-      .describe('sha256 of the build context, a tar archive that was uploaded by `POST /v1/builds/files/{digest}`.'),
+      .describe(
+        'sha256 of the build context, a tar archive that was uploaded by `POST /v1/builds/files/{digest}`.',
+      ),
     secrets: few(z.record(secretId, z.string().max(64 * 1024)), 50)
       .default({})
       .describe('For `RUN --mount=type=secret`, by id. Not stored.'),
@@ -130,9 +132,7 @@ export const buildEvent = z.union([
   }),
   z.object({
     warnings: z
-      .array(
-        z.object({ rule: z.string(), text: z.string(), url: z.string().optional(), line: z.number() }),
-      )
+      .array(z.object({ rule: z.string(), text: z.string(), url: z.string().optional(), line: z.number() }))
       .describe('What the linter says about a Dockerfile.'),
   }),
   errorAnswer,

@@ -22,7 +22,14 @@ import type { DockerfileJob, DockerfileRequest, DockerfileResult } from './docke
 import type { FrontEnd, Selection } from './front-end.ts'
 import { type ExecMount, type Graph, inputsOf, isStep, NOTHING, type Selected, type Vertex } from './graph.ts'
 import type { OwnLayers } from './own-layers.ts'
-import { type Below, type CacheOwner, cacheName, missingSecret, placeOf, runVertex } from './run-vertex.ts'
+import {
+  type Below,
+  type CacheOwner,
+  cacheName,
+  instructionOf,
+  missingSecret,
+  runVertex,
+} from './run-vertex.ts'
 import { namesOf, stepOf, titleOf, vertexKey } from './vertex-key.ts'
 
 export interface DockerfileParts {
@@ -399,9 +406,9 @@ class Build {
   }
 
   #below(root: number): Below {
-    if (root === NOTHING) return { kind: 'image', image: EMPTY_IMAGE }
+    if (root === NOTHING) return { kind: 'base', image: EMPTY_IMAGE }
     const { image, local } = this.#vertex(root)
-    if (image) return { kind: 'image', image: this.#pinned(image.ref, this.#imageOf(image.ref).digest) }
+    if (image) return { kind: 'base', image: this.#pinned(image.ref, this.#imageOf(image.ref).digest) }
     if (local) throw invalid('dockerfile.operation', 'the build context cannot be the root of a step')
     return { kind: 'layer', key: this.#keys[root] ?? '' }
   }
@@ -559,7 +566,7 @@ function checkDepth({ vertices }: Graph, request: DockerfileRequest): void {
     if (depth > MOST_IN_A_ROW)
       throw invalid(
         'dockerfile.large',
-        `${placeOf(vertex, request)} is instruction ${depth} of its stage; at most ${MOST_IN_A_ROW} can change files`,
+        `${instructionOf(vertex, request)} is instruction ${depth} of its stage; at most ${MOST_IN_A_ROW} can change files`,
         'join RUN lines with a heredoc or &&, and COPY lines to the same directory',
       )
   }
@@ -581,4 +588,3 @@ function noConfig(ref: string): AgentPodError {
 function canceled(): AgentPodError {
   return new AgentPodError({ code: 'canceled', reason: 'canceled', message: 'the build was canceled' })
 }
-

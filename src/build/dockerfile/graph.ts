@@ -79,9 +79,7 @@ const exec = z.strictObject({
   user: text.optional(),
   network: z.literal('none').optional(),
   mounts: z.array(mount).optional(),
-  secrets: z
-    .array(z.strictObject({ id: text, name: text, optional: z.boolean().optional() }))
-    .optional(),
+  secrets: z.array(z.strictObject({ id: text, name: text, optional: z.boolean().optional() })).optional(),
 })
 
 const http = z.strictObject({ url: text, name: text, checksum: text.optional(), mode: z.number() })

@@ -16,12 +16,12 @@ import { ignore, type Log } from '../../telemetry/log.ts'
 import { formatDuration } from '../../util/format-duration.ts'
 import { BUILD_LABEL, buildLabels, keepSandbox, withRefused } from '../step.ts'
 import type { DockerfileJob, DockerfileRequest } from './dockerfile-request.ts'
-import { type Exec, type ExecMount, type FileAction, NOTHING, type Vertex } from './graph.ts'
-import { variablesOf } from './vertex-key.ts'
+import type { Exec, ExecMount, FileAction, Vertex } from './graph.ts'
+import { envVariables } from './vertex-key.ts'
 
 /** The files that a vertex begins with. */
 export type Below =
-  | { readonly kind: 'image'; readonly image: string }
+  | { readonly kind: 'base'; readonly image: string }
   | { readonly kind: 'layer'; readonly key: string }
 
 export interface VertexRun {
@@ -93,7 +93,7 @@ async function makeSandbox(engine: Engine, run: VertexRun, o: DockerfileJob): Pr
         labels: { [BUILD_LABEL]: 'step', ...buildLabels(o) },
         environment: {
           base: 'image',
-          ...(below.kind === 'image' ? { image: below.image } : { digest: below.key }),
+          ...(below.kind === 'base' ? { image: below.image } : { digest: below.key }),
           user: 'root',
           sudo: true,
         },
@@ -128,7 +128,9 @@ function rootDirsFor({ exec, file }: Vertex): readonly RootDirectory[] {
 }
 
 function mountsFor({ vertex, sources, program }: VertexRun): Exclude<Mount, { readonly kind: 'volume' }>[] {
-  const mounts: Exclude<Mount, { readonly kind: 'volume' }>[] = [{ kind: 'root', root: program, path: PROGRAM }]
+  const mounts: Exclude<Mount, { readonly kind: 'volume' }>[] = [
+    { kind: 'root', root: program, path: PROGRAM },
+  ]
   for (const { copy } of vertex.file?.actions ?? []) {
     const root = copy && sources.get(copy.from)
     if (copy && root && !mounts.some(({ path }) => path === sourcePath(copy.from)))
@@ -196,7 +198,7 @@ async function perform(
       throw new AgentPodError({
         code: 'unavailable',
         reason: 'build.sandbox_ended',
-        message: `${placeOf(vertex, request)}: its sandbox stopped before it finished`,
+        message: `${instructionOf(vertex, request)}: its sandbox stopped before it finished`,
         hint: 'try again; if it ran out of memory, run fewer jobs in parallel',
         details: { step: run.name },
         cause: error,
@@ -255,7 +257,7 @@ async function command(
       {
         command: program,
         args,
-        env: { ...variablesOf(exec.env ?? []), ...secretVariables },
+        env: { ...envVariables(exec.env ?? []), ...secretVariables },
         cwd: exec.cwd,
         user: exec.user || 'root',
         stdin: false,
@@ -293,7 +295,9 @@ interface SecretLink {
   readonly target: string
 }
 
-/** A secret with a path of its own is a link to a temporary file system, which is removed after the command. */
+/**
+ * A secret with a path of its own is a link to a temporary file system, which is removed after the command.
+ */
 function linksOf({ mounts = [] }: Exec): SecretLink[] {
   return mounts.flatMap((mount, at) =>
     mount.kind === 'secret' && !mount.path.startsWith('/run/')
@@ -334,7 +338,10 @@ async function prepare(
 }
 
 function secretOf(
-  { id = '', optional: isOptional }: { readonly id?: string | undefined; readonly optional?: boolean | undefined },
+  {
+    id = '',
+    optional: isOptional,
+  }: { readonly id?: string | undefined; readonly optional?: boolean | undefined },
   { request, vertex }: VertexRun,
 ): string | undefined {
   const value = request.secrets[id]
@@ -346,7 +353,7 @@ export function missingSecret(id: string, vertex: Vertex, request: DockerfileReq
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'build.secret',
-    message: `${placeOf(vertex, request)} needs the secret ${JSON.stringify(id)}, and none was given`,
+    message: `${instructionOf(vertex, request)} needs the secret ${JSON.stringify(id)}, and none was given`,
     hint: `--secret id=${id},src=FILE or --secret id=${id},env=VARIABLE gives it`,
   })
 }
@@ -365,7 +372,7 @@ function masked(data: Buffer, { secrets }: DockerfileRequest): Buffer {
 }
 
 /** `Dockerfile:12: RUN make`. */
-export function placeOf({ line, title }: Vertex, { name }: DockerfileRequest): string {
+export function instructionOf({ line, title }: Vertex, { name }: DockerfileRequest): string {
   const instruction = title.replace(/^\[[^\]]*\] /, '')
   return line > 0 ? `${name}:${line}: ${instruction}` : `${name}: ${instruction}`
 }
@@ -379,7 +386,7 @@ function failed(
   return new AgentPodError({
     code,
     reason,
-    message: `${placeOf(vertex, request)} failed: ${why}`,
+    message: `${instructionOf(vertex, request)} failed: ${why}`,
     ...(vertex.exec && {
       hint: '`agentpod build --debug` opens a shell in the sandbox of the failed step',
     }),
@@ -402,10 +409,9 @@ function withPlace(error: AgentPodError, vertex: Vertex, request: DockerfileRequ
   return new AgentPodError({
     code,
     reason,
-    message: `${placeOf(vertex, request)}: ${message}`,
+    message: `${instructionOf(vertex, request)}: ${message}`,
     hint,
     details: { ...details, line: vertex.line },
     cause: error,
   })
 }
-

@@ -60,11 +60,13 @@ export function stepOf(
   return {
     name,
     title: titleOf(vertex),
-    run: exec ? exec.args.join(' ') : canonicalJson(file?.actions ?? http ?? git ?? null).slice(0, LONGEST_RUN),
+    run: exec
+      ? exec.args.join(' ')
+      : canonicalJson(file?.actions ?? http ?? git ?? null).slice(0, LONGEST_RUN),
     user: exec?.user ?? '',
     workdir: exec?.cwd ?? '',
     path: [],
-    variables: variablesOf(exec?.env ?? []),
+    variables: envVariables(exec?.env ?? []),
     ...(digests.length > 0 && { files: { digest: digestOf(digests), to: '', entries } }),
     network: exec && exec.network !== 'none' ? o.network : [],
     timeoutMs: o.timeoutMs,
@@ -74,7 +76,7 @@ export function stepOf(
 
 const LONGEST_RUN = 16 * 1024
 
-export function variablesOf(env: readonly string[]): Record<string, string> {
+export function envVariables(env: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     env.map((text) => {
       const at = text.indexOf('=')
@@ -101,7 +103,7 @@ function partsOf(title: string): {
   readonly place: string | undefined
   readonly text: string
 } {
-  const [, stage, place, text] = /^\[(?:(\S+) +)?([0-9]+)\/[0-9]+\] ([^]*)$/.exec(title) ?? []
+  const [, stage, place, text] = /^\[(?:(\S+) +)?([0-9]+)\/[0-9]+\] ([\s\S]*)$/.exec(title) ?? []
   return { stage, place, text: text ?? title.replace(/^\[internal\] /, '') }
 }
 

@@ -101,7 +101,8 @@ export async function buildDockerfileCommand(ctx: CommandContext, parsed: Parsed
     const what = `${steps} ${steps === 1 ? 'step' : 'steps'}, ${megabytes(sizeBytes)}`
     const short = digest === undefined ? '' : ` (${digest.slice(0, 12)})`
     terminal.say(`${terminal.green('built')} ${image ? `${image.ref}: ` : ''}${what}${short}`)
-    if (!image) terminal.say(terminal.dim('-t NAME stores it as an image: `agentpod run --image NAME -- COMMAND`'))
+    if (!image)
+      terminal.say(terminal.dim('-t NAME stores it as an image: `agentpod run --image NAME -- COMMAND`'))
     return 0
   } catch (thrown) {
     log.failed(thrown)

@@ -162,8 +162,7 @@ async function createNew(
     limits: undefined,
     handle: undefined,
     // What a build changes without a network must have nothing of the sandbox in it.
-    link:
-      request.rootDirs && spec.network.mode === 'off' ? undefined : newLink(ctx, id, spec.network),
+    link: request.rootDirs && spec.network.mode === 'off' ? undefined : newLink(ctx, id, spec.network),
     root,
     createdAt: now,
     startedAt: undefined,

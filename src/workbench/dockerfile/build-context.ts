@@ -51,7 +51,9 @@ export async function packContext(directory: string, dockerfile: string): Promis
 }
 
 function readIgnore(directory: string, dockerfile: string): IgnorePatterns {
-  const found = [`${dockerfile}.dockerignore`, join(directory, '.dockerignore')].find((file) => existsSync(file))
+  const found = [`${dockerfile}.dockerignore`, join(directory, '.dockerignore')].find((file) =>
+    existsSync(file),
+  )
   return found === undefined
     ? { hasNegated: false, isIgnored: () => false }
     : parseIgnorePatterns(readFileSync(found, 'utf8'), found)

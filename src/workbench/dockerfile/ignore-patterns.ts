@@ -17,7 +17,8 @@ const LARGEST_BYTES = 256 * 1024
 const MOST_PATTERNS = 2000
 
 export function parseIgnorePatterns(text: string, name: string): IgnorePatterns {
-  if (text.length > LARGEST_BYTES) throw invalid('dockerignore.size', `${name} is larger than ${LARGEST_BYTES} bytes`)
+  if (text.length > LARGEST_BYTES)
+    throw invalid('dockerignore.size', `${name} is larger than ${LARGEST_BYTES} bytes`)
   const patterns = text
     .replace(/^\uFEFF/, '')
     .split('\n')

@@ -77,8 +77,8 @@ func (s *Shell) LimitFiles(asked int64) error {
 	return boot.LowerLimit(s.Pid, unix.RLIMIT_NOFILE, files)
 }
 
-// SwapRoot gives the shell in the blank root this root and host name. The directories in rootDirs are those of
-// the root: the temporary file systems there end with the blank root.
+// SwapRoot gives the shell in the blank root this root and host name. The directories in rootDirs are
+// those of the root: the temporary file systems there end with the blank root.
 func (s *Shell) SwapRoot(root, hostname string, sizes Sizes, rootDirs []string) error {
 	swap := mount.Swap{Pid: s.Pid, Root: root, Hostname: hostname,
 		Sizes: map[string]int64{"/tmp": sizes.Tmp, "/dev/shm": sizes.Shm}}

@@ -1,6 +1,6 @@
-// podfiles changes the files of a root for a build: COPY, ADD, WORKDIR and what else a Dockerfile does without a
-// command. The server mounts it into a sandbox whose root is the root to change; sources are mounted read-only.
-// It is called with an operation and a file that has the work as JSON.
+// podfiles changes the files of a root for a build: COPY, ADD, WORKDIR and what else a Dockerfile does
+// without a command. The server mounts it into a sandbox whose root is the root to change; sources are
+// mounted read-only. It is called with an operation and a file that has the work as JSON.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package dockerfile turns a Dockerfile into the graph of what has to be done, by BuildKit's own front end. The
-// server executes the graph.
+// Package dockerfile turns a Dockerfile into the graph of what has to be done, by BuildKit's own front
+// end. The server executes the graph.
 package dockerfile
 
 import "agentpod/podimage/internal/actions"

@@ -16,7 +16,8 @@ import (
 	fscopy "github.com/tonistiigi/fsutil/copy"
 )
 
-// Clone puts the files of a commit into the root, through the network that the sandbox has, and prints the commit.
+// Clone puts the files of a commit into the root, through the network that the sandbox has, and prints the
+// commit.
 func Clone(ctx context.Context, root string, asked actions.Git, out io.Writer) error {
 	work, err := os.MkdirTemp(filepath.Join(root, ownDirectory), "clone-")
 	if err != nil {

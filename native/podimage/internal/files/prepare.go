@@ -27,8 +27,8 @@ type Owned struct {
 	Mode uint32 `json:"mode"`
 }
 
-// A Link stands where a secret is expected. The secret itself is in a temporary file system, so its bytes never
-// reach the files of the layer.
+// A Link stands where a secret is expected. The secret itself is in a temporary file system, so its bytes
+// never reach the files of the layer.
 type Link struct {
 	Path   string `json:"path"`
 	Target string `json:"target"`

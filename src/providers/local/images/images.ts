@@ -150,7 +150,16 @@ export function localImages(
       if (text === EMPTY_IMAGE) throw reservedName(ref)
       onProgress(`storing the image ${text}`)
       const earlier = records.find(text)
-      const parts = { podhost, podimage, exchange, arch, tools: records.tools, records, empty: EMPTY.digest, now }
+      const parts = {
+        podhost,
+        podimage,
+        exchange,
+        arch,
+        tools: records.tools,
+        records,
+        empty: EMPTY.digest,
+        now,
+      }
       const record = await saveImage(parts, source, text, o)
       if (earlier) records.addLeftover(earlier.layers)
       await removeLeftover(podhost, records)
