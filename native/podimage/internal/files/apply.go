@@ -94,7 +94,11 @@ func copyFiles(ctx context.Context, root, source string, c *actions.Copy) error 
 	}
 	names := []string{clean(c.Src)}
 	if c.Wildcard {
-		if names, err = fscopy.ResolveWildcards(source, clean(c.Src), c.FollowSymlink); err != nil {
+		names, err = fscopy.ResolveWildcards(source, clean(c.Src), c.FollowSymlink)
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s: not found", c.Src)
+		}
+		if err != nil {
 			return err
 		}
 		if len(names) == 0 && c.EmptyWildcard && strings.ContainsAny(c.Src, "*?[") {
@@ -105,6 +109,11 @@ func copyFiles(ctx context.Context, root, source string, c *actions.Copy) error 
 		}
 	}
 	for _, name := range names {
+		if found, err := cfs.RootPath(source, name); err != nil {
+			return err
+		} else if _, err := os.Lstat(found); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s: not found", c.Src)
+		}
 		if filepath.Clean(name) == "/"+ownDirectory || filepath.Clean(name) == ownDirectory {
 			continue
 		}
