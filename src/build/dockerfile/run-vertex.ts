@@ -99,7 +99,8 @@ async function makeSandbox(engine: Engine, run: VertexRun, o: DockerfileJob): Pr
         },
         lifetime: { ttlMs: request.timeoutMs + SPARE_MS, whenOver: 'destroy', autoResume: false },
         network: {
-          mode: rules.length > 0 ? 'allowlist' : 'off',
+          // Without a rule everything is refused, and the error names what was.
+          mode: usesNetwork(vertex) ? 'allowlist' : 'off',
           allow: rules,
           deny: request.deny,
           intercept: 'all',
