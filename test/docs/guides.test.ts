@@ -32,13 +32,13 @@ const ON_CRUN = 'local.md'
 const IN_CI = 'ci.md'
 
 /** Its images come from a registry of the test, which stands before the real one. */
-const WITH_IMAGES = 'images.md'
+const WITH_IMAGES = ['images.md', 'dockerfiles.md']
 
 /** Its code is run by environments-in-code.test.ts. */
 const IN_CODE = 'environments-in-code.md'
 
 for (const guide of readdirSync(GUIDES).filter(
-  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI, WITH_IMAGES, IN_CODE].includes(name),
+  (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI, ...WITH_IMAGES, IN_CODE].includes(name),
 )) {
   test(`${guide} works as written`, { timeout: 120_000 }, async () => {
     await using world = new World()
@@ -59,19 +59,20 @@ test(`${IN_ITS_OWN} works as written, in an empty directory`, { timeout: 240_000
   runAll(lines, world.home, { cwd, env: { HOME: user, PATH: `${ROOT}:${process.env['PATH']}` } })
 })
 
-test(`${WITH_IMAGES} works as written, with a mirror`, { skip: NO_BUSYBOX, timeout: 120_000 }, async () => {
-  await using world = new World()
-  await using registry = await ToyRegistry.start()
-  const release: TarEntry[] = [{ name: 'etc/os-release', content: 'ID=debian\n' }]
-  registry.put('library/debian', '12', makeImage({ layers: [busyboxFiles(), release] }))
-  writeFileSync(
-    join(world.home, 'config.toml'),
-    `[registries."docker.io"]\nmirrors = ["${registry.host}"]\n[registries."${registry.host}"]\ninsecure = true\n`,
-  )
-  const lines = commandsIn(readFileSync(join(GUIDES, WITH_IMAGES), 'utf8'))
-  assert.ok(lines.length >= 10)
-  await runAllAside(lines, world, world.directory())
-})
+for (const guide of WITH_IMAGES)
+  test(`${guide} works as written, with a mirror`, { skip: NO_BUSYBOX, timeout: 120_000 }, async () => {
+    await using world = new World()
+    await using registry = await ToyRegistry.start()
+    const release: TarEntry[] = [{ name: 'etc/os-release', content: 'ID=debian\n' }]
+    registry.put('library/debian', '12', makeImage({ layers: [busyboxFiles(), release] }))
+    writeFileSync(
+      join(world.home, 'config.toml'),
+      `[registries."docker.io"]\nmirrors = ["${registry.host}"]\n[registries."${registry.host}"]\ninsecure = true\n`,
+    )
+    const lines = commandsIn(readFileSync(join(GUIDES, guide), 'utf8'))
+    assert.ok(lines.length >= 8)
+    await runAllAside(lines, world, world.directory())
+  })
 
 /** The registry is in this process, so the commands must not block it. */
 async function runAllAside(lines: readonly string[], world: World, cwd: string): Promise<void> {

@@ -542,11 +542,11 @@ class Build {
   }
 }
 
-function checkTag(tag: string, { who }: DockerfileJob): void {
+export function checkTag(tag: string, { who }: Pick<DockerfileJob, 'who'>): void {
   const { digest } = parseImageRef(tag)
   if (digest !== undefined)
     throw invalid('image.reference', `${tag} names a digest; an image is stored under a tag`)
-  // SECURITY: DF-05. Everybody on the server uses images by these names.
+  // SECURITY: IM-09. Everybody on the server uses images by these names.
   if (who.isAdmin) return
   throw new AgentPodError({
     code: 'permission_denied',

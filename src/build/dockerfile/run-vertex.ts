@@ -361,7 +361,7 @@ export function missingSecret(id: string, vertex: Vertex, request: DockerfileReq
 
 const SHORTEST_MASKED = 6
 
-/** SECURITY: DF-04. A value that a command prints is not shown or stored. Parts of it are not recognised. */
+/** SECURITY: IM-08. A value that a command prints is not shown or stored. Parts of it are not recognised. */
 function masked(data: Buffer, { secrets }: DockerfileRequest): Buffer {
   let text: string | undefined
   for (const value of Object.values(secrets)) {

@@ -37,7 +37,7 @@ const (
 
 // Convert answers a Request.
 //
-// SECURITY: DF-01. A Dockerfile is hostile. It is bounded in size and time, podimage has no rights and a
+// SECURITY: IM-07. A Dockerfile is hostile. It is bounded in size and time, podimage has no rights and a
 // limit of memory, and nothing is fetched: the server resolves images, by its own rules.
 func Convert(ctx context.Context, asked Request) (any, error) {
 	if len(asked.Content) > maxContent {
