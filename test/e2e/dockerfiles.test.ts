@@ -1,4 +1,4 @@
-/** Dockerfiles built by the command line: results, cache, mounts, secrets, network, and each kind of failure. */
+/** Dockerfiles built by the command line: results, cache, mounts, secrets, network, and failures. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -105,6 +105,7 @@ describe('Dockerfiles', { skip: NO_BUSYBOX }, () => {
   })
 
   test('DF-4 a secret is where the command expects it, and nowhere afterwards', async () => {
+    // IM-08
     const value = 'a-very-secret-value'
     const made = context(
       from(

@@ -66,6 +66,7 @@ func TestAnErrorNamesItsLine(t *testing.T) {
 	}
 }
 
+// IM-07
 func TestHostileFilesAreBounded(t *testing.T) {
 	for _, text := range []string{
 		"FROM a\n" + strings.Repeat("RUN x\n", maxVertices+1),
