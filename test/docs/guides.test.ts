@@ -34,7 +34,7 @@ const IN_CI = 'ci.md'
 /** Its images come from a registry of the test, which stands before the real one. */
 const WITH_IMAGES = ['images.md', 'dockerfiles.md']
 
-/** Its code is run by environments-in-code.test.ts. */
+/** Its code is run by test/long/environments-in-code.test.ts. */
 const IN_CODE = 'environments-in-code.md'
 
 for (const guide of readdirSync(GUIDES).filter(
