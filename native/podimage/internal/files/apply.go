@@ -138,7 +138,8 @@ func options(c *actions.Copy, name string, owner *fscopy.User) fscopy.Opt {
 		info.IncludePatterns = c.Include
 		info.ExcludePatterns = c.Exclude
 		if filepath.Clean(name) == "/" {
-			info.ExcludePatterns = append(append([]string{}, c.Exclude...), ownDirectory)
+			// The kernel's directories are mounts of the sandbox, which nothing can change.
+			info.ExcludePatterns = append(append([]string{}, c.Exclude...), ownDirectory, "proc", "sys", "dev")
 		}
 		info.Chown = chowner(owner)
 		info.Utime = timeOf(c.Timestamp)
