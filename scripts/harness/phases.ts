@@ -40,7 +40,7 @@ export function phasesOf(command: Command, selection: Selection): Lane[][] {
         ...checks(selection, { short: false }),
         ...onRealParts(selection, {
           findings: { minutes: 15 },
-          e2e: { minutes: 15, without: noOrdinaryUser() ? [] : USER_SLICE },
+          e2e: { minutes: 20, without: noOrdinaryUser() ? [] : USER_SLICE },
           attack: { minutes: 15 },
           compat: { minutes: 15 },
           crash: { minutes: 10 },
