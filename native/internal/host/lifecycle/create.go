@@ -50,7 +50,7 @@ func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, cl
 	if shell != nil && shell.Root != nil {
 		err := s.startReady(shell, handle, args, clock)
 		if err == nil {
-			return nil
+			return s.watchStarted(handle)
 		}
 		s.Log.Printf("%s: shell %s: %v", handle.ID, shell.Name, err)
 		shell = nil

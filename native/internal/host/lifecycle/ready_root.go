@@ -111,7 +111,7 @@ func (s *Sandboxes) startReady(shell *shells.Shell, handle *Handle, args hostpro
 	handle.Base, handle.Env = root.Base, root.Env
 	handle.Shell = shell.Name
 	handle.setRun(shell.Run)
-	return s.watchStarted(handle)
+	return nil
 }
 
 func (s *Sandboxes) occupyReady(shell *shells.Shell, handle *Handle, args hostproto.CreateSandbox) error {
