@@ -67,7 +67,7 @@ export type RootDirectory = '/tmp' | '/run'
 
 /**
  * A path inside is absolute and has no `.` and `..`. A missing directory is made. `invalid_argument` if the
- * path leads through a symbolic link or a file: whoever made the root must not choose where it is mounted.
+ * path leads through a symbolic link or a file: the author of the root must not choose where it is mounted.
  * Programs get no more rights from files in a mount (nosuid, nodev).
  */
 export type Mount =
@@ -232,8 +232,8 @@ export interface HostBase {
 }
 
 /**
- * SECURITY: IM-06. The credentials for registries belong to whoever runs the server. An anonymous pull does
- * not use them.
+ * SECURITY: IM-06. The credentials for registries belong to the user who runs the server. An anonymous pull
+ * does not use them.
  */
 export interface PullOptions extends CallOptions {
   readonly isAnonymous?: boolean | undefined

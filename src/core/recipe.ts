@@ -32,7 +32,7 @@ export interface RecipeBase {
 
 /** A base as a request names it. */
 export interface BaseWish extends Pick<RecipeBase, 'name' | 'suite' | 'kit' | 'image' | 'digest'> {
-  /** For `image`: pulled without the credentials of whoever runs the server. */
+  /** For `image`: pulled without the credentials of the user who runs the server. */
   readonly isAnonymous?: boolean | undefined
 }
 

@@ -41,7 +41,7 @@ export const IMAGE_ROUTES: readonly ApiRoute[] = [
     tag: 'images',
     summary: 'Pull an image',
     description:
-      'Asks the registry what a tag stands for now, and gets the layers that are missing. The credentials of whoever runs the server are used for admins only. The answer is a stream of JSON lines; the last one is `pulled` or an error.',
+      'Asks the registry what a tag stands for now, and gets the layers that are missing. The credentials of the user who runs the server are used for admins only. The answer is a stream of JSON lines; the last one is `pulled` or an error.',
     who: 'key',
     body: 'PullImage',
     answers: [{ status: 200, says: 'Lines of JSON.', schema: 'ImageEvent', media: 'application/x-ndjson' }],

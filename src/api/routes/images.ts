@@ -53,7 +53,7 @@ export function imageRoutes(parts: ImageRouteParts): Hono {
     }))
   })
 
-  // SECURITY: IM-06. A push uses the credentials of whoever runs the server.
+  // SECURITY: IM-06. A push uses the credentials of the user who runs the server.
   routes.post('/push', adminOnly, async (c) => {
     const { source, image } = parseInput(pushImage, await readJsonBody(c.req.raw))
     const who = principalOf(c)
