@@ -104,6 +104,26 @@ describe('create', () => {
     assert.equal(store.requested('local', 'k')?.sandbox.id, id)
   })
 
+  test('create and destroy answer when their records are on the disk', async () => {
+    let flush: (() => void) | undefined
+    const slow = { ...store, synced: () => new Promise<void>((resolve) => (flush = resolve)) }
+    engine.close()
+    engine = fixture.make({ sandboxes: slow })
+    await engine.open()
+    const answers: string[] = []
+    const creating = engine.sandboxes.create({ name: 'box' }, LOCAL).then(() => answers.push('created'))
+    await settled()
+    assert.deepEqual([answers, store.named('local', 'box')?.state], [[], 'running'])
+    flush?.()
+    await creating
+    const destroying = engine.sandboxes.destroy('box', LOCAL).then(() => answers.push('destroyed'))
+    await settled()
+    assert.deepEqual([answers, store.named('local', 'box')], [['created'], undefined])
+    flush?.()
+    await destroying
+    assert.deepEqual(answers, ['created', 'destroyed'])
+  })
+
   for (const [what, code] of [
     ['create', 'resource_exhausted'],
     ['configure', 'unavailable'],

@@ -6,6 +6,7 @@ import type { SandboxId, SnapshotId } from '../core/id.ts'
 import type { State } from '../core/lifecycle.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import { type Migration, sqliteError, withoutSync } from './database.ts'
+import { DiskSync } from './disk-sync.ts'
 
 export const STATE_MIGRATIONS: readonly Migration[] = [
   {
@@ -251,10 +252,13 @@ export interface SandboxStore {
    */
   insert(sandbox: Sandbox, request: RequestKey | undefined): void
   /**
-   * Writes the fields in which the record differs from the stored one. A power cut may take the intent to
-   * destroy a sandbox back; the provider then has no such sandbox, or still has it.
+   * Writes the fields in which the record differs from the stored one. A power cut may take back the intent to
+   * destroy a sandbox (the provider then has no such sandbox, or still has it) and, until `synced`, that a
+   * sandbox was created or destroyed.
    */
   update(sandbox: Sandbox, before: Sandbox): void
+  /** Returns when everything that was written would survive a power cut. */
+  synced(): Promise<void>
   get(id: SandboxId): Sandbox | undefined
   /** The existing sandbox of that name. */
   named(owner: string, name: string): Sandbox | undefined
@@ -293,6 +297,7 @@ const FIELDS: Readonly<Record<string, (s: Sandbox) => object | string | number |
 const COLUMNS = Object.keys(FIELDS).join(', ')
 
 export function sandboxStore(db: DatabaseSync): SandboxStore {
+  const disk = new DiskSync(db)
   const insert = db.prepare(
     `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
   )
@@ -332,12 +337,13 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
         const statement = updateOf(changed.map(([column]) => column))
         const values = changed.map(([, field]) => storedValue(field(sandbox)))
         const run = (): unknown => statement.run(...values, before.id)
-        if (sandbox.state === 'destroying') withoutSync(db, run)
+        if (mayWait(sandbox, before)) withoutSync(db, run)
         else run()
       } catch (error) {
         throw sqliteError(error, 'cannot save the sandbox')
       }
     },
+    synced: () => disk.synced(),
     get: (id) => one(byId.get(id)),
     named: (owner, name) => one(byName.get(owner, name)),
     requested(owner, key) {
@@ -357,6 +363,12 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
       setMeta.run(key, value)
     },
   }
+}
+
+/** Whether a write need not be on the disk yet: an intent, or the end of an operation that waits for `synced`. */
+function mayWait({ state }: Sandbox, before: Sandbox): boolean {
+  if (state === 'running') return before.state === 'creating'
+  return state === 'destroying' || state === 'destroyed'
 }
 
 type Value = string | number | null

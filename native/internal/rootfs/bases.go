@@ -65,7 +65,7 @@ func (b *Builder) findHidden() error {
 		b.hidden = hidden
 		return nil
 	}
-	walked, err := b.walk(nil)
+	walked, err := b.walk(func() (Hidden, error) { return FindHidden(b.View.Dirs) })
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (b *Builder) Refresh(stop <-chan struct{}) error {
 	walked, found := b.recentWalk()
 	if !found {
 		var err error
-		if walked, err = b.walk(stop); errors.Is(err, errStopped) {
+		if walked, err = b.walk(func() (Hidden, error) { return findHiddenQuietly(b.View.Dirs, stop) }); errors.Is(err, errStopped) {
 			return nil
 		} else if err != nil {
 			return err
@@ -111,10 +111,10 @@ type walkRecord struct {
 	Hidden Hidden
 }
 
-func (b *Builder) walk(stop <-chan struct{}) (walkRecord, error) {
+func (b *Builder) walk(find func() (Hidden, error)) (walkRecord, error) {
 	record := walkRecord{Began: time.Now()}
 	var err error
-	if record.Hidden, err = FindHidden(b.View.Dirs, stop); err != nil {
+	if record.Hidden, err = find(); err != nil {
 		return record, err
 	}
 	if b.Walks != "" {

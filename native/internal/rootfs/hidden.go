@@ -28,19 +28,43 @@ type Hidden map[string][]string
 // maxHidden bounds the files that are hidden one by one; a directory with more of them is not shown at all.
 const maxHidden = 10000
 
+// walkNice leaves a tenth of a busy processor to a walk in the background.
+const walkNice = 10
+
 // errStopped ends a walk whose result nobody needs any more.
 var errStopped = errors.New("stopped")
 
-// FindHidden walks the directories. It reads names and opens no file. It takes half a second for an ordinary
-// /usr, and ends early when stop is closed.
-func FindHidden(dirs []string, stop <-chan struct{}) (Hidden, error) {
+// FindHidden walks the directories on all processors. It reads names and opens no file. It takes half a second
+// for an ordinary /usr.
+func FindHidden(dirs []string) (Hidden, error) {
+	return findHidden(dirs, runtime.NumCPU(), nil)
+}
+
+// findHiddenQuietly walks the directories on one processor, which other work takes from it at any time. It ends
+// early when stop is closed.
+func findHiddenQuietly(dirs []string, stop <-chan struct{}) (hidden Hidden, err error) {
+	var done sync.WaitGroup
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		// The goroutine ends with the thread locked, so the thread ends too, and its priority with it.
+		runtime.LockOSThread()
+		// At the ordinary priority the walk is as good, but sandboxes start more slowly meanwhile.
+		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), walkNice)
+		hidden, err = findHidden(dirs, 0, stop)
+	}()
+	done.Wait()
+	return hidden, err
+}
+
+func findHidden(dirs []string, helpers int, stop <-chan struct{}) (Hidden, error) {
 	hidden := Hidden{}
 	for _, dir := range dirs {
 		source, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			return nil, err
 		}
-		w := walk{source: source, stop: stop, spare: make(chan struct{}, runtime.NumCPU())}
+		w := walk{source: source, stop: stop, spare: make(chan struct{}, helpers)}
 		w.directory("")
 		w.wait.Wait()
 		select {
@@ -59,7 +83,7 @@ func FindHidden(dirs []string, stop <-chan struct{}) (Hidden, error) {
 	return hidden, nil
 }
 
-// walk goes through one directory on all processors: it costs one system call per file.
+// walk goes through one directory. It costs one system call per file.
 type walk struct {
 	source string
 	stop   <-chan struct{}

@@ -98,7 +98,7 @@ func TestFilesThatNotEveryUserMayReadAreHidden(t *testing.T) {
 	os.Symlink("a/private", filepath.Join(shown, "link"))
 	os.Chmod(filepath.Join(shown, "closed"), 0o750)
 	os.Chmod(filepath.Join(shown, "a"), 0o775)
-	hidden, err := FindHidden([]string{shown}, nil)
+	hidden, err := FindHidden([]string{shown})
 	if err != nil {
 		t.Fatal(err)
 	}

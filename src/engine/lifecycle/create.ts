@@ -310,7 +310,9 @@ async function createAtProvider(ctx: Context, sandbox: Sandbox, start: Start): P
   const created = await provider.create(createPlan(ctx, sandbox, start), start.snapshot ? COPY : CREATE)
   failpoint('create.made')
   const deadlineAt = await startLifetime(ctx, sandbox)
-  return activate(ctx, sandbox, created, { deadlineAt, event: 'created' })
+  const running = await activate(ctx, sandbox, created, { deadlineAt, event: 'created' })
+  await ctx.registry.synced()
+  return running
 }
 
 export function createPlan(ctx: Context, sandbox: Sandbox, start: Start): CreatePlan {

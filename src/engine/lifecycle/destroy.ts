@@ -38,6 +38,7 @@ export async function destroyLocked(ctx: Context, sandbox: Sandbox, ending?: End
   failpoint('destroy.removed')
   if (!isIntended) storeIntent(ctx, sandbox, ending)
   const ended = ctx.registry.transition(id, 'destroyed')
+  await ctx.registry.synced()
   await releaseLayers(ctx, sandbox)
   return ended
 }

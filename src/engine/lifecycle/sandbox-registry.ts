@@ -1,7 +1,7 @@
 /**
  * The only writer of sandbox records. Existing sandboxes (all that have not ended) are also held in memory,
  * so that the data plane reads no database. The database is written first, so memory never knows more than
- * the disk.
+ * the database.
  */
 import { AgentPodError } from '../../core/error.ts'
 import type { EventType } from '../../core/event.ts'
@@ -75,6 +75,11 @@ export class SandboxRegistry {
     const type = EVENTS[event]
     if (type && state !== before.state) this.appendEvent(id, type, change.ending ? { ...change.ending } : {})
     return after
+  }
+
+  /** Returns when all records would survive a power cut. To be called before a create or destroy is answered. */
+  synced(): Promise<void> {
+    return this.#parts.sandboxes.synced()
   }
 
   /** Changes fields of a record; the state stays. */

@@ -79,7 +79,8 @@ func (s *Sandboxes) end(handle *Handle, clock *stopwatch.Stopwatch) error {
 // unmountLater keeps the mounts of a sandbox until its processes have ended and no caller waits. Otherwise
 // the first process unmounts some seventy of them before it ends, and the caller waits for that. The kernel
 // unmounts them too if podhost is killed.
-func (s *Sandboxes) unmountLater(pid int) {
+func (s *Sandboxes) unmountLater(handle *Handle) {
+	pid := handle.Pid
 	mounts, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		// The process has ended, and unmounts them itself.
@@ -90,17 +91,22 @@ func (s *Sandboxes) unmountLater(pid int) {
 		unix.Close(mounts)
 		return
 	}
-	s.unmounting.Add(1)
+	s.unmounts.Begin()
+	// A sandbox that only stops may start again soon, with the same files.
+	mayWait := handle.State == stateDestroying
 	s.task(func() {
-		defer s.unmounting.Done()
 		processes.WaitEnded(process, boot.KillTimeout)
 		unix.Close(process)
-		unix.Close(mounts)
+		if mayWait {
+			s.unmounts.Add(mounts)
+		} else {
+			s.unmounts.Remove(mounts)
+		}
 	})
 }
 
 // AwaitUnmounts returns when no ended sandbox has mounts any more. It needs no lock.
-func (s *Sandboxes) AwaitUnmounts() { s.unmounting.Wait() }
+func (s *Sandboxes) AwaitUnmounts() { s.unmounts.Await() }
 
 // killAll returns when no process of the sandbox is left.
 func (s *Sandboxes) killAll(handle *Handle, run *boot.Run) error {
@@ -118,7 +124,7 @@ func (s *Sandboxes) killAll(handle *Handle, run *boot.Run) error {
 		s.Launcher.KillUnwatched(run)
 		return nil
 	}
-	s.unmountLater(handle.Pid)
+	s.unmountLater(handle)
 	if err := l.kill(); err != nil {
 		return fmt.Errorf("kill %s: %w", handle.ID, err)
 	}

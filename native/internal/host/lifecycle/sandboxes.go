@@ -43,9 +43,8 @@ type Sandboxes struct {
 	*handles
 	disk diskCache
 	// tasks are the goroutines that watch sandboxes and react to their deadlines.
-	tasks sync.WaitGroup
-	// unmounting counts ended sandboxes that still have mounts.
-	unmounting sync.WaitGroup
+	tasks    sync.WaitGroup
+	unmounts unmounts
 
 	mu   sync.Mutex
 	live map[string]*live
