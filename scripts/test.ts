@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { killChildren } from './harness/child.ts'
 import { COMMANDS, type Command, type Lane, type Phase, phasesOf } from './harness/phases.ts'
-import { type Case, count, failed, skipsByReason, slowest } from './harness/result.ts'
+import { type Case, count, failed, skipsByReason, slowest, slowestFiles } from './harness/result.ts'
 
 const USAGE = `usage: scripts/with-node scripts/test.ts ${COMMANDS.join('|')} [--only <part of a phase or file name>] [--verbose]`
 const SLOW_MS = 500
@@ -48,6 +48,12 @@ function summarise(all: readonly Case[]): void {
   const slow = slowest(all, isVerbose ? SLOW_LISTED_VERBOSE : SLOW_LISTED, SLOW_MS)
   if (slow.length > 0) console.log('\nslowest')
   for (const one of slow) console.log(`  ${seconds(one.durationMs).padStart(8)}  ${one.name}`)
+
+  if (isVerbose) {
+    console.log('\nslowest files')
+    for (const [file, durationMs] of slowestFiles(all, SLOW_LISTED_VERBOSE))
+      console.log(`  ${seconds(durationMs).padStart(8)}  ${file}`)
+  }
 
   const skips = skipsByReason(all)
   if (skips.length > 0) console.log(`\nskipped${isVerbose ? '' : ' (--verbose lists the tests)'}`)

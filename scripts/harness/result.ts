@@ -34,6 +34,16 @@ export function slowest(cases: readonly Case[], limit: number, thresholdMs: numb
     .slice(0, limit)
 }
 
+/** How long the tests of each file took together, the slowest first. Hooks are not counted. */
+export function slowestFiles(cases: readonly Case[], limit: number): [file: string, durationMs: number][] {
+  const files = new Map<string, number>()
+  for (const { name, durationMs } of cases) {
+    const [file] = name.split(': ', 1)
+    if (file?.endsWith('.test.ts')) files.set(file, (files.get(file) ?? 0) + durationMs)
+  }
+  return [...files].sort((a, b) => b[1] - a[1]).slice(0, limit)
+}
+
 /** How many were skipped for each reason, the commonest first. */
 export function skipsByReason(cases: readonly Case[]): [reason: string, count: number][] {
   const reasons = new Map<string, number>()
