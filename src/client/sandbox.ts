@@ -435,7 +435,7 @@ export async function listOn(transport: Transport, o: ListOptions): Promise<Sand
   const fields = new URLSearchParams()
   for (const [key, value] of Object.entries(o.labels ?? {})) fields.append('label', `${key}=${value}`)
   if (o.all) fields.set('all', 'true')
-  return (await transport.json('GET', `/v1/sandboxes?${fields}`)) as SandboxView[]
+  return (await transport.list('/v1/sandboxes', fields)) as SandboxView[]
 }
 
 function query(fields: Record<string, string | undefined>): string {

@@ -35,14 +35,7 @@ export class Snapshots {
     for (const [key, value] of Object.entries(o.labels ?? {})) fields.append('label', `${key}=${value}`)
     if (o.name !== undefined) fields.set('name', o.name)
     if (o.sandbox !== undefined) fields.set('sandbox', o.sandbox)
-    const found: Snapshot[] = []
-    for (;;) {
-      const page = await this.#transport.open({ method: 'GET', path: `${SNAPSHOTS}?${fields}` })
-      found.push(...((await readJson(page)) as Snapshot[]))
-      const next = page.headers['agentpod-next']
-      if (typeof next !== 'string') return found
-      fields.set('after', next)
-    }
+    return (await this.#transport.list(SNAPSHOTS, fields)) as Snapshot[]
   }
 
   /** By id or name. */

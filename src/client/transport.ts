@@ -104,6 +104,19 @@ export class Transport {
     return readJson(response)
   }
 
+  /** Every entry of a list, over all of its pages. */
+  async list(path: string, fields: URLSearchParams): Promise<unknown[]> {
+    const found: unknown[] = []
+    const asked = new URLSearchParams(fields)
+    for (;;) {
+      const page = await this.open({ method: 'GET', path: `${path}?${asked}` })
+      found.push(...((await readJson(page)) as unknown[]))
+      const next = page.headers['agentpod-next']
+      if (typeof next !== 'string') return found
+      asked.set('after', next)
+    }
+  }
+
   /** A raw byte stream after an HTTP upgrade. */
   upgrade(path: string, headers: Readonly<Record<string, string>>, signal?: AbortSignal): Promise<Duplex> {
     return new Promise((resolve, reject) => {

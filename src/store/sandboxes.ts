@@ -252,9 +252,9 @@ export interface SandboxStore {
    */
   insert(sandbox: Sandbox, request: RequestKey | undefined): void
   /**
-   * Writes the fields in which the record differs from the stored one. A power cut may take back the intent to
-   * destroy a sandbox (the provider then has no such sandbox, or still has it) and, until `synced`, that a
-   * sandbox was created or destroyed.
+   * Writes the fields in which the record differs from the stored one. A power cut may take back the intent
+   * to destroy a sandbox (the provider then has no such sandbox, or still has it) and, until `synced`, that
+   * a sandbox was created or destroyed.
    */
   update(sandbox: Sandbox, before: Sandbox): void
   /** Returns when everything that was written would survive a power cut. */
@@ -365,7 +365,7 @@ export function sandboxStore(db: DatabaseSync): SandboxStore {
   }
 }
 
-/** Whether a write need not be on the disk yet: an intent, or the end of an operation that waits for `synced`. */
+/** Reports whether a write need not be on the disk yet: an intent, or the end of what waits for `synced`. */
 function mayWait({ state }: Sandbox, before: Sandbox): boolean {
   if (state === 'running') return before.state === 'creating'
   return state === 'destroying' || state === 'destroyed'

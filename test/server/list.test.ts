@@ -2,7 +2,11 @@
 
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
+import { LONGEST_PAGE } from '../../src/api/schema/query.ts'
+import { AgentPod } from '../../src/client/client.ts'
+import { parseSandboxId } from '../../src/core/id.ts'
 import { LOCAL } from '../../src/core/principal.ts'
+import { sandboxStore } from '../../src/store/sandboxes.ts'
 import { Front } from '../support/front.ts'
 import { errorOf, type TcpAnswer, tcpRequest } from '../support/tcp.ts'
 
@@ -76,6 +80,22 @@ describe('a list', () => {
       }
     })
   }
+
+  test('the SDK lists the sandboxes of all pages', async () => {
+    const { owner } = front.keys.verify(key)
+    const stored = sandboxStore(front.state)
+    const [one] = front.engine.sandboxes.list({ labels: {}, all: true }, { owner, isAdmin: false })
+    assert.ok(one)
+    const many = LONGEST_PAGE + 1
+    for (let n = 0; n < many; n++) {
+      const id = parseSandboxId(`paged${n}`)
+      stored.insert({ ...one, id, name: undefined, labels: { paged: 'yes' }, endedAt: 1 }, undefined)
+    }
+    const pod = new AgentPod({ url: `http://127.0.0.1:${front.port}`, key })
+    assert.equal((await pod.list({ labels: { paged: 'yes' }, all: true })).length, many)
+    const page = names(await list('?label=paged%3Dyes&all=true'))
+    assert.equal(page.length, LONGEST_PAGE, 'the control: it takes two pages')
+  })
 
   test('a wrong query of a list is refused by name', async () => {
     for (const [query, reason] of [

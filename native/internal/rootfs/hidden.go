@@ -34,14 +34,14 @@ const walkNice = 10
 // errStopped ends a walk whose result nobody needs any more.
 var errStopped = errors.New("stopped")
 
-// FindHidden walks the directories on all processors. It reads names and opens no file. It takes half a second
-// for an ordinary /usr.
+// FindHidden walks the directories on all processors. It reads names and opens no file. It takes half a
+// second for an ordinary /usr.
 func FindHidden(dirs []string) (Hidden, error) {
 	return findHidden(dirs, runtime.NumCPU(), nil)
 }
 
-// findHiddenQuietly walks the directories on one processor, which other work takes from it at any time. It ends
-// early when stop is closed.
+// findHiddenQuietly walks the directories on one processor, which other work takes from it at any time. It
+// ends early when stop is closed.
 func findHiddenQuietly(dirs []string, stop <-chan struct{}) (hidden Hidden, err error) {
 	var done sync.WaitGroup
 	done.Add(1)

@@ -77,7 +77,7 @@ export class SandboxRegistry {
     return after
   }
 
-  /** Returns when all records would survive a power cut. To be called before a create or destroy is answered. */
+  /** Returns when all records would survive a power cut. Call it before a create or destroy is answered. */
   synced(): Promise<void> {
     return this.#parts.sandboxes.synced()
   }
