@@ -9,6 +9,8 @@ export type Figures = ReadonlyMap<FigureName, readonly Summary[]>
 /** Names of rows. */
 export const OURS = 'agentpod'
 export const OURS_COLD = 'agentpod, no shell ready'
+/** The least that the SDK, HTTP and Node take. */
+export const EMPTY_SERVER = 'a server in Node without sandboxes, same requests'
 export const PLAIN_RUNTIME = 'crun'
 export const SAME_WORK = 'crun, overlay and limits (same work)'
 

@@ -3,7 +3,8 @@ import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { podhostOf } from '../support/host-view.ts'
 import { World } from '../support/world.ts'
-import { OURS, OURS_COLD, PLAIN_RUNTIME } from './figures.ts'
+import { EmptyServer } from './empty-server.ts'
+import { EMPTY_SERVER, OURS, OURS_COLD, PLAIN_RUNTIME } from './figures.ts'
 import { inTurn, type Life, type Loop, type Summary, summarize } from './measure.ts'
 import { processesNaming, pssMib } from './memory.ts'
 import type { PeerDriver } from './peer-driver.ts'
@@ -43,10 +44,13 @@ async function singleLives(report: Report, o: LivesOptions): Promise<void> {
     return one
   }
   const [pod, coldPod] = [o.world.client(), o.cold.client()]
+  await using empty = await EmptyServer.start(o.world.socket, live)
+  const emptyPod = empty.client()
   const samples = await inTurn<Life>(
     [
       { name: OURS, once: () => quietly(pod) },
       { name: OURS_COLD, once: () => quietly(coldPod) },
+      { name: EMPTY_SERVER, once: () => live(emptyPod) },
       ...o.peers.map(({ name, once }) => ({ name, once: () => o.driver.life(once) })),
     ],
     o.rounds,
@@ -56,7 +60,10 @@ async function singleLives(report: Report, o: LivesOptions): Promise<void> {
   report.table(outputs, PLAIN_RUNTIME)
   report.heading('Whole life: create, first output, gone')
   report.table(summaries(samples, 'lifeMs'), PLAIN_RUNTIME)
-  report.keep('create', outputs)
+  report.keep(
+    'create',
+    outputs.filter(({ name }) => name !== EMPTY_SERVER),
+  )
 }
 
 function summaries(

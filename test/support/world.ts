@@ -55,10 +55,15 @@ export class World implements AsyncDisposable {
     this.#wrap = o.wrap ?? []
   }
 
+  /** Where the server listens. */
+  get socket(): string {
+    return join(this.home, 'run', 'api.sock')
+  }
+
   /** A client that starts the server as the CLI does. */
   client(): AgentPod {
     return new AgentPod({
-      socket: join(this.home, 'run', 'api.sock'),
+      socket: this.socket,
       revive: async () => {
         const { code, stderr } = await this.cli(['ls'])
         if (code !== 0) throw new Error(stderr)
