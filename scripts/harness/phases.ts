@@ -67,38 +67,38 @@ export function phasesOf(command: Command, selection: Selection): Lane[][] {
 
 function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
   const { root } = selection
+  const isChosen = ({ name }: Phase): boolean => name.includes(selection.only ?? '')
   const programs: Phase[] = [
     program(root, 'types', 2 * MINUTE, ['node_modules/.bin/tsc', '--noEmit', '--pretty', 'false']),
     program(root, 'lint', MINUTE, ['node_modules/.bin/biome', 'check', '--colors=off']),
   ]
-  const moduleDir = join(root, 'native')
-  if (existsSync(join(moduleDir, 'go.mod'))) {
-    const limits = { limitMs: 10 * MINUTE, short }
-    programs.push({
-      name: 'go',
-      run: async () => [
-        ...(await runGoChecks({ go: 'go', moduleDir, ...limits })),
-        ...(await runGoChecks({ go: newerGo(root), moduleDir: join(moduleDir, 'podimage'), ...limits })),
-      ],
-    })
-  }
   const unit = tests(selection, 'unit', { limitMs: 8 * MINUTE, atOnce: 2 }, [
     'src/**/*.test.ts',
     'scripts/harness/*.test.ts',
     'test/{*,server/*,shell-scripts/*,support/*}.test.ts',
     'test/model/*.test.ts',
   ])
-  const chosen = programs.filter(({ name }) => name.includes(selection.only ?? ''))
-  return [chosen.map((phase) => [phase]), [unit]]
+  const moduleDir = join(root, 'native')
+  const limits = { limitMs: 10 * MINUTE, short }
+  const go: Phase = {
+    name: 'go',
+    run: async () => [
+      ...(await runGoChecks({ go: 'go', moduleDir, ...limits })),
+      ...(await runGoChecks({ go: newerGo(root), moduleDir: join(moduleDir, 'podimage'), ...limits })),
+    ],
+  }
+  const hasGo = existsSync(join(moduleDir, 'go.mod'))
+  return [[[...programs.filter(isChosen), ...unit], hasGo ? [go].filter(isChosen) : []]]
 }
 
 /**
- * Two lanes of phases that run in parallel. Their tests often wait for timeouts and other programs, and none
- * of them asserts a duration. Both lanes take about the same time.
+ * Lanes of phases that run in parallel. Their tests often wait for timeouts and other programs, and none of
+ * them asserts a duration. All lanes take about the same time.
  */
 const LANES: readonly (readonly string[])[] = [
-  ['findings', 'attack', 'package'],
-  ['e2e', 'compat', 'contract', 'crash', 'docs'],
+  ['findings', 'contract', 'docs'],
+  ['e2e', 'compat'],
+  ['attack', 'crash', 'package'],
 ]
 
 /** The test files of a folder below test/, or some of them. */

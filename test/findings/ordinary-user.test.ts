@@ -58,21 +58,6 @@ test('U1: in a repository, an ordinary user’s command runs on a copy and leave
   assert.equal(shown, 'b\n')
 })
 
-test('U2: an ordinary user has the debian base, and apt on this machine stays as it is', {
-  skip,
-}, async () => {
-  const lists = (): string =>
-    execFileSync('ls', ['-l', '--time-style=full-iso', '/var/lib/apt/lists'], { encoding: 'utf8' })
-  const before = lists()
-  const script = 'grep ^ID= /etc/os-release; ls -A /tmp /var/lib/apt/lists'
-  const args = ['run', '--no-project', '--base', 'debian', '--', 'sh', '-c', script]
-  const { code, stdout, stderr } = await world.cli(args, { timeoutMs: 300_000 })
-  assert.equal(code, 0, stderr)
-  assert.match(stdout, /^ID=debian\n\/tmp:\n/)
-  assert.doesNotMatch(stdout, /InRelease/, 'the layer holds no package lists')
-  assert.equal(lists(), before)
-})
-
 test('U3: STATE-2 without a cgroup, a sandbox is paused, snapshotted and forked while it runs', {
   skip,
 }, async () => {
