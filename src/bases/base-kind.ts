@@ -23,6 +23,18 @@ export interface ResolvedBase {
   readonly suite?: Suite | undefined
   /** Of `image`: its reference. */
   readonly image?: string | undefined
+  /** Of `image`: the Dockerfile that the image is built from. */
+  readonly dockerfile?: BaseDockerfile | undefined
+}
+
+/** Paths are below the project; an empty context is the project itself. */
+export interface BaseDockerfile {
+  readonly file: string
+  readonly context: string
+  readonly target?: string | undefined
+  readonly args: Readonly<Record<string, string>>
+  /** The only images that it may use. */
+  readonly images: readonly string[]
 }
 
 /** A program from system packages of the base. */
@@ -89,7 +101,11 @@ export interface BaseTexts {
   /** Shown by `config explain` after the name; undefined if the name is enough. */
   detail(resolvedBase: ResolvedBase): string | undefined
   /** The text of `config explain` for a Debian package. */
-  aboutPackage(o: { readonly isThere: boolean; readonly isOptional: boolean }): string
+  aboutPackage(o: {
+    readonly isThere: boolean
+    readonly isOptional: boolean
+    readonly isAsked: boolean
+  }): string
   /** Added to a note about a service that this base lacks and Debian has. */
   readonly missingServiceHint: string
 }
@@ -98,6 +114,8 @@ export interface BaseTexts {
 export interface BaseTools {
   /** The system's package manager, by the name of its preset; undefined if nothing can be installed. */
   readonly packageManager: 'apt' | undefined
+  /** One that it may have of its own. Only packages that agentpod.toml names are installed with it. */
+  readonly ownPackageManager: 'apt' | undefined
   /** Whether its tools and their versions are known before a sandbox runs. */
   readonly hasKnownTools: boolean
   /** The versions of a language that it has, preferred ones first. */

@@ -26,6 +26,7 @@ export const debian: BaseKind = {
 
   tools: {
     packageManager: 'apt',
+    ownPackageManager: undefined,
     hasKnownTools: true,
     languages: (resolvedBase, _machine, language) =>
       (DEBIAN[suiteOf(resolvedBase)][language] ?? []).map((tool) => ({

@@ -35,6 +35,7 @@ export const host: BaseKind = {
 
   tools: {
     packageManager: undefined,
+    ownPackageManager: undefined,
     hasKnownTools: true,
     languages: (_base, machine, language) =>
       machine.host

@@ -1,11 +1,11 @@
 /**
- * The base `image`: a container image, used unchanged. Its tools and package manager are not known, so a plan
- * installs no system packages, and the project's steps run with the image's own tools.
+ * The base `image`: a container image. Its tools and package manager are not known, so a plan installs no
+ * system packages but those that agentpod.toml names, and the project's steps run with the image's own tools.
  */
 import { AgentPodError, invalid } from '../core/error.ts'
 import { atDigest, type ImageRef, imageText, parseImageRef } from '../core/image-ref.ts'
 import type { BaseWish } from '../core/recipe.ts'
-import type { BaseContext, BaseKind, ReadyBase, ResolvedBase } from './base-kind.ts'
+import type { BaseContext, BaseDockerfile, BaseKind, ReadyBase, ResolvedBase } from './base-kind.ts'
 
 /** For the download of a large image. */
 const PULL = { timeoutMs: 30 * 60_000 }
@@ -29,15 +29,20 @@ export const image: BaseKind = {
   texts: {
     label,
     locationLabel: (resolvedBase) => `in ${label(resolvedBase)}`,
-    detail: ({ image: ref }) => ref,
-    aboutPackage: ({ isOptional }) =>
-      isOptional ? 'left out: only CI installs it' : 'not installed: the image is used as it is',
+    detail: ({ image: ref, dockerfile }) => (dockerfile ? dockerfileText(dockerfile) : ref),
+    aboutPackage({ isOptional, isAsked }) {
+      if (isAsked) return 'from the image’s own apt'
+      return isOptional
+        ? 'left out: only CI installs it'
+        : 'not installed: list it in [environment.packages] apt, if the image has apt'
+    },
     missingServiceHint:
       '; nothing is installed into an image: use an image that has it, or set base = "debian" under [environment]',
   },
 
   tools: {
     packageManager: undefined,
+    ownPackageManager: 'apt',
     hasKnownTools: false,
     languages: () => [{ kind: 'own', version: '', where: 'the image' }],
     server: () => undefined,
@@ -55,8 +60,18 @@ export const image: BaseKind = {
   },
 }
 
-function label({ image: ref = '' }: ResolvedBase): string {
-  return `the image ${ref}`
+function label({ image: ref = '', dockerfile }: ResolvedBase): string {
+  return dockerfile ? `the image of ${dockerfile.file}` : `the image ${ref}`
+}
+
+function dockerfileText({ file, context, target, args }: BaseDockerfile): string {
+  const parts = [
+    file,
+    ...(target === undefined ? [] : [`stage ${target}`]),
+    ...(context === '' ? [] : [`context ${context}`]),
+    ...Object.entries(args).map(([name, value]) => `${name}=${value}`),
+  ]
+  return parts.join(', ')
 }
 
 /** Throws `invalid_argument` if no image is named or the name is not a reference. */

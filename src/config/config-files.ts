@@ -1,14 +1,18 @@
 /**
  * The configuration files: a project's `agentpod.toml`, and the user's `config.toml` in the state directory.
  */
+import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import * as z from 'zod'
+import { LARGEST_DOCKERFILE } from '../core/build/dockerfile.ts'
+import { readInside } from '../util/file/read-inside.ts'
 import { grantedBy, grantsTable } from './grants/grants-table.ts'
 import { allowedWithoutAsking, withDefaultPermissions } from './grants/permissions.ts'
 import type { Privileges } from './grants/privileges.ts'
 import { type NetworkWish, networkTable, secretsTable, wishOf } from './network/network-table.ts'
 import { agentsTable } from './project/agents-table.ts'
 import { type AgentsWish, agentsWish, projectWish } from './project/data.ts'
+import { dockerfileImages } from './project/dockerfile-images.ts'
 import { type ProjectFile, parseProject } from './project/project-file.ts'
 import { loadRegistries, type RegistryEntry, registriesTable } from './registries/registries-table.ts'
 import { parseToml, readSource, type TomlSource } from './toml/toml-file.ts'
@@ -33,7 +37,20 @@ const userSchema = z.strictObject({
 export function readProjectFile(directory: string): ProjectFile | undefined {
   const file = join(directory, PROJECT_FILE)
   const text = readSource(file)
-  return text === undefined ? undefined : parseProject({ file, text })
+  return text === undefined ? undefined : withImages(parseProject({ file, text }), directory)
+}
+
+/** A Dockerfile that cannot be read names no image; building it is an error that says why. */
+function withImages(file: ProjectFile, directory: string): ProjectFile {
+  const { environment } = file.data
+  const { dockerfile } = environment
+  if (!dockerfile) return file
+  const text = readInside(realpathSync(directory), dockerfile.file, LARGEST_DOCKERFILE)?.data.toString('utf8')
+  const images = text === undefined ? [] : dockerfileImages(text, dockerfile.args)
+  return {
+    ...file,
+    data: { ...file.data, environment: { ...environment, dockerfile: { ...dockerfile, images } } },
+  }
 }
 
 /**

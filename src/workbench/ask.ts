@@ -61,6 +61,8 @@ export interface Notice {
 export interface Work {
   /** The project whose environment is built: the front end keeps a log of each step under this name. */
   readonly project?: string | undefined
+  /** Whether its Dockerfile is built, whose hosts the project's file allows. */
+  readonly isDockerfile?: boolean | undefined
 }
 
 export interface WorkProgress extends Disposable {

@@ -81,7 +81,10 @@ export function buildRoutes(parts: BuildParts): Hono {
     return streamed(c, async (o) => {
       const onWarnings = (warnings: readonly LintWarning[]): Promise<void> | undefined =>
         warnings.length > 0 ? o.say({ warnings: [...warnings] }) : undefined
-      const result = await dockerfiles.build(dockerfile as DockerfileRequest, {
+      const { presets: named, ...request } = dockerfile
+      const access = await Promise.all(named.map((name) => presets.get(name)))
+      const network = [...request.network, ...access.flatMap(({ rules }) => rules)]
+      const result = await dockerfiles.build({ ...request, network } as DockerfileRequest, {
         ...o,
         project,
         provider,

@@ -90,7 +90,19 @@ export const dockerfileBuildRequest = z.strictObject({
     secrets: few(z.record(secretId, z.string().max(64 * 1024)), 50)
       .default({})
       .describe('For `RUN --mount=type=secret`, by id. Not stored.'),
+    images: z
+      .array(imageRef)
+      .max(256)
+      .optional()
+      .describe('The only images that it may use; any by default.'),
     network: z.array(ruleObject).max(256).default([]).describe('The only hosts that the build may reach.'),
+    presets: z
+      .array(z.enum(PACKAGE_PRESETS))
+      .max(PACKAGE_PRESETS.length)
+      .default([])
+      .describe(
+        'Package managers whose registries, as the server’s machine knows them, it may reach as well.',
+      ),
     deny: z.array(ruleObject).max(256).default([]).describe('Hosts that it may not reach.'),
     tag: imageRef.optional().describe('Store the result as an image of this name; for admins.'),
     useCache: z.boolean().default(true),

@@ -66,11 +66,14 @@ export class DockerfileBuilder {
     if (request.context !== undefined && !files.has(o.who.owner, request.context))
       return { kind: 'needs', files: [request.context] }
     const images = new Map<string, Image>()
+    const allowed = request.images && new Set(request.images.map((ref) => imageText(parseImageRef(ref))))
     const provider = await this.#provider(o)
     await this.#parts.ownLayers.sweep(provider)
     const resolve = async (ref: string): Promise<Image> => {
       const known = images.get(ref)
       if (known) return known
+      const name = imageText(parseImageRef(ref))
+      if (allowed && name !== EMPTY_IMAGE && !allowed.has(name)) throw imageRefused(request, ref)
       const image = await this.#image(provider, ref, o)
       images.set(ref, image)
       return image
@@ -574,6 +577,16 @@ function checkDepth({ vertices }: Graph, request: DockerfileRequest): void {
 
 function noContext({ name }: DockerfileRequest): AgentPodError {
   return invalid('dockerfile.context', `${name} copies files of the build context, and none was sent`)
+}
+
+/** SECURITY: CF-04. Whoever approved the Dockerfile has seen the list. */
+function imageRefused({ name }: DockerfileRequest, ref: string): AgentPodError {
+  return new AgentPodError({
+    code: 'permission_denied',
+    reason: 'dockerfile.image_refused',
+    message: `${name} uses the image ${ref}, which is not one of those that it may use`,
+    hint: 'name it in the list of images of the request',
+  })
 }
 
 function noConfig(ref: string): AgentPodError {

@@ -11,6 +11,8 @@ export interface DockerfileRequest {
   readonly args: Readonly<Record<string, string>>
   /** sha256 of the build context, a tar archive that was uploaded; undefined if there is none. */
   readonly context?: string | undefined
+  /** The only images that it may use; any if left out. */
+  readonly images?: readonly string[] | undefined
   /** Values by id. They are in no layer, key, record or log. */
   readonly secrets: Readonly<Record<string, string>>
   /** The hosts that commands may reach, and that ADD fetches from. */

@@ -1,5 +1,5 @@
 import { agentNamed } from '../../agents/agents.ts'
-import type { Built } from '../../client/builds.ts'
+import type { Built, BuiltDockerfile } from '../../client/builds.ts'
 import { readLock, wishesHash } from '../../config/plan/lock.ts'
 import { parseProjectBase } from '../../config/project/environment-table.ts'
 import { DEFAULT_ENVIRONMENT } from '../../core/environment.ts'
@@ -8,17 +8,23 @@ import { showHidden } from '../../util/hidden-characters.ts'
 import { agentLayer } from '../../workbench/environment/agent-layer.ts'
 import { buildCallbacks } from '../../workbench/environment/build-callbacks.ts'
 import { placementOf } from '../../workbench/environment/placement.ts'
-import { buildPlan, type PreparedPlan, planProject } from '../../workbench/environment/plan-environment.ts'
-import { openProject } from '../../workbench/project/open-project.ts'
+import {
+  buildPlan,
+  type EnvironmentPlanOptions,
+  type PreparedPlan,
+  planProject,
+} from '../../workbench/environment/plan-environment.ts'
+import { openProject, type Project } from '../../workbench/project/open-project.ts'
 import { imageOption, JSON_OPTION, SANDBOX_OPTIONS } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
-import { BuildLog, megabytes } from '../output/build-log.ts'
+import { allowInProject, BuildLog, megabytes } from '../output/build-log.ts'
 import { StepLogs } from '../output/step-logs.ts'
 import {
   buildDockerfileCommand,
   checkDockerfileOptions,
   DOCKERFILE_OPTIONS,
+  debugDockerfile,
 } from '../sandbox/build-dockerfile.ts'
 import { execInTerminal } from '../sandbox/exec-in-terminal.ts'
 import { LOGIN_SHELL } from '../sandbox/login-shell.ts'
@@ -57,7 +63,9 @@ export const command: Command = {
     const image = imageOption(parsed)
     const { provider } = await placementOf(ctx, { provider: parsed.value('provider') })
     const profile = parsed.value('profile')
-    const prepared = await planProject(ctx, project, { base, image, provider, profile })
+    const planned = await planNow(ctx, parsed, project, { base, image, provider, profile })
+    if (typeof planned === 'number') return planned
+    const { prepared } = planned
     if (parsed.has('frozen')) checkFrozen(project.directory, prepared)
     for (const name of parsed.values('agent'))
       await agentLayer(
@@ -67,8 +75,9 @@ export const command: Command = {
         provider,
       )
     if (!prepared || prepared.recipe.steps.length === 0) {
-      if (parsed.has('json')) terminal.out(JSON.stringify({ digest: null, steps: 0 }))
-      else terminal.say('nothing to build: the base has everything')
+      const { dockerfile } = prepared ?? {}
+      if (parsed.has('json')) terminal.out(JSON.stringify({ digest: null, steps: 0, ...imageOf(dockerfile) }))
+      else if (!dockerfile) terminal.say('nothing to build: the base has everything')
       return 0
     }
     for (const note of prepared.plan.notes) terminal.say(terminal.dim(`note: ${showHidden(note)}`))
@@ -79,13 +88,57 @@ export const command: Command = {
     if (lockedBase !== undefined && foundation !== undefined && lockedBase !== foundation)
       terminal.say('note: the base differs from agentpod.lock: Debian has newer packages')
     if (parsed.has('json'))
-      terminal.out(JSON.stringify({ digest, steps: prepared.recipe.steps.length, sizeBytes: total }))
+      terminal.out(
+        JSON.stringify({
+          digest,
+          steps: prepared.recipe.steps.length,
+          sizeBytes: total,
+          ...imageOf(prepared.dockerfile),
+        }),
+      )
     else
       terminal.say(
         `${terminal.green('built')} ${prepared.recipe.steps.length} ${prepared.recipe.steps.length === 1 ? 'layer' : 'layers'}, ${megabytes(total)} on ${prepared.plan.base.value} (${digest?.slice(0, 12)})`,
       )
     return 0
   },
+}
+
+/** The plan, with the image of its Dockerfile built, or the exit code of the shell that `--debug` opened. */
+async function planNow(
+  ctx: CommandContext,
+  parsed: Parsed,
+  project: Project,
+  o: EnvironmentPlanOptions,
+): Promise<{ readonly prepared: PreparedPlan | undefined } | number> {
+  const { terminal } = ctx
+  const isDebug = parsed.has('debug')
+  using log = new BuildLog(terminal, {
+    isVerbose: parsed.has('verbose'),
+    logs: new StepLogs(ctx.home, project.name),
+    allowHint: allowInProject,
+  })
+  try {
+    const callbacks = { ...buildCallbacks(log), keepFailed: isDebug }
+    const prepared = await planProject(ctx, project, { ...o, dockerfile: callbacks })
+    const { dockerfile } = prepared ?? {}
+    if (dockerfile && !parsed.has('json'))
+      terminal.say(
+        `${terminal.green('built')} ${prepared?.plan.resolvedBase.dockerfile?.file}: ${dockerfile.steps} ${dockerfile.steps === 1 ? 'step' : 'steps'}, ${megabytes(dockerfile.sizeBytes)}`,
+      )
+    return { prepared }
+  } catch (thrown) {
+    log.failed(thrown)
+    const error = asAgentPodError(thrown)
+    const { sandbox } = error.details ?? {}
+    if (!isDebug || typeof sandbox !== 'string') throw error
+    terminal.say(`${terminal.red('failed')} ${showHidden(error.message)}`)
+    return debugDockerfile(ctx, parsed, sandbox)
+  }
+}
+
+function imageOf(dockerfile: BuiltDockerfile | undefined): { image?: BuiltDockerfile['image'] } {
+  return dockerfile?.image ? { image: dockerfile.image } : {}
 }
 
 /** The build, or the exit code of the shell that `--debug` opened. */

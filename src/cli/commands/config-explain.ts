@@ -95,13 +95,15 @@ export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<n
   const { terminal } = ctx
   const project = await openProject(ctx, 'user')
   // An older lock is ignored, because its versions are to be updated.
-  const prepared = await planProject(ctx, project, { profile: parsed.value('profile'), isUnlocked: true })
+  const asked = { profile: parsed.value('profile'), isUnlocked: true }
+  const planned = await planOnly(ctx, project, asked)
+  // Fails before anything is built.
+  if (planned) lockText(planned.plan, { digest: '', apt: {}, npm: {}, pip: {} })
+  const prepared = await planProject(ctx, project, asked)
   if (!prepared) {
     terminal.say('nothing to lock: nothing was detected and there is no agentpod.toml')
     return 1
   }
-  // Fails before anything is built.
-  lockText(prepared.plan, { digest: '', apt: {}, npm: {}, pip: {} })
   const pod = await ctx.client()
   const { digest, base = '' } = await built(ctx, pod, prepared)
   const sandbox = await pod.create({

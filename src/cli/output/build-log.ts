@@ -18,6 +18,11 @@ export interface BuildLogOptions {
   readonly allowHint?: ((host: string) => string) | undefined
 }
 
+/** For a Dockerfile that a project's file names. */
+export function allowInProject(host: string): string {
+  return `allow = ["${host}"] under [network] in agentpod.toml`
+}
+
 export class BuildLog implements WorkProgress {
   readonly #terminal: Terminal
   readonly #isVerbose: boolean

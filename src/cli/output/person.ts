@@ -2,7 +2,7 @@
 import type { Home } from '../../core/home.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import type { Notice, Person, QuestionKind, Questions } from '../../workbench/ask.ts'
-import { BuildLog } from './build-log.ts'
+import { allowInProject, BuildLog } from './build-log.ts'
 import { StepLogs } from './step-logs.ts'
 import type { Terminal } from './terminal.ts'
 
@@ -37,8 +37,11 @@ export function terminalPerson({ home, terminal, isJson, onInterrupt }: PersonOp
       return answers[kind](about, signal)
     },
     notice: (notice) => terminal.say(noticeLine(terminal, notice)),
-    progress: ({ project }) =>
-      new BuildLog(terminal, project === undefined ? {} : { logs: new StepLogs(home, project) }),
+    progress: ({ project, isDockerfile }) =>
+      new BuildLog(terminal, {
+        ...(project !== undefined && { logs: new StepLogs(home, project) }),
+        ...(isDockerfile && { allowHint: allowInProject }),
+      }),
   }
 }
 

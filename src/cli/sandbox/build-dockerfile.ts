@@ -110,11 +110,12 @@ export async function buildDockerfileCommand(ctx: CommandContext, parsed: Parsed
     const { sandbox } = error.details ?? {}
     if (!isDebug || typeof sandbox !== 'string') throw error
     terminal.say(`${terminal.red('failed')} ${showHidden(error.message)}`)
-    return debug(ctx, parsed, sandbox)
+    return debugDockerfile(ctx, parsed, sandbox)
   }
 }
 
-async function debug(ctx: CommandContext, parsed: Parsed, id: string): Promise<number> {
+/** Opens a shell in the sandbox of the failed step. The sandbox is destroyed when the shell ends. */
+export async function debugDockerfile(ctx: CommandContext, parsed: Parsed, id: string): Promise<number> {
   const sandbox = await (await ctx.client()).get(id)
   ctx.terminal.say('a shell in the sandbox of the failed step; it is destroyed when you exit')
   try {

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { LONGEST_IMAGE_REF, parseImageRef } from '../../core/image-ref.ts'
 import { PERMISSION_KINDS } from '../../core/permission.ts'
-import { about, acceptedBy, portValue } from '../project/values.ts'
+import { about, acceptedBy, pathValue, portValue } from '../project/values.ts'
 import type { Privileges } from './privileges.ts'
 
 export const grantsTable = z.strictObject({
@@ -37,12 +37,28 @@ export const grantsTable = z.strictObject({
         'none',
       ),
     ),
+  dockerfiles: z
+    .union([z.boolean(), z.array(pathValue).max(64)])
+    .optional()
+    .meta(
+      about(
+        'Which Dockerfiles projects may build as a base: a list of paths, or `true` for any. The images that they name need a grant as well.',
+        'none',
+      ),
+    ),
 })
 
 export function grantedBy(table: z.infer<typeof grantsTable>): Privileges {
   const { sudo = false, permissions = [] } = table
   const images = listOf(table.images)
-  return { sudo, ports: listOf(table.ports), permissions, ...(images.length > 0 && { images }) }
+  const dockerfiles = listOf(table.dockerfiles)
+  return {
+    sudo,
+    ports: listOf(table.ports),
+    permissions,
+    ...(images.length > 0 && { images }),
+    ...(dockerfiles.length > 0 && { dockerfiles }),
+  }
 }
 
 function listOf<T>(said: boolean | readonly T[] = []): 'any' | readonly T[] {

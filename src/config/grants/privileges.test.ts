@@ -107,6 +107,29 @@ describe('CF-02: what a project wants beside the network', () => {
     assert.equal(onlyGranted(root, wish).environment.user, 'root')
   })
 
+  test('CF-04 a Dockerfile is asked about with the images that it names, and needs all of them', () => {
+    const written = data('[environment]\ndockerfile = "app.docker"')
+    const { dockerfile } = written.environment
+    assert.ok(dockerfile)
+    const file = {
+      ...written,
+      environment: { ...written.environment, dockerfile: { ...dockerfile, images: ['node:22', 'tools:1'] } },
+    }
+    const image = (name: string): string => `the image ${name}, whose programs may run as root in the sandbox`
+    const own = 'the Dockerfile app.docker, whose steps run as root in sandboxes'
+    assert.deepEqual(asks('', file), [image('node:22'), image('tools:1'), own])
+    assert.deepEqual(asks('[grants]\nimages = true', file), [own])
+    assert.deepEqual(asks('[grants]\ndockerfiles = ["app.docker"]\nimages = ["node:22"]', file), [
+      image('tools:1'),
+    ])
+    for (const grants of ['images = true', 'dockerfiles = true', 'dockerfiles = ["other"]\nimages = true']) {
+      const { wish } = combine(user(`[grants]\n${grants}`), projectWish(file))
+      assert.equal(onlyGranted(file, wish).environment.dockerfile, undefined, grants)
+    }
+    const { wish } = combine(user('[grants]\nimages = true\ndockerfiles = true'), projectWish(file))
+    assert.deepEqual(onlyGranted(file, wish).environment.dockerfile?.images, ['node:22', 'tools:1'])
+  })
+
   test('an image is asked about, by the name that the file has for it', () => {
     const file = data('[environment]\nimage = "node:22"')
     const line = 'the image node:22, whose programs may run as root in the sandbox'

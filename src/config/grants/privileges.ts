@@ -14,12 +14,20 @@ export interface Privileges {
    * sandbox.
    */
   readonly images?: 'any' | readonly string[] | undefined
+  /** Dockerfiles to build as a base, by their paths: their steps run as root in sandboxes. */
+  readonly dockerfiles?: 'any' | readonly string[] | undefined
 }
 
 export const NO_PRIVILEGES: Privileges = { sudo: false, ports: [], permissions: [] }
 
-export function hasNoPrivileges({ sudo, ports, permissions, images = [] }: Privileges): boolean {
-  return !sudo && ports.length === 0 && permissions.length === 0 && images.length === 0
+export function hasNoPrivileges({
+  sudo,
+  ports,
+  permissions,
+  images = [],
+  dockerfiles = [],
+}: Privileges): boolean {
+  return !sudo && [ports, permissions, images, dockerfiles].every((list) => list.length === 0)
 }
 
 /** The part of the request that is granted. */
@@ -28,7 +36,14 @@ export function withinGrant(wanted: Privileges, granted: Privileges): Privileges
     sudo: wanted.sudo && granted.sudo,
     ports: portsOf(wanted).filter((port) => hasPort(granted, port)),
     permissions: wanted.permissions.filter((one) => granted.permissions.includes(one)),
-    ...someImages(imagesOf(wanted).filter((one) => hasImage(granted, one))),
+    ...some(
+      'images',
+      listed(wanted.images).filter((one) => hasImage(granted, one)),
+    ),
+    ...some(
+      'dockerfiles',
+      listed(wanted.dockerfiles).filter((one) => hasDockerfile(granted, one)),
+    ),
   }
 }
 
@@ -38,7 +53,14 @@ export function beyondGrant(wanted: Privileges, granted: Privileges): Privileges
     sudo: wanted.sudo && !granted.sudo,
     ports: portsOf(wanted).filter((port) => !hasPort(granted, port)),
     permissions: wanted.permissions.filter((one) => !granted.permissions.includes(one)),
-    ...someImages(imagesOf(wanted).filter((one) => !hasImage(granted, one))),
+    ...some(
+      'images',
+      listed(wanted.images).filter((one) => !hasImage(granted, one)),
+    ),
+    ...some(
+      'dockerfiles',
+      listed(wanted.dockerfiles).filter((one) => !hasDockerfile(granted, one)),
+    ),
   }
 }
 
@@ -51,8 +73,8 @@ export function hasPort({ ports }: Privileges, port: number): boolean {
   return ports === 'any' || ports.includes(port)
 }
 
-function imagesOf({ images = [] }: Privileges): readonly string[] {
-  return images === 'any' ? [] : images
+function listed(names: Privileges['images'] = []): readonly string[] {
+  return names === 'any' ? [] : names
 }
 
 /** Compared as written: a grant for one tag covers no other tag. */
@@ -60,13 +82,23 @@ export function hasImage({ images = [] }: Privileges, image: string): boolean {
   return images === 'any' || images.includes(image)
 }
 
-// Without images the field is left out, so that the hash stays the same as before images existed.
-function someImages(images: readonly string[]): Pick<Privileges, 'images'> {
-  return images.length === 0 ? {} : { images }
+export function hasDockerfile({ dockerfiles = [] }: Privileges, file: string): boolean {
+  return dockerfiles === 'any' || dockerfiles.includes(file)
+}
+
+// Empty lists are left out, so that the hash stays the same as before these fields existed.
+function some(field: 'images' | 'dockerfiles', names: readonly string[]): Partial<Privileges> {
+  return names.length === 0 ? {} : { [field]: names }
 }
 
 /** One line for each item, for the person who decides. */
-export function describePrivileges({ sudo, ports, permissions, images = [] }: Privileges): string[] {
+export function describePrivileges({
+  sudo,
+  ports,
+  permissions,
+  images = [],
+  dockerfiles = [],
+}: Privileges): string[] {
   return [
     ...(sudo ? ['programs in the sandbox may become root there (sudo)'] : []),
     ...(ports === 'any' ? ['any port'] : ports.map((port) => `port ${port}`)).map(
@@ -75,6 +107,9 @@ export function describePrivileges({ sudo, ports, permissions, images = [] }: Pr
     ...permissions.map((name) => `agents may use ${name} without asking`),
     ...(images === 'any' ? ['any image'] : images.map((image) => `the image ${image}`)).map(
       (what) => `${what}, whose programs may run as root in the sandbox`,
+    ),
+    ...(dockerfiles === 'any' ? ['any Dockerfile'] : dockerfiles.map((file) => `the Dockerfile ${file}`)).map(
+      (what) => `${what}, whose steps run as root in sandboxes`,
     ),
   ]
 }

@@ -3,7 +3,7 @@
  * the Debian release that has the most.
  */
 
-import type { ResolvedBase } from '../../bases/base-kind.ts'
+import type { BaseDockerfile, ResolvedBase } from '../../bases/base-kind.ts'
 import { baseKind } from '../../bases/bases.ts'
 import { isSuite } from '../../bases/debian-packages.ts'
 import { image, imageOf } from '../../bases/image.ts'
@@ -37,8 +37,9 @@ export async function chooseBase(input: PlanInput, wanted: BaseNeeds): Promise<C
   const asked = askedFor(input)
   if (asked) {
     const base = baseOf(asked.base)
-    const { choice, suite, image: ref } = asked
-    if (ref !== undefined) return { choice, resolvedBase: { base, image: ref } }
+    const { choice, suite, image: ref, dockerfile } = asked
+    if (ref !== undefined)
+      return { choice, resolvedBase: { base, image: ref, ...(dockerfile && { dockerfile }) } }
     if (baseKind(base).releases.length === 0) return { choice, resolvedBase: { base } }
     return { choice, resolvedBase: { base, suite: suite ?? (await bestSuite(input, wanted)).suite } }
   }
@@ -87,6 +88,7 @@ interface Asked {
   readonly base: string
   readonly suite?: Suite | undefined
   readonly image?: string | undefined
+  readonly dockerfile?: BaseDockerfile | undefined
   readonly choice: Choice
 }
 
@@ -114,19 +116,27 @@ function askedFor(input: PlanInput): Asked | undefined {
   return { base, suite: release, choice: said('agentpod.toml', base, inFile(file, key, written ?? suite)) }
 }
 
-/** A named image is the base; a base that needs an image uses the one in the file. */
-function namedImage({ base: option, image: given, file }: PlanInput): Asked | undefined {
-  const { base: written, image: own } = file?.data.environment ?? {}
+/** A named image is the base; a base that needs an image uses the one in the file, or its Dockerfile. */
+function namedImage({ base: option, image: given, file, dockerfileImage }: PlanInput): Asked | undefined {
+  const { base: written, image: own, dockerfile } = file?.data.environment ?? {}
   const base = option ?? (given === undefined ? written : undefined)
-  const takesImage = base === undefined ? (given ?? own) !== undefined : baseKind(baseOf(base)).takesImage
+  const named = given ?? own ?? (dockerfile && dockerfileImage)
+  const takesImage = base === undefined ? named !== undefined : baseKind(baseOf(base)).takesImage
   if (!takesImage) return undefined
-  const ref = given ?? own
-  imageOf({ image: ref })
-  const choice =
-    given === undefined
-      ? said('agentpod.toml', image.name, inFile(file, 'image', ref))
-      : said('flag', image.name, { file: '', said: `--image ${given}` })
-  return { base: image.name, image: ref, choice }
+  imageOf({ image: named })
+  if (given !== undefined)
+    return {
+      base: image.name,
+      image: given,
+      choice: said('flag', image.name, { file: '', said: `--image ${given}` }),
+    }
+  const key = own === undefined ? 'dockerfile' : 'image'
+  return {
+    base: image.name,
+    image: named,
+    ...(own === undefined && dockerfile && { dockerfile }),
+    choice: said('agentpod.toml', image.name, inFile(file, key, own ?? dockerfile?.file)),
+  }
 }
 
 function said(rank: Choice['rank'], value: string, evidence: Evidence): Choice {

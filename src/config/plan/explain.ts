@@ -77,8 +77,8 @@ function toolRows(plan: Plan): ExplainedChoice[] {
     ...plan.tools.map(({ name, version, from, evidence }) =>
       rowFrom(`tools.${name}`, toolText(plan, { version, from }), evidence),
     ),
-    ...plan.packages.map(({ name, evidence, isThere, isOptional }) =>
-      rowFrom(`packages.${name}`, kind.texts.aboutPackage({ isThere, isOptional }), evidence),
+    ...plan.packages.map(({ name, evidence, isThere, isOptional, isAsked }) =>
+      rowFrom(`packages.${name}`, kind.texts.aboutPackage({ isThere, isOptional, isAsked }), evidence),
     ),
   ]
 }

@@ -58,7 +58,10 @@ describe('a plan on an image', () => {
     assert.equal(said.get('base'), 'image (node:22)')
     assert.equal(said.get('languages.node'), "the image's own")
     assert.equal(said.get('tools.pnpm'), "the image node:22's own")
-    assert.equal(said.get('packages.libpq-dev'), 'not installed: the image is used as it is')
+    assert.equal(
+      said.get('packages.libpq-dev'),
+      'not installed: list it in [environment.packages] apt, if the image has apt',
+    )
     assert.ok(
       made.notes.some((note) =>
         note.startsWith(
@@ -125,6 +128,48 @@ describe('a plan on an image', () => {
       recipeOf(made, presets()).steps.map(({ name }) => name),
       ['packages/npm'],
     )
+  })
+
+  test('packages that agentpod.toml names are installed with the image’s own apt, and no others', async () => {
+    const toml = '[environment]\nimage = "debian:12"\n[environment.packages]\napt = ["jq", "graphviz"]'
+    const made = await plan({ ...SHOP, toml })
+    const [step] = recipeOf(made, presets()).steps
+    assert.equal(step?.name, 'system')
+    assert.match(step?.run ?? '', /^apt-get -q install .* -- graphviz jq$/m)
+    assert.match(step?.run ?? '', /the image has no apt-get/)
+    assert.ok(made.presets.some(({ name }) => name === 'apt'))
+    const said = new Map(explainPlan(made).map(({ key, value }) => [key, value]))
+    assert.equal(said.get('packages.jq'), 'from the image’s own apt')
+    assert.match(said.get('packages.libpq-dev') ?? '', /^not installed/)
+  })
+
+  test('a plan on a Dockerfile is one on its image, which is named by the project', async () => {
+    const toml = `[environment.dockerfile]
+file = "docker/app"
+context = "docker"
+target = "dev"
+build_args = { NODE = "22" }`
+    const made = await plan({ ...SHOP, toml, dockerfileImage: 'dockerfile.invalid/shop' })
+    assert.equal(made.resolvedBase.image, 'dockerfile.invalid/shop')
+    assert.deepEqual(made.resolvedBase.dockerfile, {
+      file: 'docker/app',
+      context: 'docker',
+      target: 'dev',
+      args: { NODE: '22' },
+      images: [],
+    })
+    assert.deepEqual(recipeOf(made, presets()).base, { name: 'image', image: 'dockerfile.invalid/shop' })
+    const [base] = explainPlan(made)
+    assert.equal(base?.value, 'image (docker/app, stage dev, context docker, NODE=22)')
+    assert.equal(base?.from.said, 'dockerfile = "docker/app"')
+    assert.ok(made.notes.some((note) => note.startsWith('may be missing in the image of docker/app')))
+    assert.throws(
+      () => lockText(made, { digest: '', apt: {}, npm: {}, pip: {} }),
+      (error) => isAgentPodError(error, 'failed_precondition') && /FROM name@sha256/.test(error.hint ?? ''),
+    )
+    // Options go before the file.
+    for (const given of [{ image: 'node:24' }, { base: 'host' }])
+      assert.equal((await plan({ toml, ...given })).resolvedBase.dockerfile, undefined)
   })
 
   test('a plan on an image refuses services of Debian, and a base without an image', async () => {

@@ -21,8 +21,12 @@ const MOST_PORTS = 64
 export function initText(name: string, plan: Plan | undefined): string {
   const lines = [INTRO, '[environment]', `name = ${text(nameOf(name))}`]
   if (!plan) return `${lines.join('\n')}\n`
-  const { image } = plan.resolvedBase
-  const base = image === undefined ? `base = ${text(plan.base.value)}` : `image = ${text(image)}`
+  const { image, dockerfile } = plan.resolvedBase
+  const base = dockerfile
+    ? `dockerfile = ${text(dockerfile.file)}`
+    : image === undefined
+      ? `base = ${text(plan.base.value)}`
+      : `image = ${text(image)}`
   lines.push(chosen(plan.base, `${base}${why(plan.base.evidence)}`))
   const languages = plan.languages.filter(({ language, source }) => isKey(language) && source.kind !== 'own')
   if (languages.length > 0) {

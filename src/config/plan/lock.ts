@@ -123,6 +123,7 @@ export function lockText(
     readonly pip: Readonly<Record<string, string>>
   },
 ): string {
+  if (plan.resolvedBase.dockerfile) throw noLockOfDockerfile(plan.resolvedBase.dockerfile.file)
   const { lockRefusal } = baseKind(plan.resolvedBase.base)
   if (lockRefusal) throw new AgentPodError({ code: 'failed_precondition', ...lockRefusal })
   const document = {
@@ -138,6 +139,15 @@ export function lockText(
     packages: { apt: sorted(found.apt), npm: sorted(found.npm), pip: sorted(found.pip) },
   }
   return `# Made by \`agentpod config lock\`. Commit this file. To change it, edit agentpod.toml.\n${stringify(document)}\n`
+}
+
+function noLockOfDockerfile(file: string): AgentPodError {
+  return new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'lock.image',
+    message: `the image of ${file} needs no lock: pin the images and packages in the Dockerfile instead`,
+    hint: 'write digests in it, as in FROM name@sha256:...',
+  })
 }
 
 function sorted(map: Readonly<Record<string, string>>): Record<string, string> {

@@ -27,4 +27,6 @@ export interface PlanInput {
   readonly base?: string | undefined
   /** The image from the command line. */
   readonly image?: string | undefined
+  /** The name of the image that the file's Dockerfile becomes. */
+  readonly dockerfileImage?: string | undefined
 }

@@ -37,6 +37,8 @@ export interface PackagePlan {
    * no choice.
    */
   readonly isOptional: boolean
+  /** Whether agentpod.toml names it. */
+  readonly isAsked: boolean
 }
 
 /** One step that installs dependencies. */

@@ -12,8 +12,15 @@ import {
   permissionsWish,
   withoutUngranted,
 } from '../grants/permissions.ts'
-import { hasImage, hasNoPrivileges, NO_PRIVILEGES, type Privileges } from '../grants/privileges.ts'
+import {
+  hasDockerfile,
+  hasImage,
+  hasNoPrivileges,
+  NO_PRIVILEGES,
+  type Privileges,
+} from '../grants/privileges.ts'
 import { type NetworkWish, wishOf } from '../network/network-table.ts'
+import { type DockerfileWish, dockerfileWish } from './dockerfile-table.ts'
 import type { PackageManager, ProjectBase, ProjectLanguage } from './environment-table.ts'
 import type { ProfileTable, ProjectTables } from './schema.ts'
 import { isServiceName, type ServiceName } from './services-table.ts'
@@ -51,6 +58,7 @@ export interface EnvironmentWish {
   readonly base?: ProjectBase | undefined
   readonly suite?: string | undefined
   readonly image?: string | undefined
+  readonly dockerfile?: DockerfileWish | undefined
   readonly user?: string | undefined
   readonly sudo?: boolean | undefined
   /** `false`: none, even if it is detected. */
@@ -112,12 +120,19 @@ export interface VolumeWish {
 const READY_MS = 30_000
 
 export function projectData(tables: ProjectTables): ProjectData {
-  const { languages = {}, packages = {}, variables = {}, ...environment } = tables.environment ?? {}
+  const {
+    languages = {},
+    packages = {},
+    variables = {},
+    dockerfile,
+    ...environment
+  } = tables.environment ?? {}
   const { apt = [], npm = [], pip = [], cargo = [], go = [] } = packages
   return {
     ...(tables.isolation !== undefined && { isolation: tables.isolation }),
     environment: {
       ...environment,
+      ...(dockerfile !== undefined && { dockerfile: dockerfileWish(dockerfile) }),
       languages: Object.fromEntries(
         Object.entries(languages).map(([name, version]) => [name, version === 'none' ? false : version]),
       ),
@@ -208,11 +223,14 @@ export function projectWish(data: ProjectData): NetworkWish {
 
 /** SECURITY: CF-02. A user who is root from the start needs no sudo, so it counts as the same privilege. */
 function privilegesOf({ environment, ports, agents }: ProjectData): Privileges {
+  const { image, dockerfile } = environment
+  const images = [...(image === undefined ? [] : [image]), ...(dockerfile?.images ?? [])]
   return {
     sudo: environment.sudo === true || environment.user === 'root',
     ports: ports.filter(({ isPublic }) => isPublic).map(({ port }) => port),
     permissions: allowedKinds(agents.permissions),
-    ...(environment.image !== undefined && { images: [environment.image] }),
+    ...(images.length > 0 && { images }),
+    ...(dockerfile && { dockerfiles: [dockerfile.file] }),
   }
 }
 
@@ -223,15 +241,19 @@ export function onlyGranted(data: ProjectData, wish: NetworkWish): ProjectData {
   const granted = wish.privileges ?? NO_PRIVILEGES
   const { environment, ports, agents } = data
   const open: readonly number[] | 'any' = granted.ports
-  const isImage = environment.image !== undefined && hasImage(granted, environment.image)
+  const { image, dockerfile } = environment
+  const isBase =
+    (image === undefined || hasImage(granted, image)) &&
+    (!dockerfile ||
+      (hasDockerfile(granted, dockerfile.file) && dockerfile.images.every((one) => hasImage(granted, one))))
   return {
     ...data,
     environment: {
       ...environment,
       sudo: environment.sudo === true && granted.sudo,
       user: environment.user === 'root' && !granted.sudo ? undefined : environment.user,
-      // A file that names an image has no other base.
-      ...(environment.image !== undefined && !isImage && { image: undefined, base: undefined }),
+      // A file that names an image or a Dockerfile has no other base.
+      ...(!isBase && { image: undefined, dockerfile: undefined, base: undefined }),
     },
     ports: ports.map((one) => ({
       ...one,

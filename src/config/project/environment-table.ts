@@ -6,6 +6,7 @@ import { parseName } from '../../core/id.ts'
 import { LONGEST_IMAGE_REF, parseImageRef } from '../../core/image-ref.ts'
 import { nearest } from '../../util/nearest.ts'
 import type { Language } from '../detect/finding.ts'
+import { dockerfileValue } from './dockerfile-table.ts'
 import { about, acceptedBy, keyedTable } from './values.ts'
 
 /** All bases, and named bases that add languages to Debian. */
@@ -161,7 +162,15 @@ export const environmentTable = z.strictObject({
     .optional()
     .meta(
       about(
-        'The container image that the environment starts from, like `"debian:12"` or `"ghcr.io/owner/name@sha256:..."`. The tools are those of the image; no Debian packages are installed. It needs the user’s approval, and a provider that supports images.',
+        'The container image that the environment starts from, like `"debian:12"` or `"ghcr.io/owner/name@sha256:..."`. The tools are those of the image. It needs the user’s approval, and a provider that supports images.',
+        'none',
+      ),
+    ),
+  dockerfile: dockerfileValue
+    .optional()
+    .meta(
+      about(
+        'The Dockerfile whose image the environment starts from: its path, or a table. It is built again when it or a file that it copies changes. It needs the user’s approval, as do the images that it names.',
         'none',
       ),
     ),

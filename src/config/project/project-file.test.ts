@@ -332,8 +332,36 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
     '3:9 environment.suite: the base image does not take a Debian release (leave it out, or set base = "debian")',
   ],
   [
-    '[environment]\nimage = "node:22"\n[environment.packages]\napt = ["curl"]',
-    '4:7 environment.packages.apt: Debian packages cannot be installed into an image (use an image that has them, install them in [lifecycle] setup, or set base = "debian")',
+    '[environment]\nimage = "node:22"\ndockerfile = "Dockerfile"',
+    '3:14 environment.dockerfile: an environment starts from an image or from a Dockerfile, not from both (leave one of them out; FROM in the Dockerfile names the image below it)',
+  ],
+  [
+    '[environment]\ndockerfile = "Dockerfile"\nbase = "host"',
+    '2:14 environment.dockerfile: the base host does not take a Dockerfile (leave one of them out, or set base = "image")',
+  ],
+  [
+    '[environment]\ndockerfile = "Dockerfile"\nsuite = "trixie"',
+    '3:9 environment.suite: the base image does not take a Debian release (leave it out, or set base = "debian")',
+  ],
+  [
+    '[environment]\ndockerfile = "../Dockerfile"',
+    '2:14 environment.dockerfile: must be a path below the project, like scripts/setup.sh',
+  ],
+  [
+    '[environment.dockerfile]\ncontext = "/etc"',
+    '2:11 environment.dockerfile.context: must be a path below the project, like scripts/setup.sh',
+  ],
+  [
+    '[environment.dockerfile]\ntarget = "a b"',
+    '2:10 environment.dockerfile.target: must be the name of a stage',
+  ],
+  [
+    '[environment.dockerfile]\nsecrets = ["TOKEN"]',
+    '2:1 unknown key environment.dockerfile.secrets (it belongs at the top of the file)',
+  ],
+  [
+    '[environment.dockerfile]\nbuild_args = { N = 1 }',
+    '2:20 environment.dockerfile.build_args.N: must be a string, not a number',
   ],
   [
     '[environment]\nbase = "host"\nsuite = "trixie"',

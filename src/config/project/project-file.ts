@@ -33,7 +33,7 @@ function checkTables(tables: ProjectTables): Remark[] {
 /** The base that the file names, directly or through an image. */
 function namedBase({ environment }: ProjectTables): Base | undefined {
   if (environment?.base !== undefined) return baseOf(environment.base)
-  return environment?.image === undefined ? undefined : image.name
+  return environment?.image === undefined && environment?.dockerfile === undefined ? undefined : image.name
 }
 
 function suiteOfNone(tables: ProjectTables): Remark[] {
@@ -49,22 +49,26 @@ function suiteOfNone(tables: ProjectTables): Remark[] {
   ]
 }
 
-/** No Debian packages are installed into an image. */
+/** A base that takes an image has exactly one, by its name or from a Dockerfile. */
 function imageOfBase(tables: ProjectTables): Remark[] {
   const base = namedBase(tables)
-  const { image: ref, packages } = tables.environment ?? {}
+  const { image: ref, dockerfile } = tables.environment ?? {}
   if (base === undefined) return []
+  const [first] = [
+    ...(ref === undefined ? [] : ['image']),
+    ...(dockerfile === undefined ? [] : ['dockerfile']),
+  ]
   if (!baseKind(base).takesImage)
-    return ref === undefined
+    return first === undefined
       ? []
       : [
           {
-            path: ['environment', 'image'],
-            message: `the base ${tables.environment?.base} does not take an image`,
+            path: ['environment', first],
+            message: `the base ${tables.environment?.base} does not take ${first === 'image' ? 'an image' : 'a Dockerfile'}`,
             hint: 'leave one of them out, or set base = "image"',
           },
         ]
-  if (ref === undefined)
+  if (first === undefined)
     return [
       {
         path: ['environment', 'base'],
@@ -72,12 +76,12 @@ function imageOfBase(tables: ProjectTables): Remark[] {
         hint: 'image = "debian:12"',
       },
     ]
-  if ((packages?.apt ?? []).length === 0) return []
+  if (ref === undefined || dockerfile === undefined) return []
   return [
     {
-      path: ['environment', 'packages', 'apt'],
-      message: 'Debian packages cannot be installed into an image',
-      hint: 'use an image that has them, install them in [lifecycle] setup, or set base = "debian"',
+      path: ['environment', 'dockerfile'],
+      message: 'an environment starts from an image or from a Dockerfile, not from both',
+      hint: 'leave one of them out; FROM in the Dockerfile names the image below it',
     },
   ]
 }

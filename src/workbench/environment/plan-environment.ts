@@ -2,7 +2,7 @@
 
 import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Built } from '../../client/builds.ts'
+import type { BuildOptions, Built, BuiltDockerfile } from '../../client/builds.ts'
 import type { AgentPod } from '../../client/client.ts'
 import type { CreateOptions } from '../../client/sandbox.ts'
 import { PROJECT_FILE, readProjectFile } from '../../config/config-files.ts'
@@ -28,8 +28,10 @@ import { packContents } from '../../sync/tar.ts'
 import { systemClock } from '../../util/clock.ts'
 import { readInside } from '../../util/file/read-inside.ts'
 import { sha256Hex } from '../../util/sha256.ts'
+import { buildProjectDockerfile, projectImage } from '../dockerfile/project-dockerfile.ts'
 import { combinedWish, presetsOf } from '../network/prepare-network.ts'
 import type { Workbench } from '../workbench.ts'
+import { buildCallbacks } from './build-callbacks.ts'
 import { hasNothing, type ProjectFiles, treeOf } from './detect-project.ts'
 
 export interface EnvironmentPlanOptions {
@@ -42,6 +44,8 @@ export interface EnvironmentPlanOptions {
   readonly detected?: Detected | undefined
   /** Whether to ignore agentpod.lock. */
   readonly isUnlocked?: boolean | undefined
+  /** How a build of the project's Dockerfile is reported; to the person if left out. */
+  readonly dockerfile?: Pick<BuildOptions, 'keepFailed' | 'onProgress' | 'onStep' | 'onOutput'> | undefined
 }
 
 /** A plan with everything that building it needs. */
@@ -51,6 +55,8 @@ export interface PreparedPlan {
   readonly wish: NetworkWish
   readonly recipe: Recipe
   readonly provider: string | undefined
+  /** The image of the project's Dockerfile, if it starts from one. */
+  readonly dockerfile?: BuiltDockerfile | undefined
   /** The digest of the base that agentpod.lock pins. */
   readonly lockedBase: string | undefined
   /** Archives that steps name, by digest. */
@@ -69,6 +75,7 @@ export async function planProject(
   if (!planned) return undefined
   const { wish, lock } = planned
   const plan = requireBuildable(planned.plan)
+  const dockerfile = await builtDockerfile(bench, project, planned, o)
   const presets = presetsOf(bench)
   const found = await Promise.all(
     plan.presets.map(async ({ name }) => [name, await presets.get(name)] as const),
@@ -84,8 +91,38 @@ export async function planProject(
     lockedBase: lock?.base.digest,
     mirrors: mirrorVariables(plan, variables),
     provider: o.provider,
+    ...(dockerfile && { dockerfile }),
     ...packed(draft, project),
   }
+}
+
+async function builtDockerfile(
+  bench: Workbench,
+  project: ProjectFiles,
+  { plan, wish }: PlannedProject,
+  o: EnvironmentPlanOptions,
+): Promise<BuiltDockerfile | undefined> {
+  const { dockerfile } = plan.resolvedBase
+  if (!dockerfile) return undefined
+  const { line } = plan.base.evidence
+  const asked = { dockerfile, wish, line, timeoutMs: plan.resources.stepMs }
+  const { provider } = o
+  if (o.dockerfile) return await buildProjectDockerfile(bench, project, asked, { ...o.dockerfile, provider })
+  using progress = bench.person.progress({ project: plan.name, isDockerfile: true })
+  try {
+    const callbacks = buildCallbacks(progress)
+    return await buildProjectDockerfile(bench, project, asked, { ...callbacks, provider })
+  } catch (error) {
+    progress.failed(error)
+    throw error
+  }
+}
+
+/** A plan, the hosts that its sandboxes may reach, and the lock that it follows. */
+export interface PlannedProject {
+  readonly plan: Plan
+  readonly wish: NetworkWish
+  readonly lock: Lock | undefined
 }
 
 /** A plan to look at: what is not available is in its `refused`. */
@@ -93,7 +130,7 @@ export async function planOnly(
   bench: Workbench,
   project: ProjectFiles,
   o: EnvironmentPlanOptions,
-): Promise<{ readonly plan: Plan; readonly wish: NetworkWish; readonly lock: Lock | undefined } | undefined> {
+): Promise<PlannedProject | undefined> {
   const detected = o.detected ?? detect(treeOf(project))
   const file = readProjectFile(project.directory)
   if (!file && o.profile !== undefined) throw noProfile(o.profile)
@@ -122,6 +159,7 @@ export async function planOnly(
     locked: lock?.base,
     base: o.base,
     image: o.image,
+    dockerfileImage: projectImage(project),
   })
   return { plan, wish, lock }
 }

@@ -1,5 +1,4 @@
 /** The volumes that a project's file asks for. They are created when they are first used. */
-import { realpathSync } from 'node:fs'
 import type { AgentPod } from '../../client/client.ts'
 import { PROJECT_FILE, readProjectFile } from '../../config/config-files.ts'
 import type { ExplainedChoice } from '../../config/plan/explain.ts'
@@ -8,7 +7,7 @@ import { homeOf } from '../../core/environment.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { checkMountPaths, parseMountPath } from '../../core/volume/mount-path.ts'
 import type { VolumeRequest } from '../../core/volume/volume.ts'
-import { sha256Hex } from '../../util/sha256.ts'
+import { projectKey } from '../project/project-key.ts'
 import type { Workbench } from '../workbench.ts'
 
 /** What `agentpod config explain` says about them. */
@@ -52,14 +51,8 @@ export async function projectVolumes(
  * SECURITY: CF-03. The name contains the place of the project on this machine, so a project's file cannot
  * name a volume of another project, or one that a person made.
  */
-export function volumeNameOf({ directory, name }: VolumeOwner, key: string): string {
-  const plain = name
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9]+/g, '-')
-    .replaceAll(/^-+|-+$/g, '')
-    .slice(0, 20)
-  const place = sha256Hex(realpathSync(directory)).slice(0, 8)
-  return `${plain || 'project'}-${place}.${key}`.replaceAll(/-+(?=[-.])/g, '')
+export function volumeNameOf(project: VolumeOwner, key: string): string {
+  return `${projectKey(project)}.${key}`
 }
 
 async function ensureVolume(

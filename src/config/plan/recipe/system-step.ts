@@ -12,7 +12,9 @@ export type Pinned = Readonly<Record<'apt' | 'npm' | 'pip', Readonly<Record<stri
 
 /** Installs all system packages in one step: languages, servers, libraries. */
 export function systemStep(plan: Plan, presets: PresetsByName, pinned: Pinned): DraftStep[] {
-  if (baseKind(plan.resolvedBase.base).tools.packageManager === undefined) return []
+  const { packageManager, ownPackageManager } = baseKind(plan.resolvedBase.base).tools
+  if (ownPackageManager) return imageStep(plan, presets)
+  if (packageManager === undefined) return []
   const names = [
     ...plan.languages.flatMap(({ source }) => (source.kind === 'packaged' ? source.tool.packages : [])),
     ...plan.tools.flatMap(({ name, from }) => (from === 'packages' ? (TOOL_PACKAGES[name] ?? []) : [])),
@@ -22,7 +24,6 @@ export function systemStep(plan: Plan, presets: PresetsByName, pinned: Pinned): 
   const optional = plan.packages.filter(({ name, isOptional }) => isOptional && !names.includes(name))
   const packages = [...new Set(names)].sort()
   if (packages.length + optional.length === 0) return []
-  const shown = packages.slice(0, 4).join(', ')
   // Keeps Debian from starting services: AgentPod starts them, and not during the build.
   const run = `printf 'exit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d
 mkdir -p /etc/postgresql-common; printf 'create_main_cluster = false\\n' > /etc/postgresql-common/createcluster.conf
@@ -34,11 +35,41 @@ ${PYTHON_LINK}`
   return [
     rootStep({
       name: 'system',
-      title: `packages of Debian: ${shown}${packages.length > 4 ? ` and ${packages.length - 4} more` : ''}`,
+      title: `packages of Debian: ${shortList(packages)}`,
       run,
       presets: presetsNamed(presets, 'apt'),
     }),
   ]
+}
+
+/** With the image's own apt, if it has one: only what agentpod.toml names. */
+function imageStep(plan: Plan, presets: PresetsByName): DraftStep[] {
+  const packages = plan.packages
+    .filter(({ isAsked }) => isAsked)
+    .map(({ name }) => name)
+    .sort()
+  if (packages.length === 0) return []
+  const run = `command -v apt-get >/dev/null || {
+  echo 'the image has no apt-get, which [environment.packages] apt needs; install the packages in a Dockerfile' >&2
+  exit 1
+}
+apt-get -q update
+apt-get -q install -y --no-install-recommends -o Dpkg::Use-Pty=0 -- ${packages.map(shellWord).join(' ')}
+apt-get clean
+rm -rf /var/lib/apt/lists/*
+`
+  return [
+    rootStep({
+      name: 'system',
+      title: `packages of apt: ${shortList(packages)}`,
+      run,
+      presets: presetsNamed(presets, 'apt'),
+    }),
+  ]
+}
+
+function shortList(packages: readonly string[]): string {
+  return `${packages.slice(0, 4).join(', ')}${packages.length > 4 ? ` and ${packages.length - 4} more` : ''}`
 }
 
 /**

@@ -40,6 +40,7 @@ export function wantedPackages(
       said: `apt = ["${name}"]`,
     },
   }))
+  const isNamed = new Set(asked.map(({ name }) => name))
   const named = (namedBase(baseName(input))?.packages ?? []).map((name) => ({
     name,
     evidence: { file: '', said: `part of the base ${input.base ?? file?.data.environment.base}` },
@@ -49,7 +50,7 @@ export function wantedPackages(
   return {
     packages: distinctOnes
       .filter(({ name }) => DEBIAN_PACKAGE.test(name))
-      .map((one) => ({ ...one, isOptional: isOfWorkflow(one.evidence) })),
+      .map((one) => ({ ...one, isOptional: isOfWorkflow(one.evidence), isAsked: isNamed.has(one.name) })),
     odd: distinctOnes
       .filter(({ name }) => !DEBIAN_PACKAGE.test(name))
       .map(

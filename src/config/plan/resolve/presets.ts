@@ -38,8 +38,10 @@ export function planPresets(
   for (const name of ['npm', 'pip', 'cargo', 'go'] as const)
     if (extra[name].length > 0)
       add(name, { file: input.file?.name ?? '', said: `[environment.packages] ${name}` })
-  const { packageManager } = baseKind(resolvedBase.base).tools
+  const { packageManager, ownPackageManager } = baseKind(resolvedBase.base).tools
   if (packageManager) add(packageManager, { file: '', said: 'the base is Debian' })
+  if (ownPackageManager && (input.file?.data.environment.packages.apt ?? []).length > 0)
+    add(ownPackageManager, { file: input.file?.name ?? '', said: '[environment.packages] apt' })
   return CLIENT_PRESETS.flatMap((name) => {
     const evidence = wanted.get(name)
     return evidence ? [{ name, evidence }] : []

@@ -174,13 +174,15 @@ const MOST_NAMED = 8
 function lackingHere(
   resolvedBase: ResolvedBase,
   machine: Machine,
-  packages: readonly Pick<PackagePlan, 'name'>[],
+  packages: readonly Pick<PackagePlan, 'name' | 'isAsked'>[],
   tools: readonly FoundTool[],
 ): string[] {
   const kind = baseKind(resolvedBase.base)
   if (kind.tools.packageManager !== undefined) return []
+  const isInstalled = ({ isAsked }: Pick<PackagePlan, 'isAsked'>): boolean =>
+    isAsked && kind.tools.ownPackageManager !== undefined
   const lacking = kind.tools.lacking(resolvedBase, machine, {
-    packages: packages.map(({ name }) => name),
+    packages: packages.filter((one) => !isInstalled(one)).map(({ name }) => name),
     tools: tools.map(({ name }) => name),
   })
   const names = [...lacking.packages.map((name) => `the package ${printable(name)}`), ...lacking.tools]

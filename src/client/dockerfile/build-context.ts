@@ -22,9 +22,16 @@ export interface PackedContext {
 const MOST_FILES = 200_000
 const LARGEST_BYTES = 1024 * 1024 * 1024
 
-/** `dockerfile` is its path, whose own .dockerignore goes before that of the directory. */
-export async function packContext(directory: string, dockerfile: string): Promise<PackedContext> {
-  const paths = await listContext(directory, readIgnore(directory, dockerfile))
+/** What .dockerignore leaves of a directory, or of some of its files. */
+export interface ContextFiles {
+  readonly directory: string
+  readonly ignore: IgnorePatterns
+  /** Paths below the directory; all of its files if left out. */
+  readonly only?: readonly string[] | undefined
+}
+
+export async function packContext({ directory, ignore, only }: ContextFiles): Promise<PackedContext> {
+  const paths = only ? listed(only, ignore) : await listContext(directory, ignore)
   const draft = mkdtempSync(join(tmpdir(), 'agentpod-context-'))
   const file = join(draft, 'context.tar')
   const sum = createHash('sha256')
@@ -50,13 +57,27 @@ export async function packContext(directory: string, dockerfile: string): Promis
   }
 }
 
-function readIgnore(directory: string, dockerfile: string): IgnorePatterns {
-  const found = [`${dockerfile}.dockerignore`, join(directory, '.dockerignore')].find((file) =>
-    existsSync(file),
-  )
-  return found === undefined
-    ? { hasNegated: false, isIgnored: () => false }
-    : parseIgnorePatterns(readFileSync(found, 'utf8'), found)
+/** The .dockerignore of the Dockerfile itself goes before that of the directory. */
+export function readIgnore(
+  directory: string,
+  dockerfile: string,
+  read: (file: string) => string | undefined = readText,
+): IgnorePatterns {
+  for (const file of [`${dockerfile}.dockerignore`, join(directory, '.dockerignore')]) {
+    const text = read(file)
+    if (text !== undefined) return parseIgnorePatterns(text, file)
+  }
+  return { hasNegated: false, isIgnored: () => false }
+}
+
+function readText(file: string): string | undefined {
+  return existsSync(file) ? readFileSync(file, 'utf8') : undefined
+}
+
+function listed(paths: readonly string[], ignore: IgnorePatterns): string[] {
+  const found = new Set<string>()
+  for (const path of paths) if (!ignore.isIgnored(path)) add(found, path)
+  return [...found].sort()
 }
 
 /** Sorted paths below the directory, directories before what is in them. */

@@ -1,0 +1,2 @@
+/** Larger files are refused. */
+export const LARGEST_DOCKERFILE = 512 * 1024
