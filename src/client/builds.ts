@@ -99,9 +99,16 @@ export class Builds {
   }
 
   /** The tools that a provider can build with; the default provider when left out. */
-  async toolchains(provider?: string): Promise<ToolchainsView> {
-    const query = provider === undefined ? '' : `?${new URLSearchParams({ provider })}`
-    return (await this.#transport.json('GET', `${BUILDS}/toolchains${query}`)) as ToolchainsView
+  async toolchains(
+    provider?: string,
+    o: { /** Whether to list this machine's tools; true if left out. */ readonly host?: boolean } = {},
+  ): Promise<ToolchainsView> {
+    const query = new URLSearchParams({
+      ...(provider !== undefined && { provider }),
+      ...(o.host === false && { host: 'false' }),
+    }).toString()
+    const path = `${BUILDS}/toolchains${query === '' ? '' : `?${query}`}`
+    return (await this.#transport.json('GET', path)) as ToolchainsView
   }
 
   async layers(): Promise<LayerView[]> {

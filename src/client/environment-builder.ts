@@ -9,7 +9,15 @@ import { shellWord } from '../util/shell/shell-word.ts'
 import type { BuildStep } from './builds.ts'
 import type { AgentPod } from './client.ts'
 import { clientEnvironment } from './default-place.ts'
+import {
+  buildEnvironmentDockerfile,
+  type EnvironmentDockerfile,
+  type EnvironmentDockerfileOptions,
+  environmentDockerfile,
+  type ImageSettings,
+} from './dockerfile/environment-dockerfile.ts'
 import { packInput } from './environment-files.ts'
+import { OutputLines } from './output-lines.ts'
 import type { CreateOptions } from './sandbox.ts'
 
 type Recipe = BuildRequestBody['recipe']
@@ -72,6 +80,10 @@ interface Described {
   readonly user: string
   /** Empty means the home of the user. */
   readonly workdir: string
+  /** What the base is built from, if it is the image of a Dockerfile. */
+  readonly dockerfile?: EnvironmentDockerfile | undefined
+  /** Whether commands in sandboxes run as the user of the image. */
+  readonly usesImageUser?: boolean | undefined
   readonly start?: { readonly run: string } & EnvironmentStartOptions
 }
 
@@ -92,6 +104,18 @@ export class EnvironmentBuilder {
   static image(reference: string): EnvironmentBuilder {
     const base = { name: 'image' as const, image: reference }
     return new EnvironmentBuilder({ base, steps: [], variables: {}, user: 'root', workdir: '' })
+  }
+
+  /**
+   * The image of a Dockerfile, which `build` builds first. Steps run as root; commands in sandboxes run as the
+   * user and in the directory that the Dockerfile says, or as `user` and `workdir` say. It needs an admin key,
+   * because the image is stored under a name.
+   */
+  static dockerfile(file = 'Dockerfile', o: EnvironmentDockerfileOptions = {}): EnvironmentBuilder {
+    const dockerfile = environmentDockerfile(file, o)
+    const base = { name: 'image' as const, image: dockerfile.image }
+    const settings = { variables: {}, user: 'root', workdir: '', usesImageUser: true }
+    return new EnvironmentBuilder({ base, steps: [], ...settings, dockerfile })
   }
 
   /** The programs of the server's machine. */
@@ -194,7 +218,7 @@ rm -rf /root/.npm/_cacache`,
 
   /** The user of the steps after it, and of commands in sandboxes. */
   user(name: string): EnvironmentBuilder {
-    return this.#with({ user: name })
+    return this.#with({ user: name, usesImageUser: false })
   }
 
   /** A program that runs in each sandbox from its start, also after a stop. */
@@ -204,29 +228,46 @@ rm -rf /root/.npm/_cacache`,
 
   /** Builds the steps that are not in the cache. The answer is what `create` takes as `environment`. */
   async build(pod: AgentPod, o: EnvironmentBuildOptions = {}): Promise<BuiltEnvironment> {
-    const { base, steps } = this.#described
+    const { base, steps, dockerfile } = this.#described
     const { recipe, archives } = await recipeOf(base, steps)
-    const lines = new Lines(o.onLog)
-    const { digest } = await pod.builds.build(recipe, {
-      files: (wanted) => archives.get(wanted) ?? Buffer.alloc(0),
+    const lines = new OutputLines(o.onLog)
+    const reports = {
       provider: o.provider,
       signal: o.signal,
-      again: o.force ? recipe.steps[0]?.name : undefined,
-      onProgress: (text) => o.onLog?.(text),
-      onStep(step) {
+      onProgress: (text: string) => o.onLog?.(text),
+      onStep(step: BuildStep) {
         lines.flush()
         o.onStep?.(step)
         const end = step.state === 'done' ? `done in ${((step.ms ?? 0) / 1000).toFixed(1)} s` : step.state
         o.onLog?.(`[${step.number}/${step.of}] ${step.title}: ${end}`)
       },
-      onOutput: (_, data) => lines.push(data),
-    })
-    lines.flush()
-    return this.#environment(digest)
+      onOutput: (_: string, data: Buffer) => lines.push(data),
+    }
+    try {
+      const settings =
+        dockerfile &&
+        (await buildEnvironmentDockerfile(pod, dockerfile, (dockerfile.network ?? []).map(ruleOf), {
+          ...reports,
+          useCache: !o.force,
+          onWarnings(warnings) {
+            for (const { line, text } of warnings) o.onLog?.(`warning: line ${line}: ${text}`)
+          },
+        }))
+      const { digest } = await pod.builds.build(recipe, {
+        ...reports,
+        files: (wanted) => archives.get(wanted) ?? Buffer.alloc(0),
+        again: o.force ? recipe.steps[0]?.name : undefined,
+      })
+      return this.#environment(digest, settings)
+    } finally {
+      lines.flush()
+    }
   }
 
-  #environment(digest: string | undefined): BuiltEnvironment {
-    const { base, variables, user, workdir, start } = this.#described
+  #environment(digest: string | undefined, settings: ImageSettings | undefined): BuiltEnvironment {
+    const { base, variables, start, usesImageUser } = this.#described
+    const user = usesImageUser ? (settings?.user ?? 'root') : this.#described.user
+    const workdir = this.#described.workdir || settings?.workdir || ''
     return {
       base: base.name,
       ...(base.image !== undefined && { image: base.image }),
@@ -323,27 +364,4 @@ function readinessOf({ ready, timeoutMs = READY_MS }: EnvironmentStartOptions): 
 } {
   if (typeof ready === 'number') return { port: ready, timeoutMs }
   return { ...(ready !== undefined && { command: ready }), timeoutMs }
-}
-
-/** Splits output into lines. */
-class Lines {
-  readonly #onLine: ((line: string) => void) | undefined
-  readonly #decoder = new TextDecoder()
-  #rest = ''
-
-  constructor(onLine: ((line: string) => void) | undefined) {
-    this.#onLine = onLine
-  }
-
-  push(data: Buffer): void {
-    if (!this.#onLine) return
-    const lines = (this.#rest + this.#decoder.decode(data, { stream: true })).split('\n')
-    this.#rest = lines.pop() ?? ''
-    for (const line of lines) this.#onLine(line)
-  }
-
-  flush(): void {
-    if (this.#rest !== '') this.#onLine?.(this.#rest)
-    this.#rest = ''
-  }
 }

@@ -1,6 +1,7 @@
 /** What programs that use AgentPod import. */
 export { AgentPod, type PrepareOptions } from '../client/client.ts'
 export type { PlaceOptions } from '../client/default-place.ts'
+export type { EnvironmentDockerfileOptions } from '../client/dockerfile/environment-dockerfile.ts'
 export {
   type BuiltEnvironment,
   EnvironmentBuilder as Environment,

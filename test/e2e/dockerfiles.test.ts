@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { EnvironmentBuilder } from '../../src/client/environment-builder.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
 import { builtByUs, dockerfileCases, linesOf, putBases } from '../support/dockerfiles.ts'
 import { Internet, noInternet, SITE } from '../support/internet.ts'
@@ -218,6 +219,40 @@ describe('Dockerfiles', { skip: NO_BUSYBOX }, () => {
       pod.builds.dockerfile({ content: `FROM ${bases['BASE']}\nCOPY x /\n` }),
       (error) => isAgentPodError(error, 'invalid_argument') && error.reason === 'dockerfile.context',
     )
+  })
+
+  test('ENV-14 an environment in code starts from a Dockerfile, and steps are built on it', async () => {
+    const made = context(
+      'ARG BASE\nFROM $BASE AS a\nCOPY f /\nRUN echo said\nUSER 1234\nFROM a\nRUN exit 1\n',
+      {
+        f: 'one\n',
+      },
+    )
+    const pod = world.client()
+    const environment = EnvironmentBuilder.dockerfile(join(made, 'Dockerfile'), {
+      target: 'a',
+      args: { BASE: bases['BASE'] ?? '' },
+    }).run('cat /f > /g; id -u >> /g')
+    const log: string[] = []
+    const built = await environment.build(pod, { onLog: (line) => log.push(line) })
+    assert.ok(log.includes('said'), log.join('\n'))
+    const sandbox = await pod.create({ environment: built })
+    const { stdout } = await sandbox.exec('sh', { args: ['-c', 'cat /g; id -u'] }).wait()
+    assert.equal(stdout, 'one\n0\n1234\n')
+    await sandbox.destroy()
+    log.length = 0
+    await environment.build(pod, { onLog: (line) => log.push(line) })
+    assert.ok(
+      log.some((line) => /^\[1\/1\] cat \/f > \/g; id -u >> \/g: cached$/.test(line)),
+      log.join('\n'),
+    )
+    assert.ok(!log.some((line) => line.includes('done in')))
+    writeFileSync(join(made, 'f'), 'two\n')
+    await environment.build(pod, { onLog: (line) => log.push(line) })
+    assert.ok(log.some((line) => /COPY f \/: done in/.test(line)))
+    await assert.rejects(EnvironmentBuilder.dockerfile(join(made, 'none')).build(pod), {
+      reason: 'dockerfile.missing',
+    })
   })
 })
 

@@ -226,6 +226,24 @@ describe('images', { skip }, () => {
     writeFileSync(config, before)
   })
 
+  test('DF-10 a project’s Dockerfile is built after its approval, and again when a file of it changes', async () => {
+    // CF-04
+    const ref = await registry.put('public/below', '1', makeImage(files()))
+    const project = world.directory()
+    const toml = '[environment]\ndockerfile = "Dockerfile"\n[lifecycle]\ntest = "cat /in/a"\n'
+    writeFileSync(join(project, 'agentpod.toml'), toml)
+    writeFileSync(join(project, 'Dockerfile'), `FROM ${ref}\nCOPY a /in/\n`)
+    writeFileSync(join(project, 'a'), 'first\n')
+    const unasked = await world.cli(['test'], { cwd: project })
+    assert.notEqual(unasked.code, 0)
+    assert.match(unasked.stderr, /the Dockerfile Dockerfile, whose steps run as root in sandboxes/)
+    await world.ok(['policy', 'approve'], { cwd: project })
+    for (const content of ['first\n', 'second\n']) {
+      writeFileSync(join(project, 'a'), content)
+      assert.equal(await world.ok(['test'], { cwd: project }), content)
+    }
+  })
+
   test('IMG-6 a program that needs musl runs in an image that has it', {
     skip: lacks('musl-gcc'),
   }, async () => {

@@ -155,9 +155,9 @@ export function buildRoutes(parts: BuildParts): Hono {
   })
 
   routes.get('/toolchains', async (c) => {
-    const { provider } = parseQuery(toolchainsOf, c)
+    const { provider, host: isAsked } = parseQuery(toolchainsOf, c)
     const { host: hasHost } = await engine.providers.capabilities(provider)
-    const host = hasHost ? await parts.toolchains.ofHost() : []
+    const host = hasHost && isAsked !== 'false' ? await parts.toolchains.ofHost() : []
     return c.json({ arch: parts.arch, suite: parts.suite, hasHost, host })
   })
 

@@ -75,6 +75,12 @@ export const prepareBase = z.strictObject({
 
 export const toolchainsOf = z.strictObject({
   provider: providerName.optional().describe('The provider whose tools to list.'),
+  host: z
+    .enum(['true', 'false'])
+    .optional()
+    .describe(
+      'Whether to list the tools of this machine, which takes a while the first time; true by default.',
+    ),
 })
 
 export const importSnapshotQuery = z.strictObject({

@@ -149,7 +149,7 @@ export async function planOnly(
     name: project.name,
     detected,
     file: file && data && { name: PROJECT_FILE, data, lineOf: (path) => file.at(path)?.line },
-    machine: machine ?? (await pod.builds.toolchains()),
+    machine: machine ?? (await pod.builds.toolchains(undefined, { host: !isOnImage(data, o) })),
     lists: registryVersions({
       directory: join(bench.home.root, 'cache'),
       now: () => systemClock.now(),
@@ -162,6 +162,12 @@ export async function planOnly(
     dockerfileImage: projectImage(project),
   })
   return { plan, wish, lock }
+}
+
+/** A plan on an image uses no tools of this machine, and looking for them takes a while. */
+function isOnImage(data: ProjectData | undefined, o: EnvironmentPlanOptions): boolean {
+  const { image, dockerfile } = data?.environment ?? {}
+  return o.base === undefined && (o.image !== undefined || image !== undefined || dockerfile !== undefined)
 }
 
 function noProfile(name: string): AgentPodError {

@@ -1,4 +1,4 @@
-/** Projects whose environment starts from a Dockerfile. */
+/** Projects whose environment starts from a Dockerfile or an image, with every command. */
 import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -149,5 +149,37 @@ setup = { run = "cat /word > /from-setup", inputs = [] }
     writeFileSync(join(outside, 'Dockerfile'), 'FROM scratch\nCOPY . /all\n')
     const context = await run(outside, 'true')
     assert.match(context.stderr, /the build context in is not a directory of the project/)
+  })
+
+  test('IMG-5 --image goes before the project’s Dockerfile, for run, shell, test and config explain', async () => {
+    const shop = project({ 'agentpod.toml': PLAIN, Dockerfile: 'FROM scratch\nRUN broken\n', a: 'a\n' })
+    const explained = await world.ok(['config', 'explain', '--image', base, 'base'], { cwd: shop })
+    assert.ok(explained.includes(`image (${base})`), explained)
+    const image = ['--image', base]
+    assert.equal(await world.ok(['run', ...image, '--', 'cat', '/base.txt', 'a'], { cwd: shop }), 'base\na\n')
+    const shell = await world.cli(['shell', ...image], { cwd: shop, input: 'cat /base.txt a\n' })
+    assert.equal(shell.stdout, 'base\na\n', shell.stderr)
+    writeFileSync(join(shop, 'agentpod.toml'), PLAIN.replace('/made /in/a', '/base.txt a'))
+    assert.equal(await world.ok(['test', ...image], { cwd: shop }), 'base\na\n')
+  })
+
+  test('IMG-5 packages of apt are installed with the image’s own apt, and without one the error says so', async () => {
+    const apt = '#!/bin/sh\necho "$@" >> /apt.log\n'
+    const toml = (dockerfile: string): string =>
+      `[environment]\ndockerfile = "${dockerfile}"\n[environment.packages]\napt = ["jq", "graphviz"]\n`
+    const shop = project({
+      'agentpod.toml': toml('Dockerfile'),
+      Dockerfile: `FROM ${base}\nCOPY --chmod=755 apt-get /bin/\n`,
+      'apt-get': apt,
+      bare: `FROM ${base}\n`,
+    })
+    await approve(shop)
+    const { stdout, stderr } = await run(shop, 'cat', '/apt.log')
+    assert.match(stdout, /^-q install .* -- graphviz jq$/m, stderr)
+    writeFileSync(join(shop, 'agentpod.toml'), toml('bare'))
+    await approve(shop)
+    const failed = await run(shop, 'true')
+    assert.notEqual(failed.code, 0)
+    assert.match(failed.stderr, /the image has no apt-get.*install the packages in a Dockerfile/)
   })
 })
