@@ -11,10 +11,10 @@ import type { AgentPod } from './client.ts'
 import { clientEnvironment } from './default-place.ts'
 import {
   buildEnvironmentDockerfile,
+  type DockerfileSettings,
   type EnvironmentDockerfile,
   type EnvironmentDockerfileOptions,
   environmentDockerfile,
-  type ImageSettings,
 } from './dockerfile/environment-dockerfile.ts'
 import { packInput } from './environment-files.ts'
 import { OutputLines } from './output-lines.ts'
@@ -107,9 +107,9 @@ export class EnvironmentBuilder {
   }
 
   /**
-   * The image of a Dockerfile, which `build` builds first. Steps run as root; commands in sandboxes run as the
-   * user and in the directory that the Dockerfile says, or as `user` and `workdir` say. It needs an admin key,
-   * because the image is stored under a name.
+   * The image of a Dockerfile, which `build` builds first. Steps run as root; commands in sandboxes run as
+   * the user and in the directory that the Dockerfile says, or as `user` and `workdir` say. It needs an admin
+   * key, because the image is stored under a name.
    */
   static dockerfile(file = 'Dockerfile', o: EnvironmentDockerfileOptions = {}): EnvironmentBuilder {
     const dockerfile = environmentDockerfile(file, o)
@@ -264,7 +264,7 @@ rm -rf /root/.npm/_cacache`,
     }
   }
 
-  #environment(digest: string | undefined, settings: ImageSettings | undefined): BuiltEnvironment {
+  #environment(digest: string | undefined, settings: DockerfileSettings | undefined): BuiltEnvironment {
     const { base, variables, start, usesImageUser } = this.#described
     const user = usesImageUser ? (settings?.user ?? 'root') : this.#described.user
     const workdir = this.#described.workdir || settings?.workdir || ''

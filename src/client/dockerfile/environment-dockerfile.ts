@@ -48,7 +48,7 @@ export function environmentDockerfile(path: string, o: EnvironmentDockerfileOpti
 }
 
 /** What the Dockerfile says about commands in sandboxes. */
-export interface ImageSettings {
+export interface DockerfileSettings {
   readonly user: string
   /** Empty if it says nothing. */
   readonly workdir: string
@@ -60,7 +60,7 @@ export async function buildEnvironmentDockerfile(
   dockerfile: EnvironmentDockerfile,
   rules: DockerfileDescription['network'],
   o: Omit<DockerfileBuildOptions, 'context'> & { readonly useCache: boolean },
-): Promise<ImageSettings> {
+): Promise<DockerfileSettings> {
   const { file, context, image, target, args, secrets, packages, timeoutMs } = dockerfile
   const { useCache, ...options } = o
   const hint = 'a relative path begins at the current directory of the program'
@@ -88,7 +88,7 @@ export async function buildEnvironmentDockerfile(
 
 const NUMBERS = /^[0-9]+(?::[0-9]+)?$/
 
-function settingsOf(config: unknown): ImageSettings {
+function settingsOf(config: unknown): DockerfileSettings {
   const { User: user, WorkingDir: workdir } = objectOf(objectOf(config)['config'])
   const named = typeof user === 'string' && user !== '' ? user : 'root'
   return {

@@ -49,22 +49,22 @@ function suiteOfNone(tables: ProjectTables): Remark[] {
   ]
 }
 
+const OF_IMAGE = { key: 'image', text: 'an image' }
+const OF_DOCKERFILE = { key: 'dockerfile', text: 'a Dockerfile' }
+
 /** A base that takes an image has exactly one, by its name or from a Dockerfile. */
 function imageOfBase(tables: ProjectTables): Remark[] {
   const base = namedBase(tables)
   const { image: ref, dockerfile } = tables.environment ?? {}
   if (base === undefined) return []
-  const [first] = [
-    ...(ref === undefined ? [] : ['image']),
-    ...(dockerfile === undefined ? [] : ['dockerfile']),
-  ]
+  const first = ref === undefined ? (dockerfile === undefined ? undefined : OF_DOCKERFILE) : OF_IMAGE
   if (!baseKind(base).takesImage)
     return first === undefined
       ? []
       : [
           {
-            path: ['environment', first],
-            message: `the base ${tables.environment?.base} does not take ${first === 'image' ? 'an image' : 'a Dockerfile'}`,
+            path: ['environment', first.key],
+            message: `the base ${tables.environment?.base} does not take ${first.text}`,
             hint: 'leave one of them out, or set base = "image"',
           },
         ]

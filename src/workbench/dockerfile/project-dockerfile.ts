@@ -12,7 +12,7 @@ import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { readInside } from '../../util/file/read-inside.ts'
 import type { ProjectFiles } from '../environment/detect-project.ts'
 import { prepareNetwork } from '../network/prepare-network.ts'
-import { projectKey } from '../project/project-key.ts'
+import { nameOnMachine } from '../project/project-name.ts'
 import type { Workbench } from '../workbench.ts'
 
 export interface ProjectDockerfile {
@@ -28,7 +28,7 @@ const LARGEST_IGNORE = 256 * 1024
 
 /** The host cannot exist, so the image is never looked for in a registry. */
 export function projectImage(project: Pick<ProjectFiles, 'directory' | 'name'>): string {
-  return `dockerfile.invalid/${projectKey(project)}`
+  return `dockerfile.invalid/${nameOnMachine(project)}`
 }
 
 /**

@@ -7,7 +7,7 @@ import { homeOf } from '../../core/environment.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { checkMountPaths, parseMountPath } from '../../core/volume/mount-path.ts'
 import type { VolumeRequest } from '../../core/volume/volume.ts'
-import { projectKey } from '../project/project-key.ts'
+import { nameOnMachine } from '../project/project-name.ts'
 import type { Workbench } from '../workbench.ts'
 
 /** What `agentpod config explain` says about them. */
@@ -52,7 +52,7 @@ export async function projectVolumes(
  * name a volume of another project, or one that a person made.
  */
 export function volumeNameOf(project: VolumeOwner, key: string): string {
-  return `${projectKey(project)}.${key}`
+  return `${nameOnMachine(project)}.${key}`
 }
 
 async function ensureVolume(

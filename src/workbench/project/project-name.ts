@@ -3,10 +3,10 @@ import { realpathSync } from 'node:fs'
 import { sha256Hex } from '../../util/sha256.ts'
 
 /**
- * SECURITY: CF-03. The key contains the place of the project on this machine, so a project's file cannot name
+ * SECURITY: CF-03. It contains the place of the project on this machine, so a project's file cannot name
  * what belongs to another project.
  */
-export function projectKey({
+export function nameOnMachine({
   directory,
   name,
 }: {
