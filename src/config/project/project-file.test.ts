@@ -361,7 +361,7 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
   ],
   [
     '[environment.dockerfile]\nbuild_args = { N = 1 }',
-    '2:20 environment.dockerfile.build_args.N: must be a string, not a number',
+    '2:20 environment.dockerfile.build_args.N: must be a string, not a number (write "1")',
   ],
   [
     '[environment]\nbase = "host"\nsuite = "trixie"',
