@@ -17,6 +17,7 @@ import { encodeFrame } from '../../src/util/stream/connect-frame.ts'
 import { podhostOf } from '../support/host-view.ts'
 import { ROOT, World } from '../support/world.ts'
 import { onDocker } from './docker.ts'
+import { dockerfileBuilds } from './dockerfiles.ts'
 import { wayOut } from './egress.ts'
 import { environments } from './environments.ts'
 import { OURS } from './figures.ts'
@@ -124,6 +125,7 @@ async function main(stack: AsyncDisposableStack): Promise<void> {
     packages: () => packages(report, { isQuick }),
     environments: () => environments(report, { rounds }),
     images: () => imageLives(report, { rounds }),
+    dockerfiles: () => dockerfileBuilds(report, { rounds }),
     runs: () => runs(report, { rounds, scale: isQuick ? 0.02 : 1 }),
     docker: () => onDocker(report, driver, { rounds }),
     command: () => commandLine(world, sandbox),
