@@ -20,7 +20,16 @@ import type { InputFiles } from '../input-files.ts'
 import { baseKey } from '../layer-key.ts'
 import type { DockerfileJob, DockerfileRequest, DockerfileResult } from './dockerfile-request.ts'
 import type { FrontEnd, Selection } from './front-end.ts'
-import { type ExecMount, type Graph, inputsOf, isStep, NOTHING, type Selected, type Vertex } from './graph.ts'
+import {
+  CHECKOUT,
+  type ExecMount,
+  type Graph,
+  inputsOf,
+  isStep,
+  NOTHING,
+  type Selected,
+  type Vertex,
+} from './graph.ts'
 import type { OwnLayers } from './own-layers.ts'
 import {
   type Below,
@@ -29,6 +38,7 @@ import {
   instructionOf,
   missingSecret,
   runVertex,
+  type VertexSource,
 } from './run-vertex.ts'
 import { namesOf, stepOf, titleOf, vertexKey } from './vertex-key.ts'
 
@@ -380,9 +390,13 @@ class Build {
     const vertex = this.#vertex(number)
     const { request } = this.#in
     const root = vertex.exec?.root ?? vertex.file?.root ?? NOTHING
-    const sources = new Map<number, RootRef>()
-    for (const one of inputsOf(vertex))
-      if (one !== root || this.#reads(vertex, one)) sources.set(one, await this.#rootOf(one))
+    const sources = new Map<number, VertexSource>()
+    for (const one of inputsOf(vertex)) {
+      if (one === root && !this.#reads(vertex, one)) continue
+      const { git, local } = this.#vertex(one)
+      const from = git && CHECKOUT
+      sources.set(one, { root: await this.#rootOf(one), from, isRoot: !git && !local })
+    }
     this.#program ??= this.#parts.ownLayers.program(this.#in.provider)
     return runVertex(
       this.#parts,

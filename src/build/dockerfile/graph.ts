@@ -1,6 +1,8 @@
 /** What a Dockerfile asks for, as podimage read it: vertices, each after those that it needs. */
 import * as z from 'zod'
 
+/** Where podfiles puts the files of a commit, apart from those that its sandbox has. */
+export const CHECKOUT = '/checkout'
 /** The number of a vertex; `NOTHING` is the empty file system. */
 export const NOTHING = -1
 const number = z.number().int().min(NOTHING)

@@ -29,13 +29,21 @@ export interface VertexRun {
   readonly name: string
   readonly below: Below
   /** Roots of other vertices that it reads. */
-  readonly sources: ReadonlyMap<number, RootRef>
+  readonly sources: ReadonlyMap<number, VertexSource>
   /** podfiles. */
   readonly program: RootRef
   /** The directory of a cache mount, if the Dockerfile says whose it is. */
   readonly cacheOwners: ReadonlyMap<ExecMount, CacheOwner>
   readonly request: DockerfileRequest
   readonly network: readonly NetworkRule[]
+}
+
+export interface VertexSource {
+  readonly root: RootRef
+  /** The directory of it that is read; all of it if left out. */
+  readonly from?: string | undefined
+  /** Whether it is the root of a sandbox or an image, not a build context or the files of a commit. */
+  readonly isRoot: boolean
 }
 
 export interface CacheOwner {
@@ -133,16 +141,21 @@ function mountsFor({ vertex, sources, program }: VertexRun): Exclude<Mount, { re
     { kind: 'root', root: program, path: PROGRAM },
   ]
   for (const { copy } of vertex.file?.actions ?? []) {
-    const root = copy && sources.get(copy.from)
-    if (copy && root && !mounts.some(({ path }) => path === sourcePath(copy.from)))
-      mounts.push({ kind: 'root', root, path: sourcePath(copy.from) })
+    const source = copy && sources.get(copy.from)
+    if (copy && source && !mounts.some(({ path }) => path === sourcePath(copy.from)))
+      mounts.push({
+        kind: 'root',
+        root: source.root,
+        path: sourcePath(copy.from),
+        ...(source.from !== undefined && { from: source.from }),
+      })
   }
   for (const mount of vertex.exec?.mounts ?? []) {
     const { kind, path, from, selector, size } = mount
     if (kind === 'tmpfs' && path !== '/tmp')
       mounts.push({ kind: 'tmpfs', path, ...(size ? { sizeBytes: size } : {}) })
     if (kind !== 'bind') continue
-    const root = sources.get(from)
+    const root = sources.get(from)?.root
     const part = selector === undefined ? '/' : `/${selector.replaceAll(/^[/.]+|\/+$/g, '')}`
     if (root) mounts.push({ kind: 'root', root, path, ...(part !== '/' && { from: part }) })
     else mounts.push({ kind: 'tmpfs', path })
@@ -188,7 +201,7 @@ async function perform(
   const gone = AbortSignal.any([o.signal, ended.signal])
   try {
     const { exec, file, http, git } = vertex
-    if (file) return await helper(guest, 'apply', workOf(file.actions), run, gone)
+    if (file) return await helper(guest, 'apply', workOf(file.actions, run), run, gone)
     if (http) return await helper(guest, 'fetch', http, run, gone)
     if (git) return await helper(guest, 'clone', git, run, gone)
     if (exec) await command(guest, exec, run, gone, o)
@@ -208,9 +221,13 @@ async function perform(
   }
 }
 
-function workOf(actions: readonly FileAction[]): object {
+function workOf(actions: readonly FileAction[], { sources }: VertexRun): object {
   const numbers = [...new Set(actions.flatMap(({ copy }) => (copy ? [copy.from] : [])))]
-  return { sources: Object.fromEntries(numbers.map((one) => [one, sourcePath(one)])), actions }
+  return {
+    sources: Object.fromEntries(numbers.map((one) => [one, sourcePath(one)])),
+    roots: numbers.filter((one) => sources.get(one)?.isRoot),
+    actions,
+  }
 }
 
 /** Runs podfiles, and returns what it printed. */

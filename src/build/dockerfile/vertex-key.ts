@@ -6,7 +6,7 @@ import { canonicalJson } from '../../util/canonical-json.ts'
 import { NOTHING, type Selected, type Vertex } from './graph.ts'
 
 /** Increase this when a vertex is executed differently. */
-const EXECUTOR = 1
+const EXECUTOR = 2
 
 export interface KeyInputs {
   /** The keys of the vertices before it, by number. */

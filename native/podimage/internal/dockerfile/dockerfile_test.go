@@ -66,6 +66,28 @@ func TestAnErrorNamesItsLine(t *testing.T) {
 	}
 }
 
+func TestWhatAddFetchesHasTheLineOfTheInstruction(t *testing.T) {
+	for _, what := range []string{"https://example.com/file", "https://example.com/a.git"} {
+		graph, err := convert(t, "FROM a\nRUN true\nADD "+what+" /x\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fetches := 0
+		for _, vertex := range graph.Vertices {
+			if vertex.HTTP == nil && vertex.Git == nil {
+				continue
+			}
+			fetches++
+			if vertex.Line != 3 {
+				t.Errorf("%s: the line is %d", what, vertex.Line)
+			}
+		}
+		if fetches != 1 {
+			t.Errorf("%s: %d fetches", what, fetches)
+		}
+	}
+}
+
 // IM-07
 func TestHostileFilesAreBounded(t *testing.T) {
 	for _, text := range []string{

@@ -94,7 +94,21 @@ func (b *builder) visit(id string) (int, error) {
 	number := len(b.graph.Vertices)
 	b.graph.Vertices = append(b.graph.Vertices, vertex)
 	b.numbers[id] = number
+	b.locateFetches(op, vertex.Line)
 	return number, nil
+}
+
+// locateFetches gives what ADD fetches the line of the instruction: BuildKit knows only that of the copy.
+func (b *builder) locateFetches(op *pb.Op, line int) {
+	for _, input := range op.Inputs {
+		number, ok := b.numbers[input.Digest]
+		if !ok {
+			continue
+		}
+		if from := &b.graph.Vertices[number]; from.Line == 0 && (from.HTTP != nil || from.Git != nil) {
+			from.Line = line
+		}
+	}
 }
 
 // located names the line of an error, once.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,31 +24,40 @@ import (
 // A Work is what `podfiles apply` does.
 type Work struct {
 	// Sources are the directories that copies read from, by the number of their vertex.
-	Sources map[int]string   `json:"sources"`
+	Sources map[int]string `json:"sources"`
+	// Roots are the sources that are roots of sandboxes, and have files of AgentPod.
+	Roots   []int            `json:"roots"`
 	Actions []actions.Action `json:"actions"`
 }
 
 // ownDirectory has files of AgentPod in every root. It is no part of what a Dockerfile copies.
 const ownDirectory = ".agentpod"
 
+// ownFiles are written into the root of every sandbox.
+var ownFiles = []string{ownDirectory, "etc/hostname", "etc/hosts", "etc/machine-id", "etc/resolv.conf"}
+
+// kernelDirectories are mounts of the sandbox, which nothing can change.
+var kernelDirectories = []string{"proc", "sys", "dev"}
+
 // Apply performs the actions on the root.
 func Apply(ctx context.Context, root string, work Work) error {
 	for _, action := range work.Actions {
-		if err := apply(ctx, root, work.Sources, action); err != nil {
+		if err := apply(ctx, root, work, action); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func apply(ctx context.Context, root string, sources map[int]string, action actions.Action) error {
+func apply(ctx context.Context, root string, work Work, action actions.Action) error {
 	switch {
 	case action.Copy != nil:
-		source, ok := sources[action.Copy.From]
+		path, ok := work.Sources[action.Copy.From]
 		if !ok {
 			return errors.New("there is no such source")
 		}
-		return plain(copyFiles(ctx, root, source, action.Copy), source)
+		source := source{path: path, isRoot: slices.Contains(work.Roots, action.Copy.From)}
+		return plain(copyFiles(ctx, root, source, action.Copy), path)
 	case action.Mkdir != nil:
 		return plain(mkdir(root, action.Mkdir), root)
 	case action.Mkfile != nil:
@@ -69,78 +79,117 @@ func plain(err error, root string) error {
 	return err
 }
 
-func copyFiles(ctx context.Context, root, source string, c *actions.Copy) error {
+// A source is a directory that a copy reads from.
+type source struct {
+	path string
+	// isRoot is whether it is the root of a sandbox, not a build context or the files of a commit.
+	isRoot bool
+}
+
+func copyFiles(ctx context.Context, root string, from source, c *actions.Copy) error {
 	owner, err := ownerOf(root, c.Owner)
 	if err != nil {
 		return err
 	}
-	for _, needed := range c.Required {
-		found, err := fscopy.ResolveWildcards(source, clean(needed), c.FollowSymlink)
-		if err == nil && len(found) == 0 {
-			return fmt.Errorf("%s: not found", needed)
-		}
-		if err != nil {
-			return err
-		}
+	if err := checkRequired(from, c); err != nil {
+		return err
 	}
-	if !c.CreateDestPath {
-		dest, err := cfs.RootPath(root, filepath.Join("/", c.Dest))
-		if err != nil {
-			return err
-		}
-		if _, err := os.Lstat(filepath.Dir(dest)); err != nil {
-			return err
-		}
+	if err := checkDestination(root, c); err != nil {
+		return err
 	}
-	names := []string{clean(c.Src)}
-	if c.Wildcard {
-		names, err = fscopy.ResolveWildcards(source, clean(c.Src), c.FollowSymlink)
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s: not found", c.Src)
-		}
-		if err != nil {
-			return err
-		}
-		if len(names) == 0 && c.EmptyWildcard && strings.ContainsAny(c.Src, "*?[") {
-			return nil
-		}
-		if len(names) == 0 {
-			return fmt.Errorf("%s: not found", c.Src)
-		}
+	names, err := namesOf(from, c)
+	if err != nil {
+		return err
 	}
 	for _, name := range names {
-		if found, err := cfs.RootPath(source, name); err != nil {
-			return err
-		} else if _, err := os.Lstat(found); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s: not found", c.Src)
-		}
-		if filepath.Clean(name) == "/"+ownDirectory || filepath.Clean(name) == ownDirectory {
-			continue
-		}
-		if c.Unpack {
-			isDone, err := unpack(root, source, name, clean(c.Dest), owner, timeOf(c.Timestamp))
-			if err != nil {
-				return err
-			}
-			if isDone {
-				continue
-			}
-		}
-		if err := fscopy.Copy(ctx, source, name, root, clean(c.Dest), options(c, name, owner)); err != nil {
+		if err := copyName(ctx, root, from, name, c, owner); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func options(c *actions.Copy, name string, owner *fscopy.User) fscopy.Opt {
+func checkRequired(from source, c *actions.Copy) error {
+	for _, needed := range c.Required {
+		found, err := fscopy.ResolveWildcards(from.path, clean(needed), c.FollowSymlink)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("%s: not found", needed)
+		}
+	}
+	return nil
+}
+
+// checkDestination finds a missing directory, where it is not to be made.
+func checkDestination(root string, c *actions.Copy) error {
+	if c.CreateDestPath {
+		return nil
+	}
+	dest, err := cfs.RootPath(root, filepath.Join("/", c.Dest))
+	if err != nil {
+		return err
+	}
+	_, err = os.Lstat(filepath.Dir(dest))
+	return err
+}
+
+// namesOf resolves the wildcards of a copy. Without files it is an error, unless the copy allows that.
+func namesOf(from source, c *actions.Copy) ([]string, error) {
+	if !c.Wildcard {
+		return []string{clean(c.Src)}, nil
+	}
+	names, err := fscopy.ResolveWildcards(from.path, clean(c.Src), c.FollowSymlink)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	mayBeEmpty := err == nil && c.EmptyWildcard && strings.ContainsAny(c.Src, "*?[")
+	if len(names) == 0 && !mayBeEmpty {
+		return nil, fmt.Errorf("%s: not found", c.Src)
+	}
+	return names, nil
+}
+
+func copyName(ctx context.Context, root string, from source, name string, c *actions.Copy, owner *fscopy.User) error {
+	found, err := cfs.RootPath(from.path, name)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(found); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: not found", c.Src)
+	}
+	if from.isRoot && filepath.Join("/", name) == "/"+ownDirectory {
+		return nil
+	}
+	if c.Unpack {
+		isDone, err := unpack(root, from.path, name, clean(c.Dest), owner, timeOf(c.Timestamp))
+		if err != nil || isDone {
+			return err
+		}
+	}
+	return fscopy.Copy(ctx, from.path, name, root, clean(c.Dest), options(c, excluded(from, name, c), owner))
+}
+
+// excluded is what a copy of the whole source leaves out.
+func excluded(from source, name string, c *actions.Copy) []string {
+	patterns := slices.Clone(c.Exclude)
+	if filepath.Clean(name) != "/" {
+		return patterns
+	}
+	if from.isRoot {
+		patterns = append(patterns, ownFiles...)
+	}
+	if filepath.Join("/", c.Dest) == "/" {
+		patterns = append(patterns, kernelDirectories...)
+	}
+	return patterns
+}
+
+func options(c *actions.Copy, excluded []string, owner *fscopy.User) fscopy.Opt {
 	return func(info *fscopy.CopyInfo) {
 		info.IncludePatterns = c.Include
-		info.ExcludePatterns = c.Exclude
-		if filepath.Clean(name) == "/" {
-			// The kernel's directories are mounts of the sandbox, which nothing can change.
-			info.ExcludePatterns = append(append([]string{}, c.Exclude...), ownDirectory, "proc", "sys", "dev")
-		}
+		info.ExcludePatterns = excluded
 		info.Chown = chowner(owner)
 		info.Utime = timeOf(c.Timestamp)
 		if c.ModeText != "" {

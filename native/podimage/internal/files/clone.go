@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,10 +14,14 @@ import (
 	cfs "github.com/containerd/continuity/fs"
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/index"
 	fscopy "github.com/tonistiigi/fsutil/copy"
 )
 
-// Clone puts the files of a commit into the root, through the network that the sandbox has, and prints the
+// checkout has the files of a commit, apart from those that the sandbox has in its root.
+const checkout = "/checkout"
+
+// Clone puts the files of a commit into the checkout, through the network that the sandbox has, and prints the
 // commit.
 func Clone(ctx context.Context, root string, asked actions.Git, out io.Writer) error {
 	work, err := os.MkdirTemp(filepath.Join(root, ownDirectory), "clone-")
@@ -53,8 +58,12 @@ func Clone(ctx context.Context, root string, asked actions.Git, out io.Writer) e
 		if err != nil {
 			return err
 		}
-		if err := found.UpdateContext(ctx, &git.SubmoduleUpdateOptions{Init: true, RecurseSubmodules: modules}); err != nil {
-			return err
+		for _, module := range found {
+			err := module.UpdateContext(ctx, &git.SubmoduleUpdateOptions{Init: true, RecurseSubmodules: modules})
+			// A name in .gitmodules that the commit does not have has no files, for git as well.
+			if err != nil && !errors.Is(err, index.ErrEntryNotFound) {
+				return fmt.Errorf("submodule %q: %w", module.Config().Name, err)
+			}
 		}
 	}
 	if !asked.KeepGitDir {
@@ -67,7 +76,7 @@ func Clone(ctx context.Context, root string, asked actions.Git, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	return fscopy.Copy(ctx, from, "/", root, "/", func(info *fscopy.CopyInfo) { info.CopyDirContents = true })
+	return fscopy.Copy(ctx, from, "/", root, checkout, func(info *fscopy.CopyInfo) { info.CopyDirContents = true })
 }
 
 // commitOf finds a branch, a tag or a commit, in this order; the default branch if none is named.
