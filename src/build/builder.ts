@@ -4,23 +4,21 @@
  */
 import type { Readable } from 'node:stream'
 import { AgentPodError, invalid } from '../core/error.ts'
-import type { SandboxId } from '../core/id.ts'
 import { LOCAL, type Principal } from '../core/principal.ts'
 import { MOST_STEPS, type Recipe, type Step } from '../core/recipe.ts'
-import type { LayerInfo } from '../core/snapshot.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LAYER_OWNER, mayUseLayer } from '../engine/snapshots/layers.ts'
 import type { Layer } from '../engine/snapshots/snapshot-registry.ts'
-import { ignore, type Log } from '../telemetry/log.ts'
+import type { Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
-import { failpoint } from '../util/failpoint.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
 import { ReferenceCounts } from '../util/reference-counts.ts'
 import type { BuildJob } from './build-request.ts'
+import { BUILD_LABEL, destroyBuildSandbox, keepLayer } from './build-sandbox.ts'
 import { explainMiss } from './cache-miss.ts'
 import type { InputFiles } from './input-files.ts'
 import { baseKey, layerKeys } from './layer-key.ts'
-import { BUILD_LABEL, runStep } from './step.ts'
+import { runStep } from './step.ts'
 
 export interface BuilderParts {
   readonly engine: Engine
@@ -75,7 +73,7 @@ export class Builder {
     const left = engine.sandboxes
       .list({ labels: { [BUILD_LABEL]: 'step' }, all: false }, LOCAL)
       .filter(({ owner }) => owner === LAYER_OWNER)
-    for (const { id } of left) await this.#destroy(id)
+    for (const { id } of left) await destroyBuildSandbox(this.#parts, id)
   }
 
   /** Keeps a layer from being removed while another kind of build uses or makes it. */
@@ -182,7 +180,7 @@ export class Builder {
     const startedAt = performance.now()
     const archive = (): Readable | undefined => step.files && files.open(owner, step.files.digest)
     const sandboxId = await runStep(engine, log, { base: recipe.base, step, parent, archive }, o)
-    const layer = await this.#keep(sandboxId, {
+    const layer = await keepLayer(this.#parts, sandboxId, {
       key,
       ...wanted,
       step: remembered(step),
@@ -196,26 +194,6 @@ export class Builder {
       sizeBytes: layer.sizeBytes,
     })
     return layer
-  }
-
-  async #keep(sandboxId: SandboxId, info: Omit<LayerInfo, 'usedAt'>): Promise<Layer> {
-    const { engine, clock } = this.#parts
-    try {
-      await engine.sandboxes.stop(sandboxId, LOCAL)
-      failpoint('build.ran')
-      const layer = await engine.layers.create(sandboxId, { ...info, usedAt: clock.now() })
-      failpoint('build.kept')
-      return layer
-    } finally {
-      await this.#destroy(sandboxId)
-    }
-  }
-
-  async #destroy(id: SandboxId): Promise<void> {
-    const { engine, log } = this.#parts
-    await engine.sandboxes
-      .destroy(id, LOCAL)
-      .catch((error) => ignore(log, error, `the build sandbox ${id} stays until its time to live ends`))
   }
 
   /** Removes a layer that is rebuilt, and all layers on it: either all of them or none. */

@@ -2,7 +2,7 @@
 
 import type { Readable } from 'node:stream'
 import { imageOf } from '../bases/image.ts'
-import { AgentPodError, asAgentPodError, isAgentPodError } from '../core/error.ts'
+import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { ProcessExit } from '../core/guest-process.ts'
 import type { SandboxId } from '../core/id.ts'
 import { imageText } from '../core/image-ref.ts'
@@ -12,24 +12,12 @@ import type { Sandbox } from '../core/sandbox.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LAYER_OWNER } from '../engine/snapshots/layers.ts'
 import { runInside, unpackInside } from '../guest/run-command.ts'
-import { ignore, type Log } from '../telemetry/log.ts'
+import type { Log } from '../telemetry/log.ts'
 import { formatDuration } from '../util/format-duration.ts'
 import type { BuildJob } from './build-request.ts'
-
-/** Label of build sandboxes: `step` while a step runs, `failed` for one that was kept for debugging. */
-export const BUILD_LABEL = 'agentpod/build'
-const PROJECT_LABEL = 'agentpod/project'
-const ASKER_LABEL = 'agentpod/asked-by'
-
-/** Who asked for the build, and for which project. */
-export function buildLabels(o: Pick<BuildJob, 'project' | 'who'>): Record<string, string> {
-  return { [PROJECT_LABEL]: o.project, [ASKER_LABEL]: o.who.owner }
-}
+import { BUILD_LABEL, buildLabels, exitText, inBuildSandbox, SPARE_MS } from './build-sandbox.ts'
 
 const UNPACK_MS = 10 * 60_000
-/** Extra time beyond the step's limit, to create the sandbox and store the layer. */
-const SPARE_MS = 15 * 60_000
-const KEPT_MS = 3_600_000
 const FORGET_MS = 2 * 60_000
 
 export interface StepJob {
@@ -45,18 +33,10 @@ export interface StepJob {
  */
 export async function runStep(engine: Engine, log: Log, job: StepJob, o: BuildJob): Promise<SandboxId> {
   const sandbox = await makeSandbox(engine, job, o)
-  try {
+  return await inBuildSandbox({ engine, log }, sandbox, o, async () => {
     await perform(engine, sandbox, job, o)
     return sandbox.id
-  } catch (error) {
-    const failure = await withRefused(engine, sandbox.id, asAgentPodError(error))
-    if (o.keepFailed && failure.reason.startsWith('build.step'))
-      throw await keepSandbox(engine, sandbox, failure, o)
-    await engine.sandboxes
-      .destroy(sandbox.id, LOCAL)
-      .catch((left) => ignore(log, left, `the build sandbox ${sandbox.id} stays until its time to live ends`))
-    throw failure
-  }
+  })
 }
 
 function makeSandbox(engine: Engine, { base, step, parent }: StepJob, o: BuildJob): Promise<Sandbox> {
@@ -159,14 +139,7 @@ async function forgetTrust(guest: Guest, gone: AbortSignal): Promise<void> {
 }
 
 function stepFailed(step: Step, how: 'late' | ProcessExit): AgentPodError {
-  const why =
-    how === 'late'
-      ? `it did not finish within ${formatDuration(step.timeoutMs)}`
-      : how.oomKilled
-        ? 'it ran out of memory'
-        : how.signal
-          ? `it was killed by ${how.signal}`
-          : `exit code ${how.exitCode}`
+  const why = how === 'late' ? `it did not finish within ${formatDuration(step.timeoutMs)}` : exitText(how)
   return new AgentPodError({
     code: how === 'late' ? 'deadline_exceeded' : 'failed_precondition',
     reason: how === 'late' ? 'build.step_late' : 'build.step_failed',
@@ -179,29 +152,6 @@ function stepFailed(step: Step, how: 'late' | ProcessExit): AgentPodError {
   })
 }
 
-/** Network decisions arrive with a short delay. */
-const DECIDED_MS = 600
-const MOST_NAMED = 20
-
-/** Adds the hosts that were denied to the step: package managers seldom name them. */
-export async function withRefused(
-  engine: Engine,
-  id: SandboxId,
-  failure: AgentPodError,
-): Promise<AgentPodError> {
-  if (failure.reason !== 'build.step_failed' && failure.reason !== 'build.step_late') return failure
-  await new Promise((resolve) => setTimeout(resolve, DECIDED_MS))
-  const hosts = engine.events
-    .list(id, 0, BUILDER, 'network.decision')
-    .flatMap(({ data }) => (data['verdict'] === 'denied' ? [`${data['host']}:${data['port']}`] : []))
-  const refused = [...new Set(hosts)].slice(0, MOST_NAMED)
-  if (refused.length === 0) return failure
-  const { code, reason, message, hint, details } = failure
-  return new AgentPodError({ code, reason, message, hint, details: { ...details, refused }, cause: failure })
-}
-
-const BUILDER = { owner: LAYER_OWNER, isAdmin: true }
-
 function endedEarly(step: Step, cause: unknown): AgentPodError {
   return new AgentPodError({
     code: 'unavailable',
@@ -210,28 +160,5 @@ function endedEarly(step: Step, cause: unknown): AgentPodError {
     hint: 'try again; if it ran out of memory, run fewer jobs in parallel',
     details: { step: step.name, command: step.run },
     cause,
-  })
-}
-
-/** Transfers the sandbox to the caller, because it will not become a layer. */
-export async function keepSandbox(
-  engine: Engine,
-  { id }: Sandbox,
-  failure: AgentPodError,
-  o: Pick<BuildJob, 'project' | 'who'>,
-): Promise<AgentPodError> {
-  const { code, reason, message, hint, details } = failure
-  await engine.sandboxes.transferOwnership(id, {
-    owner: o.who.owner,
-    labels: { [BUILD_LABEL]: 'failed', [PROJECT_LABEL]: o.project },
-  })
-  await engine.sandboxes.extend(id, KEPT_MS, LOCAL)
-  return new AgentPodError({
-    code,
-    reason,
-    message,
-    hint,
-    details: { ...details, sandbox: id },
-    cause: failure,
   })
 }

@@ -6,7 +6,7 @@ import { LOCAL } from '../core/principal.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LAYER_OWNER } from '../engine/snapshots/layers.ts'
 import { runInside } from '../guest/run-command.ts'
-import { BUILD_LABEL } from './step.ts'
+import { BUILD_LABEL } from './build-sandbox.ts'
 
 /** One installation of a tool, as a sandbox sees it. */
 export interface HostTool {

@@ -1,5 +1,5 @@
 /** References to container images, as Docker reads them: `debian:12`, `ghcr.io/owner/name@sha256:...`. */
-import { type AgentPodError, invalid } from './error.ts'
+import { AgentPodError, invalid } from './error.ts'
 
 export interface ImageRef {
   /** The host of the registry, with its port if it has one. */
@@ -101,4 +101,14 @@ function noReference(text: string): AgentPodError {
     `${shown} does not name an image`,
     'write one like debian:12, ghcr.io/owner/name:tag or name@sha256:..., in lower case',
   )
+}
+
+/** For a reference that no stored image has. */
+export function unknownImage(ref: string): AgentPodError {
+  return new AgentPodError({
+    code: 'not_found',
+    reason: 'image.absent',
+    message: `there is no image ${ref} on this server`,
+    hint: '`agentpod image ls` lists the images, `agentpod image pull` gets one',
+  })
 }

@@ -1,6 +1,7 @@
 /**
- * git's own server for repositories over HTTPS, `git http-backend`, in the network namespace that it is started
- * in. Reads its setup as one line of JSON, writes the path of each request as a line, and ends with its input.
+ * git's own server for repositories over HTTPS, `git http-backend`, in the network namespace that it is
+ * started in. Reads its setup as one line of JSON, writes the path of each request as a line, and ends with
+ * its input.
  */
 import { spawn } from 'node:child_process'
 import type { IncomingMessage, ServerResponse } from 'node:http'

@@ -12,9 +12,15 @@ import type { Sandbox } from '../../core/sandbox.ts'
 import type { VolumeRequest } from '../../core/volume/volume.ts'
 import type { Engine } from '../../engine/engine.ts'
 import { LAYER_OWNER } from '../../engine/snapshots/layers.ts'
-import { ignore, type Log } from '../../telemetry/log.ts'
 import { formatDuration } from '../../util/format-duration.ts'
-import { BUILD_LABEL, buildLabels, keepSandbox, withRefused } from '../step.ts'
+import {
+  BUILD_LABEL,
+  type BuildSandboxParts,
+  buildLabels,
+  exitText,
+  inBuildSandbox,
+  SPARE_MS,
+} from '../build-sandbox.ts'
 import type { DockerfileJob, DockerfileRequest } from './dockerfile-request.ts'
 import type { Exec, ExecMount, FileAction, Vertex } from './graph.ts'
 import { envVariables } from './vertex-key.ts'
@@ -52,12 +58,6 @@ export interface CacheOwner {
   readonly mode: number
 }
 
-export interface VertexParts {
-  readonly engine: Engine
-  readonly log: Log
-}
-
-const SPARE_MS = 15 * 60_000
 const HELPER_MS = 30 * 60_000
 const PROGRAM = `${BUILD_MOUNTS}/bin`
 /** Always a temporary file system. */
@@ -72,20 +72,13 @@ export interface Ran {
 }
 
 /** The sandbox stays if the vertex succeeds. Otherwise it is destroyed, unless it should be kept. */
-export async function runVertex(parts: VertexParts, run: VertexRun, o: DockerfileJob): Promise<Ran> {
-  const { engine, log } = parts
+export async function runVertex(parts: BuildSandboxParts, run: VertexRun, o: DockerfileJob): Promise<Ran> {
+  const { engine } = parts
   const sandbox = await makeSandbox(engine, run, o)
-  try {
-    return { sandboxId: sandbox.id, printed: await perform(engine, sandbox, run, o) }
-  } catch (error) {
-    const failure = await withRefused(engine, sandbox.id, asAgentPodError(error))
-    if (o.keepFailed && failure.reason.startsWith('build.step'))
-      throw await keepSandbox(engine, sandbox, failure, o)
-    await engine.sandboxes
-      .destroy(sandbox.id, LOCAL)
-      .catch((left) => ignore(log, left, `the build sandbox ${sandbox.id} stays until its time to live ends`))
-    throw failure
-  }
+  return await inBuildSandbox(parts, sandbox, o, async () => ({
+    sandboxId: sandbox.id,
+    printed: await perform(engine, sandbox, run, o),
+  }))
 }
 
 async function makeSandbox(engine: Engine, run: VertexRun, o: DockerfileJob): Promise<Sandbox> {
@@ -298,12 +291,7 @@ async function command(
     return
   }
   if (performance.now() - startedAt >= request.timeoutMs) throw late(run)
-  const why = exit.oomKilled
-    ? 'it ran out of memory'
-    : exit.signal
-      ? `it was killed by ${exit.signal}`
-      : `exit code ${exit.exitCode}`
-  throw failed(run, why, 'failed_precondition', 'build.step_failed')
+  throw failed(run, exitText(exit), 'failed_precondition', 'build.step_failed')
 }
 
 const SECRETS = '/run/secrets'

@@ -1,7 +1,7 @@
 /** Container images that providers keep, and images made of environments, snapshots and sandboxes. */
 import type { Readable } from 'node:stream'
 import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
-import { imageText, parseImageRef } from '../../core/image-ref.ts'
+import { imageText, parseImageRef, unknownImage } from '../../core/image-ref.ts'
 import { LOCAL, type Principal } from '../../core/principal.ts'
 import type { ImageSource, Provider, RootRef, StoredImage, StoredImages } from '../../core/provider.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
@@ -61,7 +61,7 @@ export class ImageOperations {
     const name = imageText(parseImageRef(ref))
     const found = (await this.list(o)).find((one) => one.ref === name)
     if (found) return found
-    throw unknown(ref)
+    throw unknownImage(ref)
   }
 
   /** `conflict` while a sandbox or a snapshot uses it. */
@@ -271,15 +271,6 @@ function used({ ref, usedBy }: UsedImage): AgentPodError {
     reason: 'image.used',
     message: `the image ${ref} is in use by ${usedBy.slice(0, MOST_NAMED).join(', ')}${more}`,
     hint: 'destroy the sandboxes, remove the snapshots, and `agentpod prune --keep 0GB` removes unused layers',
-  })
-}
-
-function unknown(ref: string): AgentPodError {
-  return new AgentPodError({
-    code: 'not_found',
-    reason: 'image.absent',
-    message: `there is no image ${ref} on this server`,
-    hint: '`agentpod image ls` lists the images, `agentpod image pull` gets one',
   })
 }
 

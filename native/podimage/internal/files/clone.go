@@ -21,8 +21,8 @@ import (
 // checkout has the files of a commit, apart from those that the sandbox has in its root.
 const checkout = "/checkout"
 
-// Clone puts the files of a commit into the checkout, through the network that the sandbox has, and prints the
-// commit.
+// Clone puts the files of a commit into the checkout, through the network that the sandbox has, and prints
+// the commit.
 func Clone(ctx context.Context, root string, asked actions.Git, out io.Writer) error {
 	work, err := os.MkdirTemp(filepath.Join(root, ownDirectory), "clone-")
 	if err != nil {

@@ -4,10 +4,10 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { BuildEvent } from '../../../build/build-request.ts'
+import { BUILD_LABEL } from '../../../build/build-sandbox.ts'
 import type { Builder } from '../../../build/builder.ts'
 import type { InputFiles } from '../../../build/input-files.ts'
 import { knownAccess, type PackagePresets } from '../../../build/package-presets.ts'
-import { BUILD_LABEL } from '../../../build/step.ts'
 import type {
   MadeTemplate,
   TemplateBuild,

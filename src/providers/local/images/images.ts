@@ -5,7 +5,7 @@ import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as z from 'zod'
 import { AgentPodError } from '../../../core/error.ts'
-import { atDigest, type ImageRef, imageText, parseImageRef } from '../../../core/image-ref.ts'
+import { atDigest, type ImageRef, imageText, parseImageRef, unknownImage } from '../../../core/image-ref.ts'
 import {
   EMPTY_IMAGE,
   type Image,
@@ -93,7 +93,7 @@ export function localImages(
   const remove = async (ref: string): Promise<StoredImage> => {
     await sweep()
     const record = records.find(imageText(parseImageRef(ref)))
-    if (!record) throw unknown(ref)
+    if (!record) throw unknownImage(ref)
     records.remove(record)
     await removeLeftover(podhost, records)
     return storedOf(record, records.tools)
@@ -300,15 +300,6 @@ function sweepFiles(exchange: string): void {
     bytes += part.bytes
     if (bytes > MOST_PART_BYTES) rmSync(part.path, { force: true })
   }
-}
-
-function unknown(ref: string): AgentPodError {
-  return new AgentPodError({
-    code: 'not_found',
-    reason: 'image.absent',
-    message: `there is no image ${ref} on this server`,
-    hint: '`agentpod image ls` lists the images',
-  })
 }
 
 function reservedName(ref: string): AgentPodError {
