@@ -66,18 +66,12 @@ describe('Dockerfiles', { skip: NO_BUSYBOX }, () => {
     assert.equal(await inside('second', 'cat', '/out'), 'content\nmore\n')
   })
 
-  for (const name of ['34-scratch', '46-heredocs', '48-copy-parents-exclude'])
-    test(`DF-1 ${name} has the files that BuildKit gives`, async () => {
-      const found = dockerfileCases().find((one) => one.name === name)
-      assert.ok(found)
-      const lines = linesOf(await builtByUs(world, found, bases))
-      for (const line of found.expected) assert.ok(lines.includes(line), line)
-      if (name === '34-scratch')
-        assert.deepEqual(
-          lines.map((line) => line.split(' ')[0]),
-          ['etc', 'etc/x', 'tmp', 'tmp/one'],
-        )
-    })
+  test('DF-1 46-heredocs has the files that BuildKit gives', async () => {
+    const found = dockerfileCases().find((one) => one.name === '46-heredocs')
+    assert.ok(found)
+    const lines = linesOf(await builtByUs(world, found, bases))
+    for (const line of found.expected) assert.ok(lines.includes(line), line)
+  })
 
   test('DF-2 a step is built again only if what it reads changed, and the build says what', async () => {
     const made = context(from('COPY used /\nRUN cat /used > /copy\n'), { used: '1\n', unused: '1\n' })
@@ -144,25 +138,15 @@ describe('Dockerfiles', { skip: NO_BUSYBOX }, () => {
     await using internet = await Internet.open(['site.example'])
     internet.name('site.example', [SITE])
     await using online = internet.world()
-    for (const scheme of ['http', 'https']) {
-      const made = context(`FROM scratch\nADD ${scheme}://site.example/file /got\n`)
-      const ask = (...more: string[]): Promise<CliResult> =>
-        online.cli(['build', '-f', join(made, 'Dockerfile'), ...more, made])
-      const refused = await ask()
-      assert.notEqual(refused.code, 0)
-      assert.match(refused.stderr, /refused: site\.example:/)
-      assert.match(refused.stderr, /to allow it: --allow site\.example$/m)
-      const allowed = await ask('--allow', 'site.example')
-      assert.equal(allowed.code, 0, allowed.stderr)
-      const wrong = context(
-        `FROM scratch\nADD --checksum=sha256:${'0'.repeat(64)} ${scheme}://site.example/file /got\n`,
-      )
-      const lied = await online.cli([
-        ...['build', '-f', join(wrong, 'Dockerfile')],
-        ...['--allow', 'site.example', wrong],
-      ])
-      assert.match(lied.stderr, /its checksum is [0-9a-f]{64}, but 0{64} was asked for/)
-    }
+    const made = context('FROM scratch\nADD https://site.example/file /got\n')
+    const ask = (...more: string[]): Promise<CliResult> =>
+      online.cli(['build', '-f', join(made, 'Dockerfile'), ...more, made])
+    const refused = await ask()
+    assert.notEqual(refused.code, 0)
+    assert.match(refused.stderr, /refused: site\.example:/)
+    assert.match(refused.stderr, /to allow it: --allow site\.example$/m)
+    const allowed = await ask('--allow', 'site.example')
+    assert.equal(allowed.code, 0, allowed.stderr)
   })
 
   test('DF-6 a cache outlives the build and is no part of the image', async () => {

@@ -234,10 +234,9 @@ describe('images', { skip }, () => {
     writeFileSync(join(project, 'agentpod.toml'), toml)
     writeFileSync(join(project, 'Dockerfile'), `FROM ${ref}\nCOPY a /in/\n`)
     writeFileSync(join(project, 'a'), 'first\n')
-    const unasked = await world.cli(['test'], { cwd: project })
-    assert.notEqual(unasked.code, 0)
-    assert.match(unasked.stderr, /the Dockerfile Dockerfile, whose steps run as root in sandboxes/)
-    await world.ok(['policy', 'approve'], { cwd: project })
+    // test/long/dockerfile-projects.test.ts shows that nothing is built without it.
+    const { stdout, stderr } = await world.cli(['policy', 'approve'], { cwd: project })
+    assert.match(stdout + stderr, /the Dockerfile Dockerfile, whose steps run as root in sandboxes/)
     for (const content of ['first\n', 'second\n']) {
       writeFileSync(join(project, 'a'), content)
       assert.equal(await world.ok(['test'], { cwd: project }), content)

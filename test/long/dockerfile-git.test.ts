@@ -1,4 +1,4 @@
-/** `ADD` of a git repository, from git's own server over HTTPS. */
+/** `ADD` of a git repository, from git's own server over HTTPS, and of addresses. */
 import assert from 'node:assert/strict'
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -68,8 +68,8 @@ describe('ADD of a git repository', { skip: noInternet() }, () => {
     git(work, 'update-index', '--add', '--cacheinfo', `160000,${module},part`)
     commit('with a part\n')
     git(work, 'checkout', '-q', 'main')
-    internet = await Internet.open([HOST])
-    internet.name(HOST, [SITE])
+    internet = await Internet.open([HOST, 'site.example'])
+    for (const name of [HOST, 'site.example']) internet.name(name, [SITE])
     world = internet.world()
     const made = makeCertificate(internet.authority, [HOST], { now: systemClock.now(), random: systemRandom })
     const script = join(import.meta.dirname, '..', 'support', 'git-server-process.ts')
@@ -186,6 +186,20 @@ describe('ADD of a git repository', { skip: noInternet() }, () => {
     assert.notEqual(code, 0)
     assert.ok(stderr.includes(`"main" is the commit ${head}, but ${other} was asked for`), stderr)
     assert.match(stderr, /Dockerfile:2: ADD /)
+  })
+
+  test('DF-5 an address without TLS needs its rule too, and a checksum is checked', async () => {
+    const what = 'http://site.example/file'
+    const refused = await add(what)
+    assert.match(refused.stderr, /Dockerfile:2: ADD /)
+    assert.match(refused.stderr, /to allow it: --allow site\.example$/m)
+    const allowed = await add(what, '--allow', 'site.example')
+    assert.equal(allowed.code, 0, allowed.stderr)
+    for (const scheme of ['http', 'https']) {
+      const lie = `--checksum=sha256:${'0'.repeat(64)} ${scheme}://site.example/file`
+      const lied = await add(lie, '--allow', 'site.example')
+      assert.match(lied.stderr, /its checksum is [0-9a-f]{64}, but 0{64} was asked for/)
+    }
   })
 
   test('DF-11 a repository or branch that is not there is one error with its line', async () => {
