@@ -1,10 +1,12 @@
 /** Projects whose environment starts from a Dockerfile or an image, with every command. */
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { putBases } from '../support/dockerfiles.ts'
+import { makeOrdinaryUser, noOrdinaryUser } from '../support/ordinary-user.ts'
 import { NO_BUSYBOX } from '../support/tiny-images.ts'
 import { ToyRegistry } from '../support/toy-registry.ts'
 import { type CliResult, World } from '../support/world.ts'
@@ -182,4 +184,24 @@ setup = { run = "cat /word > /from-setup", inputs = [] }
     assert.notEqual(failed.code, 0)
     assert.match(failed.stderr, /the image has no apt-get.*install the packages in a Dockerfile/)
   })
+})
+
+test('DF-10 an ordinary user’s project starts from its Dockerfile, and from the changed one afterwards', {
+  skip: noOrdinaryUser() || NO_BUSYBOX,
+}, async () => {
+  using user = makeOrdinaryUser()
+  await using world = new World({ home: join(user.home, '.agentpod'), as: user })
+  const shop = join(user.home, 'shop')
+  mkdirSync(shop)
+  const busybox = execFileSync('sh', ['-c', 'command -v busybox'], { encoding: 'utf8' }).trim()
+  copyFileSync(busybox, join(shop, 'busybox'))
+  const dockerfile = 'FROM scratch\nCOPY busybox /bin/sh\nCOPY busybox /bin/cat\nRUN echo built > /made\n'
+  writeFileSync(join(shop, 'agentpod.toml'), '[environment]\ndockerfile = "Dockerfile"\n')
+  writeFileSync(join(shop, 'Dockerfile'), dockerfile)
+  execFileSync('chown', ['-R', `${user.uid}:${user.gid}`, shop])
+  await world.ok(['policy', 'approve'], { cwd: shop })
+  const made = (): Promise<string> => world.ok(['run', '--', '/bin/cat', '/made'], { cwd: shop })
+  assert.equal(await made(), 'built\n')
+  writeFileSync(join(shop, 'Dockerfile'), `${dockerfile}RUN echo more >> /made\n`)
+  assert.equal(await made(), 'built\nmore\n')
 })
