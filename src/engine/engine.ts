@@ -55,6 +55,7 @@ export class Engine {
       volumeRegistry: new VolumeRegistry(parts.volumes),
       connections: new Map(),
       pausedConnections: new Map(),
+      startingServices: new Map(),
       lock: new KeyedLock(),
       authorities: new Authorities(() => ({ now: parts.clock.now(), random: parts.random })),
     }

@@ -20,6 +20,8 @@ export async function destroy(
   ending?: Ending,
   isStillWanted?: StillWanted,
 ): Promise<Sandbox | undefined> {
+  // Services may take minutes to get ready, and hold the lock meanwhile.
+  if (!isStillWanted) ctx.startingServices.get(id)?.abort()
   return ctx.lock.run(id, async () => {
     const sandbox = ctx.registry.get(id)
     if (!sandbox || sandbox.endedAt !== undefined || isEnded(sandbox.state)) return sandbox

@@ -261,6 +261,22 @@ describe('a service that does not start', () => {
     assert.deepEqual(started(id), ['web!', 'web#2!', 'web#3'])
   })
 
+  test('a destroy does not wait for a service that never gets ready', async () => {
+    const never = service('db', { ready: { command: 'false', timeoutMs: 1_000_000 } })
+    const making = engine.sandboxes.create({ environment: { services: [never] } }, LOCAL)
+    making.catch(() => undefined)
+    const before = clock.now()
+    const known = (): string | undefined =>
+      engine.sandboxes.list({ labels: {}, all: true }, LOCAL).find(({ state }) => state === 'creating')?.id
+    while (known() === undefined || provider.existing.length === 0)
+      await passing(new Promise((done) => setTimeout(done, 5)))
+    const id = known() as SandboxId
+    await passing(engine.sandboxes.destroy(id, LOCAL))
+    await fails(making, 'canceled', 'service.canceled')
+    assert.deepEqual(provider.existing, [])
+    assert.ok(clock.now() - before < 60_000, 'nobody waited for it')
+  })
+
   test('a create fails at once if the sandbox ends while a service starts', async () => {
     const making = engine.sandboxes.create(
       {

@@ -49,9 +49,15 @@ export async function startServices(
   which: Which,
 ): Promise<void> {
   const { environment } = sandbox.spec
-  for (const service of environment.services ?? []) {
-    if (which === 'without project' && service.needsProject) continue
-    await startService(ctx, sandbox.id, guest, service)
+  const stop = new AbortController()
+  ctx.startingServices.set(sandbox.id, stop)
+  try {
+    for (const service of environment.services ?? []) {
+      if (which === 'without project' && service.needsProject) continue
+      await startService(ctx, { id: sandbox.id, guest, stop: stop.signal }, service)
+    }
+  } finally {
+    ctx.startingServices.delete(sandbox.id)
   }
   if (which === 'all' && environment.start) await runStart(environment, environment.start, guest)
 }
@@ -69,7 +75,11 @@ export async function startProjectServices(ctx: Context, id: SandboxId): Promise
   })
 }
 
-async function startService(ctx: Context, id: SandboxId, guest: Guest, service: Service): Promise<void> {
+async function startService(
+  ctx: Context,
+  { id, guest, stop }: { readonly id: SandboxId; readonly guest: Guest; readonly stop: AbortSignal },
+  service: Service,
+): Promise<void> {
   const { name, run, user, workdir, variables } = service
   const processes = await processesInside(guest, AbortSignal.timeout(CALL.timeoutMs))
   const before = processes.filter(({ tag }) => isTagOf(name, tag))
@@ -87,6 +97,9 @@ async function startService(ctx: Context, id: SandboxId, guest: Guest, service: 
       ended.then((why) => {
         throw failed(service, why, output)
       }),
+      aborted(stop).then(() => {
+        throw destroyedMeanwhile()
+      }),
     ])
     ctx.registry.appendEvent(id, 'service.ready', { service: name })
   } catch (error) {
@@ -96,6 +109,13 @@ async function startService(ctx: Context, id: SandboxId, guest: Guest, service: 
   } finally {
     abandon.abort()
   }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
 }
 
 function nextNumber(before: readonly { readonly tag: string }[]): number {
@@ -226,6 +246,14 @@ class Tail {
     const text = replaceHiddenInLines(this.#bytes.toString('utf8'), '').trim()
     return text === '' ? '' : `:\n${text}`
   }
+}
+
+function destroyedMeanwhile(): AgentPodError {
+  return new AgentPodError({
+    code: 'canceled',
+    reason: 'service.canceled',
+    message: 'the sandbox was destroyed while its services started',
+  })
 }
 
 function notReadyInTime(timeoutMs: number): AgentPodError {
