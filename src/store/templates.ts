@@ -14,6 +14,8 @@ type Row = Record<string, SQLOutputValue>
 const TEMPLATE = 'id, owner, name, is_public, created_at, updated_at, spawn_count, last_spawned_at'
 const BUILD =
   'id, template_id, status, tags, cpus, memory_mib, created_at, updated_at, finished_at, made, reason, logs'
+/** Logs are long, and lists show none. */
+const BUILD_WITHOUT_LOGS = BUILD.replace(/logs$/, "'[]' AS logs")
 
 export function templateStore(db: DatabaseSync): TemplateStore {
   const run = (sql: string, ...values: SQLInputValue[]): void => {
@@ -40,7 +42,9 @@ export function templateStore(db: DatabaseSync): TemplateStore {
       }),
     builds: (templateId) =>
       db
-        .prepare(`SELECT ${BUILD} FROM template_builds WHERE template_id = ? ORDER BY created_at DESC, id`)
+        .prepare(
+          `SELECT ${BUILD_WITHOUT_LOGS} FROM template_builds WHERE template_id = ? ORDER BY created_at DESC, rowid DESC`,
+        )
         .all(templateId)
         .map(buildOf),
     build(id) {

@@ -208,8 +208,12 @@ export class FakeProcess {
       case 'sleep':
         await sleep(this.#clock, Number(words[0]) * 1000, this.#killed.signal)
         return 0
+      case 'then':
+      case 'exec':
+        return this.#run(words[0] ?? '', words.slice(1))
+      case 'bash':
       case 'sh':
-        return this.#script(tokens(words[1] ?? ''))
+        return this.#script(tokens(words.at(-1) ?? ''))
       default:
         this.#say('stderr', `${cmd}: not found\n`)
         return 127
@@ -219,6 +223,8 @@ export class FakeProcess {
   async #script(commands: readonly (readonly string[])[]): Promise<number> {
     let code = 0
     for (const [cmd = '', ...args] of commands) {
+      // A condition is true, and its other branch is left out.
+      if (['if', 'else', 'fi'].includes(cmd)) continue
       code = await this.#run(cmd, args)
       if (cmd === 'exit') break
     }

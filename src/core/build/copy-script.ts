@@ -9,19 +9,26 @@ export interface CopyWish {
   readonly from: string
   /** An absolute path. It is a directory if it ends with `/`, or if several files are copied. */
   readonly to: string
+  /** A user, or `user:group`. The group of a user alone is the one that it logs in with. */
   readonly owner: string
   /** Octal, for everything that is copied. */
   readonly mode?: string | undefined
 }
 
+/** The owner as a word of chown's: a user alone means the group that it logs in with. */
+export function ownerWord(owner: string): string {
+  return shellWord(owner.includes(':') ? owner : `${owner}:`)
+}
+
 /** A directory is copied with its content, not as a directory inside the target, as Docker does it. */
 export function copyScript({ from, to, owner, mode }: CopyWish): string {
   const isPattern = /[*?[\]]/.test(from)
+  const spec = ownerWord(owner)
   return `set -eu
 cd ${COPY_STAGE}
 target=${shellWord(to)}
-chown -R ${shellWord(owner)}: .
-${mode === undefined ? '' : `chmod -R ${shellWord(mode)} .\n`}directory() { [ -d "$1" ] || { mkdir -p "$1"; chown ${shellWord(owner)}: "$1"; }; }
+chown -R ${spec} .
+${mode === undefined ? '' : `chmod -R ${shellWord(mode)} .\n`}directory() { [ -d "$1" ] || { mkdir -p "$1"; chown ${spec} "$1"; }; }
 put() {
   if [ -d "$1" ] && [ ! -L "$1" ]; then
     directory "$target"

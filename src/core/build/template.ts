@@ -63,7 +63,7 @@ export interface TemplateStore {
   saveTemplate(template: TemplateRecord): void
   /** With its builds and tags. */
   removeTemplate(id: string): void
-  /** Newest first. */
+  /** Newest first, without their logs. */
   builds(templateId: string): TemplateBuild[]
   build(id: string): TemplateBuild | undefined
   saveBuild(build: TemplateBuild): void

@@ -3,8 +3,8 @@ import { Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { type Context, Hono } from 'hono'
 import type { TemplateBuild, TemplateLog, TemplateRecord } from '../../../core/build/template.ts'
+import { MOST_STEPS } from '../../../core/recipe.ts'
 import type { Clock } from '../../../util/clock.ts'
-import { ExchangeLimit } from '../../door/exchange-limit.ts'
 import { limitUploadIdle } from '../../http/idle-timeout.ts'
 import { readJsonBody } from '../../http/json-body.ts'
 import { principalOf } from '../../principal-of.ts'
@@ -15,6 +15,7 @@ import type { TemplateFiles } from './template-files.ts'
 import { parseTemplateRef } from './template-name.ts'
 import { type Templates, unknownTemplate } from './templates.ts'
 import { type UploadSigner, uploadPath } from './upload-token.ts'
+import { UploadTurns } from './upload-turns.ts'
 
 export interface TemplateRouteParts {
   readonly templates: Templates
@@ -23,14 +24,14 @@ export interface TemplateRouteParts {
   readonly clock: Clock
 }
 
-/** SECURITY: CP-16. */
-const MOST_UPLOADS = 8
+/** For each owner. A template has at most as many uploads as steps. */
+const UPLOADS = { atOnce: 4, mostWaiting: 2 * MOST_STEPS }
 const LOG_PAGE = 100
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const
 
 export function e2bTemplateRoutes({ templates, files, signer, clock }: TemplateRouteParts): Hono {
   const routes = new Hono()
-  const uploads = new ExchangeLimit(MOST_UPLOADS, 'uploads')
+  const uploads = new UploadTurns(UPLOADS)
   const body = (c: Context): Promise<unknown> => readJsonBody(c.req.raw)
   const own = (c: Context): TemplateRecord => templates.own(c.req.param('id') ?? '', principalOf(c))
   const buildOf = (c: Context): TemplateBuild =>
@@ -64,7 +65,7 @@ export function e2bTemplateRoutes({ templates, files, signer, clock }: TemplateR
   routes.put('/templates/:id/upload/:hash/:owner/:expires/:signature', async (c) => {
     const { owner } = principalOf(c)
     const hash = parseInput(schema.filesHash, c.req.param('hash'))
-    const leave = uploads.enter(owner)
+    const leave = await uploads.enter(owner)
     const stream = c.req.raw.body
     const source = stream ? Readable.fromWeb(stream as ReadableStream) : Readable.from([])
     // The reader reports its errors; without this listener they would be uncaught.

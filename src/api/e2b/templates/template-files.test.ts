@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { mkdtempSync, readdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
@@ -45,6 +47,48 @@ test('a damaged or empty upload leaves nothing', async () => {
   await assert.rejects(files.put('one', HASH, Readable.from([cut])), { code: 'invalid_argument' })
   await assert.rejects(files.put('one', HASH, Readable.from([])), { code: 'invalid_argument' })
   assert.deepEqual(readdirSync(directory), [])
+})
+
+test('an upload that stops without an end fails and leaves nothing', async () => {
+  const { files, directory } = make()
+  const whole = gzipSync(randomBytes(100_000))
+  for (const data of [whole.subarray(0, 50_000), Buffer.from('a plain arch')]) {
+    const source = new PassThrough()
+    const putting = files.put('one', HASH, source)
+    source.write(data)
+    setImmediate(() => source.destroy())
+    await assert.rejects(putting, { code: 'invalid_argument', reason: 'template.files' })
+  }
+  assert.deepEqual(readdirSync(directory), [])
+})
+
+test('an upload that arrives byte by byte is recognized', async () => {
+  const { files } = make()
+  const bytes = [...gzipSync('a tar archive')].map((byte) => Buffer.from([byte]))
+  await files.put('one', HASH, Readable.from(bytes))
+  assert.equal(files.digestOf('one', HASH), sha256Hex('a tar archive'))
+})
+
+test('of two uploads of one hash at once, one stays', async () => {
+  const { files, directory } = make()
+  const put = (text: string): Promise<void> => files.put('one', HASH, Readable.from([Buffer.from(text)]))
+  await Promise.all(Array.from({ length: 20 }, (_, at) => put(`archive ${at}`)))
+  assert.equal(readdirSync(directory).length, 1)
+  assert.ok(files.digestOf('one', HASH))
+})
+
+test('a full disk is named, and leaves nothing', {
+  skip: process.getuid?.() !== 0 && 'needs root',
+}, async () => {
+  const { files, directory } = make()
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', directory])
+  try {
+    const large = Readable.from([Buffer.alloc(4 * 1024 * 1024)])
+    await assert.rejects(files.put('one', HASH, large), { reason: 'disk.full' })
+    assert.deepEqual(readdirSync(directory), [])
+  } finally {
+    execFileSync('umount', [directory])
+  }
 })
 
 test('the name of a template may have a team and a tag', () => {

@@ -8,17 +8,18 @@ import {
   createWriteStream,
   existsSync,
   readdirSync,
+  renameSync,
   rmSync,
   statSync,
   utimesSync,
 } from 'node:fs'
-import { rename, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Readable, Transform } from 'node:stream'
+import { Readable, Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { LARGEST_INPUT_BYTES } from '../../../build/input-files.ts'
-import { AgentPodError, invalid, isAgentPodError } from '../../../core/error.ts'
+import { AgentPodError, asAgentPodError, invalid } from '../../../core/error.ts'
 import type { Clock } from '../../../util/clock.ts'
 import { makeDirectory } from '../../../util/file/make-directory.ts'
 import { type Random, randomWord } from '../../../util/random.ts'
@@ -72,17 +73,22 @@ export class TemplateFiles {
     const draft = join(this.#directory, `.tmp-${randomWord(this.#random, 12)}`)
     const sum = createHash('sha256')
     try {
-      const plain = await plainTar(source)
-      await pipeline(plain, limited(sum), createWriteStream(draft, { mode: 0o600, flags: 'wx', flush: true }))
+      const { data, isGzip } = await begun(source)
+      // Each stream is part of the pipeline, so that it ends when any of them does.
+      await pipeline(
+        isGzip ? [data, createGunzip(), limited(sum), target(draft)] : [data, limited(sum), target(draft)],
+      )
       const file = join(this.#directory, `${ownerWord(owner)}-${hash}-${sum.digest('hex')}.tar`)
-      await rename(draft, file)
+      // INVARIANT: nothing is awaited from here on, so of two uploads of one hash the later one stays.
+      renameSync(draft, file)
       for (const one of this.#all())
         if (one.owner === ownerWord(owner) && one.hash === hash && one.file !== file)
           rmSync(one.file, { force: true })
       this.#makeRoom(owner)
     } catch (error) {
       await rm(draft, { force: true })
-      throw isAgentPodError(error) ? error : malformed(error)
+      const known = asAgentPodError(error)
+      throw known.code === 'internal' ? malformed(error) : known
     }
   }
 
@@ -128,17 +134,28 @@ function ownerWord(owner: string): string {
   return sha256Hex(owner).slice(0, 16)
 }
 
-/** Looks at the first two bytes to tell gzip from a plain archive. */
-async function plainTar(source: Readable): Promise<Readable> {
-  for await (const first of source.iterator({ destroyOnReturn: false })) {
-    source.unshift(first)
-    const isGzip = (first as Buffer)[0] === 0x1f && (first as Buffer)[1] === 0x8b
-    if (!isGzip) return source
-    const unzip = createGunzip()
-    source.on('error', (error) => unzip.destroy(error))
-    return source.pipe(unzip)
+function target(path: string): NodeJS.WritableStream {
+  return createWriteStream(path, { mode: 0o600, flags: 'wx', flush: true })
+}
+
+/** Reads the first two bytes to tell gzip from a plain archive; the data still has them. */
+async function begun(source: Readable): Promise<{ readonly data: Readable; readonly isGzip: boolean }> {
+  const chunks = source.iterator({ destroyOnReturn: false })
+  let first: Buffer = Buffer.alloc(0)
+  while (first.length < 2) {
+    const next = await chunks.next()
+    if (next.done) break
+    first = Buffer.concat([first, next.value as Buffer])
   }
-  throw invalid('template.files', 'the upload is empty')
+  if (first.length === 0) throw invalid('template.files', 'the upload is empty')
+  const rest = async function* (): AsyncGenerator<Buffer> {
+    yield first
+    for await (const chunk of chunks) yield chunk as Buffer
+  }
+  return {
+    data: Readable.from(rest(), { objectMode: false }),
+    isGzip: first[0] === 0x1f && first[1] === 0x8b,
+  }
 }
 
 function limited(sum: ReturnType<typeof createHash>): Transform {

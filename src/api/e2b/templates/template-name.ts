@@ -2,6 +2,13 @@
 import { invalid } from '../../../core/error.ts'
 
 export const DEFAULT_TAG = 'default'
+/** The default tag, unless a build has this one. */
+export const LATEST_TAG = 'latest'
+
+/** Whether a text has the form of a template's id. */
+export function isTemplateId(text: string): boolean {
+  return /^tpl[a-z0-9]{20}$/.test(text)
+}
 
 export interface TemplateRef {
   /** A name or an id. */
@@ -22,5 +29,5 @@ export function parseTemplateRef(text: string): TemplateRef {
       `${JSON.stringify(text.slice(0, 80))} is not the name of a template`,
       'a name has lowercase letters, digits, dots, dashes and underscores; a tag may follow after a colon',
     )
-  return { name, tag: given === 'latest' ? DEFAULT_TAG : given }
+  return { name, tag: given }
 }

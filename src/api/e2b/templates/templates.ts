@@ -5,31 +5,32 @@
 import { randomUUID } from 'node:crypto'
 import type { BuildEvent } from '../../../build/build-request.ts'
 import { BUILD_LABEL } from '../../../build/build-sandbox.ts'
-import type { Builder } from '../../../build/builder.ts'
+import type { Builder, BuildResult } from '../../../build/builder.ts'
 import type { InputFiles } from '../../../build/input-files.ts'
 import { knownAccess, type PackagePresets } from '../../../build/package-presets.ts'
 import type {
   MadeTemplate,
   TemplateBuild,
-  TemplateLog,
   TemplateRecord,
   TemplateStore,
 } from '../../../core/build/template.ts'
 import { AgentPodError, asAgentPodError } from '../../../core/error.ts'
+import type { SandboxId } from '../../../core/id.ts'
 import { isImageRef } from '../../../core/image-ref.ts'
 import { LOCAL, type Principal } from '../../../core/principal.ts'
 import type { Engine } from '../../../engine/engine.ts'
 import { LAYER_OWNER } from '../../../engine/snapshots/layers.ts'
 import { ignore, type Log } from '../../../telemetry/log.ts'
 import type { Clock } from '../../../util/clock.ts'
-import { replaceHiddenInLines } from '../../../util/hidden-characters.ts'
 import { type Random, randomWord } from '../../../util/random.ts'
+import { findSnapshot } from '../snapshots.ts'
 import { unsupportedOption } from '../unsupported.ts'
+import { BuildLog } from './build-log.ts'
 import { BASE, BASE_FOUND, BASE_TEMPLATE, type FoundTemplate, sandboxFrom } from './sandbox-from.ts'
 import type { NewTemplateBody, StartBuildBody } from './schema.ts'
 import type { TemplateFiles } from './template-files.ts'
-import { DEFAULT_TAG, parseTemplateRef } from './template-name.ts'
-import { imageOrigin, START_SERVICE, stepNumber, translate } from './translate-steps.ts'
+import { DEFAULT_TAG, isTemplateId, LATEST_TAG, parseTemplateRef } from './template-name.ts'
+import { imageOrigin, START_SERVICE, stepNumber, type Translated, translate } from './translate-steps.ts'
 
 export interface TemplateParts {
   readonly engine: Engine
@@ -51,9 +52,8 @@ export interface TemplateParts {
 /** SECURITY: CP-16. Limits for each owner. */
 const MOST_TEMPLATES = 200
 const MOST_BUILDS_KEPT = 20
+const MOST_TAGS = 100
 const MOST_RUNNING = 4
-const MOST_LOG_LINES = 10_000
-const LONGEST_LOG_LINE = 4000
 
 const DEFAULT_CPUS = 2
 const DEFAULT_MEMORY_MIB = 4096
@@ -64,13 +64,23 @@ const PATIENCE_MS = 50_000
 /** The images that E2B builds its own templates from. */
 const BASE_IMAGES = /^(?:docker\.io\/)?e2bdev\/(base|code-interpreter)(?::[\w.-]+)?$/
 const PROJECT = 'e2b'
+const INTERPRETER = 'code-interpreter-v1'
+/** On the sandbox that checks a template, so that it is found when the build is canceled. */
+const CHECK_LABEL = 'agentpod/template-build'
 
 interface Running {
   readonly owner: string
   readonly templateId: string
   readonly stop: AbortController
-  readonly logs: TemplateLog[]
+  readonly log: BuildLog
   done: Promise<void>
+}
+
+/** What a template is built on. */
+interface Origin {
+  readonly made: MadeTemplate
+  /** A template of the server that must be built first. */
+  readonly builtIn?: string | undefined
 }
 
 export class Templates {
@@ -78,6 +88,9 @@ export class Templates {
   readonly #running = new Map<string, Running>()
   /** Built-in templates that are being built, by owner and name. */
   readonly #making = new Map<string, Promise<MadeTemplate>>()
+  /** Ends of builds that could not be stored, because the disk was full. */
+  readonly #unsaved = new Map<string, TemplateBuild>()
+  readonly #closing = new AbortController()
 
   constructor(parts: TemplateParts) {
     this.#parts = parts
@@ -100,6 +113,7 @@ export class Templates {
   }
 
   async close(): Promise<void> {
+    this.#closing.abort()
     for (const { stop } of this.#running.values()) stop.abort()
     await Promise.allSettled([...this.#running.values()].map(({ done }) => done))
   }
@@ -112,13 +126,21 @@ export class Templates {
     return this.#parts.store.templates().filter(({ owner }) => who.isAdmin || owner === who.owner)
   }
 
-  /** By id or name. A template of another key is found only if it is public. */
+  /**
+   * By id or name. A template of another key is found only if it is public.
+   *
+   * SECURITY: CP-25. A name means the caller's own template, or a public one of the user who runs the server.
+   * Public templates of other keys need their id, so that nobody answers to a name that others expect.
+   */
   find(ref: string, who: Principal): TemplateRecord | undefined {
     const all = this.#parts.store.templates()
-    const matching = all.filter(({ id, name }) => id === ref || name === ref)
+    const mayUse = (one: TemplateRecord): boolean => who.isAdmin || one.isPublic || one.owner === who.owner
+    const named = all.filter((one) => one.name === ref && mayUse(one))
     return (
-      matching.find(({ owner }) => owner === who.owner) ??
-      (who.isAdmin ? matching[0] : matching.find(({ isPublic }) => isPublic))
+      named.find(({ owner }) => owner === who.owner) ??
+      all.find((one) => one.id === ref && mayUse(one)) ??
+      named.find(({ owner }) => owner === LOCAL.owner) ??
+      (who.isAdmin && named.length === 1 ? named[0] : undefined)
     )
   }
 
@@ -144,16 +166,22 @@ export class Templates {
         message: `template ${template.name} has no build ${buildId.slice(0, 64)}`,
       })
     const running = this.#running.get(buildId)
-    return running ? { ...build, logs: running.logs } : build
+    if (running) return { ...build, logs: running.log.lines }
+    const ended = this.#unsaved.get(buildId)
+    if (!ended) return build
+    this.#save(ended)
+    return ended
   }
 
   /** The build that a tag names; the newest ready one for the default tag, if nothing has it. */
   tagged(template: TemplateRecord, tag: string | undefined): TemplateBuild | undefined {
     const { store } = this.#parts
-    const wanted = tag ?? DEFAULT_TAG
-    const found = store.tags(template.id).find((one) => one.tag === wanted)
+    const all = store.tags(template.id)
+    const tagged = (wanted: string): (typeof all)[number] | undefined => all.find((one) => one.tag === wanted)
+    const found = tagged(tag ?? DEFAULT_TAG) ?? (tag === LATEST_TAG ? tagged(DEFAULT_TAG) : undefined)
     if (found) return store.build(found.buildId)
-    return tag === undefined ? store.builds(template.id).find(({ status }) => status === 'ready') : undefined
+    const isDefault = tag === undefined || tag === LATEST_TAG
+    return isDefault ? store.builds(template.id).find(({ status }) => status === 'ready') : undefined
   }
 
   /** A new build of a template, which is made if there is none of this name. It waits for its steps. */
@@ -171,6 +199,7 @@ export class Templates {
     const now = clock.now()
     const own = store.templates().filter(({ owner }) => owner === who.owner)
     const known = own.find((one) => one.name === name || one.id === name)
+    if (!known) this.#checkName(name, who)
     if (!known && own.length >= MOST_TEMPLATES)
       throw new AgentPodError({
         code: 'resource_exhausted',
@@ -207,10 +236,24 @@ export class Templates {
     return { template, build }
   }
 
+  /** A name that already means something else would never be found. */
+  #checkName(name: string, who: Principal): void {
+    const snapshot = findSnapshot(this.#parts.engine, name, who)
+    if (!snapshot && !isTemplateId(name)) return
+    throw new AgentPodError({
+      code: 'already_exists',
+      reason: 'template.name_taken',
+      message: snapshot
+        ? `there is a snapshot named ${name}`
+        : `${name} has the form of the id of a template`,
+      hint: 'choose another name',
+    })
+  }
+
   /** Starts a build; it continues in the background. */
   async start(build: TemplateBuild, body: StartBuildBody, who: Principal): Promise<void> {
     const { store, clock, presets, files } = this.#parts
-    if (build.status !== 'waiting')
+    if (build.status !== 'waiting' || this.#running.has(build.id))
       throw new AgentPodError({
         code: 'conflict',
         reason: 'template.build_started',
@@ -226,24 +269,40 @@ export class Templates {
         hint: 'wait until one has finished',
         retry: { afterMs: 5000 },
       })
-    const origin = await this.#origin(body, who)
-    const translated = translate(body, {
-      origin,
-      archiveOf: (hash) => files.digestOf(who.owner, hash),
-      access: await knownAccess(presets),
-      cap: who.network,
-      readyMs: this.#parts.readyMs ?? READY_MS,
-    })
-    store.saveBuild({ ...build, status: 'building', updatedAt: clock.now() })
     const one: Running = {
       owner: who.owner,
       templateId: build.templateId,
       stop: new AbortController(),
-      logs: [],
+      log: new BuildLog(clock),
       done: Promise.resolve(),
     }
+    // INVARIANT: nothing is awaited between the checks above and this, so a build starts once.
     this.#running.set(build.id, one)
-    one.done = this.#run(build, translated, who, one).finally(() => this.#running.delete(build.id))
+    try {
+      const origin = await this.#origin(body, who)
+      const translated = translate(body, {
+        origin: origin.made,
+        archiveOf: (hash) => files.digestOf(who.owner, hash),
+        access: await knownAccess(presets),
+        cap: who.network,
+        readyMs: this.#parts.readyMs ?? READY_MS,
+        earlier: this.#newest(build.templateId)?.made?.recipe.steps ?? [],
+        again: () => randomUUID(),
+      })
+      // The template may have been deleted meanwhile.
+      if (!store.build(build.id)) throw unknownTemplate(build.templateId)
+      store.saveBuild({ ...build, status: 'building', updatedAt: clock.now() })
+      one.done = this.#run(build, { ...translated, builtIn: origin.builtIn }, who, one).finally(() =>
+        this.#running.delete(build.id),
+      )
+    } catch (error) {
+      this.#running.delete(build.id)
+      throw error
+    }
+  }
+
+  #newest(templateId: string): TemplateBuild | undefined {
+    return this.#parts.store.builds(templateId).find(({ status }) => status === 'ready')
   }
 
   async remove(template: TemplateRecord): Promise<void> {
@@ -265,6 +324,14 @@ export class Templates {
     const template = this.own(target, who)
     const build = this.tagged(template, parseTemplateRef(target).tag)
     if (!build) throw unknownTemplate(target)
+    const all = new Set([...this.#parts.store.tags(template.id).map(({ tag }) => tag), ...tags])
+    if (all.size > MOST_TAGS)
+      throw new AgentPodError({
+        code: 'resource_exhausted',
+        reason: 'template.tags',
+        message: `template '${template.name}' would have more than ${MOST_TAGS} tags`,
+        hint: 'remove some first',
+      })
     for (const tag of tags)
       this.#parts.store.saveTag({
         templateId: template.id,
@@ -285,7 +352,7 @@ export class Templates {
     const { name, tag } = parseTemplateRef(ref)
     if (name === BASE_TEMPLATE) return BASE_FOUND
     if (Object.hasOwn(this.#parts.builtIn, name))
-      return { id: name, name, made: await this.#builtIn(name, who) }
+      return { id: name, name, made: await this.#soon(name, this.#builtIn(name, who)) }
     const record = this.find(name, who)
     if (!record) return undefined
     const build = this.tagged(record, tag)
@@ -330,37 +397,46 @@ export class Templates {
         message: `the layers of template '${record.name}' were removed from this server`,
         hint: 'build the template again',
       })
-    if (record.isPublic && record.owner !== who.owner) engine.layers.addOwner(layer, who.owner)
+    if (!record.isPublic || record.owner === who.owner) return
+    // All of them: a template that is built on it needs the layers below as well.
+    for (let one: typeof layer | undefined = layer; one; one = engine.layers.get(one.layer.parent ?? ''))
+      engine.layers.addOwner(one, who.owner)
   }
 
-  async #builtIn(name: string, who: Principal): Promise<MadeTemplate> {
-    const { builtIn, builder } = this.#parts
+  /** Builds a template of the server, once for callers that ask at the same time. */
+  #builtIn(name: string, who: Principal): Promise<MadeTemplate> {
+    const { builder } = this.#parts
     const key = `${who.owner} ${name}`
     const running = this.#making.get(key)
-    if (running) return this.#soon(name, running)
+    if (running) return running
     const make = async (): Promise<MadeTemplate> => {
-      const made = await builtIn[name]?.()
-      if (!made) throw unknownTemplate(name)
+      const made = await this.#recipeOf(name)
       const result = await builder.build(made.recipe, {
         project: PROJECT,
         // The recipe is the server's own, so the limits of the key do not apply to its network.
         who: { owner: who.owner, isAdmin: who.isAdmin },
-        signal: new AbortController().signal,
+        signal: this.#closing.signal,
         keepFailed: false,
         onEvent: () => undefined,
       })
       return result.kind === 'built' ? { ...made, digest: result.digest } : made
     }
     const making = make().finally(() => this.#making.delete(key))
+    making.catch(() => undefined)
     this.#making.set(key, making)
-    return this.#soon(name, making)
+    return making
+  }
+
+  async #recipeOf(name: string): Promise<MadeTemplate> {
+    const made = await this.#parts.builtIn[name]?.()
+    if (made) return made
+    throw unknownTemplate(name)
   }
 
   /** SDKs wait a minute for an answer. A first build takes longer, so it goes on and the client is told. */
   async #soon(name: string, making: Promise<MadeTemplate>): Promise<MadeTemplate> {
     const late = Promise.withResolvers<never>()
     const cancel = this.#parts.clock.after(PATIENCE_MS, () => late.reject(stillBuilding(name)))
-    making.catch(() => undefined)
     try {
       return await Promise.race([making, late.promise])
     } finally {
@@ -368,17 +444,19 @@ export class Templates {
     }
   }
 
-  async #origin(body: StartBuildBody, who: Principal): Promise<MadeTemplate> {
+  async #origin(body: StartBuildBody, who: Principal): Promise<Origin> {
     const { fromImage, fromTemplate, fromImageRegistry } = body
-    if (fromTemplate) {
-      const found = await this.resolve(fromTemplate, who)
-      if (found) return found.made
-      throw unknownTemplate(fromTemplate)
+    const [, own] = BASE_IMAGES.exec(fromImage ?? '') ?? []
+    const named = fromTemplate || (own === 'code-interpreter' ? INTERPRETER : undefined)
+    if (named) {
+      const { name } = parseTemplateRef(named)
+      // Its build takes minutes the first time; the build of this template waits for it.
+      if (Object.hasOwn(this.#parts.builtIn, name)) return { made: await this.#recipeOf(name), builtIn: name }
+      const found = await this.resolve(named, who)
+      if (found) return { made: found.made }
+      throw unknownTemplate(named)
     }
-    if (!fromImage) return BASE
-    const [, own] = BASE_IMAGES.exec(fromImage) ?? []
-    if (own !== undefined)
-      return own === 'base' ? BASE : ((await this.resolve('code-interpreter-v1', who))?.made ?? BASE)
+    if (!fromImage || own === 'base') return { made: BASE }
     if (fromImageRegistry !== undefined && fromImageRegistry !== null)
       throw unsupportedOption(
         'fromImageRegistry',
@@ -390,112 +468,116 @@ export class Templates {
         reason: 'template.image',
         message: `${JSON.stringify(fromImage.slice(0, 80))} is not the name of an image`,
       })
-    return imageOrigin({ name: 'image', image: fromImage })
+    return { made: imageOrigin({ name: 'image', image: fromImage }) }
   }
 
   async #run(
     build: TemplateBuild,
-    { made, again }: ReturnType<typeof translate>,
+    { made, builtIn }: Translated & Pick<Origin, 'builtIn'>,
     who: Principal,
-    running: Running,
+    { log, stop: { signal } }: Running,
   ): Promise<void> {
-    const { store, clock, log } = this.#parts
-    const say = (message: string, o: Partial<TemplateLog> = {}): void => {
-      if (running.logs.length >= MOST_LOG_LINES) return
-      const text = replaceHiddenInLines(message).slice(0, LONGEST_LOG_LINE)
-      running.logs.push({ at: clock.now(), level: 'info', message: text, ...o })
-    }
-    const output = new OutputLines((line, step) => say(line, { step: stepNumber(step) }))
     let end: Pick<TemplateBuild, 'status' | 'made' | 'reason'>
     try {
-      const digest = await this.#layers(made, { again, who, signal: running.stop.signal }, (event) => {
-        output.onEvent(event)
-        if (event.kind === 'progress') say(event.text)
-        if (event.kind === 'step') {
-          const title = `[builder ${event.number}/${event.of}] ${event.title}`
-          const step = stepNumber(event.name)
-          if (event.state === 'cached') say(`CACHED ${title}`, { step })
-          if (event.state === 'started') say(title, { step })
-        }
-      })
-      const whole = { ...made, ...(digest !== undefined && { digest }) }
-      await this.#check(whole, build, { who, signal: running.stop.signal, say })
-      say('Build finished, the template is ready')
+      if (builtIn !== undefined) {
+        log.say(`[base] FROM ${builtIn}`)
+        await orStopped(this.#builtIn(builtIn, who), signal)
+      }
+      const layers = await this.#layers(made, { who, signal, onEvent: (event) => log.onEvent(event) })
+      const whole = withLayers(made, layers)
+      await this.#check(whole, build, { who, signal, log })
+      log.say('Build finished, the template is ready')
       end = { status: 'ready', made: whole }
     } catch (thrown) {
       const error = asAgentPodError(thrown)
-      if (error.code === 'internal') log.error('a build of a template failed', { error })
+      if (error.code === 'internal') this.#parts.log.error('a build of a template failed', { error })
       const step = stepOf(error)
       const message = error.code === 'internal' ? 'the server failed; its log says why' : textOf(error)
-      say(message, { level: 'error', step })
+      log.fail(message, step)
       end = { status: 'error', reason: { message, step } }
     }
-    output.flush()
-    const now = clock.now()
-    // A template that was deleted during its build has no row to update.
-    if (!store.build(build.id)) return
+    const now = this.#parts.clock.now()
+    this.#save({ ...build, ...end, logs: log.lines, updatedAt: now, finishedAt: now })
+  }
+
+  /** Stores the end of a build. On a full disk it is stored later, when a client asks for it. */
+  #save(ended: TemplateBuild): void {
+    const { store, log } = this.#parts
     try {
-      store.saveBuild({ ...build, ...end, logs: running.logs, updatedAt: now, finishedAt: now })
-      if (end.status === 'ready')
-        for (const tag of build.tags)
-          store.saveTag({ templateId: build.templateId, tag, buildId: build.id, createdAt: now })
+      // A template that was deleted during its build has no row to update.
+      if (store.build(ended.id)) {
+        store.saveBuild(ended)
+        if (ended.status === 'ready')
+          for (const tag of ended.tags)
+            store.saveTag({
+              templateId: ended.templateId,
+              tag,
+              buildId: ended.id,
+              createdAt: ended.finishedAt ?? ended.updatedAt,
+            })
+      }
+      this.#unsaved.delete(ended.id)
     } catch (error) {
-      ignore(log, error, `the end of the build ${build.id} was not recorded`)
+      this.#unsaved.set(ended.id, ended)
+      ignore(log, error, `the end of the build ${ended.id} is stored later`)
     }
   }
 
   async #layers(
     { recipe }: MadeTemplate,
-    o: { readonly again: string | undefined; readonly who: Principal; readonly signal: AbortSignal },
-    onEvent: (event: BuildEvent) => void,
-  ): Promise<string | undefined> {
+    o: { readonly who: Principal; readonly signal: AbortSignal; onEvent(event: BuildEvent): void },
+  ): Promise<Layers> {
     const { builder, files, inputs } = this.#parts
-    const job = { project: PROJECT, keepFailed: false, onEvent, ...o }
+    const job = { project: PROJECT, keepFailed: false, ...o }
     const first = await builder.build(recipe, job)
-    if (first.kind === 'built') return first.digest
+    if (first.kind === 'built') return first
     for (const digest of first.files) {
       const archive = files.open(o.who.owner, digest)
       if (!archive) throw filesMissing()
       await inputs.put(o.who.owner, digest, archive)
     }
     const second = await builder.build(recipe, job)
-    if (second.kind === 'built') return second.digest
+    if (second.kind === 'built') return second
     throw filesMissing()
   }
 
   /** Starts a sandbox once, so that a template that never gets ready fails here and not at its first use. */
   async #check(
     made: MadeTemplate,
-    { cpus, memoryMib, templateId }: TemplateBuild,
-    o: {
-      readonly who: Principal
-      readonly signal: AbortSignal
-      say(message: string): void
-    },
+    { id, cpus, memoryMib, templateId }: TemplateBuild,
+    o: { readonly who: Principal; readonly signal: AbortSignal; readonly log: BuildLog },
   ): Promise<void> {
-    const { who, signal, say } = o
+    const { who, signal } = o
     const { engine, log } = this.#parts
     const services = made.environment.services
     if (!services || services.length === 0) return
-    say('[finalize] Starting the start command and waiting until the ready command succeeds')
+    o.log.say('[finalize] Starting the start command and waiting until the ready command succeeds')
+    const remove = (sandboxId: SandboxId): Promise<unknown> =>
+      engine.sandboxes
+        .destroy(sandboxId, LOCAL)
+        .catch((error) => ignore(log, error, `the sandbox ${sandboxId} stays until its time to live ends`))
     const creating = engine.sandboxes.create(
       {
         ...sandboxFrom({ id: templateId, name: '', made, cpus, memoryMib }),
         // A server that starts later removes it, as it removes sandboxes of build steps.
         owner: LAYER_OWNER,
-        labels: { [BUILD_LABEL]: 'step' },
+        labels: { [BUILD_LABEL]: 'step', [CHECK_LABEL]: id },
         lifetime: { ttlMs: CHECK_TTL_MS, whenOver: 'destroy', autoResume: false },
         network: { mode: who.network?.mode ?? 'open' },
       },
       who,
     )
-    const removed = creating.then(({ id }) =>
-      engine.sandboxes
-        .destroy(id, LOCAL)
-        .catch((error) => ignore(log, error, `the sandbox ${id} stays until its time to live ends`)),
-    )
-    await orStopped(removed, signal)
-    say('[finalize] The template is ready')
+    const removed = creating.then((sandbox) => remove(sandbox.id))
+    try {
+      await orStopped(removed, signal)
+    } catch (error) {
+      const left = engine.sandboxes
+        .list({ labels: { [CHECK_LABEL]: id }, all: false }, LOCAL)
+        .filter(({ owner }) => owner === LAYER_OWNER)
+      for (const sandbox of left) await remove(sandbox.id)
+      throw error
+    }
+    o.log.say('[finalize] The template is ready')
   }
 
   #forgetOld(template: TemplateRecord): void {
@@ -509,29 +591,12 @@ export class Templates {
   }
 }
 
-/** Splits the output of steps into lines. */
-class OutputLines {
-  readonly #onLine: (line: string, step: string) => void
-  #rest = ''
-  #step = ''
+type Layers = Extract<BuildResult, { readonly kind: 'built' }>
 
-  constructor(onLine: (line: string, step: string) => void) {
-    this.#onLine = onLine
-  }
-
-  onEvent(event: BuildEvent): void {
-    if (event.kind === 'step') this.flush()
-    if (event.kind !== 'output') return
-    this.#step = event.name
-    const lines = (this.#rest + event.data.toString('utf8')).split('\n')
-    this.#rest = (lines.pop() ?? '').slice(0, LONGEST_LOG_LINE)
-    for (const line of lines) this.#onLine(line, this.#step)
-  }
-
-  flush(): void {
-    if (this.#rest !== '') this.#onLine(this.#rest, this.#step)
-    this.#rest = ''
-  }
+/** Templates that are built on it later use the same image, even if its tag moves. */
+function withLayers(made: MadeTemplate, { digest, imageDigest }: Layers): MadeTemplate {
+  const base = { ...made.recipe.base, ...(imageDigest !== undefined && { digest: imageDigest }) }
+  return { ...made, recipe: { ...made.recipe, base }, ...(digest !== undefined && { digest }) }
 }
 
 /** Waits for the work, which cannot be stopped itself, until the signal aborts. */
@@ -562,9 +627,10 @@ function textOf(error: AgentPodError): string {
     : error.message
   const refused = error.details?.['refused']
   const hosts = Array.isArray(refused) ? refused.join(', ') : ''
-  return hosts === ''
-    ? message
-    : `${message}; the network policy refused ${hosts} (a key of \`agentpod e2b env --net open\` may reach them)`
+  // The hints of steps and services are about agentpod.toml.
+  const isOwn = typeof error.details?.['step'] === 'string' || error.reason.startsWith('service.')
+  if (hosts === '') return error.hint === undefined || isOwn ? message : `${message} (${error.hint})`
+  return `${message}; the network policy refused ${hosts} (a key of \`agentpod e2b env --net open\` may reach them)`
 }
 
 export function unknownTemplate(ref: string): AgentPodError {

@@ -12,6 +12,8 @@ const PARTS: TranslateParts = {
   access: [{ rules: RULES, variables: { PIP_INDEX_URL: 'https://packages.example.com/' }, files: [] }],
   cap: undefined,
   readyMs: 1000,
+  earlier: [],
+  again: () => 'a word',
 }
 const from = (body: unknown, parts: Partial<TranslateParts> = {}): ReturnType<typeof translate> =>
   translate(parseInput(startBuild, body), { ...PARTS, ...parts })
@@ -68,13 +70,39 @@ describe('E2B’s steps', () => {
 
   test('a template on another one has its steps below', () => {
     const origin = imageOrigin({ name: 'image', image: 'debian:12' })
-    const { made, again } = from({ steps: [{ type: 'RUN', args: ['true'], force: true }] }, { origin })
+    const { made } = from({ steps: [{ type: 'RUN', args: ['true'] }] }, { origin })
     assert.deepEqual(
       made.recipe.steps.map(({ name }) => name),
       ['below-1', 'e2b-1'],
     )
-    assert.equal(again, 'e2b-1')
-    assert.equal(from({ force: true }, { origin }).again, 'below-1')
+  })
+
+  test('a step that is built again has another command, which later builds keep', () => {
+    const steps = (force: boolean): object[] => [
+      { type: 'RUN', args: ['one'] },
+      { type: 'RUN', args: ['two'], force },
+      { type: 'RUN', args: ['three'] },
+    ]
+    const runs = ({ made }: ReturnType<typeof from>): string[] => made.recipe.steps.map(({ run }) => run)
+    const first = from({ steps: steps(false) })
+    const forced = from({ steps: steps(true) }, { earlier: first.made.recipe.steps })
+    const [same, changed] = [0, 1].map((at) => runs(first)[at] === runs(forced)[at])
+    assert.deepEqual([same, changed], [true, false])
+    const later = from({ steps: steps(false) }, { earlier: forced.made.recipe.steps })
+    assert.deepEqual(runs(later), runs(forced))
+    const whole = from({ steps: steps(false), force: true }, { earlier: forced.made.recipe.steps })
+    assert.notEqual(runs(whole)[0], runs(forced)[0])
+    const other = from({ steps: [{ type: 'RUN', args: ['two'] }] }, { earlier: forced.made.recipe.steps })
+    assert.equal(runs(other)[0]?.includes('built again'), false)
+  })
+
+  test('the files of a copy get the group that is named', () => {
+    const files = { type: 'COPY', filesHash: 'a'.repeat(64) }
+    const run = (owner: string): string =>
+      from({ steps: [{ ...files, args: ['a', 'b', owner] }] }).made.recipe.steps[0]?.run ?? ''
+    assert.match(run('app:staff'), /chown -R app:staff \./)
+    assert.match(run('app'), /chown -R app: \./)
+    assert.throws(() => run('-R'), { code: 'invalid_argument' })
   })
 
   for (const [what, step] of [

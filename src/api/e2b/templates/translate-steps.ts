@@ -1,6 +1,6 @@
 /** Translates E2B's description of a template into a recipe, and the settings of its sandboxes. */
 import { type PackageAccess, withAccess } from '../../../build/package-presets.ts'
-import { COPY_STAGE, copyScript } from '../../../core/build/copy-script.ts'
+import { COPY_STAGE, copyScript, ownerWord } from '../../../core/build/copy-script.ts'
 import type { MadeTemplate } from '../../../core/build/template.ts'
 import { homeOf, type Service } from '../../../core/environment.ts'
 import { invalid } from '../../../core/error.ts'
@@ -19,12 +19,14 @@ export interface TranslateParts {
   /** The most that the caller's key may reach; no limit when left out. */
   readonly cap: NetworkCap | undefined
   readonly readyMs: number
+  /** The steps of the template's newest build. */
+  readonly earlier: readonly Step[]
+  /** A new word for each step that is to be built again. */
+  again(): string
 }
 
 export interface Translated {
   readonly made: MadeTemplate
-  /** The first step to build again. */
-  readonly again: string | undefined
 }
 
 interface Settings {
@@ -48,13 +50,16 @@ export function translate(body: StartBuildBody, parts: TranslateParts): Translat
   const below = origin.recipe.steps.map((step, at) => ({ ...step, name: `below-${at + 1}` }))
   const steps: Step[] = []
   let settings: Settings = origin.environment
-  let again = body.force ? firstName(below) : undefined
+  let isForced = body.force ?? false
+  let isAgain = false
   for (const [at, one] of body.steps.entries()) {
     const { step, next } = translated(one, settings, at + 1, parts)
     settings = next
+    isForced ||= one.force ?? false
     if (!step) continue
-    steps.push(step)
-    if (one.force || body.force) again ??= step.name
+    if (isForced && !isAgain) steps.push({ ...step, run: `${step.run}${AGAIN}${parts.again()}` })
+    else steps.push(asEarlier(step, parts.earlier))
+    isAgain ||= isForced
   }
   const all = [...below, ...steps]
   if (all.length > MOST_STEPS)
@@ -69,12 +74,19 @@ export function translate(body: StartBuildBody, parts: TranslateParts): Translat
       recipe: { base: origin.recipe.base, steps: all },
       environment: { ...settings, ...(services && { services }) },
     },
-    again,
   }
 }
 
-function firstName(steps: readonly Step[]): string | undefined {
-  return steps[0]?.name
+/**
+ * A step that is built again gets a word of its own, and so another key, as do all steps after it. Its earlier
+ * layer stays: sandboxes may run from it, and other owners may have built the same.
+ */
+const AGAIN = '\n# built again: '
+
+/** Later builds use what was built again, not what was there before. */
+function asEarlier(step: Step, earlier: readonly Step[]): Step {
+  const same = earlier.find(({ name, run }) => name === step.name && run.startsWith(`${step.run}${AGAIN}`))
+  return same ? { ...step, run: same.run } : step
 }
 
 function translated(
@@ -114,12 +126,12 @@ function translated(
     }
     case 'COPY': {
       if (first === '' || second === '') fail('needs a source and a target')
-      if (third !== '' && !/^[\w.-]{1,64}(?::[\w.-]{0,64})?$/.test(third)) fail('the user is malformed')
+      if (third !== '' && !/^\w[\w.-]{0,63}(?::(?:\w[\w.-]{0,63})?)?$/.test(third))
+        fail('the user is malformed')
       if (fourth !== '' && !/^[0-7]{1,5}$/.test(fourth)) fail('the mode is not an octal number')
       if (!one.filesHash) return fail('needs filesHash')
       const digest = parts.archiveOf(one.filesHash)
       if (digest === undefined) return fail('its files were not uploaded')
-      const owner = (third === '' ? settings.user : third).replace(/:.*$/, '')
       const source = first.replace(/^(?:\.?\/)+/, '').replace(/\/+$/, '')
       return {
         step: {
@@ -127,7 +139,7 @@ function translated(
           run: copyScript({
             from: source === '' ? '.' : source.includes('**') ? '.' : source,
             to: pathIn(settings, second),
-            owner,
+            owner: third === '' ? settings.user : third,
             mode: fourth || undefined,
           }),
           files: { digest, to: COPY_STAGE, entries: {} },
@@ -170,7 +182,7 @@ function directoryStep({ user, workdir }: Settings, number: number, _: Translate
   const path = shellWord(workdir)
   return {
     ...rootStep(`WORKDIR ${workdir}`, number),
-    run: `[ -d ${path} ] || { mkdir -p ${path} && chown ${shellWord(user)}: ${path}; }`,
+    run: `[ -d ${path} ] || { mkdir -p ${path} && chown ${ownerWord(user)} ${path}; }`,
   }
 }
 
