@@ -90,7 +90,7 @@ export interface Context extends Omit<EngineParts, 'providers'> {
   readonly connections: Map<SandboxId, GuestConnection>
   /** Connections to paused sandboxes; their streams stay open. */
   readonly pausedConnections: Map<SandboxId, GuestConnection>
-  /** Sandboxes whose services are starting. Aborting one ends the wait, so that `destroy` need not wait too. */
+  /** Sandboxes whose services are starting. Aborting one ends the wait, so that `destroy` need not wait. */
   readonly startingServices: Map<SandboxId, AbortController>
   readonly snapshotRegistry: SnapshotRegistry
   readonly volumeRegistry: VolumeRegistry

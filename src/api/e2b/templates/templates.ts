@@ -25,9 +25,9 @@ import type { Clock } from '../../../util/clock.ts'
 import { type Random, randomWord } from '../../../util/random.ts'
 import { findSnapshot } from '../snapshots.ts'
 import { unsupportedOption } from '../unsupported.ts'
-import { BuildLog } from './build-log.ts'
 import { BASE, BASE_FOUND, BASE_TEMPLATE, type FoundTemplate, sandboxFrom } from './sandbox-from.ts'
 import type { NewTemplateBody, StartBuildBody } from './schema.ts'
+import { TemplateBuildLog } from './template-build-log.ts'
 import type { TemplateFiles } from './template-files.ts'
 import { DEFAULT_TAG, isTemplateId, LATEST_TAG, parseTemplateRef } from './template-name.ts'
 import { imageOrigin, START_SERVICE, stepNumber, type Translated, translate } from './translate-steps.ts'
@@ -72,7 +72,7 @@ interface Running {
   readonly owner: string
   readonly templateId: string
   readonly stop: AbortController
-  readonly log: BuildLog
+  readonly log: TemplateBuildLog
   done: Promise<void>
 }
 
@@ -273,7 +273,7 @@ export class Templates {
       owner: who.owner,
       templateId: build.templateId,
       stop: new AbortController(),
-      log: new BuildLog(clock),
+      log: new TemplateBuildLog(clock),
       done: Promise.resolve(),
     }
     // INVARIANT: nothing is awaited between the checks above and this, so a build starts once.
@@ -545,7 +545,7 @@ export class Templates {
   async #check(
     made: MadeTemplate,
     { id, cpus, memoryMib, templateId }: TemplateBuild,
-    o: { readonly who: Principal; readonly signal: AbortSignal; readonly log: BuildLog },
+    o: { readonly who: Principal; readonly signal: AbortSignal; readonly log: TemplateBuildLog },
   ): Promise<void> {
     const { who, signal } = o
     const { engine, log } = this.#parts

@@ -78,8 +78,8 @@ export function translate(body: StartBuildBody, parts: TranslateParts): Translat
 }
 
 /**
- * A step that is built again gets a word of its own, and so another key, as do all steps after it. Its earlier
- * layer stays: sandboxes may run from it, and other owners may have built the same.
+ * A step that is built again gets a word of its own, and so another key, as do all steps after it. Its
+ * earlier layer stays: sandboxes may run from it, and other owners may have built the same.
  */
 const AGAIN = '\n# built again: '
 

@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FakeClock } from '../../../testing/fake-clock.ts'
-import { BuildLog } from './build-log.ts'
+import { TemplateBuildLog } from './template-build-log.ts'
 
-const output = (log: BuildLog, data: Buffer): void => log.onEvent({ kind: 'output', name: 'e2b-2', data })
-const messages = (log: BuildLog): string[] => log.lines.map(({ message }) => message)
+const output = (log: TemplateBuildLog, data: Buffer): void =>
+  log.onEvent({ kind: 'output', name: 'e2b-2', data })
+const messages = (log: TemplateBuildLog): string[] => log.lines.map(({ message }) => message)
 
 test('output becomes lines of its step, and a character that arrives in two parts stays whole', () => {
-  const log = new BuildLog(new FakeClock())
+  const log = new TemplateBuildLog(new FakeClock())
   const data = Buffer.from('one\nzwölf 🐟')
   for (const byte of data) output(log, Buffer.from([byte]))
   log.fail('it failed', '2')
@@ -24,7 +25,7 @@ test('output becomes lines of its step, and a character that arrives in two part
 
 test('SECURITY: CP-16 a log is limited in lines and characters, and its failure is still there', () => {
   for (const line of ['x\n', `${'x'.repeat(3000)}\n`]) {
-    const log = new BuildLog(new FakeClock())
+    const log = new TemplateBuildLog(new FakeClock())
     for (let at = 0; at < 20_000; at++) output(log, Buffer.from(line))
     log.fail('it failed', 'base')
     assert.ok(log.lines.length <= 10_002)
@@ -35,7 +36,7 @@ test('SECURITY: CP-16 a log is limited in lines and characters, and its failure 
 })
 
 test('SECURITY: a line without an end takes no more than one line', () => {
-  const log = new BuildLog(new FakeClock())
+  const log = new TemplateBuildLog(new FakeClock())
   for (let at = 0; at < 1000; at++) output(log, Buffer.alloc(10_000, 'x'))
   log.flush()
   assert.deepEqual(

@@ -13,7 +13,7 @@ const LONGEST_LINE = 4000
 
 type Place = Pick<TemplateLog, 'step'>
 
-export class BuildLog {
+export class TemplateBuildLog {
   readonly #clock: Clock
   readonly #lines: TemplateLog[] = []
   readonly #decoder = new StringDecoder('utf8')
