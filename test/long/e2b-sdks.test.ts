@@ -45,8 +45,9 @@ async function run(
   program: string,
   args: readonly string[],
   more: Record<string, string> = {},
+  timeout = FLOW_MS,
 ): Promise<string> {
-  const running = execute(program, args, { env: { ...env, ...more }, timeout: FLOW_MS, cwd: world.home })
+  const running = execute(program, args, { env: { ...env, ...more }, timeout, cwd: world.home })
   // E2B's command line passes its input on, to the end.
   running.child.stdin?.end()
   return (await running).stdout
@@ -116,6 +117,13 @@ test('API-8 @e2b/code-interpreter works over every kernel', async () => {
 test('API-8 the code interpreter’s Python SDK works over every kernel', async () => {
   const said = await python('interpreter_suite.py', 'python-interpreter', ['e2b-code-interpreter==2.11.5'])
   assert.match(said, /interpreter: done/)
+})
+
+test('API-8 the code interpreter survives cells and clients that misbehave', {
+  timeout: 400_000,
+}, async () => {
+  const said = await run(process.execPath, [join(PROGRAMS, 'interpreter_hostile.mjs')], {}, 360_000)
+  assert.match(said, /hostile: done/)
 })
 
 test('smolagents works: variables, tools, state, output, errors', async () => {

@@ -14,6 +14,14 @@ const PORT = 49_999
 const HOME = '/opt/code-interpreter'
 const READY_MS = 120_000
 
+/** A server that was killed, as when there was no memory left, is started again. */
+const SERVER = `trap 'kill $!; wait; exit 0' TERM
+while :; do
+  ${HOME}/venv/bin/python ${HOME}/server.py &
+  wait $! && exit 0
+  sleep 1
+done`
+
 /** Jupyter's kernels, its library that starts them, and packages for data and charts. */
 const PACKAGES = ['jupyter_client', 'ipykernel>=7,<8', 'bash_kernel>=0.10', 'matplotlib', 'numpy', 'pandas']
 
@@ -38,7 +46,7 @@ export function interpreterTemplate(o: {
           services: [
             {
               name: 'code-interpreter',
-              run: `exec ${HOME}/venv/bin/python ${HOME}/server.py`,
+              run: SERVER,
               user: 'user',
               workdir: '/home/user',
               variables: {},

@@ -3,11 +3,17 @@
 import re
 
 MOST_POINTS = 100_000
+# Larger tables are shown, but do not come as data.
+MOST_CELLS = 1_000_000
 
 
 def data_of_frame(frame):
     """The columns by name. Dates become text, and what JSON lacks becomes None."""
-    return {str(name): [plain(value) for value in frame[name].tolist()] for name in frame.columns}
+    if frame.size > MOST_CELLS:
+        return None
+    # By position, because two columns may have one name.
+    columns = ((name, frame.iloc[:, at]) for at, name in enumerate(frame.columns))
+    return {str(name): [plain(value) for value in column.tolist()] for name, column in columns}
 
 
 def plain(value):

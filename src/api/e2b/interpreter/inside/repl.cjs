@@ -1,6 +1,7 @@
 // Runs cells of JavaScript in Node's REPL, which keeps variables and knows top-level await. Cells come as
 // JSON lines on one descriptor, answers go to another.
-const { createReadStream, writeSync } = require('node:fs')
+const { writeSync } = require('node:fs')
+const { Socket } = require('node:net')
 const { createInterface } = require('node:readline')
 const { PassThrough } = require('node:stream')
 const { inspect } = require('node:util')
@@ -67,13 +68,11 @@ let pending
 function finish(message) {
   const done = pending
   pending = undefined
-  process.off('SIGINT', interrupt)
   done?.(message)
 }
-// While a cell computes, the REPL handles an interrupt; while it awaits something, this does.
-function interrupt() {
-  finish({ error: { name: 'Interrupted', value: 'interrupted', stack: '' } })
-}
+// While a cell computes, the REPL handles an interrupt; while it awaits something, this does. Without a cell
+// nothing happens, where Node itself would end.
+process.on('SIGINT', () => finish({ error: { name: 'Interrupted', value: 'interrupted', stack: '' } }))
 
 // The REPL sends errors of a cell to its domain, where its own listener would only print them.
 server._domain?.removeAllListeners('error')
@@ -84,21 +83,34 @@ process.on('unhandledRejection', (error) => finish({ error: errorOf(error) }))
 function run(code) {
   return new Promise((resolve) => {
     pending = resolve
+    // A cell that was interrupted may still get its value, when another one runs.
+    const finishOwn = (message) => {
+      if (pending === resolve) finish(message)
+    }
     server.eval(withImports(code), server.context, 'cell', async (error, value) => {
-      if (error) return finish({ error: errorOf(error.err ?? error) })
+      if (error) return finishOwn({ error: errorOf(error.err ?? error) })
       try {
-        finish({ result: resultOf(await value) })
+        finishOwn({ result: resultOf(await value) })
       } catch (thrown) {
-        finish({ error: errorOf(thrown) })
+        finishOwn({ error: errorOf(thrown) })
       }
     })
-    if (pending === resolve) process.on('SIGINT', interrupt)
   })
 }
 
+/** Output that the cell wrote goes before its answer. Node writes to pipes in the background. */
+function written(stream) {
+  return new Promise((resolve) => stream.write('', () => resolve()))
+}
+
 let last = Promise.resolve()
-createInterface({ input: createReadStream('', { fd: cells }) })
+// A socket, because a read of a file would keep the process from ending.
+createInterface({ input: new Socket({ fd: cells, readable: true, writable: false }) })
   .on('line', (line) => {
-    last = last.then(async () => answer(await run(JSON.parse(line).code)))
+    last = last.then(async () => {
+      const message = await run(JSON.parse(line).code)
+      await Promise.all([written(process.stdout), written(process.stderr)])
+      answer(message)
+    })
   })
   .on('close', () => process.exit(0))

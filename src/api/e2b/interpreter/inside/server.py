@@ -1,177 +1,25 @@
 """E2B's code interpreter protocol in front of Jupyter kernels: contexts, and executions as JSON lines."""
 
 import asyncio
+import contextlib
 import json
 import os
-import queue
 import signal
 import sys
-import time
-import uuid
 
-from jupyter_client.kernelspec import KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
+from kernels import Context, zmq_context
+from languages import ALIASES, HINTS, KERNELS, Refused, kernel_of, variables_code, variables_of
 from tornado import web
 from tornado.iostream import StreamClosedError
 
 PORT = 49999
 HOME = os.path.expanduser("~")
-START_SECONDS = 60
-POLL_SECONDS = 0.5
 LARGEST_BODY = 64 * 1024 * 1024
 MOST_CONTEXTS = 64
-
-# The kernel of each language, by every name that clients use for it.
-KERNELS = {"python": "python3", "javascript": "javascript", "bash": "bash", "r": "ir", "java": "java"}
-ALIASES = {"py": "python", "python3": "python", "js": "javascript", "sh": "bash", "shell": "bash"}
-
-# Names of MIME types in a result. Others are passed on under their own names.
-FIELDS = {
-    "text/plain": "text",
-    "text/html": "html",
-    "text/markdown": "markdown",
-    "image/svg+xml": "svg",
-    "image/png": "png",
-    "image/jpeg": "jpeg",
-    "application/pdf": "pdf",
-    "text/latex": "latex",
-    "application/json": "json",
-    "application/javascript": "javascript",
-    "e2b/data": "data",
-    "e2b/chart": "chart",
-}
-
-
-class Refused(Exception):
-    def __init__(self, status, message):
-        super().__init__(message)
-        self.status = status
-
-
-class Context:
-    """One kernel with its state. Executions in it run one after the other."""
-
-    def __init__(self, language, cwd):
-        self.id = str(uuid.uuid4())
-        self.language = language
-        self.cwd = cwd
-        self.lock = asyncio.Lock()
-        self.manager = None
-        self.client = None
-
-    def view(self):
-        return {"id": self.id, "language": self.language, "cwd": self.cwd}
-
-    async def start(self):
-        manager = AsyncKernelManager(kernel_name=KERNELS[self.language])
-        await manager.start_kernel(cwd=self.cwd)
-        client = manager.client()
-        client.start_channels()
-        try:
-            await client.wait_for_ready(timeout=START_SECONDS)
-        except BaseException:
-            client.stop_channels()
-            await manager.shutdown_kernel(now=True)
-            raise
-        self.manager, self.client = manager, client
-
-    async def stop(self):
-        if self.manager is None:
-            return
-        self.client.stop_channels()
-        await self.manager.shutdown_kernel(now=True)
-        self.manager = self.client = None
-
-    async def restart(self):
-        await self.stop()
-        await self.start()
-
-    async def events(self, code, silent=False):
-        """The events of one execution, until the kernel is idle again."""
-        ident = self.client.execute(code, silent=silent, store_history=not silent, allow_stdin=False)
-        while True:
-            try:
-                message = await self.client.get_iopub_msg(timeout=POLL_SECONDS)
-            except queue.Empty:
-                if await self.manager.is_alive():
-                    continue
-                yield {"type": "error", "name": "KernelDied", "value": "the kernel ended", "traceback": ""}
-                yield {"type": "unexpected_end_of_execution"}
-                await self.restart()
-                return
-            if message["parent_header"].get("msg_id") != ident:
-                continue
-            kind, content = message["msg_type"], message["content"]
-            if kind == "status" and content["execution_state"] == "idle":
-                return
-            event = event_of(kind, content)
-            if event is not None:
-                yield event
-
-    async def quietly(self, code):
-        async for _ in self.events(code, silent=True):
-            pass
-
-
-def event_of(kind, content):
-    if kind == "stream":
-        now = int(time.time() * 1_000_000)
-        return {"type": content["name"], "text": content["text"], "timestamp": now}
-    if kind in ("execute_result", "display_data"):
-        return {"type": "result", "is_main_result": kind == "execute_result", **result_of(content["data"])}
-    if kind == "error":
-        traceback = content["traceback"]
-        text = traceback if isinstance(traceback, str) else "\n".join(traceback)
-        return {"type": "error", "name": content["ename"] or "Error", "value": content["evalue"], "traceback": text}
-    if kind == "execute_input":
-        return {"type": "number_of_executions", "execution_count": content["execution_count"]}
-    return None
-
-
-def result_of(data):
-    fields, extra = {}, {}
-    for mime, value in data.items():
-        if mime in FIELDS:
-            fields[FIELDS[mime]] = value
-        else:
-            extra[mime] = value
-    text = fields.get("text")
-    # A string is shown without the quotes that Python and JavaScript put around it.
-    if isinstance(text, str) and len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        fields["text"] = text[1:-1]
-    return {**fields, **({"extra": extra} if extra else {})}
-
-
-def variables_code(language, variables):
-    """Code that sets variables of the environment, and code that sets them back."""
-    data = json.dumps(variables)
-    if language == "python":
-        name = "__agentpod_before"
-        return (
-            f"import os as __agentpod_os, json as __agentpod_json\n__agentpod_set = __agentpod_json.loads({data!r})\n"
-            f"{name} = {{k: __agentpod_os.environ.get(k) for k in __agentpod_set}}\n"
-            "__agentpod_os.environ.update(__agentpod_set)",
-            f"for __agentpod_k, __agentpod_v in {name}.items():\n"
-            "    __agentpod_os.environ.pop(__agentpod_k, None) if __agentpod_v is None"
-            " else __agentpod_os.environ.__setitem__(__agentpod_k, __agentpod_v)\n"
-            f"del {name}, __agentpod_set, __agentpod_os, __agentpod_json",
-        )
-    if language == "javascript":
-        return (
-            f"globalThis.__agentpodBefore = {{...process.env}}; Object.assign(process.env, {data}); undefined",
-            f"for (const k of Object.keys({data})) {{ if (k in globalThis.__agentpodBefore)"
-            " process.env[k] = globalThis.__agentpodBefore[k]; else delete process.env[k] }; undefined",
-        )
-    if language == "bash":
-        words = "".join(f"export {k}={shell_word(v)}\n" for k, v in variables.items())
-        return words, "unset " + " ".join(variables)
-    if language == "r":
-        return f"do.call(Sys.setenv, list({', '.join(f'{k}={json.dumps(v)}' for k, v in variables.items())}))", ""
-    raise Refused(400, f"env_vars are not supported for {language}")
-
-
-def shell_word(text):
-    return "'" + text.replace("'", "'\\''") + "'"
+MOST_STARTS = 4
+# Nobody waits for an execution whose client has left. One that ignores interrupts ends with its kernel.
+INTERRUPTS = 3
+INTERRUPT_SECONDS = 5
 
 
 class Contexts:
@@ -179,23 +27,33 @@ class Contexts:
         self.by_id = {}
         self.defaults = {}
         self.starting = {}
+        self.zmq_context = zmq_context()
+        self.reserved = 0
+        # Kernels that start at once slow each other down, until none is ready in time.
+        self.starts = asyncio.Semaphore(MOST_STARTS)
 
     def language(self, asked):
         name = str(asked or "python").lower()
         name = ALIASES.get(name, name)
         if name not in KERNELS:
-            raise Refused(400, f"unsupported language: {name}; use {', '.join(KERNELS)}")
-        if KERNELS[name] not in KernelSpecManager().find_kernel_specs():
-            raise Refused(400, f"there is no kernel for {name} in this template")
+            raise Refused(400, f"unsupported language: {name[:80]}; use {', '.join(KERNELS)}")
+        if kernel_of(name) is None:
+            hint = f" ({HINTS[name]})" if name in HINTS else ""
+            raise Refused(400, f"there is no kernel for {name} in this sandbox{hint}")
         return name
 
     async def add(self, language, cwd):
-        if len(self.by_id) >= MOST_CONTEXTS:
+        if len(self.by_id) + self.reserved >= MOST_CONTEXTS:
             raise Refused(429, f"there are already {MOST_CONTEXTS} contexts")
-        if not os.path.isdir(cwd):
-            raise Refused(400, f"there is no directory {cwd}")
-        context = Context(language, cwd)
-        await context.start()
+        if "\0" in cwd or not os.path.isdir(cwd):
+            raise Refused(400, f"there is no directory {cwd[:200]}")
+        context = Context(language, kernel_of(language), cwd, self.zmq_context)
+        self.reserved += 1
+        try:
+            async with self.starts, context.lock:
+                await context.ensure()
+        finally:
+            self.reserved -= 1
         self.by_id[context.id] = context
         return context
 
@@ -215,15 +73,15 @@ class Contexts:
         return context
 
     def get(self, ident):
-        context = self.by_id.get(ident)
+        context = self.by_id.get(ident) if isinstance(ident, str) else None
         if context is None:
-            raise Refused(404, f"Context {ident} not found")
+            raise Refused(404, f"Context {str(ident)[:80]} not found")
         return context
 
     async def remove(self, ident):
         context = self.get(ident)
         del self.by_id[ident]
-        await context.stop()
+        await context.remove()
 
 
 class Handler(web.RequestHandler):
@@ -277,22 +135,19 @@ class OneContext(Handler):
 
 class Restart(Handler):
     async def post(self, ident):
-        context = self.contexts.get(ident)
-        await context.manager.interrupt_kernel()
-        async with context.lock:
-            await context.restart()
+        await self.contexts.get(ident).restart()
         self.finish({})
 
 
 class Execute(Handler):
-    gone = False
-    interrupting = None
+    is_gone = False
+    running = None
 
     def on_connection_close(self):
         # The client has left, so nobody waits for the rest: the next execution should not either.
-        self.gone = True
-        if self.interrupting is not None:
-            asyncio.ensure_future(self.interrupting())
+        self.is_gone = True
+        if self.running is not None:
+            asyncio.ensure_future(give_up(*self.running))
 
     async def post(self):
         body = self.body()
@@ -306,31 +161,59 @@ class Execute(Handler):
             if body.get("context_id")
             else await self.contexts.default(self.contexts.language(body.get("language")))
         )
-        variables = body.get("env_vars") or {}
+        variables = variables_of(body)
         before, after = variables_code(context.language, variables) if variables else ("", "")
         self.set_header("content-type", "application/x-ndjson")
         await self.flush()
-        async with context.lock:
-            if self.gone:
-                return
-            if before:
-                await context.quietly(before)
-            self.interrupting = context.manager.interrupt_kernel
-            async for event in context.events(code):
-                await self.say(event)
-            self.interrupting = None
-            if after:
-                await context.quietly(after)
+        try:
+            async with context.lock:
+                await self.run(context, code, before, after)
+        except (Refused, RuntimeError) as error:
+            # The kernel did not start; the answer has already begun.
+            await self.say({"type": "error", "name": "KernelDied", "value": str(error), "traceback": ""})
+            await self.say({"type": "unexpected_end_of_execution"})
         await self.say({"type": "end_of_execution"})
 
+    async def run(self, context, code, before, after):
+        if self.is_gone:
+            return
+        await context.ensure()
+        if before:
+            await context.quietly(before)
+        is_over = asyncio.Event()
+        self.running = (context.kernel, is_over)
+        try:
+            # It may have left while the variables were set.
+            if not self.is_gone:
+                async with contextlib.aclosing(context.events(code)) as events:
+                    async for event in events:
+                        await self.say(event)
+        finally:
+            self.running = None
+            is_over.set()
+        if after and not context.kernel.has_ended:
+            await context.quietly(after)
+
     async def say(self, event):
-        if self.gone:
+        if self.is_gone:
             return
         try:
             self.write(json.dumps(event, default=str) + "\n")
             await self.flush()
         except StreamClosedError:
-            self.gone = True
+            self.is_gone = True
+
+
+async def give_up(kernel, is_over):
+    """Interrupts an execution; ends its kernel if that does not help."""
+    for _ in range(INTERRUPTS):
+        if is_over.is_set() or kernel.has_ended:
+            return
+        await kernel.manager.interrupt_kernel()
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(is_over.wait(), INTERRUPT_SECONDS)
+    if not is_over.is_set():
+        await kernel.stop()
 
 
 def refuse_errors(handler):
@@ -372,7 +255,7 @@ async def main():
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     await stopped.wait()
-    await asyncio.gather(*(one.stop() for one in contexts.by_id.values()), return_exceptions=True)
+    await asyncio.gather(*(one.remove() for one in contexts.by_id.values()), return_exceptions=True)
 
 
 if __name__ == "__main__":
