@@ -32,6 +32,8 @@ export interface Readiness {
   readonly command?: string | undefined
   readonly port?: number | undefined
   readonly timeoutMs: number
+  /** How long one run of the command may take; ten seconds if left out. */
+  readonly commandMs?: number | undefined
 }
 
 export const STOP_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const

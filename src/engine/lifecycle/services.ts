@@ -154,18 +154,24 @@ async function ready(clock: Clock, guest: Guest, service: Service, abandoned: Ab
   const { timeoutMs } = service.ready
   const end = clock.now() + timeoutMs
   for (let wait = ASK_FIRST_MS; ; wait = Math.min(wait * 2, ASK_LAST_MS)) {
-    if (await isReady(guest, service, service.ready)) return
+    if (await isReady(guest, service, service.ready, abandoned)) return
     if (clock.now() > end) throw notReadyInTime(timeoutMs)
     await sleep(clock, wait, abandoned)
   }
 }
 
-async function isReady(guest: Guest, service: Service, { command, port }: Readiness): Promise<boolean> {
+async function isReady(
+  guest: Guest,
+  service: Service,
+  { command, port, commandMs = CHECK_MS }: Readiness,
+  abandoned: AbortSignal,
+): Promise<boolean> {
   try {
     if (command !== undefined) {
       const { user, workdir, variables } = service
-      const check = { run: command, user, workdir, variables, timeoutMs: CHECK_MS }
-      return (await runInside(guest, check, { signal: AbortSignal.timeout(CHECK_MS * 2) })).exitCode === 0
+      const check = { run: command, user, workdir, variables, timeoutMs: commandMs }
+      const signal = AbortSignal.any([abandoned, AbortSignal.timeout(commandMs + CHECK_MS)])
+      return (await runInside(guest, check, { signal })).exitCode === 0
     }
     if (port === undefined) return true
     const connection = await guest.dial(port, { timeoutMs: DIAL_MS })

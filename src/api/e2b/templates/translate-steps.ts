@@ -186,6 +186,11 @@ function directoryStep({ user, workdir }: Settings, number: number, _: Translate
   }
 }
 
+/** Only the system inside knows the homes of other users; empty stands for them. */
+function homeFor(user: string): string {
+  return ['root', 'user'].includes(user) ? homeOf(user) : ''
+}
+
 function runStepOf(
   command: string,
   user: string,
@@ -196,8 +201,8 @@ function runStepOf(
     ...rootStep(`RUN ${command}`, number),
     run: loginShell(command),
     user,
-    workdir: settings.workdir === '' ? homeOf(settings.user) : settings.workdir,
-    variables: { HOME: homeOf(user), ...settings.variables },
+    workdir: settings.workdir === '' ? homeFor(settings.user) : settings.workdir,
+    variables: { ...(homeFor(user) !== '' && { HOME: homeFor(user) }), ...settings.variables },
   }
   return withNetwork(step, parts)
 }
@@ -261,7 +266,11 @@ function servicesOf(
     {
       ...service,
       run: startCmd ? `(${loginShell(startCmd)}) || exit $?\nexec sleep infinity` : 'exec sleep infinity',
-      ready: { ...(readyCmd && { command: loginShell(`${STAND_INS}${readyCmd}`) }), timeoutMs: readyMs },
+      ready: {
+        // The SDKs' `waitForTimeout` is a command that sleeps.
+        ...(readyCmd && { command: loginShell(`${STAND_INS}${readyCmd}`), commandMs: readyMs }),
+        timeoutMs: readyMs,
+      },
     },
   ]
 }
