@@ -8,7 +8,10 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
+import { makeImage } from '../support/made-image.ts'
+import { noRegistry, RealRegistry } from '../support/real-registry.ts'
 import { sharedBootstrap } from '../support/shared-bootstrap.ts'
+import { busyboxFiles, NO_BUSYBOX } from '../support/tiny-images.ts'
 import { ROOT, World } from '../support/world.ts'
 
 const execute = promisify(execFile)
@@ -19,15 +22,28 @@ const FLOW_MS = 120_000
 
 let world: World
 let env: NodeJS.ProcessEnv
+let registry: RealRegistry | undefined
+/** An image in a registry; empty where the machine cannot run one. */
+let image = ''
 before(
   async () => {
     world = new World({ env: sharedBootstrap() })
+    if (!NO_BUSYBOX && !noRegistry()) {
+      registry = await RealRegistry.start()
+      const settings = `[registries."${registry.host}"]\nca = ${JSON.stringify(registry.caFile)}\n`
+      await writeFile(join(world.home, 'config.toml'), settings)
+      const config = { Env: ['PATH=/bin'] }
+      image = await registry.put('public/tools', '1', makeImage({ layers: [busyboxFiles()], config }))
+    }
     const json = await world.ok(['e2b', 'env', '--json'], { timeoutMs: 600_000 })
     env = { ...process.env, ...(JSON.parse(json) as Record<string, string>), HOME: world.directory() }
   },
   { timeout: 660_000 },
 )
-after(async () => world?.[Symbol.asyncDispose]())
+after(async () => {
+  await world?.[Symbol.asyncDispose]()
+  await registry?.[Symbol.asyncDispose]()
+})
 
 /** A directory whose node_modules has these packages. */
 async function npm(name: string, packages: readonly string[]): Promise<string> {
@@ -92,6 +108,19 @@ test('API-7 the Python SDK builds a template, and a sandbox runs it', async () =
   assert.match(said, /templates: done/)
 })
 
+test('API-7 the JavaScript SDK builds templates: files, users, rebuilds, boots, Dockerfiles, images, MCP', {
+  timeout: 400_000,
+}, async () => {
+  const directory = await npm('e2b-interpreter', ['@e2b/code-interpreter@2.8.0'])
+  const said = await run(
+    process.execPath,
+    [join(PROGRAMS, 'templates.mjs'), directory],
+    { IMAGE: image },
+    360_000,
+  )
+  assert.match(said, /templates: done/)
+})
+
 test('API-8 the code interpreter is built on demand', { timeout: 900_000 }, async () => {
   for (;;) {
     const headers = { 'x-api-key': env['E2B_API_KEY'] ?? '', 'content-type': 'application/json' }
@@ -124,6 +153,12 @@ test('API-8 the code interpreter survives cells and clients that misbehave', {
 }, async () => {
   const said = await run(process.execPath, [join(PROGRAMS, 'interpreter_hostile.mjs')], {}, 360_000)
   assert.match(said, /hostile: done/)
+})
+
+test('API-8 a template on the code interpreter adds R', { timeout: 900_000 }, async () => {
+  const directory = await npm('e2b-interpreter', ['@e2b/code-interpreter@2.8.0'])
+  const said = await run(process.execPath, [join(PROGRAMS, 'kernels.mjs'), directory], {}, 840_000)
+  assert.match(said, /kernels: done/)
 })
 
 test('smolagents works: variables, tools, state, output, errors', async () => {

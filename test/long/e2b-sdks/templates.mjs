@@ -24,10 +24,16 @@ const CASES = {
   async 'more files than uploads at once, with owner, group and mode'() {
     let template = fresh()
     for (let at = 0; at < 14; at++)
-      template = template.copy(`many/${at}.txt`, `/srv/many/${at}.txt`, { user: 'user:www-data', mode: 0o640 })
+      template = template.copy(`many/${at}.txt`, `/srv/many/${at}.txt`, {
+        user: 'user:www-data',
+        mode: 0o640,
+      })
     await Template.build(template.runCmd('cat /srv/many/*.txt | wc -l > count.txt'), 'many')
     const sandbox = await create('many')
-    assert.equal(await out(sandbox, 'cat count.txt; stat -c "%U %G %a" /srv/many/3.txt'), '14\nuser www-data 640')
+    assert.equal(
+      await out(sandbox, 'cat count.txt; stat -c "%U %G %a" /srv/many/3.txt'),
+      '14\nuser www-data 640',
+    )
   },
 
   async 'users with another home, and users without one'() {
@@ -98,7 +104,10 @@ const CASES = {
     await Template.build(template, 'dockerfile')
     const sandbox = await create('dockerfile')
     assert.equal(await out(sandbox, 'cat /app/made.txt /app/many/3.txt; pwd'), 'one\nfile 3\n/app')
-    assert.match(await out(sandbox, 'for _ in $(seq 50); do curl -s localhost:8500 && break; sleep 0.1; done'), /many/)
+    assert.match(
+      await out(sandbox, 'for _ in $(seq 50); do curl -s localhost:8500 && break; sleep 0.1; done'),
+      /many/,
+    )
   },
 
   async 'an image from a registry, alone and below another template'() {
@@ -135,7 +144,8 @@ const CASES = {
     const again = await Sandbox.connect(sandbox.sandboxId)
     assert.equal(await again.getMcpToken(), token)
     assert.equal(await out(sandbox, 'cat /etc/mcp-gateway/config', { user: 'root' }), JSON.stringify(mcp))
-    const wait = 'for _ in $(seq 100); do curl -sf -o /dev/null localhost:50005 && break; sleep 0.1; done; echo $?'
+    const wait =
+      'for _ in $(seq 100); do curl -sf -o /dev/null localhost:50005 && break; sleep 0.1; done; echo $?'
     assert.equal(await out(sandbox, wait), '0')
     // A gateway that does not start ends the sandbox, and the SDK says why.
     await Template.build(fresh().runCmd('true'), 'no-gateway')
@@ -152,7 +162,9 @@ for (const [name, work] of Object.entries(CASES)) {
     console.log(`ok ${name} ${Math.round(performance.now() - started)}ms`)
   } catch (error) {
     failed += 1
-    console.log(`FAILED ${name} ${Math.round(performance.now() - started)}ms\n${error.message}\n${error.stack}`)
+    console.log(
+      `FAILED ${name} ${Math.round(performance.now() - started)}ms\n${error.message}\n${error.stack}`,
+    )
   }
 }
 await Promise.allSettled(ended.map((end) => end()))
