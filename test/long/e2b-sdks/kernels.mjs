@@ -18,8 +18,9 @@ const sandbox = await Sandbox.create('with-r', { timeoutMs: 300_000 })
 try {
   const run = (code, o = {}) => sandbox.runCode(code, { language: 'r', timeoutMs: 60_000, ...o })
   const first = await run('x <- 41\ncat("hi\\n")\nx + 1')
-  assert.deepEqual([first.text, first.logs.stdout.join('')], ['[1] 42', 'hi\n'])
-  assert.equal((await run('x')).text, '[1] 41')
+  // R's kernel displays values, where others return them.
+  assert.deepEqual([first.results[0].text, first.logs.stdout.join('')], ['[1] 42', 'hi\n'])
+  assert.equal((await run('x')).results[0].text, '[1] 41')
   assert.match((await run('stop("no such thing")')).error.value, /no such thing/)
   const envs = { SHADE: 'gr"ün 🐟' }
   assert.equal((await run('cat(Sys.getenv("SHADE"))', { envs })).logs.stdout.join(''), 'gr"ün 🐟')

@@ -70,7 +70,7 @@ export class TemplateBuildLog {
     this.#step = stepNumber(name)
     const lines = (this.#rest + this.#decoder.write(data)).split('\n')
     this.#rest = (lines.pop() ?? '').slice(0, LONGEST_LINE)
-    for (const line of lines) this.say(line, { step: this.#step })
+    for (const line of lines) this.say(line.replace(/\r$/, ''), { step: this.#step })
   }
 
   #push(level: TemplateLog['level'], message: string, place: Place): void {
