@@ -23,6 +23,11 @@ try:
     assert sandbox.run_code("import os; os.getcwd()", context=context).text == "/tmp"
     assert sandbox.run_code("'x' in globals()", context=context).text == "False"
     sandbox.remove_code_context(context)
+    try:
+        sandbox.run_code("1 + 1", language="r")
+        raise SystemExit("a language without a kernel was not refused")
+    except Exception as refused:
+        assert "no kernel for r in this sandbox (apt install" in str(refused), refused
 finally:
     sandbox.kill()
 print("interpreter: done")

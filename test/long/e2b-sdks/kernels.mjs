@@ -28,7 +28,7 @@ try {
   const { results } = await run('plot(1:3)')
   assert.match(results[0].png ?? '', /^iVBOR/)
   assert.equal((await sandbox.runCode('1 + 1')).text, '2')
-  await assert.rejects(sandbox.runCode('1', { language: 'java' }), /no kernel for java/)
+  await assert.rejects(sandbox.runCode('1', { language: 'java' }), /400/)
 } finally {
   await sandbox.kill()
 }
