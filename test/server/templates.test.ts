@@ -155,7 +155,7 @@ describe('a build', () => {
     )
   })
 
-  test('a build of a server that ended has failed, and another one can be requested', async () => {
+  test('API-7 a build of a server that ended has failed, and another one can be requested', async () => {
     const build = request('pages')
     await start(build, { steps: runs('sleep 1000') })
     const before = templates

@@ -77,7 +77,7 @@ const CASES = {
     const cells = [
       ['python', 'import os; print(os.environ.get("SHADE"), os.environ.get("ONCE"))', 'green None'],
       ['javascript', 'console.log(process.env.SHADE, process.env.ONCE)', 'green undefined'],
-      ['bash', 'echo $SHADE ${ONCE-None}', 'green None'],
+      ['bash', 'echo $SHADE $([ -n "$ONCE" ] && echo "$ONCE" || echo None)', 'green None'],
     ]
     for (const [language, code, before] of cells) {
       const env_vars = { SHADE: `it's "red" $x 🐟`, ONCE: 'a\nb' }
@@ -88,7 +88,7 @@ const CASES = {
   },
 
   async 'unicode of every kind arrives whole'() {
-    const text = '🐟 zwölf \u0301 ' + '漢'.repeat(50_000)
+    const text = `🐟 zwölf \u0301 ${'漢'.repeat(50_000)}`
     assert.equal((await run(`print(${JSON.stringify(text)})`)).stdout, `${text}\n`)
     assert.equal((await run(`console.log(${JSON.stringify(text)})`, { language: 'js' })).stdout, `${text}\n`)
     assert.equal((await run(`echo '${text}'`, { language: 'bash' })).stdout, `${text}\n`)
