@@ -112,11 +112,11 @@ const CASES = {
 
   async 'an image from a registry, alone and below another template'() {
     if (!process.env.IMAGE) return
-    await Template.build(Template().fromImage(process.env.IMAGE).runCmd('id -un > /tmp/who'), 'image')
+    await Template.build(Template().fromImage(process.env.IMAGE).runCmd('id -un > who'), 'image')
     const sandbox = await create('image')
-    assert.equal(await out(sandbox, 'cat /tmp/who'), 'user')
-    await Template.build(Template().fromTemplate('image').runCmd('cp /tmp/who /tmp/again'), 'on-image')
-    assert.equal(await out(await create('on-image'), 'cat /tmp/again'), 'user')
+    assert.equal(await out(sandbox, 'cat who'), 'user')
+    await Template.build(Template().fromTemplate('image').runCmd('cp who again'), 'on-image')
+    assert.equal(await out(await create('on-image'), 'cat again'), 'user')
   },
 
   async 'an MCP gateway: named if it is missing, started if it was built'() {
