@@ -42,7 +42,8 @@ export function toCreateRequest(body: NewSandboxBody, who: Principal, template: 
       }),
     ...(template.kit && { kit: template.kit }),
     ...(template.suite !== undefined && { suite: template.suite }),
-    ...(template.resources && { resources: template.resources }),
+    // Every template names its resources, and an ordinary user's machine may enforce none.
+    ...(template.resources && { resources: template.resources, areLimitsOptional: true }),
     ...(template.snapshot !== undefined && { snapshot: template.snapshot }),
   }
 }

@@ -48,6 +48,8 @@ export interface SpecRequest {
   readonly isolation?: Isolation | undefined
   readonly environment?: Optional<Environment> | undefined
   readonly resources?: Optional<Resources> | undefined
+  /** Limits that the machine cannot enforce are left out; otherwise they are refused. */
+  readonly areLimitsOptional?: boolean | undefined
   readonly lifetime?: Optional<Lifetime> | undefined
   readonly ports?: Ports | undefined
   readonly network?: NetworkRequest | undefined
@@ -183,7 +185,7 @@ async function createNew(
         failpoint('create.intended')
         return await createAtProvider(ctx, sandbox, {
           root,
-          required: askedLimits(request.resources ?? {}),
+          required: request.areLimitsOptional ? [] : askedLimits(request.resources ?? {}),
           snapshot: origin?.snapshot.id,
           mounts: [...mountsOf(spec), ...(request.rootMounts ?? [])],
           rootDirs: request.rootDirs,

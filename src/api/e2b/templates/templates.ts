@@ -559,6 +559,7 @@ export class Templates {
     const creating = engine.sandboxes.create(
       {
         ...sandboxFrom({ id: templateId, name: '', made, cpus, memoryMib }),
+        areLimitsOptional: true,
         // A server that starts later removes it, as it removes sandboxes of build steps.
         owner: LAYER_OWNER,
         labels: { [BUILD_LABEL]: 'step', [CHECK_LABEL]: id },

@@ -68,11 +68,15 @@ let pending
 function finish(message) {
   const done = pending
   pending = undefined
+  process.off('SIGINT', interrupt)
   done?.(message)
 }
-// While a cell computes, the REPL handles an interrupt; while it awaits something, this does. Without a cell
-// nothing happens, where Node itself would end.
-process.on('SIGINT', () => finish({ error: { name: 'Interrupted', value: 'interrupted', stack: '' } }))
+// While a cell computes, the REPL handles an interrupt; while it awaits something, this does.
+function interrupt() {
+  finish({ error: { name: 'Interrupted', value: 'interrupted', stack: '' } })
+}
+// Without a cell nothing happens, where Node itself would end.
+process.on('SIGINT', () => undefined)
 
 // The REPL sends errors of a cell to its domain, where its own listener would only print them.
 server._domain?.removeAllListeners('error')
@@ -95,6 +99,7 @@ function run(code) {
         finishOwn({ error: errorOf(thrown) })
       }
     })
+    if (pending === resolve) process.on('SIGINT', interrupt)
   })
 }
 
