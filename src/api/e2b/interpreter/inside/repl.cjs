@@ -68,15 +68,14 @@ let pending
 function finish(message) {
   const done = pending
   pending = undefined
-  process.off('SIGINT', interrupt)
   done?.(message)
 }
-// While a cell computes, the REPL handles an interrupt; while it awaits something, this does.
+// While a cell computes, the REPL handles an interrupt, and no listener may be there. While it awaits, this
+// does. Without a cell nothing happens, where Node itself would end.
 function interrupt() {
   finish({ error: { name: 'Interrupted', value: 'interrupted', stack: '' } })
 }
-// Without a cell nothing happens, where Node itself would end.
-process.on('SIGINT', () => undefined)
+process.on('SIGINT', interrupt)
 
 // The REPL sends errors of a cell to its domain, where its own listener would only print them.
 server._domain?.removeAllListeners('error')
@@ -91,6 +90,7 @@ function run(code) {
     const finishOwn = (message) => {
       if (pending === resolve) finish(message)
     }
+    process.off('SIGINT', interrupt)
     server.eval(withImports(code), server.context, 'cell', async (error, value) => {
       if (error) return finishOwn({ error: errorOf(error.err ?? error) })
       try {
@@ -99,7 +99,7 @@ function run(code) {
         finishOwn({ error: errorOf(thrown) })
       }
     })
-    if (pending === resolve) process.on('SIGINT', interrupt)
+    process.on('SIGINT', interrupt)
   })
 }
 
