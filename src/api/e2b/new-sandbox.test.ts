@@ -36,6 +36,13 @@ test('an empty E2B request creates a base sandbox for five minutes with public p
   assert.deepEqual(translate({ templateID: 'base', secure: false, somethingNewer: { a: 1 } }), expected)
 })
 
+test('the resources of a template are limits only where the machine can enforce them', () => {
+  const template = templateOfTemplate({ ...BASE_FOUND, cpus: 2, memoryMib: 1024 })
+  const request = toCreateRequest(parseInput(newSandbox, {}), WHO, template)
+  assert.deepEqual(request.resources, { cpus: 2, memoryMib: 1024 })
+  assert.equal(request.areLimitsOptional, true)
+})
+
 test('the fields that E2B’s SDKs send are translated', () => {
   const request = translate({
     templateID: 'base',
