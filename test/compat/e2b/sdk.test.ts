@@ -7,10 +7,11 @@ import { once } from 'node:events'
 import { cpSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
 import { sharedBootstrap } from '../../support/shared-bootstrap.ts'
 import { ROOT, World } from '../../support/world.ts'
 import { PAGE, pageWith, parseResults, type Result } from './results.ts'
-import { installJavascript, NEWEST, SDKS, type Sdk } from './sdk.ts'
+import { type E2bSandbox, installJavascript, NEWEST, SDKS, type Sdk } from './sdk.ts'
 
 const SUITE_MS = 150_000
 const EXAMPLE_MS = 60_000
@@ -68,6 +69,45 @@ describe('agentpod e2b env', () => {
     assert.equal(code, 2)
     assert.match(stderr, /e2b env/)
   })
+})
+
+/** The parts of the SDK that build templates; test/long/e2b-templates.test.ts does more with them. */
+interface Steps {
+  fromBaseImage(): Steps
+  copy(from: string, to: string): Steps
+  runCmd(command: string): Steps
+  setStartCmd(command: string, ready: unknown): Steps
+}
+interface TemplateSdk {
+  readonly Template: ((o: object) => Steps) & {
+    build(template: Steps, name: string, o: object): Promise<unknown>
+    exists(name: string, o: object): Promise<boolean>
+  }
+  readonly Sandbox: { create(template: string, o: object): Promise<E2bSandbox> }
+  waitForPort(port: number): unknown
+}
+
+test('API-7 the SDK builds a template for its own key, and a failed one cannot be run', {
+  timeout: 120_000,
+}, async () => {
+  const entry = join(await installJavascript(NEWEST), 'node_modules', 'e2b', 'dist', 'index.mjs')
+  const { Template, Sandbox, waitForPort } = (await import(pathToFileURL(entry).href)) as TemplateSdk
+  const options = {
+    apiKey: env['E2B_API_KEY'],
+    apiUrl: env['E2B_API_URL'],
+    sandboxUrl: env['E2B_SANDBOX_URL'],
+  }
+  const context = world.directory()
+  writeFileSync(join(context, 'a.txt'), 'from the context\n')
+  const steps = (): Steps => Template({ fileContextPath: context }).fromBaseImage().copy('a.txt', 'a.txt')
+  const started = steps().setStartCmd('python3 -m http.server 8123', waitForPort(8123))
+  await Template.build(started, 'pages', options)
+  const sandbox = await Sandbox.create('pages', options)
+  assert.equal((await sandbox.commands.run('curl -s localhost:8123/a.txt')).stdout, 'from the context\n')
+  await sandbox.kill()
+  await assert.rejects(Template.build(steps().runCmd('exit 7'), 'failing', options), /exit code 7/)
+  await assert.rejects(Sandbox.create('failing', options), /has no build that is ready/)
+  assert.equal(await Template.exists('pages', { ...options, apiKey: env['OTHER_API_KEY'] }), false)
 })
 
 const results = new Map<string, readonly Result[]>()

@@ -5,11 +5,11 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { bundledPrograms } from '../../../src/main/bundled-programs.ts'
-import { type RunningServer, startServer } from '../../../src/main/server.ts'
-import { sharedBootstrap } from '../../support/shared-bootstrap.ts'
-import { World } from '../../support/world.ts'
-import { type E2bSandbox, installJavascript, NEWEST } from './sdk.ts'
+import { bundledPrograms } from '../../src/main/bundled-programs.ts'
+import { type RunningServer, startServer } from '../../src/main/server.ts'
+import { type E2bSandbox, installJavascript, NEWEST } from '../compat/e2b/sdk.ts'
+import { sharedBootstrap } from '../support/shared-bootstrap.ts'
+import { World } from '../support/world.ts'
 
 const READY_MS = 4000
 
