@@ -35,7 +35,7 @@ export type BuildResult =
       /** The digest of the base's layer, if it has one. */
       readonly base: string | undefined
       /** For the base `image`: the digest of the image that was used. */
-      readonly imageDigest: string | undefined
+      readonly imageDigest?: string | undefined
       readonly sizeBytes: number
     }
   /** These archives have to be uploaded first. */
@@ -104,7 +104,7 @@ export class Builder {
         kind: 'built',
         digest: keys.at(-1),
         base: provider.layers?.of(root)[0],
-        imageDigest: digest,
+        ...(digest !== undefined && { imageDigest: digest }),
         sizeBytes,
       }
     } finally {
