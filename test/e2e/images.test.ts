@@ -233,13 +233,15 @@ describe('images', { skip }, () => {
     const toml = '[environment]\ndockerfile = "Dockerfile"\n[lifecycle]\ntest = "cat /in/a"\n'
     writeFileSync(join(project, 'agentpod.toml'), toml)
     writeFileSync(join(project, 'Dockerfile'), `FROM ${ref}\nCOPY a /in/\n`)
-    writeFileSync(join(project, 'a'), 'first\n')
+    // The copy of a repository that was prepared on the former image must not be used again.
+    execFileSync('git', ['init', '-q'], { cwd: project })
     // test/long/dockerfile-projects.test.ts shows that nothing is built without it.
     const { stdout, stderr } = await world.cli(['policy', 'approve'], { cwd: project })
     assert.match(stdout + stderr, /the Dockerfile Dockerfile, whose steps run as root in sandboxes/)
     for (const content of ['first\n', 'second\n']) {
       writeFileSync(join(project, 'a'), content)
       assert.equal(await world.ok(['test'], { cwd: project }), content)
+      assert.equal(await world.ok(['run', '--', 'cat', '/in/a'], { cwd: project }), content)
     }
   })
 

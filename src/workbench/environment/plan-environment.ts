@@ -22,6 +22,7 @@ import { onlyGranted, type ProjectData } from '../../config/project/data.ts'
 import { applyProfile } from '../../config/project/profiles.ts'
 import { homeOf } from '../../core/environment.ts'
 import { type AgentPodError, invalid } from '../../core/error.ts'
+import { atDigest, imageText, parseImageRef } from '../../core/image-ref.ts'
 import type { Recipe, Step } from '../../core/recipe.ts'
 import { listProject } from '../../sync/project-files.ts'
 import { packContents } from '../../sync/tar.ts'
@@ -74,8 +75,9 @@ export async function planProject(
   const planned = await planOnly(bench, project, o)
   if (!planned) return undefined
   const { wish, lock } = planned
-  const plan = requireBuildable(planned.plan)
+  const buildable = requireBuildable(planned.plan)
   const dockerfile = await builtDockerfile(bench, project, planned, o)
+  const plan = atImage(buildable, dockerfile?.image)
   const presets = presetsOf(bench)
   const found = await Promise.all(
     plan.presets.map(async ({ name }) => [name, await presets.get(name)] as const),
@@ -94,6 +96,16 @@ export async function planProject(
     ...(dockerfile && { dockerfile }),
     ...packed(draft, project),
   }
+}
+
+/**
+ * The plan on exactly this image. Its name alone is not enough: a copy of the project that was prepared on an
+ * earlier image of that name would be used again.
+ */
+function atImage(plan: Plan, image: BuiltDockerfile['image']): Plan {
+  if (!image) return plan
+  const ref = imageText(atDigest(parseImageRef(image.ref), image.digest))
+  return { ...plan, resolvedBase: { ...plan.resolvedBase, image: ref } }
 }
 
 async function builtDockerfile(
