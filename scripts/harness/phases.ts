@@ -88,7 +88,8 @@ function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
     ],
   }
   const hasGo = existsSync(join(moduleDir, 'go.mod'))
-  return [[[...programs.filter(isChosen), ...unit], hasGo ? [go].filter(isChosen) : []]]
+  const first = [...programs, ...(hasGo ? [go] : [])].filter(isChosen)
+  return [first.map((phase) => [phase]), [unit]]
 }
 
 /**
