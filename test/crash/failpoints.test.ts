@@ -28,9 +28,13 @@ for (const point of points) {
     crash.sweep(point, 'kill'))
 }
 
-// Each step gets one of the errors here, except those of runs, which take seconds each. test/long tries every
-// error at each step.
-for (const [n, point] of points.filter((one) => !one.startsWith('run.')).entries()) {
+// The last step of each operation gets an error here, except those of runs, which take seconds each. test/long
+// tries every error at each step.
+const operationOf = (point: Failpoint): string => point.split('.')[0] ?? ''
+const lasts = points.filter(
+  (one, n) => points.findLastIndex((p) => operationOf(p) === operationOf(one)) === n,
+)
+for (const [n, point] of lasts.filter((one) => !one.startsWith('run.')).entries()) {
   const error = ERRORS[(n + 1) % ERRORS.length] ?? 'EIO'
   test(`${promiseOf(point)} ${error} at ${point}: one clear error and nothing half done`, () =>
     crash.sweep(point, error))
