@@ -255,7 +255,7 @@ async function throughE2b(pod: AgentPod): Promise<void> {
   heading('The same through E2B’s SDK, over TCP, on the debian base')
   const entry = join(ROOT, '.cache/compat/e2b-2.51.0/node_modules/e2b/dist/index.mjs')
   if (!existsSync(entry)) return say('Not here: `npm test` installs the package.')
-  await pod.prepare('debian', () => undefined)
+  await pod.prepare('debian', () => undefined, { kit: 'development' })
   const { port } = await pod.listen()
   const { secret } = await pod.createKey({ name: 'bench' })
   const url = `http://127.0.0.1:${port}`

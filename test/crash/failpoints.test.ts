@@ -28,8 +28,8 @@ for (const point of points) {
     crash.sweep(point, 'kill'))
 }
 
-// The last step of each operation gets an error here, except those of runs, which take seconds each. test/long
-// tries every error at each step.
+// The last step of each operation gets an error here, except those of runs, which take seconds each.
+// test/long tries every error at each step.
 const operationOf = (point: Failpoint): string => point.split('.')[0] ?? ''
 const lasts = points.filter(
   (one, n) => points.findLastIndex((p) => operationOf(p) === operationOf(one)) === n,
