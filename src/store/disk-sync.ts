@@ -24,7 +24,7 @@ export class DiskSync {
   }
 
   async #after(earlier: Promise<void> | undefined): Promise<void> {
-    // Whoever waits for the earlier one gets its error.
+    // The callers that wait for the earlier one get its error.
     await earlier?.catch(() => undefined)
     this.#running = this.#next
     this.#next = undefined

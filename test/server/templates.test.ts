@@ -78,7 +78,7 @@ function request(name: string, who: Principal = ALICE, tags?: string[]): Templat
 const start = (build: TemplateBuild, body: object, who: Principal = ALICE): Promise<void> =>
   templates.start(build, parseInput(startBuild, body), who)
 
-/** Time goes on for whoever waits. */
+/** Moves the clock on until the promise settles. */
 async function until(isOver: () => boolean): Promise<void> {
   for (let at = 0; at < 2000 && !isOver(); at++) await stage.clock.advance(20)
   assert.ok(isOver(), 'it did not happen')

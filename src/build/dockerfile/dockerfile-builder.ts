@@ -91,7 +91,7 @@ export function checkTag(tag: string, { who }: Pick<DockerfileJob, 'who'>): void
   })
 }
 
-/** SECURITY: CF-04. Whoever approved the Dockerfile has seen the list. */
+/** SECURITY: CF-04. The user saw this list when they approved the Dockerfile. */
 function imageRefused({ name }: DockerfileRequest, ref: string): AgentPodError {
   return new AgentPodError({
     code: 'permission_denied',

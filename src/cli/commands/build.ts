@@ -129,11 +129,7 @@ async function planNow(
     return { prepared }
   } catch (thrown) {
     log.failed(thrown)
-    const error = asAgentPodError(thrown)
-    const { sandbox } = error.details ?? {}
-    if (!isDebug || typeof sandbox !== 'string') throw error
-    terminal.say(`${terminal.red('failed')} ${showHidden(error.message)}`)
-    return debugDockerfile(ctx, parsed, sandbox)
+    return debugDockerfile(ctx, parsed, thrown)
   }
 }
 

@@ -106,16 +106,19 @@ export async function buildDockerfileCommand(ctx: CommandContext, parsed: Parsed
     return 0
   } catch (thrown) {
     log.failed(thrown)
-    const error = asAgentPodError(thrown)
-    const { sandbox } = error.details ?? {}
-    if (!isDebug || typeof sandbox !== 'string') throw error
-    terminal.say(`${terminal.red('failed')} ${showHidden(error.message)}`)
-    return debugDockerfile(ctx, parsed, sandbox)
+    return debugDockerfile(ctx, parsed, thrown)
   }
 }
 
-/** Opens a shell in the sandbox of the failed step. The sandbox is destroyed when the shell ends. */
-export async function debugDockerfile(ctx: CommandContext, parsed: Parsed, id: string): Promise<number> {
+/**
+ * With `--debug`, opens a shell in the sandbox of the failed step. The sandbox is destroyed when the shell
+ * ends. Throws the error otherwise.
+ */
+export async function debugDockerfile(ctx: CommandContext, parsed: Parsed, thrown: unknown): Promise<number> {
+  const error = asAgentPodError(thrown)
+  const { sandbox: id } = error.details ?? {}
+  if (!parsed.has('debug') || typeof id !== 'string') throw error
+  ctx.terminal.say(`${ctx.terminal.red('failed')} ${showHidden(error.message)}`)
   const sandbox = await (await ctx.client()).get(id)
   ctx.terminal.say('a shell in the sandbox of the failed step; it is destroyed when you exit')
   try {
