@@ -1,5 +1,5 @@
 /** One server per state directory. */
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { AgentPodError } from '../core/error.ts'
 import type { Home } from '../core/home.ts'
 import { type ExclusiveLock, lockExclusively } from '../util/file/exclusive-lock.ts'
@@ -18,7 +18,10 @@ export function lockServer(home: Home, { pid, version, build }: ServerName): Exc
   } catch (error) {
     throw heldBy(home, error)
   }
-  writeFileSync(home.serverFile, JSON.stringify({ pid, version, build }), { mode: 0o600 })
+  // Renamed into place: a client that reads it meanwhile finds the former server's file or this one, whole.
+  const draft = `${home.serverFile}.draft`
+  writeFileSync(draft, JSON.stringify({ pid, version, build }), { mode: 0o600 })
+  renameSync(draft, home.serverFile)
   return lock
 }
 
