@@ -18,9 +18,15 @@ const ANOTHER_RUNS = 'server.running'
  * them early, and one arena that gives memory back keeps the process small (attack case RS-10).
  */
 const LEAN_FLAGS = ['--max-semi-space-size=1']
+/** The room for garbage that `./agentpod` gives to a command, which ends before it has to collect any. */
+const COMMAND_FLAG = '--min-semi-space-size='
 /** SECURITY: CP-22. SIGUSR1 would open Node's inspector to everybody on this machine. */
 const CLOSED_FLAGS = ['--disable-sigusr1']
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '65536' }
+
+function serverFlags(own: readonly string[]): string[] {
+  return [...own.filter((flag) => !flag.startsWith(COMMAND_FLAG)), ...CLOSED_FLAGS, ...LEAN_FLAGS]
+}
 
 export async function startServerInBackground(home: Home, script: string): Promise<void> {
   let log: number
@@ -32,16 +38,12 @@ export async function startServerInBackground(home: Home, script: string): Promi
   }
   const logStart = statSync(home.serverLog).size
   let exited: number | undefined
-  const child = spawn(
-    process.execPath,
-    [...process.execArgv, ...CLOSED_FLAGS, ...LEAN_FLAGS, script, 'serve', '--background'],
-    {
-      detached: true,
-      stdio: ['ignore', log, log],
-      cwd: '/',
-      env: { ...process.env, ...LEAN_ENV, AGENTPOD_HOME: home.root },
-    },
-  )
+  const child = spawn(process.execPath, [...serverFlags(process.execArgv), script, 'serve', '--background'], {
+    detached: true,
+    stdio: ['ignore', log, log],
+    cwd: '/',
+    env: { ...process.env, ...LEAN_ENV, AGENTPOD_HOME: home.root },
+  })
   closeSync(log)
   child.once('exit', (code) => {
     exited = code ?? 1
