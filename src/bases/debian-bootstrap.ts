@@ -8,7 +8,7 @@ import { AgentPodError } from '../core/error.ts'
 import type { Kit } from '../core/recipe.ts'
 
 /** Increase this when a change below changes the resulting layer. */
-export const DEBIAN_RECIPE = 3
+export const DEBIAN_RECIPE = 4
 
 const FALLBACK_SUITE = 'bookworm'
 /** With a fixed time on every file, the same packages give the same layer on every machine. */
@@ -42,7 +42,9 @@ const DEVELOPMENT_PACKAGES = [
   'python3-pip',
   'python3-venv',
 ]
-const SLIM = [
+const DPKG_OPTIONS = [
+  // dpkg would flush every file to the disk. A base is complete or removed, and so is a layer on top of it.
+  'force-unsafe-io',
   'path-exclude=/usr/share/man/*',
   'path-exclude=/usr/share/doc/*',
   'path-include=/usr/share/doc/*/copyright',
@@ -99,7 +101,7 @@ export async function buildDebian(build: DebianBuild): Promise<string> {
     // Sandboxes get a /dev of their own; a layer holds no device.
     '--skip=output/dev,output/mknod',
     `--include=${packages.join(',')}`,
-    ...SLIM.map((option) => `--dpkgopt=${option}`),
+    ...DPKG_OPTIONS.map((option) => `--dpkgopt=${option}`),
     ...hooks.map((hook) => `--customize-hook=${hook}`),
     suite,
     build.file,
