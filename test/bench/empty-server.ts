@@ -49,6 +49,10 @@ export class EmptyServer implements AsyncDisposable {
     return new EmptyServer(child, directory)
   }
 
+  get pid(): number {
+    return this.#child.pid ?? 0
+  }
+
   client(): AgentPod {
     return new AgentPod({ socket: join(this.#directory, 'api.sock') })
   }

@@ -11,6 +11,8 @@ export const OURS = 'agentpod'
 export const OURS_COLD = 'agentpod, no shell ready'
 /** The least that the SDK, HTTP and Node take. */
 export const EMPTY_SERVER = 'a server in Node without sandboxes, same requests'
+/** The least that a program in Go takes as the first process of a container, without mounts and guards. */
+export const EMPTY_PODD = 'podd in new namespaces, started and ended'
 export const PLAIN_RUNTIME = 'crun'
 export const SAME_WORK = 'crun, overlay and limits (same work)'
 

@@ -1,15 +1,16 @@
 /** Whole lives of sandboxes beside those of the peers: alone, one after another, and all at once. */
+import { join } from 'node:path'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { podhostOf } from '../support/host-view.ts'
-import { World } from '../support/world.ts'
+import { ROOT, World } from '../support/world.ts'
 import { EmptyServer } from './empty-server.ts'
-import { EMPTY_SERVER, OURS, OURS_COLD, PLAIN_RUNTIME } from './figures.ts'
+import { EMPTY_PODD, EMPTY_SERVER, OURS, OURS_COLD, PLAIN_RUNTIME } from './figures.ts'
 import { inTurn, type Life, type Loop, type Summary, summarize } from './measure.ts'
 import { processesNaming, pssMib } from './memory.ts'
-import type { PeerDriver } from './peer-driver.ts'
+import type { PeerDriver, PeerProgram } from './peer-driver.ts'
 import type { Peer } from './peers.ts'
-import { processesOf, processorTimeOfOne, processorTimes } from './processor-time.ts'
+import { processesOf, processorTimeOf, processorTimeOfOne, processorTimes } from './processor-time.ts'
 import type { Report } from './report.ts'
 import { poddsOf, settle } from './state.ts'
 
@@ -81,9 +82,12 @@ function summaries(
 /** Shells cannot be made again between two lives without taking time from them. */
 async function loops(report: Report, o: LivesOptions): Promise<void> {
   const [count, few] = o.isQuick ? [10, 2] : [50, 10]
+  await using empty = await EmptyServer.start(o.world.socket, live)
   const samples = await inTurn<Loop>(
     [
       { name: OURS, once: () => ourLoop(o.world, count) },
+      { name: EMPTY_SERVER, once: () => emptyLoop(empty, count) },
+      { name: EMPTY_PODD, once: () => o.driver.loop(emptyPodd(), count) },
       ...o.peers.map(({ name, once, isEngine }) => ({
         name,
         once: async () => {
@@ -118,8 +122,27 @@ async function loops(report: Report, o: LivesOptions): Promise<void> {
   )
   report.keep(
     'loop',
-    rows.map(({ each }) => each),
+    rows.map(({ each }) => each).filter(({ name }) => name !== EMPTY_SERVER && name !== EMPTY_PODD),
   )
+}
+
+/** What the client and a server take that only answers. */
+async function emptyLoop(empty: EmptyServer, count: number): Promise<Loop> {
+  const pod = empty.client()
+  const used = (): number => processorTimeOf(process.pid).ownMs + processorTimeOf(empty.pid).ownMs
+  await settle(QUIET_MS)
+  const [before, start] = [used(), performance.now()]
+  for (let n = 0; n < count; n++) await live(pod)
+  return { eachMs: (performance.now() - start) / count, processorMs: (used() - before) / count }
+}
+
+function emptyPodd(): PeerProgram {
+  const namespaces = ['user', 'mount', 'pid', 'net', 'ipc', 'uts', 'cgroup'].map((name) => `--${name}`)
+  const script = '"$0" --unguarded --stdio < /dev/null > /dev/null; echo x'
+  const podd = join(ROOT, 'dist', 'bin', 'podd')
+  return {
+    argv: ['/usr/bin/unshare', '--map-root-user', ...namespaces, '--fork', '/bin/sh', '-c', script, podd],
+  }
 }
 
 /** With the processor time of the shells that take the place of those used. */

@@ -12,12 +12,18 @@ export type ProcessorTimes = ReadonlyMap<string, number>
 export function processorTimes(world: World): ProcessorTimes {
   const times = new Map<string, number>()
   for (const [pid, name] of processesOf(world)) {
-    const fields = read(pid, 'stat').split(') ').at(-1)?.split(' ') ?? []
-    const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15).map(Number)
-    times.set(name, (times.get(name) ?? 0) + (user + system) * TICK_MS)
-    if (name === 'podhost') times.set('children of podhost', (childUser + childSystem) * TICK_MS)
+    const { ownMs, childrenMs } = processorTimeOf(pid)
+    times.set(name, (times.get(name) ?? 0) + ownMs)
+    if (name === 'podhost') times.set('children of podhost', childrenMs)
   }
   return times
+}
+
+/** User and system time of a process, and of its children that have ended. */
+export function processorTimeOf(pid: number): { readonly ownMs: number; readonly childrenMs: number } {
+  const fields = read(pid, 'stat').split(') ').at(-1)?.split(' ') ?? []
+  const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15).map(Number)
+  return { ownMs: (user + system) * TICK_MS, childrenMs: (childUser + childSystem) * TICK_MS }
 }
 
 /** What each process used between the two, for one of so many lives. */

@@ -1,7 +1,8 @@
 /** A thousand lives, and five hundred at once: nothing grows, nothing stays. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { globSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -12,6 +13,8 @@ import { World } from '../support/world.ts'
 const world = new World()
 after(() => world[Symbol.asyncDispose]())
 const pod = world.client()
+/** podhost names the control groups of a state directory after it, so others do not count. */
+const SCOPE = createHash('sha256').update(world.home).digest('hex').slice(0, 8)
 
 interface Footprint {
   readonly serverMib: number
@@ -36,11 +39,7 @@ function footprint(): Footprint {
     descriptors:
       readdirSync(`/proc/${world.serverPid}/fd`).length + readdirSync(`/proc/${podhost}/fd`).length,
     mounts: readFileSync(`/proc/${podhost}/mounts`, 'utf8').split('\n').length,
-    cgroups: Number(
-      execFileSync('sh', ['-c', 'find /sys/fs/cgroup -path "*agentpod*" -type d | wc -l'], {
-        encoding: 'utf8',
-      }),
-    ),
+    cgroups: globSync(`/sys/fs/cgroup/{*/,}agentpod/${SCOPE}/**/`).length,
   }
 }
 
@@ -77,6 +76,7 @@ test('a thousand sandboxes, created, used and destroyed, leave the machine as it
   await lives(1000, 8)
   await shellsAreFull()
   const before = footprint()
+  assert.ok(before.cgroups > 0, 'the shells have control groups')
   await lives(1000, 8)
   await shellsAreFull()
   const grown = footprint()
