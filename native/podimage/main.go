@@ -1,7 +1,8 @@
 // podimage speaks to registries of container images. The server starts it for one job at a time: it reads the
 // job as JSON from stdin, writes progress and one result or error as JSON lines to stdout, and ends. It opens
 // no file by name except the machine's certificates: everything it reads or writes is an open descriptor that
-// the server hands it. It also reads Dockerfiles, with BuildKit's front end, and build contexts.
+// the server hands it. It also reads Dockerfiles, with BuildKit's front end, build contexts, and Features of
+// development containers.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"syscall"
 
 	"agentpod/podimage/internal/dockerfile"
+	"agentpod/podimage/internal/feature"
 	"agentpod/podimage/internal/job"
 	"agentpod/podimage/internal/layers"
 	"agentpod/podimage/internal/registry"
@@ -63,6 +65,12 @@ func perform(ctx context.Context, asked job.Job) (any, error) {
 			return nil, err
 		}
 		return dockerfile.ReadContext(request)
+	case "feature":
+		request, err := job.Decode[feature.Request](asked.Feature)
+		if err != nil {
+			return nil, err
+		}
+		return feature.Fetch(ctx, asked, request)
 	}
 	return nil, job.Errorf(job.InvalidArgument, "job.op", "there is no operation %q", asked.Op)
 }

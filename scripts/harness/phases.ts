@@ -39,9 +39,9 @@ export function phasesOf(command: Command, selection: Selection): Lane[][] {
       return [
         ...checks(selection, { short: false }),
         ...onRealParts(selection, {
-          findings: { minutes: 15 },
-          e2e: { minutes: 20, without: noOrdinaryUser() ? [] : USER_SLICE },
-          attack: { minutes: 15 },
+          findings: { minutes: 20 },
+          e2e: { minutes: 30, without: noOrdinaryUser() ? [] : USER_SLICE },
+          attack: { minutes: 20 },
           compat: { minutes: 15 },
           crash: { minutes: 10 },
           contract: {
@@ -98,8 +98,8 @@ function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
  */
 const LANES: readonly (readonly string[])[] = [
   ['findings', 'contract', 'docs'],
-  ['e2e', 'compat'],
-  ['attack', 'crash', 'package'],
+  ['e2e'],
+  ['attack', 'crash', 'package', 'compat'],
 ]
 
 /** The test files of a folder below test/, or some of them. */

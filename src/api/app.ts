@@ -23,6 +23,7 @@ import { traceOfContext } from './http/trace.ts'
 import { adminOnly, markedPrincipal, needPrincipal, principalOf } from './principal-of.ts'
 import { aboutRoutes } from './routes/about.ts'
 import { type BuildParts, buildRoutes } from './routes/builds.ts'
+import { groupRoutes } from './routes/groups.ts'
 import { imageRoutes } from './routes/images.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { networkRoutes } from './routes/networks.ts'
@@ -111,6 +112,7 @@ export function createApp(parts: AppParts): Hono {
   app.route('/v1/snapshots', snapshotRoutes(parts))
   app.route('/v1/images', imageRoutes(parts))
   app.route('/v1/volumes', volumeRoutes(engine))
+  app.route('/v1/groups', groupRoutes(engine))
   app.route('/v1/keys', keyRoutes(parts.keys))
   if (parts.builds) app.route('/v1/builds', buildRoutes({ ...parts, ...parts.builds }))
   if (parts.runs) app.route('/v1/runs', runRoutes(parts.runs))

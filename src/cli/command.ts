@@ -1,7 +1,7 @@
 /** A command, and what it is given. */
 import type { AgentPod } from '../client/client.ts'
 import type { Workbench } from '../workbench/workbench.ts'
-import type { OptionSpec, Parsed } from './args/parse.ts'
+import type { OptionSpec, Parsed, WordCount } from './args/parse.ts'
 import type { Terminal } from './output/terminal.ts'
 
 export interface CommandContext extends Workbench {
@@ -20,8 +20,7 @@ export interface Command {
   readonly details?: (() => Promise<readonly string[]>) | undefined
   /** Subcommands, for completions. */
   readonly verbs?: readonly string[] | undefined
-  /** How many words may follow; `rest` takes everything after the first one as the command to run. */
-  readonly words: { readonly min: number; readonly max: number; readonly rest?: boolean | undefined }
+  readonly words: WordCount
   /** Gives the exit code. */
   run(ctx: CommandContext, parsed: Parsed): Promise<number>
 }

@@ -88,6 +88,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     summary: 'Create, list, remove, export and import snapshots',
     load: () => import('./commands/snapshot.ts'),
   },
+  group: {
+    summary: 'List, pause, resume, stop, start, snapshot, fork and destroy groups of sandboxes',
+    load: () => import('./commands/group.ts'),
+  },
   volume: {
     summary: 'Create, list, inspect and remove volumes, which outlive sandboxes',
     load: () => import('./commands/volume.ts'),
@@ -125,6 +129,10 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   config: {
     summary: 'Check and explain agentpod.toml; print its schema',
     load: () => import('./commands/config.ts'),
+  },
+  devcontainer: {
+    summary: 'Show what devcontainer.json says, as the official command reads it',
+    load: () => import('./commands/devcontainer.ts'),
   },
   audit: {
     summary: 'Export the audit log or the network log as JSON lines',

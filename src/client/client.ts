@@ -9,6 +9,7 @@ import type { Scope } from '../core/key.ts'
 import type { Kit } from '../core/recipe.ts'
 import { Builds } from './builds.ts'
 import { type PlaceOptions, placeOf } from './default-place.ts'
+import { Groups } from './groups.ts'
 import { ImageClient } from './images.ts'
 import { Runs } from './runs.ts'
 import { type CreateOptions, createOn, getOn, type ListOptions, listOn, type Sandbox } from './sandbox.ts'
@@ -30,6 +31,7 @@ export class AgentPod {
   readonly #transport: Transport
   readonly snapshots: Snapshots
   readonly volumes: Volumes
+  readonly groups: Groups
   readonly secrets: Secrets
   readonly builds: Builds
   readonly images: ImageClient
@@ -39,6 +41,7 @@ export class AgentPod {
     this.#transport = new Transport(options)
     this.snapshots = new Snapshots(this.#transport)
     this.volumes = new Volumes(this.#transport)
+    this.groups = new Groups(this.#transport)
     this.secrets = new Secrets(this.#transport)
     this.builds = new Builds(this.#transport)
     this.images = new ImageClient(this.#transport)

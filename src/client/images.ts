@@ -17,8 +17,19 @@ export interface PullImageOptions extends ImageTransferOptions {
   readonly provider?: string | undefined
 }
 
+/** A Feature of development containers. */
+export interface FeatureFiles {
+  /** Of its manifest, or of the tarball. */
+  readonly digest: string
+  /** Its metadata as JSON, unchecked. */
+  readonly metadata: string
+  /** A tar file of its files. It is meant for a step of a build: nothing outside a sandbox unpacks it. */
+  readonly archive: Buffer
+}
+
 const IMAGES = '/v1/images'
-const LONGEST_LINE = 16 * 1024 * 1024
+/** A Feature arrives in one line. */
+const LONGEST_LINE = 64 * 1024 * 1024
 
 export class ImageClient {
   readonly #transport: Transport
@@ -49,6 +60,14 @@ export class ImageClient {
       'DELETE',
       `${IMAGES}/image?${query({ ref, ...o })}`,
     )) as StoredImageInfo
+  }
+
+  /** A Feature of development containers, by the name of its artifact or the address of its tarball. */
+  async feature(feature: string, o: Pick<ImageTransferOptions, 'signal'> = {}): Promise<FeatureFiles> {
+    const event = await this.#transfer('feature', { feature }, o)
+    if (!('feature' in event)) throw cut()
+    const { archive, ...found } = event.feature
+    return { ...found, archive: Buffer.from(archive, 'base64') }
   }
 
   /** Sends a sandbox, a snapshot or a built environment to a registry, as an image. */

@@ -15,6 +15,7 @@ import { type AgentsWish, agentsWish, projectWish } from './project/data.ts'
 import { dockerfileImages } from './project/dockerfile-images.ts'
 import { type ProjectFile, parseProject } from './project/project-file.ts'
 import { loadRegistries, type RegistryEntry, registriesTable } from './registries/registries-table.ts'
+import { sandboxesTable } from './sandboxes-table.ts'
 import { parseToml, readSource, type TomlSource } from './toml/toml-file.ts'
 
 export const PROJECT_FILE = 'agentpod.toml'
@@ -31,6 +32,7 @@ const userSchema = z.strictObject({
   grants: grantsTable.optional(),
   agents: agentsTable.optional(),
   registries: registriesTable.optional(),
+  sandboxes: sandboxesTable.optional(),
 })
 
 /** The whole file, with the position of each value. Undefined if the project has none. */
@@ -74,6 +76,11 @@ export function readUserProvider(home: string): string | undefined {
 /** The user's settings for agents. */
 export function readUserAgents(home: string): AgentsWish {
   return agentsWish(parseToml(userSource(home), userSchema).data.agents)
+}
+
+/** How many stopped sandboxes the user may keep. */
+export function readKeptLimit(home: string): number | undefined {
+  return parseToml(userSource(home), userSchema).data.sandboxes?.kept
 }
 
 /** How registries of container images are reached. */

@@ -18,8 +18,15 @@ export const RANKS = [
   'agentpod.toml',
   /** The value that agentpod.lock pins. */
   'lock',
+  /** `customizations.agentpod` in devcontainer.json. */
+  'customizations',
+  /** The rest of devcontainer.json. */
+  'devcontainer',
+  'compose file',
   /** .cursor/environment.json, copilot-setup-steps.yml. */
   'agent file',
+  /** Files of other platforms: .gitpod.yml, .replit, nixpacks.toml, fly.toml, devbox.json, Procfile, ... */
+  'platform file',
   /** .nvmrc, .python-version, rust-toolchain.toml, .tool-versions, mise.toml, go.mod's toolchain line. */
   'version file',
   /**
@@ -35,12 +42,34 @@ export const RANKS = [
 ] as const
 export type Rank = (typeof RANKS)[number]
 
+/** The names that messages use. */
+export const RANK_WORDS: Readonly<Record<Rank, string>> = {
+  flag: 'an option',
+  'agentpod.toml': 'agentpod.toml',
+  lock: 'agentpod.lock',
+  customizations: 'customizations.agentpod',
+  devcontainer: 'devcontainer.json',
+  'compose file': 'a compose file',
+  'agent file': 'a file for agents',
+  'platform file': 'a platform file',
+  'version file': 'a version file',
+  manifest: 'a manifest',
+  ci: 'CI',
+  range: 'a range',
+  default: 'a default',
+}
+
 /** A value that one source asks for. */
 export interface Candidate {
   /** A version or range as its ecosystem writes it: `22`, `>=3.10,<4`, `1.24.1`, `lts/iron`. */
   readonly value: string
   readonly rank: Rank
   readonly evidence: Evidence
+}
+
+/** Whether the first rank goes before the second. */
+export function goesBefore(first: Rank, second: Rank): boolean {
+  return RANKS.indexOf(first) < RANKS.indexOf(second)
 }
 
 export interface Rejected {

@@ -14,8 +14,17 @@ export const AUDIT_ACTIONS = [
   'image.pull',
   'image.push',
   'image.remove',
+  'feature.fetch',
   'volume.create',
   'volume.remove',
+  'group.create',
+  'group.pause',
+  'group.resume',
+  'group.stop',
+  'group.start',
+  'group.snapshot',
+  'group.fork',
+  'group.destroy',
   'network.change',
   'secret.set',
   'secret.rotate',
@@ -32,7 +41,7 @@ export interface AuditEntry {
   /** The id of a key, or `local`. */
   readonly actor: string
   readonly action: AuditAction
-  /** The id of a sandbox, a snapshot, a volume or a key. */
+  /** The id of a sandbox, a snapshot, a volume, a group or a key. */
   readonly subject: string
   readonly data: Readonly<Record<string, unknown>>
 }

@@ -39,7 +39,7 @@ export interface Capabilities {
   readonly host: boolean
   /** Whether sandboxes can mount volumes, which outlive them. */
   readonly volumes: boolean
-  /** Whether sandboxes can mount other roots, read-only. */
+  /** Whether sandboxes can mount other roots, read-only, and temporary file systems. */
   readonly rootMounts: boolean
   readonly notes: readonly string[]
 }

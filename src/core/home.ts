@@ -38,6 +38,8 @@ export interface Home {
   /** The socket on which the egress process listens to the server. */
   readonly egressSocket: string
   readonly egressLog: string
+  /** The socket on which the server passes connections between members of groups on. */
+  readonly memberSocket: string
   /** The servers that the user has named, with their keys. */
   readonly contexts: string
   /** Exists if an ordinary user was told which limits are not enforced. */
@@ -73,6 +75,7 @@ export function homeAt(root: string): Home {
     secretsKey: `${root}/secrets.key`,
     egressSocket: `${run}/egress.sock`,
     egressLog: `${logs}/egress.log`,
+    memberSocket: `${run}/members.sock`,
     contexts: `${root}/contexts.json`,
     limitsNoted: `${root}/limits-noted`,
   }

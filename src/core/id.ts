@@ -5,6 +5,7 @@ declare const brand: unique symbol
 export type SandboxId = string & { readonly [brand]: 'SandboxId' }
 export type SnapshotId = string & { readonly [brand]: 'SnapshotId' }
 export type VolumeId = string & { readonly [brand]: 'VolumeId' }
+export type GroupId = string & { readonly [brand]: 'GroupId' }
 
 /**
  * Labels everything that one state directory made outside its database, so that it can be found without one.
@@ -64,9 +65,23 @@ export function parseVolumeId(value: string): VolumeId {
   throw invalid('id.malformed', 'a volume id is `vol` and 16 lowercase letters and digits')
 }
 
+export function isName(value: string): boolean {
+  return NAME.test(value)
+}
+
+const GROUP_ID = /^grp[a-z0-9]{16}$/
+
+export function newGroupId(random: Random): GroupId {
+  return `grp${randomWord(random, 16)}` as GroupId
+}
+
+export function isGroupId(value: string): value is GroupId {
+  return GROUP_ID.test(value)
+}
+
 /** A name that a person chose. It never looks like a path, an option or a line break. */
 export function parseName(value: string): string {
-  if (NAME.test(value)) return value
+  if (isName(value)) return value
   throw invalid(
     'name.malformed',
     'a name is 1 to 64 lowercase letters, digits, dots, dashes and underscores, and begins and ends with a letter or digit',

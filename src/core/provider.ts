@@ -83,8 +83,16 @@ export type Mount =
       readonly path: string
       readonly from?: string | undefined
     }
-  /** `rootMounts`: an empty temporary file system that everybody inside may write to. */
-  | { readonly kind: 'tmpfs'; readonly path: string; readonly sizeBytes?: number | undefined }
+  /**
+   * `rootMounts`: an empty temporary file system that everybody inside may write to; or one with the owner
+   * and the mode of the directory that it covers. If that is missing, everybody may write to it.
+   */
+  | {
+      readonly kind: 'tmpfs'
+      readonly path: string
+      readonly sizeBytes?: number | undefined
+      readonly takesOwner?: boolean | undefined
+    }
 
 /** What is in this directory is left out of images. */
 export const BUILD_MOUNTS = '/.agentpod/build'
@@ -318,6 +326,18 @@ export interface StoredImages {
   ): Promise<StoredImage>
   /** An OCI layout directory with the image, as a tar stream. */
   layout(source: ImageSource, o: CallOptions): Promise<Readable>
+  /** Gets a Feature by the same rules as images. `ref` names an artifact, or is the address of a tarball. */
+  feature?(ref: string, o: PullOptions): Promise<FetchedFeature>
+}
+
+/** A Feature of development containers. */
+export interface FetchedFeature {
+  /** Of its manifest, or of the tarball. */
+  readonly digest: string
+  /** Its metadata as JSON. Nothing about it is checked except its size. */
+  readonly metadata: string
+  /** A tar file of its files, directories and inner links. It is unpacked in a sandbox only. */
+  readonly archive: Buffer
 }
 
 /** A snapshot as the provider stores it. `sizeBytes` counts only its own files, not what they lie on. */

@@ -12,6 +12,8 @@ export interface Resources {
   readonly shmMib: number
   /** The space for its files, without what they lie on. */
   readonly diskMib: number
+  /** Bytes a second in each direction over the network; no limit if left out. */
+  readonly bandwidthBytes?: number | undefined
 }
 
 export const LIMITED = ['memory', 'swap', 'cpus', 'pids', 'files', 'disk'] as const
@@ -35,7 +37,7 @@ export const DEFAULT_RESOURCES: Resources = {
   diskMib: 20_480,
 }
 
-const BOUNDS: Record<keyof Resources, { min: number; max: number; whole: boolean }> = {
+const BOUNDS: Record<keyof Required<Resources>, { min: number; max: number; whole: boolean }> = {
   memoryMib: { min: 32, max: 4 * 1024 * 1024, whole: true },
   swapMib: { min: 0, max: 4 * 1024 * 1024, whole: true },
   cpus: { min: 0.05, max: 1024, whole: false },
@@ -44,13 +46,18 @@ const BOUNDS: Record<keyof Resources, { min: number; max: number; whole: boolean
   tmpMib: { min: 1, max: 1024 * 1024, whole: true },
   shmMib: { min: 1, max: 1024 * 1024, whole: true },
   diskMib: { min: 16, max: 1024 * 1024 * 1024, whole: true },
+  bandwidthBytes: { min: 1024, max: 1024 ** 4, whole: true },
 }
+
+/** Every resource that a request may name, also those without a default. */
+export const RESOURCE_NAMES = Object.keys(BOUNDS) as readonly (keyof Resources)[]
 
 /** Fills in defaults and checks every value. */
 export function resolveResources(asked: Optional<Resources>): Resources {
   const resources = { ...DEFAULT_RESOURCES, ...withoutUndefined(asked) }
   for (const [key, bound] of Object.entries(BOUNDS) as [keyof Resources, (typeof BOUNDS)['cpus']][]) {
     const value = resources[key]
+    if (value === undefined) continue
     const isRight = Number.isFinite(value) && (!bound.whole || Number.isInteger(value))
     if (!isRight || value < bound.min || value > bound.max) {
       throw invalid(

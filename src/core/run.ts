@@ -2,6 +2,9 @@
 import type { SandboxId } from './id.ts'
 import type { PermissionKind, PermissionRules } from './permission.ts'
 
+/** The label that names the run of a sandbox. */
+export const RUN_LABEL = 'agentpod/run'
+
 /**
  * `queued`: waits because too many other runs are working. `waiting`: a question of the agent is open.
  * `finishing`: the agent has ended and its result is being taken. An ended run can continue with a follow-up

@@ -2,6 +2,7 @@ import type { Isolation } from './capability.ts'
 import type { Environment } from './environment.ts'
 import type { NetworkSpec } from './network.ts'
 import type { Resources } from './resources.ts'
+import type { EphemeralDirectory } from './volume/ephemeral.ts'
 import type { VolumeMount } from './volume/volume.ts'
 
 /**
@@ -18,6 +19,8 @@ export interface Lifetime {
   readonly ttlMs: number
   readonly idleMs: number
   readonly whenOver: WhenOver
+  /** When it was idle for `idleMs`, it is paused and its time goes on later; otherwise as `whenOver` says. */
+  readonly whenIdle?: 'pause' | undefined
   /** Whether a call into it, or traffic to one of its ports, wakes it when it is paused or stopped. */
   readonly autoResume: boolean
 }
@@ -28,6 +31,17 @@ export const DEFAULT_LIFETIME: Lifetime = {
   whenOver: 'destroy',
   autoResume: true,
 }
+/**
+ * The lifetime of a sandbox that a person keeps: it loses nothing. It is paused when it is idle, and stopped
+ * after a day without a pause.
+ */
+export const KEPT_LIFETIME = {
+  ttlMs: 24 * 3_600_000,
+  idleMs: 30 * 60_000,
+  whenOver: 'stop',
+  whenIdle: 'pause',
+} as const satisfies Partial<Lifetime>
+
 export const LONGEST_TTL_MS = 30 * 24 * 3_600_000
 
 /** The complete request for a sandbox, with every default filled in. */
@@ -42,6 +56,8 @@ export interface Spec {
   readonly isolation?: Isolation | undefined
   /** The volumes that it mounts. Copies of the sandbox do not inherit them. */
   readonly volumes?: readonly VolumeMount[] | undefined
+  /** Directories that are never kept. Copies of the sandbox have them too, empty. */
+  readonly ephemeral?: readonly EphemeralDirectory[] | undefined
 }
 
 export interface Ports {

@@ -160,8 +160,10 @@ export class EgressService implements Controlled {
       if (isIn) sandbox.connectionLimit.leave()
       else this.#overLimit--
     })
-    const arrival = { stream, sandbox, ...(!isIn && { overLimit: OVER_LIMIT }) }
     return (line) => {
+      // Only now: the line before this is read from the socket itself.
+      const paced = sandbox.bandwidthLimit?.over(stream) ?? stream
+      const arrival = { stream: paced, sandbox, ...(!isIn && { overLimit: OVER_LIMIT }) }
       const parts = { http: this.#http, interceptor: this.#interceptor }
       receiveConnection(arrival, line, parts).catch((error) => {
         this.#parts.log.error('dropped a connection after an internal error', { error })

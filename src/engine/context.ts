@@ -7,6 +7,7 @@ import type { Sandbox } from '../core/sandbox.ts'
 import type { EnvdServer } from '../guest/envd/server.ts'
 import type { AuditStore } from '../store/audit.ts'
 import type { EventStore } from '../store/events.ts'
+import type { GroupStore } from '../store/groups.ts'
 import type { SandboxStore } from '../store/sandboxes.ts'
 import type { SnapshotStore } from '../store/snapshots.ts'
 import type { VolumeStore } from '../store/volumes.ts'
@@ -14,6 +15,8 @@ import type { Log } from '../telemetry/log.ts'
 import type { Clock } from '../util/clock.ts'
 import type { KeyedLock } from '../util/keyed-lock.ts'
 import type { Random } from '../util/random.ts'
+import type { BandwidthLimit } from '../util/stream/bandwidth-limit.ts'
+import type { GroupRegistry } from './groups/group-registry.ts'
 import type { Quota } from './lifecycle/quota.ts'
 import type { SandboxRegistry } from './lifecycle/sandbox-registry.ts'
 import type { Authorities } from './network/authorities.ts'
@@ -49,6 +52,7 @@ export interface EngineParts {
   readonly sandboxes: SandboxStore
   readonly snapshots: SnapshotStore
   readonly volumes: VolumeStore
+  readonly groups: GroupStore
   readonly events: EventStore
   /** The first one is the default. */
   readonly providers: readonly Provider[]
@@ -78,6 +82,8 @@ export interface EngineParts {
  */
 export interface GuestConnection {
   readonly guest: Guest
+  /** For streams to its ports; absent without a limit. */
+  readonly bandwidthLimit?: BandwidthLimit | undefined
   readonly ended: AbortController
   /** Answers envd's protocol if the guest itself does not speak it. */
   readonly envd: EnvdServer
@@ -94,6 +100,7 @@ export interface Context extends Omit<EngineParts, 'providers'> {
   readonly startingServices: Map<SandboxId, AbortController>
   readonly snapshotRegistry: SnapshotRegistry
   readonly volumeRegistry: VolumeRegistry
+  readonly groupRegistry: GroupRegistry
   readonly lock: KeyedLock
   readonly authorities: Authorities
 }

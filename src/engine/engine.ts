@@ -5,6 +5,10 @@ import { ignore } from '../telemetry/log.ts'
 import { KeyedLock } from '../util/keyed-lock.ts'
 import type { Context, EngineParts } from './context.ts'
 import { EventOperations } from './event-operations.ts'
+import { onMemberWritten } from './groups/follow-main.ts'
+import { recoverGroups } from './groups/group.ts'
+import { GroupOperations } from './groups/group-operations.ts'
+import { GroupRegistry } from './groups/group-registry.ts'
 import { ImageOperations } from './images/image-operations.ts'
 import { DeadlineTimers } from './lifecycle/deadline-timers.ts'
 import { destroyAll } from './lifecycle/destroy-all.ts'
@@ -39,6 +43,7 @@ export class Engine {
   readonly layers: LayerOperations
   readonly images: ImageOperations
   readonly volumes: VolumeOperations
+  readonly groups: GroupOperations
   readonly networks: NetworkOperations
   readonly secrets: SecretOperations
   readonly providers: ProviderOperations
@@ -50,9 +55,16 @@ export class Engine {
     this.#ctx = {
       ...parts,
       providers: new ProviderRegistry({ ...parts, uses: parts.sandboxes }),
-      registry: new SandboxRegistry({ ...parts, onWritten: (sandbox) => this.#timers.follow(sandbox) }),
+      registry: new SandboxRegistry({
+        ...parts,
+        onWritten: (sandbox) => {
+          this.#timers.follow(sandbox)
+          onMemberWritten(this.#ctx, sandbox)
+        },
+      }),
       snapshotRegistry: new SnapshotRegistry(parts.snapshots),
       volumeRegistry: new VolumeRegistry(parts.volumes),
+      groupRegistry: new GroupRegistry(parts.groups),
       connections: new Map(),
       pausedConnections: new Map(),
       startingServices: new Map(),
@@ -67,6 +79,7 @@ export class Engine {
     this.layers = new LayerOperations(this.#ctx)
     this.images = new ImageOperations(this.#ctx)
     this.volumes = new VolumeOperations(this.#ctx)
+    this.groups = new GroupOperations(this.#ctx)
     this.networks = new NetworkOperations(this.#ctx)
     this.secrets = new SecretOperations(this.#ctx)
     this.providers = new ProviderOperations(this.#ctx)
@@ -80,6 +93,7 @@ export class Engine {
     providers.onUsed = (provider) => first.push(this.#watch.add(provider))
     providers.use(providers.default)
     await recoverRecords(this.#ctx)
+    recoverGroups(this.#ctx)
     // A provider that does not answer delays the start only this long.
     const waited = Promise.withResolvers<void>()
     const cancel = clock.after(FIRST_SWEEP_MS, waited.resolve)

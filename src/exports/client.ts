@@ -9,7 +9,9 @@ export {
   type EnvironmentRunOptions,
   type EnvironmentStartOptions,
 } from '../client/environment-builder.ts'
+export { type GroupInfo, type GroupOptions, Groups, type MemberSnapshotInfo } from '../client/groups.ts'
 export {
+  type FeatureFiles,
   ImageClient,
   type ImageTransferOptions,
   type PullImageOptions,

@@ -30,6 +30,7 @@ describe('the egress process', () => {
       script: join(import.meta.dirname, 'egress.ts'),
       logFile: join(directory, 'egress.log'),
       relays: directory,
+      memberSocket: join(directory, 'members.sock'),
       cacheDirectory: packages,
       cacheLimitBytes: 1024 * 1024,
       log: silentLog,
@@ -166,6 +167,7 @@ describe('a sandbox that may reach nothing', () => {
       script: join(import.meta.dirname, 'egress.ts'),
       logFile: join(directory, 'egress.log'),
       relays: directory,
+      memberSocket: join(directory, 'members.sock'),
       log: silentLog,
       // A minute passes in a moment.
       clock: { now: systemClock.now, after: (ms, f) => systemClock.after(ms === 60_000 ? 50 : ms, f) },

@@ -26,6 +26,8 @@ export interface EgressProcessOptions {
   readonly logFile: string
   /** The directory for sockets of sandboxes on other machines. */
   readonly relays: string
+  /** The server's socket for connections between members of groups. */
+  readonly memberSocket: string
   readonly upstreamProxy?: string | undefined
   /** The package cache for links that use it; without it nothing is cached. */
   readonly cacheDirectory?: string | undefined
@@ -78,7 +80,11 @@ export class EgressProcess implements EgressLinks {
   }
 
   open(rules: LinkRules, door: EgressDoor): void {
-    const spec = { ...rules, socket: this.#socketOf(rules.sandbox, door) }
+    const spec = {
+      ...rules,
+      socket: this.#socketOf(rules.sandbox, door),
+      ...(rules.policy.members && { memberSocket: this.#options.memberSocket }),
+    }
     this.#wanted.set(spec.sandbox, spec)
     this.#cancelStop()
     if (this.#client) this.#openNow(this.#client, spec)
@@ -323,7 +329,8 @@ export class EgressProcess implements EgressLinks {
 /** Whether every connection of a sandbox is refused, whatever its destination. */
 function mayReachNothing({ policy, secrets }: LinkRules): boolean {
   const { allowed = [], named = [] } = policy.addresses ?? {}
-  return policy.mode !== 'open' && [policy.rules, secrets, allowed, named].every((list) => list.length === 0)
+  const lists = [policy.rules, policy.members ?? [], secrets, allowed, named]
+  return policy.mode !== 'open' && lists.every((list) => list.length === 0)
 }
 
 /**

@@ -81,6 +81,7 @@ describe('what a model answers', () => {
       script: '/nonexistent',
       logFile: join(directory, 'egress.log'),
       relays: directory,
+      memberSocket: join(directory, 'members.sock'),
       log: silentLog,
       clock: systemClock,
       onRecords: () => undefined,

@@ -1,11 +1,11 @@
 /** Starts the engine with the providers, the bases and the egress process that it uses. */
 import { e2bEnvironment } from '../api/e2b/sandbox-environment.ts'
 import { BaseRoots } from '../bases/base-roots.ts'
-import { readRegistries } from '../config/config-files.ts'
+import { readKeptLimit, readRegistries } from '../config/config-files.ts'
 import type { Provider } from '../core/provider.ts'
 import { parseUpstreamProxy } from '../egress/reach/upstream-proxy.ts'
 import { Engine } from '../engine/engine.ts'
-import { DEFAULT_QUOTA } from '../engine/lifecycle/quota.ts'
+import { DEFAULT_KEPT, DEFAULT_QUOTA } from '../engine/lifecycle/quota.ts'
 import { crun } from '../providers/crun/provider.ts'
 import { registryCredential } from '../providers/docker/image/registry-auth.ts'
 import { dockerProvider } from '../providers/docker/provider.ts'
@@ -14,6 +14,7 @@ import { podimageProgram } from '../providers/local/images/podimage.ts'
 import { Podhost } from '../providers/local/podhost.ts'
 import { openSealedBox } from '../secrets/sealed-box.ts'
 import { eventStore } from '../store/events.ts'
+import { groupStore } from '../store/groups.ts'
 import { secretStore } from '../store/secrets.ts'
 import { snapshotStore } from '../store/snapshots.ts'
 import { volumeStore } from '../store/volumes.ts'
@@ -23,6 +24,7 @@ import { systemClock } from '../util/clock.ts'
 import { systemRandom } from '../util/random.ts'
 import { EgressProcess } from './egress-process.ts'
 import { hostRoots } from './host-roots.ts'
+import { MemberSocket } from './member-socket.ts'
 import type { ServerSetup, ServerState } from './server-setup.ts'
 
 const DEFAULT_SHELLS = 4
@@ -36,7 +38,7 @@ export interface StartedEngine {
 }
 
 export async function startEngine(setup: ServerSetup, stores: ServerState): Promise<StartedEngine> {
-  const { log, metrics, scope } = setup
+  const { home, log, metrics, scope } = setup
   const podhost = openPodhost(setup)
   const egress = openEgress(setup, () => engine)
   const roots = openBases(setup, stores)
@@ -51,11 +53,20 @@ export async function startEngine(setup: ServerSetup, stores: ServerState): Prom
     clock: systemClock,
     random: systemRandom,
     log,
-    quota: { living: setup.options.limits?.living ?? DEFAULT_QUOTA.living },
+    quota: {
+      living: setup.options.limits?.living ?? DEFAULT_QUOTA.living,
+      kept: () => readKeptLimit(setup.home.root) ?? DEFAULT_KEPT,
+    },
     addedInside: e2bEnvironment,
     onCreated: createTimes(metrics),
   })
   scope.defer(() => engine.close())
+  const members = new MemberSocket({
+    path: home.memberSocket,
+    dial: (call, signal) => engine.groups.dial(call, signal),
+    log,
+  })
+  scope.defer(() => members.close())
   await engine.open()
   await egress
     .adopt()
@@ -126,6 +137,7 @@ function openEgress(
     script: options.programs.egress,
     logFile: home.egressLog,
     relays: home.run,
+    memberSocket: home.memberSocket,
     upstreamProxy: options.upstreamProxy,
     cacheDirectory: home.packageCache,
     log,
@@ -158,12 +170,13 @@ function engineStores({
   audit,
 }: ServerState): Pick<
   ConstructorParameters<typeof Engine>[0],
-  'sandboxes' | 'snapshots' | 'volumes' | 'events' | 'audit'
+  'sandboxes' | 'snapshots' | 'volumes' | 'groups' | 'events' | 'audit'
 > {
   return {
     sandboxes,
     snapshots: snapshotStore(state),
     volumes: volumeStore(state),
+    groups: groupStore(state),
     events: eventStore(events),
     audit,
   }

@@ -141,6 +141,15 @@ describe('a decision', () => {
   })
 })
 
+test('GP-04 a member of a group is allowed under a name that no public host has', () => {
+  const members = ['db', 'db.internal', 'example.com', 'localhost']
+  const of = { ...policy([], ['db.internal'], 'off'), members }
+  assert.equal(reasonOf(of, 'db:5432'), 'group.allow')
+  assert.equal(reasonOf({ ...of, denied: [] }, 'db.internal'), 'group.allow')
+  for (const host of ['db.internal', 'example.com', 'localhost'])
+    assert.equal(decide(of, ask(host)).allowed, false, host)
+})
+
 test('an explanation names the verdict, the rule, its source and other rules for the host', () => {
   assert.equal(
     explain(policy(['*.example.com'], ['a.example.com:80']), ask('a.example.com')),

@@ -11,6 +11,8 @@ export interface NetworkPolicy {
   readonly denied: readonly Rule[]
   /** Checked before dialing: `denied` for every address, `allowed` for connections to a bare address. */
   readonly addresses?: AddressLists | undefined
+  /** Host names of the members of its group, which the sandbox may reach on every port, in every mode. */
+  readonly members?: readonly string[] | undefined
 }
 
 /** A connection, or a request if method and path are set. */
@@ -23,6 +25,7 @@ export interface DecisionInput {
 }
 
 export type DecisionReason =
+  | 'group.allow'
   | 'rule.allow'
   | 'rule.deny'
   | 'rule.none'
@@ -47,6 +50,8 @@ export interface NetworkDecision {
   readonly hint: string
   /** Passed to `isDialable` for each address that the name resolves to. */
   readonly allowPrivate: boolean
+  /** The name stands for a member of the sandbox's group; it is never resolved. */
+  readonly isMember?: boolean | undefined
 }
 
 type Effect = 'allow' | 'deny'
@@ -59,6 +64,8 @@ interface Candidate {
 
 export function decide(policy: NetworkPolicy, asked: DecisionInput): NetworkDecision {
   const { host, port } = asked
+  if (policy.members?.includes(host) && !isNeverReachable(host) && !isPublicName(host))
+    return toMember(policy, asked)
   if (policy.mode === 'off')
     return refused('mode.off', 'this sandbox has no network', 'create a sandbox with --net allowlist')
   if (isNeverReachable(host))
@@ -103,6 +110,21 @@ export function decide(policy: NetworkPolicy, asked: DecisionInput): NetworkDeci
       'use HTTP, or HTTPS with a client that trusts the certificate authority of this sandbox',
     ),
     rule: unseen.rule,
+  }
+}
+
+/** A denial of the user also holds for members; nothing else is needed to reach them. */
+function toMember({ denied }: NetworkPolicy, asked: DecisionInput): NetworkDecision {
+  const { host, port } = asked
+  const rule = denied.find((one) => matchesHost(one.host, host) && matchesPort(one.ports, port))
+  if (rule) return byRule({ rule, effect: 'deny', isSeen: true, rank: [] }, asked)
+  return {
+    allowed: true,
+    reason: 'group.allow',
+    message: `${host} is a member of the same group`,
+    hint: 'the connection goes to the port inside that sandbox',
+    allowPrivate: false,
+    isMember: true,
   }
 }
 

@@ -6,6 +6,7 @@ import type { Principal } from '../core/principal.ts'
 import type { Resources } from '../core/resources.ts'
 import type { RunLimits, RunProject } from '../core/run.ts'
 import type { VolumeRequest } from '../core/volume/volume.ts'
+import type { GroupPlace } from '../engine/groups/join-group.ts'
 import type { NetworkRequest } from '../engine/network/network-spec.ts'
 import type { Optional } from '../util/optional.ts'
 
@@ -23,6 +24,8 @@ export interface RunPlan {
   readonly resources?: Optional<Resources> | undefined
   readonly network?: NetworkRequest | undefined
   readonly volumes?: readonly VolumeRequest[] | undefined
+  /** The place in a group that its sandbox takes. */
+  readonly place?: GroupPlace | undefined
   /** The variable of the chosen credential, as the agent lists it. */
   readonly credential?: string | undefined
   /** The base URL of the model, if it is not the one of the credential. */

@@ -8,7 +8,7 @@ import { homeOf } from '../core/environment.ts'
 import { AgentPodError } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'
 import { LOCAL } from '../core/principal.ts'
-import type { Run } from '../core/run.ts'
+import { RUN_LABEL, type Run } from '../core/run.ts'
 import type { Sandbox } from '../core/sandbox.ts'
 import type { GuestConnection } from '../engine/context.ts'
 import type { Engine } from '../engine/engine.ts'
@@ -18,7 +18,6 @@ import { dropUndefined } from '../util/drop-undefined.ts'
 import { replaceControls } from '../util/hidden-characters.ts'
 import type { RunPlan } from './plan.ts'
 
-export const RUN_LABEL = 'agentpod/run'
 const PROJECT_LABEL = 'agentpod/project'
 /** Added to the agent's own time, for starting it and taking the result. */
 const SPARE_MS = 30 * 60_000
@@ -44,6 +43,7 @@ export async function openRunSandbox(engine: Engine, run: Run, plan: RunPlan): P
       environment: plan.environment,
       resources: plan.resources,
       volumes: plan.volumes,
+      ...(plan.place && { place: plan.place }),
       network: {
         // The snapshot was prepared without a network, so the policy is set here and not inherited.
         mode: 'allowlist',

@@ -227,6 +227,22 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       ) STRICT;
     `,
   },
+  // Groups. The record names the sandboxes of the members before they are made.
+  {
+    version: 11,
+    sql: `
+      CREATE TABLE groups (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        labels TEXT NOT NULL,
+        state TEXT NOT NULL,
+        members TEXT NOT NULL,
+        created_at INTEGER NOT NULL
+      ) STRICT;
+      CREATE UNIQUE INDEX groups_name ON groups (owner, name);
+    `,
+  },
 ]
 
 /** The idempotency key of a create, with a digest of its request. */

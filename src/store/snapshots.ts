@@ -3,12 +3,14 @@ import type { DatabaseSync, SQLOutputValue } from 'node:sqlite'
 import { AgentPodError } from '../core/error.ts'
 import type { SandboxId, SnapshotId } from '../core/id.ts'
 import type { Snapshot, SnapshotState } from '../core/snapshot.ts'
-import { sqliteError } from './database.ts'
+import { sqliteError, transaction } from './database.ts'
 
 export interface SnapshotStore {
   /** `already_exists` if the name is taken. */
   insert(snapshot: Snapshot): void
   update(snapshot: Snapshot): void
+  /** Stores that temporary snapshots are kept, under their names, in one transaction. */
+  keep(snapshots: readonly Snapshot[]): void
   remove(id: SnapshotId): void
   /** Oldest first. */
   all(): Snapshot[]
@@ -19,6 +21,7 @@ const COLUMNS = `id, owner, name, labels, provider, state, is_passing, sandbox_i
 export function snapshotStore(db: DatabaseSync): SnapshotStore {
   const insert = db.prepare(`INSERT INTO snapshots (${COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`)
   const update = db.prepare(`UPDATE snapshots SET state=?, root=?, size_bytes=?, layer=? WHERE id=?`)
+  const keep = db.prepare('UPDATE snapshots SET name=?, is_passing=0 WHERE id=?')
   const remove = db.prepare('DELETE FROM snapshots WHERE id = ?')
   const all = db.prepare(`SELECT ${COLUMNS} FROM snapshots ORDER BY created_at, id`)
   return {
@@ -34,6 +37,16 @@ export function snapshotStore(db: DatabaseSync): SnapshotStore {
         update.run(state, json(root), sizeBytes, json(layer), id)
       } catch (error) {
         throw sqliteError(error, 'cannot save the snapshot')
+      }
+    },
+    keep(snapshots) {
+      let at: Snapshot | undefined
+      try {
+        transaction(db, () => {
+          for (at of snapshots) keep.run(at.name ?? null, at.id)
+        })
+      } catch (error) {
+        throw at ? insertError(error, at) : sqliteError(error, 'cannot save the snapshots')
       }
     },
     remove(id) {

@@ -66,7 +66,9 @@ export interface FakeProviderOptions {
   /** False for a provider without a freezer: no pause, and snapshots of stopped sandboxes only. */
   readonly freezes?: boolean | undefined
   /** Optional parts of the interface that it lacks. */
-  readonly lacks?: readonly ('snapshots' | 'stopping' | 'egress' | 'host' | 'volumes')[] | undefined
+  readonly lacks?:
+    | readonly ('snapshots' | 'stopping' | 'egress' | 'host' | 'volumes' | 'rootMounts')[]
+    | undefined
   /** How long after a deadline it acts on its own. */
   readonly graceMs?: number | undefined
 }
@@ -242,7 +244,7 @@ export class FakeProvider implements Provider {
       images: false,
       host: this.host !== undefined,
       volumes: this.volumes !== undefined,
-      rootMounts: true,
+      rootMounts: !this.#options.lacks?.includes('rootMounts'),
       notes: ['it is a fake'],
     }))
   }

@@ -24,6 +24,19 @@ export function readMib(text: string): number | undefined {
   return match ? amount(match[1], MIB_PER_UNIT.get(match[2] ?? '')) : undefined
 }
 
+/** In MiB, rounded up, as container engines write sizes: `64m`, `1g`, and a number without unit in bytes. */
+export function readEngineMib(text: string): number | undefined {
+  const [, number, kilo] = /^(\d{1,15})(?:(k)i?)?b?$/i.exec(text) ?? []
+  if (number === undefined) return readMib(text)
+  return Math.ceil((Number(number) * (kilo ? 1024 : 1)) / 1024 ** 2)
+}
+
+/** In bytes: `500k`, `10MB`, `1GiB`. The unit is needed, and KB means KiB. Undefined if it is not a size. */
+export function readByteSize(text: string): number | undefined {
+  const match = /^(\d+(?:\.\d+)?)([kmg])i?b?$/.exec(text.toLowerCase())
+  return match ? amount(match[1], 1024 ** (1 + 'kmg'.indexOf(match[2] ?? ''))) : undefined
+}
+
 /** In milliseconds: `90s`, `15m`, `1h`. A bare number is seconds. Undefined if it is not a duration. */
 export function readMs(text: string): number | undefined {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text)

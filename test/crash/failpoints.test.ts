@@ -15,7 +15,9 @@ const promiseOf = (point: Failpoint): string =>
       ? 'RUN-8'
       : point.startsWith('volume.')
         ? 'VOL-7'
-        : 'STATE-9'
+        : point.startsWith('group.')
+          ? 'GRP-5'
+          : 'STATE-9'
 const points = FAILPOINTS.filter(isSwept)
 
 after(async () => {

@@ -192,7 +192,8 @@ describe('agentpod on docker', { skip }, () => {
   })
 
   test('PROV-1 a Docker daemon that is gone is reported, and crun keeps working', async () => {
-    await world.ok(['create', ...ON_DOCKER, '--name', 'held'])
+    // A sandbox that is to be stopped at its end would be stopped instead.
+    await world.ok(['create', ...ON_DOCKER, '--name', 'held', '--when-over', 'destroy'])
     await daemon.kill()
     const providers = JSON.parse(await world.ok(['provider', 'ls', '--json'])) as ProviderView[]
     const docker = providers.find(({ name }) => name === 'docker')

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, test } from 'node:test'
 import type { SandboxView } from '../../src/api/schema/sandbox.ts'
 import { isAlive, until, World } from '../support/world.ts'
@@ -10,7 +12,7 @@ const list = async (...args: string[]): Promise<SandboxView[]> =>
   JSON.parse(await world.ok(['ls', '--json', ...args]))
 
 test('BOX-3 a sandbox ends within five seconds of its time to live, and its record says why', async () => {
-  const id = (await world.ok(['create', '--timeout', '2s'])).trim()
+  const id = (await world.ok(['create', '--timeout', '2s', '--when-over', 'destroy'])).trim()
   const started = performance.now()
   await until('it is gone', async () => (await list()).length === 0, 7000)
   assert.ok(performance.now() - started > 1000, 'not before its time')
@@ -28,8 +30,8 @@ test('extend moves the deadline of a sandbox', async () => {
 })
 
 test('BOX-3 an idle sandbox ends, and a used one does not', async () => {
-  await world.ok(['create', '--name', 'idle', '--idle', '2s'])
-  await world.ok(['create', '--name', 'used', '--idle', '2s'])
+  await world.ok(['create', '--name', 'idle', '--idle', '2s', '--when-over', 'destroy'])
+  await world.ok(['create', '--name', 'used', '--idle', '2s', '--when-over', 'destroy'])
   const busy = world.cli(['exec', 'used', '--', 'sh', '-c', 'sleep 5; echo done'])
   await until('the idle one is gone', async () => (await list()).every(({ name }) => name !== 'idle'), 7000)
   assert.equal((await busy).stdout, 'done\n')
@@ -48,6 +50,87 @@ test('BOX-3 a sandbox ends at its time to live while no server is running', asyn
   await until('its processes are gone', () => !isRunning(), 8000)
   await reading
   assert.deepEqual(await list(), [])
+})
+
+test('LIFE-2 a sandbox that a person made is paused when idle and stopped at its end, and loses nothing', async () => {
+  await world.ok(['create', '--name', 'day'])
+  const [{ lifetime }] = (await list()) as [SandboxView]
+  assert.deepEqual(lifetime, {
+    ttlMs: 24 * 3_600_000,
+    idleMs: 30 * 60_000,
+    whenOver: 'stop',
+    whenIdle: 'pause',
+    autoResume: true,
+  })
+  assert.match(await world.ok(['ls']), /paused after 30m idle, stopped in 24h/)
+  await world.ok(['destroy', 'day'])
+  // One-shot runs and the sandboxes of programs keep their own rules.
+  const sandbox = await world.client().create()
+  assert.deepEqual(sandbox.info.lifetime, {
+    ttlMs: 3_600_000,
+    idleMs: 0,
+    whenOver: 'destroy',
+    autoResume: true,
+  })
+  assert.match(await world.ok(['ls']), /destroyed in 1h/)
+  await sandbox.destroy()
+
+  await world.ok(['create', '--name', 'idle', '--idle', '2s'])
+  const stateOf = async (name: string): Promise<string | undefined> =>
+    (await list()).find((one) => one.name === name)?.state
+  await world.ok([
+    'exec',
+    'idle',
+    '--',
+    'sh',
+    '-c',
+    'sleep 1000 & echo $! > ~/pid; head -c 3000000 /dev/zero > ~/data',
+  ])
+  const canPause = (await world.cli(['pause', 'idle'])).code === 0
+  if (canPause) {
+    await world.ok(['resume', 'idle'])
+    await until('it is paused', async () => (await stateOf('idle')) === 'paused', 12_000)
+    assert.match(await world.ok(['ls']), /paused +.* \d+(\.\d)? [KM]iB +kept; a call resumes it/)
+  }
+  const alive = 'kill -0 "$(cat ~/pid)" && wc -c < ~/data'
+  assert.equal(await world.ok(['exec', 'idle', '--', 'sh', '-c', alive]), '3000000\n')
+  await world.ok(['destroy', 'idle'])
+
+  await world.ok(['create', '--name', 'over', '--timeout', '3s'])
+  await world.ok([
+    'exec',
+    'over',
+    '--',
+    'sh',
+    '-c',
+    'echo here > ~/file; head -c 3000000 /dev/urandom > ~/data',
+  ])
+  await until('it is stopped', async () => (await stateOf('over')) === 'stopped', 10_000)
+  assert.match(
+    await world.ok(['ls']),
+    /stopped \(its time to live is over\).* [23]\.\d MiB +kept; a call starts it/,
+  )
+  assert.equal(await world.ok(['exec', 'over', '--', 'sh', '-c', 'cat ~/file']), 'here\n')
+  await world.ok(['destroy', 'over'])
+})
+
+test('LIFE-3 the number of stopped sandboxes has a limit that config.toml sets, and nothing is lost to it', async () => {
+  const file = join(world.home, 'config.toml')
+  writeFileSync(file, '[sandboxes]\nkept = 1\n')
+  await world.ok(['create', '--name', 'one'])
+  await world.ok(['create', '--name', 'two'])
+  await world.ok(['stop', 'one', 'two'])
+  const refused = await world.cli(['create', '--name', 'three'])
+  assert.notEqual(refused.code, 0)
+  assert.match(refused.stderr, /2 stopped sandboxes are kept, and the limit is 1/)
+  assert.match(refused.stderr, /agentpod destroy NAME.*\[sandboxes\] kept = N.* in config\.toml/)
+  // A sandbox that is destroyed at its end is never kept.
+  await world.ok(['run', '--no-project', '--', 'true'])
+  await world.ok(['create', '--name', 'short', '--when-over', 'destroy'])
+  assert.equal(await world.ok(['exec', 'one', 'hostname']), 'one\n')
+  rmSync(file)
+  await world.ok(['create', '--name', 'three'])
+  await world.ok(['destroy', 'one', 'two', 'three', 'short'])
 })
 
 test('the server exits when no sandbox is running and no client is connected', async () => {

@@ -83,9 +83,9 @@ const ROWS = (file: string): readonly Row[] => [
   { words: ['--memory', '200m'], key: 'memory', with: 'bound', without: 'free' },
   { words: ['--pids', '64'], key: 'pids', with: 'bound', without: 'free' },
   { words: ['--cpus', '0.5'], key: 'cpus', with: 0.5, without: 2 },
-  { words: ['--timeout', '9m'], key: 'ttlMs', with: 540_000, without: 3_600_000 },
-  { words: ['--idle', '8m'], key: 'idleMs', with: 480_000, without: 0 },
-  { words: ['--when-over', 'stop'], key: 'whenOver', with: 'stop', without: 'destroy' },
+  { words: ['--timeout', '9m'], key: 'ttlMs', with: 540_000, without: 86_400_000 },
+  { words: ['--idle', '8m'], key: 'idleMs', with: 480_000, without: 1_800_000 },
+  { words: ['--when-over', 'destroy'], key: 'whenOver', with: 'destroy', without: 'stop' },
   { words: ['--no-auto-resume'], key: 'autoResume', with: 'false', without: 'true' },
   { words: ['--label', 'team=web'], key: 'team', with: 'web', without: '' },
 ]

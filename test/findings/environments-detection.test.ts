@@ -121,21 +121,24 @@ describe('environments: detection', () => {
     assert.match(none.notes.join('\n'), /gradle-wrapper\.properties:1 needs Java <=15, but 17\.0\.9 is used/)
   })
 
-  test('E13: what Cursor installs is installed, or a note says that it is not', async () => {
+  test('E13: what Cursor installs is installed, and not twice', async () => {
     const cursor = (install: string): Files => ({ '.cursor/environment.json': JSON.stringify({ install }) })
+    const installed = (plan: Plan): (readonly [string, string])[] =>
+      plan.setups.map(({ name, run }) => [name, /-e -c '?(.*?)'?\n/.exec(run)?.[1] ?? run] as const)
     const alone = await planned(cursor('pip install httpx'), ['python 3.12.1 /usr/bin'])
+    assert.deepEqual(installed(alone), [['prebuild/cursor', 'pip install httpx']])
     assert.deepEqual(
-      alone.setups.map(({ run, presets }) => [run, ...presets]),
-      [['pip install httpx', 'pip']],
+      alone.setups.flatMap(({ presets }) => presets),
+      ['pip'],
     )
     const node = { 'package.json': '{"name":"shop"}', 'package-lock.json': '{"lockfileVersion":3}' }
     const host = ['node 22.1.0 /usr/bin', 'npm 10.9.0 /usr/bin']
     const same = await planned({ ...node, ...cursor('npm ci') }, host)
     assert.doesNotMatch(same.notes.join('\n'), /cursor/)
     const more = await planned({ ...node, ...cursor('npm ci && ./prepare.sh') }, host)
-    assert.match(more.notes.join('\n'), /environment\.json runs `npm ci && \.\/prepare\.sh`, which is not/)
+    assert.deepEqual(installed(more).slice(1), [['prebuild/cursor', './prepare.sh']])
     const script = await planned({ ...node, ...cursor('./scripts/setup.sh') }, host)
-    assert.match(script.notes.join('\n'), /environment\.json installs with `\.\/scripts\/setup\.sh`/)
+    assert.deepEqual(installed(script).slice(1), [['prebuild/cursor', './scripts/setup.sh']])
   })
 
   test('E15: what installs dependencies is explained by that name, with its command', async () => {

@@ -90,13 +90,13 @@ test('pause, resume, stop and start take names, and print the new state', async 
   assert.equal(Date.parse(started?.deadlineAt ?? '') - front.clock.now(), 600_000)
   const table = await ok('ls')
   assert.match(table, /one +running/)
-  assert.match(table, /two +paused +fake +container +host +\S+ +- /)
+  assert.match(table, /two +paused +fake +container +host +\S+ +\S.* kept; a call resumes it /)
 })
 
 test('a verb that the state does not allow has a hint', async () => {
   await front.engine.sandboxes.create({ name: 'one' }, LOCAL)
   await ok('pause one')
-  const { code, stderr } = await cli('stats one')
+  const { code, stderr } = await cli('extend one 1m')
   assert.equal(code, 5)
   assert.match(stderr, /is paused/)
   assert.match(stderr, /hint: `agentpod resume`/)
@@ -110,7 +110,7 @@ test('create takes its end, its disk limit, and the snapshot it begins with', as
   const made = await json<{ lifetime: object; resources: { diskMib: number }; snapshotId: string }>(
     'create --when-over stop --no-auto-resume --disk 2g --from golden --json',
   )
-  assert.deepEqual(made.lifetime, { ttlMs: 3_600_000, idleMs: 0, whenOver: 'stop', autoResume: false })
+  assert.deepEqual(made.lifetime, { ttlMs: 86_400_000, idleMs: 0, whenOver: 'stop', autoResume: false })
   assert.equal(made.resources.diskMib, 2048)
   assert.equal(made.snapshotId, front.engine.snapshots.get('golden', LOCAL).id)
   const wrong = await cli('create --when-over stopp')

@@ -11,6 +11,7 @@ import type { SandboxId } from '../../src/core/id.ts'
 import { LOCAL } from '../../src/core/principal.ts'
 import type { Sandbox } from '../../src/core/sandbox.ts'
 import type { Lifetime } from '../../src/core/spec.ts'
+import { KEPT_LIFETIME } from '../../src/core/spec.ts'
 import type { Engine } from '../../src/engine/engine.ts'
 import { SeededRandom } from '../../src/testing/seeded-random.ts'
 import type { Optional } from '../../src/util/optional.ts'
@@ -387,7 +388,10 @@ describe('fork', () => {
 
 describe('an archive', () => {
   async function archived(): Promise<{ bytes: Buffer; id: SandboxId }> {
-    const { id } = await engine.sandboxes.create({ resources: { memoryMib: 64 } }, LOCAL)
+    const { id } = await engine.sandboxes.create(
+      { resources: { memoryMib: 64, bandwidthBytes: 4096 }, lifetime: KEPT_LIFETIME },
+      LOCAL,
+    )
     filesOf(id).set('/a', Buffer.from('one'))
     const { id: snapshot } = await engine.snapshots.create(id, {}, LOCAL)
     const chunks: Buffer[] = []
@@ -400,7 +404,9 @@ describe('an archive', () => {
   test('an archive carries the files and settings to another snapshot', async () => {
     const { bytes } = await archived()
     const snapshot = await imported(bytes, 'back')
-    assert.deepEqual(snapshot.spec.resources.memoryMib, 64)
+    const { memoryMib, bandwidthBytes } = snapshot.spec.resources
+    assert.deepEqual([memoryMib, bandwidthBytes], [64, 4096])
+    assert.deepEqual(snapshot.spec.lifetime, { ...KEPT_LIFETIME, autoResume: true })
     const { id } = await engine.sandboxes.create({ snapshot: 'back' }, LOCAL)
     assert.equal(filesOf(id).get('/a')?.toString(), 'one')
     assert.deepEqual(readdirSync(dir), [], 'no file is left')

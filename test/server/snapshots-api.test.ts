@@ -135,8 +135,12 @@ describe('a sandbox', () => {
     await ask(`POST /v1/sandboxes/${id}/pause`)
     const started = await ask(`POST /v1/sandboxes/${id}/start`)
     assert.deepEqual([started.status, errorOf(started).reason], [409, 'sandbox.state'])
+    const extended = await ask(`POST /v1/sandboxes/${id}/extend`, { ttlMs: 60_000 })
+    assert.deepEqual([extended.status, errorOf(extended).reason], [409, 'sandbox.state'])
+    // How much it holds is known without waking it.
     const stats = await ask(`GET /v1/sandboxes/${id}/stats`)
-    assert.deepEqual([stats.status, errorOf(stats).reason], [409, 'sandbox.state'])
+    assert.deepEqual([stats.status, stats.json['processes']], [200, 0])
+    assert.equal((await ask(`GET /v1/sandboxes/${id}`)).json['state'], 'paused')
     await ask(`DELETE /v1/sandboxes/${id}`)
     for (const verb of ['pause', 'resume', 'stop', 'start', 'fork', 'snapshots']) {
       const gone = await ask(`POST /v1/sandboxes/${id}/${verb}`)

@@ -58,10 +58,54 @@ const SCENARIOS: readonly Scenario[] = [
   },
   { points: /^volume\./, passes: ({ pod }) => pod.volumes.create({ name: 'data' }) },
   { points: /^fork\./, passes: ({ sandbox }) => sandbox.fork({ count: 2 }) },
+  {
+    points: /^group\.(?:intended|made)/,
+    passes: ({ pod }) => pod.groups.create(GROUP),
+    after: isGroupWhole,
+  },
+  {
+    points: /^group\.snapshots/,
+    before: ({ pod }) => pod.groups.create(GROUP),
+    passes: ({ pod }) => pod.groups.snapshot('pair', { name: 'shot' }),
+    after: async (subject) => {
+      const count = (await subject.pod.snapshots.list()).length
+      assert.ok(count === 0 || count === 2, `${count} snapshots`)
+      await isGroupWhole(subject)
+    },
+  },
+  {
+    points: /^group\.destroying/,
+    before: ({ pod }) => pod.groups.create(GROUP),
+    passes: ({ pod }) => pod.groups.destroy('pair'),
+    after: isGroupWhole,
+  },
   { points: /^destroy\./, passes: ({ sandbox }) => sandbox.destroy(), ends: true },
   { points: /^run\./, passes: ranOnce, settled: runsEnd, after: didItOnce },
   { points: /^build\./, passes: ({ pod }) => pod.builds.build(RECIPE), after: isBuiltWhole },
 ]
+
+const GROUP = {
+  name: 'pair',
+  members: [
+    { name: 'one', sandbox: {} },
+    { name: 'two', after: ['one'], sandbox: {} },
+  ],
+}
+
+/** A group has all its members, or neither it nor any of them exists. */
+async function isGroupWhole({ pod, sandbox }: Subject): Promise<void> {
+  const others = async (): Promise<number> => (await pod.list()).filter(({ id }) => id !== sandbox.id).length
+  for (const { name, members } of await pod.groups.list()) {
+    assert.deepEqual(
+      members.map((member) => member.sandbox?.state),
+      ['running', 'running'],
+    )
+    assert.equal(await others(), 2)
+    await pod.groups.destroy(name)
+  }
+  assert.equal(await others(), 0)
+  assert.equal((await pod.groups.list()).length, 0)
+}
 
 const RECIPE = {
   base: { name: 'host' as const },

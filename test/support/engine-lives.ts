@@ -4,6 +4,7 @@ import { parseOwner } from '../../src/core/id.ts'
 import { Engine } from '../../src/engine/engine.ts'
 import { openDatabase } from '../../src/store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../src/store/events.ts'
+import { groupStore } from '../../src/store/groups.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../src/store/sandboxes.ts'
 import { snapshotStore } from '../../src/store/snapshots.ts'
 import { volumeStore } from '../../src/store/volumes.ts'
@@ -75,6 +76,7 @@ export class EngineLives implements Disposable {
       sandboxes: mortal(life, sandboxStore(this.#state)),
       snapshots: mortal(life, snapshotStore(this.#state)),
       volumes: mortal(life, volumeStore(this.#state)),
+      groups: mortal(life, groupStore(this.#state)),
       events: mortal(life, eventStore(this.#events)),
       providers: this.providers.map((provider) => this.#mortal(life, provider)),
       roots: { ensure: async () => ({ root: { kind: 'host' } }) },

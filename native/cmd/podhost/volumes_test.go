@@ -129,6 +129,40 @@ func hostileLayer(t *testing.T, d *daemon, c *client) map[string]any {
 }
 
 // FS-33: with the same volume at a path without a link as the control.
+func TestATemporaryFileSystemTakesTheOwnerAndIsNeverKept(t *testing.T) {
+	temporary := func(path string) map[string]any {
+		return map[string]any{"kind": "tmpfs", "path": path, "sizeBytes": 1 << 20, "takesOwner": true}
+	}
+	onEachPool(t, func(t *testing.T, d *daemon, c *client) {
+		plain := c.create("plain", mounting(map[string]any{"kind": "tmpfs", "path": "/plain"}))
+		initialize(t, plain, `{}`)
+		expectInside(t, plain, "stat -c '%u %g %a' /plain; mkdir -m 750 /owned; echo old > /owned/file", "0 0 1777")
+		c.must("sandbox.stop", id("plain"))
+		mounts := mounting(temporary("/owned"), temporary("/home/user/made"))
+		started := c.must("sandbox.start", c.args("plain", mounts))
+		initialize(t, started, `{}`)
+		look := "stat -c '%u %g %a' /owned /home/user/made; ls -A /owned /home/user/made"
+		fresh := "0 0 750\n1000 1000 1777\n/home/user/made:\n\n/owned:"
+		expectInside(t, started, look, fresh)
+		expectInside(t, started, "echo new > /owned/file; echo new > /home/user/made/file; grep -c ' /owned .*nosuid,nodev' /proc/self/mountinfo", "1")
+		expectInside(t, started, "head -c 2097152 /dev/zero > /home/user/made/big", "head: error writing 'standard output': No space left on device")
+		c.must("sandbox.stop", id("plain"))
+		again := c.must("sandbox.start", c.args("plain", mounts))
+		initialize(t, again, `{}`)
+		expectInside(t, again, look, fresh)
+		expectInside(t, again, "echo new > /home/user/made/file", "")
+		c.must("snapshot.create", map[string]any{"id": "shot1", "owner": "test", "sandbox": "plain"})
+		// Without the mount, what it covered is there: the old file, and nothing of the new ones.
+		copied := c.create("copied", map[string]any{"snapshot": "shot1"})
+		initialize(t, copied, `{}`)
+		expectInside(t, copied, "cat /owned/file; ls -A /home/user/made; stat -c '%a' /home/user/made", "old\n1777")
+		for _, name := range []string{"plain", "copied"} {
+			c.must("sandbox.destroy", id(name))
+		}
+		c.must("snapshot.remove", id("shot1"))
+	})
+}
+
 func TestNothingIsMountedThroughALink(t *testing.T) {
 	d := start(t)
 	c := d.dial()

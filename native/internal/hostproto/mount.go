@@ -30,6 +30,8 @@ type Mount struct {
 	From string `json:"from,omitempty"`
 	// SizeBytes bounds a temporary file system; 0 is the kernel's default.
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
+	// TakesOwner: a temporary file system has the owner and the mode of the directory that it covers.
+	TakesOwner bool `json:"takesOwner,omitempty"`
 }
 
 // Roots returns the roots of the mounts that are roots.
@@ -97,15 +99,20 @@ func parseMounts(raw []byte, rootDirs []string) ([]Mount, *Error) {
 }
 
 func parseMount(name string, raw []byte, rootDirs []string) (Mount, *Error) {
-	o := parseObject(name, raw, []string{"kind", "path"}, []string{"volume", "readOnly", "root", "from", "sizeBytes"})
+	o := parseObject(name, raw, []string{"kind", "path"}, []string{"volume", "readOnly", "root", "from", "sizeBytes", "takesOwner"})
 	m := Mount{Kind: o.text("kind", mountKindGrammar), Path: o.text("path", pathGrammar), Volume: o.text("volume", idGrammar),
-		ReadOnly: o.boolean("readOnly"), From: o.text("from", pathGrammar), SizeBytes: o.integer("sizeBytes", maxBytes)}
+		ReadOnly: o.boolean("readOnly"), From: o.text("from", pathGrammar), SizeBytes: o.integer("sizeBytes", maxBytes),
+		TakesOwner: o.boolean("takesOwner")}
 	rootText, hasRoot := o.fields["root"]
 	_, hasVolume := o.fields["volume"]
 	if o.err == nil && (hasVolume != (m.Kind == MountVolume) || hasRoot != (m.Kind == MountRoot)) {
 		o.fail("kind", "needs a volume or a root, as it says, and nothing else")
 	}
 	if o.err != nil {
+		return m, o.err
+	}
+	if m.TakesOwner && m.Kind != MountTmpfs {
+		o.fail("takesOwner", "is for temporary file systems")
 		return m, o.err
 	}
 	if m.From != "" && (path.Clean(m.From) != m.From || len(m.From) > maxMountPath || m.Kind != MountRoot) {

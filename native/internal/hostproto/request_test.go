@@ -288,6 +288,8 @@ func TestMountsAreParsedStrictly(t *testing.T) {
 		`[{"kind":"volume","path":"/data","volume":"../x"}]`,
 		`[{"kind":"volume","path":"/data","volume":"vol1","readOnly":1}]`,
 		`[{"kind":"volume","path":"/data","volume":"vol1","source":"/etc"}]`,
+		`[{"kind":"volume","path":"/data","volume":"vol1","takesOwner":true}]`,
+		`[{"kind":"tmpfs","path":"/data","takesOwner":1}]`,
 		`[{"kind":"volume","path":"/a/../etc","volume":"vol1"}]`,
 		`[{"kind":"volume","path":"/etc/x","volume":"vol1"}]`,
 		`[{"kind":"volume","path":"/` + strings.Repeat("x", 1024) + `","volume":"vol1"}]`,

@@ -30,6 +30,8 @@ type Mount struct {
 	// IsTmpfs: an empty temporary file system of this size; 0 is the kernel's default.
 	IsTmpfs   bool
 	SizeBytes int64
+	// TakesOwner: a temporary file system has the owner and the mode of the directory that it covers.
+	TakesOwner bool
 }
 
 // mountFlags hold for everything that is mounted besides the root. Programs of a volume or of another root
@@ -150,16 +152,10 @@ func (b *Builder) mountVolume(at point, plan Plan, m Mount) error {
 // takeOver gives a new volume the owner and mode of the directory that it covers. If that was missing too,
 // every user inside may write to the volume.
 func (b *Builder) takeOver(at point, plan Plan, data string) error {
-	var covered unix.Stat_t
-	if err := unix.Fstatat(at.fd, "", &covered, unix.AT_EMPTY_PATH); err != nil {
+	uid, gid, mode, err := plan.ownerOf(at)
+	if err != nil {
 		return err
 	}
-	uid, gid := int(covered.Uid)-plan.IDs.Range.Base, int(covered.Gid)-plan.IDs.Range.Base
-	if uid < 0 || gid < 0 || uid >= plan.IDs.Range.Count || gid >= plan.IDs.Range.Count {
-		// A directory of the host that belongs to nobody inside.
-		uid, gid = 0, 0
-	}
-	mode := covered.Mode & 0o1777
 	if at.isMade {
 		mode = 0o777
 	}
@@ -167,6 +163,20 @@ func (b *Builder) takeOver(at point, plan Plan, data string) error {
 		return err
 	}
 	return unix.Chmod(data, mode)
+}
+
+// ownerOf returns the owner of a directory to mount on, in ids of the sandbox, and its mode. A directory of
+// the host that belongs to no user inside is root's.
+func (plan Plan) ownerOf(at point) (uid, gid int, mode uint32, err error) {
+	var covered unix.Stat_t
+	if err := unix.Fstatat(at.fd, "", &covered, unix.AT_EMPTY_PATH); err != nil {
+		return 0, 0, 0, err
+	}
+	uid, gid = int(covered.Uid)-plan.IDs.Range.Base, int(covered.Gid)-plan.IDs.Range.Base
+	if uid < 0 || gid < 0 || uid >= plan.IDs.Range.Count || gid >= plan.IDs.Range.Count {
+		uid, gid = 0, 0
+	}
+	return uid, gid, covered.Mode & 0o1777, nil
 }
 
 // mountOtherRoot mounts the layers and snapshots of another root, read-only.
@@ -194,13 +204,29 @@ func (b *Builder) mountOtherRoot(at point, plan Plan, m Mount) error {
 	return mount.Overlay{Lower: below.paths, UserXattr: b.Rootless, NoSetuid: true}.Mount(target)
 }
 
-// mountTmpfs mounts an empty file system that every user inside may write to, like /tmp.
+// mountTmpfs mounts an empty file system that every user inside may write to, like /tmp; or one with the
+// owner and the mode of the directory that it covers.
 func mountTmpfs(at point, plan Plan, m Mount) error {
-	data := fmt.Sprintf("mode=1777,uid=%d,gid=%d", plan.IDs.Range.Base, plan.IDs.Range.Base)
+	target := fmt.Sprintf("/proc/self/fd/%d", at.fd)
+	uid, gid, mode := 0, 0, uint32(0o1777)
+	if m.TakesOwner {
+		// The next start, and a copy of the sandbox, find the directory that this start has made.
+		if at.isMade {
+			if err := unix.Chmod(target, mode); err != nil {
+				return err
+			}
+		}
+		var err error
+		if uid, gid, mode, err = plan.ownerOf(at); err != nil {
+			return err
+		}
+	}
+	base := plan.IDs.Range.Base
+	data := fmt.Sprintf("mode=%o,uid=%d,gid=%d", mode, base+uid, base+gid)
 	if m.SizeBytes > 0 {
 		data += fmt.Sprintf(",size=%d", m.SizeBytes)
 	}
-	return unix.Mount("tmpfs", fmt.Sprintf("/proc/self/fd/%d", at.fd), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, data)
+	return unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, data)
 }
 
 // partPoint is where a root is mounted for a moment, to take a part of it. It is no part of any image.

@@ -106,7 +106,7 @@ export async function tunnelToGuest(
       'the path of a tunnel is /agentpod/tunnel?port=N, with N from 1 to 65535',
     )
   }
-  const inside = await live.guest.dial(port, { signal: live.ended.signal, timeoutMs: DIAL_TIMEOUT_MS })
+  const inside = await dialPort(live, port)
   socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: agentpod-tunnel\r\n\r\n')
   if (head.length > 0) inside.write(head)
   await joinStreams(live, socket, inside)
@@ -166,4 +166,13 @@ export function withoutCredentials(
     if (value !== undefined && !HOP_BY_HOP.has(name) && !CREDENTIALS.has(name)) kept[name] = value
   }
   return kept
+}
+
+/** A stream to a program inside, at the pace of the sandbox's bandwidth. */
+export async function dialPort(
+  { guest, ended, bandwidthLimit }: GuestConnection,
+  port: number,
+): Promise<Duplex> {
+  const inside = await guest.dial(port, { signal: ended.signal, timeoutMs: DIAL_TIMEOUT_MS })
+  return bandwidthLimit?.over(inside) ?? inside
 }

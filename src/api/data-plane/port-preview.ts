@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { AgentPodError } from '../../core/error.ts'
 import type { GuestConnection } from '../../engine/context.ts'
-import { DIAL_TIMEOUT_MS, hasBody, joinStreams, withoutCredentials } from './forward-to-guest.ts'
+import { dialPort, hasBody, joinStreams, withoutCredentials } from './forward-to-guest.ts'
 
 /** The cookie by which a browser may use a private port. */
 export const PREVIEW_COOKIE = 'agentpod_preview'
@@ -100,7 +100,7 @@ export async function forwardUpgradeToPort(
 }
 
 function dial({ live, port }: PreviewTarget): Promise<Duplex> {
-  return live.guest.dial(port, { signal: live.ended.signal, timeoutMs: DIAL_TIMEOUT_MS })
+  return dialPort(live, port)
 }
 
 function forwarded(

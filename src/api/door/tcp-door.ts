@@ -10,6 +10,7 @@ import { isSandboxId, type SandboxId } from '../../core/id.ts'
 import { LOCAL, type Principal } from '../../core/principal.ts'
 import type { GuestConnection } from '../../engine/context.ts'
 import type { Engine } from '../../engine/engine.ts'
+import type { ExchangeLimit } from '../../engine/exchange-limit.ts'
 import type { Keys } from '../../engine/keys.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { forwardToGuest, SANDBOX_HEADER, tunnelToGuest } from '../data-plane/forward-to-guest.ts'
@@ -27,7 +28,6 @@ import { traceOf } from '../http/trace.ts'
 import { OPEN_PATHS, setPrincipal } from '../principal-of.ts'
 import { addHardening, refuseServiceWorker, removeHardening } from './browser-headers.ts'
 import type { DataPlaneDialect, SandboxTarget } from './data-plane-dialect.ts'
-import type { ExchangeLimit } from './exchange-limit.ts'
 import {
   answerError,
   attempt,

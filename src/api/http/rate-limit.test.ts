@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isAgentPodError } from '../../core/error.ts'
+import { ExchangeLimit } from '../../engine/exchange-limit.ts'
 import { FakeClock } from '../../testing/fake-clock.ts'
-import { ExchangeLimit } from '../door/exchange-limit.ts'
 import { retryAfter } from './error-response.ts'
 import { RateLimit } from './rate-limit.ts'
 

@@ -49,6 +49,18 @@ export const IMAGE_ROUTES: readonly ApiRoute[] = [
   },
   {
     method: 'POST',
+    path: '/v1/images/feature',
+    tag: 'images',
+    summary: 'Get a Feature of development containers',
+    description:
+      'By the rules of images: the same mirrors, credentials and certificates. The answer is a stream of JSON lines; the last one is `feature` or an error.',
+    who: 'key',
+    body: 'FetchFeature',
+    answers: [{ status: 200, says: 'Lines of JSON.', schema: 'ImageEvent', media: 'application/x-ndjson' }],
+    errors: ['unsupported', 'resource_exhausted'],
+  },
+  {
+    method: 'POST',
     path: '/v1/images/push',
     tag: 'images',
     summary: 'Push an environment, a snapshot or a sandbox as an image',

@@ -15,6 +15,7 @@ import {
 } from '../schema/query.ts'
 import type { ApiRoute } from './route.ts'
 import { BUILD_ROUTES } from './route-table-builds.ts'
+import { GROUP_ROUTES } from './route-table-groups.ts'
 import { IMAGE_ROUTES } from './route-table-images.ts'
 import { RUN_ROUTES } from './route-table-runs.ts'
 import { VOLUME_ROUTES } from './route-table-volumes.ts'
@@ -26,6 +27,7 @@ export const ROUTES: readonly ApiRoute[] = [
   ...BUILD_ROUTES,
   ...IMAGE_ROUTES,
   ...VOLUME_ROUTES,
+  ...GROUP_ROUTES,
   ...RUN_ROUTES,
   {
     method: 'POST',

@@ -12,7 +12,8 @@ import {
   uploaded,
 } from '../schema/build.ts'
 import { baseProgress, errorAnswer, stopping } from '../schema/error.ts'
-import { imageEvent, imageView, packedSource, pullImage, pushImage } from '../schema/image.ts'
+import { createGroup, group, memberSnapshot, nameGroup } from '../schema/group.ts'
+import { getFeature, imageEvent, imageView, packedSource, pullImage, pushImage } from '../schema/image.ts'
 import { createdKey, createKey, key } from '../schema/key.ts'
 import { explained, explainRequest, network, networkChangeBody } from '../schema/network.ts'
 import { provider } from '../schema/provider.ts'
@@ -47,6 +48,7 @@ export const SCHEMAS = {
   ChangeNetwork: networkChangeBody,
   Check: check,
   Provider: provider,
+  CreateGroup: createGroup,
   CreateKey: createKey,
   CreateRun: createRun,
   CreateSandbox: createSandbox,
@@ -60,17 +62,21 @@ export const SCHEMAS = {
   ExtendSandbox: extendSandbox,
   ForkSandbox: forkSandbox,
   Forked: forked,
+  Group: group,
   Image: imageView,
   ImageEvent: imageEvent,
   Key: key,
   Layer: layer,
   Listen: listenRequest,
+  MemberSnapshot: memberSnapshot,
+  NameGroup: nameGroup,
   Network: network,
   PackImage: packedSource,
   Preview: previewView,
   Prune: pruneRequest,
   Pruned: pruned,
   PullImage: pullImage,
+  FetchFeature: getFeature,
   PushImage: pushImage,
   RotateSecret: rotateSecret,
   Run: run,
@@ -102,6 +108,7 @@ export const REQUESTS: ReadonlySet<SchemaName> = new Set([
   'PackImage',
   'Prune',
   'PullImage',
+  'FetchFeature',
   'PushImage',
   'ChangeNetwork',
   'Explain',
@@ -110,6 +117,8 @@ export const REQUESTS: ReadonlySet<SchemaName> = new Set([
   'AnswerRun',
   'CreateRun',
   'SendRun',
+  'CreateGroup',
+  'NameGroup',
   'CreateKey',
   'CreateSandbox',
   'CreateSnapshot',
@@ -155,6 +164,7 @@ export const TAGS = {
   providers: 'Where sandboxes run: this machine and others.',
   sandboxes: 'Isolated machines with an id, a state, an owner and a lifetime.',
   snapshots: 'The files of a sandbox at one moment; a snapshot never changes.',
+  groups: 'Sandboxes that know each other by name and are handled as one.',
   volumes: 'Directories that sandboxes mount and that outlive them.',
   runs: 'Agents that work in a sandbox on a copy of a project.',
   images: 'Container images: pulled from registries, and pushed to them.',

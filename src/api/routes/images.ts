@@ -2,18 +2,26 @@
 import { type Context, Hono } from 'hono'
 import { stream } from 'hono/streaming'
 import type { Engine } from '../../engine/engine.ts'
+import { ExchangeLimit } from '../../engine/exchange-limit.ts'
 import type { UsedImage } from '../../engine/images/image-operations.ts'
 import type { Log } from '../../telemetry/log.ts'
 import type { Clock } from '../../util/clock.ts'
 import { type Random, randomWord } from '../../util/random.ts'
-import { ExchangeLimit } from '../door/exchange-limit.ts'
+import { listAt } from '../../util/untrusted-json.ts'
 import { errorBody } from '../http/error-response.ts'
 import { limitDownloadIdle } from '../http/idle-timeout.ts'
 import { readJsonBody } from '../http/json-body.ts'
 import { parseQuery } from '../http/query.ts'
 import { sendStream } from '../http/send-stream.ts'
 import { adminOnly, principalOf } from '../principal-of.ts'
-import { type ImageEventView, type ImageView, packedSource, pullImage, pushImage } from '../schema/image.ts'
+import {
+  getFeature,
+  type ImageEventView,
+  type ImageView,
+  packedSource,
+  pullImage,
+  pushImage,
+} from '../schema/image.ts'
 import { parseInput } from '../schema/parse.ts'
 import { imagesOf, namedImage } from '../schema/query.ts'
 
@@ -51,6 +59,15 @@ export function imageRoutes(parts: ImageRouteParts): Hono {
     return answer(c, who.owner, async (o) => ({
       pulled: viewOf(await engine.images.pull(image, { ...o, provider }, who)),
     }))
+  })
+
+  routes.post('/feature', async (c) => {
+    const { feature } = parseInput(getFeature, await readJsonBody(c.req.raw))
+    const who = principalOf(c)
+    return answer(c, who.owner, async ({ signal }) => {
+      const { archive, ...found } = await engine.images.feature(feature, { signal }, who)
+      return { feature: { ...found, archive: archive.toString('base64') } }
+    })
   })
 
   // SECURITY: IM-06. A push uses the credentials of the user who runs the server.
@@ -103,6 +120,12 @@ export function imageRoutes(parts: ImageRouteParts): Hono {
   }
 }
 
+function entrypointOf({ config }: UsedImage): string[] {
+  if (config === undefined) return []
+  const words = listAt(JSON.parse(config), 'config', 'Entrypoint')
+  return words.filter((word) => typeof word === 'string')
+}
+
 function viewOf(image: UsedImage): ImageView {
   const { ref, digest, manifestDigest, platform, sizeBytes, layers, usedBy, env } = image
   return {
@@ -116,6 +139,7 @@ function viewOf(image: UsedImage): ImageView {
     workdir: image.workdir ?? null,
     variables: { ...env },
     command: [...(image.command ?? [])],
+    entrypoint: entrypointOf(image),
     ports: [...(image.ports ?? [])],
     labels: { ...image.labels },
     pulledAt: new Date(image.pulledAt).toISOString(),

@@ -1,11 +1,21 @@
 /** Requests and answers of `/v1/images`. */
 import * as z from 'zod'
+import { isImageRef } from '../../core/image-ref.ts'
 import { errorAnswer } from './error.ts'
 import { imageRef, providerName } from './sandbox.ts'
 
 export const pullImage = z.strictObject({
   image: imageRef,
   provider: providerName.optional(),
+})
+
+export const getFeature = z.strictObject({
+  feature: z
+    .string()
+    .min(1)
+    .max(1024)
+    .refine((text) => /^https?:\/\//.test(text) || isImageRef(text), 'is not the name of a Feature')
+    .describe('`REGISTRY/NAMESPACE/ID[:VERSION|@DIGEST]`, or the https address of a tarball.'),
 })
 
 const source = z
@@ -32,6 +42,7 @@ export const imageView = z.object({
   workdir: z.string().nullable(),
   variables: z.record(z.string(), z.string()),
   command: z.array(z.string()).describe('The program that it is made for, with arguments.'),
+  entrypoint: z.array(z.string()).describe('The first words of `command`, which an image keeps apart.'),
   ports: z.array(z.string()),
   labels: z.record(z.string(), z.string()),
   pulledAt: z.string(),
@@ -40,10 +51,18 @@ export const imageView = z.object({
 })
 export type ImageView = z.infer<typeof imageView>
 
+export const featureView = z.object({
+  digest: z.string().describe('Of its manifest, or of the tarball.'),
+  metadata: z.string().describe('Its metadata as JSON, as its author wrote it.'),
+  archive: z.base64().describe('A tar file of its files.'),
+})
+export type FeatureView = z.infer<typeof featureView>
+
 /** A line of the answer to a pull or a push. */
 export const imageEvent = z.union([
   z.object({ progress: z.string() }),
   z.object({ pulled: imageView }),
+  z.object({ feature: featureView }),
   z.object({ pushed: z.object({ image: z.string(), digest: z.string() }) }),
   errorAnswer,
 ])

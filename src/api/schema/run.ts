@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { DECISIONS, PERMISSION_KINDS } from '../../core/permission.ts'
 import { OUTCOMES, RUN_STATES, TOOL_KINDS } from '../../core/run.ts'
 import { networkRequest } from './network.ts'
-import { environment, resources, variablesBody } from './sandbox.ts'
+import { environment, groupPlace, resources, variablesBody } from './sandbox.ts'
 import { absolutePath, textLine, withoutNul } from './text.ts'
 import { volumeRequests } from './volume.ts'
 
@@ -94,6 +94,7 @@ export const createRun = z.strictObject({
   resources: resources.optional(),
   network: networkRequest.optional(),
   volumes: volumeRequests.optional(),
+  place: groupPlace.optional().describe('The place in a group that its sandbox takes.'),
   credential: z
     .string()
     .regex(/^[A-Z_][A-Z0-9_]{0,127}$/)

@@ -7,7 +7,7 @@ import { STATES } from '../../core/lifecycle.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { errorFields } from './error.ts'
 import { netCountsView, networkRequest, sandboxNetwork } from './network.ts'
-import { mountedVolume, volumeRequests } from './volume.ts'
+import { ephemeralDirectories, mountedVolume, volumeRequests } from './volume.ts'
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/
 const LABEL_KEY = /^[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,62}[A-Za-z0-9])?$/
@@ -126,7 +126,13 @@ export const resources = z.strictObject({
   tmpMib: z.number().optional(),
   shmMib: z.number().optional(),
   diskMib: z.number().optional().describe('Space for files, in addition to those of the base or snapshot.'),
+  bandwidthBytes: z
+    .number()
+    .optional()
+    .describe('Bytes a second in each direction over the network; no limit if left out.'),
 })
+
+export const resourcesView = resources.required().extend({ bandwidthBytes: z.number().optional() })
 
 export const lifetime = z.strictObject({
   ttlMs: z.number().optional(),
@@ -137,6 +143,12 @@ export const lifetime = z.strictObject({
     .describe(
       'What happens when the time to live is over: destroy the sandbox, pause it with its memory, or stop it and keep its files.',
     ),
+  whenIdle: z
+    .literal('pause')
+    .optional()
+    .describe(
+      '`pause`: after `idleMs` without use the sandbox is paused, where the provider can, and its time goes on later. If left out, its time ends then.',
+    ),
   autoResume: z
     .boolean()
     .optional()
@@ -144,6 +156,11 @@ export const lifetime = z.strictObject({
 })
 
 export const providerName = z.string().regex(/^[a-z][a-z0-9-]{0,31}$/, 'is not the name of a provider')
+
+export const groupPlace = z.strictObject({
+  group: z.string().max(64).describe('The id or name of a group of the caller.'),
+  member: z.string().max(253).describe('The name of a place that is free.'),
+})
 
 export const createSandbox = z.strictObject({
   name: z.string().optional(),
@@ -161,6 +178,7 @@ export const createSandbox = z.strictObject({
   ports: z.strictObject({ public: z.boolean() }).optional(),
   network: networkRequest.optional().describe('By default an empty allowlist: no host can be reached.'),
   volumes: volumeRequests.optional(),
+  ephemeral: ephemeralDirectories.optional(),
   snapshot: z
     .string()
     .max(64)
@@ -168,6 +186,7 @@ export const createSandbox = z.strictObject({
     .describe(
       'The id or name of a snapshot to start from. Settings that are left out are those of the snapshot’s sandbox.',
     ),
+  place: groupPlace.optional().describe('The place in a group that the sandbox takes.'),
 })
 export type CreateSandbox = z.input<typeof createSandbox>
 
@@ -211,16 +230,20 @@ export const sandbox = z.object({
   user: z.string(),
   workdir: z.string(),
   sudo: z.boolean(),
-  resources: resources.required(),
+  resources: resourcesView,
   limits: z
     .object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit, disk: limit })
     .nullable(),
   network: sandboxNetwork,
   volumes: z.array(mountedVolume).optional().describe('The volumes that it mounts.'),
+  ephemeral: z
+    .array(z.object({ path: z.string(), sizeMib: z.number().optional() }))
+    .optional()
+    .describe('Directories that are never kept.'),
   createdAt: z.string(),
   startedAt: z.string().nullable(),
   deadlineAt: z.string(),
-  lifetime: lifetime.required(),
+  lifetime: lifetime.required({ ttlMs: true, idleMs: true, whenOver: true, autoResume: true }),
   idleMs: z.number().describe('The same as in `lifetime`.'),
   snapshotId: z
     .string()

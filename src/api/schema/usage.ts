@@ -1,6 +1,6 @@
 import * as z from 'zod'
 import { AUDIT_ACTIONS } from '../../core/audit.ts'
-import { resources } from './sandbox.ts'
+import { resourcesView } from './sandbox.ts'
 
 export const usageView = z.object({
   living: z.number().describe('Sandboxes of the caller that have not ended.'),
@@ -9,9 +9,7 @@ export const usageView = z.object({
     requestsPerSecond: z.number().nullable(),
     burst: z.number().nullable().describe('How many requests may arrive at once.'),
   }),
-  asked: resources
-    .required()
-    .describe('The sum of the resources that these sandboxes requested, used or not.'),
+  asked: resourcesView.describe('The sum of the resources that these sandboxes requested, used or not.'),
 })
 export type UsageView = z.infer<typeof usageView>
 

@@ -1,5 +1,6 @@
 /** Requests and answers of `/v1/volumes`, and volumes in other requests. */
 import * as z from 'zod'
+import { LARGEST_EPHEMERAL_MIB, MOST_EPHEMERAL } from '../../core/volume/ephemeral.ts'
 import { MOST_VOLUMES } from '../../core/volume/volume.ts'
 
 /** A volume that a sandbox mounts. Paths and names are checked by the engine, with hints. */
@@ -13,6 +14,18 @@ export const volumeRequests = z
   )
   .max(MOST_VOLUMES)
   .describe('Volumes to mount. Their content is left out of snapshots and forks.')
+
+export const ephemeralDirectories = z
+  .array(
+    z.strictObject({
+      path: z.string().max(4096).describe('An absolute path inside; missing directories are made.'),
+      sizeMib: z.int().min(1).max(LARGEST_EPHEMERAL_MIB).optional().describe('By default as much as /tmp.'),
+    }),
+  )
+  .max(MOST_EPHEMERAL)
+  .describe(
+    'Directories in memory that are empty at every start and no part of snapshots. Copies of the sandbox have them too.',
+  )
 
 export const mountedVolume = z.object({
   id: z.string(),

@@ -27,6 +27,7 @@ export function sandboxView(s: Sandbox): SandboxView {
     limits: s.limits ? { ...s.limits } : null,
     network: networkView(s.spec.network, s.link),
     ...(s.spec.volumes && { volumes: s.spec.volumes.map(mountedVolumeView) }),
+    ...(s.spec.ephemeral && { ephemeral: s.spec.ephemeral.map((one) => ({ ...one })) }),
     createdAt: time(s.createdAt),
     startedAt: s.startedAt === undefined ? null : time(s.startedAt),
     deadlineAt: time(s.deadlineAt),

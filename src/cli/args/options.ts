@@ -6,10 +6,19 @@ import { invalid } from '../../core/error.ts'
 import { NETWORK_MODES } from '../../core/network.ts'
 import { WHEN_OVER } from '../../core/spec.ts'
 import { nearest } from '../../util/nearest.ts'
+import type { ComposeOptions } from '../../workbench/compose/project-compose.ts'
 import type { SandboxRequest } from '../../workbench/environment/sandbox-request.ts'
 import type { NetworkOptions } from '../../workbench/network/network-options.ts'
 import type { OptionSpec, Parsed } from './parse.ts'
-import { parseDuration, parseMib, parseNumber, parsePairs, parseVariables, parseVolume } from './values.ts'
+import {
+  parseDuration,
+  parseMib,
+  parseNumber,
+  parsePairs,
+  parseRate,
+  parseVariables,
+  parseVolume,
+} from './values.ts'
 
 export const JSON_OPTION = { json: { help: 'print JSON for programs' } } as const satisfies Record<
   string,
@@ -42,11 +51,21 @@ export const SANDBOX_OPTIONS = {
   cpus: { value: 'N', help: 'processor limit, like 0.5 or 2 (default 2)' },
   pids: { value: 'N', help: 'limit on processes and threads (default 1024)' },
   disk: { value: 'SIZE', help: 'disk limit, like 500m or 10g (default 20g)' },
-  timeout: { value: 'TIME', help: 'time to live, like 15m or 2h (default 1h)' },
-  idle: { value: 'TIME', help: 'also ends its time when it is unused for this long' },
+  bandwidth: {
+    value: 'SIZE',
+    help: 'bytes a second in each direction, like 500k or 10m (default: no limit)',
+  },
+  timeout: {
+    value: 'TIME',
+    help: 'time to live, like 15m or 2h (default 24h; 1h for a run that is not kept)',
+  },
+  idle: {
+    value: 'TIME',
+    help: 'unused for this long it is paused, or as --when-over says (default 30m; 0s: never)',
+  },
   'when-over': {
     value: 'WHAT',
-    help: 'what happens when its time is up: destroy, pause (keeps memory) or stop (keeps files) (default destroy)',
+    help: 'what happens when its time is up: destroy, pause (keeps memory) or stop (keeps files) (default stop)',
   },
   'no-auto-resume': { help: 'commands and traffic do not wake it when it is paused or stopped' },
   from: { value: 'SNAPSHOT', help: 'start with the files of this snapshot' },
@@ -105,9 +124,39 @@ export function wakeOptions(parsed: Parsed): { ttlMs?: number | undefined } {
   return { ttlMs: map(parsed.value('timeout'), (text) => parseDuration(text, 'timeout')) }
 }
 
+export const COMPOSE_OPTIONS = {
+  'no-compose': { help: 'do not run the services of the project’s compose file' },
+  service: { value: 'NAME', help: 'the service of the compose file that is the project itself' },
+  'compose-profile': { value: 'NAME', help: 'a profile of the compose file', repeat: true },
+} as const satisfies Record<string, OptionSpec>
+
+export const DEVCONTAINER_OPTIONS = {
+  devcontainer: { value: 'NAME', help: 'one of several devcontainers: the name of its folder, or a path' },
+  'no-devcontainer': { help: 'ignore devcontainer.json' },
+  'no-lifecycle': { help: 'run no lifecycle commands of devcontainer.json' },
+} as const satisfies Record<string, OptionSpec>
+
+export function devcontainerOptions(
+  parsed: Parsed,
+): Pick<SandboxRequest, 'devcontainer' | 'isWithoutDevcontainer' | 'isWithoutLifecycle'> {
+  if (parsed.has('no-devcontainer') && parsed.value('devcontainer') !== undefined)
+    throw invalid(
+      'option.devcontainer',
+      '--devcontainer and --no-devcontainer cannot be combined',
+      'leave one of them out',
+    )
+  return {
+    devcontainer: parsed.value('devcontainer'),
+    isWithoutDevcontainer: parsed.has('no-devcontainer'),
+    isWithoutLifecycle: parsed.has('no-lifecycle'),
+  }
+}
+
 export const ENVIRONMENT_OPTIONS = {
   bare: { help: 'the base alone: detect nothing, build nothing, start no services' },
   profile: { value: 'NAME', help: 'one of [profiles] in agentpod.toml' },
+  ...COMPOSE_OPTIONS,
+  ...DEVCONTAINER_OPTIONS,
 } as const satisfies Record<string, OptionSpec>
 
 /** What the options of a command ask a sandbox to be. */
@@ -132,7 +181,18 @@ export function sandboxRequest(parsed: Parsed, variables: Record<string, string>
     placement: { provider: parsed.value('provider'), isolation: chosen(parsed, 'isolation', ISOLATIONS) },
     network: networkOptions(parsed),
     isBare: parsed.has('bare'),
+    isKept: parsed.has('keep'),
     profile: parsed.value('profile'),
+    compose: composeOptions(parsed),
+    ...devcontainerOptions(parsed),
+  }
+}
+
+export function composeOptions(parsed: Parsed): ComposeOptions {
+  return {
+    isOff: parsed.has('no-compose'),
+    service: parsed.value('service'),
+    profiles: parsed.values('compose-profile'),
   }
 }
 
@@ -165,7 +225,13 @@ export function resourceOptions(parsed: Parsed): NonNullable<CreateOptions['reso
     map(parsed.value(option), (text) => parseNumber(text, option))
   const mib = (option: string): number | undefined =>
     map(parsed.value(option), (text) => parseMib(text, option))
-  return { memoryMib: mib('memory'), cpus: number('cpus'), pids: number('pids'), diskMib: mib('disk') }
+  return {
+    memoryMib: mib('memory'),
+    cpus: number('cpus'),
+    pids: number('pids'),
+    diskMib: mib('disk'),
+    bandwidthBytes: map(parsed.value('bandwidth'), (text) => parseRate(text, 'bandwidth')),
+  }
 }
 
 /** Volumes to mount; nothing when no option names one. */

@@ -12,19 +12,28 @@ export interface OptionSpec {
 
 export class Parsed {
   readonly words: readonly string[]
-  /** Whether `--` came before the first word: then no word has a meaning for us. */
-  readonly isLiteral: boolean
+  /** How many words came before `--`; undefined without one. */
+  readonly wordsBefore: number | undefined
   readonly #values: ReadonlyMap<string, readonly string[]>
 
-  constructor(words: readonly string[], values: ReadonlyMap<string, readonly string[]>, isLiteral = false) {
+  constructor(
+    words: readonly string[],
+    values: ReadonlyMap<string, readonly string[]>,
+    wordsBefore?: number | undefined,
+  ) {
     this.words = words
     this.#values = values
-    this.isLiteral = isLiteral
+    this.wordsBefore = wordsBefore
+  }
+
+  /** Whether `--` came before the first word: then no word has a meaning for us. */
+  get isLiteral(): boolean {
+    return this.wordsBefore === 0
   }
 
   /** Takes the words of another call, and its options first. */
   with(other: Parsed): Parsed {
-    return new Parsed(other.words, new Map([...this.#values, ...other.#values]), this.isLiteral)
+    return new Parsed(other.words, new Map([...this.#values, ...other.#values]), this.wordsBefore)
   }
 
   has(option: string): boolean {
@@ -47,7 +56,17 @@ export class Parsed {
 export interface Grammar {
   readonly usage: string
   readonly options: Readonly<Record<string, OptionSpec>>
-  readonly words: { readonly min: number; readonly max: number; readonly rest?: boolean | undefined }
+  readonly words: WordCount
+}
+
+/** How many words a command takes. */
+export interface WordCount {
+  readonly min: number
+  readonly max: number
+  /** Everything after the words before it belongs to the command to run, options too. */
+  readonly rest?: boolean | undefined
+  /** How many words come before the first one of the command to run; `min - 1` if left out. */
+  readonly before?: number | undefined
 }
 
 export function parseArgs(argv: readonly string[], grammar: Grammar): Parsed {
@@ -57,23 +76,21 @@ export function parseArgs(argv: readonly string[], grammar: Grammar): Parsed {
     const before = values.get(name) ?? []
     values.set(name, grammar.options[name]?.repeat ? [...before, value] : [value])
   }
-  let [i, isLiteral] = [0, false]
+  const { min, rest: hasRest, before = min - 1 } = grammar.words
+  let i = 0
+  let wordsBefore: number | undefined
   while (i < argv.length) {
     const word = argv[i++] ?? ''
     if (word === '--') {
-      isLiteral = words.length === 0
+      wordsBefore = words.length
       words.push(...argv.slice(i))
       break
     }
     if (!word.startsWith('-') || word === '-') {
       words.push(word)
-      // Everything after the command to run belongs to it, options too.
-      if (grammar.words.rest && words.length > grammar.words.min - 1) {
-        const rest = argv.slice(i)
-        words.push(...(rest[0] === '--' && words.length === grammar.words.min - 1 ? rest.slice(1) : rest))
-        break
-      }
-      continue
+      if (!hasRest || words.length <= before) continue
+      words.push(...argv.slice(i))
+      break
     }
     const { name, attached } = splitOption(word, grammar)
     const spec = Object.hasOwn(grammar.options, name) ? grammar.options[name] : undefined
@@ -89,7 +106,7 @@ export function parseArgs(argv: readonly string[], grammar: Grammar): Parsed {
     set(name, value)
   }
   checkWords(words, grammar)
-  return new Parsed(words, values, isLiteral)
+  return new Parsed(words, values, wordsBefore)
 }
 
 function splitOption(word: string, grammar: Grammar): { name: string; attached: string | undefined } {
@@ -105,12 +122,14 @@ function splitOption(word: string, grammar: Grammar): { name: string; attached: 
   return { name, attached: tail === '' ? undefined : tail.replace(/^=/, '') }
 }
 
+/** Words of other tools for our options. */
+const OTHER_NAMES: Readonly<Record<string, string>> = { '--ttl': '--timeout' }
+
 function unknownOption(word: string, grammar: Grammar): Error {
   const bare = word.split('=')[0] ?? word
-  const near = nearest(
-    bare,
-    Object.keys(grammar.options).map((name) => `--${name}`),
-  )
+  const known = Object.keys(grammar.options).map((name) => `--${name}`)
+  const other = OTHER_NAMES[bare]
+  const near = other !== undefined && known.includes(other) ? other : nearest(bare, known)
   return invalid('option.unknown', `unknown option ${bare}`, near ? `did you mean ${near}?` : grammar.usage)
 }
 

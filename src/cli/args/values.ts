@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { invalid } from '../../core/error.ts'
 import { parseMountPath } from '../../core/volume/mount-path.ts'
 import type { VolumeRequest } from '../../core/volume/volume.ts'
-import { readMib, readMs } from '../../util/quantity.ts'
+import { readByteSize, readMib, readMs } from '../../util/quantity.ts'
 import { fileError } from '../output/file-error.ts'
 
 /**
@@ -17,6 +17,16 @@ export function parseMib(text: string, option: string): number {
   if (mib === undefined)
     throw invalid(`option.${option}`, `--${option} is a size like 512m or 2g, not ${JSON.stringify(text)}`)
   return mib
+}
+
+/** Bytes a second: `500k`, `10m`. */
+export function parseRate(text: string, option: string): number {
+  const bytes = readByteSize(text)
+  if (bytes !== undefined) return bytes
+  throw invalid(
+    `option.${option}`,
+    `--${option} is a size for each second, like 500k or 10m, not ${JSON.stringify(text)}`,
+  )
 }
 
 function isBare(text: string): boolean {

@@ -15,7 +15,13 @@ import {
   planProject,
 } from '../../workbench/environment/plan-environment.ts'
 import { openProject, type Project } from '../../workbench/project/open-project.ts'
-import { imageOption, JSON_OPTION, SANDBOX_OPTIONS } from '../args/options.ts'
+import {
+  DEVCONTAINER_OPTIONS,
+  devcontainerOptions,
+  imageOption,
+  JSON_OPTION,
+  SANDBOX_OPTIONS,
+} from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { allowInProject, BuildLog, megabytes } from '../output/build-log.ts'
@@ -28,6 +34,9 @@ import {
 } from '../sandbox/build-dockerfile.ts'
 import { execInTerminal } from '../sandbox/exec-in-terminal.ts'
 import { LOGIN_SHELL } from '../sandbox/login-shell.ts'
+
+/** A build runs no lifecycle commands. */
+const { 'no-lifecycle': _, ...BUILD_DEVCONTAINER } = DEVCONTAINER_OPTIONS
 
 export const command: Command = {
   usage: 'agentpod build [options] [-f DOCKERFILE [DIRECTORY]]',
@@ -48,6 +57,7 @@ export const command: Command = {
     debug: { help: 'open a shell in the sandbox of a step that fails' },
     again: { value: 'STEP', help: 'build this step and the following ones again' },
     frozen: { help: 'fail if agentpod.lock is missing or out of date' },
+    ...BUILD_DEVCONTAINER,
     ...DOCKERFILE_OPTIONS,
     verbose: { short: 'v', help: 'show the whole output of the steps' },
     ...JSON_OPTION,
@@ -63,7 +73,13 @@ export const command: Command = {
     const image = imageOption(parsed)
     const { provider } = await placementOf(ctx, { provider: parsed.value('provider') })
     const profile = parsed.value('profile')
-    const planned = await planNow(ctx, parsed, project, { base, image, provider, profile })
+    const planned = await planNow(ctx, parsed, project, {
+      base,
+      image,
+      provider,
+      profile,
+      ...devcontainerOptions(parsed),
+    })
     if (typeof planned === 'number') return planned
     const { prepared } = planned
     if (parsed.has('frozen')) checkFrozen(project.directory, prepared)

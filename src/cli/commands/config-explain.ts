@@ -2,12 +2,20 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
+import { composeText } from '../../config/compose/write-compose.ts'
+import { PROJECT_FILE } from '../../config/config-files.ts'
 import { evidenceText, explainPlan } from '../../config/plan/explain.ts'
 import { LOCK_FILE, lockText } from '../../config/plan/lock.ts'
 import type { Plan } from '../../config/plan/plan.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
+import { composeRequest } from '../../workbench/compose/approve-compose.ts'
+import { explainCompose } from '../../workbench/compose/explain-compose.ts'
+import { projectCompose, withoutServices } from '../../workbench/compose/project-compose.ts'
+import { usesDevcontainer } from '../../workbench/devcontainer/uses-devcontainer.ts'
 import { buildCallbacks } from '../../workbench/environment/build-callbacks.ts'
+import { detectProject } from '../../workbench/environment/detect-project.ts'
+import { ephemeralWishes, explainEphemeral } from '../../workbench/environment/ephemeral-directories.ts'
 import {
   buildPlan,
   environmentOf,
@@ -16,8 +24,9 @@ import {
   planProject,
 } from '../../workbench/environment/plan-environment.ts'
 import { explainVolumes } from '../../workbench/environment/project-volumes.ts'
+import { isFileGranted } from '../../workbench/network/prepare-network.ts'
 import { openProject } from '../../workbench/project/open-project.ts'
-import { imageOption } from '../args/options.ts'
+import { composeOptions, devcontainerOptions, imageOption } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { CommandContext } from '../command.ts'
 import { BuildLog } from '../output/build-log.ts'
@@ -30,16 +39,43 @@ export async function explainConfig(
 ): Promise<number> {
   const { terminal } = ctx
   const project = await openProject(ctx, 'user')
-  const planned = await planOnly(ctx, project, {
+  const asked = {
     base: parsed.value('base'),
     image: imageOption(parsed),
     profile: parsed.value('profile'),
-  })
+    ...devcontainerOptions(parsed),
+  }
+  const found = detectProject(project)
+  const isPlain = [asked.base, asked.image, asked.profile].every((value) => value === undefined)
+  const isComposed = isPlain && !found.tree.has(PROJECT_FILE) && !usesDevcontainer(found.tree, asked)
+  const unread: string[] = []
+  const compose = isComposed
+    ? projectCompose(found.tree, composeOptions(parsed), (text) => void unread.push(text))
+    : undefined
+  const isApproved = !compose || isFileGranted(ctx, project.directory, composeRequest(compose))
+  const detected = compose && isApproved ? withoutServices(found) : found
+  const planned = await planOnly(ctx, project, { ...asked, detected })
+  const group = planned?.plan.devcontainer?.base.group
   const wanted = words[0]
-  const rows = (planned ? [...explainPlan(planned.plan), ...explainVolumes(project)] : []).filter(({ key }) =>
-    isCalled(key, wanted),
-  )
-  const notes = planned?.plan.notes ?? []
+  const rows = [
+    ...(planned
+      ? [
+          ...explainPlan(planned.plan),
+          ...explainVolumes(project, planned.plan.devcontainer?.volumes),
+          ...explainEphemeral(ephemeralWishes(project.directory, planned.plan.devcontainer?.ephemeral)),
+        ]
+      : []),
+    ...(compose ? explainCompose(compose) : []),
+    ...(group ? explainCompose(group.compose) : []),
+  ].filter(({ key }) => isCalled(key, wanted))
+  const notes = [
+    ...(planned?.plan.notes ?? []),
+    ...unread,
+    ...(compose && !isApproved
+      ? [`the services do not run until \`agentpod policy approve\` approves their images`]
+      : []),
+    ...(compose?.compose.notes ?? []).map((note) => `${evidenceText(note)}`),
+  ]
   const refused = (planned?.plan.refused ?? []).filter(({ key }) => isCalled(key, wanted))
   if (parsed.has('json')) {
     const problems = refused.map(({ key, error: { message, hint } }) => ({ key, message, hint }))
@@ -90,12 +126,28 @@ function failed(refused: Plan['refused']): number {
   return 0
 }
 
+/** Prints a compose file for Docker that says what agentpod.toml says. */
+export async function composeConfig(ctx: CommandContext, parsed: Parsed): Promise<number> {
+  const project = await openProject(ctx, 'user')
+  const planned = await planOnly(ctx, project, { profile: parsed.value('profile') })
+  if (!planned || !detectProject(project).tree.has(PROJECT_FILE))
+    throw new AgentPodError({
+      code: 'failed_precondition',
+      reason: 'config.missing',
+      message: `there is no ${PROJECT_FILE} here`,
+      hint: '`agentpod init` writes one from what it detects',
+    })
+  failed(planned.plan.refused)
+  ctx.terminal.out(composeText(planned.plan).trimEnd())
+  return 0
+}
+
 /** Builds the environment and writes the installed versions to agentpod.lock. */
 export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<number> {
   const { terminal } = ctx
   const project = await openProject(ctx, 'user')
   // An older lock is ignored, because its versions are to be updated.
-  const asked = { profile: parsed.value('profile'), isUnlocked: true }
+  const asked = { profile: parsed.value('profile'), isUnlocked: true, ...devcontainerOptions(parsed) }
   const planned = await planOnly(ctx, project, asked)
   // Fails before anything is built.
   if (planned) lockText(planned.plan, { digest: '', apt: {}, npm: {}, pip: {} })

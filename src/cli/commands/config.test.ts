@@ -94,6 +94,54 @@ describe('config check', () => {
     assert.equal((await config('check home/config.toml')).code, 0)
   })
 
+  test('checks a devcontainer.json by its name', async () => {
+    write('.devcontainer.json', '{ "image": "debian:12",\n  "waitfor": 1 } // x\n')
+    assert.deepEqual(await config('check .devcontainer.json'), {
+      code: 2,
+      lines: [
+        '.devcontainer.json:2:3: unknown key waitfor',
+        '  2 |   "waitfor": 1 } // x',
+        '    |   ^',
+        '  hint: did you mean waitFor?',
+      ],
+    })
+    write('.devcontainer.json', '{ "image": "debian:12" } // x\n')
+    assert.equal((await config('check .devcontainer.json')).code, 0)
+  })
+
+  test('checks a compose file by its name, with every problem', async () => {
+    write(
+      'compose.yaml',
+      'services:\n  a:\n    image: x\n    nonsense: 1\n  b:\n    image: x\n    other: 2\n',
+    )
+    const { code, lines } = await config('check compose.yaml')
+    assert.equal(code, 2)
+    assert.match(lines[0] ?? '', /^compose\.yaml:4:5: .*nonsense/)
+    assert.equal(lines[1], '  4 |     nonsense: 1')
+    assert.ok(
+      lines.some((line) => line.startsWith('compose.yaml:7:5: ')),
+      lines.join('\n'),
+    )
+    write('compose.yaml', 'services:\n  a:\n    image: debian:12\n')
+    assert.deepEqual(await config('check compose.yaml'), { code: 0, lines: ['compose.yaml is valid'] })
+  })
+
+  test('without a path checks every file that it knows', async () => {
+    mkdirSync(join(scratch, 'all/.devcontainer/one'), { recursive: true })
+    await assert.rejects(config('check all'), (error) => isAgentPodError(error, 'not_found'))
+    write('all/agentpod.toml', '')
+    write('all/.devcontainer/one/devcontainer.json', '{ "image": 1 }')
+    write('all/docker-compose.yml', 'services: 1\n')
+    const { code, lines } = await config('check all')
+    assert.equal(code, 2)
+    assert.equal(lines[0], 'all/agentpod.toml is valid')
+    assert.match(lines[1] ?? '', /^all\/\.devcontainer\/one\/devcontainer\.json:1:12: image: /)
+    assert.ok(
+      lines.some((line) => line.startsWith('all/docker-compose.yml:1:')),
+      lines.join('\n'),
+    )
+  })
+
   test('tells of a file that is no text, without a line of it', async () => {
     writeFileSync(join(scratch, 'utf16.toml'), new Uint8Array([0xff, 0xfe]))
     assert.deepEqual((await config('check utf16.toml')).lines, [

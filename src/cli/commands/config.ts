@@ -1,14 +1,18 @@
-import { statSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { lstatSync, readdirSync, realpathSync, statSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import { composeFilesIn, readCompose } from '../../config/compose/compose-project.ts'
 import { PROJECT_FILE, parseUser, USER_FILE } from '../../config/config-files.ts'
+import { parseDevcontainer } from '../../config/devcontainer/devcontainer-file.ts'
+import { isDevcontainerName } from '../../config/devcontainer/locate.ts'
 import { projectJsonSchema } from '../../config/project/json-schema.ts'
 import { parseProject } from '../../config/project/project-file.ts'
 import { type Problem, problemsIn, whereOf } from '../../config/toml/problem.ts'
 import { readSource } from '../../config/toml/toml-file.ts'
 import { AgentPodError, invalid } from '../../core/error.ts'
+import { readInside } from '../../util/file/read-inside.ts'
 import { hasHidden, showHidden } from '../../util/hidden-characters.ts'
 import { nearest } from '../../util/nearest.ts'
-import { JSON_OPTION } from '../args/options.ts'
+import { COMPOSE_OPTIONS, DEVCONTAINER_OPTIONS, JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
 
@@ -19,6 +23,10 @@ const VERBS: Readonly<Record<string, { readonly most: number; readonly run: Verb
   check: { most: 1, run: check },
   schema: { most: 0, run: schema },
   explain: { most: 1, run: async (...call) => (await import('./config-explain.ts')).explainConfig(...call) },
+  compose: {
+    most: 0,
+    run: async (ctx, parsed) => (await import('./config-explain.ts')).composeConfig(ctx, parsed),
+  },
   lock: {
     most: 0,
     run: async (ctx, parsed) => (await import('./config-explain.ts')).lockConfig(ctx, parsed),
@@ -30,20 +38,26 @@ export const command: Command = {
     'agentpod config explain [KEY]',
     'agentpod config check [FILE]',
     'agentpod config lock',
+    'agentpod config compose',
     'agentpod config schema',
   ].join('\n       '),
   examples: [
     'agentpod config explain                 every choice, its source and the alternatives',
     'agentpod config explain node',
     'agentpod config lock                    write agentpod.lock',
-    'agentpod config check                   check agentpod.toml here',
+    'agentpod config check                   check agentpod.toml, devcontainer.json and compose files here',
     'agentpod config check ../other',
+    'agentpod config check .devcontainer/devcontainer.json',
+    'agentpod config check compose.yaml',
+    'agentpod config compose > compose.yaml  the same environment for Docker',
     'agentpod config schema > agentpod.schema.json',
   ],
   options: {
     base: { value: 'BASE', help: 'explain: on this base instead' },
     image: { value: 'REF', help: 'explain: on this container image instead' },
-    profile: { value: 'NAME', help: 'explain, lock: one of [profiles] in agentpod.toml' },
+    profile: { value: 'NAME', help: 'explain, lock, compose: one of [profiles] in agentpod.toml' },
+    ...COMPOSE_OPTIONS,
+    ...DEVCONTAINER_OPTIONS,
     ...JSON_OPTION,
   },
   verbs: Object.keys(VERBS),
@@ -74,22 +88,51 @@ async function check(
   parsed: Parsed,
   [given = '.']: readonly string[],
 ): Promise<number> {
-  const file = fileOf(given, cwd)
-  const isUsers = resolve(cwd, file) === join(home.root, USER_FILE)
-  const { problems, text } = problemsOf(file, resolve(cwd, file), isUsers)
+  const checked = filesOf(given, cwd).map((file) => {
+    const isUsers = resolve(cwd, file) === join(home.root, USER_FILE)
+    return COMPOSE_NAME.test(file)
+      ? composeProblems(file, cwd)
+      : problemsOf(file, resolve(cwd, file), isUsers)
+  })
+  const problems = checked.flatMap((one) => one.problems)
   if (parsed.has('json')) terminal.out(JSON.stringify({ ok: problems.length === 0, problems }))
-  else if (problems.length === 0) terminal.out(`${showHidden(file)} is valid`)
-  else for (const problem of problems) for (const line of shown(problem, text)) terminal.out(line)
+  else
+    for (const { file, text, problems: own } of checked) {
+      if (own.length === 0) terminal.out(`${showHidden(file)} is valid`)
+      for (const problem of own)
+        for (const line of shown(problem, problem.file === file ? text : '')) terminal.out(line)
+    }
   return problems.length === 0 ? 0 : WRONG
 }
 
-/** A directory means the file in it. */
-function fileOf(given: string, cwd: string): string {
-  const isDirectory = statSync(resolve(cwd, given), { throwIfNoEntry: false })?.isDirectory() ?? false
-  return isDirectory ? join(given, PROJECT_FILE) : given
+/** A directory means every file in it that this command knows. */
+function filesOf(given: string, cwd: string): string[] {
+  const directory = resolve(cwd, given)
+  const isDirectory = statSync(directory, { throwIfNoEntry: false })?.isDirectory() ?? false
+  if (!isDirectory) return [given]
+  const has = (file: string): boolean =>
+    lstatSync(join(directory, file), { throwIfNoEntry: false }) !== undefined
+  const names = [PROJECT_FILE, ...devcontainersIn(directory), ...composeFilesIn('', has).slice(0, 1)].filter(
+    has,
+  )
+  if (names.length === 0) throw missing(join(given, PROJECT_FILE))
+  return names.map((name) => join(given, name))
+}
+
+/** In the places that the specification names. */
+function devcontainersIn(directory: string): string[] {
+  const folder = join(directory, '.devcontainer')
+  const isFolder = lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false
+  const inner = isFolder ? readdirSync(folder, { withFileTypes: true }) : []
+  return [
+    '.devcontainer/devcontainer.json',
+    '.devcontainer.json',
+    ...inner.filter((one) => one.isDirectory()).map(({ name }) => `.devcontainer/${name}/devcontainer.json`),
+  ]
 }
 
 interface Checked {
+  readonly file: string
   readonly problems: readonly Problem[]
   readonly text: string
 }
@@ -101,12 +144,40 @@ function problemsOf(file: string, path: string, isUsers: boolean): Checked {
     if (found === undefined) throw missing(file)
     text = found
     if (isUsers) parseUser({ file, text })
+    else if (isDevcontainerName(file)) parseDevcontainer({ file, text })
     else parseProject({ file, text })
-    return { problems: [], text }
+    return { file, problems: [], text }
   } catch (error) {
     const problems = problemsIn(error)
     if (!problems) throw error
-    return { problems: problems.map((problem) => ({ ...problem, file })), text }
+    return { file, problems: problems.map((problem) => ({ ...problem, file })), text }
+  }
+}
+
+const COMPOSE_NAME = /(?:^|\/)(?:docker-)?compose(?:[.-][\w.-]+)?\.ya?ml$/
+const LARGEST_COMPOSE = 1024 * 1024
+
+/**
+ * A compose file with its override, as `run` and `dev` read them.
+ *
+ * SECURITY: CF-02. Only files in its directory are read.
+ */
+function composeProblems(file: string, cwd: string): Checked {
+  const directory = dirname(file)
+  const text = readSource(resolve(cwd, file))
+  if (text === undefined) throw missing(file)
+  const root = realpathSync(resolve(cwd, directory))
+  const read = (path: string): string | undefined =>
+    readInside(root, path, LARGEST_COMPOSE)?.data.toString('utf8')
+  const found = composeFilesIn('', (name) => read(name) !== undefined)
+  const files = found.includes(basename(file)) ? found : [basename(file)]
+  try {
+    readCompose({ files, read })
+    return { file, problems: [], text }
+  } catch (error) {
+    const problems = problemsIn(error)
+    if (!problems) throw error
+    return { file, problems: problems.map((one) => ({ ...one, file: join(directory, one.file) })), text }
   }
 }
 

@@ -1,6 +1,6 @@
 import { lstat, mkdir, stat } from 'node:fs/promises'
-import { basename, join, resolve } from 'node:path'
-import type { AgentPod } from '../../client/client.ts'
+import { basename, join, posix, resolve } from 'node:path'
+import type { Sandbox } from '../../client/sandbox.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
 import { bareRepositories } from '../../sync/bare-repository.ts'
 import { isText, listFiles, NOT_TEXT } from '../../sync/project-files.ts'
@@ -12,14 +12,17 @@ import type { Command, CommandContext } from '../command.ts'
 import { fileError } from '../output/file-error.ts'
 import { safeOutput } from '../output/safe-output.ts'
 import { openFile } from '../sandbox/open-file.ts'
+import { type ChosenSandbox, namedOrOwn } from '../sandbox/project-sandbox.ts'
 
 export const command: Command = {
-  usage: 'agentpod cp SOURCE TARGET, one of them NAME:PATH, the other a path here or - for stdin and stdout',
+  usage:
+    'agentpod cp SOURCE TARGET, one of them [NAME]:PATH, the other a path here or - for stdin and stdout',
   examples: [
     'agentpod cp ./src box:/home/user/src',
     'agentpod cp box:/home/user/out.txt .',
     'agentpod cp box:/home/user/out.txt - | wc -l',
     'agentpod cp --user root conf box:/etc/conf',
+    'agentpod cp :dist/app.js .        from the sandbox of this project',
   ],
   options: { user: { value: 'USER', help: 'act as this user inside' }, ...JSON_OPTION },
   words: { min: 2, max: 2 },
@@ -29,60 +32,71 @@ export const command: Command = {
     if ((from.sandbox === undefined) === (to.sandbox === undefined)) {
       throw invalid('copy.sides', 'one of the two has to be NAME:PATH, the other a local path', command.usage)
     }
-    const pod = await ctx.client()
+    const isJson = parsed.has('json')
     const user = parsed.value('user')
-    if (from.sandbox === undefined && from.path === '-') return fromStdin(ctx, pod, to, user)
-    if (to.sandbox === undefined && to.path === '-') return toStdout(ctx, pod, from, user)
+    const inside = from.sandbox === undefined ? to : from
+    const chosen = await namedOrOwn(ctx, inside.sandbox || undefined, { usage: 'NAME:PATH', isJson })
+    const { sandbox, taken } = chosen
+    const path = pathIn(chosen, inside.path)
+    if (from.sandbox === undefined && from.path === '-') return fromStdin(ctx, sandbox, path, user)
+    if (to.sandbox === undefined && to.path === '-') return toStdout(ctx, sandbox, path, user)
     const result =
       to.sandbox === undefined
-        ? await copyOut(pod, from, to.path, user)
-        : await copyIn(pod, from.path, to, user)
-    report(ctx, result, parsed.has('json'))
+        ? await copyOut(sandbox, path, to.path, user)
+        : await copyIn(sandbox, from.path, path, user)
+    report(ctx, { ...result, ...taken }, isJson)
     return 0
   },
 }
 
-async function fromStdin(ctx: CommandContext, pod: AgentPod, to: Place, user?: string): Promise<number> {
-  if (to.path.endsWith('/')) throw invalid('copy.target', 'name the target file: standard input has no name')
-  await (await pod.get(to.sandbox ?? '')).writeFile(to.path, ctx.terminal.stdin, { user })
+/** A relative path in the project's sandbox is below the directory that the user is in. */
+function pathIn({ workdir }: ChosenSandbox, path: string): string {
+  if (workdir === undefined || path.startsWith('/')) return path
+  const whole = posix.join(workdir, path)
+  return path.endsWith('/') && !whole.endsWith('/') ? `${whole}/` : whole
+}
+
+async function fromStdin(ctx: CommandContext, sandbox: Sandbox, to: string, user?: string): Promise<number> {
+  if (to.endsWith('/')) throw invalid('copy.target', 'name the target file: standard input has no name')
+  await sandbox.writeFile(to, ctx.terminal.stdin, { user })
   return 0
 }
 
-async function toStdout(ctx: CommandContext, pod: AgentPod, from: Place, user?: string): Promise<number> {
+async function toStdout(ctx: CommandContext, sandbox: Sandbox, from: string, user?: string): Promise<number> {
   const out = safeOutput(ctx.terminal.stdout)
-  const content = await (await pod.get(from.sandbox ?? '')).readFile(from.path, { user })
+  const content = await sandbox.readFile(from, { user })
   for await (const chunk of content as AsyncIterable<Buffer>) await out.write(chunk)
   await out.end()
   return 0
 }
 
 interface Place {
+  /** Empty: the sandbox of the project. Undefined: here. */
   readonly sandbox: string | undefined
   readonly path: string
 }
 
-/** `NAME:PATH`; a path with a slash before the colon is a path here. */
+/** `NAME:PATH` or `:PATH`; a path with a slash before the colon is a path here. */
 function place(text: string): Place {
-  const match = /^([^/:]+):(.*)$/.exec(text)
+  const match = /^([^/:]*):(.*)$/.exec(text)
   return match ? { sandbox: match[1], path: match[2] || '.' } : { sandbox: undefined, path: text }
 }
 
 async function copyIn(
-  pod: AgentPod,
+  sandbox: Sandbox,
   source: string,
-  to: Place,
+  to: string,
   user: string | undefined,
 ): Promise<Extracted> {
-  const sandbox = await pod.get(to.sandbox ?? '')
   const info = await lstat(source).catch((error: unknown) => {
     throw fileError(error, { reason: 'copy.source', what: 'cannot read', path: source })
   })
-  const existing = await sandbox.stat(to.path, user).catch((error) => {
+  const existing = await sandbox.stat(to, user).catch((error) => {
     if (isAgentPodError(error, 'not_found')) return undefined
     throw error
   })
-  const isInto = existing?.type === 'directory' || to.path.endsWith('/')
-  const target = isInto ? join(to.path, basename(resolve(source))) : to.path
+  const isInto = existing?.type === 'directory' || to.endsWith('/')
+  const target = isInto ? join(to, basename(resolve(source))) : to
   if (info.isDirectory()) {
     const skipped: Extracted['skipped'] = []
     const leaveOut = (path: string): void => void skipped.push({ path, why: NOT_TEXT })
@@ -100,17 +114,16 @@ async function copyIn(
 }
 
 async function copyOut(
-  pod: AgentPod,
-  from: Place,
+  sandbox: Sandbox,
+  from: string,
   target: string,
   user: string | undefined,
 ): Promise<Copied> {
-  const sandbox = await pod.get(from.sandbox ?? '')
-  const info = await sandbox.stat(from.path, user)
+  const info = await sandbox.stat(from, user)
   const existing = await stat(target).catch(() => undefined)
   const name = basename(info.path) || 'root'
   const place = existing?.isDirectory() || target.endsWith('/') ? join(target, name) : target
-  const tar = await sandbox.pack(from.path, { user })
+  const tar = await sandbox.pack(from, { user })
   if (info.type !== 'directory') return extractFile(tar, place)
   await mkdir(place, { recursive: true })
   const extracted = await extract(tar, place)

@@ -27,7 +27,7 @@ export const command: Command = {
   async run(ctx, parsed) {
     checkNetwork(parsed)
     const { terminal } = ctx
-    const request = sandboxRequest(parsed, variableOptions(parsed, ctx.env))
+    const request = { ...sandboxRequest(parsed, variableOptions(parsed, ctx.env)), isKept: true }
     const { sandbox } = await createFor(ctx, request, undefined, undefined)
     terminal.out(parsed.has('json') ? JSON.stringify(sandbox.info) : sandbox.id)
     return 0

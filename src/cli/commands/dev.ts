@@ -1,8 +1,10 @@
 import { posix } from 'node:path'
 import type { Process } from '../../client/process.ts'
 import type { Sandbox } from '../../client/sandbox.ts'
+import { addonTitle } from '../../config/plan/addons/addon-plan.ts'
 import { SERVICE_NAMES } from '../../config/project/services-table.ts'
 import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
+import { KEPT_LIFETIME } from '../../core/spec.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { copyDirectory } from '../../workbench/copy/directory-copy.ts'
 import { createFor } from '../../workbench/copy/open-copy.ts'
@@ -42,12 +44,16 @@ export const command: Command = {
   words: { min: 0, max: 10_000, rest: true },
   async run(ctx, parsed) {
     checkCombination(parsed)
-    const request = sandboxRequest(parsed, variableOptions(parsed, ctx.env))
+    const request = {
+      ...sandboxRequest(parsed, variableOptions(parsed, ctx.env)),
+      isCurrent: true,
+      isInteractive: true,
+    }
     const opened = await openProject(ctx, usualUser(request))
     const ready = await loadEnvironment(ctx, request, opened)
     const commands = devCommands(ready, parsed.words)
     if (!ready) throw unknownCommand()
-    const project = inEnvironment(opened, parsed.value('user') ?? ready.user, ready.generated)
+    const project = inEnvironment(opened, parsed.value('user') ?? ready.user, ready)
     return new Dev(ctx, parsed, { project, ready, request }).run(commands)
   },
 }
@@ -166,12 +172,13 @@ class Dev {
       'agentpod/dev': 'true',
     })
     this.#sandbox = sandbox
-    if (!this.#hasOwnTime()) keepAlive(sandbox)
+    if (!this.#hasOwnTime()) keepAlive(sandbox, this.#isKept ? KEPT_LIFETIME.ttlMs : EXTEND_MS)
     signal.throwIfAborted()
     this.#copy = await copyDirectory(ctx, sandbox, this.#project)
     signal.throwIfAborted()
     if (this.#ready.begins) await sandbox.begin()
     await this.#sayServices(sandbox)
+    await this.#sayAddons(sandbox)
     return sandbox
   }
 
@@ -186,6 +193,19 @@ class Dev {
     if (names.size > 0) this.#ctx.terminal.say(`ready: ${[...names].join(', ')}`)
   }
 
+  /**
+   * SECURITY: addons ask for no password, so their ports are not forwarded: any page or user here could use
+   * them. A preview lets in the browser that opens its address.
+   */
+  async #sayAddons(sandbox: Sandbox): Promise<void> {
+    const { terminal } = this.#ctx
+    const pod = await this.#ctx.client()
+    for (const { name, port } of this.#ready.addons) {
+      const { url, openUrl } = await pod.preview(sandbox.id, port)
+      terminal.say(`${terminal.bold(openUrl ?? url)}  ${addonTitle(name)}${openUrl ? OPENS_ONCE : ''}`)
+    }
+  }
+
   #sayForward(forward: Forward, port: number, label: string | undefined): void {
     const { terminal } = this.#ctx
     const address = terminal.bold(`http://127.0.0.1:${forward.port}`)
@@ -198,7 +218,8 @@ class Dev {
   #watchPorts(sandbox: Sandbox, stack: DisposableStack, forwards: ReadonlyMap<number, () => void>): void {
     const ended = new AbortController()
     stack.defer(() => ended.abort())
-    const known = new Set([...this.#ready.ports.map(({ port }) => port), ...SERVICE_PORTS])
+    const named = [...this.#ready.ports, ...this.#ready.addons].map(({ port }) => port)
+    const known = new Set([...named, ...SERVICE_PORTS])
     const watched = watchPorts(sandbox, {
       signal: ended.signal,
       awaited: [...forwards.keys()],
@@ -289,13 +310,15 @@ class Dev {
   }
 }
 
+const OPENS_ONCE = ' (this address works once, within a minute; `agentpod port` prints another)'
+
 /** The shell ignores interrupts, so that the command ends in its own way and its exit code counts. */
 function script(run: string): string {
   return `trap : INT TERM HUP\n${run.includes('\n') ? run : `${run} "$@"`}`
 }
 
-function keepAlive(sandbox: Sandbox): void {
-  setInterval(() => void sandbox.extend(EXTEND_MS).catch(() => undefined), EXTEND_EVERY_MS).unref()
+function keepAlive(sandbox: Sandbox, ttlMs: number): void {
+  setInterval(() => void sandbox.extend(ttlMs).catch(() => undefined), EXTEND_EVERY_MS).unref()
 }
 
 function canceled(): AgentPodError {

@@ -8,16 +8,18 @@ import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { safeOutput } from '../output/safe-output.ts'
 import { table } from '../output/terminal.ts'
+import { namedOrOwn } from '../sandbox/project-sandbox.ts'
 import { taggedService } from '../sandbox/service-tag.ts'
 
 export const command: Command = {
-  usage: 'agentpod logs [-f] [--process PID | --service SERVICE] NAME',
+  usage: 'agentpod logs [-f] [--process PID | --service SERVICE] [NAME]',
   examples: [
     'agentpod logs box',
     'agentpod logs -f --process 12 box',
     'agentpod logs -f --service postgres box',
     'agentpod logs --list box',
     'agentpod logs --events box',
+    'agentpod logs -f --service web    of the sandbox of this project',
   ],
   options: {
     follow: { short: 'f', help: 'follow until the process ends' },
@@ -28,13 +30,14 @@ export const command: Command = {
     raw: { help: 'print raw bytes, even to a terminal, which then obeys control sequences' },
     ...JSON_OPTION,
   },
-  words: { min: 1, max: 1 },
-  async run({ client, terminal }, parsed) {
-    const sandbox = await (await client()).get(parsed.word(0))
+  words: { min: 0, max: 1 },
+  async run(ctx, parsed) {
+    const { terminal } = ctx
     const isJson = parsed.has('json')
+    const { sandbox, taken } = await namedOrOwn(ctx, parsed.words[0], { usage: 'agentpod logs NAME', isJson })
     if (parsed.has('events')) {
       const events = await sandbox.events()
-      if (isJson) terminal.out(JSON.stringify(events))
+      if (isJson) terminal.out(JSON.stringify(taken.sandbox ? { ...taken, events } : events))
       else
         for (const { at, type, data } of events)
           terminal.out(
@@ -44,7 +47,7 @@ export const command: Command = {
     }
     const processes = await sandbox.processes()
     if (parsed.has('list')) {
-      if (isJson) terminal.out(JSON.stringify(processes))
+      if (isJson) terminal.out(JSON.stringify(taken.sandbox ? { ...taken, processes } : processes))
       else
         for (const line of table(
           processes.map((p) => [

@@ -1,13 +1,16 @@
 import type { SandboxView } from '../../api/schema/sandbox.ts'
+import type { AgentPod } from '../../client/client.ts'
+import { RUN_LABEL } from '../../core/run.ts'
 import { systemClock } from '../../util/clock.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import { parsePairs } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { table } from '../output/terminal.ts'
-import { span } from '../output/units.ts'
+import { size, span } from '../output/units.ts'
 
-const RUN_LABEL = 'agentpod/run'
+/** How many sizes are asked for. */
+const MOST_MEASURED = 100
 
 export const command: Command = {
   usage: 'agentpod ls [--all] [--label key=value] [--json]',
@@ -20,15 +23,17 @@ export const command: Command = {
   words: { min: 0, max: 0 },
   async run({ client, terminal }, parsed) {
     const labels = parsePairs(parsed.values('label'), 'label')
-    const sandboxes = await (await client()).list({ labels, all: parsed.has('all') })
+    const pod = await client()
+    const sandboxes = await pod.list({ labels, all: parsed.has('all') })
     if (parsed.has('json')) {
       terminal.out(JSON.stringify(sandboxes, null, 2))
     } else if (sandboxes.length === 0) {
       terminal.say('no sandboxes; `agentpod create` makes one')
     } else {
+      const sizes = await keptSizes(pod, sandboxes)
       for (const line of table([
-        ['ID', 'NAME', 'STATE', 'PROVIDER', 'ISOLATION', 'BASE', 'AGE', 'TIME LEFT', 'LABELS'],
-        ...sandboxes.map(row),
+        ['ID', 'NAME', 'STATE', 'PROVIDER', 'ISOLATION', 'BASE', 'AGE', 'SIZE', 'NEXT', 'LABELS'],
+        ...sandboxes.map((one) => row(one, sizes.get(one.id))),
       ]))
         terminal.out(line)
     }
@@ -36,7 +41,30 @@ export const command: Command = {
   },
 }
 
-function row(s: SandboxView): string[] {
+/** Paused and stopped sandboxes use no processor, but space. */
+async function keptSizes(
+  pod: AgentPod,
+  sandboxes: readonly SandboxView[],
+): Promise<ReadonlyMap<string, number>> {
+  const kept = sandboxes.filter(isKept).slice(0, MOST_MEASURED)
+  const sizes = await Promise.all(
+    kept.map(async ({ id }) => {
+      // A size that is not known is no reason to show nothing.
+      const stats = await pod
+        .get(id)
+        .then((one) => one.stats())
+        .catch(() => undefined)
+      return [id, stats?.diskBytes] as const
+    }),
+  )
+  return new Map(sizes.flatMap(([id, bytes]) => (bytes === undefined ? [] : [[id, bytes]])))
+}
+
+function isKept({ state }: SandboxView): boolean {
+  return state === 'paused' || state === 'stopped'
+}
+
+function row(s: SandboxView, sizeBytes: number | undefined): string[] {
   const now = systemClock.now()
   return [
     s.id,
@@ -46,7 +74,8 @@ function row(s: SandboxView): string[] {
     s.isolation,
     s.base,
     span(now - Date.parse(s.createdAt)),
-    timeLeft(s, now),
+    sizeBytes === undefined ? '-' : size(sizeBytes),
+    nextOf(s, now),
     Object.entries(s.labels)
       .map(([key, value]) => `${key}=${value}`)
       .join(',') || '-',
@@ -59,10 +88,16 @@ function runOf({ labels }: SandboxView): string {
   return run === undefined ? '-' : `(run ${showHidden(run)})`
 }
 
-const THEN = { destroy: '', pause: ', then paused', stop: ', then stopped' } as const
+const THEN = { destroy: 'destroyed', pause: 'paused', stop: 'stopped' } as const
 
-/** Time does not count for paused and stopped sandboxes. */
-function timeLeft(s: SandboxView, now: number): string {
-  if (s.endedAt !== null || s.state === 'paused' || s.state === 'stopped') return '-'
-  return `${span(Date.parse(s.deadlineAt) - now)}${THEN[s.lifetime.whenOver]}`
+/** What will happen to it, and when. Time does not count for paused and stopped sandboxes. */
+function nextOf(s: SandboxView, now: number): string {
+  if (s.endedAt !== null) return '-'
+  const { whenOver, whenIdle = whenOver, idleMs, autoResume } = s.lifetime
+  if (isKept(s)) {
+    const verb = s.state === 'paused' ? 'resume' : 'start'
+    return autoResume ? `kept; a call ${verb}s it` : `kept; agentpod ${verb}`
+  }
+  const end = `${THEN[whenOver]} in ${span(Date.parse(s.deadlineAt) - now)}`
+  return idleMs === 0 ? end : `${THEN[whenIdle]} after ${span(idleMs)} idle, ${end}`
 }

@@ -1,9 +1,21 @@
+import { basename, resolve } from 'node:path'
 import { readProjectFile } from '../../config/config-files.ts'
 import { describeApprovalRequest } from '../../config/grants/combine.ts'
+import { readLock } from '../../config/plan/lock.ts'
+import { usedBase } from '../../config/plan/used-base.ts'
 import { invalid } from '../../core/error.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
-import { approve } from '../../workbench/network/prepare-network.ts'
-import { JSON_OPTION } from '../args/options.ts'
+import { composeRequest } from '../../workbench/compose/approve-compose.ts'
+import { projectCompose } from '../../workbench/compose/project-compose.ts'
+import { usesDevcontainer } from '../../workbench/devcontainer/uses-devcontainer.ts'
+import { approve, approveFile, baseRequest } from '../../workbench/network/prepare-network.ts'
+import {
+  COMPOSE_OPTIONS,
+  composeOptions,
+  DEVCONTAINER_OPTIONS,
+  devcontainerOptions,
+  JSON_OPTION,
+} from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { table } from '../output/terminal.ts'
@@ -19,10 +31,12 @@ export const command: Command = {
     'agentpod policy show box',
     'agentpod policy explain box https://example.com/api/v1',
     'agentpod policy explain --method POST box https://example.com/upload',
-    'agentpod policy approve                 approve what agentpod.toml here asks for',
+    'agentpod policy approve                 approve what the files here ask for',
   ],
   options: {
     method: { value: 'METHOD', help: 'explain: the method of the request (default GET)' },
+    ...COMPOSE_OPTIONS,
+    ...DEVCONTAINER_OPTIONS,
     ...JSON_OPTION,
   },
   verbs: ['show', 'explain', 'approve'],
@@ -31,7 +45,7 @@ export const command: Command = {
     const [verb, ...words] = parsed.words
     if (verb === 'show' && words.length === 1) return show(ctx, parsed, words[0] ?? '')
     if (verb === 'explain' && words.length === 2) return explain(ctx, parsed, words[0] ?? '', words[1] ?? '')
-    if (verb === 'approve' && words.length <= 1) return grant(ctx, words[0] ?? ctx.cwd)
+    if (verb === 'approve' && words.length <= 1) return grant(ctx, parsed, words[0] ?? ctx.cwd)
     throw invalid('words.unknown', `not a call: policy ${parsed.words.join(' ')}`, command.usage)
   },
 }
@@ -86,11 +100,30 @@ async function explain(
   return 0
 }
 
-async function grant(ctx: CommandContext, directory: string): Promise<number> {
-  const { derivedOf, detectIn } = await import('../../workbench/environment/plan-environment.ts')
-  const derived = derivedOf(await detectIn(ctx, directory), readProjectFile(directory)?.data)
-  const asked = approve(ctx, directory, derived)
-  if (!asked) ctx.terminal.say('nothing to approve')
-  else for (const line of describeApprovalRequest(asked)) ctx.terminal.say(`granted: ${showHidden(line)}`)
+async function grant(ctx: CommandContext, parsed: Parsed, directory: string): Promise<number> {
+  const [{ derivedOf, detectIn }, { askedDevcontainer, CONTAINER_PRESETS, moreWishes }] = await Promise.all([
+    import('../../workbench/environment/plan-environment.ts'),
+    import('../../workbench/devcontainer/plan-devcontainer.ts'),
+  ])
+  const detected = await detectIn(ctx, directory)
+  const data = readProjectFile(directory)?.data
+  const project = { directory, name: basename(resolve(directory)), files: detected.tree.files }
+  const request = await askedDevcontainer(ctx, project, devcontainerOptions(parsed))
+  const derived = [...derivedOf(detected, data), ...(request ? CONTAINER_PRESETS : [])]
+  // The base of a devcontainer goes before those of other files.
+  const base = request ? undefined : usedBase(detected.bases, data, readLock(directory))
+  const isComposed = !data && !usesDevcontainer(detected.tree, devcontainerOptions(parsed))
+  const compose = isComposed
+    ? projectCompose(detected.tree, composeOptions(parsed), (text) =>
+        ctx.terminal.say(`note: ${showHidden(text)}`),
+      )
+    : undefined
+  const asked = [
+    approve(ctx, directory, derived, request && moreWishes(request)),
+    base && approveFile(ctx, directory, baseRequest(base)),
+    compose && approveFile(ctx, directory, composeRequest(compose)),
+  ].filter((one) => one !== undefined)
+  if (asked.length === 0) ctx.terminal.say('nothing to approve')
+  for (const line of asked.flatMap(describeApprovalRequest)) ctx.terminal.say(`granted: ${showHidden(line)}`)
   return 0
 }

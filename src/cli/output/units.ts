@@ -4,7 +4,7 @@ export function span(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000))
   if (seconds < 100) return `${seconds}s`
   const minutes = Math.round(seconds / 60)
-  if (minutes < 100) return `${minutes}m`
+  if (minutes < 100 && minutes !== 60) return `${minutes}m`
   const hours = Math.round(minutes / 60)
   return hours < 49 ? `${hours}h` : `${Math.round(hours / 24)}d`
 }

@@ -35,7 +35,16 @@ export const DOCKERFILE_OPTIONS = {
   timeout: { value: 'TIME', help: 'with -f: how long one step may take (default 30m)' },
 } as const satisfies Record<string, OptionSpec>
 
-const OWN = ['base', 'image', 'profile', 'agent', 'again', 'frozen'] as const
+const OWN = [
+  'base',
+  'image',
+  'profile',
+  'agent',
+  'again',
+  'frozen',
+  'devcontainer',
+  'no-devcontainer',
+] as const
 
 /** Refuses options that belong to the other kind of build. */
 export function checkDockerfileOptions(parsed: Parsed): void {

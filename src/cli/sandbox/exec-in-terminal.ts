@@ -11,6 +11,8 @@ export interface ExecWords {
   readonly cwd?: string | undefined
   readonly timeoutMs?: number | undefined
   readonly onSecondInterrupt?: (() => void) | undefined
+  /** Fields for the answer in JSON. */
+  readonly reported?: Readonly<Record<string, unknown>> | undefined
 }
 
 /** Gives the exit code of the command. */
@@ -30,7 +32,7 @@ export async function execInTerminal(
   }
   if (parsed.has('json')) {
     const { stdout, stderr, exitCode, signal, oomKilled } = await sandbox.exec(words.program, common).wait()
-    terminal.out(JSON.stringify({ exitCode, signal, oomKilled, stdout, stderr }))
+    terminal.out(JSON.stringify({ ...words.reported, exitCode, signal, oomKilled, stdout, stderr }))
     return exitCode
   }
   const isTerminal = terminal.isInteractive && !parsed.has('no-terminal')

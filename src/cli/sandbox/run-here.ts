@@ -11,6 +11,7 @@ export async function runHere(ctx: CommandContext, parsed: Parsed, command: Copy
     ...sandboxRequest(parsed, variableOptions(parsed, ctx.env)),
     isEmpty: parsed.has('no-project'),
     isClean: parsed.has('clean'),
+    isInteractive: command.isInteractive,
   }
   const repo = await repositoryToCopy(ctx, request)
   if (!repo) checkNoRepository(parsed)

@@ -14,6 +14,8 @@ export interface CopyCommand {
   readonly args: readonly string[]
   /** What the branch is named after; the command itself by default. */
   readonly name?: readonly string[] | undefined
+  /** Whether a person uses it, who does not wait for what a devcontainer runs in the background. */
+  readonly isInteractive?: boolean | undefined
 }
 
 /** Gives the exit code of the command. The sandbox is destroyed, unless `--keep` is given. */

@@ -1,13 +1,16 @@
 /** Runs every detector over a project's files. */
 import type { Evidence } from '../evidence.ts'
 import type { FileTree } from '../file-tree.ts'
+import type { FoundBase } from '../project/found-base.ts'
 import { detectC } from './c/detect.ts'
 import { detectShellScripts } from './fallbacks/shell-scripts.ts'
 import { detectSimpleLanguages, unsupportedLanguageNotes } from './fallbacks/simple-languages.ts'
 import { detectStaticSite } from './fallbacks/static-site.ts'
 import type { Detector, Finding, FoundCommand, FoundPackage, FoundService, Verb } from './finding.ts'
+import { detectFormats } from './formats/detect.ts'
+import type { FormatFile, FoundPort } from './formats/format-file.ts'
 import { detectGo } from './go/detect.ts'
-import { ciTestCommand, detectAgentFiles } from './instructions/agent-files.ts'
+import { ciPackages, ciTestCommand } from './instructions/ci-workflows.ts'
 import { detectTasks } from './instructions/task-runners.ts'
 import { detectJava } from './jvm/detect.ts'
 import { detectNode } from './node/detect.ts'
@@ -31,9 +34,13 @@ export interface Detected {
     readonly evidence: Evidence
   }[]
   readonly packages: readonly FoundPackage[]
-  readonly ports: readonly { readonly port: number; readonly evidence: Evidence }[]
-  /** Commands for verbs that no language covers: from agents' files, task runners, CI. */
+  readonly ports: readonly FoundPort[]
+  /** What files of other platforms and agents say, the strongest first. */
+  readonly formats: readonly FormatFile[]
+  /** Commands for verbs that no language covers: from task runners and CI. */
   readonly commands: Partial<Readonly<Record<Verb, FoundCommand>>>
+  /** Images and Dockerfiles that files name. The plan uses at most one, after the user's approval. */
+  readonly bases: readonly FoundBase[]
   readonly notes: readonly string[]
 }
 
@@ -57,21 +64,24 @@ const FALLBACKS: readonly Detector[] = [
   (tree) => [...detectStaticSite(tree), ...detectShellScripts(tree)],
 ]
 
-export function detect(tree: FileTree): Detected {
+/** `only` are the files of other platforms, if they were read already. */
+export function detect(tree: FileTree, only?: readonly FormatFile[]): Detected {
   const found = LANGUAGES.flatMap((detector) => detector(tree))
   const findings =
     found.length > 0 ? found : (FALLBACKS.map((one) => one(tree)).find((all) => all.length > 0) ?? [])
-  const agents = detectAgentFiles(tree)
+  const formats = only ?? detectFormats(tree)
   const test = ciTestCommand(tree)
   return {
     tree,
     findings: findings.toSorted((a, b) => depth(a.directory) - depth(b.directory)),
-    services: detectServices(tree),
+    services: [...formats.flatMap(({ services }) => services), ...detectServices(tree)],
     variables: detectVariables(tree),
-    packages: agents.packages,
-    ports: agents.ports,
-    commands: { ...(test && { test }), ...detectTasks(tree, ''), ...agents.commands },
-    notes: [...agents.notes, ...unsupportedLanguageNotes(tree, found.length > 0)],
+    packages: [...formats.flatMap(({ packages }) => packages), ...ciPackages(tree)],
+    ports: formats.flatMap(({ ports }) => ports),
+    formats,
+    commands: { ...(test && { test }), ...detectTasks(tree, '') },
+    bases: formats.flatMap(({ bases }) => bases),
+    notes: [...formats.flatMap(({ notes }) => notes), ...unsupportedLanguageNotes(tree, found.length > 0)],
   }
 }
 

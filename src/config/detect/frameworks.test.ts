@@ -398,12 +398,13 @@ describe('projects of frameworks', () => {
     EXAMPLES,
   ))
     test(name, () => {
-      const { findings, commands } = detect(memoryTree(files))
+      const { findings, formats } = detect(memoryTree(files))
       const [found] = findings
       assert.ok(found)
       const summary = summaryOf(found)
       assert.equal(summary.language, language)
-      const said = commands.start?.evidence.file === 'Procfile' ? commands.start.run : summary.start
+      const procfile = formats.find(({ file }) => file === 'Procfile')
+      const said = procfile?.commands.start?.[0]?.run ?? summary.start
       assert.equal(said, start)
       if (manager !== undefined) assert.equal(summary.manager, manager)
       if (dev !== undefined) assert.equal(summary.dev, dev)

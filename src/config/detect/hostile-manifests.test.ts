@@ -5,7 +5,8 @@ import { describe, test } from 'node:test'
 import type { FileTree } from '../file-tree.ts'
 import { memoryTree } from '../testing/memory-tree.ts'
 import { type Finding, LANGUAGES } from './finding.ts'
-import { ciTestCommand, detectAgentFiles } from './instructions/agent-files.ts'
+import { detectFormats } from './formats/detect.ts'
+import { ciPackages, ciTestCommand } from './instructions/ci-workflows.ts'
 import { detectNode } from './node/detect.ts'
 import { versionFileCandidates } from './project-files/version-files.ts'
 import { detectPython } from './python/detect.ts'
@@ -51,6 +52,23 @@ const READ = [
   '.gitlab-ci.yml',
   '.cursor/environment.json',
   'Procfile',
+  '.gitpod.yml',
+  '.replit',
+  'replit.nix',
+  'nixpacks.toml',
+  'nixpacks.json',
+  'railpack.json',
+  'railway.toml',
+  'railway.json',
+  'fly.toml',
+  'e2b.toml',
+  'devbox.json',
+  '.mise.toml',
+  'mise-tasks/test',
+  'flake.nix',
+  'shell.nix',
+  'vercel.json',
+  'app.json',
   'compose.yml',
   '.env.example',
   'config/database.yml',
@@ -67,7 +85,8 @@ function look(tree: FileTree): readonly Finding[] {
   for (const language of LANGUAGES) versionFileCandidates(tree, 'packages/a', language)
   detectServices(tree)
   detectVariables(tree)
-  detectAgentFiles(tree)
+  detectFormats(tree)
+  ciPackages(tree)
   ciTestCommand(tree)
   return found
 }

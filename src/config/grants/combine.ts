@@ -31,7 +31,8 @@ export interface Combined {
   readonly asked: ApprovalRequest | undefined
 }
 
-const NOTHING: NetworkWish = {
+/** A file that asks for nothing. */
+export const NO_WISH: NetworkWish = {
   mode: undefined,
   intercept: undefined,
   presets: [],
@@ -46,7 +47,7 @@ const NOTHING: NetworkWish = {
  */
 export function combine(
   user: NetworkWish,
-  project: NetworkWish = NOTHING,
+  project: NetworkWish = NO_WISH,
   isApproved: (hash: string) => boolean = () => false,
 ): Combined {
   if (project.narrowedFrom) return combineProfile(user, project, project.narrowedFrom, isApproved)

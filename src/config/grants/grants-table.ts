@@ -46,6 +46,15 @@ export const grantsTable = z.strictObject({
         'none',
       ),
     ),
+  devcontainers: z
+    .boolean()
+    .optional()
+    .meta(
+      about(
+        'Whether projects may use what their devcontainer.json asks for besides its image: Features, whose scripts run as root in sandboxes, and `initializeCommand`, which runs in a sandbox.',
+        '`false`',
+      ),
+    ),
 })
 
 export function grantedBy(table: z.infer<typeof grantsTable>): Privileges {
@@ -58,6 +67,7 @@ export function grantedBy(table: z.infer<typeof grantsTable>): Privileges {
     permissions,
     ...(images.length > 0 && { images }),
     ...(dockerfiles.length > 0 && { dockerfiles }),
+    ...(table.devcontainers === true && { devcontainer: 'any' as const }),
   }
 }
 

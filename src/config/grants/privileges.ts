@@ -16,6 +16,8 @@ export interface Privileges {
   readonly images?: 'any' | readonly string[] | undefined
   /** Dockerfiles to build as a base, by their paths: their steps run as root in sandboxes. */
   readonly dockerfiles?: 'any' | readonly string[] | undefined
+  /** What else devcontainer.json asks for, as the lines that a person approves. */
+  readonly devcontainer?: 'any' | readonly string[] | undefined
 }
 
 export const NO_PRIVILEGES: Privileges = { sudo: false, ports: [], permissions: [] }
@@ -26,8 +28,9 @@ export function hasNoPrivileges({
   permissions,
   images = [],
   dockerfiles = [],
+  devcontainer = [],
 }: Privileges): boolean {
-  return !sudo && [ports, permissions, images, dockerfiles].every((list) => list.length === 0)
+  return !sudo && [ports, permissions, images, dockerfiles, devcontainer].every((list) => list.length === 0)
 }
 
 /** The part of the request that is granted. */
@@ -43,6 +46,10 @@ export function withinGrant(wanted: Privileges, granted: Privileges): Privileges
     ...some(
       'dockerfiles',
       listed(wanted.dockerfiles).filter((one) => hasDockerfile(granted, one)),
+    ),
+    ...some(
+      'devcontainer',
+      listed(wanted.devcontainer).filter((one) => hasDevcontainerLine(granted, one)),
     ),
   }
 }
@@ -60,6 +67,10 @@ export function beyondGrant(wanted: Privileges, granted: Privileges): Privileges
     ...some(
       'dockerfiles',
       listed(wanted.dockerfiles).filter((one) => !hasDockerfile(granted, one)),
+    ),
+    ...some(
+      'devcontainer',
+      listed(wanted.devcontainer).filter((one) => !hasDevcontainerLine(granted, one)),
     ),
   }
 }
@@ -86,8 +97,15 @@ export function hasDockerfile({ dockerfiles = [] }: Privileges, file: string): b
   return dockerfiles === 'any' || dockerfiles.includes(file)
 }
 
+export function hasDevcontainerLine({ devcontainer = [] }: Privileges, line: string): boolean {
+  return devcontainer === 'any' || devcontainer.includes(line)
+}
+
 // Empty lists are left out, so that the hash stays the same as before these fields existed.
-function some(field: 'images' | 'dockerfiles', names: readonly string[]): Partial<Privileges> {
+function some(
+  field: 'images' | 'dockerfiles' | 'devcontainer',
+  names: readonly string[],
+): Partial<Privileges> {
   return names.length === 0 ? {} : { [field]: names }
 }
 
@@ -98,6 +116,7 @@ export function describePrivileges({
   permissions,
   images = [],
   dockerfiles = [],
+  devcontainer = [],
 }: Privileges): string[] {
   return [
     ...(sudo ? ['programs in the sandbox may become root there (sudo)'] : []),
@@ -111,5 +130,6 @@ export function describePrivileges({
     ...(dockerfiles === 'any' ? ['any Dockerfile'] : dockerfiles.map((file) => `the Dockerfile ${file}`)).map(
       (what) => `${what}, whose steps run as root in sandboxes`,
     ),
+    ...(devcontainer === 'any' ? ['everything that devcontainer.json asks for'] : devcontainer),
   ]
 }

@@ -10,12 +10,14 @@ import { image, imageOf } from '../../bases/image.ts'
 import { invalid } from '../../core/error.ts'
 import { SUITES, type Suite } from '../../core/recipe.ts'
 import { type FoundTool, LANGUAGE_NAMES } from '../detect/finding.ts'
-import type { Choice, Evidence } from '../evidence.ts'
+import { type Choice, type Evidence, goesBefore, RANK_WORDS } from '../evidence.ts'
+import { baseText } from '../project/found-base.ts'
 import { printable } from '../toml/problem.ts'
 import { toolchainOn, type WantedLanguage } from './languages/language-plan.ts'
 import { baseOf } from './named-bases.ts'
 import type { PackagePlan } from './plan.ts'
 import type { PlanInput } from './plan-input.ts'
+import { byRank, whyBeaten } from './resolve/by-rank.ts'
 import { canRun, type WantedService } from './services/service-plan.ts'
 
 export interface BaseNeeds {
@@ -34,7 +36,25 @@ const NOBODY: Evidence = { file: '', said: 'nothing chooses one' }
 const MOST_NAMED = 4
 
 export async function chooseBase(input: PlanInput, wanted: BaseNeeds): Promise<ChosenBase> {
-  const asked = askedFor(input)
+  const { resolvedBase, choice } = await strongestBase(input, wanted)
+  return { resolvedBase, choice: { ...choice, beat: [...choice.beat, ...beatenBases(input, choice)] } }
+}
+
+/** Images and Dockerfiles of other files that are not used. */
+function beatenBases({ detected, foundBase }: PlanInput, choice: Choice): Choice['beat'] {
+  const others = detected.bases.filter(({ evidence }) => evidence !== choice.evidence)
+  return byRank(others).map((lost) => ({
+    value: baseText(lost),
+    evidence: lost.evidence,
+    why:
+      foundBase === undefined && goesBefore(lost.rank, choice.rank)
+        ? 'it is not approved; `agentpod policy approve` approves it'
+        : whyBeaten(choice, lost, false),
+  }))
+}
+
+async function strongestBase(input: PlanInput, wanted: BaseNeeds): Promise<ChosenBase> {
+  const asked = overDevcontainer(askedFor(input), input)
   if (asked) {
     const base = baseOf(asked.base)
     const { choice, suite, image: ref, dockerfile } = asked
@@ -84,6 +104,26 @@ function listed(names: readonly string[]): string {
   return `${names.slice(0, MOST_NAMED).join(', ')}${names.length > MOST_NAMED ? ', ...' : ''}`
 }
 
+/** The base of devcontainer.json, unless a stronger source names one; then it is among what that one beat. */
+function overDevcontainer(asked: Asked | undefined, input: PlanInput): Asked | undefined {
+  const { devcontainer, dockerfileImage } = input
+  if (!devcontainer) return asked
+  const { image: ref = dockerfileImage, dockerfile, evidence } = devcontainer.base
+  if (!asked)
+    return {
+      base: image.name,
+      image: ref,
+      ...(dockerfile && { dockerfile }),
+      choice: said('devcontainer', image.name, evidence),
+    }
+  const beaten = {
+    value: devcontainer.base.image ?? dockerfile?.file ?? '',
+    evidence,
+    why: `${RANK_WORDS[asked.choice.rank]} goes before ${RANK_WORDS.devcontainer}`,
+  }
+  return { ...asked, choice: { ...asked.choice, beat: [...asked.choice.beat, beaten] } }
+}
+
 interface Asked {
   readonly base: string
   readonly suite?: Suite | undefined
@@ -93,7 +133,8 @@ interface Asked {
 }
 
 /**
- * From the option, else the file, else the lock. A lock of another base does not decide the release either.
+ * From the option, else the file, else the lock, else an approved image or Dockerfile of another file. A lock
+ * of another base does not decide the release either.
  */
 function askedFor(input: PlanInput): Asked | undefined {
   const { base: option, file, locked } = input
@@ -102,13 +143,13 @@ function askedFor(input: PlanInput): Asked | undefined {
   if (named) return named
   const base = option ?? written ?? (suite === undefined ? undefined : 'debian')
   if (base === undefined)
-    return (
-      locked && {
-        base: locked.name,
-        suite: parseSuite(locked.suite),
-        choice: said('lock', locked.name, LOCKED),
-      }
-    )
+    return locked
+      ? {
+          base: locked.name,
+          suite: parseSuite(locked.suite),
+          choice: said('lock', locked.name, LOCKED),
+        }
+      : ofFoundBase(input)
   const release = parseSuite(suite ?? (locked?.name === base ? locked.suite : undefined))
   if (option !== undefined)
     return { base, suite: release, choice: said('flag', base, { file: '', said: `--base ${base}` }) }
@@ -136,6 +177,19 @@ function namedImage({ base: option, image: given, file, dockerfileImage }: PlanI
     image: named,
     ...(own === undefined && dockerfile && { dockerfile }),
     choice: said('agentpod.toml', image.name, inFile(file, key, own ?? dockerfile?.file)),
+  }
+}
+
+function ofFoundBase({ foundBase, dockerfileImage }: PlanInput): Asked | undefined {
+  if (!foundBase) return undefined
+  const { image: ref, dockerfile, rank, evidence } = foundBase
+  const named = ref ?? dockerfileImage
+  imageOf({ image: named })
+  return {
+    base: image.name,
+    image: named,
+    ...(dockerfile && { dockerfile }),
+    choice: said(rank, image.name, evidence),
   }
 }
 
@@ -200,7 +254,7 @@ async function lackingOn(resolvedBase: ResolvedBase, input: PlanInput, wanted: B
   for (const one of wanted.languages) {
     const { source, isMeant, isNear, forbidding } = await toolchainOn(input, one, resolvedBase)
     const name = `${LANGUAGE_NAMES[one.language]} ${printable(one.wish.value)}`
-    if (!source) needed.push(name)
+    if (!source) (one.isOptional ? missing : needed).push(name)
     else if (!isMeant && !isNear && one.wish.rank === 'manifest') other.push(name)
     for (const { value } of forbidding) other.push(`${LANGUAGE_NAMES[one.language]} ${printable(value)}`)
   }

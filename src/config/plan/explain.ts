@@ -2,30 +2,21 @@
 
 import { baseKind } from '../../bases/bases.ts'
 import { ownLines } from '../../util/shell/shell-script.ts'
-import { PROJECT_FILE } from '../config-files.ts'
 import { VERBS } from '../detect/finding.ts'
 import type { Evidence, Rank, Rejected } from '../evidence.ts'
+import { rankOfFile } from '../source-rank.ts'
 import { printable } from '../toml/problem.ts'
+import { devcontainerRows } from './devcontainer/devcontainer-rows.ts'
+import type { ExplainedChoice } from './explained-choice.ts'
 import type { ToolchainSource } from './languages/find-toolchain.ts'
 import { sourceText } from './lock.ts'
 import type { Plan, ToolPlan } from './plan.ts'
-
-export interface ExplainedChoice {
-  /** `languages.node`, `services.postgres`, `commands.test`. */
-  readonly key: string
-  readonly value: string
-  readonly rank: Rank
-  readonly from: Evidence
-  readonly beat: readonly Rejected[]
-  readonly note?: string | undefined
-  /** The command, if the value is not a command. */
-  readonly run?: string | undefined
-}
 
 /** Every choice of a plan, in the order in which `agentpod config explain` lists them. */
 export function explainPlan(plan: Plan): ExplainedChoice[] {
   return [
     baseRow(plan),
+    ...devcontainerRows(plan),
     ...plan.languages.map(({ language, wish, source }) => ({
       ...row(`languages.${language}`, languageText(source), wish),
       note: wish.note,
@@ -35,15 +26,24 @@ export function explainPlan(plan: Plan): ExplainedChoice[] {
       note: [error.message, error.hint].filter(Boolean).join('; '),
     })),
     ...toolRows(plan),
+    ...plan.addons.map(({ name, port, choice }) => row(`addons.${name}`, `on port ${port}`, choice)),
     ...plan.services.map(({ name, has, port, choice, note }) => ({
       ...row(`services.${name}`, has ? `${has} on port ${port}` : 'a command of the project', choice),
       note,
     })),
     ...commandRows(plan),
-    ...plan.ports.map(({ port, label, isPublic, evidence }) =>
-      rowFrom(`ports.${port}`, [label, isPublic ? 'public' : 'private'].filter(Boolean).join(', '), evidence),
-    ),
-    ...plan.variables.map(({ name, value, evidence }) => rowFrom(`variables.${name}`, value, evidence)),
+    ...plan.ports.map(({ port, label, isPublic, evidence, beat }) => ({
+      ...rowFrom(
+        `ports.${port}`,
+        [label, isPublic ? 'public' : 'private'].filter(Boolean).join(', '),
+        evidence,
+      ),
+      beat,
+    })),
+    ...plan.variables.map(({ name, value, evidence, beat }) => ({
+      ...rowFrom(`variables.${name}`, value, evidence),
+      beat,
+    })),
     ...plan.presets.map(({ name, evidence }) =>
       rowFrom(`network.${name}`, 'may be reached by builds', evidence),
     ),
@@ -77,22 +77,30 @@ function toolRows(plan: Plan): ExplainedChoice[] {
     ...plan.tools.map(({ name, version, from, evidence }) =>
       rowFrom(`tools.${name}`, toolText(plan, { version, from }), evidence),
     ),
-    ...plan.packages.map(({ name, evidence, isThere, isOptional, isAsked }) =>
-      rowFrom(`packages.${name}`, kind.texts.aboutPackage({ isThere, isOptional, isAsked }), evidence),
+    ...plan.packages.map(({ name, evidence, isThere, isOptional, isAsked, beat }) => ({
+      ...rowFrom(`packages.${name}`, kind.texts.aboutPackage({ isThere, isOptional, isAsked }), evidence),
+      beat,
+    })),
+    ...plan.extraFrom.map(({ manager, name, evidence }) =>
+      rowFrom(`packages.${manager}.${name}`, `from ${manager}`, evidence),
     ),
   ]
 }
 
 /** How dependencies are installed, then the commands of each verb. */
-function commandRows({ setups, commands }: Plan): ExplainedChoice[] {
+function commandRows({ setups, starts, commands }: Plan): ExplainedChoice[] {
   return [
-    ...setups.map(({ name, run, manager, evidence, inputs }) => ({
+    ...setups.map(({ name, run, script = run, manager, evidence, inputs, beat = [] }) => ({
       ...rowFrom(name, `by ${manager} (again when one of ${inputs.length} files changes)`, evidence),
-      run: summary(run),
+      beat,
+      run: summary(script),
     })),
+    ...starts.map(({ run, script = run, rank, evidence, beat }) =>
+      row('at-start', summary(script), { rank, evidence, beat }),
+    ),
     ...VERBS.filter((verb) => verb !== 'setup').flatMap((verb) =>
-      commands[verb].map(({ directory, run, rank, evidence }) =>
-        row(`commands.${inDirectory(verb, directory)}`, summary(run), { rank, evidence }),
+      commands[verb].map(({ directory, run, rank, evidence, beat }) =>
+        row(`commands.${inDirectory(verb, directory)}`, summary(run), { rank, evidence, beat }),
       ),
     ),
   ]
@@ -108,14 +116,9 @@ function row(key: string, value: string, { rank, evidence, beat = [] }: Reason):
   return { key, value, rank, from: evidence, beat }
 }
 
-/** A choice without an order of precedence: its rank follows from the file that made it. */
+/** A choice whose rank follows from the file that made it. */
 function rowFrom(key: string, value: string, evidence: Evidence): ExplainedChoice {
-  return row(key, value, { rank: rankOf(evidence), evidence })
-}
-
-function rankOf({ file }: Evidence): Rank {
-  if (file === '') return 'default'
-  return file === PROJECT_FILE ? 'agentpod.toml' : 'manifest'
+  return row(key, value, { rank: rankOfFile(evidence.file), evidence })
 }
 
 function languageText(source: ToolchainSource): string {

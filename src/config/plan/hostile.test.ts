@@ -385,6 +385,30 @@ describe('from files to the shell, by every detector', () => {
   const WORKFLOWS: Readonly<Record<string, string>> = {
     '.github/workflows/ci.yml':
       'jobs:\n  test:\n    services:\n      db:\n        image: "postgres:16WORD"\n    steps:\n      - uses: actions/setup-node@v4\n        with: { node-version: "22WORD" }\n      - run: sudo apt-get install -y WORD libpq-dev\n',
+    '.gitpod.yml':
+      'image: { file: "WORD", context: "WORD" }\ntasks:\n  - name: "WORD"\n    init: npm ci\n    env: { A: "WORD", "WORD": b }\n    "WORD": x\nports:\n  - port: "WORD"\n  - { port: 3000, name: "WORD" }\n',
+    '.replit':
+      'modules = ["nodejs-20WORD", "WORD"]\nlanguage = "WORD"\nrun = ["npm", "WORD"]\n[nix]\npackages = ["WORD", "jqWORD"]\n[env]\nB = "WORD"\n"WORD" = "x"\n',
+    'replit.nix': '{\n  deps = [ pkgs.WORD jqWORD ];\n}\n',
+    'nixpacks.toml':
+      'providers = ["WORD"]\n[phases.setup]\nnixPkgs = ["WORD"]\naptPkgs = ["WORD", "jqWORD"]\n[phases."WORD"]\ndependsOn = ["WORD"]\n[variables]\nC = "WORD"\nNIXPACKS_NODE_VERSION = "20WORD"\n',
+    'railpack.json':
+      '{"provider":"WORD","packages":{"WORD":"1","npm:WORD":"1","npm:prettier":"1.0.0WORD"},"buildAptPackages":["WORD"],"steps":{"WORD":{"inputs":[{"step":"WORD"}]}}}',
+    'railway.json': '{"build":{"builder":"WORD","dockerfilePath":"WORD"}}',
+    'fly.toml':
+      '[build]\nimage = "WORD"\n[build.args]\n"WORD" = "WORD"\n[env]\nD = "WORD"\n[processes]\n"WORD" = "x"\n[http_service]\ninternal_port = "WORD"\n',
+    'e2b.toml': 'dockerfile = "WORD"\nteam_id = "WORD"\n',
+    'devbox.json':
+      '{"packages":["nodejs@20WORD","WORD","jq@WORD"],"env":{"E":"WORD","WORD":"x"},"include":["WORD"]}',
+    '.mise.toml':
+      '[tools]\n"npm:WORD" = "1"\n"pipx:ruff" = "1.0.0WORD"\n"go:WORD" = "1"\n"WORD" = "1"\n[env]\nF = "WORD"\n_.path = ["WORD"]\n[tasks.lint]\nrun = "npm run lint"\ndir = "WORD"\nenv = { G = "WORD" }\n',
+    'shell.nix': 'x = {\n  buildInputs = [ WORD ];\n}\n',
+    'vercel.json': '{"framework":"WORD","env":{"H":"WORD"}}',
+    'app.json':
+      '{"buildpacks":[{"url":"WORD"}],"env":{"I":"WORD","WORD":"x"},"addons":["WORD",{"plan":"heroku-postgresql","options":{"version":"WORD"}}]}',
+    '.cursor/environment.json':
+      '{"build":{"dockerfile":"WORD"},"terminals":[{"name":"WORD","command":"npm run api"}],"ports":[{"name":"WORD","port":3000}]}',
+    'WORD.Dockerfile': 'FROM WORD\n',
     '.github/workflows/copilot-setup-steps.yml':
       'jobs:\n  copilot-setup-steps:\n    steps:\n      - run: sudo apt-get install -y "WORD" libpq-dev\n',
   }
@@ -398,9 +422,10 @@ describe('from files to the shell, by every detector', () => {
         files[`three/${word}.txt`] = ''
       }
       for (const [name, content] of Object.entries(WORKFLOWS))
-        files[name] = content.replaceAll('WORD', escaped)
+        files[name.replaceAll('WORD', word)] = content.replaceAll('WORD', escaped)
       const found = detect(memoryTree(files))
       assert.ok(found.findings.length > 8, 'the control: it is found')
+      assert.ok(found.formats.length > 10, 'the control: the files of other platforms are found')
       const made = await resolvePlan({
         ...inputOf({ base: 'debian', toml: '[environment.languages]\ndotnet = false' }),
         detected: {

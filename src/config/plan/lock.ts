@@ -92,6 +92,10 @@ export function readLock(directory: string): Lock | undefined {
   }
 }
 
+function withoutEmptyNix({ nix, ...extra }: Plan['extra']): Partial<Plan['extra']> {
+  return nix.length === 0 ? extra : { ...extra, nix }
+}
+
 /**
  * A hash of everything that was requested, but not of the versions found: the lock is valid while it stays
  * the same.
@@ -104,7 +108,8 @@ export function wishesHash(plan: Plan): string {
     languages: plan.languages.map(({ language, asked: wish }) => [language, wish]),
     tools: plan.tools.map(({ name, version }) => [name, version ?? '']),
     packages: plan.packages.map(({ name }) => name),
-    extra: plan.extra,
+    // Without packages of nix, the hash is that of versions before they existed.
+    extra: withoutEmptyNix(plan.extra),
     services: plan.services.map(({ name, version }) => [name, version ?? '']),
   }
   return createHash('sha256').update(JSON.stringify(asked)).digest('hex').slice(0, 16)

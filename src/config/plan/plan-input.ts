@@ -1,6 +1,8 @@
 import type { Machine } from '../../bases/base-kind.ts'
 import type { Detected } from '../detect/detect.ts'
 import type { ProjectData } from '../project/data.ts'
+import type { FoundBase } from '../project/found-base.ts'
+import type { DevcontainerEnvironment } from './devcontainer/devcontainer-environment.ts'
 import type { RegistryVersions } from './languages/registry-versions.ts'
 import type { Lock } from './lock.ts'
 
@@ -27,6 +29,10 @@ export interface PlanInput {
   readonly base?: string | undefined
   /** The image from the command line. */
   readonly image?: string | undefined
-  /** The name of the image that the file's Dockerfile becomes. */
+  /** The base that a file other than agentpod.toml names, if the user has approved it. */
+  readonly foundBase?: FoundBase | undefined
+  /** The project's devcontainer, if it has one and the user has approved it. */
+  readonly devcontainer?: DevcontainerEnvironment | undefined
+  /** The name of the image that the project's Dockerfile becomes. */
   readonly dockerfileImage?: string | undefined
 }

@@ -2,9 +2,12 @@
 import type { ResolvedBase } from '../../bases/base-kind.ts'
 import type { AgentPodError } from '../../core/error.ts'
 import type { Finding, Language, Verb } from '../detect/finding.ts'
-import type { Choice, Evidence, Rank } from '../evidence.ts'
-import type { ClientPreset } from '../presets/catalog.ts'
+import type { ExtraPackage } from '../detect/formats/format-file.ts'
+import type { Choice, Evidence, Rank, Rejected } from '../evidence.ts'
+import type { ClientPreset, EnvironmentPreset } from '../presets/catalog.ts'
 import type { ResourcesWish } from '../project/data.ts'
+import type { AddonPlan } from './addons/addon-plan.ts'
+import type { DevcontainerEnvironment } from './devcontainer/devcontainer-environment.ts'
 import type { ToolchainSource } from './languages/find-toolchain.ts'
 import type { ServicePlan } from './services/service-plan.ts'
 
@@ -39,6 +42,7 @@ export interface PackagePlan {
   readonly isOptional: boolean
   /** Whether agentpod.toml names it. */
   readonly isAsked: boolean
+  readonly beat: readonly Rejected[]
 }
 
 /** One step that installs dependencies. */
@@ -54,6 +58,9 @@ export interface SetupPlan {
   readonly stubs: Readonly<Record<string, string>>
   readonly presets: readonly ClientPreset[]
   readonly variables: Readonly<Record<string, string>>
+  readonly beat?: readonly Rejected[] | undefined
+  /** The commands as a file has them, if `run` adds to them. */
+  readonly script?: string | undefined
 }
 
 export interface CommandPlan {
@@ -61,6 +68,9 @@ export interface CommandPlan {
   readonly run: string
   readonly rank: Rank
   readonly evidence: Evidence
+  readonly beat: readonly Rejected[]
+  /** The commands as a file has them, if `run` adds to them. */
+  readonly script?: string | undefined
 }
 
 export interface PortPlan {
@@ -68,12 +78,16 @@ export interface PortPlan {
   readonly label: string | undefined
   readonly isPublic: boolean
   readonly evidence: Evidence
+  readonly beat: readonly Rejected[]
 }
 
 export interface VariablePlan {
   readonly name: string
   readonly value: string
+  /** If left out, the file decides. */
+  readonly rank?: Rank | undefined
   readonly evidence: Evidence
+  readonly beat: readonly Rejected[]
 }
 
 /** A requested language or service that is not available. */
@@ -98,19 +112,26 @@ export interface Plan {
   readonly refused: readonly UnavailableItem[]
   readonly tools: readonly ToolPlan[]
   readonly packages: readonly PackagePlan[]
-  readonly extra: Readonly<Record<'npm' | 'pip' | 'cargo' | 'go', readonly string[]>>
+  readonly extra: Readonly<Record<ExtraPackage['manager'], readonly string[]>>
+  /** Where the packages in `extra` that agentpod.toml does not name come from. */
+  readonly extraFrom: readonly ExtraPackage[]
   readonly services: readonly ServicePlan[]
+  readonly addons: readonly AddonPlan[]
   readonly findings: readonly Finding[]
   readonly setups: readonly SetupPlan[]
   readonly commands: Readonly<Record<Verb, readonly CommandPlan[]>>
+  /** Commands of other files that run at every start, if agentpod.toml has none. */
+  readonly starts: readonly CommandPlan[]
   readonly ports: readonly PortPlan[]
   readonly variables: readonly VariablePlan[]
   /** Directories before the PATH. */
   readonly path: readonly string[]
   /** Presets whose hosts builds and sandboxes may reach. */
-  readonly presets: readonly { readonly name: ClientPreset; readonly evidence: Evidence }[]
+  readonly presets: readonly { readonly name: EnvironmentPreset; readonly evidence: Evidence }[]
   /** Directories that setup creates; they are not part of the project. */
   readonly generated: readonly string[]
   readonly resources: ResourcesWish
+  /** Set if the environment is made from a devcontainer. */
+  readonly devcontainer?: DevcontainerEnvironment | undefined
   readonly notes: readonly string[]
 }

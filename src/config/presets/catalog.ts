@@ -9,7 +9,11 @@ import { nearest } from '../../util/nearest.ts'
 export const CLIENT_PRESETS = PACKAGE_PRESETS
 export type ClientPreset = PackagePreset
 
-/** Forges and model providers: hosts from their documentation on this date. */
+/** What an environment may be built from without a grant: package managers, and the servers of NixOS. */
+export const ENVIRONMENT_PRESETS = [...CLIENT_PRESETS, 'nix'] as const
+export type EnvironmentPreset = (typeof ENVIRONMENT_PRESETS)[number]
+
+/** Forges, model providers and NixOS: hosts from their documentation on this date. */
 export const DATA_DATE = '2026-11-16'
 export const DATA_PRESETS: Readonly<Record<string, readonly string[]>> = {
   github: [
@@ -24,6 +28,7 @@ export const DATA_PRESETS: Readonly<Record<string, readonly string[]>> = {
   gitlab: ['gitlab.com', 'registry.gitlab.com'],
   bitbucket: ['bitbucket.org', 'api.bitbucket.org'],
   codeberg: ['codeberg.org'],
+  nix: ['cache.nixos.org', 'channels.nixos.org', 'releases.nixos.org'],
   anthropic: ['api.anthropic.com'],
   openai: ['api.openai.com'],
   google: ['generativelanguage.googleapis.com'],

@@ -4,7 +4,7 @@
  */
 import type { Isolation } from '../../core/capability.ts'
 import type { Readiness, StopSignal } from '../../core/environment.ts'
-import { readMib, readMs } from '../../util/quantity.ts'
+import { readByteSize, readMib, readMs } from '../../util/quantity.ts'
 import type { Verb } from '../detect/finding.ts'
 import {
   allowedKinds,
@@ -20,6 +20,7 @@ import {
   type Privileges,
 } from '../grants/privileges.ts'
 import { type NetworkWish, wishOf } from '../network/network-table.ts'
+import { ADDON_NAMES, ADDON_PORTS, type AddonName, type AddonsTable } from './addons-table.ts'
 import { type DockerfileWish, dockerfileWish } from './dockerfile-table.ts'
 import type { PackageManager, ProjectBase, ProjectLanguage } from './environment-table.ts'
 import type { ProfileTable, ProjectTables } from './schema.ts'
@@ -32,11 +33,13 @@ export interface ProjectData {
   readonly environment: EnvironmentWish
   /** In the order of the file. */
   readonly services: readonly ServiceWish[]
+  readonly addons: readonly AddonWish[]
   readonly ports: readonly PortWish[]
   /** `false`: none, even if one is detected. */
   readonly lifecycle: Readonly<Partial<Record<Verb, CommandWish | false>>>
   readonly resources: ResourcesWish
   readonly volumes: readonly VolumeWish[]
+  readonly ephemeral: readonly EphemeralWish[]
   /** With the secrets. */
   readonly network: NetworkWish
   readonly agents: AgentsWish
@@ -86,6 +89,11 @@ export type ServiceWish =
       readonly stopSignal: StopSignal
     }
 
+export interface AddonWish {
+  readonly name: AddonName
+  readonly port: number
+}
+
 export interface PortWish {
   readonly port: number
   readonly label?: string | undefined
@@ -104,6 +112,7 @@ export interface ResourcesWish {
   readonly memoryMib?: number | undefined
   readonly diskMib?: number | undefined
   readonly pids?: number | undefined
+  readonly bandwidthBytes?: number | undefined
   readonly timeoutMs?: number | undefined
   readonly idleMs?: number | undefined
   readonly stepMs?: number | undefined
@@ -117,6 +126,12 @@ export interface VolumeWish {
   readonly sizeMib?: number | undefined
 }
 
+export interface EphemeralWish {
+  /** Below the project, absolute, or below the home directory of the user inside: `~/...`. */
+  readonly path: string
+  readonly sizeMib?: number | undefined
+}
+
 const READY_MS = 30_000
 
 export function projectData(tables: ProjectTables): ProjectData {
@@ -127,7 +142,7 @@ export function projectData(tables: ProjectTables): ProjectData {
     dockerfile,
     ...environment
   } = tables.environment ?? {}
-  const { apt = [], npm = [], pip = [], cargo = [], go = [] } = packages
+  const { apt = [], npm = [], pip = [], cargo = [], go = [], nix = [] } = packages
   return {
     ...(tables.isolation !== undefined && { isolation: tables.isolation }),
     environment: {
@@ -136,10 +151,11 @@ export function projectData(tables: ProjectTables): ProjectData {
       languages: Object.fromEntries(
         Object.entries(languages).map(([name, version]) => [name, version === 'none' ? false : version]),
       ),
-      packages: { apt, npm, pip, cargo, go },
+      packages: { apt, npm, pip, cargo, go, nix },
       variables,
     },
     services: Object.entries(tables.services ?? {}).map(([name, one]) => serviceWish(name, one)),
+    addons: addonWishes(tables.addons ?? {}),
     ports: Object.entries(tables.ports ?? {}).map(([port, { label, public: isPublic = false }]) => ({
       port: Number(port),
       label,
@@ -147,6 +163,7 @@ export function projectData(tables: ProjectTables): ProjectData {
     })),
     lifecycle: lifecycleWish(tables.lifecycle ?? {}),
     volumes: Object.entries(tables.volumes ?? {}).map(([name, one]) => volumeWish(name, one)),
+    ephemeral: ephemeralWish(tables.ephemeral),
     resources: resourcesWish(tables.resources),
     network: wishOf(tables, 'project'),
     agents: agentsWish(tables.agents),
@@ -156,13 +173,26 @@ export function projectData(tables: ProjectTables): ProjectData {
 
 type Tables = { [K in keyof ProjectTables]-?: NonNullable<ProjectTables[K]> }
 
+function addonWishes(table: AddonsTable): AddonWish[] {
+  return ADDON_NAMES.flatMap((name) => {
+    const one = table[name]
+    if (one === undefined || one === false) return []
+    return [{ name, port: (one === true ? undefined : one.port) ?? ADDON_PORTS[name] }]
+  })
+}
+
 function volumeWish(name: string, one: VolumesTable[string]): VolumeWish {
   const { path, read_only: isReadOnly = false, size } = typeof one === 'string' ? { path: one } : one
   return { name, path, isReadOnly, ...(size !== undefined && { sizeMib: readMib(size) }) }
 }
 
+function ephemeralWish(table: ProjectTables['ephemeral']): EphemeralWish[] {
+  const { paths = [], size } = table ?? {}
+  return paths.map((path) => ({ path, ...(size !== undefined && { sizeMib: readMib(size) }) }))
+}
+
 function serviceWish(name: string, one: Tables['services'][string]): ServiceWish {
-  if (one === false) return { kind: 'none', name }
+  if (one === false || one.enabled === false) return { kind: 'none', name }
   const { version, port, run, ready, workdir = '', variables = {}, stop = 'SIGTERM' } = one
   if (run !== undefined)
     return { kind: 'command', name, run, ready: readiness(ready), workdir, variables, stopSignal: stop }
@@ -199,12 +229,13 @@ export function agentsWish(table: ProjectTables['agents']): AgentsWish {
 }
 
 export function resourcesWish(table: ProjectTables['resources']): ResourcesWish {
-  const { cpus, memory, disk, pids, timeout, idle, step_timeout } = table ?? {}
+  const { cpus, memory, disk, pids, bandwidth, timeout, idle, step_timeout } = table ?? {}
   return {
     cpus,
     memoryMib: memory === undefined ? undefined : readMib(memory),
     diskMib: disk === undefined ? undefined : readMib(disk),
     pids,
+    bandwidthBytes: bandwidth === undefined ? undefined : readByteSize(bandwidth),
     timeoutMs: milliseconds(timeout),
     idleMs: milliseconds(idle),
     stepMs: milliseconds(step_timeout),

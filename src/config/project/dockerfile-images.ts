@@ -35,6 +35,35 @@ export function dockerfileImages(text: string, args: Readonly<Record<string, str
   return [...found]
 }
 
+/** The image below a stage, through the stages before it. Undefined if it is empty or not known. */
+export function dockerfileBase(
+  text: string,
+  args: Readonly<Record<string, string>>,
+  target?: string,
+): string | undefined {
+  const values = new Map<string, string>()
+  const stages: { readonly image: string | undefined; readonly name: string | undefined }[] = []
+  for (const { word, rest } of instructions(text)) {
+    if (word === 'ARG' && stages.length === 0) declare(rest, args, values)
+    if (word !== 'FROM') continue
+    const [name = '', as = '', stage] = rest.split(/\s+/).filter((part) => !part.startsWith('--'))
+    stages.push({
+      image: expand(name, values),
+      name: as.toUpperCase() === 'AS' ? stage?.toLowerCase() : undefined,
+    })
+  }
+  const named = (name: string, before: number): number =>
+    stages.findLastIndex((one, index) => index < before && one.name === name.toLowerCase())
+  let at = target === undefined ? stages.length - 1 : named(target, stages.length)
+  for (;;) {
+    const image = stages[at]?.image
+    if (image === undefined) return undefined
+    const below = named(image, at)
+    if (below < 0) return image === EMPTY || !isImageRef(image) ? undefined : image
+    at = below
+  }
+}
+
 interface Instruction {
   readonly word: string
   readonly rest: string

@@ -89,6 +89,10 @@ const CARGO = /^[A-Za-z][A-Za-z0-9_-]{0,63}(?:@[0-9A-Za-z.+-]{1,64})?$/
 const GO =
   /^[A-Za-z0-9][A-Za-z0-9-]{0,62}(?:\.[A-Za-z0-9][A-Za-z0-9-]{0,62}){1,8}(?:\/[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,100}){1,16}(?:@[A-Za-z0-9.+-]{1,64})?$/
 
+/** An attribute of nixpkgs or of its channel, or a flake and an attribute. `.` is the project's own flake. */
+const NIX =
+  /^(?:(?:nixpkgs(?:\/(?:nixos|nixpkgs)-[a-z0-9][a-z0-9.-]{0,40})?|\.|github:[A-Za-z0-9][A-Za-z0-9-]{0,38}\/[A-Za-z0-9._-]{1,100}(?:\/[A-Za-z0-9][A-Za-z0-9._-]{0,100})?)#)?[A-Za-z_][A-Za-z0-9_'-]{0,100}(?:\.[A-Za-z0-9_][A-Za-z0-9_'-]{0,100}){0,8}$/
+
 function packages(grammar: RegExp, form: string): z.ZodArray<z.ZodString> {
   return z.array(z.string().max(256).regex(grammar, `must be ${form}`)).max(256)
 }
@@ -109,6 +113,17 @@ const packageLists = {
   go: packages(GO, 'the path of a Go program, like "golang.org/x/tools/gopls@latest"')
     .optional()
     .meta(about('Go programs, by path: `"golang.org/x/tools/gopls@latest"`.', 'none')),
+  nix: packages(
+    NIX,
+    'an attribute of nixpkgs or of a flake, like "ripgrep", "github:owner/repo#tool" or ".#default"',
+  )
+    .optional()
+    .meta(
+      about(
+        'Packages that nix installs, where the base has nix: `"ripgrep"`, `"nixpkgs/nixos-24.11#jq"`, `".#default"` of the project’s own flake. Flakes reach only the hosts under `[network]` that the user approved.',
+        'none',
+      ),
+    ),
 }
 export type PackageManager = keyof typeof packageLists
 export const PACKAGE_MANAGERS = Object.keys(packageLists) as readonly PackageManager[]

@@ -39,6 +39,7 @@ describe('a profile', () => {
       memoryMib: 16_384,
       diskMib: undefined,
       pids: undefined,
+      bandwidthBytes: undefined,
       timeoutMs: 7_200_000,
       idleMs: undefined,
       stepMs: undefined,

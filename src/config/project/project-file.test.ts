@@ -38,7 +38,7 @@ describe('a file that says nothing', () => {
       const { environment, services, ports, lifecycle, resources, network, agents, profiles } = data(text)
       assert.deepEqual(environment, {
         languages: {},
-        packages: { apt: [], npm: [], pip: [], cargo: [], go: [] },
+        packages: { apt: [], npm: [], pip: [], cargo: [], go: [], nix: [] },
         variables: {},
       })
       assert.deepEqual([services, ports, lifecycle, profiles.size], [[], [], {}, 0])
@@ -73,6 +73,7 @@ describe('a file that says everything', () => {
         pip: ['ruff', 'httpx[http2]>=0.27,<1'],
         cargo: ['just@1.40.0'],
         go: ['golang.org/x/tools/gopls@latest'],
+        nix: ['ripgrep', 'nixpkgs/nixos-24.11#jq', '.#default'],
       },
       variables: { NODE_ENV: 'development' },
     })
@@ -80,6 +81,7 @@ describe('a file that says everything', () => {
       { kind: 'known', name: 'postgres', version: '15', port: 5432 },
       { kind: 'known', name: 'redis', version: undefined, port: undefined },
       { kind: 'none', name: 'mysql' },
+      { kind: 'none', name: 'mongodb' },
       {
         kind: 'command',
         name: 'worker',
@@ -115,6 +117,7 @@ describe('a file that says everything', () => {
       memoryMib: 8192,
       diskMib: 20_480,
       pids: 2048,
+      bandwidthBytes: 2_097_152,
       timeoutMs: 3_600_000,
       idleMs: 900_000,
       stepMs: 600_000,
@@ -198,6 +201,8 @@ describe('what is right', () => {
     '[services.x]\nrun = "./x"\nready = { command = "true", timeout = "500s" }',
     '[services]\nmysql = {}\nmariadb = { port = 3307 }',
     '[services]\nmysql = false\nmariadb = {}',
+    '[services]\nmysql = { enabled = false }\nmariadb = { enabled = true }',
+    '[services.own]\nenabled = false\n[services.x]\nenabled = true\nrun = "./x"',
     '[services]\nredis = { run = "valkey-server", ready = { port = 6379 } }',
     '[ports]\n1 = {}\n65535 = {}\n"8080" = {}',
     '[lifecycle]\nsetup = false\nstart = ["a"]\ndev = """\na\nb\n"""\n',
@@ -532,7 +537,26 @@ const WRONG: readonly (readonly [text: string, ...problems: string[]])[] = [
     '[services.mailer]\nready = "true"',
     '1:11 services.mailer: needs the key run: this is not a known service (known are postgres, redis, mysql, mariadb, mongodb, rabbitmq, memcached, elasticsearch)',
   ],
+  ['[addons]\ngui = 1', '2:7 addons.gui: must be true or false or a table, not a number'],
+  ['[addons]\nvscode = true', '2:1 unknown key addons.vscode'],
+  [
+    '[services]\nx = { run = "x", ready = { port = 6080 } }\n[addons]\ngui = true',
+    '4:7 addons.gui: uses port 6080, as the service x does (gui = { port = 6081 })',
+  ],
+  [
+    '[services]\ngui = { run = "x" }\n[addons]\ngui = {}',
+    '4:7 addons.gui: is also the name of a service (rename the service)',
+  ],
   ['[services]\nredis = true', '2:9 services.redis: must be a table or false, not true'],
+  ['[services]\nredis = { enabled = 1 }', '2:21 services.redis.enabled: must be true or false, not a number'],
+  [
+    '[services]\nredis = { enabled = false, ready = "x" }',
+    '2:36 services.redis.ready: is only for a service with run (leave it out)',
+  ],
+  [
+    '[services]\nown = { enabled = true }',
+    '2:7 services.own: needs the key run: this is not a known service (known are postgres, redis, mysql, mariadb, mongodb, rabbitmq, memcached, elasticsearch)',
+  ],
   ['[services]\nredis = "7"', '2:9 services.redis: must be a table or false, not a string'],
   ['[services]\nRedis = {}', `2:1 services.Redis: a service’s name ${word}`],
   [
@@ -799,4 +823,27 @@ describe('bounds are those that hold elsewhere', () => {
 
   test('limits of time in the file match those of the API', () =>
     assert.deepEqual([timeoutMs, idleMs], [LONGEST_TTL_MS, LONGEST_TTL_MS]))
+})
+
+test('LIFE-6 a bad entry of [ephemeral] is refused at its line and column', () => {
+  const parsed = (text: string) => parseProject({ file: 'agentpod.toml', text })
+  const many = Array.from({ length: 17 }, (_, n) => `"x${n}"`).join(', ')
+  for (const [text, says] of [
+    ['paths = ["../x"]', /agentpod\.toml:2:10: .*below the project/],
+    ['paths = ["a", "/"]', /agentpod\.toml:2:15: .*not a path for an ephemeral directory/],
+    ['paths = ["~"]', /agentpod\.toml:2:10/],
+    ['paths = ["/tmp/x"]', /agentpod\.toml:2:10: .*its own \/tmp/],
+    ['paths = [".git"]', /agentpod\.toml:2:10: .*git/],
+    ['paths = ["a", "a"]', /agentpod\.toml:2:15: .*named twice/],
+    ['paths = ["a/b", "a"]', /agentpod\.toml:2:17: .*one inside the other/],
+    ['paths = ["/v/x"]\n[volumes]\nv = "/v"', /agentpod\.toml:2:10: .*overlaps with the volume v/],
+    [`paths = [${many}]`, /agentpod\.toml:2:\d+/],
+    ['paths = []\nsize = "2"', /agentpod\.toml:3:8/],
+    ['kept = true', /agentpod\.toml:2:1/],
+  ] as const)
+    assert.throws(() => parsed(`[ephemeral]\n${text}\n`), says)
+  assert.deepEqual(parsed('[ephemeral]\npaths = ["tmp", "~/x"]\nsize = "2GB"\n').data.ephemeral, [
+    { path: 'tmp', sizeMib: 2048 },
+    { path: '~/x', sizeMib: 2048 },
+  ])
 })

@@ -3,7 +3,7 @@ import { baseKind } from '../../bases/bases.ts'
 import { image } from '../../bases/image.ts'
 import type { Base } from '../../core/environment.ts'
 import { isAgentPodError } from '../../core/error.ts'
-import { checkMountPaths } from '../../core/volume/mount-path.ts'
+import { checkMountPaths, pathsOverlap } from '../../core/volume/mount-path.ts'
 import { baseOf } from '../plan/named-bases.ts'
 import type { Remark } from '../toml/problem.ts'
 import { parseToml, type TomlFile, type TomlSource } from '../toml/toml-file.ts'
@@ -25,7 +25,9 @@ function checkTables(tables: ProjectTables): Remark[] {
     ...imageOfBase(tables),
     ...secretVariables(tables),
     ...sharedPorts(tables),
+    ...addonClashes(tables),
     ...nestedVolumes(tables),
+    ...nestedEphemeral(tables),
     ...checkProfiles(projectData(tables)),
   ]
 }
@@ -113,10 +115,56 @@ function nestedVolumes({ volumes = {} }: ProjectTables): Remark[] {
   })
 }
 
+/** Paths below the project are compared with each other only: its place inside is not known here. */
+function nestedEphemeral({ ephemeral, volumes = {} }: ProjectTables): Remark[] {
+  const paths = ephemeral?.paths ?? []
+  return paths.flatMap((path, n) => {
+    const at = ['ephemeral', 'paths', n]
+    const other = paths.slice(0, n).find((one) => pathsOverlap(one, path))
+    if (other !== undefined)
+      return [
+        {
+          path: at,
+          message: other === path ? 'is named twice' : `${other} and ${path} are one inside the other`,
+          hint: other === path ? 'remove one of them' : 'name the outer one only',
+        },
+      ]
+    const volume = Object.entries(volumes).find(([, one]) =>
+      pathsOverlap(typeof one === 'string' ? one : one.path, path),
+    )
+    if (!volume) return []
+    const hint = 'a directory is kept or not: remove it here or under [volumes]'
+    return [{ path: at, message: `overlaps with the volume ${volume[0]}`, hint }]
+  })
+}
+
+/** Addons run beside the services, each under its own name and on its own port. */
+function addonClashes(tables: ProjectTables): Remark[] {
+  const { services, ports, addons } = projectData(tables)
+  const taken = new Map<number, string>()
+  for (const one of services)
+    if (one.kind === 'known') taken.set(one.port ?? SERVICE_NAMES[one.name], `the service ${one.name}`)
+    else if (one.kind === 'command' && one.ready?.port !== undefined)
+      taken.set(one.ready.port, `the service ${one.name}`)
+  for (const { port } of ports) taken.set(port, '[ports]')
+  return addons.flatMap(({ name, port }) => {
+    const path = ['addons', name]
+    if (services.some((one) => one.kind !== 'none' && one.name === name))
+      return [{ path, message: 'is also the name of a service', hint: 'rename the service' }]
+    const other = taken.get(port)
+    taken.set(port, `the addon ${name}`)
+    if (other === undefined) return []
+    return [
+      { path, message: `uses port ${port}, as ${other} does`, hint: `${name} = { port = ${port + 1} }` },
+    ]
+  })
+}
+
 function sharedPorts({ services = {} }: ProjectTables): Remark[] {
   const taken = new Map<number, string>()
   return Object.entries(services).flatMap(([name, service]) => {
-    if (service === false || service.run !== undefined || !isServiceName(name)) return []
+    if (service === false || service.enabled === false) return []
+    if (service.run !== undefined || !isServiceName(name)) return []
     const port = service.port ?? SERVICE_NAMES[name]
     const other = taken.get(port)
     taken.set(port, name)

@@ -1,6 +1,7 @@
 /** The reference page of `agentpod.toml`, made from its schema. */
 import { grantsTable } from '../grants/grants-table.ts'
 import { registryTable } from '../registries/registries-table.ts'
+import { sandboxesTable } from '../sandboxes-table.ts'
 import { describedSchema, type JsonSchema } from './json-schema.ts'
 import { projectSchema } from './schema.ts'
 
@@ -63,6 +64,7 @@ PORT = "3000"                 # always a string`,
 postgres = { version = "15", port = 5432 }
 redis = {}
 mysql = false                 # not even if it is detected
+mongodb = { enabled = false, version = "7" }  # off, with its settings kept
 mail = { run = "mailpit", ready = { port = 1025, timeout = "10s" } }
 
 [services.worker]
@@ -71,6 +73,9 @@ ready = "test -e /tmp/worker.ready"
 workdir = "apps/worker"
 variables = { QUEUE = "default" }
 stop = "SIGINT"`,
+  addons: `[addons]
+code-server = true
+gui = { port = 6081 }`,
   ports: `[ports]
 3000 = { label = "Frontend", public = true }
 8080 = { label = "API" }`,
@@ -84,12 +89,16 @@ build = false`,
 cpus = 4
 memory = "8GB"
 disk = "20GB"
+bandwidth = "10MB"
 timeout = "2h"
 idle = "15m"`,
   volumes: `[volumes]
 pip = "~/.cache/pip"
 data = { path = "/var/lib/app", size = "10GB" }
 models = { path = "/srv/models", read_only = true }`,
+  ephemeral: `[ephemeral]
+paths = ["tmp", "/var/tmp/build", "~/.cache/app"]
+size = "2GB"`,
   network: `[network]
 presets = ["npm", "github"]
 allow = [
@@ -145,8 +154,11 @@ a project that does not ask for it.`
 
 const REGISTRIES = `\`[registries."HOST"]\` says how a registry of container images is reached:`
 
+const SANDBOXES = `\`[sandboxes]\` limits what is kept:`
+
 export function projectReference(): string {
   const grants = sectionsOf('grants', describedSchema(grantsTable)).flatMap(({ rows }) => rows)
+  const sandboxes = sectionsOf('sandboxes', describedSchema(sandboxesTable)).flatMap(({ rows }) => rows)
   const registries = sectionsOf('registries', describedSchema(registryTable)).flatMap(({ rows }) => rows)
   return `${[
     INTRODUCTION,
@@ -157,6 +169,8 @@ export function projectReference(): string {
     REGISTRIES,
     table(registries),
     fenced(REGISTRIES_EXAMPLE),
+    SANDBOXES,
+    table(sandboxes),
   ].join('\n\n')}\n`
 }
 

@@ -1,6 +1,6 @@
 /** The table `[resources]`: how much a sandbox of the project has, and how long it lives. */
 import * as z from 'zod'
-import { about, durationValue, sizeValue } from './values.ts'
+import { about, durationValue, rateValue, sizeValue } from './values.ts'
 
 export const resourcesTable = z.strictObject({
   cpus: z
@@ -19,10 +19,25 @@ export const resourcesTable = z.strictObject({
     .max(1_000_000)
     .optional()
     .meta(about('How many processes and threads it may have.', '`1024`')),
-  timeout: durationValue('1s', '30d').optional().meta(about('How long it lives.', '`"1h"`')),
+  bandwidth: rateValue
+    .optional()
+    .meta(
+      about(
+        'Bytes a second in each direction: for its outgoing connections together, and for connections to its ports together.',
+        'no limit',
+      ),
+    ),
+  timeout: durationValue('1s', '30d')
+    .optional()
+    .meta(about('How long it lives.', '`"1h"`; `"24h"` for a sandbox that is kept')),
   idle: durationValue('0s', '30d')
     .optional()
-    .meta(about('It also ends after this long without use; `"0s"` means never.', '`"0s"`')),
+    .meta(
+      about(
+        'It also ends after this long without use, or is paused if it is kept; `"0s"` means never.',
+        '`"0s"`; `"30m"` for a sandbox that is kept',
+      ),
+    ),
   step_timeout: durationValue('1s', '2h')
     .optional()
     .meta(about('How long one step of building the environment may take.', '`"30m"`')),

@@ -2,8 +2,10 @@
 import * as z from 'zod'
 import { ISOLATIONS } from '../../core/capability.ts'
 import { networkTable, secretsTable } from '../network/network-table.ts'
+import { addonsTable } from './addons-table.ts'
 import { agentsTable, permissionsTable } from './agents-table.ts'
 import { environmentTable } from './environment-table.ts'
+import { ephemeralTable } from './ephemeral-table.ts'
 import { lifecycleTable, portsTable } from './lifecycle-table.ts'
 import { resourcesTable } from './resources-table.ts'
 import { SERVICE_NAMES, servicesTable } from './services-table.ts'
@@ -59,6 +61,13 @@ export const projectSchema = z.strictObject({
         `Programs that run beside the commands, started in this order and ready before any command: known services (${KNOWN}), or any command. \`false\` turns a service off even if it is detected.`,
       ),
     ),
+  addons: addonsTable
+    .optional()
+    .meta(
+      about(
+        'Programs for you in the browser, built as layers and started with the environment. They have private addresses, which `agentpod dev` and `agentpod port` print. They need a base on which packages can be installed: `debian`, or an image with apt.',
+      ),
+    ),
   ports: portsTable.optional().meta(about('Ports that the project listens on, by number.')),
   lifecycle: lifecycleTable
     .optional()
@@ -75,6 +84,13 @@ export const projectSchema = z.strictObject({
     .meta(
       about(
         'Directories that outlive the sandboxes, such as package caches and the files of a database: by name, with the path where each is mounted. They belong to this project alone, and are created when they are first used.',
+      ),
+    ),
+  ephemeral: ephemeralTable
+    .optional()
+    .meta(
+      about(
+        'Directories that are never kept. They are in memory, empty at every start, and no part of snapshots, forks, branches and patches.',
       ),
     ),
   network: networkTable

@@ -38,6 +38,15 @@ const readiness = z
   )
 
 export const serviceValue = z.strictObject({
+  enabled: z
+    .boolean()
+    .optional()
+    .meta(
+      about(
+        'Whether it runs; `false` keeps its other keys and is otherwise the same as `NAME = false`.',
+        '`true`',
+      ),
+    ),
   version: versionValue
     .optional()
     .meta(about('For a known service: the version, like `"15"`.', 'what the base has')),
@@ -83,6 +92,7 @@ export const servicesTable = keyedTable(
       })
     if (one === false) continue
     if (one.run === undefined && !isServiceName(name)) {
+      if (one.enabled === false) continue
       add(
         undefined,
         'needs the key run: this is not a known service',

@@ -1,7 +1,7 @@
 /** The smallest parts of the schema: text, names, sizes, durations, paths. */
 import * as z from 'zod'
 import { isAgentPodError } from '../../core/error.ts'
-import { readMib, readMs } from '../../util/quantity.ts'
+import { readByteSize, readMib, readMs } from '../../util/quantity.ts'
 
 /** The description of a key for the reference page and editors; `absent` is the default. */
 export function about(
@@ -67,6 +67,16 @@ export function sizeValue(least: string, most: string): z.ZodString {
     )
     .meta({ kind: 'size' })
 }
+
+const RATE = /^[0-9]{1,12}(?:\.[0-9]{1,6})?[KkMmGg][Ii]?[Bb]?$/
+const RATE_FORM = 'must be a size for each second with its unit, in quotes, like "500KB" or "10MB"'
+
+/** Bytes a second, when read by `readByteSize`. */
+export const rateValue = z
+  .string({ error: RATE_FORM })
+  .regex(RATE, RATE_FORM)
+  .refine((value) => isWithin(readByteSize(value), 1024, 1024 ** 4), 'must be from 1KiB to 1024GiB')
+  .meta({ kind: 'size' })
 
 /** In milliseconds, when read by `readMs`. */
 export function durationValue(least: string, most: string): z.ZodString {

@@ -19,16 +19,22 @@ npm = ["typescript", "@biomejs/biome@2"]
 pip = ["ruff", "httpx[http2]>=0.27,<1"]
 cargo = ["just@1.40.0"]
 go = ["golang.org/x/tools/gopls@latest"]
+nix = ["ripgrep", "nixpkgs/nixos-24.11#jq", ".#default"]
 
 [environment.variables]
 NODE_ENV = "development"
 
 [services]
 postgres = { version = "15", port = 5432 }
-redis = {}
+redis = { enabled = true }
 mysql = false
+mongodb = { enabled = false, port = 27018 }
 worker = { run = "npm run worker", ready = { port = 1234, timeout = "45s" }, workdir = "apps/worker", variables = { A = "b" }, stop = "SIGINT" }
 mail = { run = "mailpit", ready = "curl -sf localhost:8025" }
+
+[addons]
+code-server = true
+gui = { port = 6081 }
 
 [ports]
 3000 = { label = "Frontend", public = true }
@@ -46,6 +52,7 @@ cpus = 1.5
 memory = "8GB"
 disk = "20GB"
 pids = 2048
+bandwidth = "2MB"
 timeout = "1h"
 idle = "15m"
 step_timeout = "10m"

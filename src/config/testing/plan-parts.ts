@@ -9,7 +9,7 @@ import type { ListedVersion, RegistryVersions } from '../plan/languages/registry
 import type { Plan } from '../plan/plan.ts'
 import type { PlanInput } from '../plan/plan-input.ts'
 import { resolvePlan } from '../plan/resolve/resolve.ts'
-import { CLIENT_PRESETS, type ClientPreset } from '../presets/catalog.ts'
+import { type ClientPreset, ENVIRONMENT_PRESETS, type EnvironmentPreset } from '../presets/catalog.ts'
 import type { Preset } from '../presets/presets.ts'
 import { parseProject } from '../project/project-file.ts'
 import { memoryTree } from './memory-tree.ts'
@@ -58,6 +58,8 @@ export function detected(o: Partial<Detected> & { readonly files?: readonly stri
     packages: [],
     ports: [],
     commands: {},
+    bases: [],
+    formats: [],
     notes: [],
     ...rest,
   }
@@ -91,15 +93,15 @@ export function lists(has: Readonly<Record<string, readonly string[]>> = REGISTR
   return { npm: async (name) => of(name), go: async () => of('go').map(({ version }) => ({ version })) }
 }
 
-export function presets(): ReadonlyMap<ClientPreset, Preset> {
+export function presets(): ReadonlyMap<EnvironmentPreset, Preset> {
   return new Map(
-    CLIENT_PRESETS.map((name) => [
+    ENVIRONMENT_PRESETS.map((name) => [
       name,
       {
         name,
         from: 'user',
         hosts: [`${name}.example.com`],
-        variables: VARIABLES[name] ?? {},
+        variables: (name === 'nix' ? undefined : VARIABLES[name]) ?? {},
         files: name === 'cargo' ? [{ path: '.cargo/config.toml', text: '[source.x]\n' }] : [],
         rules: [parseRule({ host: `${name}.example.com` }, `preset ${name}`)],
       },

@@ -88,6 +88,7 @@ function kindOf(value: unknown): string {
   if (typeof value === 'boolean') return String(value)
   if (typeof value === 'number') return Number.isInteger(value) ? 'a number' : `the number ${value}`
   if (Array.isArray(value)) return 'a list'
+  if (value === null) return 'null'
   if (value instanceof Date) return 'a date'
   return typeof value === 'object' ? 'a table' : `a ${typeof value}`
 }

@@ -33,7 +33,7 @@ export function parseToml<T>(
   const positions = positionsOf(text)
   const result = schema.safeParse(data, { error: issueMessage, reportInput: true })
   const remarks = result.success ? check(result.data) : schemaRemarks(result.error, schema)
-  if (!result.success || remarks.length > 0) throw problemsError(placed(source, positions, remarks))
+  if (!result.success || remarks.length > 0) throw problemsError(placedProblems(source, positions, remarks))
   return {
     file,
     data: result.data,
@@ -141,7 +141,11 @@ function offsetOf(text: string, line: number): number {
 }
 
 /** Problems in the order of their positions. */
-function placed({ file, text }: TomlSource, positions: Positions, remarks: readonly Remark[]): Problem[] {
+export function placedProblems(
+  { file, text }: TomlSource,
+  positions: Pick<Positions, 'key' | 'value' | 'raw'>,
+  remarks: readonly Remark[],
+): Problem[] {
   return remarks
     .map((remark) => ({ remark, offset: offsetFor(positions, remark) }))
     .sort((one, other) => one.offset - other.offset)
@@ -160,7 +164,7 @@ function placed({ file, text }: TomlSource, positions: Positions, remarks: reado
 }
 
 /** A missing key has the position of the table that should contain it. */
-function offsetFor(positions: Positions, { path, isKey }: Remark): number {
+function offsetFor(positions: Pick<Positions, 'key' | 'value'>, { path, isKey }: Remark): number {
   for (let length = path.length; length > 0; length--) {
     const inner = path.slice(0, length)
     const offset = isKey ? positions.key(inner) : positions.value(inner)

@@ -10,7 +10,11 @@ const RESERVED = ['/proc', '/sys', '/dev', '/run', '/tmp', '/etc', '/.agentpod']
 const CONTROL = /[\u0000-\u001f\u007f]/
 
 /** A path where something can be mounted inside a sandbox. */
-export function parseMountPath(path: string): string {
+export function parseMountPath(
+  path: string,
+  what = 'a volume',
+  hint = 'choose another path, such as /data',
+): string {
   const isPlain =
     path.startsWith('/') &&
     path !== '/' &&
@@ -23,23 +27,19 @@ export function parseMountPath(path: string): string {
   if (!isPlain) {
     throw invalid(
       'volume.path',
-      `${JSON.stringify(path)} is not a path for a volume`,
+      `${JSON.stringify(path)} is not a path for ${what}`,
       'write an absolute path without `.`, `..` and a slash at the end, such as /data',
     )
   }
   const own = RESERVED.find((dir) => isWithin(path, dir))
   if (own === undefined) return path
-  throw invalid(
-    'volume.path',
-    `no volume can be mounted at ${path}: every sandbox has its own ${own}`,
-    'choose another path, such as /data',
-  )
+  throw invalid('volume.path', `${what} cannot be at ${path}: every sandbox has its own ${own}`, hint)
 }
 
 /** Refuses paths inside one another: what a program sees would depend on the order. */
 export function checkMountPaths(paths: readonly string[]): void {
   for (const [n, path] of paths.entries()) {
-    const other = paths.slice(0, n).find((one) => isWithin(path, one) || isWithin(one, path))
+    const other = paths.slice(0, n).find((one) => pathsOverlap(path, one))
     if (other === undefined) continue
     const relation = path === other ? 'two volumes are' : `the volumes at ${other} and ${path} are`
     throw invalid(
@@ -48,6 +48,11 @@ export function checkMountPaths(paths: readonly string[]): void {
       'give each volume a directory of its own',
     )
   }
+}
+
+/** Whether one path is the other or below it. */
+export function pathsOverlap(a: string, b: string): boolean {
+  return isWithin(a, b) || isWithin(b, a)
 }
 
 function isWithin(path: string, dir: string): boolean {

@@ -22,6 +22,10 @@ export interface LinkSpec {
   readonly authority?: LinkAuthority | undefined
   readonly intercept: Interception
   readonly headers?: readonly HeaderRule[] | undefined
+  /** Where the server passes connections to members of the sandbox's group on. */
+  readonly memberSocket?: string | undefined
+  /** Bytes a second in each direction, for all its connections together; no limit if absent. */
+  readonly bandwidthBytes?: number | undefined
   /** Whether its requests may use the package cache. */
   readonly cache?: boolean | undefined
   /** Whether token usage is counted in responses to requests with a secret. */

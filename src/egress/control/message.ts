@@ -25,6 +25,7 @@ const policy = z.strictObject({
   rules: z.array(rule).readonly(),
   denied: z.array(rule).readonly(),
   addresses: z.strictObject({ allowed: words, denied: words, named: words.optional() }).optional(),
+  members: words.optional(),
 })
 const scheme = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('bare') }),
@@ -54,6 +55,8 @@ const linkSpec: z.ZodType<LinkSpec> = z.strictObject({
     .array(z.strictObject({ host: z.string(), headers: z.record(z.string(), z.string()) }))
     .readonly()
     .optional(),
+  memberSocket: socket.optional(),
+  bandwidthBytes: z.int().min(1).optional(),
   cache: z.boolean().optional(),
   meter: z.boolean().optional(),
 })

@@ -15,6 +15,8 @@ export interface Judgement {
   readonly message: string
   readonly hint: string
   readonly allowPrivate: boolean
+  /** As in `NetworkDecision`. */
+  readonly isMember?: boolean | undefined
 }
 
 export interface Blocks {

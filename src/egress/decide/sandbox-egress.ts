@@ -6,6 +6,7 @@ import type { NetCounts, NetRecord, Verdict as Outcome } from '../../core/networ
 import { describeRule, type HostPattern, matchesHost } from '../../policy/rule.ts'
 import type { Log } from '../../telemetry/log.ts'
 import type { Clock } from '../../util/clock.ts'
+import { BandwidthLimit } from '../../util/stream/bandwidth-limit.ts'
 import type { LinkSpec } from '../control/link-spec.ts'
 import { type Destination, hostText, MALFORMED, type Via } from '../destination.ts'
 import { UpstreamPool } from '../http/upstream-pool.ts'
@@ -66,6 +67,8 @@ export class SandboxEgress {
   readonly id: string
   readonly parts: EgressParts
   readonly connectionLimit: ConnectionLimit
+  /** For all its connections together; undefined without a limit. */
+  readonly bandwidthLimit: BandwidthLimit | undefined
   readonly budgets: Budgets
   readonly records: Records
   readonly usage: UsageRecords
@@ -86,6 +89,9 @@ export class SandboxEgress {
     this.#spec = spec
     this.#blocks = parseBlocks(spec.policy.addresses)
     this.connectionLimit = new ConnectionLimit(parts.clock)
+    const { bandwidthBytes } = spec
+    this.bandwidthLimit =
+      bandwidthBytes === undefined ? undefined : new BandwidthLimit(bandwidthBytes, parts.clock)
     this.budgets = new Budgets(parts.clock)
     this.#lookups = new Lookups(parts.resolve)
     this.#flood = new NameFlood(parts.clock)
@@ -121,6 +127,7 @@ export class SandboxEgress {
    * them.
    */
   needsInspection(destination: Destination, judgement: Judgement): boolean {
+    if (judgement.isMember) return false
     if (judgement.reason === 'request.unseen' || this.#spec.intercept === 'all') return true
     const { port } = destination
     const text = hostText(destination)
@@ -152,7 +159,11 @@ export class SandboxEgress {
       throw denied('cap.connections', 'this sandbox has too many open connections to servers', 'close some')
     this.#dialed++
     try {
-      const connection = await dialRoute(this.parts, { route, destination }, this.signal)
+      const connection = await dialRoute(
+        { ...this.parts, from: this.id },
+        { route, destination },
+        this.signal,
+      )
       connection.socket.once('close', () => this.#dialed--)
       return connection
     } catch (error) {
@@ -176,12 +187,14 @@ export class SandboxEgress {
       flood: this.#flood,
       blocks: this.#blocks,
       proxy: this.parts.upstreamProxy,
+      members: this.#spec.memberSocket,
     }
   }
 
   /** Records a decision. Called once for each. */
   note({ outcome, destination, via, reason, message, judgement, request }: DecisionNote): RecordEntry {
     this.#counts[outcome]++
+    const isUpstream = this.parts.upstreamProxy && outcome === 'allowed' && !judgement?.isMember
     const isPathDecided = judgement?.rule?.paths !== undefined || reason === 'request.path'
     const entry = this.records.note({
       verdict: outcome,
@@ -189,7 +202,7 @@ export class SandboxEgress {
       host: destination ? hostText(destination) : MALFORMED,
       port: destination?.port ?? 0,
       via,
-      message: this.parts.upstreamProxy && outcome === 'allowed' ? `${message}, via upstream` : message,
+      message: isUpstream ? `${message}, via upstream` : message,
       ...(request && { method: request.method, ...(isPathDecided && { path: request.path }) }),
       ...(judgement?.rule && { rule: describeRule(judgement.rule) }),
     })

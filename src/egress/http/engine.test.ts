@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
-import type { Socket } from 'node:net'
+import { createServer as createSocketServer, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { EgressFixture, readAll, readUntil, testPolicy } from '../testing/egress-fixture.ts'
 import type { TransformRequest } from './request-transform.ts'
@@ -324,4 +326,51 @@ describe('a request transform', () => {
     assert.match(await readAll(refused), /^HTTP\/1\.1 403 [\s\S]*secret\.slot/)
     await stage.close()
   })
+})
+
+test('GP-04 a request to a member of the group gets no headers and no secrets of a host of that name', async () => {
+  const path = join(tmpdir(), `members-${process.pid}.sock`)
+  let sent = ''
+  const members = createSocketServer((socket) => {
+    socket.once('data', () => {
+      socket.write('ok\n')
+      socket.on('data', (chunk) => {
+        sent += chunk
+        if (sent.includes('\r\n\r\n')) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
+      })
+    })
+  }).listen(path)
+  const rule = { host: 'vault.internal', ports: [80], private: true }
+  const reached: string[] = []
+  const stage = await EgressFixture.open({
+    policy: { ...testPolicy([rule]), members: ['vault.internal'] },
+    spec: { headers: [{ host: 'vault.internal', headers: { 'X-Team': 'blue' } }], memberSocket: path },
+    transformRequest: ({ head, site }) => {
+      reached.push(site.destination.kind)
+      return { head }
+    },
+  })
+  const ask = async (): Promise<string> => {
+    const socket = await stage.podd.proxy()
+    socket.write('GET http://vault.internal/ HTTP/1.1\r\nHost: vault.internal\r\nConnection: close\r\n\r\n')
+    return readAll(socket)
+  }
+  assert.match(await ask(), /^HTTP\/1\.1 200/)
+  assert.match(sent, /^GET \/ /)
+  assert.doesNotMatch(sent, /X-Team/)
+  assert.deepEqual(reached, [])
+  // The control: a host of that name gets both.
+  let raw: string[] = []
+  stage.name('vault.internal', ['192.0.2.10'])
+  const server = createServer((req, res) => {
+    raw = req.rawHeaders
+    res.end()
+  })
+  await stage.place('192.0.2.10', 80, server)
+  stage.change({ policy: testPolicy([rule]) })
+  assert.match(await ask(), /^HTTP\/1\.1 200/)
+  assert.ok(raw.includes('X-Team'))
+  assert.deepEqual(reached, ['name'])
+  await stage.close()
+  members.close()
 })

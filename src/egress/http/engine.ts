@@ -168,6 +168,9 @@ export class HttpEngine {
     } catch (error) {
       return refuse(refusalOfError(error), site.destination, judgement, head)
     }
+    // SECURITY: GP-04. Secrets, header rules and cached packages are for hosts outside, whatever a member is
+    // named.
+    if (judgement.isMember) return { site, judgement, transform: { head } }
     const transformed = this.#transformRequest({ head, site, sandbox, via })
     if ('status' in transformed) return refuse(transformed, site.destination, judgement, head)
     const ruled = applyHeaderRules(transformed.head, site, sandbox.spec.headers)

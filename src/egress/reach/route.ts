@@ -11,6 +11,7 @@ import type { NameFlood } from '../decide/name-flood.ts'
 import { type Destination, hostText } from '../destination.ts'
 import { denied, failed } from '../refusal.ts'
 import type { Dial } from './dial.ts'
+import { dialMember } from './dial-member.ts'
 import type { OwnAddresses } from './own-address.ts'
 import type { Lookups } from './resolve.ts'
 import { connectThrough, type UpstreamProxy } from './upstream-proxy.ts'
@@ -23,16 +24,19 @@ export interface RouteParts {
   readonly ownAddresses: OwnAddresses
   readonly blocks: Blocks
   readonly proxy?: UpstreamProxy | undefined
+  /** The server's socket for connections to members of the group. */
+  readonly members?: string | undefined
 }
 
 /** How a destination is reached. */
 export type Route =
   | { readonly kind: 'addresses'; readonly addresses: readonly Address[] }
   | { readonly kind: 'proxy'; readonly proxy: UpstreamProxy }
+  | { readonly kind: 'member'; readonly socket: string }
 
 export interface DialedConnection {
   readonly socket: Socket
-  /** Absent behind an upstream proxy, which resolves the name itself. */
+  /** Absent behind an upstream proxy, which resolves the name itself, and for members of the group. */
   readonly address?: Address | undefined
 }
 
@@ -46,6 +50,10 @@ export async function findRoute(
   { destination, judgement }: { readonly destination: Destination; readonly judgement: Judgement },
   signal: AbortSignal,
 ): Promise<Route> {
+  if (judgement.isMember) {
+    if (parts.members === undefined) throw failed('upstream.group', 'the group is not reachable', 'try again')
+    return { kind: 'member', socket: parts.members }
+  }
   if (destination.kind === 'name' && !parts.flood.admits(judgement.rule, destination.host))
     throw denied(
       'dns.flood',
@@ -103,13 +111,15 @@ function notDialable(
 
 /** Tries the addresses one after another. */
 export async function dialRoute(
-  { clock, dial }: Pick<RouteParts, 'clock' | 'dial'>,
+  { clock, dial, from }: Pick<RouteParts, 'clock' | 'dial'> & { readonly from: string },
   { route, destination }: { readonly route: Route; readonly destination: Destination },
   signal: AbortSignal,
 ): Promise<DialedConnection> {
   const all = AbortSignal.any([signal, AbortSignal.timeout(ALL_MS)])
   if (route.kind === 'proxy')
     return { socket: await connectThrough({ proxy: route.proxy, destination, clock }, all) }
+  if (route.kind === 'member')
+    return { socket: await dialMember({ socket: route.socket, from, destination }, all) }
   let why = 'failed'
   for (const address of route.addresses) {
     const limit = AbortSignal.any([all, AbortSignal.timeout(EACH_MS)])

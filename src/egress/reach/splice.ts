@@ -9,6 +9,8 @@ export interface SpliceOptions {
   readonly spend?: ((bytesIn: number, bytesOut: number) => boolean) | undefined
   readonly framesOut?: Duplex | undefined
   readonly framesIn?: Duplex | undefined
+  /** After how long without bytes the connection is cut; 0 for never. */
+  readonly idleMs?: number | undefined
 }
 
 /** Returns a function that cuts the connection. `onDone` is called once, when both are closed or cut. */
@@ -32,7 +34,8 @@ export function splice(
       if (inside.destroyed && outside.destroyed) cut()
       else if (one.errored || !one.readableEnded) cut()
     })
-    if ('setTimeout' in one && typeof one.setTimeout === 'function') one.setTimeout(IDLE_MS, cut)
+    if ('setTimeout' in one && typeof one.setTimeout === 'function')
+      one.setTimeout(options.idleMs ?? IDLE_MS, cut)
   }
   const { spend } = options
   const maySpend = (bytesIn: number, bytesOut: number): boolean => {

@@ -52,6 +52,8 @@ const KNOWN_METHODS = new Set(METHODS)
 export async function enterTunnel(tunnel: Tunnel, parts: TunnelParts): Promise<void> {
   const { stream, sandbox, destination, judgement } = tunnel
   const needsInspection = sandbox.needsInspection(destination, judgement)
+  // A member's name stands for one sandbox, whatever the bytes say, so they need not be looked at.
+  if (judgement.isMember) return pass(tunnel, parts, 'nothing')
   const isWeb = DEFAULT_PORTS.includes(destination.port)
   const { value, bytes, isEnded } = await detectProtocol(
     tunnel,

@@ -3,7 +3,14 @@ import type { Readable } from 'node:stream'
 import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
 import { imageText, parseImageRef, unknownImage } from '../../core/image-ref.ts'
 import { LOCAL, type Principal } from '../../core/principal.ts'
-import type { ImageSource, Provider, RootRef, StoredImage, StoredImages } from '../../core/provider.ts'
+import type {
+  FetchedFeature,
+  ImageSource,
+  Provider,
+  RootRef,
+  StoredImage,
+  StoredImages,
+} from '../../core/provider.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import { CALL } from '../call.ts'
 import type { Context } from '../context.ts'
@@ -13,6 +20,7 @@ import { mayUseLayer, rootWithLayer } from '../snapshots/layers.ts'
 import { discardSnapshot, takeSnapshot } from '../snapshots/snapshot.ts'
 
 const PULL_MS = 60 * 60_000
+const FEATURE_MS = 5 * 60_000
 const PUSH_MS = 2 * 60 * 60_000
 /** As many digits of an environment's digest as commands print. */
 const SHORTEST_DIGEST = 12
@@ -91,6 +99,22 @@ export class ImageOperations {
       recordAudit(this.#ctx, who, 'image.push', { subject: name, data: { of: what, digest: pushed.digest } })
       return pushed
     })
+  }
+
+  /** Gets a Feature of development containers. */
+  async feature(
+    ref: string,
+    o: { readonly signal?: AbortSignal | undefined },
+    who: Principal,
+  ): Promise<FetchedFeature> {
+    // Features belong to no provider: any that speaks to registries gets them.
+    const store = this.#ctx.providers.all.find(({ images }) => images?.store?.feature)?.images?.store
+    const call = { timeoutMs: FEATURE_MS, signal: o.signal, isAnonymous: !who.isAdmin }
+    const found = await this.#transfer(() => store?.feature?.(ref, call) ?? Promise.reject(noFeatures()))
+    // The query of a signed address is a credential.
+    const subject = ref.replace(/[?#].*$/s, '')
+    recordAudit(this.#ctx, who, 'feature.fetch', { subject, data: { digest: found.digest } })
+    return found
   }
 
   /** The same as an OCI layout, in a tar stream. */
@@ -252,6 +276,15 @@ function storeOf({ name, images }: Provider): StoredImages {
     hint: images
       ? `use the commands of ${name}, such as \`${name} image ls\``
       : 'scripts/build builds podimage, which they need',
+  })
+}
+
+function noFeatures(): AgentPodError {
+  return new AgentPodError({
+    code: 'unsupported',
+    reason: 'provider.features',
+    message: 'no provider of this server gets Features of development containers',
+    hint: 'scripts/build builds podimage, which they need',
   })
 }
 

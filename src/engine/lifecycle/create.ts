@@ -20,6 +20,7 @@ import {
   type Spec,
   WHEN_OVER,
 } from '../../core/spec.ts'
+import { checkEphemeral, type EphemeralDirectory } from '../../core/volume/ephemeral.ts'
 import type { VolumeMount, VolumeRequest } from '../../core/volume/volume.ts'
 import type { RequestKey } from '../../store/sandboxes.ts'
 import { ignore } from '../../telemetry/log.ts'
@@ -29,6 +30,8 @@ import { failpoint } from '../../util/failpoint.ts'
 import type { Optional } from '../../util/optional.ts'
 import { CALL, COPY, CREATE } from '../call.ts'
 import type { Context, PreparedBase } from '../context.ts'
+import { presentLifetime } from '../groups/follower-lifetime.ts'
+import { findPlace, type GroupPlace, requireUnended, takePlace } from '../groups/join-group.ts'
 import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from '../network/egress-link.ts'
 import { type NetworkRequest, resolveNetwork } from '../network/network-spec.ts'
 import { requireSecrets } from '../network/secret-operations.ts'
@@ -39,7 +42,7 @@ import { mountsOf, providerOfVolumes, resolveVolumes } from '../volumes/volume.t
 import { cleanUp } from './destroy.ts'
 import { connectionTo } from './guest-connection.ts'
 import { leaseOf } from './lease.ts'
-import { checkQuota, DEFAULT_QUOTA } from './quota.ts'
+import { checkKept, checkQuota, DEFAULT_QUOTA } from './quota.ts'
 import { startServices } from './services.ts'
 
 /** What a caller asks of the sandbox itself; everything left out has a default. */
@@ -52,6 +55,8 @@ export interface SpecRequest {
   readonly areLimitsOptional?: boolean | undefined
   readonly lifetime?: Optional<Lifetime> | undefined
   readonly ports?: Ports | undefined
+  /** Directories that are never kept, besides those of the snapshot that it starts from. */
+  readonly ephemeral?: readonly EphemeralDirectory[] | undefined
   readonly network?: NetworkRequest | undefined
   /** The most that the owner of the sandbox may ask for. */
   readonly cap?: NetworkCap | undefined
@@ -60,6 +65,10 @@ export interface SpecRequest {
 export interface CreateRequest extends SpecRequest {
   /** The owner of the new sandbox. */
   readonly owner: string
+  /** The id of the new sandbox, if the caller has stored it already. */
+  readonly id?: SandboxId | undefined
+  /** The place in a group that it takes. */
+  readonly place?: GroupPlace | undefined
   /** The caller, who is not always the owner. Decides which built environments may be used. */
   readonly who: Principal
   readonly name?: string | undefined
@@ -118,6 +127,7 @@ async function createNew(
   const { origin, owner, who } = request
   const name = request.name === undefined ? undefined : parseName(request.name)
   const digest = origin ? undefined : request.environment?.digest
+  if (request.place) findPlace(ctx, owner, request.place)
   const layer = digest === undefined ? undefined : requireLayer(ctx, digest, who)
   const asked = resolveSpec(request, origin?.snapshot.spec)
   const wanted = resolveVolumes(ctx, owner, request.volumes)
@@ -125,10 +135,15 @@ async function createNew(
     ctx.providers,
     placementRequest(request, asked, layer, providerOfVolumes(ctx, wanted)),
   )
-  await requireMounts(ctx, provider, request)
+  checkEphemeral(asked.ephemeral ?? [], wanted)
+  await requireMounts(ctx, provider, request, asked)
   const fit = fitToProvider(ctx, provider, request, asked)
-  const checkRoom = (): void =>
-    checkQuota(ctx.quota ?? DEFAULT_QUOTA, owner, ctx.registry.existingOf(owner).length)
+  const checkRoom = (): void => {
+    const quota = ctx.quota ?? DEFAULT_QUOTA
+    const own = ctx.registry.existingOf(owner)
+    checkQuota(quota, owner, own.length)
+    checkKept(quota, { owner, labels: request.labels ?? {}, spec: fit }, own)
+  }
   checkRoom()
   const ready = origin || layer ? undefined : await prepareBase(ctx, provider, request, fit)
   // INVARIANT: nothing is awaited from here until the record is written, so no layer can be removed in
@@ -151,7 +166,7 @@ async function createNew(
     who,
   )
   const now = ctx.clock.now()
-  const id = newSandboxId(ctx.random)
+  const id = request.id ?? newSandboxId(ctx.random)
   const sandbox: Sandbox = {
     id,
     owner,
@@ -180,6 +195,10 @@ async function createNew(
       // other, and no volume is removed in between.
       checkRoom()
       resolveVolumes(ctx, owner, request.volumes)
+      const { place } = request
+      const group = place && findPlace(ctx, owner, place)
+      requireUnended(ctx, id)
+      if (group) takePlace(ctx, group, place.member, id)
       ctx.registry.add(sandbox, key)
       try {
         failpoint('create.intended')
@@ -228,11 +247,23 @@ function placementRequest(
 }
 
 /** Refuses mounts that the provider cannot make, before anything is made. */
-async function requireMounts(ctx: Context, provider: Provider, request: CreateRequest): Promise<void> {
+async function requireMounts(
+  ctx: Context,
+  provider: Provider,
+  request: CreateRequest,
+  { ephemeral }: Spec,
+): Promise<void> {
   if (request.volumes && request.volumes.length > 0) ctx.providers.groupOf(provider, 'volumes')
-  if (!request.rootMounts || request.rootMounts.length === 0) return
+  if (!ephemeral && (request.rootMounts ?? []).length === 0) return
   const { rootMounts } = await provider.capabilities(CALL)
   if (rootMounts) return
+  if (ephemeral)
+    throw new AgentPodError({
+      code: 'unsupported',
+      reason: 'ephemeral.unsupported',
+      message: `sandboxes on ${provider.name} cannot have ephemeral directories: ${ephemeral.map(({ path }) => path).join(', ')}`,
+      hint: 'leave them out ([ephemeral] in agentpod.toml, or mounts of tmpfs), or choose another provider',
+    })
   throw new AgentPodError({
     code: 'unsupported',
     reason: 'mount.unsupported',
@@ -324,7 +355,7 @@ export function createPlan(ctx: Context, sandbox: Sandbox, start: Start): Create
     hostname: sandbox.name?.replaceAll(/[._]/g, '-') ?? sandbox.id,
     resources: sandbox.spec.resources,
     deadlineAt: sandbox.deadlineAt,
-    whenOver: sandbox.spec.lifetime.whenOver,
+    whenOver: presentLifetime(ctx, sandbox).whenOver,
     ...start,
   }
 }
@@ -342,7 +373,7 @@ export async function activate(
   const { deadlineAt, event } = o
   // A sandbox that starts from no snapshot gets its project later.
   const hasProject = event === 'started' || sandbox.tip !== undefined || sandbox.forkedFrom !== undefined
-  const { environment, lifetime } = sandbox.spec
+  const { environment } = sandbox.spec
   const guest = ctx.providers.of(sandbox).open(created.handle)
   const linked = { ...sandbox, link: withLevel(sandbox.link, created) }
   const trust = trustOf(ctx, linked)
@@ -362,7 +393,7 @@ export async function activate(
         defaultUser: environment.user,
         defaultWorkdir: environment.workdir,
         sudo: environment.sudo,
-        lease: leaseOf(lifetime, deadlineAt - ctx.clock.now()),
+        lease: leaseOf(presentLifetime(ctx, sandbox), deadlineAt - ctx.clock.now()),
         ...(trust && { trust }),
         ...(added?.envd && { envd: true }),
       },
@@ -388,7 +419,7 @@ export async function activate(
     startedAt: ctx.clock.now(),
   })
   failpoint('create.recorded')
-  ctx.connections.set(sandbox.id, connectionTo(guest))
+  ctx.connections.set(sandbox.id, connectionTo(guest, sandbox.spec.resources))
   openLink(ctx, running)
   return running
 }
@@ -439,7 +470,7 @@ async function fail(ctx: Context, id: SandboxId, error: AgentPodError): Promise<
 
 /** Fills in every default and checks every value, before any resource is used. */
 export function resolveSpec(request: SpecRequest, template?: Spec): Spec {
-  const lifetime = { ...DEFAULT_LIFETIME, ...template?.lifetime, ...dropUndefined(request.lifetime) }
+  const lifetime = lifetimeOf(request.lifetime ?? {}, template?.lifetime)
   if (!Number.isInteger(lifetime.ttlMs) || lifetime.ttlMs < 1000 || lifetime.ttlMs > LONGEST_TTL_MS) {
     throw invalid('lifetime.ttl', 'the time to live must be from 1 second to 30 days')
   }
@@ -449,6 +480,9 @@ export function resolveSpec(request: SpecRequest, template?: Spec): Spec {
   if (!WHEN_OVER.includes(lifetime.whenOver)) {
     throw invalid('lifetime.when_over', `whenOver is one of ${WHEN_OVER.join(', ')}`)
   }
+  if (lifetime.whenIdle !== undefined && lifetime.whenIdle !== 'pause') {
+    throw invalid('lifetime.when_idle', 'whenIdle is pause, or is left out')
+  }
   const ports = request.ports ?? template?.ports
   return {
     environment: environmentOf(request, template),
@@ -456,8 +490,25 @@ export function resolveSpec(request: SpecRequest, template?: Spec): Spec {
     lifetime,
     network: resolveNetwork(request.network, template?.network, request.cap),
     ...(ports && { ports }),
+    ...ephemeralOf(request, template),
     ...isolationOf(request, template),
   }
+}
+
+/** A request that says what happens at the end says it for idleness too, unless it names that as well. */
+function lifetimeOf(request: Optional<Lifetime>, template: Lifetime | undefined): Lifetime {
+  const asked = dropUndefined(request)
+  const { whenIdle, ...inherited } = { ...DEFAULT_LIFETIME, ...template }
+  const idle = asked.whenOver === undefined && whenIdle !== undefined ? { whenIdle } : {}
+  return { ...inherited, ...idle, ...asked }
+}
+
+/** A copy never keeps what its original does not keep. */
+function ephemeralOf({ ephemeral = [] }: SpecRequest, template: Spec | undefined): Pick<Spec, 'ephemeral'> {
+  const inherited = template?.ephemeral ?? []
+  const others = inherited.filter(({ path }) => !ephemeral.some((one) => one.path === path))
+  const all = [...ephemeral, ...others]
+  return all.length === 0 ? {} : { ephemeral: all }
 }
 
 /** A copy is isolated at least as well as its original. */
@@ -500,6 +551,7 @@ function digestOf(request: CreateRequest): string {
       canonicalJson({
         ...request,
         requestKey: undefined,
+        id: undefined,
         who: undefined,
         origin: request.origin?.snapshot.id,
       }),

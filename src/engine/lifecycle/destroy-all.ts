@@ -4,6 +4,7 @@ import type { Sandbox } from '../../core/sandbox.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { Volume } from '../../core/volume/volume.ts'
 import type { Context } from '../context.ts'
+import { forgetEnded } from '../groups/group.ts'
 import { removeSnapshot } from '../snapshots/snapshot.ts'
 import { removeAllVolumes } from '../volumes/volume.ts'
 import { destroy } from './destroy.ts'
@@ -24,9 +25,11 @@ interface Left {
  * what is left and where.
  */
 export async function destroyAll(ctx: Context): Promise<void> {
+  for (const group of ctx.groupRegistry.all()) ctx.groupRegistry.setState(group, 'destroying')
   const records = [...ctx.registry.existing(), ...ctx.snapshotRegistry.all(), ...ctx.volumeRegistry.all()]
   const names = new Set([...records.map(({ provider }) => provider), ...ctx.providers.everUsed])
   const cleared = await Promise.all([...names].map((name) => destroyOnProvider(ctx, name)))
+  for (const group of ctx.groupRegistry.all()) forgetEnded(ctx, group)
   const left = cleared.filter((one) => one !== undefined)
   if (left.length > 0) throw incomplete(left)
 }

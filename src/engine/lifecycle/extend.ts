@@ -4,8 +4,11 @@ import type { Sandbox } from '../../core/sandbox.ts'
 import { LONGEST_TTL_MS } from '../../core/spec.ts'
 import { CALL } from '../call.ts'
 import type { Context } from '../context.ts'
+import { presentLifetime } from '../groups/follower-lifetime.ts'
 import { leaseOf } from './lease.ts'
 import { unusableSandbox } from './require-sandbox.ts'
+
+const SHORTEST_TTL_MS = 1000
 
 export interface ExtendOptions {
   /** Keeps the current deadline if it is later. */
@@ -29,13 +32,18 @@ export async function extend(
     if (o.onlyLonger && sandbox.deadlineAt >= deadlineAt) return sandbox
     const extended = ctx.registry.update(id, { deadlineAt })
     await ctx.providers.of(sandbox).deadlines?.extend(id, deadlineAt, CALL)
-    await connection.guest.lease?.renew(leaseOf(sandbox.spec.lifetime, ttlMs), CALL)
+    await connection.guest.lease?.renew(leaseOf(presentLifetime(ctx, sandbox), ttlMs), CALL)
     ctx.registry.appendEvent(id, 'sandbox.extended', { deadlineAt })
     return extended
   })
 }
 
+/** The time that a sandbox has left, or the shortest that can be set. */
+export function remainingMs({ clock }: Context, { deadlineAt }: Sandbox): number {
+  return Math.max(SHORTEST_TTL_MS, deadlineAt - clock.now())
+}
+
 export function checkTtl(ttlMs: number): void {
-  if (Number.isInteger(ttlMs) && ttlMs >= 1000 && ttlMs <= LONGEST_TTL_MS) return
+  if (Number.isInteger(ttlMs) && ttlMs >= SHORTEST_TTL_MS && ttlMs <= LONGEST_TTL_MS) return
   throw invalid('lifetime.ttl', 'the time to live must be from 1 second to 30 days')
 }

@@ -41,7 +41,7 @@ export class GuestOperations {
     who: Principal,
     o: { readonly wake?: boolean | undefined } = {},
   ): Promise<GuestConnection> {
-    return connectOrWake(this.#ctx, getSandbox(this.#ctx, ref, who).id, o.wake ?? true)
+    return connectOrWake(this.#ctx, getSandbox(this.#ctx, ref, who).id, () => o.wake ?? true)
   }
 
   /** Starts the services that need the project's files, and runs the command of every start. */
@@ -51,11 +51,12 @@ export class GuestOperations {
     return getSandbox(this.#ctx, id, who)
   }
 
+  /** A paused or stopped sandbox is not woken: its guest counts nothing. */
   async stats(ref: string, who: Principal): Promise<HostStats & GuestStats & { network: NetCounts }> {
-    const { id, provider, spec } = getSandbox(this.#ctx, ref, who)
-    const { guest } = this.connection(id, who)
+    const { id, provider, spec, state } = getSandbox(this.#ctx, ref, who)
+    const isAsleep = state === 'paused' || state === 'stopped'
     const [inside, host, network] = await Promise.all([
-      guest.stats(CALL),
+      isAsleep ? NO_GUEST : this.connection(id, who).guest.stats(CALL),
       this.#ctx.providers.of({ provider }).metering?.stats(id, CALL) ?? unmetered(spec),
       netCounts(this.#ctx, id),
     ])
@@ -70,6 +71,8 @@ export class GuestOperations {
     }
   }
 }
+
+const NO_GUEST: GuestStats = { cpuMs: 0, memBytes: 0, pids: 0, processes: 0, uptimeMs: 0, idleForMs: 0 }
 
 /** For providers that measure nothing from outside: the limits are what the spec asked for. */
 function unmetered({ resources }: Spec): HostStats {

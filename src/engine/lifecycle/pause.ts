@@ -6,6 +6,7 @@ import { ignore } from '../../telemetry/log.ts'
 import { failpoint } from '../../util/failpoint.ts'
 import { CALL } from '../call.ts'
 import type { Context, GuestConnection, StillWanted } from '../context.ts'
+import { presentLifetime } from '../groups/follower-lifetime.ts'
 import { openLink } from '../network/egress-link.ts'
 import { connectionTo } from './guest-connection.ts'
 import { leaseOf } from './lease.ts'
@@ -79,7 +80,10 @@ export async function finishResume(ctx: Context, sandbox: Sandbox, deadlineAt: n
   await ctx.providers.group(sandbox, 'pausing').resume(id, deadlineAt, CALL)
   failpoint('resume.thawed')
   const connection = ctx.pausedConnections.get(id) ?? ctx.connections.get(id) ?? openConnection(ctx, sandbox)
-  await connection.guest.lease?.renew(leaseOf(sandbox.spec.lifetime, deadlineAt - ctx.clock.now()), CALL)
+  await connection.guest.lease?.renew(
+    leaseOf(presentLifetime(ctx, sandbox), deadlineAt - ctx.clock.now()),
+    CALL,
+  )
   const running = ctx.registry.transition(id, 'resumed', { deadlineAt })
   ctx.pausedConnections.delete(id)
   ctx.connections.set(id, connection)
@@ -97,5 +101,5 @@ export function openConnection(ctx: Context, sandbox: Sandbox): GuestConnection 
     })
   }
   openLink(ctx, sandbox)
-  return connectionTo(ctx.providers.of(sandbox).open(handle))
+  return connectionTo(ctx.providers.of(sandbox).open(handle), sandbox.spec.resources)
 }

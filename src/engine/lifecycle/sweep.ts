@@ -2,12 +2,16 @@
  * Repair by comparison: looks at what records say and what providers have, and finishes or undoes the
  * difference. Runs at start, every few seconds, and when a provider reports that a sandbox ended.
  */
+import type { Group } from '../../core/group/group.ts'
 import type { SandboxId, SnapshotId, VolumeId } from '../../core/id.ts'
 import type { Observed, Provider, SandboxExit } from '../../core/provider.ts'
 import type { Ending, Sandbox } from '../../core/sandbox.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { CALL, CREATE } from '../call.ts'
 import type { Context, StillWanted } from '../context.ts'
+import { sweepGroups } from '../groups/follow-main.ts'
+import { presentLifetime } from '../groups/follower-lifetime.ts'
+import { isOver } from '../groups/group.ts'
 import { sweepSnapshots } from '../snapshots/snapshot.ts'
 import { sweepVolumes } from '../volumes/volume.ts'
 import { cleanUp, destroy, destroyLocked } from './destroy.ts'
@@ -69,10 +73,13 @@ export class Sweeper {
 
   /** Whether the provider has anything to look after now. */
   isDue(): boolean {
-    const { registry, snapshotRegistry, volumeRegistry, providers } = this.#ctx
+    const { registry, snapshotRegistry, volumeRegistry, groupRegistry, providers } = this.#ctx
     const isOurs = ({ provider }: { readonly provider: string }): boolean => provider === this.#provider.name
     if (this.#earlier.size > 0 || this.#earlierVolumes.size > 0) return true
     if (registry.existing().some(isOurs)) return true
+    const isGroupDue = (group: Group): boolean =>
+      group.state === 'destroying' || (group.state === 'ready' && isOver(this.#ctx, group))
+    if (groupRegistry.all().some(isGroupDue)) return true
     if (volumeRegistry.all().some((one) => isOurs(one) && one.state === 'removing')) return true
     if (snapshotRegistry.all().some((one) => isOurs(one) && one.state === 'deleting')) return true
     // Sandboxes without a record are looked for less often while the provider does not answer.
@@ -113,6 +120,8 @@ export class Sweeper {
         ignore(ctx.log, result.reason, 'a repair failed; the next sweep tries again')
     }
     if (failed.length === 0) ctx.providers.clearSuspicion(provider, startedAt)
+    // After the repairs, because followers need their connections.
+    sweepGroups(ctx)
   }
 }
 
@@ -151,7 +160,7 @@ async function repair(ctx: Context, sandbox: Sandbox, observed: Observed): Promi
 async function checkRunning(ctx: Context, sandbox: Sandbox): Promise<void> {
   if (!ctx.connections.has(sandbox.id)) ctx.connections.set(sandbox.id, openConnection(ctx, sandbox))
   if (isExpired(ctx, sandbox.id)) await onDeadline(ctx, sandbox.id)
-  else if (await isIdle(ctx, sandbox)) await applyDeadline(ctx, sandbox, () => isIdle(ctx, sandbox))
+  else if (await isIdle(ctx, sandbox)) await pauseIdle(ctx, sandbox)
 }
 
 function isExpired(ctx: Context, id: SandboxId): boolean {
@@ -176,13 +185,24 @@ export async function expire(ctx: Context, id: SandboxId): Promise<void> {
 }
 
 /**
- * The guest can end an idle sandbox but cannot pause it, so idle time with `whenOver: pause` is checked here.
+ * The guest can end an idle sandbox but cannot pause it, so the idle time of a sandbox that is then paused is
+ * checked here.
  */
-async function isIdle(ctx: Context, { id, spec: { lifetime } }: Sandbox): Promise<boolean> {
-  if (lifetime.whenOver !== 'pause' || lifetime.idleMs === 0) return false
+async function isIdle(ctx: Context, sandbox: Sandbox): Promise<boolean> {
+  const { id } = sandbox
+  const { whenOver, whenIdle = whenOver, idleMs } = presentLifetime(ctx, sandbox)
+  if (whenIdle !== 'pause' || idleMs === 0) return false
   const connection = ctx.connections.get(id) ?? ctx.pausedConnections.get(id)
   const stats = await connection?.guest.stats(CALL)
-  return stats !== undefined && stats.idleForMs >= lifetime.idleMs
+  return stats !== undefined && stats.idleForMs >= idleMs
+}
+
+/** Without `pausing`, a sandbox with more time keeps it. */
+async function pauseIdle(ctx: Context, sandbox: Sandbox): Promise<void> {
+  const isStillIdle: StillWanted = () => isIdle(ctx, sandbox)
+  if (ctx.providers.of(sandbox).pausing) await pause(ctx, sandbox.id, isStillIdle)
+  else if (presentLifetime(ctx, sandbox).whenOver === 'pause')
+    await stop(ctx, sandbox.id, EXPIRED, isStillIdle)
 }
 
 /**
@@ -190,8 +210,8 @@ async function isIdle(ctx: Context, { id, spec: { lifetime } }: Sandbox): Promis
  * have come first.
  */
 async function applyDeadline(ctx: Context, sandbox: Sandbox, isStillOver: StillWanted): Promise<void> {
-  const { id, spec } = sandbox
-  const { whenOver } = spec.lifetime
+  const { id } = sandbox
+  const { whenOver } = presentLifetime(ctx, sandbox)
   if (whenOver === 'destroy') await destroy(ctx, id, EXPIRED, isStillOver)
   else if (whenOver === 'stop' || !ctx.providers.of(sandbox).pausing)
     await stop(ctx, id, EXPIRED, isStillOver)
@@ -262,8 +282,8 @@ function recordPause(ctx: Context, { id, state }: Sandbox): void {
  * or was paused, it becomes stopped as long as its files exist. Otherwise it has failed.
  */
 async function handleLoss(ctx: Context, sandbox: Sandbox, observed: Observed): Promise<void> {
-  const { id, spec, deadlineAt, state } = sandbox
-  const { whenOver } = spec.lifetime
+  const { id, deadlineAt, state } = sandbox
+  const { whenOver } = presentLifetime(ctx, sandbox)
   const isOverdue = observed.state === 'exited' && observed.expired
   const wasExpired = state === 'running' && (isOverdue || deadlineAt <= ctx.clock.now())
   const isKept = observed.state === 'exited' || observed.state === 'stopped'

@@ -4,6 +4,7 @@
  */
 import { Readable } from 'node:stream'
 import { baseKind } from '../../bases/bases.ts'
+import { hostsOf } from '../../core/group/group.ts'
 import type { Guest } from '../../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../../core/network.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
@@ -161,12 +162,15 @@ function linkRules(ctx: Context, sandbox: Sandbox): LinkRules | undefined {
   if (!network || !link) return undefined
   const secrets = boundSecrets(ctx, sandbox)
   const { intercept, headers, cache, meter } = spec.network
+  const { bandwidthBytes } = spec.resources
+  const group = ctx.groupRegistry.ofSandbox(id)
   return {
     sandbox: id,
-    policy: sandboxPolicy(spec.network, secrets),
+    policy: { ...sandboxPolicy(spec.network, secrets), ...(group && { members: hostsOf(group) }) },
     secrets,
     intercept,
     ...(headers && { headers }),
+    ...(bandwidthBytes !== undefined && { bandwidthBytes }),
     ...(cache && { cache }),
     ...(meter && { meter }),
     ...(link.authority && {

@@ -1,5 +1,6 @@
 /** Which rule of a sandbox's policy decides about an address, and why. */
 import { invalid } from '../../core/error.ts'
+import { hostsOf } from '../../core/group/group.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import { decide, type NetworkDecision } from '../../policy/decide.ts'
 import { explain } from '../../policy/explain.ts'
@@ -28,7 +29,11 @@ export function explainNetwork(
     const stored = ctx.network?.secrets.get(sandbox.owner, name)
     return stored ? [{ name, slot: stored.slot }] : []
   })
-  const policy = sandboxPolicy(sandbox.spec.network, secrets)
+  const group = ctx.groupRegistry.ofSandbox(sandbox.id)
+  const policy = {
+    ...sandboxPolicy(sandbox.spec.network, secrets),
+    ...(group && { members: hostsOf(group) }),
+  }
   const question = { ...target, ...(target.path !== undefined && { method: asked.method ?? 'GET' }) }
   const decision: NetworkDecision = decide(policy, question)
   return {

@@ -125,6 +125,7 @@ function guardedLayers(inner: Layers, guard: Guard): Layers {
 }
 
 function guardedImages(inner: StoredImages, guard: Guard): StoredImages {
+  const feature = inner.feature?.bind(inner)
   return {
     pull: (ref, onProgress, o) =>
       guard('images.pull', o, (p) => inner.pull(ref, onProgress, { ...p, isAnonymous: o.isAnonymous })),
@@ -135,6 +136,10 @@ function guardedImages(inner: StoredImages, guard: Guard): StoredImages {
     save: (source, ref, onProgress, o) =>
       guard('images.save', o, (p) => inner.save(source, ref, onProgress, p)),
     layout: (source, o) => guard('images.layout', o, (p) => inner.layout(source, p)),
+    ...(feature && {
+      feature: (ref, o) =>
+        guard('images.feature', o, (p) => feature(ref, { ...p, isAnonymous: o.isAnonymous })),
+    }),
   }
 }
 

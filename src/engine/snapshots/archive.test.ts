@@ -9,6 +9,7 @@ import { LOCAL } from '../../core/principal.ts'
 import type { RootRef } from '../../core/provider.ts'
 import { openDatabase } from '../../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../store/events.ts'
+import { groupStore } from '../../store/groups.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../store/sandboxes.ts'
 import { snapshotStore } from '../../store/snapshots.ts'
 import { volumeStore } from '../../store/volumes.ts'
@@ -28,6 +29,7 @@ test('a snapshot that depends on another is not exported; the one below it is', 
     sandboxes: sandboxStore(state),
     snapshots: snapshotStore(state),
     volumes: volumeStore(state),
+    groups: groupStore(state),
     tmpDir,
     events: eventStore(events),
     providers: [new FakeProvider({ clock })],

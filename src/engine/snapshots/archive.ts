@@ -20,9 +20,10 @@ import { AgentPodError } from '../../core/error.ts'
 import { newSnapshotId, parseName } from '../../core/id.ts'
 import { isImageRef } from '../../core/image-ref.ts'
 import type { Packed, Provider, RootRef } from '../../core/provider.ts'
-import { DEFAULT_RESOURCES, type Resources } from '../../core/resources.ts'
+import { RESOURCE_NAMES } from '../../core/resources.ts'
 import type { Snapshot } from '../../core/snapshot.ts'
 import type { Spec } from '../../core/spec.ts'
+import { checkEphemeral, MOST_EPHEMERAL } from '../../core/volume/ephemeral.ts'
 import { spareBytes } from '../../util/file/disk-space.ts'
 import { randomWord } from '../../util/random.ts'
 import { sha256Hex } from '../../util/sha256.ts'
@@ -240,13 +241,13 @@ function jsonOf(text: string): unknown {
 function checkedSpec(value: Record<string, unknown>): Spec {
   const shape = specShape.safeParse(value)
   if (!shape.success) throw damaged(`its spec is malformed: ${shape.error.issues[0]?.message}`)
-  const { environment, resources, lifetime } = shape.data
-  return resolveSpec({ environment: { ...environment, sudo: false }, resources, lifetime })
+  const { environment, resources, lifetime, ephemeral } = shape.data
+  checkEphemeral(ephemeral ?? [])
+  return resolveSpec({ environment: { ...environment, sudo: false }, resources, lifetime, ephemeral })
 }
 
 const MOST_VARIABLE = 128 * 1024
 const MOST_VARIABLES = 1024
-const RESOURCES = Object.keys(DEFAULT_RESOURCES) as (keyof Resources)[]
 
 const specShape = z.object({
   environment: z.strictObject({
@@ -261,13 +262,18 @@ const specShape = z.object({
     workdir: z.string().max(4096),
     sudo: z.boolean(),
   }),
-  resources: z.partialRecord(z.enum(RESOURCES), z.number()),
+  resources: z.partialRecord(z.enum(RESOURCE_NAMES), z.number()),
   lifetime: z.strictObject({
     ttlMs: z.number(),
     idleMs: z.number(),
     whenOver: z.enum(['destroy', 'pause', 'stop']),
+    whenIdle: z.literal('pause').optional(),
     autoResume: z.boolean(),
   }),
+  ephemeral: z
+    .array(z.strictObject({ path: z.string(), sizeMib: z.number().optional() }))
+    .max(MOST_EPHEMERAL)
+    .optional(),
 })
 
 /** Writes one part to a file. Refuses it if its length or digest is wrong. */

@@ -39,6 +39,20 @@ export class SnapshotRegistry {
     return this.#write({ ...snapshot, state })
   }
 
+  /** Makes temporary snapshots visible under their names, all or none. */
+  keep(snapshots: readonly Snapshot[]): Snapshot[] {
+    const kept = snapshots.map((snapshot) => ({ ...snapshot, isTemporary: false }))
+    this.#store.keep(kept)
+    for (const snapshot of kept) this.#remember(snapshot)
+    return kept
+  }
+
+  /** Like `get`, and also finds a temporary snapshot by its id. */
+  find(ref: string, who: Principal): Snapshot {
+    const temporary = isSnapshotId(ref) ? this.#snapshots.get(ref) : undefined
+    return temporary?.isTemporary && temporary.owner === who.owner ? temporary : this.get(ref, who)
+  }
+
   forget(id: SnapshotId): void {
     this.#store.remove(id)
     const key = this.#snapshots.get(id)?.layer?.key

@@ -60,12 +60,16 @@ export async function takeSnapshot(ctx: Context, id: SandboxId, request: Snapsho
       throw error
     }
     failpoint('snapshot.recorded')
-    if (!snapshot.isTemporary && !snapshot.layer) {
-      ctx.registry.update(id, { tip: snapshot.id })
-      ctx.registry.appendEvent(id, 'snapshot.created', { snapshot: snapshot.id, name })
-    }
+    if (!snapshot.isTemporary && !snapshot.layer) recordSnapshot(ctx, snapshot)
     return snapshot
   })
+}
+
+/** The sandbox of a kept snapshot continues from it. */
+export function recordSnapshot(ctx: Context, { id, name, sandboxId }: Snapshot): void {
+  if (!sandboxId) return
+  ctx.registry.update(sandboxId, { tip: id })
+  ctx.registry.appendEvent(sandboxId, 'snapshot.created', { snapshot: id, name })
 }
 
 /** `conflict` while a sandbox is being made from it. Sandboxes that were made from it keep their files. */

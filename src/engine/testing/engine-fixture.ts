@@ -4,6 +4,7 @@ import type { DatabaseSync } from 'node:sqlite'
 import { parseOwner } from '../../core/id.ts'
 import { openDatabase } from '../../store/database.ts'
 import { EVENT_MIGRATIONS, eventStore } from '../../store/events.ts'
+import { groupStore } from '../../store/groups.ts'
 import { STATE_MIGRATIONS, sandboxStore } from '../../store/sandboxes.ts'
 import { snapshotStore } from '../../store/snapshots.ts'
 import { volumeStore } from '../../store/volumes.ts'
@@ -61,6 +62,7 @@ export class EngineFixture implements Disposable {
       sandboxes: sandboxStore(this.state),
       snapshots: snapshotStore(this.state),
       volumes: volumeStore(this.state),
+      groups: groupStore(this.state),
       events: eventStore(this.events),
       tmpDir: tmpdir(),
       providers: [this.provider],

@@ -47,7 +47,7 @@ export async function volumeAccess(ctx: Context, volume: Volume, who: Principal)
       network: { mode: 'off' },
       volumes: [{ volume: volume.id, path: VOLUME_PATH }],
     })
-    return connectOrWake(ctx, id, false)
+    return connectOrWake(ctx, id, () => false)
   })
 }
 

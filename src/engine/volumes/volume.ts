@@ -222,7 +222,15 @@ export function providerOfVolumes(
   return { provider: first.provider, what: `the volume ${first.name}` }
 }
 
-/** The volumes of a spec, as the provider mounts them. */
-export function mountsOf({ volumes = [] }: Spec): Mount[] {
-  return volumes.map(({ volume: id, path, isReadOnly }) => ({ kind: 'volume', id, path, isReadOnly }))
+/** The volumes and ephemeral directories of a spec, as the provider mounts them. */
+export function mountsOf({ volumes = [], ephemeral = [], resources }: Spec): Mount[] {
+  return [
+    ...volumes.map(({ volume: id, path, isReadOnly }) => ({ kind: 'volume' as const, id, path, isReadOnly })),
+    ...ephemeral.map(({ path, sizeMib = resources.tmpMib }) => ({
+      kind: 'tmpfs' as const,
+      path,
+      sizeBytes: sizeMib * 2 ** 20,
+      takesOwner: true,
+    })),
+  ]
 }

@@ -210,7 +210,12 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
 function mountArgs(mount: Mount): Record<string, unknown> {
   const { kind, path } = mount
   if (kind === 'tmpfs')
-    return { kind, path, ...(mount.sizeBytes !== undefined && { sizeBytes: mount.sizeBytes }) }
+    return {
+      kind,
+      path,
+      ...(mount.sizeBytes !== undefined && { sizeBytes: mount.sizeBytes }),
+      ...(mount.takesOwner && { takesOwner: true }),
+    }
   return kind === 'root'
     ? { kind, path, root: rootArgs(mount.root), ...(mount.from !== undefined && { from: mount.from }) }
     : { kind, path, volume: mount.id, readOnly: mount.isReadOnly }

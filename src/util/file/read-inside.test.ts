@@ -34,13 +34,15 @@ const text = (path: string, most = 100): string | undefined => readInside(root, 
 
 describe('a file below a directory', () => {
   test('readInside reads a file below the directory, with its executable bit', () => {
-    assert.deepEqual(readInside(root, 'plain', 100), { data: Buffer.from('plain'), isExecutable: false })
+    const plain = { data: Buffer.from('plain'), realPath: 'plain', isExecutable: false }
+    assert.deepEqual(readInside(root, 'plain', 100), plain)
     assert.equal(readInside(root, 'dir/run.sh', 100)?.isExecutable, true)
   })
 
   test('readInside follows a link that stays below the directory', () => {
     symlinkSync('../plain', join(root, 'dir', 'link'))
     assert.equal(text('dir/link'), 'plain')
+    assert.equal(readInside(root, 'dir/link', 100)?.realPath, 'plain')
   })
 
   test('readInside reads a file up to its size limit', () => {

@@ -7,6 +7,8 @@ import { join } from 'node:path'
 
 export interface FileInside {
   readonly data: Buffer
+  /** Relative to the root, after links. */
+  readonly realPath: string
   readonly isExecutable: boolean
 }
 
@@ -28,14 +30,29 @@ export function readInside(root: string, path: string, mostBytes: number): FileI
   try {
     const info = fstatSync(descriptor)
     if (!info.isFile() || info.size > mostBytes) return undefined
-    if (!readlinkSync(`/proc/self/fd/${descriptor}`).startsWith(`${root}/`)) return undefined
+    const opened = readlinkSync(`/proc/self/fd/${descriptor}`)
+    if (!opened.startsWith(`${root}/`)) return undefined
     const data = contentOf(descriptor, mostBytes)
-    return data && { data, isExecutable: (info.mode & 0o100) !== 0 }
+    return data && { data, realPath: opened.slice(root.length + 1), isExecutable: (info.mode & 0o100) !== 0 }
   } catch {
     return undefined
   } finally {
     closeSync(descriptor)
   }
+}
+
+/**
+ * The same, if the file is in a list under its real path.
+ *
+ * SECURITY: CF-05. A link in the list may lead to a file that is not in it, such as one that git ignores.
+ */
+export function readListed(
+  root: string,
+  path: string,
+  o: { readonly mostBytes: number; isListed(path: string): boolean },
+): FileInside | undefined {
+  const found = readInside(root, path, o.mostBytes)
+  return found && o.isListed(found.realPath) ? found : undefined
 }
 
 /** Does not trust the size: a file may grow, and some report a size of 0. */

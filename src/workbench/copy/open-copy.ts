@@ -1,7 +1,8 @@
 /** Opens a copy of the user's project: of the repository that the user is in, or else of the directory. */
-import type { Sandbox } from '../../client/sandbox.ts'
+import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
 import { isAgentPodError } from '../../core/error.ts'
 import { openRepository, type Repository } from '../../sync/git/plumbing/repository.ts'
+import { besideGroup } from '../compose/beside-group.ts'
 import { loadEnvironment } from '../environment/load-environment.ts'
 import { placementOf } from '../environment/placement.ts'
 import { checkBesideWorkspace } from '../environment/project-volumes.ts'
@@ -10,8 +11,10 @@ import { bareOptions, type SandboxRequest, usualUser } from '../environment/sand
 import { loadNetwork } from '../network/load-network.ts'
 import { inEnvironment, openProject, type Project } from '../project/open-project.ts'
 import { projectLabel } from '../project/project-label.ts'
+import { recordSandbox } from '../project/project-sandboxes.ts'
 import type { Workbench } from '../workbench.ts'
 import { createWithProgress } from './create-with-progress.ts'
+import { createKept } from './kept-lifetime.ts'
 import type { RepositoryRequest } from './prepare-repository.ts'
 import { emptyCopy, type ProjectCopy } from './project-copy.ts'
 
@@ -72,6 +75,14 @@ export async function openDirectoryCopy(
   const { copyDirectory } = await import('./directory-copy.ts')
   try {
     const copy = await copyDirectory(bench, sandbox, own ?? project)
+    if (ready?.prebuild) {
+      const { runPrebuild } = await import('../devcontainer/run-prebuild.ts')
+      await runPrebuild(bench, sandbox, {
+        prebuild: ready.prebuild,
+        user: (own ?? project).user,
+        isNew: true,
+      })
+    }
     if (ready?.begins) await sandbox.begin()
     return copy
   } catch (error) {
@@ -89,7 +100,7 @@ export async function createFor(
   labels: Readonly<Record<string, string>> = {},
 ): Promise<{ readonly sandbox: Sandbox; readonly own: Project | undefined }> {
   const asked = request.options?.environment?.user
-  const own = project && ready ? inEnvironment(project, asked ?? ready.user, ready.generated) : project
+  const own = project && ready ? inEnvironment(project, asked ?? ready.user, ready) : project
   const placement = await placementOf(bench, request.placement, project?.directory)
   const options = ready ? ready.apply(request.options ?? {}) : bareFor(request, project)
   if (own) checkBesideWorkspace(options.volumes, own.workspace)
@@ -97,16 +108,20 @@ export async function createFor(
     directory: project?.directory,
     wish: ready?.wish,
   })
-  const sandbox = await createWithProgress(
-    await bench.client(),
-    bench.person,
-    {
-      ...placement,
-      ...options,
-      labels: { ...options.labels, ...(own && projectLabel(own.name)), ...labels },
-    },
-    network,
-  )
+  const whole = {
+    ...placement,
+    ...options,
+    ...(own && own.ephemeral.length > 0 && { ephemeral: [...own.ephemeral] }),
+    labels: { ...options.labels, ...(own && projectLabel(own.name)), ...labels },
+  }
+  const pod = await bench.client()
+  const create = (one: CreateOptions): Promise<Sandbox> => createWithProgress(pod, bench.person, one, network)
+  const isKept = request.isKept || request.isCurrent
+  const sandbox = await besideGroup(bench, { ready, project, isKept, ...placement }, (place) => {
+    const placed = place ? { ...whole, place } : whole
+    return request.isKept ? createKept(bench.person, placed, create) : create(placed)
+  })
+  if (own && isKept) recordSandbox(bench.home, sandbox.id, own)
   return { sandbox, own }
 }
 

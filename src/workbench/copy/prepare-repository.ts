@@ -5,9 +5,9 @@
 import { realpathSync } from 'node:fs'
 import { relative } from 'node:path'
 import type { CreateOptions } from '../../client/sandbox.ts'
-import { homeOf } from '../../core/environment.ts'
 import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { userSettings } from '../../sync/git/state/user-settings.ts'
+import { showHidden } from '../../util/hidden-characters.ts'
 import { loadEnvironment, preloadEnvironment } from '../environment/load-environment.ts'
 import { placementOf } from '../environment/placement.ts'
 import { checkBesideWorkspace } from '../environment/project-volumes.ts'
@@ -31,6 +31,8 @@ export interface RepositoryRequest extends SandboxRequest {
 
 export interface PreparedRepository extends PreparedSnapshot {
   readonly user: string
+  /** The project and its environment, as they are outside. */
+  readonly outside: { readonly project: Project; readonly ready: ReadyEnvironment | undefined }
   /** With the environment and the variables of presets. */
   readonly options: CreateOptions
   readonly network: PreparedNetwork['network'] | undefined
@@ -75,9 +77,12 @@ export async function prepareRepository(
 }
 
 /** A directory without files of the project is not in the copy. */
-function directoryOf({ cwd }: Workbench, repo: Repository, { files }: Project): string {
+function directoryOf({ cwd, person }: Workbench, repo: Repository, { files }: Project): string {
   const directory = relative(repo.root, realpathSync(cwd))
-  return files.some((file) => file.startsWith(`${directory}/`)) ? directory : ''
+  if (directory === '' || files.some((file) => file.startsWith(`${directory}/`))) return directory
+  const text = `${showHidden(directory)} has no files that git copies, so the command runs at the top of the project`
+  person.notice({ kind: 'info', text })
+  return ''
 }
 
 interface Parts {
@@ -93,18 +98,19 @@ async function prepareIn(
   { project, ready, held }: Parts,
 ): Promise<Omit<PreparedRepository, 'directory'>> {
   const asked = request.options?.environment?.user
-  const { user, generated } = inEnvironment(
+  const { user, generated, workspace, ephemeral } = inEnvironment(
     project,
     asked ?? ready?.user ?? usualUser(request),
-    ready?.generated ?? [],
+    ready,
   )
   const placement = await placementOf(bench, request.placement, repo.root)
   const base = ready ? ready.apply(request.options ?? {}) : bareOptions(request)
   const { environment, ...options } = { ...placement, ...base }
-  checkBesideWorkspace(options.volumes, `${homeOf(user)}/${project.name}`)
+  checkBesideWorkspace(options.volumes, workspace)
   const network = await loadNetwork(bench, request.network, { directory: repo.root, wish: ready?.wish })
   const whole = {
     ...options,
+    ...(ephemeral.length > 0 && { ephemeral: [...ephemeral] }),
     environment: { ...environment, user, variables: { ...network?.variables, ...environment?.variables } },
   }
   const prepared = await prepareSnapshot(bench, await bench.client(), {
@@ -113,6 +119,31 @@ async function prepareIn(
     options: whole,
     user,
     generated,
+    workspace,
+    ...(ready?.prebuild && {
+      prebuild: {
+        scripts: ready.prebuild,
+        // Without the variables of this call: the copy is for later calls too.
+        environment: prebuildSettings(ready, network?.variables),
+        network: network?.network,
+        files: network?.files ?? [],
+      },
+    }),
   })
-  return { ...prepared, user, options: whole, network: network?.network, files: network?.files ?? [] }
+  return {
+    ...prepared,
+    user,
+    outside: { project, ready },
+    options: whole,
+    network: network?.network,
+    files: network?.files ?? [],
+  }
+}
+
+function prebuildSettings(
+  ready: ReadyEnvironment,
+  presets: Readonly<Record<string, string>> | undefined,
+): Pick<NonNullable<CreateOptions['environment']>, 'variables' | 'path' | 'sudo'> {
+  const { variables, path, sudo } = ready.apply({}).environment ?? {}
+  return { variables: { ...presets, ...variables }, path, sudo }
 }

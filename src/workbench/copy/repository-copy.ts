@@ -8,10 +8,13 @@ import { isAgentPodError } from '../../core/error.ts'
 import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { type ScriptEvent, type TakenResult, takeResult } from '../../sync/git/result/take-result.ts'
 import { dropUndefined } from '../../util/drop-undefined.ts'
+import { besideGroup } from '../compose/beside-group.ts'
 import { projectLabel } from '../project/project-label.ts'
+import { recordSandbox } from '../project/project-sandboxes.ts'
 import { scratchOf } from '../project/project-state.ts'
 import type { Workbench } from '../workbench.ts'
 import { changedPaths } from './changed-paths.ts'
+import { keptLifetime } from './kept-lifetime.ts'
 import { type PreparedRepository, prepareRepository, type RepositoryRequest } from './prepare-repository.ts'
 import type { BringBackOptions, CopyChanges, ProjectCopy } from './project-copy.ts'
 
@@ -25,14 +28,22 @@ export async function copyRepository(
 ): Promise<ProjectCopy> {
   const prepared = await prepareRepository(bench, repo, request)
   const { options, project, directory, user } = prepared
-  const sandbox = await (await bench.client()).create({
-    ...options,
-    labels: { ...options.labels, ...projectLabel(project.name) },
-    // The snapshot was prepared without a network, so the policy is set here and not inherited.
-    network: { mode: 'allowlist', allow: [], ...dropUndefined(prepared.network) },
-    lifetime: { ttlMs: DEFAULT_TTL_MS, whenOver: 'destroy', ...dropUndefined(options.lifetime) },
-    snapshot: prepared.snapshot,
-  })
+  const beside = { ...prepared.outside, provider: options.provider, isKept: request.isKept }
+  const sandbox = await besideGroup(bench, beside, async (place) =>
+    (await bench.client()).create({
+      ...options,
+      ...(place && { place }),
+      labels: { ...options.labels, ...projectLabel(project.name) },
+      // The snapshot was prepared without a network, so the policy is set here and not inherited.
+      network: { mode: 'allowlist', allow: [], ...dropUndefined(prepared.network) },
+      lifetime: request.isKept
+        ? keptLifetime(options.lifetime)
+        : { ttlMs: DEFAULT_TTL_MS, whenOver: 'destroy', ...dropUndefined(options.lifetime) },
+      snapshot: prepared.snapshot,
+    }),
+  )
+  if (request.isKept)
+    recordSandbox(bench.home, sandbox.id, { directory: repo.root, workspace: project.workspace })
   try {
     for (const { path, text } of prepared.files) await sandbox.writeFile(path, Buffer.from(text), { user })
   } catch (error) {

@@ -6,6 +6,7 @@ import type { BuiltDockerfile, DockerfileBuildOptions, DockerfileDescription } f
 import { packContext, readIgnore } from '../../client/dockerfile/build-context.ts'
 import { sendDockerfile } from '../../client/dockerfile/send-dockerfile.ts'
 import { PROJECT_FILE } from '../../config/config-files.ts'
+import type { Evidence } from '../../config/evidence.ts'
 import type { NetworkWish } from '../../config/network/network-table.ts'
 import { LARGEST_DOCKERFILE } from '../../core/build/dockerfile.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
@@ -20,8 +21,8 @@ export interface ProjectDockerfile {
   /** What the project may reach. */
   readonly wish: NetworkWish
   readonly timeoutMs?: number | undefined
-  /** The line of the project's file that names the Dockerfile. */
-  readonly line?: number | undefined
+  /** The line of the file that names the Dockerfile. */
+  readonly evidence: Evidence
 }
 
 const LARGEST_IGNORE = 256 * 1024
@@ -83,7 +84,7 @@ function filesBelow(files: readonly string[], context: string): string[] {
   return files.filter((path) => path.startsWith(prefix)).map((path) => path.slice(prefix.length))
 }
 
-function contextOf(root: string, { dockerfile: { context }, line }: ProjectDockerfile): string {
+function contextOf(root: string, { dockerfile: { context }, evidence }: ProjectDockerfile): string {
   const directory = join(root, context)
   const isReal =
     statSync(directory, { throwIfNoEntry: false })?.isDirectory() && realpathSync(directory) === directory
@@ -91,25 +92,28 @@ function contextOf(root: string, { dockerfile: { context }, line }: ProjectDocke
   throw new AgentPodError({
     code: 'invalid_argument',
     reason: 'dockerfile.context',
-    message: `${placeOf(line)}: the build context ${context} is not a directory of the project`,
+    message: `${placeOf(evidence)}: the build context ${context} is not a directory of the project`,
     hint: 'write the path of a directory below the project, not of a link',
   })
 }
 
-function missing(root: string, { dockerfile: { file }, line }: ProjectDockerfile): AgentPodError {
+function missing(root: string, { dockerfile: { file }, evidence }: ProjectDockerfile): AgentPodError {
   const isThere = statSync(join(root, file), { throwIfNoEntry: false }) !== undefined
   return new AgentPodError({
     code: isThere ? 'invalid_argument' : 'not_found',
     reason: 'dockerfile.missing',
     message: isThere
-      ? `${placeOf(line)}: ${file} is not a regular file of the project, or is larger than ${LARGEST_DOCKERFILE} bytes`
-      : `${placeOf(line)}: there is no Dockerfile ${file}`,
-    hint: 'dockerfile under [environment] is the path of a file below the project',
+      ? `${placeOf(evidence)}: ${file} is not a regular file of the project, or is larger than ${LARGEST_DOCKERFILE} bytes`
+      : `${placeOf(evidence)}: there is no Dockerfile ${file}`,
+    hint:
+      evidence.file === PROJECT_FILE
+        ? 'dockerfile under [environment] is the path of a file below the project'
+        : 'correct the path, or name another base under [environment] in agentpod.toml',
   })
 }
 
-function placeOf(line: number | undefined): string {
-  return line === undefined ? PROJECT_FILE : `${PROJECT_FILE}:${line}`
+function placeOf({ file, line }: Evidence): string {
+  return line === undefined ? file : `${file}:${line}`
 }
 
 /** Hints of the server name options of `agentpod build -f`, which this build does not have. */

@@ -1,11 +1,15 @@
 /** Plans a project's environment, builds the missing layers, and gives what sandboxes start with. */
 import type { CreateOptions } from '../../client/sandbox.ts'
+import { addonsLabel } from '../../config/plan/addons/addon-plan.ts'
 import { parseProjectBase } from '../../config/project/environment-table.ts'
 import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { dropUndefined } from '../../util/drop-undefined.ts'
+import { prebuildOf } from '../devcontainer/lifecycle-scripts.ts'
+import { probeEnvironment } from '../devcontainer/probe-environment.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { buildCallbacks } from './build-callbacks.ts'
+import { ephemeralNotes, ephemeralWishes, type SaidEphemeral } from './ephemeral-directories.ts'
 import {
   buildPlan,
   type EnvironmentPlanOptions,
@@ -26,9 +30,16 @@ export async function buildEnvironment(
   if (!prepared) return undefined
   for (const text of prepared.plan.notes) bench.person.notice({ kind: 'note', text })
   const digest = await built(bench, prepared)
-  const { user } = prepared.plan
-  const volumes = await projectVolumes(bench, project, { user, provider: o.provider })
-  return readyOf(prepared, digest, volumes)
+  const { user, devcontainer } = prepared.plan
+  const volumes = await projectVolumes(bench, project, {
+    user,
+    provider: o.provider,
+    more: devcontainer?.volumes,
+  })
+  const ephemeral = ephemeralWishes(project.directory, devcontainer?.ephemeral)
+  for (const text of ephemeralNotes(ephemeral, project.files)) bench.person.notice({ kind: 'note', text })
+  const probed = await probeEnvironment(bench, prepared, digest)
+  return readyOf(prepared, digest, volumes, { probed, ephemeral, isInteractive: o.isInteractive })
 }
 
 async function built(bench: Workbench, prepared: PreparedPlan): Promise<string | undefined> {
@@ -46,20 +57,37 @@ export function readyOf(
   { plan, wish, mirrors }: PreparedPlan,
   digest: string | undefined,
   volumes: readonly VolumeRequest[] = [],
+  o: {
+    /** Variables that the user's shell sets. */
+    readonly probed?: Readonly<Record<string, string>> | undefined
+    readonly ephemeral?: readonly SaidEphemeral[] | undefined
+    readonly isInteractive?: boolean | undefined
+  } = {},
 ): ReadyEnvironment {
-  const environment = environmentOf(plan, digest)
-  const { cpus, memoryMib, diskMib, pids, timeoutMs, idleMs } = plan.resources
+  const plain = environmentOf(plan, digest, o.isInteractive)
+  const environment = { ...plain, variables: { ...plain.variables, ...o.probed } }
+  const prebuild = prebuildOf(plan)
+  const { cpus, memoryMib, diskMib, pids, bandwidthBytes, timeoutMs, idleMs } = plan.resources
+  const group = plan.devcontainer?.base.group
   return {
     user: plan.user,
+    ...(plan.devcontainer && { workspace: plan.workspace }),
+    ...(prebuild && { prebuild }),
+    ...(group && !group.isAlone && { compose: group.compose }),
     generated: plan.generated,
+    ephemeral: o.ephemeral ?? [],
     wish,
     commands: plan.commands,
     ports: plan.ports,
-    begins: environment.start !== undefined || plan.services.some(({ command }) => command !== undefined),
+    addons: plan.addons,
+    begins:
+      environment.start !== undefined ||
+      environment.services?.some(({ needsProject }) => needsProject === true) === true,
     apply(options: CreateOptions): CreateOptions {
       const { environment: asked = {}, resources = {}, lifetime = {} } = options
       return {
         ...options,
+        labels: { ...options.labels, ...addonsLabel(plan.addons) },
         ...mergedVolumes(options.volumes, volumes),
         environment: {
           ...environment,
@@ -69,7 +97,10 @@ export function readyOf(
           image: environment.image,
           variables: { ...mirrors, ...environment.variables, ...asked.variables },
         },
-        resources: { ...dropUndefined({ cpus, memoryMib, diskMib, pids }), ...dropUndefined(resources) },
+        resources: {
+          ...dropUndefined({ cpus, memoryMib, diskMib, pids, bandwidthBytes }),
+          ...dropUndefined(resources),
+        },
         lifetime: { ...dropUndefined({ ttlMs: timeoutMs, idleMs }), ...dropUndefined(lifetime) },
       }
     },

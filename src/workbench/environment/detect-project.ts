@@ -4,8 +4,12 @@
  */
 import { realpathSync } from 'node:fs'
 import { type Detected, detect } from '../../config/detect/detect.ts'
+import { formatsOf } from '../../config/detect/formats/detect.ts'
+import { pathInProject } from '../../config/detect/project-files/paths.ts'
 import { type FileTree, fileTree } from '../../config/file-tree.ts'
-import { readInside } from '../../util/file/read-inside.ts'
+import { AgentPodError, invalid } from '../../core/error.ts'
+import { readListed } from '../../util/file/read-inside.ts'
+import { toPrintableAscii } from '../../util/hidden-characters.ts'
 
 const LARGEST_READ = 1024 * 1024
 
@@ -21,17 +25,47 @@ export function detectProject(project: Pick<ProjectFiles, 'directory' | 'files'>
 }
 
 /** Whether nothing in the files asks for an environment. */
-export function hasNothing({ findings, packages, notes, commands, services }: Detected): boolean {
-  return (
-    findings.length + packages.length + notes.length + services.length === 0 && commands.setup === undefined
+export function hasNothing({ findings, packages, notes, services, formats }: Detected): boolean {
+  return [findings, packages, notes, services, formats].every((list) => list.length === 0)
+}
+
+/** What the files ask for, with one file of another platform as the only one of its kind. */
+export function detectFrom(
+  project: Pick<ProjectFiles, 'directory' | 'files'>,
+  written: string,
+): { readonly file: string; readonly detected: Detected } {
+  const file = pathInProject('', written) ?? ''
+  const shown = JSON.stringify(toPrintableAscii(written))
+  const tree = treeOf(project)
+  if (!tree.has(file))
+    throw new AgentPodError({
+      code: 'not_found',
+      reason: 'init.from',
+      message: `the project has no file ${shown}`,
+      hint: '--from is the path of a file in this directory; git must not ignore it',
+    })
+  const formats = formatsOf(tree, file, realpathSync(project.directory))
+  const problem = formats.find((one) => one.problem !== undefined)?.problem
+  if (problem !== undefined)
+    throw invalid(
+      'init.from',
+      `--from cannot read ${shown}: ${problem}`,
+      'correct the file; nothing was written',
+    )
+  if (formats.length > 0) return { file, detected: detect(tree, formats) }
+  throw invalid(
+    'init.from',
+    `--from does not know the format of ${shown}`,
+    'known are devcontainer.json, compose files, and at the root of the project .gitpod.yml, .replit, nixpacks.toml, railpack.json, railway.toml, fly.toml, e2b.toml, devbox.json, mise.toml, .tool-versions, vercel.json, app.json, Procfile, .cursor/environment.json, copilot-setup-steps.yml and Nix files',
   )
 }
 
-/** SECURITY: CF-02. Reads only small regular files that are really inside the project. */
+/** SECURITY: CF-02, CF-05. Reads only small regular files that are really among those of the project. */
 export function treeOf({ directory, files }: Pick<ProjectFiles, 'directory' | 'files'>): FileTree {
   const root = realpathSync(directory)
-  return fileTree(files, (path) => {
-    const data = readInside(root, path, LARGEST_READ)?.data
+  const tree: FileTree = fileTree(files, (path) => {
+    const data = readListed(root, path, { isListed: tree.has, mostBytes: LARGEST_READ })?.data
     return data === undefined || data.subarray(0, 4096).includes(0) ? undefined : data.toString('utf8')
   })
+  return tree
 }

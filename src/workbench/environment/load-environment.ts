@@ -1,6 +1,8 @@
 /** Gives a project's environment, built. Most of the code is loaded only for a project that has one. */
 import { lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Detected } from '../../config/detect/detect.ts'
+import type { ProjectCompose } from '../compose/project-compose.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { placementOf } from './placement.ts'
@@ -22,10 +24,56 @@ export async function loadEnvironment(
   const { detectProject, hasNothing } = await import('./detect-project.ts')
   const detected = detectProject(project)
   // The plan of such a project is that it has none; see `planOnly`.
-  const isPlain = !isAsked(request) && placement.provider === undefined && !hasProjectFile(project.directory)
-  if (isPlain && hasNothing(detected)) return undefined
+  const hasContainer = hasDevcontainer(project) && !request.isWithoutDevcontainer
+  const isPlain =
+    !isAsked(request) &&
+    placement.provider === undefined &&
+    !hasProjectFile(project.directory) &&
+    !hasContainer
+  const compose = await composeOf(bench, request, project, detected)
+  if (isPlain && !compose && hasNothing(detected)) return undefined
   const { buildEnvironment } = await import('./build-environment.ts')
-  return buildEnvironment(bench, project, { base, image, profile, detected, ...placement })
+  if (!compose) {
+    const { devcontainer, isWithoutDevcontainer, isWithoutLifecycle, isInteractive } = request
+    return buildEnvironment(bench, project, {
+      base,
+      image,
+      profile,
+      devcontainer,
+      isWithoutDevcontainer,
+      isWithoutLifecycle,
+      isInteractive,
+      compose: request.compose,
+      detected,
+      ...placement,
+    })
+  }
+  const { composeEnvironment } = await import('../compose/compose-environment.ts')
+  return composeEnvironment(bench, project, { request, detected, compose, ...placement })
+}
+
+/** The compose file decides if there is no agentpod.toml and no devcontainer, and no image is asked for. */
+async function composeOf(
+  bench: Workbench,
+  request: SandboxRequest,
+  project: Project,
+  { tree }: Detected,
+): Promise<ProjectCompose | undefined> {
+  if (isAsked(request) || hasProjectFile(project.directory)) return undefined
+  if (hasDevcontainer(project)) {
+    const { usesDevcontainer } = await import('../devcontainer/uses-devcontainer.ts')
+    if (usesDevcontainer(tree, request)) return undefined
+  }
+  const { projectCompose } = await import('../compose/project-compose.ts')
+  const say = (text: string): void => bench.person.notice({ kind: 'note', text })
+  const compose = projectCompose(tree, request.compose ?? {}, say)
+  if (!compose) return undefined
+  const [{ checkMembers }, { isComposeApproved }] = await Promise.all([
+    import('../compose/member-files.ts'),
+    import('../compose/approve-compose.ts'),
+  ])
+  checkMembers(project, { compose: compose.compose, main: compose.service.name })
+  return (await isComposeApproved(bench, project.directory, compose)) ? compose : undefined
 }
 
 /** Begins to load the code that the request probably needs. */
@@ -38,14 +86,18 @@ export function preloadEnvironment(request: SandboxRequest, directory: string): 
 
 /** Names at the top of projects that ask for something. Code that is loaded in vain only takes time. */
 const LIKELY =
-  /^(?:agentpod\.toml|package\.json|pyproject\.toml|requirements.*\.txt|setup\.py|go\.mod|Cargo\.toml|pom\.xml|build\.gradle.*|Gemfile|composer\.json|mix\.exs|deno\.jsonc?|CMakeLists\.txt|Makefile|.*\.(?:csproj|sln))$/
+  /^(?:agentpod\.toml|\.devcontainer|\.devcontainer\.json|(?:docker-)?compose\.ya?ml|package\.json|pyproject\.toml|requirements.*\.txt|setup\.py|go\.mod|Cargo\.toml|pom\.xml|build\.gradle.*|Gemfile|composer\.json|mix\.exs|deno\.jsonc?|CMakeLists\.txt|Makefile|.*\.(?:csproj|sln))$/
 
 function hasEnvironment({ isBare, options }: SandboxRequest): boolean {
   return !isBare && options?.snapshot === undefined
 }
 
-function isAsked({ base, image, profile }: SandboxRequest): boolean {
-  return base !== undefined || image !== undefined || profile !== undefined
+function isAsked({ base, image, profile, devcontainer }: SandboxRequest): boolean {
+  return [base, image, profile, devcontainer].some((one) => one !== undefined)
+}
+
+function hasDevcontainer({ files }: Project): boolean {
+  return files.some((path) => path === '.devcontainer.json' || path.startsWith('.devcontainer/'))
 }
 
 /** Also a link that leads nowhere: reading it says so. */

@@ -1,7 +1,8 @@
 /** The volumes that a project's file asks for. They are created when they are first used. */
 import type { AgentPod } from '../../client/client.ts'
 import { PROJECT_FILE, readProjectFile } from '../../config/config-files.ts'
-import type { ExplainedChoice } from '../../config/plan/explain.ts'
+import type { Evidence } from '../../config/evidence.ts'
+import type { ExplainedChoice } from '../../config/plan/explained-choice.ts'
 import type { VolumeWish } from '../../config/project/data.ts'
 import { homeOf } from '../../core/environment.ts'
 import { invalid, isAgentPodError } from '../../core/error.ts'
@@ -11,15 +12,30 @@ import { nameOnMachine } from '../project/project-name.ts'
 import type { Workbench } from '../workbench.ts'
 
 /** What `agentpod config explain` says about them. */
-export function explainVolumes(project: VolumeOwner): ExplainedChoice[] {
+export function explainVolumes(
+  project: VolumeOwner,
+  more: readonly (VolumeWish & { readonly evidence: Evidence })[] = [],
+): ExplainedChoice[] {
   const file = readProjectFile(project.directory)
-  return (file?.data.volumes ?? []).map(({ name, path, isReadOnly }) => ({
-    key: `volumes.${name}`,
-    value: `${volumeNameOf(project, name)} at ${path}${isReadOnly ? ', read-only' : ''}`,
-    rank: 'agentpod.toml',
-    from: { file: PROJECT_FILE, line: file?.at(['volumes', name])?.line, said: path },
-    beat: [],
-  }))
+  const others = more.map(
+    ({ name, path, isReadOnly, evidence }): ExplainedChoice => ({
+      key: `volumes.${name}`,
+      value: `${volumeNameOf(project, name)} at ${path}${isReadOnly ? ', read-only' : ''}`,
+      rank: 'devcontainer',
+      from: evidence,
+      beat: [],
+    }),
+  )
+  const own = (file?.data.volumes ?? []).map(
+    ({ name, path, isReadOnly }): ExplainedChoice => ({
+      key: `volumes.${name}`,
+      value: `${volumeNameOf(project, name)} at ${path}${isReadOnly ? ', read-only' : ''}`,
+      rank: 'agentpod.toml',
+      from: { file: PROJECT_FILE, line: file?.at(['volumes', name])?.line, said: path },
+      beat: [],
+    }),
+  )
+  return [...own, ...others]
 }
 
 interface VolumeOwner {
@@ -31,9 +47,17 @@ interface VolumeOwner {
 export async function projectVolumes(
   bench: Workbench,
   project: VolumeOwner,
-  o: { readonly user: string; readonly provider: string | undefined },
+  o: {
+    readonly user: string
+    readonly provider: string | undefined
+    /** Volumes that another file than agentpod.toml asks for. */
+    readonly more?: readonly VolumeWish[] | undefined
+  },
 ): Promise<VolumeRequest[]> {
-  const wishes = readProjectFile(project.directory)?.data.volumes ?? []
+  const own = readProjectFile(project.directory)?.data.volumes ?? []
+  const isOwn = ({ name, path }: VolumeWish): boolean =>
+    own.some((one) => one.name === name || one.path === path)
+  const wishes = [...own, ...(o.more ?? []).filter((one) => !isOwn(one))]
   if (wishes.length === 0) return []
   const pod = await bench.client()
   const requests: VolumeRequest[] = []
@@ -55,10 +79,22 @@ export function volumeNameOf(project: VolumeOwner, key: string): string {
   return `${nameOnMachine(project)}.${key}`
 }
 
+/** A volume of the project, created if it is missing. Returns its name. */
+export async function projectVolume(
+  bench: Workbench,
+  project: VolumeOwner,
+  key: string,
+  provider: string | undefined,
+): Promise<string> {
+  const name = volumeNameOf(project, key)
+  await ensureVolume(await bench.client(), name, { sizeMib: undefined }, provider)
+  return name
+}
+
 async function ensureVolume(
   pod: AgentPod,
   name: string,
-  { sizeMib }: VolumeWish,
+  { sizeMib }: Pick<VolumeWish, 'sizeMib'>,
   provider: string | undefined,
 ): Promise<void> {
   try {

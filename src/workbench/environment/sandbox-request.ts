@@ -5,6 +5,7 @@ import type { CreateOptions } from '../../client/sandbox.ts'
 import { BASES, type Base, DEFAULT_ENVIRONMENT } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { nearest } from '../../util/nearest.ts'
+import type { ComposeOptions } from '../compose/project-compose.ts'
 import type { NetworkOptions } from '../network/network-options.ts'
 import type { PlacementOptions } from './placement.ts'
 
@@ -18,6 +19,20 @@ export interface SandboxRequest {
   readonly network?: NetworkOptions | undefined
   /** Use the base alone: detect nothing, build nothing, start no services. */
   readonly isBare?: boolean | undefined
+  /** The sandbox stays after the command. Later commands in the project mean it. */
+  readonly isKept?: boolean | undefined
+  /** Later commands in the project mean it, as long as it exists. */
+  readonly isCurrent?: boolean | undefined
+  /** How the project's compose file is used. */
+  readonly compose?: ComposeOptions | undefined
+  /** One of several devcontainers, by name or path. */
+  readonly devcontainer?: string | undefined
+  /** Ignore devcontainer.json. */
+  readonly isWithoutDevcontainer?: boolean | undefined
+  /** Run no lifecycle commands of a devcontainer. */
+  readonly isWithoutLifecycle?: boolean | undefined
+  /** A person uses the sandbox, and does not wait for what a devcontainer runs in the background. */
+  readonly isInteractive?: boolean | undefined
   /** One of `[profiles]` in agentpod.toml. */
   readonly profile?: string | undefined
 }

@@ -3,16 +3,20 @@ import { realpathSync } from 'node:fs'
 import { homedir } from 'node:os'
 import type { CreateOptions } from '../../client/sandbox.ts'
 import { PROJECT_FILE, readProject, readUser } from '../../config/config-files.ts'
+import { isDevcontainerName } from '../../config/devcontainer/locate.ts'
 import { Approvals } from '../../config/grants/approvals.ts'
 import {
   type ApprovalRequest,
   type Combined,
   combine,
   describeApprovalRequest,
+  NO_WISH,
 } from '../../config/grants/combine.ts'
+import { NO_PRIVILEGES, type Privileges } from '../../config/grants/privileges.ts'
 import type { NetworkWish, SecretWish } from '../../config/network/network-table.ts'
 import { denialOf, grantOf, networkRuleOf } from '../../config/network/rules.ts'
 import { type Preset, Presets } from '../../config/presets/presets.ts'
+import { basePrivileges, type FoundBase } from '../../config/project/found-base.ts'
 import { invalid } from '../../core/error.ts'
 import { systemClock } from '../../util/clock.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
@@ -111,30 +115,126 @@ export async function combinedWish(
   bench: Workbench,
   directory: string | undefined,
   derived: readonly string[] = [],
+  more?: MoreWishes | undefined,
 ): Promise<Combined> {
   const user = userWish(bench, derived)
   if (directory === undefined) return combine(user)
-  const project = readProject(directory)
+  const project = withMore(readProject(directory), more)
   if (!project) return combine(user)
   const approvals = new Approvals(bench.home.root)
   const place = realpathSync(directory)
   const isApproved = (hash: string): boolean => approvals.has(hash, place)
   const first = combine(user, project, isApproved)
   if (!first.asked) return first
-  if (!(await isGranted(bench, first.asked))) return first
+  if (!(await isGranted(bench, first.asked, more?.file ?? PROJECT_FILE))) return first
   approvals.add(first.asked.hash, place, new Date(systemClock.now()))
   return combine(user, project, isApproved)
 }
 
-async function isGranted({ person }: Workbench, asked: ApprovalRequest): Promise<boolean> {
+/** What other files than agentpod.toml ask for. */
+export interface MoreWishes {
+  /** The file's name, for the person who decides. */
+  readonly file: string
+  readonly privileges: Partial<Privileges>
+  /** What the file asks of the network and of secrets; agentpod.toml goes first. */
+  readonly wish?: NetworkWish | undefined
+}
+
+function withMore(project: NetworkWish | undefined, more: MoreWishes | undefined): NetworkWish | undefined {
+  if (!more) return project
+  const { privileges = NO_PRIVILEGES, ...own } = project ?? more.wish ?? NO_WISH
+  const both = (one: Privileges['images'] = [], other: Privileges['images'] = []): readonly string[] => [
+    ...(one === 'any' ? [] : one),
+    ...(other === 'any' ? [] : other),
+  ]
+  const secrets = (more.wish?.secrets ?? []).filter(
+    ({ name }) => !own.secrets.some((one) => one.name === name),
+  )
+  return {
+    ...own,
+    secrets: [...own.secrets, ...secrets],
+    privileges: {
+      ...privileges,
+      images: both(privileges.images, more.privileges.images),
+      dockerfiles: both(privileges.dockerfiles, more.privileges.dockerfiles),
+      devcontainer: both(privileges.devcontainer, more.privileges.devcontainer),
+    },
+  }
+}
+
+async function isGranted({ person }: Workbench, asked: ApprovalRequest, file: string): Promise<boolean> {
   const lines = describeApprovalRequest(asked)
-  const answer = await person.question('grant', { file: PROJECT_FILE, lines })
+  const answer = await person.question('grant', { file, lines })
   if (answer !== undefined) return answer
   const notice = (text: string): void => person.notice({ kind: 'info', text })
-  notice(`${PROJECT_FILE} asks for more than you have granted:`)
+  notice(`${file} asks for more than you have granted:`)
   for (const line of lines) notice(`  ${line}`)
-  notice('it was left out; `agentpod policy approve` grants it to this project as it is now')
+  const left = isDevcontainerName(file)
+    ? 'the devcontainer is not used until you approve it'
+    : 'it was left out'
+  notice(`${left}; \`agentpod policy approve\` grants it to this project as it is now`)
   return false
+}
+
+/**
+ * SECURITY: CF-02. Whether the user approves an image or Dockerfile that another file than agentpod.toml
+ * names. The question is its own, so that an answer about one file says nothing about another.
+ */
+export async function isBaseApproved(bench: Workbench, directory: string, base: FoundBase): Promise<boolean> {
+  return isFileApproved(bench, directory, baseRequest(base))
+}
+
+/** What one file other than agentpod.toml asks for. */
+export interface FileRequest {
+  /** The file's name, for the person who decides. */
+  readonly file: string
+  readonly privileges: Privileges
+}
+
+export function baseRequest(base: FoundBase): FileRequest {
+  return { file: base.evidence.file, privileges: basePrivileges(base) }
+}
+
+/** SECURITY: CF-02. Asks once for everything that the file asks for. */
+export async function isFileApproved(
+  bench: Workbench,
+  directory: string,
+  request: FileRequest,
+): Promise<boolean> {
+  const asked = askedByFile(bench, directory, request)
+  if (!asked) return true
+  if (!(await isGranted(bench, asked, request.file))) return false
+  new Approvals(bench.home.root).add(asked.hash, realpathSync(directory), new Date(systemClock.now()))
+  return true
+}
+
+/** The same without asking. */
+export function isFileGranted(bench: Workbench, directory: string, request: FileRequest): boolean {
+  return askedByFile(bench, directory, request) === undefined
+}
+
+/** Undefined if it is granted already. */
+function askedByFile(
+  bench: Workbench,
+  directory: string,
+  { privileges }: FileRequest,
+): ApprovalRequest | undefined {
+  const approvals = new Approvals(bench.home.root)
+  const place = realpathSync(directory)
+  const wish = { ...NO_WISH, privileges }
+  return combine(readUser(bench.home.root), wish, (hash) => approvals.has(hash, place)).asked
+}
+
+/** Grants what the file asks for. Undefined if it is granted already. */
+export function approveFile(
+  bench: Workbench,
+  directory: string,
+  request: FileRequest,
+): ApprovalRequest | undefined {
+  const asked = askedByFile(bench, directory, request)
+  if (asked)
+    new Approvals(bench.home.root).add(asked.hash, realpathSync(directory), new Date(systemClock.now()))
+  return asked
 }
 
 /**
@@ -144,8 +244,9 @@ export function approve(
   bench: Workbench,
   directory: string,
   derived: readonly string[],
+  more?: MoreWishes | undefined,
 ): ApprovalRequest | undefined {
-  const project = readProject(directory)
+  const project = withMore(readProject(directory), more)
   const place = realpathSync(directory)
   const approvals = new Approvals(bench.home.root)
   const { asked } = combine(userWish(bench, derived), project, (hash) => approvals.has(hash, place))

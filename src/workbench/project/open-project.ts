@@ -3,7 +3,9 @@ import { homedir } from 'node:os'
 import { basename } from 'node:path'
 import { homeOf } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
+import type { EphemeralDirectory } from '../../core/volume/ephemeral.ts'
 import { listProject } from '../../sync/project-files.ts'
+import { placeEphemeral, type SaidEphemeral } from '../environment/ephemeral-directories.ts'
 import type { Workbench } from '../workbench.ts'
 
 export interface Project {
@@ -17,6 +19,8 @@ export interface Project {
   readonly files: readonly string[]
   /** Directories of the project that the environment provides, such as installed dependencies. */
   readonly generated: readonly string[]
+  /** Directories of its sandboxes that are never kept. Those in the project are among `generated` too. */
+  readonly ephemeral: readonly EphemeralDirectory[]
 }
 
 /** The project in the current directory, or in `directory`. `known` are its files, if they were listed. */
@@ -29,7 +33,7 @@ export async function openProject(
   checkDirectory(directory)
   const files = known ?? (await listProject({ directory, exclude: [home.root], env }))
   const name = plainName(basename(directory))
-  return { directory, name, user, workspace: `${homeOf(user)}/${name}`, files, generated: [] }
+  return { directory, name, user, workspace: `${homeOf(user)}/${name}`, files, generated: [], ephemeral: [] }
 }
 
 /** Refuses a directory that is more than a project. */
@@ -51,15 +55,29 @@ export function plainName(name: string): string {
 }
 
 /**
- * The project in an environment. What the environment provides is neither copied in nor compared afterwards.
+ * The project in an environment. What the environment provides, and what is never kept, is neither copied in
+ * nor compared afterwards.
  */
-export function inEnvironment(project: Project, user: string, generated: readonly string[]): Project {
+export function inEnvironment(
+  project: Project,
+  user: string,
+  environment?: {
+    readonly workspace?: string | undefined
+    readonly generated: readonly string[]
+    readonly ephemeral: readonly SaidEphemeral[]
+  },
+): Project {
+  const workspace = environment?.workspace ?? `${homeOf(user)}/${project.name}`
+  const provided = environment?.generated ?? []
+  const placed = placeEphemeral(environment?.ephemeral ?? [], { user, workspace, generated: provided })
+  const generated = [...provided, ...placed.aside]
   const isGenerated = (file: string): boolean => generated.some((path) => file.startsWith(`${path}/`))
   return {
     ...project,
     user,
     generated,
-    workspace: `${homeOf(user)}/${project.name}`,
+    ephemeral: placed.directories,
+    workspace,
     files: project.files.filter((file) => !isGenerated(file)),
   }
 }

@@ -55,7 +55,7 @@ test('a copy of the project is taken up again, and never one that somebody else 
     const ctx = { home: { root: join(root, home) }, person: nobody, env } as unknown as Workbench
     const repo = await openRepository(root, env)
     using held = await holdState(ctx, repo, { isClean: true })
-    const o = { repo, held, options: {}, user: 'user', generated: [] }
+    const o = { repo, held, options: {}, user: 'user', generated: [], workspace: '/home/user/project' }
     return (await prepareSnapshot(ctx, podWith(snapshots, made), o)).snapshot
   }
   git('add', 'a.txt')

@@ -23,8 +23,10 @@ import {
   readProjectState,
 } from '../../sync/git/state/project-state.ts'
 import { canonicalJson } from '../../util/canonical-json.ts'
+import { dropUndefined } from '../../util/drop-undefined.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { sha256Hex } from '../../util/sha256.ts'
+import type { Prebuild } from '../devcontainer/lifecycle-scripts.ts'
 import type { Workbench } from '../workbench.ts'
 import { plainName } from './open-project.ts'
 import { DRAFT, oldStarts, projectDirectory, projectKey, scratchOf, startObjects } from './project-state.ts'
@@ -34,6 +36,7 @@ const ENVIRONMENT_LABEL = 'agentpod/environment'
 /** How many states of one project are kept. */
 const KEPT_SNAPSHOTS = 8
 const PREPARE_TTL_MS = 30 * 60_000
+const PREBUILD_TTL_MS = 90 * 60_000
 
 export interface PrepareSnapshotOptions {
   readonly repo: Repository
@@ -42,6 +45,18 @@ export interface PrepareSnapshotOptions {
   readonly options: CreateOptions
   readonly user: string
   readonly generated: readonly string[]
+  /** The directory of the copy. */
+  readonly workspace: string
+  /** Commands of a devcontainer that prepare the copy, and what they run with. */
+  readonly prebuild?:
+    | {
+        readonly scripts: Prebuild
+        readonly environment: Pick<NonNullable<CreateOptions['environment']>, 'variables' | 'path' | 'sudo'>
+        readonly network: CreateOptions['network'] | undefined
+        /** Settings of package managers, below the user's home. */
+        readonly files: readonly { readonly path: string; readonly text: string }[]
+      }
+    | undefined
 }
 
 export interface PreparedSnapshot {
@@ -83,7 +98,7 @@ export async function prepareSnapshot(
   await forgetStarts(bench.home, pod, key)
   const home = homeOf(user)
   const name = plainName(basename(repo.root))
-  const workspace = `${home}/${name}`
+  const { workspace } = o
   const directory = projectDirectory(bench.home, key)
   const place = { bench, pod, o, state, key, directory, workspace, stash: stashIn(home) }
   return {
@@ -163,6 +178,12 @@ async function snapshotOf(place: Place): Promise<string> {
   const sandbox = await preparing(place, last)
   try {
     await send(place, sandbox, last ? readSent(place, last.id) : {})
+    const { prebuild, user } = place.o
+    if (prebuild) {
+      const { runPrebuild } = await import('../devcontainer/run-prebuild.ts')
+      for (const { path, text } of prebuild.files) await sandbox.writeFile(path, Buffer.from(text), { user })
+      await runPrebuild(bench, sandbox, { prebuild: prebuild.scripts, user, isNew: last === undefined })
+    }
     // The snapshot of a stopped sandbox needs no pause.
     await sandbox.stop()
     const taken = await sandbox.snapshot({ labels })
@@ -175,21 +196,26 @@ async function snapshotOf(place: Place): Promise<string> {
 }
 
 /**
- * SECURITY: only git has run in this sandbox when its snapshot is taken: no services, no agent, no network.
- * It is created with nothing but the options in `environmentKey`: later runs inherit what they do not set, so
- * a sandbox with sudo must not lead to others with sudo.
+ * SECURITY: only git, and commands of the project's devcontainer, have run in this sandbox when its snapshot
+ * is taken: no services, no agent, and without such commands no network. It is created with nothing but the
+ * options in `environmentKey`: later runs inherit what they do not set, so a sandbox with sudo must not lead
+ * to others with sudo.
  */
 function preparing({ pod, o }: Place, last: Snapshot | undefined): Promise<Sandbox> {
   const { base, image, digest, user } = o.options.environment ?? {}
   const { diskMib } = o.options.resources ?? {}
-  const environment = { base, image, digest, user }
+  const environment = { base, image, digest, user, ...o.prebuild?.environment }
   return pod.create({
     ...(o.options.provider !== undefined && !last && { provider: o.options.provider }),
     ...(o.options.isolation !== undefined && { isolation: o.options.isolation }),
     labels: { 'agentpod/preparing': 'project' },
     resources: { diskMib },
-    network: { mode: 'off' },
-    lifetime: { ttlMs: PREPARE_TTL_MS, whenOver: 'destroy' },
+    // Runs inherit them from the snapshot.
+    ...(o.options.ephemeral && { ephemeral: o.options.ephemeral }),
+    network: o.prebuild
+      ? { mode: 'allowlist', allow: [], ...dropUndefined(o.prebuild.network ?? {}) }
+      : { mode: 'off' },
+    lifetime: { ttlMs: o.prebuild ? PREBUILD_TTL_MS : PREPARE_TTL_MS, whenOver: 'destroy' },
     ...(last ? { snapshot: last.id } : { environment }),
   })
 }
@@ -229,7 +255,7 @@ async function sendOne(
     packs: [pack],
     submodules: one.submodules,
     // Only git has run in the sandbox of a snapshot that this one continues.
-    isUntouched: one.known !== undefined,
+    isUntouched: one.known !== undefined && o.prebuild === undefined,
   })
   const child = sandbox.exec(script.command, { args: script.args, user, cwd: '/' })
   let words = ''
@@ -261,6 +287,8 @@ function environmentKey({ key, o, workspace }: Place): string {
     workspace,
     aside: o.generated,
     diskMib,
+    ...(o.prebuild && { prebuild: o.prebuild }),
+    ...(o.options.ephemeral && { ephemeral: o.options.ephemeral }),
   }
   return sha256Hex(canonicalJson({ ...known, form: 2 })).slice(0, 40)
 }

@@ -5,12 +5,12 @@
 import { randomUUID } from 'node:crypto'
 import type { Agent } from '../../agents/agent.ts'
 import { checkUse } from '../../agents/permissions/check-use.ts'
-import type { AgentPod } from '../../client/client.ts'
 import type { Run, RunOptions } from '../../client/runs.ts'
 import { DEFAULT_ENVIRONMENT } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import { checkTemplate, highestNumber } from '../../sync/git/branch/branch-name.ts'
 import { openRepository, type Repository } from '../../sync/git/plumbing/repository.ts'
+import { besideGroup } from '../compose/beside-group.ts'
 import { type PreparedRepository, prepareRepository } from '../copy/prepare-repository.ts'
 import { agentLayer } from '../environment/agent-layer.ts'
 import { modelGrant, withGrant } from '../model/model-host.ts'
@@ -58,7 +58,7 @@ export async function startAgents(bench: Workbench, request: AgentRequest): Prom
   const layers = await eachOf(agents, (agent) => agentLayer(bench, agent, base, copy.options.provider))
   const shared = sharedOptions(request, settings, copy)
   const group = chosen.length > 1 ? { group: `group-${randomUUID().slice(0, 8)}` } : {}
-  const runs = await startAll(pod, chosen, ({ agent, number }) => ({
+  const runs = await startAll(bench, copy, chosen, ({ agent, number }) => ({
     ...shared,
     ...group,
     ...ownOptions(copy, keys.get(agent), layers.get(agent)),
@@ -123,14 +123,23 @@ async function eachOf<T>(
   return found
 }
 
+/** Each run has a group of its own, so that agents do not share a database. */
 async function startAll(
-  pod: AgentPod,
+  bench: Workbench,
+  { outside, options }: PreparedRepository,
   chosen: readonly ChosenAgent[],
   optionsOf: (one: ChosenAgent) => RunOptions,
 ): Promise<Run[]> {
   const runs: Run[] = []
   try {
-    for (const one of chosen) runs.push(await pod.runs.start(optionsOf(one)))
+    const pod = await bench.client()
+    const beside = { ...outside, provider: options.provider, isKept: true, isSeparate: true }
+    for (const one of chosen)
+      runs.push(
+        await besideGroup(bench, beside, (place) =>
+          pod.runs.start({ ...optionsOf(one), ...(place && { place }) }),
+        ),
+      )
     return runs
   } catch (error) {
     await Promise.allSettled(runs.map((run) => run.cancel()))

@@ -16,7 +16,7 @@ func (s *Sandboxes) mountInside(path string, plan rootfs.Plan, args hostproto.Cr
 	var fresh []string
 	for _, m := range args.Mounts {
 		found := rootfs.Mount{Path: m.Path, ReadOnly: m.ReadOnly, Root: m.Root, From: m.From,
-			IsTmpfs: m.Kind == hostproto.MountTmpfs, SizeBytes: m.SizeBytes}
+			IsTmpfs: m.Kind == hostproto.MountTmpfs, SizeBytes: m.SizeBytes, TakesOwner: m.TakesOwner}
 		var err error
 		switch {
 		case found.IsTmpfs:

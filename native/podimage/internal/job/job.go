@@ -27,9 +27,10 @@ type Job struct {
 	Limits    Limits     `json:"limits"`
 	Convert   Convert    `json:"convert"`
 	Push      Push       `json:"push"`
-	// Dockerfile and Context are read by their own package.
+	// Dockerfile, Context and Feature are read by their own package.
 	Dockerfile json.RawMessage `json:"dockerfile,omitempty"`
 	Context    json.RawMessage `json:"context,omitempty"`
+	Feature    json.RawMessage `json:"feature,omitempty"`
 }
 
 // An Endpoint is a registry, or a mirror of it. They are tried in order.

@@ -75,6 +75,8 @@ type document struct {
 	Config        *descriptor  `json:"config"`
 	Layers        []descriptor `json:"layers"`
 	Manifests     []descriptor `json:"manifests"`
+	// Annotations are read of artifacts only.
+	Annotations map[string]string `json:"annotations"`
 }
 
 // ImageConfig has the parts of an image's configuration that AgentPod uses.

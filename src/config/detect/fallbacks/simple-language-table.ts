@@ -26,8 +26,6 @@ export interface SimpleLanguage {
   readonly preset?: ClientPreset
   /** The source of its packages, if it has no preset. */
   readonly hosts?: string
-  /** The note to show instead of setting it up. */
-  readonly note?: string
 }
 
 const none = (): Partial<Record<Verb, string>> => ({})
@@ -294,13 +292,6 @@ export const SIMPLE_LANGUAGES: readonly SimpleLanguage[] = [
     files: ['main.cbl', 'index.cbl', '*.cbl', '*.cob'],
     tools: ['cobc'],
     commands: ({ name }) => compiled('cobc -x -o', name),
-  },
-  {
-    name: 'Nix',
-    files: ['flake.nix', 'shell.nix', 'default.nix'],
-    tools: [],
-    commands: none,
-    note: 'describes a Nix environment, which is not supported; the environment follows the other files',
   },
 ]
 

@@ -70,7 +70,7 @@ describe('other languages', () => {
       run: 'zig build',
       evidence: { file: 'lib/build.zig', said: 'build.zig' },
     })
-    assert.match(alone.notes.join(), /^flake\.nix describes a Nix environment, which is not supported/)
+    assert.match(alone.notes.join(), /^flake\.nix is not used: it has no plain list of packages/)
     const beside = detect(memoryTree({ ...files, 'go.mod': 'module x\n' }))
     assert.deepEqual(
       beside.findings.map(({ language }) => language),

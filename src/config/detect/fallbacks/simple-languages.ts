@@ -38,9 +38,7 @@ function fileFor(tree: FileTree, { files, proof }: SimpleLanguage): string | und
 }
 
 export const detectSimpleLanguages: Detector = (tree) =>
-  seenIn(tree)
-    .filter(({ rule }) => rule.tools.length > 0)
-    .map(({ rule, file }) => findingOf(tree, rule, file))
+  seenIn(tree).map(({ rule, file }) => findingOf(tree, rule, file))
 
 function findingOf(tree: FileTree, rule: SimpleLanguage, file: string): Finding {
   const evidence = evidenceAt(file, undefined, nameOf(file))
@@ -71,8 +69,7 @@ function findingOf(tree: FileTree, rule: SimpleLanguage, file: string): Finding 
 
 /** If other languages were found, these are only mentioned in notes: the project may not really use them. */
 export function unsupportedLanguageNotes(tree: FileTree, hasFindings: boolean): readonly string[] {
-  return seenIn(tree).flatMap(({ rule: { name, tools, note }, file }) => {
-    if (note !== undefined) return [`${file} ${note}`]
+  return seenIn(tree).flatMap(({ rule: { name, tools }, file }) => {
     if (!hasFindings) return []
     const what = tools.join(' and ')
     return [

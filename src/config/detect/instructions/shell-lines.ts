@@ -55,3 +55,10 @@ export function aptPackages(command: string): readonly string[] | undefined {
   }
   return names
 }
+
+/** Every package that a script installs by apt, with the command that does. */
+export function aptPackagesIn(script: string): readonly { readonly name: string; readonly said: string }[] {
+  return shellLines(script).flatMap(({ text }) =>
+    shellCommands(text).flatMap((said) => (aptPackages(said) ?? []).map((name) => ({ name, said }))),
+  )
+}

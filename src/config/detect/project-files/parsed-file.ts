@@ -1,6 +1,6 @@
 /** Parses files of a project. They are untrusted: any problem becomes a note, never an error. */
 import { type ParseError, parse as parseJsonWithComments, printParseErrorCode } from 'jsonc-parser'
-import { parse as parseToml } from 'smol-toml'
+import { parse as parseToml, TomlError } from 'smol-toml'
 import { toPrintableAscii } from '../../../util/hidden-characters.ts'
 import { isObject, type JsonObject, listAt, valueAt } from '../../../util/untrusted-json.ts'
 import type { Evidence } from '../../evidence.ts'
@@ -82,10 +82,13 @@ export function parseFile(raw: string, parse: (text: string) => unknown): Parsed
 }
 
 export function parseProblem(error: unknown): string {
-  return shortQuote(
+  // A parser that calls itself for each level has used up the stack.
+  if (error instanceof RangeError && error.message.includes('call stack')) return 'it is nested too deeply'
+  const said = shortQuote(
     error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error),
     LONGEST_PROBLEM,
   )
+  return error instanceof TomlError ? `${said} in line ${error.line}, column ${error.column}` : said
 }
 
 export function textAt(value: unknown, ...keys: readonly string[]): string | undefined {

@@ -6,7 +6,7 @@ import { textAt } from '../project-files/parsed-file.ts'
 import { readYamlFile } from '../project-files/yaml-file.ts'
 import { serviceCommand, serviceEnvironment } from './accounts.ts'
 
-export interface ComposeService {
+export interface FoundComposeService {
   readonly file: string
   readonly name: string
   /** Empty if it is built from the project. */
@@ -20,7 +20,7 @@ const NAME = /^(?:docker-)?compose(?:[.-][\w.-]{1,60})?\.ya?ml$/
 const MOST_FILES = 20
 const MOST_SERVICES = 200
 
-export function composeServices(tree: FileTree): readonly ComposeService[] {
+export function composeServices(tree: FileTree): readonly FoundComposeService[] {
   return tree
     .matching(NAME)
     .filter((file) => isOwn(directoryOf(file)))

@@ -4,7 +4,7 @@
  */
 
 import type { Language } from '../../detect/finding.ts'
-import { type Candidate, type Choice, RANKS, type Rank, type Rejected } from '../../evidence.ts'
+import { type Candidate, type Choice, RANK_WORDS, RANKS, type Rank, type Rejected } from '../../evidence.ts'
 import { printable } from '../../toml/problem.ts'
 import { byVersion, isRange, overlaps, toRange, toVersion } from './version.ts'
 
@@ -135,18 +135,6 @@ function reason(language: Language, chosen: Candidate, lost: Candidate): string 
 function isConflict(language: Language, chosen: Candidate, lost: Candidate): boolean {
   if (overlaps(language, chosen.value, lost.value)) return false
   return isRange(lost.value) || (lost.rank === chosen.rank && !LISTS.includes(lost.rank))
-}
-
-const RANK_WORDS: Readonly<Record<Rank, string>> = {
-  flag: 'an option',
-  'agentpod.toml': 'agentpod.toml',
-  lock: 'agentpod.lock',
-  'agent file': 'a file for agents',
-  'version file': 'a version file',
-  manifest: 'a manifest',
-  ci: 'CI',
-  range: 'a range',
-  default: 'a default',
 }
 
 function conflict(chosen: Candidate, lost: Candidate): string {

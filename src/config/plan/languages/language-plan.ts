@@ -31,6 +31,8 @@ export interface WantedLanguage {
   readonly attempts: readonly (readonly string[])[]
   /** Ranges from other files that are compatible with the wish; the chosen version is compared with them. */
   readonly ranges: readonly Candidate[]
+  /** Only a file of another platform names it: without it, the rest of the environment is still useful. */
+  readonly isOptional: boolean
 }
 
 /** The wish for a language in agentpod.toml: a version, or `false` for none. */
@@ -62,7 +64,12 @@ export function wantedLanguages(
       ({ value }) => value !== wish.value && isRange(value) && overlaps(language, wish.value, value),
     )
     const attempts = searchOrder(language, wish, candidates)
-    return [pinned({ language, wish, asked: wish.value, attempts, ranges }, input)]
+    const isOptional =
+      ![...asked, ...findings.map((one) => one.language)].map(toolchainOf).includes(language) &&
+      input.detected.formats.some(({ versions }) =>
+        versions.some((one) => toolchainOf(one.language) === language),
+      )
+    return [pinned({ language, wish, asked: wish.value, attempts, ranges, isOptional }, input)]
   })
 }
 
@@ -72,7 +79,22 @@ function candidatesOf(input: PlanInput, findings: readonly Finding[], language: 
     ...findings
       .filter((one) => toolchainOf(one.language) === language)
       .flatMap(({ versions }) => (language === 'go' ? versions.map(atLeast) : versions)),
+    ...formatVersions(input, findings, language),
   ]
+}
+
+/** Detectors read version files for the languages that they find; other files speak for all languages. */
+function formatVersions(
+  { detected }: PlanInput,
+  findings: readonly Finding[],
+  language: Language,
+): Candidate[] {
+  const isFound = findings.some((one) => toolchainOf(one.language) === language)
+  return detected.formats.flatMap(({ versions, rank }) =>
+    isFound && rank === 'version file'
+      ? []
+      : versions.filter((one) => toolchainOf(one.language) === language && one.value !== '*'),
+  )
 }
 
 /** A Go module states its minimum version, and Go promises that newer ones work. */
@@ -130,6 +152,7 @@ function pinned(wanted: WantedLanguage, { pinned: pins }: PlanInput): WantedLang
     language,
     asked: wish.value,
     ranges: wanted.ranges,
+    isOptional: wanted.isOptional,
     attempts: [[`==${version}`]],
     wish: {
       value: version,

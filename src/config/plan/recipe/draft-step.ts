@@ -2,7 +2,7 @@
 import { DEFAULT_STEP_MS, type Step } from '../../../core/recipe.ts'
 import { writeRule } from '../../../policy/rule.ts'
 import { shellWord } from '../../../util/shell/shell-word.ts'
-import type { ClientPreset } from '../../presets/catalog.ts'
+import type { EnvironmentPreset } from '../../presets/catalog.ts'
 import type { Preset } from '../../presets/presets.ts'
 import { printable } from '../../toml/problem.ts'
 import type { Plan } from '../plan.ts'
@@ -13,9 +13,19 @@ export interface DraftStep extends Step {
   readonly inputs?:
     | { readonly files: readonly string[]; readonly stubs: Readonly<Record<string, string>> }
     | undefined
+  /** A tar file that is unpacked in the sandbox of the step, and texts that are added to it. */
+  readonly archive?:
+    | {
+        readonly to: string
+        readonly data: Buffer
+        readonly added: Readonly<Record<string, string>>
+        /** For people: what the archive is. */
+        readonly label: string
+      }
+    | undefined
 }
 
-export type PresetsByName = ReadonlyMap<ClientPreset, Preset>
+export type PresetsByName = ReadonlyMap<EnvironmentPreset, Preset>
 
 /** A step that runs as root. */
 export function rootStep({
@@ -88,6 +98,6 @@ export function presetFiles(presets: readonly Preset[]): string {
     .join('')
 }
 
-export function presetsNamed(presets: PresetsByName, ...names: readonly ClientPreset[]): Preset[] {
+export function presetsNamed(presets: PresetsByName, ...names: readonly EnvironmentPreset[]): Preset[] {
   return names.flatMap((name) => presets.get(name) ?? [])
 }

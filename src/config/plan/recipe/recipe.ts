@@ -1,10 +1,13 @@
 /** Turns a plan into a recipe, with the steps that change least often first. */
 import { baseKind } from '../../../bases/bases.ts'
+import type { NetworkRule } from '../../../core/network.ts'
 import { DEFAULT_STEP_MS, type RecipeBase } from '../../../core/recipe.ts'
 import { shellWord } from '../../../util/shell/shell-word.ts'
+import { devcontainerSteps } from '../devcontainer/devcontainer-steps.ts'
 import type { Plan } from '../plan.ts'
 import { KNOWN_SERVICES } from '../services/service-catalog.ts'
 import { serviceParts } from '../services/service-plan.ts'
+import { addonSteps } from './addon-steps.ts'
 import { type DraftStep, type PresetsByName, rootStep } from './draft-step.ts'
 import { languageStep } from './language-steps.ts'
 import { setupStep } from './setup-step.ts'
@@ -18,12 +21,20 @@ export interface DraftRecipe {
 
 const NOTHING_PINNED: Pinned = { apt: {}, npm: {}, pip: {} }
 
-export function recipeOf(plan: Plan, presets: PresetsByName, pinned: Pinned = NOTHING_PINNED): DraftRecipe {
+/** `approved` are hosts that Features and flakes may reach besides those of the presets. */
+export function recipeOf(
+  plan: Plan,
+  presets: PresetsByName,
+  pinned: Pinned = NOTHING_PINNED,
+  approved: readonly NetworkRule[] = [],
+): DraftRecipe {
   const steps = [
     ...systemStep(plan, presets, pinned),
+    ...devcontainerSteps(plan, presets, approved),
     ...plan.languages.flatMap((one) => languageStep(one, presets)),
     ...toolSteps(plan, presets, pinned),
-    ...packageSteps(plan, presets, pinned),
+    ...packageSteps(plan, presets, pinned, approved),
+    ...addonSteps(plan.addons, presets),
     ...serviceStep(plan),
     ...profileStep(plan),
     ...plan.setups.map((setup) => setupStep(plan, setup, presets)),
@@ -72,11 +83,16 @@ function serviceStep(plan: Plan): DraftStep[] {
   ]
 }
 
-/** The command of [lifecycle] start, run in the project at every start. Undefined if there is none. */
+/**
+ * The command of [lifecycle] start, else those of other files, run in the project at every start. Undefined
+ * if there is none.
+ */
 export function startCommand({
   commands,
+  starts,
   workspace,
-}: Pick<Plan, 'commands' | 'workspace'>): string | undefined {
-  const own = commands.start.filter(({ rank }) => rank === 'agentpod.toml').map(({ run }) => run)
+}: Pick<Plan, 'commands' | 'starts' | 'workspace'>): string | undefined {
+  const asked = commands.start.filter(({ rank }) => rank === 'agentpod.toml')
+  const own = (asked.length > 0 ? asked : starts).map(({ run }) => run)
   return own.length === 0 ? undefined : `cd ${shellWord(workspace)} || exit 1\n${own.join('\n')}`
 }

@@ -1,12 +1,14 @@
 /** Steps that install package managers and the packages of `[environment.packages]`. */
 
 import semver from 'semver'
+import type { NetworkRule } from '../../../core/network.ts'
 import { shellWord } from '../../../util/shell/shell-word.ts'
 import { toRange } from '../languages/version.ts'
 import type { Plan } from '../plan.ts'
 import { TOOLS, TOOLS_BIN } from '../resolve/search-path.ts'
 import { npmPackage } from '../resolve/tools.ts'
 import { type DraftStep, type PresetsByName, presetsNamed, rootStep } from './draft-step.ts'
+import { nixStep } from './nix-step.ts'
 import type { Pinned } from './system-step.ts'
 
 /** Package managers that npm or pip installs. */
@@ -100,7 +102,12 @@ fi
 `
 }
 
-export function packageSteps(plan: Plan, presets: PresetsByName, pinned: Pinned): DraftStep[] {
+export function packageSteps(
+  plan: Plan,
+  presets: PresetsByName,
+  pinned: Pinned,
+  approved: readonly NetworkRule[],
+): DraftStep[] {
   const { cargo, go } = plan.extra
   const npm = plan.extra.npm.map((one) => pin(one, /^(@?[^@]+)(?:@.*)?$/, pinned.npm, '@'))
   const pip = plan.extra.pip.map((one) => pin(one, /^([A-Za-z0-9._-]+)/, pinned.pip, '=='))
@@ -150,6 +157,7 @@ export function packageSteps(plan: Plan, presets: PresetsByName, pinned: Pinned)
           }),
         ]
       : []),
+    ...nixStep(plan, presetsNamed(presets, 'nix'), approved),
   ]
 }
 

@@ -1,9 +1,11 @@
 /** Ports that a project listens on. */
 import { invalid } from '../../../core/error.ts'
 import type { Finding } from '../../detect/finding.ts'
+import type { FoundPort } from '../../detect/formats/format-file.ts'
 import type { PortPlan } from '../plan.ts'
 import type { PlanInput } from '../plan-input.ts'
 import type { ServicePlan } from '../services/service-plan.ts'
+import { strongest } from './by-rank.ts'
 
 export function checkPorts(services: readonly ServicePlan[]): void {
   const taken = new Map<number, string>()
@@ -20,6 +22,8 @@ export function checkPorts(services: readonly ServicePlan[]): void {
   }
 }
 
+const NO_FILE = { file: '', said: 'a port' }
+
 export function planPorts(input: PlanInput, findings: readonly Finding[]): PortPlan[] {
   const { file, detected } = input
   const asked = (file?.data.ports ?? []).map(({ port, label, isPublic }) => ({
@@ -32,14 +36,32 @@ export function planPorts(input: PlanInput, findings: readonly Finding[]): PortP
       said: `[ports] ${port}`,
     },
   }))
-  const found = [...findings.flatMap(({ ports = [] }) => ports), ...detected.ports].map(
-    ({ port, evidence }) => ({
-      port,
-      label: undefined,
-      isPublic: false,
-      evidence,
-    }),
+  const named: readonly FoundPort[] = [...findings.flatMap(({ ports = [] }) => ports), ...detected.ports]
+  const found = named.map(({ port, label, evidence }) => ({ port, label, isPublic: false, evidence }))
+  const service = input.devcontainer?.base.group?.compose.service
+  const published = (service?.ports ?? []).map(({ target, line }) => ({
+    port: target,
+    label: service?.name,
+    isPublic: false,
+    evidence: { file: service?.file ?? '', line, said: `services.${service?.name}.ports` },
+  }))
+  const container = (input.devcontainer?.plan.ports ?? []).flatMap(({ port, host, attributes }) =>
+    host === undefined || host === service?.name
+      ? [
+          {
+            port,
+            label: attributes.label,
+            isPublic: false,
+            evidence: input.devcontainer?.evidence(['forwardPorts'], `forwardPorts ${port}`) ?? NO_FILE,
+          },
+        ]
+      : [],
   )
-  const isPort = ({ port }: PortPlan): boolean => Number.isInteger(port) && port > 0 && port < 65_536
-  return [...new Map([...found, ...asked].filter(isPort).map((one) => [one.port, one])).values()]
+  const isPort = ({ port }: Pick<PortPlan, 'port'>): boolean =>
+    Number.isInteger(port) && port > 0 && port < 65_536
+  return strongest(
+    [...found, ...published, ...container, ...asked].filter(isPort),
+    ({ port }) => port,
+    ({ label, port }) => label ?? String(port),
+  )
 }

@@ -823,7 +823,7 @@ describe('what programs find', () => {
     )
     assert.deepEqual(
       commands.lint.map(({ run, rank }) => [run, rank]),
-      [['make lint', 'agent file']],
+      [['make lint', 'manifest']],
     )
     assert.deepEqual(
       commands.build.map(({ run }) => run),

@@ -6,20 +6,31 @@ import type { Machine, ResolvedBase } from '../../../bases/base-kind.ts'
 import { baseKind } from '../../../bases/bases.ts'
 import { homeOf } from '../../../core/environment.ts'
 import { invalid, isAgentPodError } from '../../../core/error.ts'
+import { dropUndefined } from '../../../util/drop-undefined.ts'
 import type { Detected } from '../../detect/detect.ts'
 import type { FoundTool } from '../../detect/finding.ts'
+import { OWN_ORIGIN } from '../../devcontainer/lifecycle.ts'
 import type { Choice } from '../../evidence.ts'
 import type { ProjectData } from '../../project/data.ts'
 import { printable } from '../../toml/problem.ts'
+import { addonVariables, planAddon, wantedAddons } from '../addons/addon-plan.ts'
 import { chooseBase } from '../choose-base.ts'
-import { languageWish, planLanguage, wantedLanguages } from '../languages/language-plan.ts'
+import type { DevcontainerEnvironment } from '../devcontainer/devcontainer-environment.ts'
+import {
+  languageWish,
+  planLanguage,
+  type WantedLanguage,
+  wantedLanguages,
+} from '../languages/language-plan.ts'
 import { namedBase } from '../named-bases.ts'
 import type { PackagePlan, Plan, UnavailableItem } from '../plan.ts'
 import type { PlanInput } from '../plan-input.ts'
+import { NIX_PROFILE } from '../recipe/nix-step.ts'
+import { formatServices, lostProcesses } from '../services/format-services.ts'
 import { planService, type ServicePlan, unknownServices, wantedServices } from '../services/service-plan.ts'
-import { agentSetup } from './agent-setup.ts'
 import { planCommands } from './commands.ts'
-import { baseName, extraPackages, impliedLanguages, wantedPackages } from './packages.ts'
+import { formatSetup, formatStarts } from './format-setup.ts'
+import { baseName, extraFrom, extraPackages, impliedLanguages, wantedPackages } from './packages.ts'
 import { checkPorts, planPorts } from './ports.ts'
 import { planPresets } from './presets.ts'
 import { planSearchPath } from './search-path.ts'
@@ -47,8 +58,12 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
     ...(namedBase(baseName(input))?.languages ?? []),
     ...impliedLanguages(input, findings),
   ])
-  const services = wantedServices(detected.services, data?.services ?? [], file?.name ?? '')
-  const { packages, odd } = wantedPackages(input, findings)
+  const services = [
+    ...wantedServices(detected.services, data?.services ?? [], file?.name ?? ''),
+    ...formatServices(detected, data?.services ?? []),
+  ]
+  const addons = wantedAddons(input)
+  const { packages, odd } = wantedPackages(input, findings, addons)
   const needed = packages.filter(({ isOptional }) => !isOptional)
   const tools = wantedTools(findings)
   const { resolvedBase, choice } = await chooseBase(input, {
@@ -58,12 +73,15 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
     tools: tools.wanted,
   })
   const refused: UnavailableItem[] = []
+  const missing: string[] = []
   const kept = <T>(key: string, wish: Choice, work: () => Promise<T> | T): Promise<T[]> =>
     keptOrRefused(refused, key, wish, work)
   const found = (
     await Promise.all(
       languages.map((one) =>
-        kept(`languages.${one.language}`, one.wish, () => planLanguage(input, one, resolvedBase)),
+        one.isOptional
+          ? plannedOrNoted(missing, one, () => planLanguage(input, one, resolvedBase))
+          : kept(`languages.${one.language}`, one.wish, () => planLanguage(input, one, resolvedBase)),
       ),
     )
   ).flat()
@@ -74,30 +92,40 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
       ),
     )
   ).flat()
+  const addonPlans = (
+    await Promise.all(
+      addons.map((one) =>
+        kept(`addons.${one.name}`, one.choice, () => planAddon(resolvedBase, machine, one)),
+      ),
+    )
+  ).flat()
   const servicePlans = running.filter((one): one is ServicePlan => !('missing' in one))
   checkPorts(servicePlans)
   const kind = baseKind(resolvedBase.base)
-  const user = userOf(data, kind.system.user)
-  const workspace = `${homeOf(user)}/${input.name}`
+  // A devcontainer is an image with users and commands of its own: another base has nothing of it.
+  const devcontainer = kind.takesImage ? input.devcontainer : undefined
+  const user = userOf(data, devcontainer?.remoteUser ?? kind.system.user)
+  const workspace = devcontainer?.workspace ?? `${homeOf(user)}/${input.name}`
   const toolPlans = planTools(tools.wanted, resolvedBase, machine)
   const there = toolPlans.filter(({ from }) => kind.tools.packageManager !== undefined || from !== 'packages')
   const without = findings.filter((one) => lacksTool(one, there))
-  const agent =
-    data?.lifecycle.setup === undefined ? agentSetup(detected, findings) : { setups: [], notes: [] }
-  const setups = [
-    ...planSetups(
-      input,
-      findings.filter((one) => !without.includes(one)),
-      detected,
-    ),
-    ...agent.setups,
-  ]
-  const path = planSearchPath(found, toolPlans, findings, workspace)
+  const isPrepared = devcontainer !== undefined && preparesItself(devcontainer)
+  const own = planSetups(input, isPrepared ? [] : findings.filter((one) => !without.includes(one)), detected)
+  const { setups, notes: setupNotes } =
+    data?.lifecycle.setup === undefined && !isPrepared
+      ? formatSetup(detected, findings, own)
+      : { setups: own, notes: [] }
+  const { starts, notes: startNotes } =
+    data?.lifecycle.start === undefined ? formatStarts(detected) : { starts: [], notes: [] }
+  const path = planSearchPath(found, toolPlans, [...findings, ...detected.formats], workspace, [
+    ...(extraPackages(input).nix.length > 0 ? [`${NIX_PROFILE}/bin`] : []),
+  ])
   return {
     name: data?.environment.name ?? input.name,
     workspace,
     user,
-    sudo: data?.environment.sudo ?? false,
+    // Root in the sandbox was approved with the image.
+    sudo: data?.environment.sudo || devcontainer !== undefined,
     base: choice,
     resolvedBase,
     languages: found,
@@ -107,21 +135,32 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
       ...one,
       isThere: kind.tools.hasPackage(machine, one.name),
     })),
-    extra: extraPackages(data),
+    extra: extraPackages(input),
+    extraFrom: extraFrom(input),
     services: servicePlans,
+    addons: addonPlans,
     findings,
     setups,
     commands: planCommands(input, findings, detected),
-    ports: planPorts(input, findings),
+    starts,
+    ports: planPorts({ ...input, devcontainer }, findings),
     variables: [
       ...homes(found, toolPlans),
-      ...planVariables(input, findings, servicePlans, { workspace, user }),
+      ...addonVariables(addonPlans),
+      ...planVariables({ ...input, devcontainer }, findings, servicePlans, { workspace, user }),
     ],
     path: path.directories,
-    presets: planPresets(input, findings, resolvedBase, { found, tools: toolPlans, setups: agent.setups }),
+    presets: planPresets({ ...input, devcontainer }, findings, resolvedBase, {
+      found,
+      tools: toolPlans,
+      setups,
+      addons: addonPlans,
+    }),
     generated: [...new Set(findings.flatMap(({ generated }) => generated))],
-    resources: data?.resources ?? {},
+    resources: { ...devcontainer?.resources, ...dropUndefined(data?.resources ?? {}) },
+    ...(devcontainer && { devcontainer }),
     notes: [
+      ...devcontainerNotes(input.devcontainer, devcontainer, isPrepared),
       ...found.flatMap(({ wish }) => (wish.note ? [wish.note] : [])),
       ...running.flatMap((one) =>
         'missing' in one ? [`left out: ${one.missing}`] : one.note ? [one.note] : [],
@@ -131,7 +170,10 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
         notes.map((note) => (directory === '' ? note : `${directory}: ${note}`)),
       ),
       ...detected.notes,
-      ...agent.notes,
+      ...lostProcesses(detected),
+      ...missing,
+      ...setupNotes,
+      ...startNotes,
       ...odd,
       ...tools.refused,
       ...without.map(lackingNote),
@@ -140,6 +182,21 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
       ...missingInputs(input, detected),
       ...kotlinNote(data),
     ],
+  }
+}
+
+/** A language that only a file of another platform names is left out with a note. */
+async function plannedOrNoted<T>(
+  notes: string[],
+  { wish }: WantedLanguage,
+  work: () => Promise<T>,
+): Promise<T[]> {
+  try {
+    return [await work()]
+  } catch (error) {
+    if (!isAgentPodError(error, 'failed_precondition') && !isAgentPodError(error, 'unavailable')) throw error
+    notes.push(`left out, though ${wish.evidence.file || 'a file'} names it: ${error.message}`)
+    return []
   }
 }
 
@@ -159,7 +216,24 @@ async function keptOrRefused<T>(
   }
 }
 
-const USER = /^[a-z_][a-z0-9_-]{0,31}$/
+/** Commands that install what the project needs, so detection does not. */
+function preparesItself({ plan: { lifecycle } }: DevcontainerEnvironment): boolean {
+  const stages = ['onCreateCommand', 'updateContentCommand', 'postCreateCommand'] as const
+  return stages.some((stage) => lifecycle[stage].some(({ origin }) => origin === OWN_ORIGIN))
+}
+
+function devcontainerNotes(
+  given: DevcontainerEnvironment | undefined,
+  used: DevcontainerEnvironment | undefined,
+  isPrepared: boolean,
+): readonly string[] {
+  if (!given) return []
+  if (!used) return [`${given.file} is not used: its Features, users and commands need the base image`]
+  const prepared = `${used.file} has commands that prepare the project, so its dependencies are not installed by detection`
+  return isPrepared ? [...used.notes, prepared] : used.notes
+}
+
+const USER = /^(?:[a-z_][a-z0-9_-]{0,31}|[0-9]{1,10})$/
 
 /** SECURITY: CF-02. The name becomes part of paths and commands. */
 function userOf(data: ProjectData | undefined, usual: string): string {

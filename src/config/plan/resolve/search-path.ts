@@ -15,13 +15,15 @@ const MOST_DIRECTORIES = 64
 export function planSearchPath(
   languages: readonly LanguagePlan[],
   tools: readonly ToolPlan[],
-  findings: readonly Finding[],
+  findings: readonly Pick<Finding, 'path'>[],
   workspace: string,
+  more: readonly string[] = [],
 ): { readonly directories: string[]; readonly refused: readonly string[] } {
   const all = [
     ...new Set([
       ...findings.flatMap(({ path = [] }) => path.map((one) => withWorkspace(one, workspace))),
       TOOLS_BIN,
+      ...more,
       ...languages.flatMap(({ language, source: one }) => toolchainDirectories(language, one)),
       ...tools.flatMap(({ directory }) => directory ?? []),
     ]),

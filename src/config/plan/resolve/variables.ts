@@ -1,10 +1,13 @@
 /** Environment variables of a plan. */
+
 import type { Finding } from '../../detect/finding.ts'
+import { replaceContainerVariables } from '../../devcontainer/variables.ts'
 import type { ListedVersion } from '../languages/registry-versions.ts'
 import { satisfies } from '../languages/version.ts'
 import type { LanguagePlan, Plan, ToolPlan, VariablePlan } from '../plan.ts'
 import type { PlanInput } from '../plan-input.ts'
 import { addressInSandbox, type ServicePlan, serviceVariables } from '../services/service-plan.ts'
+import { strongest } from './by-rank.ts'
 import { SYSTEM, toolchainDirectories } from './search-path.ts'
 import { NPM_TOOLS } from './tools.ts'
 import { withWorkspace } from './workspace-path.ts'
@@ -21,7 +24,7 @@ export function homes(languages: readonly LanguagePlan[], tools: readonly ToolPl
     if (!isTold || !bin.endsWith('/bin') || SYSTEM.includes(bin)) return []
     const names = isNode ? headersVariables(source.npm, tools) : ['JAVA_HOME']
     const evidence = { file: '', said: `where ${language} is` }
-    return names.map((name) => ({ name, value: bin.slice(0, -4), evidence }))
+    return names.map((name) => ({ name, value: bin.slice(0, -4), evidence, beat: [] }))
   })
 }
 
@@ -42,7 +45,25 @@ export function planVariables(
   { workspace, user }: Pick<Plan, 'workspace' | 'user'>,
 ): VariablePlan[] {
   const { file, detected } = input
-  const all: VariablePlan[] = [
+  // Among sources of one rank, the first goes before the others.
+  const all: Omit<VariablePlan, 'beat'>[] = [
+    ...Object.entries(file?.data.environment.variables ?? {}).map(([name, value]) => ({
+      name,
+      value,
+      evidence: {
+        file: file?.name ?? '',
+        line: file?.lineOf(['environment', 'variables', name]),
+        said: `${name} = ...`,
+      },
+    })),
+    ...containerVariables(input),
+    ...detected.formats.flatMap(({ variables }) =>
+      variables.map((one) => ({ ...one, value: addressInSandbox(one.value, services, user) ?? one.value })),
+    ),
+    ...detected.variables.flatMap(({ name, value, evidence }) => {
+      const here = addressInSandbox(value, services, user)
+      return here === undefined ? [] : [{ name, value: here, evidence }]
+    }),
     ...findings.flatMap(({ variables = {}, evidence }) =>
       Object.entries(variables).map(([name, value]) => ({
         name,
@@ -57,25 +78,31 @@ export function planVariables(
         evidence: { file: '', said: `the service ${service.name}` },
       })),
     ),
-    ...detected.variables.flatMap(({ name, value, evidence }) => {
-      const here = addressInSandbox(value, services, user)
-      return here === undefined ? [] : [{ name, value: here, evidence }]
-    }),
-    ...Object.entries(file?.data.environment.variables ?? {}).map(([name, value]) => ({
-      name,
-      value,
-      evidence: {
-        file: file?.name ?? '',
-        line: file?.lineOf(['environment', 'variables', name]),
-        said: `${name} = ...`,
-      },
-    })),
   ]
-  return [...new Map(all.filter(isVariable).map((one) => [one.name, one])).values()]
+  return strongest(
+    all.filter(isVariable),
+    ({ name }) => name,
+    ({ value }) => value,
+  )
+}
+
+/** Of devcontainer.json: those of processes go before those of the container. */
+function containerVariables({ devcontainer }: PlanInput): Omit<VariablePlan, 'beat'>[] {
+  if (!devcontainer) return []
+  const { plan, env, file, variables, evidence } = devcontainer
+  const remote = Object.entries(plan.remoteEnv).map(([name, text]) => ({
+    name,
+    value: text === null ? '' : replaceContainerVariables(text, env, file),
+    rank: 'devcontainer' as const,
+    evidence: evidence(['remoteEnv', name], `remoteEnv ${name}`),
+  }))
+  const own = variables.toReversed().map((one) => ({ ...one, rank: 'devcontainer' as const }))
+  const first = new Map([...own.toReversed(), ...remote].map((one) => [one.name, one]))
+  return [...first.values()]
 }
 
 /** SECURITY: CF-02. Variables that no process can have, and those reserved for AgentPod, are left out. */
-function isVariable({ name, value }: VariablePlan): boolean {
+function isVariable({ name, value }: Pick<VariablePlan, 'name' | 'value'>): boolean {
   return (
     /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) &&
     !/^AGENTPOD_/i.test(name) &&

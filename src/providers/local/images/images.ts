@@ -19,6 +19,7 @@ import { packTar } from '../../../util/file/tar-writer.ts'
 import { randomWord, systemRandom } from '../../../util/random.ts'
 import type { Podhost } from '../podhost.ts'
 import { layersRoot } from '../root.ts'
+import { fetchFeature } from './feature.ts'
 import { gitLayer } from './git-layer.ts'
 import { type ImageRecord, ImageRecords } from './image-records.ts'
 import type { Podimage } from './podimage.ts'
@@ -165,6 +166,7 @@ export function localImages(
       await removeLeftover(podhost, records)
       return storedOf(record, records.tools)
     },
+    feature: (ref, o) => fetchFeature({ podimage, registries, exchange }, ref, o),
     async layout(source, o) {
       const parts = { podhost, podimage, exchange, arch, tools: records.tools }
       return layoutStream(await packImage(parts, source, () => undefined, o), exchange)

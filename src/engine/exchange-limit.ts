@@ -2,18 +2,20 @@
  * Limits the exchanges that one owner has open at once. Streams of the data plane last for hours, so a rate
  * is no limit.
  */
-import { AgentPodError } from '../../core/error.ts'
+import { AgentPodError } from '../core/error.ts'
 
 export const DEFAULT_EXCHANGES = 1024
 
 export class ExchangeLimit {
   readonly #most: number
   readonly #what: string
+  readonly #who: string
   readonly #taken = new Map<string, number>()
 
-  constructor(most: number = DEFAULT_EXCHANGES, what = 'connections into sandboxes') {
+  constructor(most: number = DEFAULT_EXCHANGES, what = 'connections into sandboxes', who = 'this key') {
     this.#most = most
     this.#what = what
+    this.#who = who
   }
 
   /** Takes a place. The returned function gives it back; calling it again does nothing. */
@@ -23,7 +25,7 @@ export class ExchangeLimit {
       throw new AgentPodError({
         code: 'resource_exhausted',
         reason: 'rate.connections',
-        message: `this key already has ${this.#most} ${this.#what} open, which is the limit`,
+        message: `${this.#who} already has ${this.#most} ${this.#what} open, which is the limit`,
         hint: 'close some of them, or try again later',
         retry: { afterMs: 1000 },
       })

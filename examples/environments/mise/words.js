@@ -1,0 +1,1 @@
+console.log(JSON.stringify(['one', 'two', process.env.GREETING]))

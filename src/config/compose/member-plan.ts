@@ -1,0 +1,95 @@
+/** How a service of a compose file runs as a member of a group. */
+import { STOP_SIGNALS, type StopSignal } from '../../core/environment.ts'
+import { shellWord } from '../../util/shell/shell-word.ts'
+import type { ComposeProject, ComposeService } from './model.ts'
+
+/** What is known of the image of a service. */
+export interface MemberImage {
+  readonly entrypoint: readonly string[]
+  readonly command: readonly string[]
+  readonly user: string | undefined
+  readonly workdir: string | undefined
+}
+
+export interface MemberService {
+  readonly name: string
+  /** A command for /bin/sh. */
+  readonly run: string
+  readonly user: string
+  readonly workdir: string
+  readonly variables: Record<string, string>
+  readonly ready: { readonly command?: string; readonly timeoutMs: number }
+  readonly needsProject: boolean
+  readonly stopSignal: StopSignal
+  readonly stopMs: number
+}
+
+const MOST_STOP_MS = 30_000
+const START_MS = 60_000
+
+/** The words that the service runs; empty if neither the file nor the image names any. */
+export function serviceWords({ entrypoint, command }: ComposeService, image: MemberImage): string[] {
+  // As with Docker, a new entrypoint also removes the image's command.
+  const own = entrypoint ? [] : image.command
+  return [...(entrypoint ?? image.entrypoint), ...(command ?? own)]
+}
+
+export function memberService(service: ComposeService, image: MemberImage): MemberService {
+  const { healthcheck, stopSignal, stopMs, environment } = service
+  const signal = stopSignal && (stopSignal.startsWith('SIG') ? stopSignal : `SIG${stopSignal}`)
+  return {
+    name: 'main',
+    run: `exec ${serviceWords(service, image).map(shellWord).join(' ')}`,
+    user: memberUser(service, image),
+    workdir: service.workingDir ?? image.workdir ?? '/',
+    variables: { ...environment },
+    ready: {
+      ...(healthcheck?.test !== undefined && { command: checkCommand(healthcheck.test) }),
+      timeoutMs: healthcheck?.test === undefined ? START_MS : healthcheck.readyMs,
+    },
+    // Files of the project are brought in before it starts.
+    needsProject: true,
+    stopSignal: STOP_SIGNALS.find((one) => one === signal) ?? 'SIGTERM',
+    stopMs: Math.min(stopMs ?? 10_000, MOST_STOP_MS),
+  }
+}
+
+/** `name:group` becomes the name: the groups of an account are its own. */
+export function memberUser({ user }: ComposeService, image: MemberImage): string {
+  const text = user ?? image.user ?? 'root'
+  return /^\d+(?::\d+)?$/.test(text) ? text : (text.split(':')[0] ?? 'root')
+}
+
+function checkCommand(test: string | readonly string[]): string {
+  return typeof test === 'string' ? test : test.map(shellWord).join(' ')
+}
+
+/** A service name as a host name: Docker allows underscores and capitals, host names do not. */
+export function memberName(service: string): string {
+  return (
+    service
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9.-]+/g, '-')
+      .replaceAll(/^[-.]+|[-.]+$/g, '') || 'service'
+  )
+}
+
+/** Aliases that are host names and that no other service has. */
+export function memberAliases(
+  { services }: Pick<ComposeProject, 'services'>,
+  service: ComposeService,
+): string[] {
+  const taken = new Set(services.map(({ name }) => memberName(name)))
+  const others = new Set(services.filter((one) => one !== service).flatMap(({ aliases }) => aliases))
+  const isHost = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/
+  return [...new Set(service.aliases)].filter(
+    (one) => isHost.test(one) && !taken.has(one) && !others.has(one) && one !== 'localhost',
+  )
+}
+
+/** Services that others wait for until they have ended: migrations, setup. */
+export function runsToEnd({ services }: Pick<ComposeProject, 'services'>, { name }: ComposeService): boolean {
+  return services.some(({ dependsOn }) =>
+    dependsOn.some((one) => one.service === name && one.condition === 'service_completed_successfully'),
+  )
+}
