@@ -9,7 +9,9 @@ import { DEFAULT_KEPT, DEFAULT_QUOTA } from '../engine/lifecycle/quota.ts'
 import { crun } from '../providers/crun/provider.ts'
 import { registryCredential } from '../providers/docker/image/registry-auth.ts'
 import { dockerProvider } from '../providers/docker/provider.ts'
-import type { LocalImagesOptions } from '../providers/local/images/images.ts'
+import { gvisor } from '../providers/gvisor/provider.ts'
+import { runscFile } from '../providers/gvisor/runsc-file.ts'
+import { type LocalImages, localImages } from '../providers/local/images/images.ts'
 import { podimageProgram } from '../providers/local/images/podimage.ts'
 import { Podhost } from '../providers/local/podhost.ts'
 import { openSealedBox } from '../secrets/sealed-box.ts'
@@ -83,6 +85,7 @@ function openPodhost({ options, home, scope }: ServerSetup): Podhost {
   const podhost = new Podhost({
     home: home.root,
     ...options.programs,
+    runsc: runscFile(process.env),
     shells: options.shells ?? DEFAULT_SHELLS,
   })
   scope.defer(() => podhost.close())
@@ -95,21 +98,23 @@ function openProviders(
   podhost: Podhost,
 ): Provider[] {
   const { podd } = options.programs
+  const images = openImages({ options, home }, podhost)
   return [
-    crun(podhost, home.tmp, openImages({ options, home })),
+    crun(podhost, home.tmp, images),
+    gvisor(podhost, home.tmp, images),
     dockerProvider({ env: process.env, poddFile: podd, owner }),
     ...(options.providers ?? []).map((open) => open({ home: home.root, podd, owner, log })),
   ]
 }
 
 /** Registries are asked with the settings and credentials of the user who runs the server. */
-function openImages({
-  options,
-  home,
-}: Pick<ServerSetup, 'options' | 'home'>): LocalImagesOptions | undefined {
+function openImages(
+  { options, home }: Pick<ServerSetup, 'options' | 'home'>,
+  podhost: Podhost,
+): LocalImages | undefined {
   const { podimage } = options.programs
   if (podimage === undefined) return undefined
-  return {
+  return localImages(podhost, home.tmp, {
     podimage: podimageProgram(podimage, process.env, options.upstreamProxy),
     recordsFile: home.imageRecords,
     arch: process.arch,
@@ -118,7 +123,7 @@ function openImages({
       settings: () => readRegistries(home.root),
       credential: (host) => registryCredential(process.env, host),
     },
-  }
+  })
 }
 
 /** `engine` is called only once the egress process reports something, which is after the engine was made. */

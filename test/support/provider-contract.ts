@@ -6,6 +6,7 @@ import type { CallOptions } from '../../src/core/call.ts'
 import { newSandboxId, newSnapshotId, parseOwner } from '../../src/core/id.ts'
 import type { Provider, RootRef } from '../../src/core/provider.ts'
 import { crun } from '../../src/providers/crun/provider.ts'
+import { gvisor } from '../../src/providers/gvisor/provider.ts'
 import type { Podhost } from '../../src/providers/local/podhost.ts'
 import { type ContractWorld, runContractCase } from '../../src/testing/contract-context.ts'
 import { PROVIDER_CONTRACT } from '../../src/testing/provider-contract.ts'
@@ -55,10 +56,20 @@ export function describeContract(title: string, open: () => Promise<TestProvider
   })
 }
 
+interface OwnPodhost {
+  readonly podhost: Podhost
+  readonly exchange: string
+  close(): Promise<void>
+}
+
 /** crun on a podhost with a state directory of its own. */
-export function crunOn(o: { podhost: Podhost; exchange: string; close(): Promise<void> }): TestProvider {
+export const crunOn = (o: OwnPodhost): TestProvider => onPodhost(crun(o.podhost, o.exchange), o)
+
+/** gVisor on a podhost with a state directory of its own. */
+export const gvisorOn = (o: OwnPodhost): TestProvider => onPodhost(gvisor(o.podhost, o.exchange), o)
+
+function onPodhost(provider: Provider, o: OwnPodhost): TestProvider {
   const { podhost } = o
-  const provider = crun(podhost, o.exchange)
   return {
     provider,
     root: provider.host?.root() ?? {},

@@ -130,8 +130,9 @@ export function checkCycles(files: readonly Parsed[]): Violation[] {
   return found
 }
 
-/** Where such a word means something else: a directory that projects have. */
+/** Where such a word means something else: a directory that projects have, a level of isolation. */
 const OTHER_MEANINGS: Readonly<Record<string, readonly string[]>> = {
+  'src/core/capability.ts': ['gvisor'],
   'src/config/detect/python/project.ts': ['docker'],
 }
 

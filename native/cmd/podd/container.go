@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 
 	"agentpod/native/internal/containerinit"
@@ -37,7 +38,11 @@ func becomeContainer(o *options) (level netns.Level, err error) {
 
 // setUpNetwork makes the sockets of podd's own network namespace, which egress takes over.
 func setUpNetwork(o *options) (netns.Level, error) {
-	network := netns.Setup(netns.Own{})
+	return useNetwork(o, netns.Setup(netns.Own{}))
+}
+
+// useNetwork hands the sockets of a network over to egress.
+func useNetwork(o *options, network *netns.Network) (netns.Level, error) {
 	defer network.Close()
 	if network.Level.Level == netns.None {
 		return network.Level, nil
@@ -51,15 +56,24 @@ func setUpNetwork(o *options) (netns.Level, error) {
 	return network.Level, nil
 }
 
-// readiness is the pipe on which podhost waits. Nothing is written to it twice.
-type readiness struct{ pipe *os.File }
+// readiness is the pipe on which podhost waits, or the link to the supervisor in gVisor. Nothing is written
+// to it twice.
+type readiness struct{ pipe io.WriteCloser }
 
-func newReadiness(fd int) *readiness {
-	if fd < 0 {
+func newReadiness(fd int, inside *gvisorInside) *readiness {
+	switch {
+	case inside != nil:
+		return &readiness{keptOpen{inside.link}}
+	case fd < 0:
 		return &readiness{}
 	}
 	return &readiness{os.NewFile(uintptr(fd), "ready")}
 }
+
+// keptOpen is a writer whose owner closes it.
+type keptOpen struct{ io.Writer }
+
+func (keptOpen) Close() error { return nil }
 
 func (r *readiness) serving(level netns.Level) { r.write(map[string]any{"network": level}) }
 

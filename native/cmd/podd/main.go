@@ -21,6 +21,7 @@ import (
 	"agentpod/native/internal/guard"
 	"agentpod/native/internal/guest"
 	"agentpod/native/internal/kernelfs"
+	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/process"
 	"agentpod/native/internal/seccomp"
 )
@@ -36,14 +37,14 @@ const (
 )
 
 type options struct {
-	listenerFD, payloadFD, oomFD, parentFD, readyFD, containerFD int
-	network                                                      bool
-	egress                                                       egress.Options
-	waitMs                                                       int64
-	narrow                                                       bool
-	unguarded                                                    bool
-	stdio                                                        bool
-	streams, tokenFile                                           string
+	listenerFD, payloadFD, oomFD, parentFD, readyFD, containerFD, arrivalsFD int
+	network                                                                  bool
+	egress                                                                   egress.Options
+	waitMs                                                                   int64
+	narrow                                                                   bool
+	unguarded                                                                bool
+	stdio                                                                    bool
+	streams, tokenFile                                                       string
 }
 
 func init() {
@@ -55,13 +56,22 @@ func init() {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("podd: ")
-	if len(os.Args) > 1 && os.Args[1] == "connect" {
-		connect(os.Args[2:])
-		return
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "connect":
+			connect(os.Args[2:])
+			return
+		case lateroot.Command:
+			if err := lateroot.Run(); err != nil {
+				fail(err)
+			}
+			return
+		}
 	}
 	// With --network, podd makes these sockets itself.
 	o := options{egress: egress.Options{ListenerFD: -1, DNSFD: -1, DNSOverTCPFD: -1}}
 	flag.IntVar(&o.listenerFD, "listener-fd", 3, "inherited listening socket")
+	flag.IntVar(&o.arrivalsFD, "arrivals-fd", -1, "socket on which connections are handed in, instead of a listening socket; in gVisor")
 	flag.IntVar(&o.containerFD, bundle.ContainerFlag, -1, "OCI configuration of the container that this process becomes")
 	flag.IntVar(&o.readyFD, "ready-fd", -1, "pipe to podhost, for the line that says that podd serves, or why not")
 	flag.BoolVar(&o.network, "network", false, "set up the network namespace; only with --container-fd")
@@ -77,8 +87,12 @@ func main() {
 	flag.StringVar(&o.tokenFile, "token-file", "", "file with the token for --streams; read and removed at once")
 	flag.IntVar(&o.egress.Port, "door", 0, "port of 127.0.0.1 for connections that leave the sandbox, without --network")
 	flag.Parse()
-	ready := newReadiness(o.readyFD)
-	err := run(o, ready)
+	inside, err := enterGVisor(&o)
+	if err != nil {
+		fail(err)
+	}
+	ready := newReadiness(o.readyFD, inside)
+	err = run(o, ready, inside)
 	switch {
 	case err == nil:
 		os.Exit(exitExpired)
@@ -94,8 +108,8 @@ func fail(err error) {
 	os.Exit(exitFailed)
 }
 
-// run serves until the lease expires.
-func run(o options, ready *readiness) error {
+// run serves until the lease expires. inside is nil outside of gVisor.
+func run(o options, ready *readiness, inside *gvisorInside) error {
 	time.AfterFunc(settleTime, func() {
 		runtime.GOMAXPROCS(2)
 		debug.SetGCPercent(gcPercent)
@@ -107,6 +121,9 @@ func run(o options, ready *readiness) error {
 		return err
 	}
 	level, err := becomeContainer(&o)
+	if err == nil && inside != nil {
+		level, err = inside.prepare(&o)
+	}
 	if err != nil {
 		return err
 	}
@@ -128,11 +145,14 @@ func run(o options, ready *readiness) error {
 		return err
 	}
 	failed := make(chan error, 1)
-	listener, err := open(o, token, addConnection, failed)
+	listener, err := open(o, token, addConnection, failed, inside)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	server := guest.New(table)
+	if inside != nil {
+		server.LateRoot = inside.root.Enter
+	}
 	server.EgressPort = o.egress.Port
 	server.Lease.Set(guest.Terms{RemainingMs: o.waitMs})
 	go func() { failed <- server.Serve(listener) }()

@@ -29,7 +29,10 @@ func readToken(o options) (string, error) {
 
 // open returns the listener of podd's server: the inherited socket, or the connections that arrive by
 // streams.
-func open(o options, token string, addConnection egress.AddConnection, failed chan<- error) (net.Listener, error) {
+func open(o options, token string, addConnection egress.AddConnection, failed chan<- error, inside *gvisorInside) (net.Listener, error) {
+	if inside != nil {
+		return inside.listen(addConnection, failed), nil
+	}
 	if !o.stdio && o.streams == "" {
 		return guest.Listen(o.listenerFD, !o.unguarded)
 	}

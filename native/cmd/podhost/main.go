@@ -14,6 +14,7 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/enter"
+	"agentpod/native/internal/gvisor"
 	"agentpod/native/internal/host"
 	"agentpod/native/internal/host/lifecycle"
 	"agentpod/native/internal/host/shells"
@@ -52,6 +53,11 @@ func main() {
 		err = enter.MountNamespace(append([]string{"serve-inside"}, args...))
 	case "serve-inside":
 		err = serveInside(args)
+	case gvisor.SupervisorCommand:
+		var code int
+		if code, err = gvisor.Supervise(args); err == nil {
+			os.Exit(code)
+		}
 	case mount.UserNamespaceHelper:
 		if len(args) != 1 {
 			usage()
@@ -72,13 +78,15 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: podhost serve --home DIR --podd FILE [--log FILE]")
+	fmt.Fprintln(os.Stderr, "usage: podhost serve --home DIR --podd FILE [--log FILE] [--shells N] [--runsc FILE]")
 	os.Exit(exitUsage)
 }
 
 type options struct {
 	home, podd, log string
-	rootless        bool
+	// runsc is the path of gVisor's program; empty for none.
+	runsc    string
+	rootless bool
 	// noCgroup is the reason why the user's systemd gave no cgroup.
 	noCgroup string
 	shells   uint
@@ -91,11 +99,12 @@ func parse(args []string) options {
 	flags.StringVar(&o.home, "home", "", "")
 	flags.StringVar(&o.podd, "podd", "", "")
 	flags.StringVar(&o.log, "log", "", "")
+	flags.StringVar(&o.runsc, "runsc", "", "")
 	flags.BoolVar(&o.rootless, "rootless", false, "")
 	flags.StringVar(&o.noCgroup, "no-cgroup", "", "")
 	flags.UintVar(&o.shells, "shells", 0, "")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || !filepath.IsAbs(o.home) || !filepath.IsAbs(o.podd) ||
-		filepath.Clean(o.home) == "/" || o.shells > shells.Most {
+		filepath.Clean(o.home) == "/" || o.shells > shells.Most || o.runsc != "" && !filepath.IsAbs(o.runsc) {
 		usage()
 	}
 	o.home, o.podd = filepath.Clean(o.home), filepath.Clean(o.podd)
@@ -143,7 +152,7 @@ func serveInside(args []string) error {
 	if err := enter.PrepareMounts(o.rootless); err != nil {
 		return err
 	}
-	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Rootless: o.rootless, NoCgroup: o.noCgroup, Shells: int(o.shells), Version: version}, logger)
+	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Rootless: o.rootless, NoCgroup: o.noCgroup, Shells: int(o.shells), Runsc: o.runsc, Version: version}, logger)
 	if err != nil {
 		return err
 	}

@@ -43,11 +43,28 @@ func (u *User) assume() error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); errno != 0 {
 		return errno
 	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETFSGID, ^uintptr(0), 0, 0); errno == unix.ENOSYS {
+		return u.assumeEffective()
+	}
 	if err := setID(unix.SYS_SETFSGID, u.GID); err != nil {
 		return err
 	}
 	// When the thread leaves uid 0, the kernel removes the file system capabilities from the effective set.
 	return setID(unix.SYS_SETFSUID, u.UID)
+}
+
+// assumeEffective is for gVisor, which has no file system ids. SECURITY: the real and the saved ids stay
+// root's, and those decide who may signal the thread; podd is not dumpable, so that nothing inside can trace
+// it.
+func (u *User) assumeEffective() error {
+	keep := ^uintptr(0)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, keep, uintptr(u.GID), keep); errno != 0 {
+		return errno
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, uintptr(u.UID), keep); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // setID sets the id and then reads it, because these two calls report no failure.

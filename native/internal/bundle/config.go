@@ -27,9 +27,9 @@ const ContainerFlag = "container-fd"
 // PoddPath is the path of podd inside every sandbox.
 const PoddPath = "/.agentpod/podd"
 
-// podd starts with the capabilities that it needs to install its seccomp filter and to set up payloads, and
-// drops the rest before it serves. A payload gets none of them.
-var capabilities = []string{
+// Granted are the capabilities that podd starts with. It needs them to install its seccomp filter and to set
+// up payloads, and drops the rest before it serves. A payload gets none of them.
+var Granted = []string{
 	"CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 	"CAP_FSETID", "CAP_SETFCAP", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE",
 }
@@ -130,7 +130,7 @@ func New(s Spec) Config {
 			Cwd:  "/",
 			// podd sets no_new_privs for each payload that must have it. With sudo, some payloads do not.
 			NoNewPrivileges: false,
-			Capabilities:    Capabilities{Bounding: capabilities, Effective: capabilities, Permitted: capabilities},
+			Capabilities:    Capabilities{Bounding: Granted, Effective: Granted, Permitted: Granted},
 			Rlimits:         rlimits,
 		},
 		Mounts: mounts(s),

@@ -5,9 +5,13 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentpod/native/internal/connect"
+	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/process"
 	"agentpod/native/internal/trust"
 )
@@ -78,6 +82,30 @@ func (s *Server) prepareRoot(w http.ResponseWriter, _ *http.Request) {
 	}
 	s.prepared.Store(trust.Prepare())
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// lateRoot is the body of PUT /agentpod/late-root.
+type lateRoot struct {
+	lateroot.Order
+	// Files is the limit on open files of podd and of all that it starts; 0 to keep the present one.
+	Files uint64 `json:"files"`
+}
+
+// enterRoot is for a shell that waits in the blank root, where podhost cannot swap roots itself.
+func (s *Server) enterRoot(w http.ResponseWriter, r *http.Request) {
+	var request lateRoot
+	err := readStrict(r, &request)
+	switch {
+	case err != nil:
+	case s.LateRoot == nil || s.isSet.Load():
+		err = connect.Errorf(connect.FailedPrecondition, "the sandbox has its root already")
+	default:
+		if err = s.LateRoot(request.Order); err == nil && request.Files > 0 {
+			// This function of package syscall also makes the limit that of programs.
+			err = syscall.Setrlimit(unix.RLIMIT_NOFILE, &syscall.Rlimit{Cur: request.Files, Max: request.Files})
+		}
+	}
+	connect.WriteUnary(w, empty{}, err)
 }
 
 func (s *Server) renew(w http.ResponseWriter, r *http.Request) {

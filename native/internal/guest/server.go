@@ -13,6 +13,7 @@ import (
 
 	"agentpod/native/internal/connect"
 	"agentpod/native/internal/files"
+	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/process"
 	"agentpod/native/internal/trust"
 )
@@ -28,9 +29,11 @@ type Server struct {
 	Lease *Lease
 	// EgressPort is the port where connections that leave the sandbox arrive, if it is not the usual one.
 	EgressPort int
-	processes  *process.Table
-	watchers   *files.Watchers
-	settings   settings
+	// LateRoot gives the sandbox its root, where nothing outside can; nil elsewhere.
+	LateRoot  func(lateroot.Order) error
+	processes *process.Table
+	watchers  *files.Watchers
+	settings  settings
 	// started is when podd became this sandbox. podd may have waited in a blank shell before.
 	started atomic.Pointer[time.Time]
 	begun   sync.Once
@@ -62,6 +65,7 @@ func New(processes *process.Table) *Server {
 		"POST /files":             {handle: s.upload},
 		"PUT /agentpod/init":      {handle: s.init, silent: true},
 		"PUT /agentpod/root":      {handle: s.prepareRoot, silent: true},
+		"PUT /agentpod/late-root": {handle: s.enterRoot, silent: true},
 		"PUT /agentpod/lease":     {handle: s.renew, silent: true},
 		"GET /agentpod/usage":     {handle: s.usage, silent: true},
 		"GET /agentpod/processes": {handle: s.listAll},

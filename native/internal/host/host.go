@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/gvisor"
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/lifecycle"
 	"agentpod/native/internal/host/serve"
@@ -20,6 +21,7 @@ import (
 	"agentpod/native/internal/host/volumes"
 	"agentpod/native/internal/ids"
 	"agentpod/native/internal/keylock"
+	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/layer"
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/pool"
@@ -44,7 +46,9 @@ type Config struct {
 	// NoCgroup is the reason why systemd gave an ordinary user no cgroup. It is empty if it gave one.
 	NoCgroup string
 	// Shells is how many blank shells to keep ready.
-	Shells  int
+	Shells int
+	// Runsc is the path of gVisor's program, which may be missing.
+	Runsc   string
 	Version string
 }
 
@@ -55,21 +59,23 @@ type Host struct {
 	log    *log.Logger
 	// stored is the range of ids that sandboxes' files have on the disk. ids gives out the ranges that they
 	// run as.
-	stored    mount.Range
-	ids       *ids.Allocator
-	cgroups   cgroup.Manager
-	stage     *mount.Stage
-	builder   *rootfs.Builder
-	layers    *layer.Store
-	pool      *pool.Pool
-	network   *boot.Network
-	launcher  *boot.Launcher
-	shells    *shells.Pool
-	snapshots *snapshots.Store
-	volumes   *volumes.Store
-	sandboxes *lifecycle.Sandboxes
-	server    *serve.Server
-	locks     keylock.Locks
+	stored   mount.Range
+	ids      *ids.Allocator
+	cgroups  cgroup.Manager
+	stage    *mount.Stage
+	builder  *rootfs.Builder
+	layers   *layer.Store
+	pool     *pool.Pool
+	network  *boot.Network
+	launcher *boot.Launcher
+	shells   *shells.Pool
+	// gvisorShells are those of gVisor sandboxes.
+	gvisorShells *shells.Pool
+	snapshots    *snapshots.Store
+	volumes      *volumes.Store
+	sandboxes    *lifecycle.Sandboxes
+	server       *serve.Server
+	locks        keylock.Locks
 	// layerUse is held for reading while something is made from layers, and for writing while a layer is
 	// removed.
 	layerUse sync.RWMutex
@@ -95,23 +101,36 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	if err := h.makeStage(); err != nil {
 		return nil, err
 	}
-	root, err := h.stage.Blank(h.builder.Podd, shells.KeptMounts)
+	points := append([]string{lateroot.Slot}, shells.KeptMounts...)
+	root, err := h.stage.Blank(h.builder.Podd, points, []string{gvisor.BootIDFile})
 	if err != nil {
 		return nil, err
 	}
 	h.network = &boot.Network{IDs: h.ids}
 	h.launcher = &boot.Launcher{Home: h.home, Cgroups: h.cgroups, IDs: h.ids, Stage: h.stage, Root: root}
-	h.shells = shells.NewPool(h.launcher, config.Shells, logger)
+	h.launcher.Runsc = &gvisor.Runsc{Path: config.Runsc, Rootless: config.Rootless}
+	h.shells = shells.NewPool(h.launcher, boot.Container, config.Shells, logger)
+	h.gvisorShells = shells.NewPool(h.launcher, boot.GVisor, gvisorShells(config.Shells), logger)
 	h.snapshots = snapshots.New(snapshots.Options{Home: h.home, Pool: h.pool, Layers: h.layers, Locks: &h.locks, Log: logger,
 		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
 	h.volumes = volumes.New(volumes.Options{Home: h.home, Stored: h.stored, Pool: h.pool, Locks: &h.locks, Log: logger})
 	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots, Volumes: h.volumes,
-		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
+		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
 	if err := h.recover(); err != nil {
 		return nil, err
 	}
 	h.shells.Begin(h.sandboxes)
+	h.gvisorShells.Begin(h.sandboxes)
 	return h, nil
+}
+
+// gvisorShells is how many shells of gVisor to keep ready, once a sandbox has used one. Each takes about
+// forty megabytes.
+func gvisorShells(containers int) int {
+	if containers == 0 {
+		return 0
+	}
+	return 2
 }
 
 // makeStage mounts the stage, copies podd to it and sets up what depends on it.
@@ -310,6 +329,7 @@ func (h *Host) sleep(d time.Duration) bool {
 func (h *Host) close() {
 	h.sandboxes.Close()
 	h.shells.Close()
+	h.gvisorShells.Close()
 	h.ids.Close()
 	h.pool.Close()
 	h.cgroups.Close()

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/lifecycle"
 	"agentpod/native/internal/host/probe"
 	"agentpod/native/internal/hostproto"
@@ -86,6 +87,8 @@ func (h *Host) Perform(request hostproto.Request) (any, error) {
 			return h.volumes.Stats(args.ID)
 		}
 		return h.volumes.Remove(args.ID, h.sandboxes)
+	case hostproto.Probe:
+		return map[string]any{"checks": h.probe(boot.Runtime(args.Runtime))}, nil
 	case hostproto.SandboxPath:
 		defer h.lockSandbox(args.ID)()
 		return h.sandboxes.Changes(args)
@@ -98,8 +101,6 @@ func (h *Host) Perform(request hostproto.Request) (any, error) {
 	switch request.Op {
 	case "hello":
 		return h.hello(), nil
-	case "probe":
-		return map[string]any{"checks": h.probe()}, nil
 	case "layer.list":
 		layers, err := h.layers.List()
 		return map[string]any{"layers": layers}, err
@@ -108,6 +109,7 @@ func (h *Host) Perform(request hostproto.Request) (any, error) {
 	case "shutdown":
 		// The client may remove the state directory next, so the shells in it end before the answer.
 		h.shells.Close()
+		h.gvisorShells.Close()
 		h.Stop()
 		return map[string]any{}, nil
 	}
@@ -174,25 +176,38 @@ func (h *Host) hello() any {
 		"uidBase": h.stored.Base, "uidCount": h.stored.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
 		"idmap": h.stage.Shifted(), "freezer": h.sandboxes.Freezer(), "pool": h.pool.Info(),
 		"volumes": true, "rootMounts": true,
-		"network": h.network.Level(), "shells": h.shells.Pids(),
+		"network": h.network.Level(), "shells": h.shells.Pids(), "gvisor": h.gvisor(),
 		"ids": lifecycle.IDView{Base: h.stored.Base, Own: h.ids.Shared() == "", Reason: h.ids.Shared()},
 	}
 }
 
-func (h *Host) probe() []probe.Check {
+// gvisor says whether sandboxes can run on gVisor here.
+func (h *Host) gvisor() any {
+	release, err := h.launcher.Runsc.Release()
+	if err != nil {
+		failure := hostproto.AsError(err)
+		return map[string]any{"available": false, "release": release, "reason": failure.Message, "hint": failure.Hint}
+	}
+	return map[string]any{"available": true, "release": release}
+}
+
+func (h *Host) probe(runtime boot.Runtime) []probe.Check {
+	if runtime == boot.GVisor {
+		return probe.GVisor(h.launcher.Runsc.Release, func() (string, error) { return h.trySandbox(runtime) })
+	}
 	return probe.Host{Home: h.home, Rootless: h.config.Rootless, Stored: h.stored, IDs: h.ids, Cgroups: h.cgroups,
-		Network: h.network.Check, Pool: h.pool, Sandbox: h.trySandbox}.Run()
+		Network: h.network.Check, Pool: h.pool, Sandbox: func() (string, error) { return h.trySandbox(runtime) }}.Run()
 }
 
 // trySandbox creates a sandbox, asks podd in it for its health and destroys it.
-func (h *Host) trySandbox() (string, error) {
+func (h *Host) trySandbox(runtime boot.Runtime) (string, error) {
 	id := "probe" + random.Hex(4)
 	defer h.lockSandbox(id)()
 	h.layerUse.RLock()
 	defer h.layerUse.RUnlock()
 	begin := time.Now()
 	_, err := h.sandboxes.Create(hostproto.CreateSandbox{ID: id, Owner: "probe", Hostname: "probe", Root: hostproto.Root{Kind: "host"},
-		DeadlineMs: begin.Add(time.Minute).UnixMilli()})
+		DeadlineMs: begin.Add(time.Minute).UnixMilli(), Runtime: string(runtime)})
 	if err != nil {
 		return "", err
 	}

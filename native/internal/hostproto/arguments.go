@@ -7,7 +7,10 @@ import (
 
 func parseArgs(op string, raw []byte) (any, *Error) {
 	switch op {
-	case "hello", "probe", "layer.list", "clear", "shutdown":
+	case "probe":
+		o := parseObject("args", raw, nil, []string{"runtime"})
+		return Probe{Runtime: o.text("runtime", runtimeGrammar)}, o.err
+	case "hello", "layer.list", "clear", "shutdown":
 		o := parseObject("args", raw, nil, nil)
 		return NoArgs{}, o.err
 	case "sandbox.inspect", "sandbox.stats", "sandbox.destroy", "sandbox.pause", "sandbox.stop":
@@ -23,9 +26,9 @@ func parseArgs(op string, raw []byte) (any, *Error) {
 		o := parseObject("args", raw, []string{"id", "deadlineMs"}, nil)
 		return SetDeadline{ID: o.text("id", idGrammar), DeadlineMs: o.integer("deadlineMs", maxSafeInteger)}, o.err
 	case "sandbox.create":
-		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts", "rootDirs"})
+		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts", "rootDirs", "runtime"})
 	case "sandbox.start":
-		return parseCreate(raw, []string{"whenOver", "mounts", "rootDirs"})
+		return parseCreate(raw, []string{"whenOver", "mounts", "rootDirs", "runtime"})
 	case "snapshot.create", "snapshot.remove", "snapshot.export", "snapshot.import":
 		return parseSnapshotArgs(op, raw)
 	case "volume.create":
@@ -56,9 +59,9 @@ func parseSnapshotArgs(op string, raw []byte) (any, *Error) {
 		o := parseObject("args", raw, []string{"id", "file"}, nil)
 		return ExportSnapshot{ID: o.text("id", idGrammar), File: o.text("file", fileGrammar)}, o.err
 	}
-	o := parseObject("args", raw, []string{"id", "owner", "root", "file", "digest"}, nil)
+	o := parseObject("args", raw, []string{"id", "owner", "root", "file", "digest"}, []string{"runtime"})
 	args := ImportSnapshot{ID: o.text("id", idGrammar), Owner: o.text("owner", ownerGrammar), File: o.text("file", fileGrammar),
-		Digest: o.text("digest", digestGrammar)}
+		Digest: o.text("digest", digestGrammar), Runtime: o.text("runtime", runtimeGrammar)}
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -93,6 +96,7 @@ func parseCreate(raw []byte, optional []string) (any, *Error) {
 		DeadlineMs: o.integer("deadlineMs", maxSafeInteger),
 		WhenOver:   o.text("whenOver", overGrammar),
 		Snapshot:   o.text("snapshot", idGrammar),
+		Runtime:    o.text("runtime", runtimeGrammar),
 		RootDirs:   o.texts("rootDirs", rootDirGrammar, 2),
 	}
 	if o.err != nil {

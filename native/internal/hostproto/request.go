@@ -31,6 +31,9 @@ type Request struct {
 type (
 	NoArgs struct{}
 
+	// Probe asks what sandboxes on a runtime need here.
+	Probe struct{ Runtime string }
+
 	SandboxID struct{ ID string }
 
 	// SandboxPath names a directory inside a sandbox.
@@ -50,6 +53,8 @@ type (
 		WhenOver   string
 		Snapshot   string
 		Mounts     []Mount
+		// Runtime is "gvisor", or empty for the host's kernel.
+		Runtime string
 		// RootDirs are /tmp and /run, if they are part of the root instead of temporary file systems.
 		RootDirs []string
 	}
@@ -87,6 +92,8 @@ type (
 		Root   Root
 		File   string
 		Digest string
+		// Runtime is that of the sandboxes that the snapshot is for.
+		Runtime string
 	}
 
 	// LayerFile has the arguments of layer.import and layer.export.
@@ -162,6 +169,7 @@ var (
 	fileGrammar     = regexp.MustCompile(`\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\z`)
 	kindGrammar     = regexp.MustCompile(`\A(host|layers)\z`)
 	overGrammar     = regexp.MustCompile(`\A(destroy|pause|stop)\z`)
+	runtimeGrammar  = regexp.MustCompile(`\Agvisor\z`)
 	opGrammar       = regexp.MustCompile(`\A[a-z.]{1,32}\z`)
 )
 

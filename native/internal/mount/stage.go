@@ -32,7 +32,7 @@ func NewStage(shifted bool, keep []string) (*Stage, error) {
 	if err := unix.Mount("agentpod", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=48m"); err != nil {
 		return nil, fmt.Errorf("stage %s: %w", dir, err)
 	}
-	for _, name := range []string{"lower", "root", "file", "empty", "pool", "points", "points/root"} {
+	for _, name := range []string{"lower", "root", "file", "empty", "pool", "points", "points/root", "slot", "run"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			return nil, err
 		}

@@ -28,9 +28,13 @@ export async function destroyAll(ctx: Context): Promise<void> {
   for (const group of ctx.groupRegistry.all()) ctx.groupRegistry.setState(group, 'destroying')
   const records = [...ctx.registry.existing(), ...ctx.snapshotRegistry.all(), ...ctx.volumeRegistry.all()]
   const names = new Set([...records.map(({ provider }) => provider), ...ctx.providers.everUsed])
-  const cleared = await Promise.all([...names].map((name) => destroyOnProvider(ctx, name)))
+  const ends = await Promise.all(
+    [...names].map(async (name) => ({ name, left: await destroyOnProvider(ctx, name) })),
+  )
+  const left = ends.flatMap((end) => end.left ?? [])
+  // Once all of them are empty, and one after the other: providers may share what they keep.
+  for (const end of ends) if (!end.left) left.push(...(await clearProvider(ctx, end.name)))
   for (const group of ctx.groupRegistry.all()) forgetEnded(ctx, group)
-  const left = cleared.filter((one) => one !== undefined)
   if (left.length > 0) throw incomplete(left)
 }
 
@@ -47,14 +51,27 @@ async function destroyOnProvider(ctx: Context, provider: string): Promise<Left |
     for (const snapshot of ctx.snapshotRegistry.all().filter(isOurs).reverse())
       await removeSnapshot(ctx, snapshot)
     await removeAllVolumes(ctx, ctx.providers.of({ provider }))
-    await ctx.providers.of({ provider }).clear(CLEAR)
     return undefined
   } catch (error) {
-    const sandboxes = ctx.registry.existing().filter(isOurs)
-    const snapshots = ctx.snapshotRegistry.all().filter(isOurs)
-    const volumes = ctx.volumeRegistry.all().filter(isOurs)
-    return { provider, sandboxes, snapshots, volumes, why: asAgentPodError(error) }
+    return whatIsLeft(ctx, provider, error)
   }
+}
+
+async function clearProvider(ctx: Context, provider: string): Promise<Left[]> {
+  try {
+    await ctx.providers.of({ provider }).clear(CLEAR)
+    return []
+  } catch (error) {
+    return [whatIsLeft(ctx, provider, error)]
+  }
+}
+
+function whatIsLeft(ctx: Context, provider: string, error: unknown): Left {
+  const isOurs = (record: { readonly provider: string }): boolean => record.provider === provider
+  const sandboxes = ctx.registry.existing().filter(isOurs)
+  const snapshots = ctx.snapshotRegistry.all().filter(isOurs)
+  const volumes = ctx.volumeRegistry.all().filter(isOurs)
+  return { provider, sandboxes, snapshots, volumes, why: asAgentPodError(error) }
 }
 
 function incomplete(left: readonly Left[]): AgentPodError {

@@ -4,9 +4,9 @@
  */
 import type { Provider } from '../../core/provider.ts'
 import { localProvider } from '../local/driver.ts'
-import type { LocalImagesOptions } from '../local/images/images.ts'
+import type { LocalImages } from '../local/images/images.ts'
 import type { Podhost } from '../local/podhost.ts'
 
-export function crun(podhost: Podhost, exchange: string, images?: LocalImagesOptions): Provider {
+export function crun(podhost: Podhost, exchange: string, images?: LocalImages): Provider {
   return localProvider({ name: 'crun', isolation: 'container', podhost, exchange, images })
 }

@@ -19,7 +19,7 @@ import type {
 import type { Limited } from '../../core/resources.ts'
 import { poddGuest } from '../../guest/podd/client.ts'
 import { socketStreams } from '../../guest/podd/streams.ts'
-import { type LocalImagesOptions, localImages } from './images/images.ts'
+import type { LocalImages } from './images/images.ts'
 import type { Podhost } from './podhost.ts'
 import {
   type HostInfo,
@@ -30,7 +30,7 @@ import {
   parseSandboxEntry,
   parseSandboxStats,
 } from './protocol.ts'
-import { HOST_ROOT, rootArgs } from './root.ts'
+import { HOST_ROOT, rootArgs, runtimeArgs } from './root.ts'
 import { eachPage, localLayers, localSnapshots, localVolumes } from './stores.ts'
 
 const MIB = 1024 * 1024
@@ -38,16 +38,33 @@ const MIB = 1024 * 1024
 export interface LocalOptions {
   readonly name: string
   readonly isolation: Capabilities['isolation']
+  /** What its sandboxes run on. Providers of different runtimes share podhost, and its layers and images. */
+  readonly runtime?: Runtime | undefined
   readonly podhost: Podhost
   /** The directory for files that are exchanged with podhost. */
   readonly exchange: string
   /** Container images; left out if podimage is not built. */
-  readonly images?: LocalImagesOptions | undefined
+  readonly images?: LocalImages | undefined
+}
+
+/** How sandboxes on another kernel than that of this machine differ. */
+export interface Runtime {
+  /** The name in podhost's protocol. */
+  readonly name: string
+  /** Limits that the host enforces for it, or that podd sets inside, whatever the host has. */
+  readonly alwaysEnforced: readonly Limited[]
+  /** Limits that it does not enforce exactly. */
+  readonly neverEnforced: readonly Limited[]
+  /** Whether sandboxes can share volumes. */
+  readonly volumes: boolean
+  readonly notes: readonly string[]
+  /** Throws if this machine lacks something that it needs. */
+  check(host: HostInfo): void
 }
 
 export function localProvider(options: LocalOptions): Provider {
-  const { podhost } = options
-  const images = options.images && localImages(podhost, options.exchange, options.images)
+  const { podhost, runtime, images } = options
+  const runtimeName = runtime?.name ?? ''
   let hello: Promise<HostInfo> | undefined
   let heardFrom = 0
   const info = (o: CallOptions): Promise<HostInfo> => {
@@ -58,8 +75,12 @@ export function localProvider(options: LocalOptions): Provider {
     const forget = (): void => {
       if (hello === asked) hello = undefined
     }
-    // A pool that is unavailable now may be available the next time.
-    asked.then(({ pool }) => pool.available || forget(), forget)
+    // A pool that is unavailable now, or a runtime that is missing, may be there the next time.
+    const check = (host: HostInfo): void => {
+      if (!host.pool.available) forget()
+      runtime?.check(host)
+    }
+    asked.then(check).catch(forget)
     return asked
   }
 
@@ -67,17 +88,25 @@ export function localProvider(options: LocalOptions): Provider {
     name: options.name,
 
     async capabilities(o) {
-      return capabilities(options, await info(o))
+      const host = await info(o)
+      runtime?.check(host)
+      return capabilities(options, host)
     },
 
     async diagnose(o): Promise<readonly Check[]> {
-      return parseProbe(await podhost.call('probe', {}, o))
+      return parseProbe(await podhost.call('probe', runtimeArgs(runtimeName), o))
     },
 
     async create(plan: CreatePlan, o): Promise<Created> {
-      refuseUnenforced(plan.required, await info(o))
+      const host = await info(o)
+      runtime?.check(host)
+      refuseUnenforced(plan.required, host, options)
+      refuseVolumes(plan, options)
       const from = plan.snapshot === undefined ? {} : { snapshot: plan.snapshot }
-      return created(plan, await podhost.call('sandbox.create', { ...createArgs(plan), ...from }, o))
+      return created(
+        plan,
+        await podhost.call('sandbox.create', { ...createArgs(plan, runtimeName), ...from }, o),
+      )
     },
 
     async inspect(id: SandboxId, o): Promise<Observed> {
@@ -88,8 +117,8 @@ export function localProvider(options: LocalOptions): Provider {
       const listed: ListedSandbox[] = []
       await eachPage(async (after) => {
         const page = parsePage(await podhost.call('sandbox.list', after, o))
-        for (const { id, owner: found, socket, out, observed } of page.sandboxes) {
-          if (found === owner)
+        for (const { id, owner: found, socket, out, runtime: foundOn, observed } of page.sandboxes) {
+          if (found === owner && foundOn === runtimeName)
             listed.push({ handle: { sandboxId: parseSandboxId(id), data: { socket, out } }, observed })
         }
         return page.next
@@ -114,6 +143,8 @@ export function localProvider(options: LocalOptions): Provider {
     },
 
     async clear(o) {
+      // Another provider of the same podhost has cleared everything.
+      if (podhost.hasLeft) return
       await podhost.call('clear', {}, o)
       images?.forget()
       await podhost.leave(o)
@@ -153,8 +184,8 @@ export function localProvider(options: LocalOptions): Provider {
         await podhost.call('sandbox.stop', { id }, o)
       },
       async start(plan: CreatePlan, o): Promise<Created> {
-        refuseUnenforced(plan.required, await info(o))
-        return created(plan, await podhost.call('sandbox.start', createArgs(plan), o))
+        refuseUnenforced(plan.required, await info(o), options)
+        return created(plan, await podhost.call('sandbox.start', createArgs(plan, runtimeName), o))
       },
     },
 
@@ -168,8 +199,8 @@ export function localProvider(options: LocalOptions): Provider {
     host: { root: () => HOST_ROOT },
     images,
     layers: localLayers(podhost, options.exchange),
-    snapshots: localSnapshots(podhost, options.exchange),
-    volumes: localVolumes(podhost),
+    snapshots: localSnapshots(podhost, options.exchange, runtimeName),
+    volumes: runtime?.volumes === false ? undefined : localVolumes(podhost),
   }
 }
 
@@ -183,7 +214,17 @@ function created(plan: CreatePlan, answer: unknown): Created {
   return { handle: { sandboxId: plan.sandboxId, data: { socket, out } }, limits, env, network }
 }
 
-function createArgs(plan: CreatePlan): Record<string, unknown> {
+function refuseVolumes({ mounts }: CreatePlan, { name, runtime }: LocalOptions): void {
+  if (runtime?.volumes !== false || !mounts.some(({ kind }) => kind === 'volume')) return
+  throw new AgentPodError({
+    code: 'unsupported',
+    reason: 'volumes.unsupported',
+    message: `the provider ${name} mounts no volumes`,
+    hint: 'leave the volume out, or use `--isolation container`',
+  })
+}
+
+function createArgs(plan: CreatePlan, runtime: string): Record<string, unknown> {
   const r = plan.resources
   return {
     id: plan.sandboxId,
@@ -192,6 +233,7 @@ function createArgs(plan: CreatePlan): Record<string, unknown> {
     root: rootArgs(plan.root),
     deadlineMs: plan.deadlineAt,
     whenOver: plan.whenOver,
+    ...runtimeArgs(runtime),
     ...(plan.mounts.length > 0 && { mounts: plan.mounts.map(mountArgs) }),
     ...(plan.rootDirs && plan.rootDirs.length > 0 && { rootDirs: plan.rootDirs }),
     resources: {
@@ -222,16 +264,18 @@ function mountArgs(mount: Mount): Record<string, unknown> {
 }
 
 /** A requested limit is enforced or refused, before anything is created. */
-function refuseUnenforced(required: readonly Limited[], host: HostInfo): void {
-  const missing = required.filter((limit) => !isEnforceable(limit, host))
+function refuseUnenforced(required: readonly Limited[], host: HostInfo, { runtime }: LocalOptions): void {
+  const missing = required.filter((limit) => !isEnforceable(limit, host, runtime))
   if (missing.length === 0) return
   throw new AgentPodError({
     code: 'unsupported',
     reason: 'limits.unenforced',
     message: `this machine cannot enforce a limit on ${missing.join(', ')} for ${host.rootless ? 'an ordinary user' : 'sandboxes'}`,
-    hint: host.rootless
-      ? 'leave the option out, or see `agentpod doctor`, which names what mends it'
-      : 'leave the option out, or see `agentpod doctor`: cgroup controllers limit memory, cpus and pids, and a btrfs pool limits disk',
+    hint: runtime
+      ? 'leave the option out, or use `--isolation container`'
+      : host.rootless
+        ? 'leave the option out, or see `agentpod doctor`, which names what mends it'
+        : 'leave the option out, or see `agentpod doctor`: cgroup controllers limit memory, cpus and pids, and a btrfs pool limits disk',
     details: { missing },
   })
 }
@@ -243,13 +287,15 @@ const CONTROLLERS: Partial<Record<Limited, string>> = {
   pids: 'pids',
 }
 
-function isEnforceable(limit: Limited, host: HostInfo): boolean {
+function isEnforceable(limit: Limited, host: HostInfo, runtime: Runtime | undefined): boolean {
+  if (runtime?.alwaysEnforced.includes(limit)) return true
+  if (runtime?.neverEnforced.includes(limit)) return false
   if (limit === 'disk') return host.pool.quotas
   const controller = CONTROLLERS[limit]
   return controller === undefined || host.controllers.includes(controller)
 }
 
-function capabilities({ isolation, images }: LocalOptions, host: HostInfo): Capabilities {
+function capabilities({ isolation, images, runtime }: LocalOptions, host: HostInfo): Capabilities {
   const all = ['memory', 'cpu', 'pids'].every((controller) => host.controllers.includes(controller))
   const notes: string[] = []
   if (!all) notes.push(`limits: cgroup controllers at hand are ${host.controllers.join(', ') || 'none'}`)
@@ -258,23 +304,25 @@ function capabilities({ isolation, images }: LocalOptions, host: HostInfo): Capa
     notes.push(`sandboxes share their user ids, and kernel limits counted by user: ${host.ids.reason ?? ''}`)
   if (host.freezer === 'signals') notes.push('pause, snapshot, fork: processes are stopped by signals')
   if (host.pool.kind === 'copy') notes.push(`snapshots are copies: ${host.pool.reason ?? 'no pool'}`)
-  if (host.network.level !== 'transparent')
+  if (runtime) notes.push(...runtime.notes)
+  else if (host.network.level !== 'transparent')
     notes.push(`network: ${host.network.reason ?? 'connections are not redirected'}`)
   if (!host.pool.quotas)
     notes.push(`limits on disks and volumes do not hold: ${host.pool.reason ?? 'no quotas'}`)
   return {
     isolation,
-    limits: all ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
+    limits:
+      all && !runtime?.neverEnforced.length ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
     pause: host.freezer === 'cgroup' ? 'freeze' : 'signals',
     snapshot: 'disk',
     stop: 'files',
-    network: host.network.level,
+    network: runtime ? 'transparent' : host.network.level,
     metering: 'host',
     deadlines: 'provider',
     layers: true,
     images: images !== undefined,
     host: true,
-    volumes: host.volumes,
+    volumes: host.volumes && runtime?.volumes !== false,
     rootMounts: host.rootMounts,
     notes,
   }

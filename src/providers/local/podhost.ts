@@ -21,6 +21,8 @@ export interface PodhostOptions {
   /** How many blank shells podhost keeps ready; none by default. */
   readonly shells?: number | undefined
   readonly podd: string
+  /** Where gVisor's program is, or will be. */
+  readonly runsc?: string | undefined
 }
 
 const PROTOCOL = 1
@@ -36,7 +38,7 @@ export class Podhost {
   readonly #options: PodhostOptions
   readonly #listeners = new Set<(event: Record<string, unknown>) => void>()
   #connection: Promise<LineClient> | undefined
-  #hasLeft = false
+  #left = false
   #isSilent = false
   #answers = 0
   /** Counts the podhost processes: answers of an earlier one may not hold for the next. */
@@ -44,6 +46,11 @@ export class Podhost {
 
   constructor(options: PodhostOptions) {
     this.#options = options
+  }
+
+  /** Whether podhost was told to exit. */
+  get hasLeft(): boolean {
+    return this.#left
   }
 
   async call(op: string, args: Record<string, unknown>, o: CallOptions): Promise<Record<string, unknown>> {
@@ -54,7 +61,7 @@ export class Podhost {
           return await this.#ask(await this.#connected(), op, args)
         } catch (error) {
           const isGone = isAgentPodError(error, 'unavailable') && GONE.has(error.reason)
-          if (!isGone || this.#hasLeft || performance.now() > end) throw error
+          if (!isGone || this.#left || performance.now() > end) throw error
         }
       }
     }
@@ -118,8 +125,8 @@ export class Podhost {
 
   /** Tells podhost to exit, if it runs. It is not started again: later calls fail with `unavailable`. */
   async leave(o: CallOptions): Promise<void> {
-    if (this.#hasLeft) return
-    this.#hasLeft = true
+    if (this.#left) return
+    this.#left = true
     const work = async (): Promise<void> => {
       const connection = (await this.#connection) ?? this.#joined(await connectSocket(this.#path))
       await connection?.call('shutdown', {})
@@ -146,7 +153,7 @@ export class Podhost {
   }
 
   async #open(): Promise<LineClient> {
-    if (this.#hasLeft) throw gone()
+    if (this.#left) throw gone()
     return this.#joined((await connectSocket(this.#path)) ?? (await this.#start(this.#path)))
   }
 
@@ -169,18 +176,16 @@ export class Podhost {
   }
 
   async #start(path: string): Promise<Socket> {
-    const { home, podhost, podd, shells = 0 } = this.#options
+    const { home, podhost, podd, runsc, shells = 0 } = this.#options
     const logFile = join(home, 'logs', 'podhost.log')
     makeDirectory(join(home, 'logs'), 0o700)
-    const child = spawn(
-      podhost,
-      ['serve', '--home', home, '--podd', podd, '--log', logFile, '--shells', String(shells)],
-      {
-        detached: true,
-        stdio: ['ignore', 'pipe', 'pipe'],
-        cwd: '/',
-      },
-    )
+    const flags = ['--home', home, '--podd', podd, '--log', logFile, '--shells', String(shells)]
+    if (runsc !== undefined) flags.push('--runsc', runsc)
+    const child = spawn(podhost, ['serve', ...flags], {
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      cwd: '/',
+    })
     try {
       await ready(child)
     } finally {

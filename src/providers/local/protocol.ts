@@ -36,6 +36,14 @@ const hello = z.object({
   ids: z
     .object({ own: z.boolean(), reason: z.string().optional() })
     .default({ own: false, reason: 'an earlier podhost serves' }),
+  gvisor: z
+    .object({
+      available: z.boolean(),
+      release: z.string().optional(),
+      reason: z.string().optional(),
+      hint: z.string().optional(),
+    })
+    .default({ available: false, reason: 'an earlier podhost serves' }),
   // An earlier podhost has none.
   volumes: z.boolean().default(false),
   rootMounts: z.boolean().default(false),
@@ -50,6 +58,12 @@ const hello = z.object({
   }),
 })
 export type HostInfo = z.infer<typeof hello>
+
+/** Empty for the kernel of this machine. An earlier podhost has no other. */
+const runtime = z
+  .string()
+  .regex(/^[a-z]{0,16}$/)
+  .default('')
 
 const network = z.object({
   level: z.enum(['transparent', 'proxy', 'none']),
@@ -73,6 +87,7 @@ const sandbox = z.object({
   deadlineMs: count.default(0),
   oomKilled: z.boolean().default(false),
   expired: z.boolean().default(false),
+  runtime,
 })
 
 const over = z
@@ -129,18 +144,19 @@ export interface FoundSandbox {
   readonly owner: string
   readonly socket: string
   readonly out: string
+  readonly runtime: string
   readonly observed: Observed
 }
 
 export function parseSandboxEntry(value: unknown): FoundSandbox {
-  const { id, owner, socket, out, state, deadlineMs, oomKilled, expired } = parse(sandbox, value)
+  const { id, owner, socket, out, runtime, state, deadlineMs, oomKilled, expired } = parse(sandbox, value)
   const observed: Observed =
     state === 'running'
       ? { state, deadlineAt: deadlineMs }
       : state === 'exited'
         ? { state, oomKilled, expired }
         : { state }
-  return { id, owner, socket, out, observed }
+  return { id, owner, socket, out, runtime, observed }
 }
 
 const page = z.object({ sandboxes: z.array(z.unknown()), next: z.string() })
@@ -151,11 +167,11 @@ export function parsePage(value: unknown): { sandboxes: FoundSandbox[]; next: st
 }
 
 const album = z.object({
-  snapshots: z.array(z.object({ id: z.string(), owner: z.string() })),
+  snapshots: z.array(z.object({ id: z.string(), owner: z.string(), runtime })),
   next: z.string(),
 })
 
-export function parseAlbum(value: unknown): { snapshots: { id: string; owner: string }[]; next: string } {
+export function parseAlbum(value: unknown): z.infer<typeof album> {
   return parse(album, value)
 }
 

@@ -22,3 +22,8 @@ export function layersOf({ kind, layers }: RootRef): readonly string[] {
 export function rootArgs({ over, ...base }: RootRef): Record<string, unknown> {
   return { ...HOST_ROOT, ...base, ...(over && over.length > 0 && { over }) }
 }
+
+/** In podhost's form: the kernel of this machine is not named. */
+export function runtimeArgs(runtime: string): { runtime?: string } {
+  return runtime === '' ? {} : { runtime }
+}

@@ -21,7 +21,7 @@ import {
   parseVolumePage,
   parseVolumeStats,
 } from './protocol.ts'
-import { layersOf, layersRoot, rootArgs } from './root.ts'
+import { layersOf, layersRoot, rootArgs, runtimeArgs } from './root.ts'
 
 /** Reads page after page; `read` returns the `after` of the next page, or undefined. */
 export async function eachPage(read: (after: { after?: string }) => Promise<string>): Promise<void> {
@@ -47,7 +47,8 @@ export function localLayers(podhost: Podhost, exchange: string): Layers {
   }
 }
 
-export function localSnapshots(podhost: Podhost, exchange: string): Snapshots {
+/** The snapshots of sandboxes on one runtime: each provider sees its own only. */
+export function localSnapshots(podhost: Podhost, exchange: string, runtime: string): Snapshots {
   return {
     async create(id, sandboxId, owner, o) {
       return parseKept(await podhost.call('snapshot.create', { id, owner, sandbox: sandboxId }, o))
@@ -56,7 +57,8 @@ export function localSnapshots(podhost: Podhost, exchange: string): Snapshots {
       const listed: SnapshotId[] = []
       await eachPage(async (after) => {
         const page = parseAlbum(await podhost.call('snapshot.list', after, o))
-        for (const found of page.snapshots) if (found.owner === owner) listed.push(parseSnapshotId(found.id))
+        for (const found of page.snapshots)
+          if (found.owner === owner && found.runtime === runtime) listed.push(parseSnapshotId(found.id))
         return page.next
       })
       return listed
@@ -69,7 +71,7 @@ export function localSnapshots(podhost: Podhost, exchange: string): Snapshots {
     },
     export: (id, o) => takenOver(exchange, (file) => podhost.call('snapshot.export', { id, file }, o)),
     import(id, owner, { content, digest, root }, o) {
-      const args = { id, owner, root: rootArgs(root), digest }
+      const args = { id, owner, root: rootArgs(root), digest, ...runtimeArgs(runtime) }
       return handedOver(exchange, content, o, async (file) =>
         parseKept(await podhost.call('snapshot.import', { ...args, file }, o)),
       )

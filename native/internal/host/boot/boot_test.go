@@ -16,7 +16,7 @@ func (failingGroups) Create(string, cgroup.Limits) (*cgroup.Group, error) { retu
 
 func TestStartReturnsTheErrorOfAFailedBoot(t *testing.T) {
 	launcher := &Launcher{Home: t.TempDir(), Cgroups: failingGroups{}}
-	run := NewRun(launcher.Home, "a")
+	run := NewRun(launcher.Home, "a", Container)
 	run.SetIDs(&ids.Range{})
 	if err := launcher.Start(run); !errors.Is(err, errNoGroups) {
 		t.Fatalf("got %v", err)

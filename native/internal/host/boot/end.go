@@ -57,6 +57,9 @@ func (l *Launcher) Remove(run *Run, clock *stopwatch.Stopwatch) error {
 		return err
 	}
 	clock.Lap("cgroups")
+	if run.Runtime == GVisor {
+		l.removeGVisor(run)
+	}
 	// Nothing is left that the kernel could still charge to these ids.
 	l.IDs.Release(run.UIDBase)
 	run.SetIDs(nil)

@@ -17,6 +17,7 @@ import (
 	"agentpod/native/internal/capability"
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/clone"
+	"agentpod/native/internal/gvisor"
 	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/ids"
 	"agentpod/native/internal/mount"
@@ -53,6 +54,8 @@ type Launcher struct {
 	Stage   *mount.Stage
 	// Root is the blank root that every podd starts in.
 	Root string
+	// Runsc starts gVisor sandboxes.
+	Runsc *gvisor.Runsc
 }
 
 // Start starts podd as the first process of new namespaces and groups, in the blank root. podd still prepares
@@ -75,13 +78,24 @@ func (l *Launcher) Start(run *Run) error {
 	if err := l.openFiles(run, group, &files); err != nil {
 		return err
 	}
-	if err := l.addConfig(run, &files); err != nil {
+	start := l.startContainer
+	if run.Runtime == GVisor {
+		start = l.startGVisor
+	}
+	if err := start(run, group, &files); err != nil {
 		return err
 	}
-	if err := l.spawn(run, group, &files); err != nil {
+	raiseOOMScore(run.Pid)
+	return nil
+}
+
+func (l *Launcher) startContainer(run *Run, group *cgroup.Group, files *inherited) error {
+	if err := l.addConfig(run, files); err != nil {
+		return err
+	}
+	if err := l.spawn(run, group, files); err != nil {
 		return fmt.Errorf("start podd: %w", err)
 	}
-	raiseOOMScore(run.Pid)
 	return nil
 }
 

@@ -3,7 +3,10 @@ package boot
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/ids"
+	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/netns"
 	"agentpod/native/internal/unixsocket"
 )
@@ -20,11 +24,13 @@ import (
 type Run struct {
 	// Name is the name of its control groups and sockets.
 	Name string
+	// Runtime is what it runs on.
+	Runtime Runtime
 	// Log is the file that podd writes to.
 	Log string
 	// Socket is where podd listens. Out is where podd accepts connections of the egress process.
 	Socket, Out string
-	// Pid is 0 before podd runs.
+	// Pid is that of podd, or in gVisor of the supervisor, which ends with podd. It is 0 before that runs.
 	Pid       int
 	StartTime uint64
 	// Network is known when podd is ready.
@@ -39,14 +45,17 @@ type Run struct {
 	parent *os.File
 	// ready is the pipe by which podd says that it serves; nil after AwaitReady.
 	ready *os.File
+	// user is a user namespace of the same ids, for gVisor, whose own has no process that can be asked for
+	// it.
+	user *os.File
 	// bootID is the name on the stage of the file with podd's boot id, until podd is ready.
 	bootID string
 }
 
 // NewRun returns a run that has not started.
-func NewRun(home, name string) *Run {
+func NewRun(home, name string, runtime Runtime) *Run {
 	base := filepath.Join(home, "run", "s", name)
-	return &Run{Name: name, Log: base + ".log", Socket: base + ".sock", Out: base + ".out"}
+	return &Run{Name: name, Runtime: runtime, Log: base + ".log", Socket: base + ".sock", Out: base + ".out"}
 }
 
 // SetIDs sets the range that the run uses; nil for none.
@@ -79,7 +88,11 @@ func (r *Run) CloseParent() {
 
 // UserNamespace opens podd's user namespace. It fails if podd has ended.
 func (r *Run) UserNamespace() (*os.File, error) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", r.Pid))
+	path := fmt.Sprintf("/proc/%d/ns/user", r.Pid)
+	if r.user != nil {
+		path = fmt.Sprintf("/proc/self/fd/%d", r.user.Fd())
+	}
+	file, err := os.Open(path)
 	if err == nil && !r.IsAlive() {
 		file.Close()
 		err = ErrPoddEnded
@@ -88,33 +101,59 @@ func (r *Run) UserNamespace() (*os.File, error) {
 }
 
 // AskHealth asks podd whether it serves and returns the status of its answer.
-func (r *Run) AskHealth() (string, error) { return r.call("GET /health") }
+func (r *Run) AskHealth() (string, error) { return r.call("GET /health", nil) }
 
 // TellRoot tells podd that its root is that of a new sandbox. It returns when podd has prepared the root.
 func (r *Run) TellRoot() error {
-	status, err := r.call("PUT /agentpod/root")
+	status, err := r.call("PUT /agentpod/root", nil)
 	if err == nil && !strings.HasPrefix(status, "20") {
 		err = fmt.Errorf("podd could not prepare its root: %s", status)
 	}
 	return err
 }
 
-// call sends a request without a body and returns the status of the answer.
-func (r *Run) call(request string) (string, error) {
+// tellLateRoot tells podd in gVisor to enter the root in its slot.
+func (r *Run) tellLateRoot(order lateroot.Order, files uint64) error {
+	body, err := json.Marshal(struct {
+		lateroot.Order
+		Files uint64 `json:"files"`
+	}{order, files})
+	if err != nil {
+		return err
+	}
+	status, err := r.call("PUT /agentpod/late-root", body)
+	if err == nil && !strings.HasPrefix(status, "200") {
+		err = errors.New(status)
+	}
+	return err
+}
+
+// call sends a request and returns the status of the answer; for a failure, with its text.
+func (r *Run) call(request string, body []byte) (string, error) {
 	peer, err := unixsocket.Dial(r.Socket, 5*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer peer.Close()
 	peer.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := peer.Write([]byte(request + " HTTP/1.1\r\nHost: podd\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")); err != nil {
+	head := fmt.Sprintf("%s HTTP/1.1\r\nHost: podd\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n", request, len(body))
+	if _, err := peer.Write(append([]byte(head), body...)); err != nil {
 		return "", err
 	}
-	line, err := bufio.NewReader(peer).ReadString('\n')
+	// SECURITY: podd may be anything by now; its answer is bounded and only logged.
+	answer := bufio.NewReader(io.LimitReader(peer, maxReport))
+	line, err := answer.ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 ") {
 		return "", fmt.Errorf("podd did not answer: %q %v", line, err)
 	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "HTTP/1.1 ")), nil
+	status := strings.TrimSpace(strings.TrimPrefix(line, "HTTP/1.1 "))
+	if !strings.HasPrefix(status, "2") {
+		if rest, _ := io.ReadAll(answer); len(rest) > 0 {
+			_, text, _ := bytes.Cut(rest, []byte("\r\n\r\n"))
+			status += ": " + string(text)
+		}
+	}
+	return status, nil
 }
 
 // Failure returns the error of a failed start of sandbox id, with the output of podd.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"time"
 
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/rootfs"
@@ -26,7 +27,7 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 		return nil, err
 	}
 	handle := &Handle{ID: args.ID, State: stateCreating, Owner: args.Owner, Root: args.Root, DeadlineMs: args.DeadlineMs,
-		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume, From: args.Snapshot, Mounts: args.Mounts}
+		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume, From: args.Snapshot, Mounts: args.Mounts, Runtime: boot.Runtime(args.Runtime)}
 	clock := stopwatch.New()
 	defer func() { s.Log.Printf("%s: create: %s", args.ID, clock) }()
 	err = s.save(handle)
@@ -44,9 +45,10 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 
 // createFiles gives a new sandbox its files, and starts it on them.
 func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
-	defer s.Shells.Starting()()
+	pool := s.shellsOf(handle.Runtime)
+	defer pool.Starting()()
 	handle.DiskBytes = args.Resources.DiskBytes
-	shell := s.Shells.Take(readySizes(args))
+	shell := pool.Take(readySizes(args))
 	if shell != nil && shell.Root != nil {
 		err := s.startReady(shell, handle, args, clock)
 		if err == nil {
@@ -65,7 +67,7 @@ func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, cl
 	}
 	if err != nil {
 		if shell != nil {
-			s.Shells.Discard(shell)
+			pool.Discard(shell)
 		}
 		return err
 	}

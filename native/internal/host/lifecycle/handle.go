@@ -38,6 +38,8 @@ type Handle struct {
 	CreatedMs  int64                   `json:"createdMs"`
 	Limits     map[string]cgroup.Level `json:"limits"`
 	Env        map[string]string       `json:"env,omitempty"`
+	// Runtime is what it runs on.
+	Runtime boot.Runtime `json:"runtime,omitempty"`
 	// Shell is the name of the blank shell that the sandbox runs in. Some sandboxes of an earlier version run
 	// in none.
 	Shell string `json:"shell,omitempty"`
@@ -91,7 +93,7 @@ func (s *Sandboxes) runOf(handle *Handle) *boot.Run {
 	if handle.run != nil {
 		return handle.run
 	}
-	run := boot.NewRun(s.Home, handle.group())
+	run := boot.NewRun(s.Home, handle.group(), handle.Runtime)
 	run.Pid, run.StartTime, run.Network, run.UIDBase = handle.Pid, handle.StartTime, handle.Network, handle.UIDBase
 	return run
 }

@@ -23,7 +23,7 @@ var hostRoot = hostproto.Root{Kind: "host"}
 
 // readySizes returns the sizes that a ready root for this sandbox has; nil if it needs a root of its own.
 func readySizes(args hostproto.CreateSandbox) *shells.Sizes {
-	if args.Root.Kind != hostRoot.Kind || len(args.Root.Over) > 0 || args.Snapshot != "" || len(args.Mounts) > 0 || len(args.RootDirs) > 0 {
+	if args.Runtime != string(boot.Container) || args.Root.Kind != hostRoot.Kind || len(args.Root.Over) > 0 || args.Snapshot != "" || len(args.Mounts) > 0 || len(args.RootDirs) > 0 {
 		return nil
 	}
 	return &shells.Sizes{Tmp: args.Resources.TmpBytes, Shm: args.Resources.ShmBytes}
@@ -74,7 +74,7 @@ func (s *Sandboxes) swapReadyRoot(shell *shells.Shell, root *shells.ReadyRoot) e
 	if root.Etc, err = os.OpenFile(filepath.Join(mounted.Path, "etc"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err != nil {
 		return err
 	}
-	return shell.SwapRoot(mounted.Path, boot.Hostname, root.Sizes, nil)
+	return s.Shells.SwapRoot(shell, shells.NewRoot{Path: mounted.Path, Hostname: boot.Hostname, Sizes: root.Sizes})
 }
 
 // IsCurrent reports whether a new sandbox would still get this root.

@@ -30,7 +30,9 @@ type Options struct {
 	Builder   *rootfs.Builder
 	Launcher  *boot.Launcher
 	Shells    *shells.Pool
-	Locks     *keylock.Locks
+	// GVisorShells are those of gVisor sandboxes.
+	GVisorShells *shells.Pool
+	Locks        *keylock.Locks
 	// Publish sends an event to every client. It must not block.
 	Publish func(event any)
 	Log     *log.Logger
@@ -53,6 +55,14 @@ type Sandboxes struct {
 // New returns the sandboxes of a state directory. Call Recover before anything else.
 func New(options Options) *Sandboxes {
 	return &Sandboxes{Options: options, handles: &handles{home: options.Home}, live: map[string]*live{}}
+}
+
+// shellsOf returns the shells that sandboxes on this runtime run in.
+func (s *Sandboxes) shellsOf(runtime boot.Runtime) *shells.Pool {
+	if runtime == boot.GVisor {
+		return s.GVisorShells
+	}
+	return s.Shells
 }
 
 // lock waits for the sandbox's lock and returns the function that unlocks it.

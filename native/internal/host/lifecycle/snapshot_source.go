@@ -23,6 +23,7 @@ func (s *Sandboxes) SnapshotSource(id string) (snapshots.Source, error) {
 
 func (source snapshotSource) Files() pool.Entry    { return source.handle.files() }
 func (source snapshotSource) Root() hostproto.Root { return source.handle.Root }
+func (source snapshotSource) Runtime() string      { return string(source.handle.Runtime) }
 func (source snapshotSource) OwnBytes() int64      { return source.sandboxes.ownBytes(source.handle) }
 
 func (source snapshotSource) Freeze() (thaw func() error, err error) {

@@ -18,7 +18,8 @@ import (
 // start runs podd in a root with the sandbox's files: in this shell, or if it is nil, in one that it starts.
 func (s *Sandboxes) start(shell *shells.Shell, handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch.Stopwatch) error {
 	defer s.Launcher.Stage.ReleaseRoot(handle.ID)
-	shell, user, err := s.enterShell(shell, handle.ID)
+	pool := s.shellsOf(handle.Runtime)
+	shell, user, err := s.enterShell(pool, shell, handle.ID)
 	if err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (s *Sandboxes) start(shell *shells.Shell, handle *Handle, args hostproto.Cr
 	// A shell that was just started prepares itself while the root is being mounted.
 	root, err := s.mountRoot(handle, args, files, s.rootIDs(shell.IDs, user))
 	if err != nil {
-		s.Shells.Discard(shell)
+		pool.Discard(shell)
 		return err
 	}
 	clock.Lap("mounts")
@@ -44,23 +45,23 @@ func (s *Sandboxes) start(shell *shells.Shell, handle *Handle, args hostproto.Cr
 }
 
 // enterShell returns a shell and its user namespace. It starts a shell if there is none.
-func (s *Sandboxes) enterShell(shell *shells.Shell, id string) (*shells.Shell, *os.File, error) {
+func (s *Sandboxes) enterShell(pool *shells.Pool, shell *shells.Shell, id string) (*shells.Shell, *os.File, error) {
 	if shell != nil {
 		user, err := shell.UserNamespace()
 		if err == nil {
 			return shell, user, nil
 		}
 		s.Log.Printf("%s: shell %s: %v", id, shell.Name, err)
-		s.Shells.Discard(shell)
+		pool.Discard(shell)
 	}
-	shell, err := s.Shells.Start(nil)
+	shell, err := pool.Start(nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	user, err := shell.UserNamespace()
 	if err != nil {
 		err = shell.Failure(id, err)
-		s.Shells.Discard(shell)
+		pool.Discard(shell)
 		return nil, nil, err
 	}
 	return shell, user, nil
@@ -69,16 +70,17 @@ func (s *Sandboxes) enterShell(shell *shells.Shell, id string) (*shells.Shell, *
 // occupyAnother is for a shell that turns out to be useless after the root was mounted with its ids. Another
 // shell takes these ids over.
 func (s *Sandboxes) occupyAnother(useless *shells.Shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted) (*shells.Shell, error) {
-	taken, err := s.Shells.EndKeepingIDs(useless)
+	pool := s.shellsOf(handle.Runtime)
+	taken, err := pool.EndKeepingIDs(useless)
 	if err != nil {
 		return nil, err
 	}
-	shell, err := s.Shells.Start(taken)
+	shell, err := pool.Start(taken)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.occupy(shell, handle, args, root); err != nil {
-		s.Shells.Discard(shell)
+		pool.Discard(shell)
 		return nil, err
 	}
 	return shell, nil
@@ -87,13 +89,15 @@ func (s *Sandboxes) occupyAnother(useless *shells.Shell, handle *Handle, args ho
 // occupy sets the sandbox's limits, name and root on a shell. The limits come first: nothing of the sandbox
 // is there before them.
 func (s *Sandboxes) occupy(shell *shells.Shell, handle *Handle, args hostproto.CreateSandbox, root rootfs.Mounted) error {
-	if err := s.Shells.AwaitReady(shell); err != nil {
+	pool := s.shellsOf(handle.Runtime)
+	if err := pool.AwaitReady(shell); err != nil {
 		return err
 	}
 	if err := s.limit(shell, handle, args.Resources); err != nil {
 		return err
 	}
-	return shell.SwapRoot(root.Path, args.Hostname, shells.Sizes{Tmp: args.Resources.TmpBytes, Shm: args.Resources.ShmBytes}, args.RootDirs)
+	return pool.SwapRoot(shell, shells.NewRoot{Path: root.Path, Hostname: args.Hostname, Dirs: args.RootDirs, Files: args.Resources.Files,
+		Sizes: shells.Sizes{Tmp: args.Resources.TmpBytes, Shm: args.Resources.ShmBytes}})
 }
 
 // limit sets the sandbox's limits on a shell.
@@ -101,7 +105,7 @@ func (s *Sandboxes) limit(shell *shells.Shell, handle *Handle, asked hostproto.R
 	if !shell.IsAlive() {
 		return boot.ErrPoddEnded
 	}
-	s.setLimits(handle, s.Launcher.Cgroups.Limit(shell.Name, limitsOf(asked)), asked)
+	s.setLimits(handle, s.Launcher.Cgroups.Limit(shell.Name, limitsOf(handle.Runtime, asked)), asked)
 	if err := shell.LimitFiles(asked.Files); err != nil {
 		return err
 	}
@@ -126,6 +130,9 @@ func (s *Sandboxes) mountRoot(handle *Handle, args hostproto.CreateSandbox, file
 	plan := rootfs.Plan{ID: handle.ID, IDs: as, Data: s.Pool.Path(handle.files()), Root: args.Root, Over: over,
 		Hostname: args.Hostname, Files: files}
 	root, err := s.Builder.Mount(plan)
+	if err == nil && handle.Runtime == boot.GVisor && files != rootfs.OwnFiles {
+		err = s.renumber(root.Path, plan, args)
+	}
 	if err == nil {
 		err = s.mountInside(root.Path, plan, args)
 	}
@@ -133,6 +140,15 @@ func (s *Sandboxes) mountRoot(handle *Handle, args hostproto.CreateSandbox, file
 		handle.Base, handle.Env = root.Base, root.Env
 	}
 	return root, err
+}
+
+// renumber makes sure that no two files of a new gVisor sandbox have one inode number.
+func (s *Sandboxes) renumber(path string, plan rootfs.Plan, args hostproto.CreateSandbox) error {
+	which, err := s.Snapshots.Unordered(args.Root, args.Snapshot)
+	if err != nil {
+		return err
+	}
+	return s.Builder.Renumber(path, plan, which, s.Pool.CheckSpace)
 }
 
 // watchStarted begins to watch podd. From here on the sandbox runs.
@@ -152,7 +168,14 @@ func (s *Sandboxes) watchStarted(handle *Handle) error {
 	return nil
 }
 
-func limitsOf(r hostproto.Resources) cgroup.Limits {
+// gVisorTasks is how many more processes gVisor has on the host than twice those inside: each process inside
+// has a process that executes its code and a thread of the kernel in user space.
+const gVisorTasks = 64
+
+func limitsOf(runtime boot.Runtime, r hostproto.Resources) cgroup.Limits {
+	if runtime == boot.GVisor && r.Pids > 0 {
+		r.Pids = 2*r.Pids + gVisorTasks
+	}
 	return cgroup.Limits{MemoryBytes: r.MemoryBytes, SwapBytes: r.SwapBytes, CPUs: r.CPUs, Pids: r.Pids}
 }
 
@@ -163,6 +186,9 @@ func (s *Sandboxes) setLimits(handle *Handle, levels map[string]cgroup.Level, as
 	if asked.Pids > 0 && levels["pids"].Level == "none" {
 		// Without a group, the kernel still counts processes for each user in a user namespace.
 		levels["pids"] = cgroup.Level{Level: "soft", Reason: "counted for each user inside, since " + levels["pids"].Reason}
+	}
+	if handle.Runtime == boot.GVisor && levels["pids"] == cgroup.Enforced {
+		levels["pids"] = cgroup.Level{Level: "soft", Reason: "gVisor's own processes on the host are counted, about two for each one inside"}
 	}
 	levels["disk"] = cgroup.NotAsked
 	if asked.DiskBytes > 0 {

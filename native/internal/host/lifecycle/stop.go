@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/netns"
 	"agentpod/native/internal/rootfs"
@@ -71,10 +72,10 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 		return nil, err
 	}
 	if handle.Unknown {
-		handle.Owner, handle.Root = args.Owner, args.Root
+		handle.Owner, handle.Root, handle.Runtime = args.Owner, args.Root, boot.Runtime(args.Runtime)
 	}
-	if handle.Owner != args.Owner || !handle.Root.Equal(args.Root) {
-		return nil, hostproto.Errorf(hostproto.InvalidArgument, "sandbox.differs", "sandbox %s has a different owner or root", args.ID)
+	if handle.Owner != args.Owner || !handle.Root.Equal(args.Root) || handle.Runtime != boot.Runtime(args.Runtime) {
+		return nil, hostproto.Errorf(hostproto.InvalidArgument, "sandbox.differs", "sandbox %s has a different owner, root or runtime", args.ID)
 	}
 	if handle.State == stateRunning && s.isAlive(args.ID) {
 		return s.createdView(handle), nil
@@ -110,8 +111,9 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 		s.Log.Printf("%s: %v", args.ID, err)
 		handle.noDiskLimit = err.Error()
 	}
-	defer s.Shells.Starting()()
-	if err := s.start(s.Shells.Take(nil), handle, args, rootfs.OwnFiles, clock); err != nil {
+	pool := s.shellsOf(handle.Runtime)
+	defer pool.Starting()()
+	if err := s.start(pool.Take(nil), handle, args, rootfs.OwnFiles, clock); err != nil {
 		if undo := s.bringToStop(handle, "undo"); undo != nil {
 			s.Log.Printf("%s: undo: %v", args.ID, undo)
 		}

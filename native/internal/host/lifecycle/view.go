@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/netns"
 )
@@ -21,6 +22,7 @@ type view struct {
 	Expired    bool                    `json:"expired"`
 	Limits     map[string]cgroup.Level `json:"limits"`
 	IDs        IDView                  `json:"ids"`
+	Runtime    boot.Runtime            `json:"runtime"`
 }
 
 // unknownView is the view of a sandbox of which only the state is known.
@@ -41,7 +43,7 @@ func (s *Sandboxes) inspect(id string) (view, error) {
 		return unknownView("absent"), nil
 	}
 	v := view{State: handle.State, Owner: handle.Owner, Pid: handle.Pid, StartTime: handle.StartTime, Socket: s.runOf(handle).Socket,
-		DeadlineMs: handle.DeadlineMs, Limits: handle.Limits, IDs: s.idsOf(handle)}
+		DeadlineMs: handle.DeadlineMs, Limits: handle.Limits, IDs: s.idsOf(handle), Runtime: handle.Runtime}
 	v.Out, v.Network = s.egress(handle)
 	switch {
 	case handle.State == stateStopped || handle.State == stateStarting:

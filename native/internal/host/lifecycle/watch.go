@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/hostproto"
 
@@ -14,9 +15,13 @@ import (
 // expiredCode is podd's exit code when its lease has expired.
 const expiredCode = 79
 
+// killedCode is the exit code of gVisor's supervisor when the sandbox was killed.
+const killedCode = 128 + int(unix.SIGKILL)
+
 // live is a sandbox whose first process runs.
 type live struct {
 	id, group string
+	runtime   boot.Runtime
 	// log is the file that podd writes to.
 	log   string
 	pidfd *os.File
@@ -48,7 +53,7 @@ func (s *Sandboxes) adopt(handle *Handle) (*live, error) {
 		unix.Close(fd)
 		return nil, nil
 	}
-	l := &live{id: handle.ID, group: handle.group(), log: s.runOf(handle).Log, pidfd: os.NewFile(uintptr(fd), "pidfd"),
+	l := &live{id: handle.ID, group: handle.group(), runtime: handle.Runtime, log: s.runOf(handle).Log, pidfd: os.NewFile(uintptr(fd), "pidfd"),
 		deadlineMs: handle.DeadlineMs, whenOver: handle.WhenOver, paused: handle.State == statePaused, done: make(chan struct{})}
 	s.mu.Lock()
 	s.live[l.id] = l
@@ -91,7 +96,7 @@ func (s *Sandboxes) ended(l *live, exit Exit) {
 	if isDestroyed {
 		return
 	}
-	isKilled := !exit.Known || exit.Signal == "SIGKILL"
+	isKilled := !exit.Known || exit.Signal == "SIGKILL" || l.runtime == boot.GVisor && exit.Code == killedCode
 	exit.OOMKilled = isKilled && !exit.Expired && s.Launcher.Cgroups.Usage(l.group).OOMKills > 0
 	if err := s.saveExit(l.id, exit); err != nil {
 		s.Log.Printf("%s: exit.json: %v", l.id, err)

@@ -23,8 +23,8 @@ const (
 	retryDelay = 10 * time.Second
 	// firstRetry is how long to wait after one failure, which may be a shell that was killed.
 	firstRetry = 50 * time.Millisecond
-	// quiet is how long after the last start the pool makes the next shell while enough are ready. A new shell
-	// takes the processor for about as long as a start and its first command, which it would slow down.
+	// quiet is how long after the last start the pool makes the next shell while enough are ready. A new
+	// shell takes the processor for about as long as a start and its first command, which it would slow down.
 	quiet = 30 * time.Millisecond
 	// minMemory is how much memory must be available, in KiB, to keep shells. Sandboxes must never lack
 	// memory because of them.
@@ -57,8 +57,8 @@ type kept struct {
 
 // NewPool returns a pool that keeps at least so many shells ready, and more while many sandboxes start. With
 // least 0 it keeps none.
-func NewPool(launcher *boot.Launcher, least int, logger *log.Logger) *Pool {
-	p := &Pool{maker: maker{launcher: launcher, log: logger}, most: Most, demand: demand{least: least}, want: make(chan struct{}, 1), done: make(chan struct{})}
+func NewPool(launcher *boot.Launcher, runtime boot.Runtime, least int, logger *log.Logger) *Pool {
+	p := &Pool{maker: maker{launcher: launcher, runtime: runtime, log: logger}, most: Most, demand: demand{least: least}, want: make(chan struct{}, 1), done: make(chan struct{})}
 	if least == 0 {
 		p.most = 0
 	}

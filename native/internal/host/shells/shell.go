@@ -9,6 +9,7 @@ import (
 
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/ids"
+	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/mount"
 	"agentpod/native/internal/random"
 	"agentpod/native/internal/stopwatch"
@@ -29,6 +30,7 @@ type Shell struct {
 // maker starts and ends shells.
 type maker struct {
 	launcher *boot.Launcher
+	runtime  boot.Runtime
 	roots    RootMaker
 	log      *log.Logger
 }
@@ -36,7 +38,7 @@ type maker struct {
 // Start starts a shell. podd still prepares itself when Start returns. If taken is not nil, the shell runs as
 // these ids. If Start fails, it leaves nothing behind.
 func (m *maker) Start(taken *ids.Range) (*Shell, error) {
-	shell := &Shell{Run: boot.NewRun(m.launcher.Home, "sh"+random.Hex(7))}
+	shell := &Shell{Run: boot.NewRun(m.launcher.Home, "sh"+random.Hex(7), m.runtime)}
 	shell.SetIDs(taken)
 	if err := m.launcher.Start(shell.Run); err != nil {
 		m.Discard(shell)
@@ -70,6 +72,10 @@ func (m *maker) EndKeepingIDs(shell *Shell) (*ids.Range, error) {
 
 // LimitFiles lowers the number of files that podd and all that it starts may open.
 func (s *Shell) LimitFiles(asked int64) error {
+	if s.Runtime == boot.GVisor {
+		// podd sets it when it enters its root: the limits of gVisor's own processes are others.
+		return nil
+	}
 	files, _ := boot.FileLimit(asked)
 	if most := boot.ShellFiles(); files == 0 || files == most {
 		return nil
@@ -77,19 +83,33 @@ func (s *Shell) LimitFiles(asked int64) error {
 	return boot.LowerLimit(s.Pid, unix.RLIMIT_NOFILE, files)
 }
 
-// SwapRoot gives the shell in the blank root this root and host name. The directories in rootDirs are
-// those of the root: the temporary file systems there end with the blank root.
-func (s *Shell) SwapRoot(root, hostname string, sizes Sizes, rootDirs []string) error {
-	swap := mount.Swap{Pid: s.Pid, Root: root, Hostname: hostname,
-		Sizes: map[string]int64{"/tmp": sizes.Tmp, "/dev/shm": sizes.Shm}}
+// A NewRoot is the root that a shell in the blank root gets.
+type NewRoot struct {
+	// Path is where it is mounted on the stage.
+	Path     string
+	Hostname string
+	Sizes    Sizes
+	// Dirs are directories that belong to the root: the temporary file systems there end with the blank root.
+	Dirs []string
+	// Files is the limit on open files, for gVisor; 0 for none.
+	Files int64
+}
+
+// SwapRoot gives the shell in the blank root this root and host name.
+func (m *maker) SwapRoot(shell *Shell, root NewRoot) error {
+	keep, sizes := []string{}, map[string]int64{"/tmp": root.Sizes.Tmp, "/dev/shm": root.Sizes.Shm}
 	for _, dir := range KeptMounts {
-		if !contains(rootDirs, dir) {
-			swap.Keep = append(swap.Keep, dir)
+		if !contains(root.Dirs, dir) {
+			keep = append(keep, dir)
 		} else {
-			delete(swap.Sizes, dir)
+			delete(sizes, dir)
 		}
 	}
-	return swap.Do()
+	if shell.Runtime == boot.GVisor {
+		files, _ := boot.FileLimit(root.Files)
+		return m.launcher.EnterRoot(shell.Run, root.Path, lateroot.Order{Hostname: root.Hostname, Keep: keep, Sizes: sizes}, files)
+	}
+	return mount.Swap{Pid: shell.Pid, Root: root.Path, Hostname: root.Hostname, Keep: keep, Sizes: sizes}.Do()
 }
 
 func contains(list []string, text string) bool {

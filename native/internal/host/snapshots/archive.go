@@ -44,7 +44,7 @@ func identityOf(s *Snapshot) identity { return identity{s.Owner, s.Sandbox, s.Cr
 
 // Import makes a snapshot from a file that Export wrote, here or on another machine.
 func (st *Store) Import(args hostproto.ImportSnapshot) (any, error) {
-	s := &Snapshot{ID: args.ID, Owner: args.Owner, Root: args.Root}
+	s := &Snapshot{ID: args.ID, Owner: args.Owner, Root: args.Root, Runtime: args.Runtime}
 	if made, err := st.begin(s); err != nil {
 		return nil, err
 	} else if made != nil {

@@ -13,6 +13,7 @@ import (
 type Source interface {
 	Files() pool.Entry
 	Root() hostproto.Root
+	Runtime() string
 	// Freeze stops every process of a running sandbox and returns how to let them continue. For a sandbox
 	// whose processes do not run, thaw is nil.
 	Freeze() (thaw func() error, err error)
@@ -69,7 +70,7 @@ func (st *Store) Create(args hostproto.CreateSnapshot, find func(sandbox string)
 	if err != nil {
 		return nil, st.undo(s, err)
 	}
-	s.Root = source.Root()
+	s.Root, s.Runtime = source.Root(), source.Runtime()
 	clock := stopwatch.New()
 	defer func() { st.Log.Printf("%s: snapshot of %s: %s", s.ID, s.Sandbox, clock) }()
 	if err := st.copyFiles(source, s, clock); err != nil {

@@ -103,6 +103,32 @@ func (st *Store) Uppers(root hostproto.Root) ([]string, error) {
 	return dirs, nil
 }
 
+// Unordered returns which snapshots of a root may share inode numbers with another one of it, or with the
+// files of a sandbox that is made from the snapshot `from` ("" for none). In the pool, that are those that
+// were not made on top of exactly the ones below, and those that were added below the files of a copy.
+func (st *Store) Unordered(root hostproto.Root, from string) ([]int, error) {
+	own := len(root.Over)
+	if from != "" {
+		s, err := st.existing(from)
+		if err != nil {
+			return nil, err
+		}
+		own = len(s.Root.Over)
+	}
+	var unordered []int
+	for i, id := range root.Over {
+		s, err := st.existing(id)
+		if err != nil {
+			return nil, err
+		}
+		below := hostproto.Root{Kind: root.Kind, Layers: root.Layers, Over: root.Over[:i]}
+		if s.Volume && (i >= own || !s.Root.Equal(below)) && (i > 0 || i >= own) {
+			unordered = append(unordered, i)
+		}
+	}
+	return unordered, nil
+}
+
 // NewEntry makes an empty entry of the pool for files on top of a root's snapshots, which the caller holds.
 // Its inode numbers have to begin after all of theirs. If each snapshot was made on top of the ones below it,
 // the topmost has the highest numbers; otherwise any may have them.

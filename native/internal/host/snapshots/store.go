@@ -27,7 +27,9 @@ type Snapshot struct {
 	Root      hostproto.Root `json:"root"`
 	SizeBytes int64          `json:"sizeBytes"`
 	CreatedMs int64          `json:"createdMs"`
-	Volume    bool           `json:"volume"`
+	// Runtime is that of the sandbox; empty for the host's kernel.
+	Runtime string `json:"runtime,omitempty"`
+	Volume  bool   `json:"volume"`
 	// NextNumber is higher than the inode number of any file in it; 0 if that is not known.
 	NextNumber uint64 `json:"nextNumber,omitempty"`
 }
@@ -152,7 +154,7 @@ func (st *Store) List(after string) any {
 			break
 		}
 		if snapshots = append(snapshots, map[string]any{"id": s.ID, "owner": s.Owner, "sandbox": s.Sandbox, "root": s.Root,
-			"sizeBytes": s.SizeBytes, "createdMs": s.CreatedMs}); len(snapshots) == hostproto.PageLength {
+			"sizeBytes": s.SizeBytes, "createdMs": s.CreatedMs, "runtime": s.Runtime}); len(snapshots) == hostproto.PageLength {
 			next = s.ID
 		}
 	}

@@ -47,12 +47,12 @@ const MOST_PART_BYTES = 16 * 1024 ** 3
 
 const pushed = z.object({ digest: z.string() })
 
-/** `forget` is called when all layers are gone. */
-export function localImages(
-  podhost: Podhost,
-  exchange: string,
-  options: LocalImagesOptions,
-): Images & { forget(): void } {
+export interface LocalImages extends Images {
+  /** Called when all layers are gone. */
+  forget(): void
+}
+
+export function localImages(podhost: Podhost, exchange: string, options: LocalImagesOptions): LocalImages {
   const { podimage, registries, arch } = options
   const records = new ImageRecords(options.recordsFile)
   const now = (): number => systemClock.now()

@@ -1,0 +1,98 @@
+package boot
+
+import (
+	"fmt"
+	"os"
+
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/gvisor"
+	"agentpod/native/internal/host/processes"
+	"agentpod/native/internal/lateroot"
+	"agentpod/native/internal/mount"
+)
+
+// Runtime is what a sandbox runs on.
+type Runtime string
+
+const (
+	// Container is the host's kernel, in namespaces. It is the empty text in records.
+	Container Runtime = ""
+	// GVisor is gVisor's kernel, in user space.
+	GVisor Runtime = "gvisor"
+)
+
+// startGVisor starts the supervisor of a gVisor sandbox, in the blank root.
+func (l *Launcher) startGVisor(run *Run, group *cgroup.Group, files *inherited) error {
+	runsc, err := l.Runsc.Program()
+	if err != nil {
+		return err
+	}
+	// The sandbox's user namespace is made by runsc. Mounts are shifted by one of the same range.
+	if run.user, err = mount.NewUserNamespace(run.IDs.Range, run.IDs.Owner); err != nil {
+		return err
+	}
+	directory, err := l.Stage.Directory(run.Name)
+	if err != nil {
+		return err
+	}
+	slot, err := l.Stage.Slot(run.Name, lateroot.Root)
+	if err != nil {
+		return err
+	}
+	run.bootID = "boot-" + run.Name
+	bootID, err := l.Stage.File(run.bootID, []byte(newUUID()+"\n"), 0o444)
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(run.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	launch := gvisor.Launch{
+		Runsc: runsc, Name: run.Name, Directory: directory, Stage: l.Stage.Path(), Log: log, Group: group.Procs,
+		API: files.named("--listener-fd"), Egress: files.named("--out-fd"), Parent: files.named("--parent-fd"), Ready: files.named("--ready-fd"),
+		Spec: gvisor.Spec{Hostname: Hostname, Root: l.Root, Slot: slot, BootID: bootID, Files: ShellFiles(), IDs: run.IDs.Range,
+			PoddArgs: []string{"--arrivals-fd", "0", "--wait-ms", poddWait}},
+	}
+	return group.Start(func() error {
+		pid, err := launch.Start()
+		if err == nil {
+			run.Pid, run.StartTime = pid, processes.StartTime(pid)
+		}
+		return err
+	})
+}
+
+// removeGVisor removes what podhost's stage has of a run that has ended. The stage of an earlier podhost went
+// with the supervisor.
+func (l *Launcher) removeGVisor(run *Run) {
+	if run.user != nil {
+		run.user.Close()
+		run.user = nil
+	}
+	l.Stage.RemoveSlot(run.Name)
+	l.Stage.RemoveDirectory(run.Name)
+}
+
+// named returns the file that a flag names, or nil.
+func (i *inherited) named(flag string) *os.File {
+	for n, file := range i.files {
+		if i.flags[2*n] == flag {
+			return file
+		}
+	}
+	return nil
+}
+
+// EnterRoot gives a gVisor sandbox in the blank root the root that is mounted at this path.
+func (l *Launcher) EnterRoot(run *Run, root string, order lateroot.Order, openFiles uint64) error {
+	if err := l.Stage.Attach(run.Name, lateroot.Root, root); err != nil {
+		return err
+	}
+	if err := run.tellLateRoot(order, openFiles); err != nil {
+		return fmt.Errorf("podd could not enter its root: %w", err)
+	}
+	l.Stage.ReleaseSlot(run.Name)
+	return nil
+}

@@ -1,0 +1,170 @@
+package netns
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"agentpod/native/internal/peer"
+
+	"golang.org/x/sys/unix"
+)
+
+// SetupGVisor is Setup in a gVisor sandbox, whose network stack is gVisor's own: nothing of it reaches the
+// host's kernel, and its table of connections is the sandbox's own memory. podd needs CAP_NET_ADMIN and
+// CAP_NET_RAW for it, inside. The stack has no nftables, only the interface of iptables.
+func SetupGVisor() *Network {
+	n := &Network{Level: Level{Level: Transparent}}
+	err := n.listen()
+	if err == nil {
+		err = RedirectGVisor()
+	}
+	if err != nil {
+		n.Close()
+		return &Network{Level: Unavailable("gVisor's network: %v", err)}
+	}
+	return n
+}
+
+// RedirectGVisor leads every TCP connection that is not to 127.0.0.0/8 to podd's listener. A restored sandbox
+// has lost this and has no network until it is called again.
+func RedirectGVisor() error {
+	if err := giveLoopbackEveryAddress(); err != nil {
+		return fmt.Errorf("address: %w", err)
+	}
+	if err := replaceNAT(); err != nil {
+		return fmt.Errorf("redirection: %w", err)
+	}
+	return nil
+}
+
+// everyAddress is an address of loopback whose subnet is all of IPv4, so that any destination is local.
+var everyAddress = []byte{10, 255, 0, 1}
+
+// giveLoopbackEveryAddress is `ip addr add 10.255.0.1/0 dev lo`. gVisor refuses the route that Setup uses.
+func giveLoopbackEveryAddress() error {
+	head := make([]byte, unix.SizeofIfAddrmsg)
+	head[0] = unix.AF_INET
+	native.PutUint32(head[4:], loopback)
+	m := request(unix.RTM_NEWADDR, unix.NLM_F_ACK|unix.NLM_F_CREATE, head)
+	m.put(unix.IFA_LOCAL, everyAddress)
+	m.put(unix.IFA_ADDRESS, everyAddress)
+	return send(unix.NETLINK_ROUTE, m)
+}
+
+// The interface of iptables: structures of linux/netfilter_ipv4/ip_tables.h, for 64 bits.
+const (
+	setReplace = 64 // IPT_SO_SET_REPLACE
+
+	natHooks      = 1<<0 | 1<<1 | 1<<3 | 1<<4 // PREROUTING, INPUT, OUTPUT, POSTROUTING
+	hookForward   = 2
+	unusedHook    = ^uint32(0)
+	entrySize     = 112
+	protocolField = 80
+	invertField   = 83
+	invertTo      = 0x08 // IPT_INV_DSTIP
+	destination   = 4
+	destinationOf = 12
+
+	acceptVerdict  = -2 // -NF_ACCEPT - 1
+	natProtoFilled = 2  // NF_NAT_RANGE_PROTO_SPECIFIED
+)
+
+// replaceNAT replaces the nat table by one with a single rule:
+//
+//	-A OUTPUT -p tcp ! -d 127.0.0.0/8 -j REDIRECT --to-ports 61080
+func replaceNAT() error {
+	rule := natEntry(redirectTarget())
+	native.PutUint16(rule[protocolField:], unix.IPPROTO_TCP)
+	copy(rule[destination:], []byte{loopbackNet, 0, 0, 0})
+	copy(rule[destinationOf:], []byte{255, 0, 0, 0})
+	rule[invertField] = invertTo
+
+	var entries []byte
+	begin, end := [5]uint32{}, [5]uint32{}
+	count := uint32(0)
+	add := func(entry []byte) uint32 {
+		at := uint32(len(entries))
+		entries = append(entries, entry...)
+		count++
+		return at
+	}
+	for hook := range begin {
+		if hook == hookForward {
+			begin[hook], end[hook] = unusedHook, unusedHook
+			continue
+		}
+		begin[hook] = uint32(len(entries))
+		if hook == hookOutput {
+			add(rule)
+		}
+		end[hook] = add(natEntry(acceptTarget()))
+	}
+	add(natEntry(errorTarget()))
+
+	head := make([]byte, 32, 96+len(entries))
+	copy(head, "nat")
+	head = native.AppendUint32(head, natHooks)
+	head = native.AppendUint32(head, count)
+	head = native.AppendUint32(head, uint32(len(entries)))
+	for _, offsets := range [2][5]uint32{begin, end} {
+		for _, offset := range offsets {
+			head = native.AppendUint32(head, offset)
+		}
+	}
+	// The kernel would write the counters of the former rules there.
+	former := make([]byte, 64*16)
+	head = native.AppendUint32(head, 5)
+	head = native.AppendUint64(head, uint64(uintptr(unsafe.Pointer(&former[0]))))
+	table := append(head, entries...)
+
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return os.NewSyscallError("raw socket", err)
+	}
+	defer unix.Close(socket)
+	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(socket), unix.SOL_IP, setReplace, uintptr(unsafe.Pointer(&table[0])), uintptr(len(table)), 0)
+	if errno != 0 {
+		return os.NewSyscallError("setsockopt", errno)
+	}
+	return nil
+}
+
+// natEntry is an entry that matches everything, with this target.
+func natEntry(target []byte) []byte {
+	entry := make([]byte, entrySize, entrySize+len(target))
+	native.PutUint16(entry[88:], entrySize)
+	native.PutUint16(entry[90:], uint16(entrySize+len(target)))
+	return append(entry, target...)
+}
+
+// natTarget begins with its own size and name, and is aligned.
+func natTarget(name string, data []byte) []byte {
+	size := (32 + len(data) + 7) &^ 7
+	target := make([]byte, size)
+	native.PutUint16(target, uint16(size))
+	copy(target[2:], name)
+	copy(target[32:], data)
+	return target
+}
+
+func acceptTarget() []byte {
+	verdict := int32(acceptVerdict)
+	return natTarget("", native.AppendUint32(nil, uint32(verdict)))
+}
+
+func errorTarget() []byte {
+	return natTarget("ERROR", append([]byte("ERROR"), bytes.Repeat([]byte{0}, 25)...))
+}
+
+func redirectTarget() []byte {
+	data := native.AppendUint32(nil, 1)
+	data = native.AppendUint32(data, natProtoFilled)
+	data = append(data, make([]byte, 8)...)
+	for range [2]int{} {
+		data = binary.BigEndian.AppendUint16(data, peer.EgressPort)
+	}
+	return natTarget("REDIRECT", data)
+}
