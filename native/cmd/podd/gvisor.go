@@ -36,6 +36,7 @@ func (g *gvisorInside) prepare(o *options) (level netns.Level, err error) {
 	if g.root, err = lateroot.Start(); err != nil {
 		return level, fmt.Errorf("start the helper for the root: %w", err)
 	}
+	o.egress.HandedIn = true
 	return useNetwork(o, netns.SetupGVisor())
 }
 

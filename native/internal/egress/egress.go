@@ -18,6 +18,8 @@ type Options struct {
 	ListenerFD, OutFD, DNSFD, DNSOverTCPFD int
 	// Port is where Serve itself listens on 127.0.0.1 if there is no listener. 0 is none.
 	Port int
+	// HandedIn: connections of the egress process come through AddConnection, not through a socket.
+	HandedIn bool
 	// Guarded refuses connections to the egress socket from inside the sandbox.
 	Guarded bool
 }
@@ -38,7 +40,7 @@ func Serve(o Options) (add AddConnection, err error) {
 }
 
 func serveConnections(o Options, names *addressTable) (AddConnection, error) {
-	if o.Port == 0 && (o.ListenerFD < 0 || o.OutFD < 0) {
+	if o.Port == 0 && (o.ListenerFD < 0 || o.OutFD < 0 && !o.HandedIn) {
 		return nil, nil
 	}
 	inside, err := openListener(o)

@@ -1,6 +1,6 @@
 /**
- * Sandboxes on gVisor's kernel, which runs in user space and answers their system calls itself. podhost starts
- * them with runsc. Layers, images, network rules and the guest are those of the provider of this machine.
+ * Sandboxes on gVisor's kernel, which runs in user space and answers their system calls itself. podhost
+ * starts them with runsc. Layers, images, network rules and guest are those of the provider of this machine.
  */
 import { AgentPodError } from '../../core/error.ts'
 import type { Provider } from '../../core/provider.ts'
