@@ -1,6 +1,6 @@
 // The phases of each test command, in order.
 
-import { existsSync, globSync } from 'node:fs'
+import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { noOrdinaryUser } from '../../test/support/ordinary-user.ts'
 import { newerGo } from '../package/licences.ts'
@@ -39,7 +39,7 @@ export function phasesOf(command: Command, selection: Selection): Lane[][] {
       return [
         ...checks(selection, { short: false }),
         ...onRealParts(selection, {
-          findings: { minutes: 20 },
+          findings: { minutes: 20, without: LONG_FILES },
           e2e: { minutes: 30, without: noOrdinaryUser() ? [] : USER_SLICE },
           attack: { minutes: 20 },
           compat: { minutes: 15 },
@@ -55,7 +55,11 @@ export function phasesOf(command: Command, selection: Selection): Lane[][] {
       ]
     case 'long':
       return [
-        ...onRealParts(selection, { long: { minutes: 120 }, e2e: { minutes: 15, only: USER_SLICE } }),
+        ...onRealParts(selection, {
+          long: { minutes: 120 },
+          e2e: { minutes: 15, only: USER_SLICE },
+          slow: { minutes: 60, only: [...LONG_FILES, ...filesWithLongTests(selection.root)], isLong: true },
+        }),
         ...asOrdinaryUser(
           selection,
           ['test/e2e/**/*.test.ts', 'test/docs/**/*.test.ts', 'test/compat/**/*.test.ts'],
@@ -107,14 +111,16 @@ type Part = {
   readonly minutes: number
   readonly without?: readonly string[]
   readonly only?: readonly string[]
+  /** Whether it runs the tests that `npm test` skips because they take long. */
+  readonly isLong?: boolean
 }
 
 // These tests start ./agentpod, so the build runs first. They change the machine, so anything they leave
 // behind is a failure.
 function onRealParts(selection: Selection, parts: Readonly<Record<string, Part>>): Lane[][] {
   const runDirectory = nameRunDirectory()
-  const phases = Object.entries(parts).flatMap(([name, { minutes, without, only }]) => {
-    const limits = { limitMs: minutes * MINUTE, atOnce: 1, tmpDir: runDirectory, without }
+  const phases = Object.entries(parts).flatMap(([name, { minutes, without, only, isLong }]) => {
+    const limits = { limitMs: minutes * MINUTE, atOnce: 1, tmpDir: runDirectory, without, isLong }
     return tests(selection, name, limits, only ?? [`test/${name}/**/*.test.ts`])
   })
   if (phases.length === 0) return []
@@ -154,6 +160,15 @@ function program(
   return { name, run }
 }
 
+/** Left to `npm run test:long`: they build the base of E2B's templates, which takes minutes. */
+const LONG_FILES = ['test/findings/e2b.test.ts']
+
+/** Files with tests that `npm test` skips because they take long. */
+function filesWithLongTests(root: string): string[] {
+  const isOne = (file: string): boolean => readFileSync(join(root, file), 'utf8').includes('support/long.ts')
+  return globSync('test/*/*.test.ts', { cwd: root }).filter(isOne).sort()
+}
+
 /**
  * What an ordinary user does first: commands, branches, runs, pauses and snapshots. `npm test` runs these
  * files only as an ordinary user, if it can create one. `npm run test:long` runs them as root, and all other
@@ -183,6 +198,7 @@ type TestLimits = {
   readonly atOnce: number
   readonly tmpDir?: string
   readonly without?: readonly string[] | undefined
+  readonly isLong?: boolean | undefined
 }
 
 function tests(selection: Selection, name: string, limits: TestLimits, patterns: readonly string[]): Phase[] {
@@ -193,6 +209,10 @@ function tests(selection: Selection, name: string, limits: TestLimits, patterns:
     .sort()
   if (files.length === 0) return []
   const concurrency = selection.concurrency ?? limits.atOnce
-  const env = { AGENTPOD_TEST: '1', ...(limits.tmpDir && { TMPDIR: limits.tmpDir }) }
+  const env = {
+    AGENTPOD_TEST: '1',
+    ...(limits.tmpDir && { TMPDIR: limits.tmpDir }),
+    ...(limits.isLong && { AGENTPOD_LONG: '1' }),
+  }
   return [{ name, run: () => runNodeTests({ root, files, concurrency, limitMs: limits.limitMs, env }) }]
 }

@@ -9,6 +9,7 @@ import type { Sandbox } from '../../src/client/sandbox.ts'
 import { assertNoToken } from '../support/canary.ts'
 import { filesBelow } from '../support/files-below.ts'
 import { Front } from '../support/front.ts'
+import { NOT_LONG } from '../support/long.ts'
 import { inside, outside, shell } from '../support/probe.ts'
 import { rawRequest } from '../support/raw-http.ts'
 import { errorOf, type TcpAnswer, type TcpRequest, tcpRequest } from '../support/tcp.ts'
@@ -721,7 +722,9 @@ describe('CP-15 a request', () => {
   })
 })
 
-test('API-3 CP-16 three hundred slow clients take nobody’s place and are gone after a while', async () => {
+test('API-3 CP-16 three hundred slow clients take nobody’s place and are gone after a while', {
+  skip: NOT_LONG,
+}, async () => {
   const HEADS = [
     '',
     'GET /health HTTP/1.1\r\nhost: localhost\r\n',

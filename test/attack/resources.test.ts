@@ -6,6 +6,7 @@ import { after, before, describe, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { cgroupDirectory, pidsBeside, poddPid, podhostOf, quietly } from '../support/host-view.ts'
+import { NOT_LONG } from '../support/long.ts'
 import { inside, outside, shell } from '../support/probe.ts'
 import { rawRequest } from '../support/raw-http.ts'
 import { tarOf } from '../support/tar-bytes.ts'
@@ -248,7 +249,9 @@ tell({'fifo': in_child(lambda: attempt(realtime)), 'nice': in_child(lambda: atte
   }
 })
 
-test('RS-10 a gigabyte of output to a reader that stalls costs the server less than 50 MB', async () => {
+test('RS-10 a gigabyte of output to a reader that stalls costs the server less than 50 MB', {
+  skip: NOT_LONG,
+}, async () => {
   const GIGABYTE = 1 << 30
   await using sandbox = await client.create({ resources: { memoryMib: 512 } })
   await shell(sandbox, 'true')

@@ -15,6 +15,7 @@ import { assertNoToken, findToken, newToken, spellings } from '../support/canary
 import { DOORS } from '../support/doors.ts'
 import { quietly } from '../support/host-view.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
+import { NOT_LONG } from '../support/long.ts'
 import { inside, shell } from '../support/probe.ts'
 import { digestOf, SECRET_SCAN } from '../support/secret-scan.ts'
 import { isAlive, until, type World } from '../support/world.ts'
@@ -70,8 +71,8 @@ function create(name: string, secrets: readonly string[]): Promise<Sandbox> {
   return client.create({ name, network: { secrets: [...secrets], allow: ['other.example'] } })
 }
 
-function attack(name: string, work: () => Promise<void>): void {
-  test(name, { skip }, async () => {
+function attack(name: string, work: () => Promise<void>, mayRun: { skip?: string | false } = {}): void {
+  test(name, { skip: mayRun.skip || skip }, async () => {
     await internet.forget()
     await work()
   })
@@ -523,29 +524,33 @@ attack('NET-12 LK-16 no answer or error of the API or the CLI has the value', as
   for (const value of values) assertNoToken(text, value, 'what was printed')
 })
 
-attack('NET-12 LK-16 no file of the state directory has the value, in any spelling', async () => {
-  // What was decided last is written within five seconds.
-  await new Promise((resolve) => setTimeout(resolve, 5500))
-  const directory = mkdtempSync(join(tmpdir(), 'agentpod-patterns-'))
-  const planted = newToken()
-  const patterns = join(directory, 'patterns')
-  writeFileSync(patterns, [...values, planted].flatMap(spellings).join('\n'))
-  const search = async (): Promise<string[]> => {
-    const { stdout } = await run('grep', ['-rlaF', '-f', patterns, world.home], { maxBuffer: 1 << 24 }).catch(
-      (error: { code?: number; stdout: string }) => {
+attack(
+  'NET-12 LK-16 no file of the state directory has the value, in any spelling',
+  async () => {
+    // What was decided last is written within five seconds.
+    await new Promise((resolve) => setTimeout(resolve, 5500))
+    const directory = mkdtempSync(join(tmpdir(), 'agentpod-patterns-'))
+    const planted = newToken()
+    const patterns = join(directory, 'patterns')
+    writeFileSync(patterns, [...values, planted].flatMap(spellings).join('\n'))
+    const search = async (): Promise<string[]> => {
+      const { stdout } = await run('grep', ['-rlaF', '-f', patterns, world.home], {
+        maxBuffer: 1 << 24,
+      }).catch((error: { code?: number; stdout: string }) => {
         assert.equal(error.code, 1)
         return error
-      },
-    )
-    return stdout.trim().split('\n').filter(Boolean)
-  }
-  try {
-    assert.deepEqual(await search(), [])
-    const control = join(world.home, 'logs', 'control')
-    writeFileSync(control, `x ${Buffer.from(`xy${planted}`).toString('base64')} y`)
-    assert.deepEqual(await search(), [control], 'the control')
-    rmSync(control)
-  } finally {
-    rmSync(directory, { recursive: true })
-  }
-})
+      })
+      return stdout.trim().split('\n').filter(Boolean)
+    }
+    try {
+      assert.deepEqual(await search(), [])
+      const control = join(world.home, 'logs', 'control')
+      writeFileSync(control, `x ${Buffer.from(`xy${planted}`).toString('base64')} y`)
+      assert.deepEqual(await search(), [control], 'the control')
+      rmSync(control)
+    } finally {
+      rmSync(directory, { recursive: true })
+    }
+  },
+  { skip: NOT_LONG },
+)

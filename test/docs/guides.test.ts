@@ -6,6 +6,7 @@ import { test } from 'node:test'
 import { NO_DOCKER } from '../support/docker-daemon.ts'
 import { openDocker } from '../support/docker-provider.ts'
 import { commandsIn, runAll } from '../support/documented.ts'
+import { NOT_LONG } from '../support/long.ts'
 import { makeImage } from '../support/made-image.ts'
 import type { TarEntry } from '../support/tar-bytes.ts'
 import { busyboxFiles, NO_BUSYBOX } from '../support/tiny-images.ts'
@@ -31,6 +32,9 @@ const ON_CRUN = 'local.md'
 /** Its commands are run by ci.test.ts, in each setting that it describes. */
 const IN_CI = 'ci.md'
 
+/** It builds several environments. */
+const SLOW = 'environments.md'
+
 /** Its images come from a registry of the test, which stands before the real one. */
 const WITH_IMAGES = ['images.md', 'dockerfiles.md']
 
@@ -40,7 +44,7 @@ const IN_CODE = 'environments-in-code.md'
 for (const guide of readdirSync(GUIDES).filter(
   (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI, ...WITH_IMAGES, IN_CODE].includes(name),
 )) {
-  test(`${guide} works as written`, { timeout: 120_000 }, async () => {
+  test(`${guide} works as written`, { skip: guide === SLOW && NOT_LONG, timeout: 120_000 }, async () => {
     await using world = new World()
     const lines = commandsIn(readFileSync(join(GUIDES, guide), 'utf8'))
     assert.ok(lines.length >= 5)
@@ -48,7 +52,10 @@ for (const guide of readdirSync(GUIDES).filter(
   })
 }
 
-test(`${IN_ITS_OWN} works as written, in an empty directory`, { timeout: 240_000 }, async () => {
+test(`${IN_ITS_OWN} works as written, in an empty directory`, {
+  skip: NOT_LONG,
+  timeout: 240_000,
+}, async () => {
   await using world = new World()
   const place = world.directory()
   const [cwd, user] = [join(place, 'sums'), join(place, 'user')]
@@ -94,7 +101,7 @@ test(`${ON_CRUN} of the providers works as written`, { timeout: 120_000 }, async
 })
 
 test(`${ON_DOCKER} of the providers works as written, on a daemon of its own`, {
-  skip: NO_DOCKER,
+  skip: NO_DOCKER || NOT_LONG,
   timeout: 240_000,
 }, async () => {
   const { daemon, rootFile, close } = await openDocker()

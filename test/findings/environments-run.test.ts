@@ -7,6 +7,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
+import { NOT_LONG } from '../support/long.ts'
 import { type CliResult, until, World } from '../support/world.ts'
 
 const world = new World()
@@ -37,7 +38,9 @@ const call = (cwd: string, ...args: string[]): Promise<CliResult> =>
 const toml = (setup: string, more = ''): string =>
   `[environment]\nbase = "host"\n[lifecycle]\nsetup = ${JSON.stringify(setup)}\ntest = "echo tested"\n${more}`
 
-test('E1: a failing installation fails the build, and nothing of it is kept', async () => {
+test('E1: a failing installation fails the build, and nothing of it is kept', {
+  skip: NOT_LONG,
+}, async () => {
   const directory = project({
     'requirements.txt': 'agentpod-no-such-package==9.9.9\n',
     'test_a.py': 'def test_a(): pass\n',
@@ -114,7 +117,9 @@ test('E6: a host that was refused is named with the option that allows it', asyn
   )
 })
 
-test('E7: the user, the password and the database that compose names are there', async () => {
+test('E7: the user, the password and the database that compose names are there', {
+  skip: NOT_LONG,
+}, async () => {
   const directory = repository({
     'agentpod.toml': '[environment]\nbase = "host"\n',
     'compose.yaml': `services:
@@ -165,7 +170,9 @@ dev = "python3 -m http.server $((18080 + 1))"
   }
 })
 
-test('E14: a step that hangs is reported while it does, and ends at its own time limit', async () => {
+test('E14: a step that hangs is reported while it does, and ends at its own time limit', {
+  skip: NOT_LONG,
+}, async () => {
   const directory = project({
     'agentpod.toml': toml('echo waiting for nobody; sleep 600', '[resources]\nstep_timeout = "33s"\n'),
   })
