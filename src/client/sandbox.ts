@@ -341,7 +341,10 @@ export class Sandbox {
     return this.#verb('start', o)
   }
 
-  /** Saves the files of this moment, without memory. `Sandbox.create({ snapshot })` starts with them. */
+  /**
+   * Saves the files of this moment, and with `memory` the running processes. `Sandbox.create({ snapshot })`
+   * starts with them.
+   */
   async snapshot(o: SnapshotOptions = {}): Promise<Snapshot> {
     return (await this.#transport.json('POST', `/v1/sandboxes/${this.id}/snapshots`, o)) as Snapshot
   }

@@ -10,6 +10,8 @@ export interface SnapshotOptions {
   /** A name that is unique among your snapshots. */
   readonly name?: string | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
+  /** Keep the memory of its processes too, where the provider can. A copy then continues them. */
+  readonly memory?: boolean | undefined
 }
 
 export interface SnapshotListOptions {

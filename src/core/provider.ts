@@ -51,6 +51,8 @@ export interface CreatePlan {
   readonly whenOver: WhenOver
   /** The snapshot to start from. `root` is then that of the snapshot, and may have more in `over`. */
   readonly snapshot?: SnapshotId | undefined
+  /** Continue the processes of the snapshot, which has their memory. `snapshot` is `memory`. */
+  readonly hasMemory?: boolean | undefined
   /**
    * What the sandbox has besides its root. No path is inside another one. A start gets the same mounts as the
    * create. Their content is no part of a snapshot: there is an empty directory instead.
@@ -344,6 +346,16 @@ export interface FetchedFeature {
 export interface StoredSnapshot {
   readonly sizeBytes: number
   readonly root: RootRef
+  /** The size of its processes' memory; undefined if it has files only. */
+  readonly memoryBytes?: number | undefined
+}
+
+export interface TakeSnapshotOptions extends CallOptions {
+  /**
+   * Keep the memory of its processes too, of the same moment. `unsupported` if the provider cannot;
+   * `failed_precondition` if these processes cannot be saved. The sandbox continues in every case.
+   */
+  readonly hasMemory?: boolean | undefined
 }
 
 /**
@@ -362,7 +374,12 @@ export interface Snapshots {
    * Idempotent on `id`. A running sandbox stands still for a moment and continues; `unsupported`, before
    * anything changes, if that is not possible. On failure nothing is left, and the sandbox is unchanged.
    */
-  create(id: SnapshotId, sandboxId: SandboxId, owner: OwnerLabel, o: CallOptions): Promise<StoredSnapshot>
+  create(
+    id: SnapshotId,
+    sandboxId: SandboxId,
+    owner: OwnerLabel,
+    o: TakeSnapshotOptions,
+  ): Promise<StoredSnapshot>
   list(owner: OwnerLabel, o: CallOptions): Promise<readonly SnapshotId[]>
   /**
    * Idempotent. Sandboxes made from it keep their files. `conflict` (`snapshot.used`) while the root of a

@@ -1,4 +1,5 @@
 import type { SandboxId, SnapshotId } from './id.ts'
+import type { SandboxLink } from './network.ts'
 import type { RootRef } from './provider.ts'
 import type { RecipeBase, Step } from './recipe.ts'
 import type { Spec } from './spec.ts'
@@ -31,7 +32,17 @@ export interface LayerInfo {
  */
 export const PREPARED_LABEL = 'agentpod/prepared'
 
-/** The files of a sandbox at one moment; they never change. */
+/**
+ * What a copy needs to continue processes. They hold the placeholders of their sandbox and trust its
+ * authority, so the copy has both as its own.
+ */
+export interface SnapshotMemory {
+  readonly sizeBytes: number
+  /** The authority's key is sealed for the snapshot. */
+  readonly link?: Pick<SandboxLink, 'authority' | 'placeholders'> | undefined
+}
+
+/** The files of a sandbox at one moment, and perhaps its memory; they never change. */
 export interface Snapshot {
   readonly id: SnapshotId
   /** The owner: the id of a key, or `local`. */
@@ -53,5 +64,7 @@ export interface Snapshot {
   /** What the files lie on. Known once it is ready. */
   readonly root: RootRef | undefined
   readonly sizeBytes: number
+  /** Set if it has the memory of the sandbox's processes. */
+  readonly memory?: SnapshotMemory | undefined
   readonly createdAt: number
 }

@@ -243,6 +243,13 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       CREATE UNIQUE INDEX groups_name ON groups (owner, name);
     `,
   },
+  // Snapshots with memory. Older ones have files only.
+  {
+    version: 12,
+    sql: `
+      ALTER TABLE snapshots ADD COLUMN memory TEXT;
+    `,
+  },
 ]
 
 /** The idempotency key of a create, with a digest of its request. */

@@ -16,11 +16,13 @@ export interface SnapshotStore {
   all(): Snapshot[]
 }
 
-const COLUMNS = `id, owner, name, labels, provider, state, is_passing, sandbox_id, parent_id, spec, root, size_bytes, created_at, layer`
+const COLUMNS = `id, owner, name, labels, provider, state, is_passing, sandbox_id, parent_id, spec, root, size_bytes, created_at, layer, memory`
 
 export function snapshotStore(db: DatabaseSync): SnapshotStore {
-  const insert = db.prepare(`INSERT INTO snapshots (${COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)`)
-  const update = db.prepare(`UPDATE snapshots SET state=?, root=?, size_bytes=?, layer=? WHERE id=?`)
+  const insert = db.prepare(`INSERT INTO snapshots (${COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`)
+  const update = db.prepare(
+    `UPDATE snapshots SET state=?, root=?, size_bytes=?, layer=?, memory=? WHERE id=?`,
+  )
   const keep = db.prepare('UPDATE snapshots SET name=?, is_passing=0 WHERE id=?')
   const remove = db.prepare('DELETE FROM snapshots WHERE id = ?')
   const all = db.prepare(`SELECT ${COLUMNS} FROM snapshots ORDER BY created_at, id`)
@@ -32,9 +34,9 @@ export function snapshotStore(db: DatabaseSync): SnapshotStore {
         throw insertError(error, snapshot)
       }
     },
-    update({ id, state, root, sizeBytes, layer }) {
+    update({ id, state, root, sizeBytes, layer, memory }) {
       try {
-        update.run(state, json(root), sizeBytes, json(layer), id)
+        update.run(state, json(root), sizeBytes, json(layer), json(memory), id)
       } catch (error) {
         throw sqliteError(error, 'cannot save the snapshot')
       }
@@ -76,6 +78,7 @@ function values(s: Snapshot): (string | number | null)[] {
     s.sizeBytes,
     s.createdAt,
     json(s.layer),
+    json(s.memory),
   ]
 }
 
@@ -88,6 +91,7 @@ function fromRow(row: Record<string, SQLOutputValue>): Snapshot {
     row[column] === null ? undefined : String(row[column])
   const root = text('root')
   const layer = text('layer')
+  const memory = text('memory')
   return {
     id: String(row['id']) as SnapshotId,
     owner: String(row['owner']),
@@ -102,6 +106,7 @@ function fromRow(row: Record<string, SQLOutputValue>): Snapshot {
     root: root === undefined ? undefined : JSON.parse(root),
     sizeBytes: Number(row['size_bytes']),
     createdAt: Number(row['created_at']),
+    ...(memory !== undefined && { memory: JSON.parse(memory) }),
     ...(layer !== undefined && { layer: { owners: [], ...JSON.parse(layer) } }),
   }
 }

@@ -3,6 +3,11 @@ package main
 import (
 	"fmt"
 	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentpod/native/internal/arrivals"
 	"agentpod/native/internal/egress"
@@ -42,20 +47,77 @@ func (g *gvisorInside) prepare(o *options) (level netns.Level, err error) {
 
 // listen returns the listener of podd's server. Every connection comes from the supervisor, so none of them
 // is checked: no program inside has a socket that leads here.
-func (g *gvisorInside) listen(addConnection egress.AddConnection, failed chan<- error) net.Listener {
+func (g *gvisorInside) listen(outside egress.Outside, failed chan<- error) net.Listener {
 	queue := streams.NewQueue()
 	go func() {
 		failed <- arrivals.Receive(g.link, func(kind arrivals.Kind, conn *net.UnixConn) {
 			switch {
+			case kind == arrivals.Quiesce:
+				g.quiesce(outside)
 			case conn == nil:
 			case kind == arrivals.API:
 				queue.Put(conn)
-			case kind == arrivals.Egress && addConnection != nil:
-				addConnection(conn)
+			case kind == arrivals.Egress && outside != nil:
+				outside.Add(conn)
 			default:
 				conn.Close()
 			}
 		})
 	}()
 	return guest.Bound(queue)
+}
+
+const (
+	// quiesceTime is how long the owners of connections may take to close them.
+	quiesceTime  = 3 * time.Second
+	quiescePause = 2 * time.Millisecond
+)
+
+// quiesce closes every connection that was handed in, because gVisor cannot save a sandbox that has one.
+// Clients connect again and continue at their offsets; connections to the outside end for both sides.
+func (g *gvisorInside) quiesce(outside egress.Outside) {
+	for end := time.Now().Add(quiesceTime); ; time.Sleep(quiescePause) {
+		open := g.shutDown()
+		if outside != nil {
+			outside.Prune()
+		}
+		if open == 0 {
+			fmt.Fprintln(g.link, arrivals.Quiesced)
+			return
+		}
+		if time.Now().After(end) {
+			fmt.Fprintf(g.link, "%d connections did not close\n", open)
+			return
+		}
+	}
+}
+
+// shutDown ends the connections that were handed in, in both directions, and returns how many are still open.
+// Their owners close them then.
+func (g *gvisorInside) shutDown() (open int) {
+	own := -1
+	if raw, err := g.link.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { own = int(fd) })
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 1
+	}
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd == own {
+			continue
+		}
+		// Nothing inside has a peer without a process.
+		if peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && peer.Pid == 0 && isUnixSocket(fd) {
+			open++
+			unix.Shutdown(fd, unix.SHUT_RDWR)
+		}
+	}
+	return open
+}
+
+func isUnixSocket(fd int) bool {
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	return err == nil && domain == unix.AF_UNIX
 }

@@ -66,6 +66,11 @@ func main() {
 				fail(err)
 			}
 			return
+		case lateroot.RenewCommand:
+			if err := lateroot.Renew(os.Args[2:]); err != nil {
+				fail(err)
+			}
+			return
 		}
 	}
 	// With --network, podd makes these sockets itself.
@@ -140,12 +145,12 @@ func run(o options, ready *readiness, inside *gvisorInside) error {
 		OOM: &process.OOMCounter{FD: o.oomFD}, SpillDirs: []string{"/var/tmp", "/tmp"},
 	}
 	o.egress.Guarded = !o.unguarded
-	addConnection, err := egress.Serve(o.egress)
+	outside, err := egress.Serve(o.egress)
 	if err != nil {
 		return err
 	}
 	failed := make(chan error, 1)
-	listener, err := open(o, token, addConnection, failed, inside)
+	listener, err := open(o, token, outside, failed, inside)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

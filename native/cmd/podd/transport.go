@@ -29,15 +29,18 @@ func readToken(o options) (string, error) {
 
 // open returns the listener of podd's server: the inherited socket, or the connections that arrive by
 // streams.
-func open(o options, token string, addConnection egress.AddConnection, failed chan<- error, inside *gvisorInside) (net.Listener, error) {
+func open(o options, token string, outside egress.Outside, failed chan<- error, inside *gvisorInside) (net.Listener, error) {
 	if inside != nil {
-		return inside.listen(addConnection, failed), nil
+		return inside.listen(outside, failed), nil
 	}
 	if !o.stdio && o.streams == "" {
 		return guest.Listen(o.listenerFD, !o.unguarded)
 	}
 	queue := streams.NewQueue()
-	targets := streams.Targets{API: queue.Put, Egress: addConnection}
+	targets := streams.Targets{API: queue.Put}
+	if outside != nil {
+		targets.Egress = outside.Add
+	}
 	if o.stdio {
 		conn, err := streams.Stdio()
 		if err != nil {

@@ -42,13 +42,13 @@ func (l *connections) accept() {
 			conn.Close()
 			continue
 		}
-		l.add(conn)
+		l.Add(conn)
 	}
 }
 
-// add gives the connection to the goroutine that has waited longest, or keeps it. If there are too many,
+// Add gives the connection to the goroutine that has waited longest, or keeps it. If there are too many,
 // those that the egress process has closed are dropped first.
-func (l *connections) add(conn *net.UnixConn) {
+func (l *connections) Add(conn *net.UnixConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) > 0 {
@@ -64,6 +64,13 @@ func (l *connections) add(conn *net.UnixConn) {
 		return
 	}
 	l.idle = append(l.idle, conn)
+}
+
+// Prune closes idle connections that have ended.
+func (l *connections) Prune() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dropDead()
 }
 
 func (l *connections) dropDead() {

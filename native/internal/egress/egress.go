@@ -18,28 +18,34 @@ type Options struct {
 	ListenerFD, OutFD, DNSFD, DNSOverTCPFD int
 	// Port is where Serve itself listens on 127.0.0.1 if there is no listener. 0 is none.
 	Port int
-	// HandedIn: connections of the egress process come through AddConnection, not through a socket.
+	// HandedIn: connections of the egress process come through Outside.Add, not through a socket.
 	HandedIn bool
 	// Guarded refuses connections to the egress socket from inside the sandbox.
 	Guarded bool
 }
 
-// AddConnection adds a connection of the egress process that did not come through its socket.
-type AddConnection func(*net.UnixConn)
+// Outside is the connections of the egress process that did not come through its socket.
+type Outside interface {
+	// Add adds one.
+	Add(*net.UnixConn)
+	// Prune closes those that have ended and that no program uses.
+	Prune()
+}
 
-// Serve takes the sockets over and returns. What it starts runs until podd ends. Without egress, add is nil.
-func Serve(o Options) (add AddConnection, err error) {
+// Serve takes the sockets over and returns. What it starts runs until podd ends. Without egress, outside is
+// nil.
+func Serve(o Options) (outside Outside, err error) {
 	names := newAddressTable(time.Now)
-	if add, err = serveConnections(o, names); err != nil {
+	if outside, err = serveConnections(o, names); err != nil {
 		return nil, fmt.Errorf("egress listener: %w", err)
 	}
 	if err := serveNames(o, names); err != nil {
 		return nil, fmt.Errorf("resolver: %w", err)
 	}
-	return add, nil
+	return outside, nil
 }
 
-func serveConnections(o Options, names *addressTable) (AddConnection, error) {
+func serveConnections(o Options, names *addressTable) (Outside, error) {
 	if o.Port == 0 && (o.ListenerFD < 0 || o.OutFD < 0 && !o.HandedIn) {
 		return nil, nil
 	}
@@ -61,7 +67,7 @@ func serveConnections(o Options, names *addressTable) (AddConnection, error) {
 		go l.accept()
 	}
 	go (&forwarder{listener: inside, connections: l, names: names, hold: holdTime}).accept()
-	return l.add, nil
+	return l, nil
 }
 
 // openListener takes the inherited listener, or opens one.

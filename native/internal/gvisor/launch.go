@@ -23,6 +23,10 @@ type Launch struct {
 	Stage string
 	// API and Egress are listening sockets. Parent and Ready are the pipes of a boot.Run.
 	API, Egress, Parent, Ready *os.File
+	// Control is a listening socket for Hold.
+	Control *os.File
+	// Image is the directory with saved memory to start from; empty for a new sandbox.
+	Image string
 	// Group is the cgroup.procs file of the v2 group to join; nil on v1.
 	Group *os.File
 	Log   *os.File
@@ -43,11 +47,14 @@ func (l Launch) Start() (int, error) {
 	}
 	defer null.Close()
 	argv := []string{"podhost", SupervisorCommand, "--runsc", l.Runsc, "--name", l.Name, "--directory", l.Directory, "--stage", l.Stage}
+	if l.Image != "" {
+		argv = append(argv, "--image", l.Image, "--hostname", l.Spec.Hostname)
+	}
 	files := []uintptr{null.Fd(), l.Log.Fd(), l.Log.Fd()}
 	for _, one := range []struct {
 		flag string
 		file *os.File
-	}{{"--api-fd", l.API}, {"--egress-fd", l.Egress}, {"--parent-fd", l.Parent}, {"--ready-fd", l.Ready}, {"--group-fd", l.Group}} {
+	}{{"--api-fd", l.API}, {"--egress-fd", l.Egress}, {"--parent-fd", l.Parent}, {"--ready-fd", l.Ready}, {"--group-fd", l.Group}, {"--control-fd", l.Control}} {
 		if one.file != nil {
 			argv = append(argv, one.flag, strconv.Itoa(len(files)))
 			files = append(files, one.file.Fd())

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"agentpod/native/internal/arrivals"
+	"agentpod/native/internal/bundle"
+	"agentpod/native/internal/lateroot"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,29 +36,33 @@ const (
 // A supervisor is the first process of its pid namespace. It starts runsc, hands connections in, and ends
 // with the sandbox. It outlives podhost, so that connections arrive while no podhost runs.
 type supervisor struct {
-	runsc, name, directory, stage               string
-	apiFD, egressFD, parentFD, readyFD, groupFD int
+	runsc, name, hostname, directory, stage                string
+	apiFD, egressFD, parentFD, readyFD, groupFD, controlFD int
+	// image is the saved memory that the sandbox starts from; empty for a new one.
+	image string
 
 	link *net.UnixConn
+	// answers are podd's lines after the first.
+	answers chan string
 	// sending keeps messages to podd whole.
 	sending sync.Mutex
 }
 
 // Supervise is the process. It returns podd's exit code.
 func Supervise(args []string) (int, error) {
-	s := &supervisor{}
+	s := &supervisor{answers: make(chan string, 1)}
 	flags := flag.NewFlagSet(SupervisorCommand, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	for name, value := range map[string]*string{"runsc": &s.runsc, "name": &s.name, "directory": &s.directory, "stage": &s.stage} {
+	for name, value := range map[string]*string{"runsc": &s.runsc, "name": &s.name, "hostname": &s.hostname, "directory": &s.directory, "stage": &s.stage, "image": &s.image} {
 		flags.StringVar(value, name, "", "")
 	}
-	for name, value := range map[string]*int{"api-fd": &s.apiFD, "egress-fd": &s.egressFD, "parent-fd": &s.parentFD, "ready-fd": &s.readyFD, "group-fd": &s.groupFD} {
+	for name, value := range map[string]*int{"api-fd": &s.apiFD, "egress-fd": &s.egressFD, "parent-fd": &s.parentFD, "ready-fd": &s.readyFD, "group-fd": &s.groupFD, "control-fd": &s.controlFD} {
 		flags.IntVar(value, name, -1, "")
 	}
 	if err := flags.Parse(args); err != nil {
 		return 0, err
 	}
-	for _, fd := range []int{s.apiFD, s.egressFD, s.parentFD, s.readyFD, s.groupFD} {
+	for _, fd := range []int{s.apiFD, s.egressFD, s.parentFD, s.readyFD, s.groupFD, s.controlFD} {
 		if fd > 2 {
 			unix.CloseOnExec(fd)
 		}
@@ -84,6 +90,7 @@ func (s *supervisor) run() (int, error) {
 	go s.passOn(s.apiFD, arrivals.API)
 	go s.passOn(s.egressFD, arrivals.Egress)
 	go s.read(ready)
+	go s.control()
 	if err := s.dropMounts(); err != nil {
 		return 0, err
 	}
@@ -129,7 +136,13 @@ func (s *supervisor) flags() []string {
 	return []string{
 		"--root=" + filepath.Join(s.directory, "state"), "--platform=systrap", "--ignore-cgroups", "--network=none", "--net-raw",
 		"--overlay2=none", "--file-access-mounts=exclusive", "--allow-suid", "--host-uds=none",
+		// The ids of a restored sandbox are others than those of its original, which is all that differs.
+		"--restore-spec-validation=ignore",
 	}
+}
+
+func (s *supervisor) command(args ...string) *exec.Cmd {
+	return exec.Command(s.runsc, append(s.flags(), args...)...)
 }
 
 // start runs runsc, and returns the process id of the sandbox.
@@ -142,10 +155,18 @@ func (s *supervisor) start(podd *os.File) (int, error) {
 	}
 	var said tail
 	go io.Copy(io.MultiWriter(os.Stderr, &said), read)
-	cmd := exec.Command(s.runsc, append(s.flags(), "run", "--detach", "--pid-file="+pidFile, "--bundle="+s.directory, s.name)...)
+	how := []string{"run"}
+	if s.image != "" {
+		how = []string{"restore", "--image-path=" + s.image}
+	}
+	cmd := s.command(append(how, "--detach", "--pid-file="+pidFile, "--bundle="+s.directory, s.name)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = podd, write, write
 	err = cmd.Run()
 	write.Close()
+	if err == nil && s.image != "" {
+		err = s.call("exec", "--cap=CAP_NET_ADMIN", "--cap=CAP_NET_RAW", "--cap=CAP_SYS_ADMIN",
+			s.name, bundle.PoddPath, lateroot.RenewCommand, s.hostname)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("runsc: %v: %s", err, said.String())
 	}
@@ -206,13 +227,26 @@ func (s *supervisor) passOn(fd int, kind arrivals.Kind) {
 // read passes podd's first line on to podhost. SECURITY: these are bytes from inside; podhost parses them.
 func (s *supervisor) read(ready *os.File) {
 	lines := bufio.NewReaderSize(s.link, maxLine)
-	line, err := lines.ReadSlice('\n')
+	var line []byte
+	var err error
+	if s.image != "" {
+		// A restored podd serves already. Its own network is as it was.
+		line = []byte(`{"network":{"level":"transparent"}}` + "\n")
+	} else {
+		line, err = lines.ReadSlice('\n')
+	}
 	if err == nil {
 		ready.Write(line)
 	}
 	ready.Close()
 	for err == nil {
-		_, err = lines.ReadSlice('\n')
+		if line, err = lines.ReadSlice('\n'); err == nil {
+			select {
+			case s.answers <- strings.TrimSpace(string(line)):
+			default:
+				// podd says more than it was asked.
+			}
+		}
 	}
 }
 

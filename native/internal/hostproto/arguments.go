@@ -26,7 +26,7 @@ func parseArgs(op string, raw []byte) (any, *Error) {
 		o := parseObject("args", raw, []string{"id", "deadlineMs"}, nil)
 		return SetDeadline{ID: o.text("id", idGrammar), DeadlineMs: o.integer("deadlineMs", maxSafeInteger)}, o.err
 	case "sandbox.create":
-		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts", "rootDirs", "runtime"})
+		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts", "rootDirs", "runtime", "memory"})
 	case "sandbox.start":
 		return parseCreate(raw, []string{"whenOver", "mounts", "rootDirs", "runtime"})
 	case "snapshot.create", "snapshot.remove", "snapshot.export", "snapshot.import":
@@ -50,8 +50,9 @@ func parseArgs(op string, raw []byte) (any, *Error) {
 func parseSnapshotArgs(op string, raw []byte) (any, *Error) {
 	switch op {
 	case "snapshot.create":
-		o := parseObject("args", raw, []string{"id", "owner", "sandbox"}, nil)
-		return CreateSnapshot{ID: o.text("id", idGrammar), Owner: o.text("owner", ownerGrammar), Sandbox: o.text("sandbox", idGrammar)}, o.err
+		o := parseObject("args", raw, []string{"id", "owner", "sandbox"}, []string{"memory"})
+		return CreateSnapshot{ID: o.text("id", idGrammar), Owner: o.text("owner", ownerGrammar), Sandbox: o.text("sandbox", idGrammar),
+			Memory: o.boolean("memory")}, o.err
 	case "snapshot.remove":
 		o := parseObject("args", raw, []string{"id"}, nil)
 		return SnapshotID{ID: o.text("id", idGrammar)}, o.err
@@ -97,6 +98,7 @@ func parseCreate(raw []byte, optional []string) (any, *Error) {
 		WhenOver:   o.text("whenOver", overGrammar),
 		Snapshot:   o.text("snapshot", idGrammar),
 		Runtime:    o.text("runtime", runtimeGrammar),
+		Memory:     o.boolean("memory"),
 		RootDirs:   o.texts("rootDirs", rootDirGrammar, 2),
 	}
 	if o.err != nil {

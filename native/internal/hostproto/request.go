@@ -55,6 +55,8 @@ type (
 		Mounts     []Mount
 		// Runtime is "gvisor", or empty for the host's kernel.
 		Runtime string
+		// Memory: continue the processes of the snapshot.
+		Memory bool
 		// RootDirs are /tmp and /run, if they are part of the root instead of temporary file systems.
 		RootDirs []string
 	}
@@ -77,6 +79,8 @@ type (
 		ID      string
 		Owner   string
 		Sandbox string
+		// Memory: keep the memory of its processes too.
+		Memory bool
 	}
 
 	SnapshotID struct{ ID string }

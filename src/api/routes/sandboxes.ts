@@ -100,8 +100,12 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
   })
 
   routes.post('/:ref/snapshots', async (c) => {
-    const body = parseInput(createSnapshot, await readJsonBody(c.req.raw))
-    return c.json(snapshotView(await engine.snapshots.create(c.req.param('ref'), body, principalOf(c))), 201)
+    const { memory, ...body } = parseInput(createSnapshot, await readJsonBody(c.req.raw))
+    const request = { ...body, hasMemory: memory }
+    return c.json(
+      snapshotView(await engine.snapshots.create(c.req.param('ref'), request, principalOf(c))),
+      201,
+    )
   })
 
   routes.get('/:ref/stats', async (c) =>

@@ -186,6 +186,12 @@ export const createSandbox = z.strictObject({
     .describe(
       'The id or name of a snapshot to start from. Settings that are left out are those of the snapshot’s sandbox.',
     ),
+  memory: z
+    .boolean()
+    .optional()
+    .describe(
+      'Whether to continue the processes of the snapshot. By default if it has their memory; `false` starts from its files alone.',
+    ),
   place: groupPlace.optional().describe('The place in a group that the sandbox takes.'),
 })
 export type CreateSandbox = z.input<typeof createSandbox>
@@ -203,6 +209,10 @@ export const wakeSandbox = z.strictObject({
 export const forkSandbox = z.strictObject({
   count: z.number().optional().describe('How many forks; 1 by default.'),
   name: z.string().optional().describe('With more than one fork, each gets a number as suffix.'),
+  memory: z
+    .boolean()
+    .optional()
+    .describe('Each fork continues the running processes. Needs a provider whose snapshots are `memory`.'),
   labels: labels.optional(),
   lifetime: lifetime.optional(),
   resources: resources.optional(),

@@ -6,6 +6,10 @@ import { labels } from './sandbox.ts'
 export const createSnapshot = z.strictObject({
   name: z.string().optional().describe('A name that is unique among the caller’s snapshots.'),
   labels: labels.optional(),
+  memory: z
+    .boolean()
+    .optional()
+    .describe('Keep the memory of its processes too. Needs a provider whose snapshots are `memory`.'),
 })
 export type CreateSnapshot = z.infer<typeof createSnapshot>
 
@@ -22,6 +26,10 @@ export const snapshot = z.object({
     .nullable()
     .describe('The previous snapshot of the same sandbox; it may have been removed since.'),
   sizeBytes: z.number(),
+  fidelity: z
+    .enum(['files', 'memory'])
+    .describe('`memory`: it has the memory of its processes too, and a copy continues them.'),
+  memoryBytes: z.number().describe('The size of that memory; 0 without.'),
   createdAt: z.string(),
 })
 export type SnapshotView = z.infer<typeof snapshot>

@@ -69,6 +69,8 @@ export function snapshotView(s: Snapshot): SnapshotView {
     sandboxId: s.sandboxId ?? null,
     parentId: s.parentId ?? null,
     sizeBytes: s.sizeBytes,
+    fidelity: s.memory ? 'memory' : 'files',
+    memoryBytes: s.memory?.sizeBytes ?? 0,
     createdAt: time(s.createdAt),
   }
 }

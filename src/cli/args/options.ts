@@ -220,13 +220,14 @@ export function imageOption(parsed: Parsed): string | undefined {
   throw invalid('option.image', `--image and --base ${base} cannot be combined`, 'leave one of them out')
 }
 
-export function resourceOptions(parsed: Parsed): NonNullable<CreateOptions['resources']> {
+/** `memory` is the name of the option for the memory limit. */
+export function resourceOptions(parsed: Parsed, memory = 'memory'): NonNullable<CreateOptions['resources']> {
   const number = (option: string): number | undefined =>
     map(parsed.value(option), (text) => parseNumber(text, option))
   const mib = (option: string): number | undefined =>
     map(parsed.value(option), (text) => parseMib(text, option))
   return {
-    memoryMib: mib('memory'),
+    memoryMib: mib(memory),
     cpus: number('cpus'),
     pids: number('pids'),
     diskMib: mib('disk'),

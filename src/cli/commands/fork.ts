@@ -9,18 +9,21 @@ import {
 import { parseNumber, parsePairs } from '../args/values.ts'
 import type { Command } from '../command.ts'
 
-const { sudo: _sudo, name: _name, ...OPTIONS } = COPY_OPTIONS
+const { sudo: _sudo, name: _name, memory, ...OPTIONS } = COPY_OPTIONS
 
 export const command: Command = {
   usage: 'agentpod fork [options] NAME',
   examples: [
     'agentpod fork box',
     'agentpod fork --count 3 --name try box      try-1, try-2 and try-3',
+    'agentpod fork --memory box                  the copy continues the running processes (gVisor)',
     'agentpod fork --timeout 15m --json box',
   ],
   options: {
     count: { short: 'n', value: 'N', help: 'how many (default 1)' },
     name: { value: 'NAME', help: 'the name; several forks get a number appended' },
+    memory: { help: 'continue the running processes, with their memory' },
+    'memory-limit': { ...memory, help: 'memory limit, like 512m or 2g (default that of the original)' },
     ...OPTIONS,
     ...JSON_OPTION,
   },
@@ -32,8 +35,9 @@ export const command: Command = {
       const forks = await sandbox.fork({
         count: count === undefined ? undefined : parseNumber(count, 'count'),
         name: parsed.value('name'),
+        ...(parsed.has('memory') && { memory: true }),
         labels: parsePairs(parsed.values('label'), 'label'),
-        resources: resourceOptions(parsed),
+        resources: resourceOptions(parsed, 'memory-limit'),
         lifetime: lifetimeOptions(parsed),
         ...volumeOptions(parsed),
       })

@@ -14,15 +14,30 @@ import type { Command } from '../command.ts'
 
 export const command: Command = {
   usage: 'agentpod restore [options] SNAPSHOT',
-  examples: ['agentpod restore golden', 'agentpod restore --name again --timeout 2h golden'],
-  options: { ...COPY_OPTIONS, ...NETWORK_OPTIONS, ...PROCESS_OPTIONS, ...JSON_OPTION },
+  examples: [
+    'agentpod restore golden                        with its processes, if it has their memory',
+    'agentpod restore --files golden                with its files alone',
+    'agentpod restore --name again --timeout 2h golden',
+  ],
+  options: {
+    files: { help: 'start from the files alone, also if the snapshot has memory' },
+    ...COPY_OPTIONS,
+    ...NETWORK_OPTIONS,
+    ...PROCESS_OPTIONS,
+    ...JSON_OPTION,
+  },
   words: { min: 1, max: 1 },
   async run(ctx, parsed) {
     const { terminal } = ctx
     const request = sandboxRequest(parsed, variableOptions(parsed, ctx.env))
     // A snapshot is on the provider that took it, whatever the default provider is.
     const { isolation } = await placementOf(ctx, request.placement)
-    const options = { isolation, ...bareOptions(request), snapshot: parsed.word(0) }
+    const options = {
+      isolation,
+      ...bareOptions(request),
+      snapshot: parsed.word(0),
+      ...(parsed.has('files') && { memory: false }),
+    }
     const network = await loadNetwork(ctx, request.network, {})
     const sandbox = await createWithProgress(await ctx.client(), ctx.person, options, network)
     terminal.out(parsed.has('json') ? JSON.stringify(sandbox.info) : sandbox.id)

@@ -23,7 +23,7 @@ type Verb = (typeof VERBS)[number]
 
 export const command: Command = {
   usage: [
-    'agentpod snapshot [create] NAME [--name NAME] [--label KEY=VALUE]',
+    'agentpod snapshot [create] NAME [--name NAME] [--memory] [--label KEY=VALUE]',
     'agentpod snapshot ls [--all] [--tree] [--sandbox NAME] [--label KEY=VALUE]',
     'agentpod snapshot rm SNAPSHOT...',
     'agentpod snapshot export SNAPSHOT FILE|-',
@@ -32,6 +32,7 @@ export const command: Command = {
   examples: [
     'agentpod snapshot box                          its files as they are now',
     'agentpod snapshot create box --name golden',
+    'agentpod snapshot create box --memory          its running processes too (gVisor)',
     'agentpod snapshot ls --tree',
     'agentpod restore golden                        a new sandbox with those files',
     'agentpod snapshot export golden golden.pod',
@@ -45,6 +46,7 @@ export const command: Command = {
       help: 'create: a label to find it by; ls: only those with it',
       repeat: true,
     },
+    memory: { help: 'create: keep the memory of its processes too; a restored copy continues them' },
     sandbox: { value: 'NAME', help: 'ls: only those of this sandbox' },
     tree: { help: 'ls: show which came from which' },
     all: { short: 'a', help: 'ls: those too that are kept of projects for their next run' },
@@ -81,6 +83,7 @@ const CALLS: Readonly<Record<Verb, Call>> = {
     const snapshot = await sandbox.snapshot({
       name: parsed.value('name'),
       labels: parsePairs(parsed.values('label'), 'label'),
+      ...(parsed.has('memory') && { memory: true }),
     })
     terminal.out(parsed.has('json') ? JSON.stringify(snapshot) : snapshot.id)
     return 0
@@ -157,7 +160,7 @@ function exactly(words: readonly string[], count: number): readonly string[] {
 }
 
 function show(terminal: Terminal, snapshots: readonly Snapshot[], isTree: boolean): void {
-  const header = ['ID', 'NAME', 'SANDBOX', 'SIZE', 'AGE', 'LABELS']
+  const header = ['ID', 'NAME', 'SANDBOX', 'KEEPS', 'SIZE', 'AGE', 'LABELS']
   const rows = isTree
     ? lineage(snapshots).map(({ snapshot, prefix, note }) => row(snapshot, prefix, note))
     : snapshots.map((snapshot) => row(snapshot))
@@ -165,14 +168,15 @@ function show(terminal: Terminal, snapshots: readonly Snapshot[], isTree: boolea
 }
 
 function row(snapshot: Snapshot, prefix = '', note?: string): string[] {
-  const { id, name, state, sandboxId, sizeBytes, createdAt } = snapshot
+  const { id, name, state, sandboxId, sizeBytes, fidelity, memoryBytes, createdAt } = snapshot
   const labels = Object.entries(snapshot.labels).map(([key, value]) => `${key}=${showHidden(value)}`)
   const notes = [state === 'lost' ? '(its files are gone)' : '', note ? `(${note})` : ''].filter(Boolean)
   return [
     `${prefix}${id}`,
     name ?? '-',
     sandboxId ?? 'imported',
-    size(sizeBytes),
+    fidelity,
+    size(sizeBytes + memoryBytes),
     span(systemClock.now() - Date.parse(createdAt)),
     [labels.join(','), ...notes].filter(Boolean).join(' ') || '-',
   ]

@@ -32,7 +32,14 @@ import { CALL, COPY, CREATE } from '../call.ts'
 import type { Context, PreparedBase } from '../context.ts'
 import { presentLifetime } from '../groups/follower-lifetime.ts'
 import { findPlace, type GroupPlace, requireUnended, takePlace } from '../groups/join-group.ts'
-import { linkVariables, newLink, openLink, trustOf, writeJavaTrust } from '../network/egress-link.ts'
+import {
+  continuedLink,
+  linkVariables,
+  newLink,
+  openLink,
+  trustOf,
+  writeJavaTrust,
+} from '../network/egress-link.ts'
 import { type NetworkRequest, resolveNetwork } from '../network/network-spec.ts'
 import { requireSecrets } from '../network/secret-operations.ts'
 import { chooseProvider, type PlacementRequest } from '../providers/choose-provider.ts'
@@ -88,7 +95,7 @@ export interface CreateRequest extends SpecRequest {
   /** For builds, as in `CreatePlan`. */
   readonly rootDirs?: readonly RootDirectory[] | undefined
   /** The snapshot to start from. Its spec is the default for everything that the request leaves out. */
-  readonly origin?: { readonly snapshot: Snapshot } | undefined
+  readonly origin?: { readonly snapshot: Snapshot; readonly hasMemory?: boolean | undefined } | undefined
 }
 
 /**
@@ -179,7 +186,12 @@ async function createNew(
     limits: undefined,
     handle: undefined,
     // What a build changes without a network must have nothing of the sandbox in it.
-    link: request.rootDirs && spec.network.mode === 'off' ? undefined : newLink(ctx, id, spec.network),
+    link:
+      request.rootDirs && spec.network.mode === 'off'
+        ? undefined
+        : origin?.hasMemory
+          ? continuedLink(ctx, id, spec.network, origin.snapshot)
+          : newLink(ctx, id, spec.network),
     root,
     createdAt: now,
     startedAt: undefined,
@@ -206,6 +218,7 @@ async function createNew(
           root,
           required: request.areLimitsOptional ? [] : askedLimits(request.resources ?? {}),
           snapshot: origin?.snapshot.id,
+          hasMemory: origin?.hasMemory,
           mounts: [...mountsOf(spec), ...(request.rootMounts ?? [])],
           rootDirs: request.rootDirs,
         })
@@ -335,7 +348,7 @@ function withSecrets(ctx: Context, owner: string, request: CreateRequest, spec: 
 }
 
 /** What a start needs besides the record. */
-type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot' | 'mounts' | 'rootDirs'>
+type Start = Pick<CreatePlan, 'root' | 'required' | 'snapshot' | 'hasMemory' | 'mounts' | 'rootDirs'>
 
 async function createAtProvider(ctx: Context, sandbox: Sandbox, start: Start): Promise<Sandbox> {
   // Without a pool the files of the snapshot are copied, which takes longer.
@@ -343,7 +356,8 @@ async function createAtProvider(ctx: Context, sandbox: Sandbox, start: Start): P
   const created = await provider.create(createPlan(ctx, sandbox, start), start.snapshot ? COPY : CREATE)
   failpoint('create.made')
   const deadlineAt = await startLifetime(ctx, sandbox)
-  const running = await activate(ctx, sandbox, created, { deadlineAt, event: 'created' })
+  const isContinued = start.hasMemory ?? false
+  const running = await activate(ctx, sandbox, created, { deadlineAt, event: 'created', isContinued })
   await ctx.registry.synced()
   return running
 }
@@ -368,7 +382,12 @@ export async function activate(
   ctx: Context,
   sandbox: Sandbox,
   created: Created,
-  o: { readonly deadlineAt: number; readonly event: 'created' | 'started' },
+  o: {
+    readonly deadlineAt: number
+    readonly event: 'created' | 'started'
+    /** Its processes continue, so its services run already. */
+    readonly isContinued?: boolean
+  },
 ): Promise<Sandbox> {
   const { deadlineAt, event } = o
   // A sandbox that starts from no snapshot gets its project later.
@@ -402,7 +421,7 @@ export async function activate(
     await makeWorkdir(environment, guest)
     await writeJavaTrust(ctx, linked, guest)
     failpoint('create.configured')
-    if (environment.services || environment.start) {
+    if ((environment.services || environment.start) && !o.isContinued) {
       // Services may need the network, as every later command may.
       openLink(ctx, { ...linked, handle: created.handle })
       await startServices(ctx, linked, guest, hasProject ? 'all' : 'without project')

@@ -2,7 +2,7 @@
  * Creating, finding, changing and ending sandboxes, as the API asks for it: access is checked, calls are
  * audited.
  */
-import { asAgentPodError, type ErrorCode } from '../../core/error.ts'
+import { asAgentPodError, type ErrorCode, invalid } from '../../core/error.ts'
 import type { SandboxId } from '../../core/id.ts'
 import { maySee, type Principal } from '../../core/principal.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
@@ -30,6 +30,8 @@ export interface NewSandbox extends Omit<CreateRequest, 'origin' | 'owner' | 'wh
   readonly owner?: string | undefined
   /** The id or name of the snapshot to start from. */
   readonly snapshot?: string | undefined
+  /** Whether to continue the processes of the snapshot; by default if it has their memory. */
+  readonly memory?: boolean | undefined
 }
 
 export interface ResumeOptions {
@@ -61,11 +63,14 @@ export class SandboxOperations {
   }
 
   #create(request: NewSandbox, who: Principal): Promise<Sandbox> | Sandbox {
-    const { snapshot, ...rest } = request
+    const { snapshot, memory, ...rest } = request
     const asked = { ...rest, owner: request.owner ?? who.owner, cap: who.network, who }
-    if (snapshot === undefined) return create(this.#ctx, asked)
+    if (snapshot === undefined) {
+      if (memory !== undefined) throw invalid('create.memory', 'memory needs a snapshot to start from')
+      return create(this.#ctx, asked)
+    }
     const earlier = this.#createdEarlier(request, who)
-    return earlier ?? restore(this.#ctx, this.#ctx.snapshotRegistry.get(snapshot, who), asked)
+    return earlier ?? restore(this.#ctx, this.#ctx.snapshotRegistry.get(snapshot, who), { ...asked, memory })
   }
 
   /** The sandbox of an earlier request with the same key, if the snapshot it was made from is gone by now. */

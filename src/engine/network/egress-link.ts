@@ -9,11 +9,13 @@ import type { Guest } from '../../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../../core/network.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { BoundSecret, Secret } from '../../core/secret.ts'
+import type { Snapshot } from '../../core/snapshot.ts'
 import { insideError } from '../../guest/guest-error.ts'
 import { readAddress } from '../../policy/address.ts'
 import type { NetworkPolicy } from '../../policy/decide.ts'
 import { parseRule, type Rule } from '../../policy/rule.ts'
 import { newPlaceholder } from '../../secrets/placeholder.ts'
+import type { SealedBox } from '../../secrets/sealed-box.ts'
 import type { StoredSecret } from '../../store/secrets.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { trustStore } from '../../util/x509/trust-store.ts'
@@ -57,8 +59,46 @@ export function newLink(ctx: Context, sandboxId: string, { secrets }: NetworkSpe
   }
 }
 
-function authorityPurpose(sandboxId: string): string {
-  return `authority ${sandboxId}`
+/** The id of a sandbox or of a snapshot. */
+function authorityPurpose(id: string): string {
+  return `authority ${id}`
+}
+
+/** What a snapshot with memory keeps of the link of its sandbox. */
+export function linkForSnapshot(
+  { network }: Context,
+  { id, link }: Sandbox,
+  snapshotId: string,
+): Pick<SandboxLink, 'authority' | 'placeholders'> | undefined {
+  return network && link && resealed(network.box, link, id, snapshotId)
+}
+
+/**
+ * The link of a sandbox that continues the processes of a snapshot. They hold the placeholders of their
+ * sandbox, and trust its authority. That widens nothing: a placeholder works only for the sandbox that it
+ * belongs to, and its connections identify it.
+ */
+export function continuedLink(
+  ctx: Context,
+  sandboxId: string,
+  spec: NetworkSpec,
+  { id, memory }: Snapshot,
+): SandboxLink | undefined {
+  const fresh = newLink(ctx, sandboxId, spec)
+  if (!fresh || !ctx.network || !memory?.link) return fresh
+  const { authority, placeholders } = resealed(ctx.network.box, memory.link, id, sandboxId)
+  const own = Object.fromEntries(
+    spec.secrets.map((name) => [name, placeholders[name] ?? fresh.placeholders[name] ?? '']),
+  )
+  return { ...NO_LEVEL, authority: authority ?? fresh.authority, placeholders: own }
+}
+
+type Kept = Pick<SandboxLink, 'authority' | 'placeholders'>
+
+function resealed(box: SealedBox, { authority, placeholders }: Kept, from: string, to: string): Kept {
+  if (!authority) return { authority, placeholders }
+  const key = box.open(authority.sealedKey, authorityPurpose(from))
+  return { authority: { cert: authority.cert, sealedKey: box.seal(key, authorityPurpose(to)) }, placeholders }
 }
 
 export function secretPurpose({ owner, name, version }: Secret): string {

@@ -149,7 +149,8 @@ function guardedSnapshots(inner: Snapshots, guard: Guard): Snapshots {
     ...(changes && {
       changes: (id, directory, o) => guard('snapshots.changes', o, (p) => changes(id, directory, p)),
     }),
-    create: (id, from, owner, o) => guard('snapshots.create', o, (p) => inner.create(id, from, owner, p)),
+    create: (id, from, owner, o) =>
+      guard('snapshots.create', o, (p) => inner.create(id, from, owner, { ...o, ...p })),
     list: (owner, o) => guard('snapshots.list', o, (p) => inner.list(owner, p)),
     remove: (id, o) => guard('snapshots.remove', o, (p) => inner.remove(id, p)),
     export: (id, o) => guard('snapshots.export', o, (p) => inner.export(id, p)),

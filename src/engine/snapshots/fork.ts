@@ -13,6 +13,8 @@ export const MOST_FORKS = 100
 export interface ForkRequest extends Omit<CreateRequest, 'origin' | 'requestKey'> {
   readonly owner: string
   readonly count?: number | undefined
+  /** Each fork continues the processes of the sandbox, with their memory. */
+  readonly memory?: boolean | undefined
 }
 
 /** Each fork succeeds or fails on its own. */
@@ -21,7 +23,11 @@ export type Forked = { readonly sandbox: Sandbox } | { readonly error: AgentPodE
 /** All forks start with the files of the same moment. */
 export async function fork(ctx: Context, id: SandboxId, request: ForkRequest): Promise<Forked[]> {
   const count = countOf(request)
-  const snapshot = await takeSnapshot(ctx, id, { owner: request.owner, isTemporary: true })
+  const snapshot = await takeSnapshot(ctx, id, {
+    owner: request.owner,
+    isTemporary: true,
+    hasMemory: request.memory,
+  })
   try {
     failpoint('fork.taken')
     const forked = await createCopies(ctx, snapshot, request, count)
@@ -45,11 +51,11 @@ async function createCopies(
   request: ForkRequest,
   count: number,
 ): Promise<Forked[]> {
-  const { count: _, name, ...asked } = request
+  const { count: _, memory: __, name, ...asked } = request
   const nameOf = (n: number): string | undefined =>
     name === undefined || count === 1 ? name : `${name}-${n + 1}`
   return Promise.all(
-    Array.from({ length: count }, async (__, n): Promise<Forked> => {
+    Array.from({ length: count }, async (___, n): Promise<Forked> => {
       try {
         return { sandbox: await restore(ctx, snapshot, { ...asked, name: nameOf(n) }) }
       } catch (error) {
@@ -59,8 +65,17 @@ async function createCopies(
   )
 }
 
-/** Creates a sandbox with the files of a snapshot. */
-export function restore(ctx: Context, snapshot: Snapshot, request: CreateRequest): Promise<Sandbox> {
+export interface RestoreRequest extends CreateRequest {
+  /** Whether to continue the processes of the snapshot; by default if it has their memory. */
+  readonly memory?: boolean | undefined
+}
+
+/** Creates a sandbox with the files of a snapshot, and its processes if it has their memory. */
+export function restore(
+  ctx: Context,
+  snapshot: Snapshot,
+  { memory, ...request }: RestoreRequest,
+): Promise<Sandbox> {
   if (snapshot.state !== 'ready') {
     throw new AgentPodError({
       code: 'data_loss',
@@ -69,5 +84,16 @@ export function restore(ctx: Context, snapshot: Snapshot, request: CreateRequest
       hint: `\`agentpod snapshot rm ${snapshot.name ?? snapshot.id}\` removes the record`,
     })
   }
-  return ctx.snapshotRegistry.using(snapshot, () => create(ctx, { ...request, origin: { snapshot } }))
+  if (memory && !snapshot.memory) {
+    throw new AgentPodError({
+      code: 'failed_precondition',
+      reason: 'snapshot.memory',
+      message: `snapshot ${snapshot.name ?? snapshot.id} has files only`,
+      hint: 'restore it without memory, or take another one with `--memory`',
+    })
+  }
+  const hasMemory = memory ?? snapshot.memory !== undefined
+  return ctx.snapshotRegistry.using(snapshot, () =>
+    create(ctx, { ...request, origin: { snapshot, hasMemory } }),
+  )
 }

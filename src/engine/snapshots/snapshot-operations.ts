@@ -20,7 +20,11 @@ export class SnapshotOperations {
   }
 
   /** Takes a snapshot of a sandbox's files as they are now. */
-  async create(ref: string, o: Pick<SnapshotRequest, 'name' | 'labels'>, who: Principal): Promise<Snapshot> {
+  async create(
+    ref: string,
+    o: Pick<SnapshotRequest, 'name' | 'labels' | 'hasMemory'>,
+    who: Principal,
+  ): Promise<Snapshot> {
     const { id } = getSandbox(this.#ctx, ref, who)
     const snapshot = await takeSnapshot(this.#ctx, id, { owner: who.owner, ...o })
     recordAudit(this.#ctx, who, 'snapshot.create', { subject: snapshot.id, data: { sandbox: id } })

@@ -5,7 +5,7 @@ import { AgentPodError } from '../../core/error.ts'
 import { isSnapshotId, type SnapshotId } from '../../core/id.ts'
 import type { Principal } from '../../core/principal.ts'
 import type { StoredSnapshot } from '../../core/provider.ts'
-import type { LayerInfo, Snapshot } from '../../core/snapshot.ts'
+import type { LayerInfo, Snapshot, SnapshotMemory } from '../../core/snapshot.ts'
 import type { SnapshotStore } from '../../store/snapshots.ts'
 
 const TOUCH_EVERY_MS = 3_600_000
@@ -31,8 +31,12 @@ export class SnapshotRegistry {
     this.#remember(snapshot)
   }
 
-  complete(snapshot: Snapshot, stored: StoredSnapshot): Snapshot {
-    return this.#write({ ...snapshot, ...stored, state: 'ready' })
+  complete(
+    snapshot: Snapshot,
+    { sizeBytes, root }: StoredSnapshot,
+    memory?: SnapshotMemory | undefined,
+  ): Snapshot {
+    return this.#write({ ...snapshot, sizeBytes, root, state: 'ready', ...(memory && { memory }) })
   }
 
   mark(snapshot: Snapshot, state: 'deleting' | 'lost'): Snapshot {

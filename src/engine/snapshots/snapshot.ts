@@ -1,14 +1,15 @@
 /** Snapshots: the files of a sandbox at one moment. */
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import { newSnapshotId, parseName, type SandboxId, type SnapshotId } from '../../core/id.ts'
-import type { Provider, Snapshots } from '../../core/provider.ts'
+import type { Provider, Snapshots, StoredSnapshot } from '../../core/provider.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
-import type { LayerInfo, Snapshot } from '../../core/snapshot.ts'
+import type { LayerInfo, Snapshot, SnapshotMemory } from '../../core/snapshot.ts'
 import { ignore } from '../../telemetry/log.ts'
 import { failpoint } from '../../util/failpoint.ts'
 import { CALL, COPY } from '../call.ts'
 import type { Context } from '../context.ts'
 import { requireSandbox, unusableSandbox } from '../lifecycle/require-sandbox.ts'
+import { linkForSnapshot } from '../network/egress-link.ts'
 import { releaseLayers } from './imported-layers.ts'
 
 export interface SnapshotRequest {
@@ -18,6 +19,8 @@ export interface SnapshotRequest {
   /** Taken only to fork from, then removed. */
   readonly isTemporary?: boolean | undefined
   readonly layer?: LayerInfo | undefined
+  /** Keep the memory of its processes too. */
+  readonly hasMemory?: boolean | undefined
 }
 
 const SOURCES: readonly Sandbox['state'][] = ['running', 'paused', 'stopped']
@@ -32,6 +35,7 @@ export async function takeSnapshot(ctx: Context, id: SandboxId, request: Snapsho
   return ctx.lock.run(id, async () => {
     const sandbox = requireSandbox(ctx, id)
     if (!SOURCES.includes(sandbox.state)) throw unusableSandbox(id, sandbox)
+    if (request.hasMemory) await requireMemory(ctx, sandbox)
     const intended: Snapshot = {
       id: newSnapshotId(ctx.random),
       owner: request.owner,
@@ -52,9 +56,11 @@ export async function takeSnapshot(ctx: Context, id: SandboxId, request: Snapsho
     let snapshot: Snapshot
     try {
       failpoint('snapshot.intended')
-      const kept = await snapshots.create(intended.id, id, ctx.owner, COPY)
+      const hasMemory = request.hasMemory ?? false
+      const kept = await snapshots.create(intended.id, id, ctx.owner, { ...COPY, hasMemory })
       failpoint('snapshot.taken')
-      snapshot = ctx.snapshotRegistry.complete(intended, kept)
+      const memory = hasMemory ? memoryOf(ctx, intended, sandbox, kept) : undefined
+      snapshot = ctx.snapshotRegistry.complete(intended, kept, memory)
     } catch (error) {
       await discardSnapshot(ctx, intended)
       throw error
@@ -63,6 +69,35 @@ export async function takeSnapshot(ctx: Context, id: SandboxId, request: Snapsho
     if (!snapshot.isTemporary && !snapshot.layer) recordSnapshot(ctx, snapshot)
     return snapshot
   })
+}
+
+/** Refuses a snapshot with memory before anything changes, where it cannot be taken. */
+async function requireMemory(ctx: Context, { id, provider, state }: Sandbox): Promise<void> {
+  if (state !== 'running')
+    throw new AgentPodError({
+      code: 'conflict',
+      reason: 'sandbox.state',
+      message: `sandbox ${id} is ${state}: only the memory of a running sandbox can be saved`,
+      hint: `\`agentpod resume ${id}\` or \`agentpod start ${id}\` first, or leave out \`--memory\``,
+    })
+  const { snapshot } = await ctx.providers.of({ provider }).capabilities(CALL)
+  if (snapshot === 'memory') return
+  throw new AgentPodError({
+    code: 'unsupported',
+    reason: 'snapshot.memory',
+    message: `the provider ${provider} cannot save the memory of a sandbox`,
+    hint: 'create the sandbox with `--isolation gvisor`, or leave out `--memory`',
+  })
+}
+
+function memoryOf(
+  ctx: Context,
+  { id }: Snapshot,
+  sandbox: Sandbox,
+  { memoryBytes = 0 }: StoredSnapshot,
+): SnapshotMemory {
+  const link = linkForSnapshot(ctx, sandbox, id)
+  return { sizeBytes: memoryBytes, ...(link && { link }) }
 }
 
 /** The sandbox of a kept snapshot continues from it. */

@@ -14,9 +14,10 @@ const RUNTIME: Runtime = {
   alwaysEnforced: ['files'],
   // The host counts gVisor's own processes.
   neverEnforced: ['pids'],
-  // gVisor keeps what it has read of a file, as if no other program wrote to it. Two sandboxes with one volume
-  // would not see each other's changes.
+  // gVisor keeps what it has read of a file, as if no other program wrote to it. Two sandboxes with one
+  // volume would not see each other's changes.
   volumes: false,
+  savesMemory: true,
   notes: [
     'limits: processes are counted on the host, where gVisor has about two for each one inside',
     'limits: a sandbox that exceeds its memory limit ends as a whole',

@@ -57,6 +57,8 @@ export interface Runtime {
   readonly neverEnforced: readonly Limited[]
   /** Whether sandboxes can share volumes. */
   readonly volumes: boolean
+  /** Whether a snapshot can have the memory of processes. */
+  readonly savesMemory: boolean
   readonly notes: readonly string[]
   /** Throws if this machine lacks something that it needs. */
   check(host: HostInfo): void
@@ -102,7 +104,10 @@ export function localProvider(options: LocalOptions): Provider {
       runtime?.check(host)
       refuseUnenforced(plan.required, host, options)
       refuseVolumes(plan, options)
-      const from = plan.snapshot === undefined ? {} : { snapshot: plan.snapshot }
+      const from =
+        plan.snapshot === undefined
+          ? {}
+          : { snapshot: plan.snapshot, ...(plan.hasMemory && { memory: true }) }
       return created(
         plan,
         await podhost.call('sandbox.create', { ...createArgs(plan, runtimeName), ...from }, o),
@@ -314,7 +319,7 @@ function capabilities({ isolation, images, runtime }: LocalOptions, host: HostIn
     limits:
       all && !runtime?.neverEnforced.length ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
     pause: host.freezer === 'cgroup' ? 'freeze' : 'signals',
-    snapshot: 'disk',
+    snapshot: runtime?.savesMemory ? 'memory' : 'disk',
     stop: 'files',
     network: runtime ? 'transparent' : host.network.level,
     metering: 'host',

@@ -97,7 +97,7 @@ const root = z.union([
   z.object({ kind: z.literal('host'), over }),
   z.object({ kind: z.literal('layers'), layers: z.array(z.string()), over }),
 ])
-const kept = z.object({ sizeBytes: count, root })
+const kept = z.object({ sizeBytes: count, root, memoryBytes: count.optional() })
 const packed = z.object({ digest: z.string(), sizeBytes: count })
 
 const stats = z.object({

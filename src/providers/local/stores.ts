@@ -51,7 +51,8 @@ export function localLayers(podhost: Podhost, exchange: string): Layers {
 export function localSnapshots(podhost: Podhost, exchange: string, runtime: string): Snapshots {
   return {
     async create(id, sandboxId, owner, o) {
-      return parseKept(await podhost.call('snapshot.create', { id, owner, sandbox: sandboxId }, o))
+      const memory = o.hasMemory ? { memory: true } : {}
+      return parseKept(await podhost.call('snapshot.create', { id, owner, sandbox: sandboxId, ...memory }, o))
     },
     async list(owner, o) {
       const listed: SnapshotId[] = []

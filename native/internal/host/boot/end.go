@@ -63,7 +63,7 @@ func (l *Launcher) Remove(run *Run, clock *stopwatch.Stopwatch) error {
 	// Nothing is left that the kernel could still charge to these ids.
 	l.IDs.Release(run.UIDBase)
 	run.SetIDs(nil)
-	for _, path := range []string{run.Socket, run.Out, run.Log} {
+	for _, path := range []string{run.Socket, run.Out, run.Control, run.Log} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}

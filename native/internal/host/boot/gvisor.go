@@ -9,6 +9,7 @@ import (
 	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/mount"
+	"agentpod/native/internal/unixsocket"
 )
 
 // Runtime is what a sandbox runs on.
@@ -49,10 +50,27 @@ func (l *Launcher) startGVisor(run *Run, group *cgroup.Group, files *inherited) 
 		return err
 	}
 	defer log.Close()
+	control, err := unixsocket.Listen(run.Control, 1)
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	image, hostname := "", Hostname
+	if run.restore != nil {
+		image, hostname = run.restore.Image, run.restore.Hostname
+		root, err := run.restore.Mount(run)
+		if err != nil {
+			return err
+		}
+		if err := l.Stage.Attach(run.Name, lateroot.Root, root); err != nil {
+			return err
+		}
+	}
 	launch := gvisor.Launch{
 		Runsc: runsc, Name: run.Name, Directory: directory, Stage: l.Stage.Path(), Log: log, Group: group.Procs,
 		API: files.named("--listener-fd"), Egress: files.named("--out-fd"), Parent: files.named("--parent-fd"), Ready: files.named("--ready-fd"),
-		Spec: gvisor.Spec{Hostname: Hostname, Root: l.Root, Slot: slot, BootID: bootID, Files: ShellFiles(), IDs: run.IDs.Range,
+		Control: control, Image: image,
+		Spec: gvisor.Spec{Hostname: hostname, Root: l.Root, Slot: slot, BootID: bootID, Files: ShellFiles(), IDs: run.IDs.Range,
 			PoddArgs: []string{"--arrivals-fd", "0", "--wait-ms", poddWait}},
 	}
 	return group.Start(func() error {
@@ -73,6 +91,30 @@ func (l *Launcher) removeGVisor(run *Run) {
 	}
 	l.Stage.RemoveSlot(run.Name)
 	l.Stage.RemoveDirectory(run.Name)
+}
+
+// A Restore is a run that continues the processes of a snapshot.
+type Restore struct {
+	// Image is the directory with their memory.
+	Image    string
+	Hostname string
+	// Mount sets the limits of the run and mounts its root, and returns where. It is called before anything
+	// of the snapshot runs.
+	Mount func(run *Run) (root string, err error)
+}
+
+// StartRestored starts a gVisor sandbox with the memory of a snapshot, and returns when it runs. The caller
+// ends the run if it fails.
+func (l *Launcher) StartRestored(run *Run, restore Restore) error {
+	run.restore = &restore
+	if err := l.Start(run); err != nil {
+		return err
+	}
+	if err := l.AwaitReady(run); err != nil {
+		return err
+	}
+	l.Stage.ReleaseSlot(run.Name)
+	return nil
 }
 
 // named returns the file that a flag names, or nil.

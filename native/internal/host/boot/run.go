@@ -28,6 +28,8 @@ type Run struct {
 	Runtime Runtime
 	// Log is the file that podd writes to.
 	Log string
+	// Control is where the supervisor of a gVisor sandbox listens.
+	Control string
 	// Socket is where podd listens. Out is where podd accepts connections of the egress process.
 	Socket, Out string
 	// Pid is that of podd, or in gVisor of the supervisor, which ends with podd. It is 0 before that runs.
@@ -48,6 +50,8 @@ type Run struct {
 	// user is a user namespace of the same ids, for gVisor, whose own has no process that can be asked for
 	// it.
 	user *os.File
+	// restore is set if it starts from saved memory.
+	restore *Restore
 	// bootID is the name on the stage of the file with podd's boot id, until podd is ready.
 	bootID string
 }
@@ -55,7 +59,7 @@ type Run struct {
 // NewRun returns a run that has not started.
 func NewRun(home, name string, runtime Runtime) *Run {
 	base := filepath.Join(home, "run", "s", name)
-	return &Run{Name: name, Runtime: runtime, Log: base + ".log", Socket: base + ".sock", Out: base + ".out"}
+	return &Run{Name: name, Runtime: runtime, Log: base + ".log", Socket: base + ".sock", Out: base + ".out", Control: base + ".ctl"}
 }
 
 // SetIDs sets the range that the run uses; nil for none.
@@ -93,7 +97,7 @@ func (r *Run) UserNamespace() (*os.File, error) {
 		path = fmt.Sprintf("/proc/self/fd/%d", r.user.Fd())
 	}
 	file, err := os.Open(path)
-	if err == nil && !r.IsAlive() {
+	if err == nil && r.Pid != 0 && !r.IsAlive() {
 		file.Close()
 		err = ErrPoddEnded
 	}

@@ -45,6 +45,9 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 
 // createFiles gives a new sandbox its files, and starts it on them.
 func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
+	if args.Memory {
+		return s.createRestored(handle, args, clock)
+	}
 	pool := s.shellsOf(handle.Runtime)
 	defer pool.Starting()()
 	handle.DiskBytes = args.Resources.DiskBytes

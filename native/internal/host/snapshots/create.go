@@ -2,6 +2,7 @@ package snapshots
 
 import (
 	"os"
+	"path/filepath"
 	"time"
 
 	"agentpod/native/internal/hostproto"
@@ -17,10 +18,21 @@ type Source interface {
 	// Freeze stops every process of a running sandbox and returns how to let them continue. For a sandbox
 	// whose processes do not run, thaw is nil.
 	Freeze() (thaw func() error, err error)
+	// Hold stops every process of a running sandbox so that its memory can be saved.
+	Hold() (Held, error)
 	// OwnBytes is the size of the sandbox's own files.
 	OwnBytes() int64
 	// RaiseDiskLimit makes up for the blocks that the new snapshot keeps.
 	RaiseDiskLimit(snapshot string)
+}
+
+// Held is a sandbox that stands still until its memory is saved, or it is released.
+type Held interface {
+	// Save writes the memory to a directory. The sandbox runs again afterwards.
+	Save(dir string) error
+	Release()
+	// Version is that of the program that writes it.
+	Version() string
 }
 
 // begin returns the snapshot of an earlier call with the same arguments, or begins a new one. The caller
@@ -73,7 +85,11 @@ func (st *Store) Create(args hostproto.CreateSnapshot, find func(sandbox string)
 	s.Root, s.Runtime = source.Root(), source.Runtime()
 	clock := stopwatch.New()
 	defer func() { st.Log.Printf("%s: snapshot of %s: %s", s.ID, s.Sandbox, clock) }()
-	if err := st.copyFiles(source, s, clock); err != nil {
+	copied := st.copyFiles
+	if args.Memory {
+		copied = st.copyWithMemory
+	}
+	if err := copied(source, s, clock); err != nil {
 		return nil, st.undo(s, err)
 	}
 	if err := st.syncCopy(source, s, clock); err != nil {
@@ -114,11 +130,72 @@ func (st *Store) copyFiles(source Source, s *Snapshot, clock *stopwatch.Stopwatc
 			clock.Lap("thaw")
 		}()
 	}
+	return st.cloneFiles(files, s, clock)
+}
+
+// copyWithMemory copies the files and saves the memory of one moment: the sandbox stands still in between.
+func (st *Store) copyWithMemory(source Source, s *Snapshot, clock *stopwatch.Stopwatch) error {
+	defer st.startWriting()()
+	files := source.Files()
+	if files.IsVolume {
+		if err := st.Pool.SyncEntry(files); err != nil {
+			return err
+		}
+		clock.Lap("sync")
+	}
+	held, err := source.Hold()
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	clock.Lap("hold")
+	if err := st.cloneFiles(files, s, clock); err != nil {
+		return err
+	}
+	dir := st.MemoryDir(s.ID)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err := held.Save(dir); err != nil {
+		return err
+	}
+	clock.Lap("memory")
+	bytes, err := syncedSize(dir)
+	s.Memory = &Memory{Bytes: bytes, Release: held.Version()}
+	clock.Lap("sync memory")
+	return err
+}
+
+// syncedSize writes the files of a directory out and returns their size.
+func syncedSize(dir string) (bytes int64, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, entry := range entries {
+		file, err := os.Open(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return 0, err
+		}
+		info, err := file.Stat()
+		if err == nil {
+			bytes += info.Size()
+			err = file.Sync()
+		}
+		file.Close()
+		if err != nil {
+			return 0, err
+		}
+	}
+	return bytes, nil
+}
+
+func (st *Store) cloneFiles(files pool.Entry, s *Snapshot, clock *stopwatch.Stopwatch) error {
 	if st.Pool.Clones(files, s.Files()) {
 		// The files do not change any more, so this is above every inode number in use.
 		s.NextNumber = st.Pool.NextNumber(files)
 	}
-	err = st.Pool.Clone(files, s.Files(), 0)
+	err := st.Pool.Clone(files, s.Files(), 0)
 	clock.Lap("clone")
 	return err
 }

@@ -30,16 +30,34 @@ type Snapshot struct {
 	// Runtime is that of the sandbox; empty for the host's kernel.
 	Runtime string `json:"runtime,omitempty"`
 	Volume  bool   `json:"volume"`
+	// Memory is set if it has the memory of the sandbox's processes.
+	Memory *Memory `json:"memory,omitempty"`
 	// NextNumber is higher than the inode number of any file in it; 0 if that is not known.
 	NextNumber uint64 `json:"nextNumber,omitempty"`
 }
+
+// Memory says which saved memory a snapshot has. It is in the directory `memory` beside the record.
+type Memory struct {
+	Bytes int64 `json:"bytes"`
+	// Release is that of gVisor, which reads only what the same release has written.
+	Release string `json:"release"`
+}
+
+// MemoryDir is the directory with the memory of a snapshot.
+func (st *Store) MemoryDir(id string) string { return filepath.Join(st.dir(id), "memory") }
 
 // Files is the snapshot's entry in the pool.
 func (s *Snapshot) Files() pool.Entry {
 	return pool.Entry{Area: pool.Snapshots, ID: s.ID, IsVolume: s.Volume}
 }
 
-func (s *Snapshot) view() any { return map[string]any{"sizeBytes": s.SizeBytes, "root": s.Root} }
+func (s *Snapshot) view() any {
+	view := map[string]any{"sizeBytes": s.SizeBytes, "root": s.Root}
+	if s.Memory != nil {
+		view["memoryBytes"] = s.Memory.Bytes
+	}
+	return view
+}
 
 // Options is what a Store works with.
 type Options struct {
