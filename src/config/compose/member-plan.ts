@@ -1,5 +1,7 @@
 /** How a service of a compose file runs as a member of a group. */
 import { STOP_SIGNALS, type StopSignal } from '../../core/environment.ts'
+import { readHostName } from '../../policy/host-name.ts'
+import { isNeverReachable, isPublicName } from '../../policy/special-name.ts'
 import { shellWord } from '../../util/shell/shell-word.ts'
 import type { ComposeProject, ComposeService } from './model.ts'
 
@@ -81,10 +83,15 @@ export function memberAliases(
 ): string[] {
   const taken = new Set(services.map(({ name }) => memberName(name)))
   const others = new Set(services.filter((one) => one !== service).flatMap(({ aliases }) => aliases))
-  const isHost = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/
   return [...new Set(service.aliases)].filter(
-    (one) => isHost.test(one) && !taken.has(one) && !others.has(one) && one !== 'localhost',
+    (one) => canBeMember(one) && !taken.has(one) && !others.has(one),
   )
+}
+
+/** Whether a name is free for a member of a group: no host outside has it, and no reserved meaning. */
+export function canBeMember(name: string): boolean {
+  const reading = readHostName(name)
+  return reading.ok && reading.host === name && !isNeverReachable(reading.host) && !isPublicName(reading.host)
 }
 
 /** Services that others wait for until they have ended: migrations, setup. */

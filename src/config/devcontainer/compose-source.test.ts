@@ -22,7 +22,11 @@ function read(
   })
   const source = devcontainerSource(document.properties)
   assert.ok(source.kind === 'from-compose')
-  const tree = { has: (file: string) => file in files, read: (file: string) => files[file] }
+  const tree = {
+    has: (file: string) => file in files,
+    read: (file: string) => files[file],
+    isLeftOut: () => false,
+  }
   return devcontainerCompose({ document, source, tree, directory: '/home/me/shop' })
 }
 

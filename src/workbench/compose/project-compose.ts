@@ -48,7 +48,12 @@ function readOrUndefined(
   say: SayNote,
 ): ComposeProject | undefined {
   try {
-    return readCompose({ files, read: (file) => tree.read(file), profiles })
+    return readCompose({
+      files,
+      read: (file) => tree.read(file),
+      isLeftOut: (file) => tree.isLeftOut(file),
+      profiles,
+    })
   } catch (error) {
     if (!isAgentPodError(error)) throw error
     const { code, reason, message, hint, details } = error

@@ -41,8 +41,8 @@ export function addComposeServices(
         one,
         `services.${one.name} is not used: agentpod.toml has no service for ${one.build ? 'a Dockerfile' : printable(one.image ?? '')}; write its command under [services]`,
       )
-  for (const name of compose.inactive)
-    format.notes.push(`${format.file}: services.${printable(name)} is not used: it belongs to a profile`)
+  for (const one of compose.inactive)
+    note(one, `services.${printable(one.name)} is not used: it belongs to a profile`)
 }
 
 function isKnown({ image, build }: ComposeService): boolean {
