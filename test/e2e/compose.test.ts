@@ -1,8 +1,8 @@
 /** Repositories with a compose file and no agentpod.toml: their services run beside the project's sandbox. */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { readCompose } from '../../src/config/compose/compose-project.ts'
 import { makeImage } from '../support/made-image.ts'
@@ -50,6 +50,40 @@ services:
   tool: { image: ${image}, profiles: [tools] }
 volumes: { data: }
 `
+
+/** Three services of which two are built, one of them in its own directory. */
+const built = (image: string): Readonly<Record<string, string>> => ({
+  'compose.yaml': `services:
+  web:
+    build: { context: ., args: { GREETING: hi } }
+    volumes: [".:/app", "data:/data", "parts:/app/parts"]
+    entrypoint: [sh, -c]
+    command: ['echo serving; wget -qO- http://api:9000/page']
+    working_dir: /app
+    user: "1234"
+    mem_limit: 256m
+    environment: { NAME: web, ODD.NAME: x }
+    healthcheck: { test: "true" }
+    depends_on: { api: { condition: service_healthy } }
+    secrets: [pw]
+  api:
+    extends: { service: server, file: api/base.yaml }
+    environment: { KIND: api }
+  debug: { image: ${image}, profiles: [debugging] }
+volumes: { data: , parts: }
+secrets: { pw: { content: x } }
+`,
+  'api/base.yaml': `services:
+  server:
+    build: .
+    volumes: ["data:/shared"]
+    healthcheck: { test: wget -qO- http://127.0.0.1:9000/page, interval: 1s, retries: 30 }
+`,
+  Dockerfile: `FROM ${image}\nARG GREETING\nWORKDIR /app\nCOPY . .\nRUN echo $GREETING > /greeting; mkdir -p /app/parts /app/stale; echo part > /app/parts/one\n`,
+  'api/Dockerfile': `FROM ${image}\nCOPY page /www/page\nENTRYPOINT ["/bin/sh", "-c", "echo from-api > /shared/api; exec httpd -f -p 9000 -h /www"]\n`,
+  'api/page': 'the page\n',
+  'note.txt': 'here\n',
+})
 
 const TOML = `
 [environment]
@@ -164,6 +198,58 @@ describe('compose files', { skip: NO_BUSYBOX }, () => {
     const without = await inShop('run', '--no-compose', '--', 'echo', 'alone')
     assert.equal(without.stdout, 'alone\n', without.stderr)
     writeFileSync(file, 'services: {}\n')
+  })
+
+  test('CMP-15 services that are built run from their own Dockerfiles, and the project is in its own', async () => {
+    const directory = join(world.home, 'built')
+    const image = (await pod.images.list())[0]?.ref ?? ''
+    for (const [file, text] of Object.entries(built(image))) {
+      mkdirSync(dirname(join(directory, file)), { recursive: true })
+      writeFileSync(join(directory, file), text)
+    }
+    const here = (...args: string[]): ReturnType<World['cli']> =>
+      world.cli(args, { cwd: directory, timeoutMs: 120_000 })
+    const refused = await here('run', '--', 'true')
+    assert.match(refused.stderr, /the Dockerfile Dockerfile\b.*\n.*the Dockerfile api\/Dockerfile/)
+    assert.match(refused.stderr, /the services of compose\.yaml do not run, and the file is not used/)
+    await here('policy', 'approve')
+    const probe =
+      'cat /greeting note.txt parts/one; ls; pwd; id -u; echo $NAME; wget -qO- http://api:9000/page; cat /data/api'
+    const ran = await here('run', '--keep', '--name', 'built', '--', 'sh', '-c', probe)
+    assert.equal(
+      ran.stdout,
+      `hi\nhere\npart\nDockerfile\napi\ncompose.yaml\nnote.txt\nparts\n/app\n1234\nweb\nthe page\nfrom-api\n`,
+      ran.stderr,
+    )
+    const { resources, volumes = [] } = (await pod.get('built')).info
+    assert.equal(resources.memoryMib, 256)
+    assert.deepEqual(
+      volumes.map(({ path }) => path),
+      ['/data'],
+    )
+    await world.ok(['destroy', 'built'])
+    for (const note of [
+      /compose\.yaml:2: this sandbox is the service web, because it mounts the project; api runs beside it/,
+      /compose\.yaml:2: service web: nothing waits for the health check of this service/,
+      /compose\.yaml:2: service web: the variable ODD\.NAME is not set here/,
+      /compose\.yaml:2: service web: the volume parts is a directory of the sandbox, because it is in the project/,
+      /compose\.yaml:2: service web: the file \/run\/secrets\/pw is only in other services/,
+      /compose\.yaml:\d+: debug does not run, .*--compose-profile debugging starts it/,
+    ])
+      assert.match(ran.stderr, note)
+    const explained = (await here('config', 'explain')).stdout
+    assert.match(explained, /^base +image \(Dockerfile, GREETING=hi\) +compose\.yaml:2 .*\(compose file\)/m)
+    assert.match(explained, /^variables\.NAME +web +compose\.yaml:2 services\.web\.environment NAME/m)
+    assert.match(explained, /^compose\.web\.directory +\/app /m)
+    assert.match(explained, /^compose\.api\.variables\.KIND +api +compose\.yaml:14 environment/m)
+    assert.match(explained, /^commands\.dev +sh -c/m)
+    const dev = await here('dev')
+    assert.match(dev.stdout, /serving\nthe page/, dev.stderr)
+    await nothingIsLeft()
+    rmSync(join(directory, 'api/Dockerfile'))
+    const missing = await here('run', '--', 'true')
+    assert.match(missing.stderr, /compose\.yaml:\d+: service api: there is no Dockerfile "api\/Dockerfile"/)
+    assert.match(missing.stderr, /correct build: of the service; --no-compose/)
   })
 
   test('CMP-12 an interrupt while a member starts leaves nothing, also with --keep', async () => {

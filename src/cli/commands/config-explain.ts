@@ -10,8 +10,9 @@ import type { Plan } from '../../config/plan/plan.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { composeRequest } from '../../workbench/compose/approve-compose.ts'
+import { composePlan, unusedNotes } from '../../workbench/compose/compose-plan.ts'
 import { explainCompose } from '../../workbench/compose/explain-compose.ts'
-import { projectCompose, withoutServices } from '../../workbench/compose/project-compose.ts'
+import { projectCompose } from '../../workbench/compose/project-compose.ts'
 import { usesDevcontainer } from '../../workbench/devcontainer/uses-devcontainer.ts'
 import { buildCallbacks } from '../../workbench/environment/build-callbacks.ts'
 import { detectProject } from '../../workbench/environment/detect-project.ts'
@@ -52,9 +53,9 @@ export async function explainConfig(
   const compose = isComposed
     ? projectCompose(found.tree, composeOptions(parsed), (text) => void unread.push(text))
     : undefined
-  const isApproved = !compose || isFileGranted(ctx, project.directory, composeRequest(compose))
-  const detected = compose && isApproved ? withoutServices(found) : found
-  const planned = await planOnly(ctx, project, { ...asked, detected })
+  const isApproved = !compose || isFileGranted(ctx, project.directory, composeRequest(compose, found.tree))
+  const composed = compose && isApproved ? composePlan(compose, found) : { detected: found }
+  const planned = await planOnly(ctx, project, { ...asked, ...composed, compose: composeOptions(parsed) })
   const group = planned?.plan.devcontainer?.base.group
   const wanted = words[0]
   const rows = [
@@ -72,9 +73,9 @@ export async function explainConfig(
     ...(planned?.plan.notes ?? []),
     ...unread,
     ...(compose && !isApproved
-      ? [`the services do not run until \`agentpod policy approve\` approves their images`]
+      ? [`the services do not run until \`agentpod policy approve\` approves their images and Dockerfiles`]
       : []),
-    ...(compose?.compose.notes ?? []).map((note) => `${evidenceText(note)}`),
+    ...(compose ? unusedNotes(compose) : []),
   ]
   const refused = (planned?.plan.refused ?? []).filter(({ key }) => isCalled(key, wanted))
   if (parsed.has('json')) {

@@ -121,7 +121,7 @@ async function grant(ctx: CommandContext, parsed: Parsed, directory: string): Pr
   const asked = [
     approve(ctx, directory, derived, request && moreWishes(request)),
     base && approveFile(ctx, directory, baseRequest(base)),
-    compose && approveFile(ctx, directory, composeRequest(compose)),
+    compose && approveFile(ctx, directory, composeRequest(compose, detected.tree)),
   ].filter((one) => one !== undefined)
   if (asked.length === 0) ctx.terminal.say('nothing to approve')
   for (const line of asked.flatMap(describeApprovalRequest)) ctx.terminal.say(`granted: ${showHidden(line)}`)

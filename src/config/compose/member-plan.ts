@@ -4,6 +4,7 @@ import { readHostName } from '../../policy/host-name.ts'
 import { isNeverReachable, isPublicName } from '../../policy/special-name.ts'
 import { shellWord } from '../../util/shell/shell-word.ts'
 import type { ComposeProject, ComposeService } from './model.ts'
+import { isVariableName } from './service-settings.ts'
 
 /** What is known of the image of a service. */
 export interface MemberImage {
@@ -38,13 +39,18 @@ export function serviceWords({ entrypoint, command }: ComposeService, image: Mem
 
 export function memberService(service: ComposeService, image: MemberImage): MemberService {
   const { healthcheck, stopSignal, stopMs, environment } = service
+  const variables = Object.entries(environment)
+  const odd = variables.filter(([name]) => !isVariableName(name))
+  // Only programs can be given such names, not shells.
+  const env =
+    odd.length === 0 ? '' : `env ${odd.map(([name, value]) => shellWord(`${name}=${value}`)).join(' ')} `
   const signal = stopSignal && (stopSignal.startsWith('SIG') ? stopSignal : `SIG${stopSignal}`)
   return {
     name: 'main',
-    run: `exec ${serviceWords(service, image).map(shellWord).join(' ')}`,
+    run: `exec ${env}${serviceWords(service, image).map(shellWord).join(' ')}`,
     user: memberUser(service, image),
     workdir: service.workingDir ?? image.workdir ?? '/',
-    variables: { ...environment },
+    variables: Object.fromEntries(variables.filter(([name]) => isVariableName(name))),
     ready: {
       ...(healthcheck?.test !== undefined && { command: checkCommand(healthcheck.test) }),
       timeoutMs: healthcheck?.test === undefined ? START_MS : healthcheck.readyMs,
@@ -62,8 +68,14 @@ export function memberUser({ user }: ComposeService, image: MemberImage): string
   return /^\d+(?::\d+)?$/.test(text) ? text : (text.split(':')[0] ?? 'root')
 }
 
+/**
+ * A check asks its own sandbox, and some programs, such as busybox's wget, send even that to the proxy of
+ * their variables. Connections to other hosts are led to the same place without the variables.
+ */
+const DIRECTLY = 'unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY\n'
+
 function checkCommand(test: string | readonly string[]): string {
-  return typeof test === 'string' ? test : test.map(shellWord).join(' ')
+  return `${DIRECTLY}${typeof test === 'string' ? test : test.map(shellWord).join(' ')}`
 }
 
 /** A service name as a host name: Docker allows underscores and capitals, host names do not. */

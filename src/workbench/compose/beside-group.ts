@@ -38,8 +38,17 @@ export async function groupFor(
   bench: Workbench,
   { ready, project, provider, isKept, isSeparate }: BesideGroup,
 ): Promise<StartedGroup | undefined> {
-  if (!ready?.compose || !project) return undefined
+  if (!ready?.compose || !project || ready.compose.compose.services.length < 2) return undefined
   const { startComposeGroup } = await import('./start-group.ts')
-  const { compose, service } = ready.compose
-  return startComposeGroup(bench, { compose, main: service.name, project, provider, isKept, isSeparate })
+  const { wish, compose: composed } = ready
+  const { compose, service } = composed
+  return startComposeGroup(bench, {
+    compose,
+    main: service.name,
+    project,
+    wish,
+    provider,
+    isKept,
+    isSeparate,
+  })
 }

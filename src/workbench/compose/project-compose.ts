@@ -36,7 +36,7 @@ export function projectCompose(tree: FileTree, o: ComposeOptions, say: SayNote):
   const compose = readOrUndefined(tree, files, o, say)
   if (!compose) return undefined
   const chosen = projectService(compose, o.service)
-  if (!chosen || compose.services.length < 2) return undefined
+  if (!chosen) return undefined
   return { compose, ...chosen }
 }
 

@@ -73,7 +73,7 @@ async function composeOf(
     import('../compose/approve-compose.ts'),
   ])
   checkMembers(project, { compose: compose.compose, main: compose.service.name })
-  return (await isComposeApproved(bench, project.directory, compose)) ? compose : undefined
+  return (await isComposeApproved(bench, project.directory, { compose, tree })) ? compose : undefined
 }
 
 /** Begins to load the code that the request probably needs. */
