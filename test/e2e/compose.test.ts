@@ -1,6 +1,7 @@
 /** Repositories with a compose file and no agentpod.toml: their services run beside the project's sandbox. */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -269,6 +270,22 @@ describe('compose files', { skip: NO_BUSYBOX }, () => {
       await nothingIsLeft()
     }
     writeFileSync(file, 'services: {}\n')
+  })
+
+  test('CMP-12 an interrupt while a repository is prepared leaves nothing', async () => {
+    const directory = join(world.home, 'large')
+    mkdirSync(directory)
+    execFileSync('git', ['init', '-q'], { cwd: directory })
+    writeFileSync(join(directory, 'large.bin'), randomBytes(32 * 1024 * 1024))
+    const child = world.start(['run', '--', 'true'], { cwd: directory })
+    const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
+    await until('a sandbox prepares the project', async () =>
+      (await pod.list()).some(({ labels }) => labels['agentpod/preparing'] === 'project'),
+    )
+    assert.equal(child.exitCode, null)
+    child.kill('SIGINT')
+    await ended
+    await nothingIsLeft()
   })
 
   test('CMP-9 config compose writes a file that Docker’s own command accepts, and that says the same', async () => {

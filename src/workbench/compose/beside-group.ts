@@ -1,9 +1,9 @@
 /** Creates a project's sandbox in its place of a group, if its compose file asks for one. */
 import type { CreateOptions } from '../../client/sandbox.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
+import { onInterrupt } from '../on-interrupt.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
-import { onInterrupt } from './on-interrupt.ts'
 import type { StartedGroup } from './start-group.ts'
 
 export interface BesideGroup {

@@ -18,11 +18,11 @@ import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { packContents, packFiles } from '../../sync/tar.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { projectVolume } from '../environment/project-volumes.ts'
+import { onInterrupt } from '../on-interrupt.ts'
 import type { Workbench } from '../workbench.ts'
 import { imageInfo } from './image-info.ts'
 import { checkMembers, type GroupProject, memberFile, whereIs } from './member-files.ts'
 import { type MemberImageRef, memberImages } from './member-images.ts'
-import { onInterrupt } from './on-interrupt.ts'
 
 export interface GroupStart {
   readonly compose: ComposeProject
@@ -60,13 +60,14 @@ export async function startComposeGroup(bench: Workbench, o: GroupStart): Promis
   const pod = await bench.client()
   const members = o.compose.services.filter(({ name }) => name !== o.main)
   using progress = bench.person.progress({})
-  const { id } = await pod.groups.create({
+  const creating = pod.groups.create({
     name: `${memberName(o.project.name).slice(0, 40)}-${randomBytes(3).toString('hex')}`,
     labels: { 'agentpod/project': o.project.name.slice(0, 200) },
     members: o.compose.services.map((service) => placeOf(o, service)),
   })
-  const destroy = (): Promise<void> => pod.groups.destroy(id)
+  const destroy = async (): Promise<void> => pod.groups.destroy((await creating).id)
   using _ = onInterrupt(destroy)
+  const { id } = await creating
   try {
     for (const service of members) {
       progress.status(`starting ${service.name}`)

@@ -9,6 +9,7 @@ import { checkBesideWorkspace } from '../environment/project-volumes.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
 import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
 import { loadNetwork } from '../network/load-network.ts'
+import { onInterrupt } from '../on-interrupt.ts'
 import { inEnvironment, openProject, type Project } from '../project/open-project.ts'
 import { projectLabel } from '../project/project-label.ts'
 import { recordSandbox } from '../project/project-sandboxes.ts'
@@ -72,6 +73,7 @@ export async function openDirectoryCopy(
   { project, ready }: { readonly project: Project; readonly ready: ReadyEnvironment | undefined },
 ): Promise<ProjectCopy> {
   const { sandbox, own } = await createFor(bench, request, project, ready)
+  using _ = onInterrupt(() => sandbox.destroy())
   const { copyDirectory } = await import('./directory-copy.ts')
   try {
     const copy = await copyDirectory(bench, sandbox, own ?? project)

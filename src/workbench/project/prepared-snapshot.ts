@@ -27,6 +27,7 @@ import { dropUndefined } from '../../util/drop-undefined.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { sha256Hex } from '../../util/sha256.ts'
 import type { Prebuild } from '../devcontainer/lifecycle-scripts.ts'
+import { makeInterruptibly, onInterrupt } from '../on-interrupt.ts'
 import type { Workbench } from '../workbench.ts'
 import { plainName } from './open-project.ts'
 import { DRAFT, oldStarts, projectDirectory, projectKey, scratchOf, startObjects } from './project-state.ts'
@@ -175,7 +176,8 @@ async function snapshotOf(place: Place): Promise<string> {
   const [last] = usable
   using progress = bench.person.progress({})
   progress.status(last ? 'updating the copy of the project' : 'copying the project')
-  const sandbox = await preparing(place, last)
+  const sandbox = await makeInterruptibly(() => preparing(place, last))
+  using _ = onInterrupt(() => sandbox.destroy())
   try {
     await send(place, sandbox, last ? readSent(place, last.id) : {})
     const { prebuild, user } = place.o
