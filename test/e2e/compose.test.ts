@@ -253,6 +253,35 @@ describe('compose files', { skip: NO_BUSYBOX }, () => {
     assert.match(missing.stderr, /correct build: of the service; --no-compose/)
   })
 
+  test('CMP-17 wrong options end with code 2 and a hint, and build and lock cover the services or say so', async () => {
+    const wrong: readonly (readonly [readonly string[], RegExp])[] = [
+      [['config', 'check', '--service', 'web'], /--service does not apply to `agentpod config check`/],
+      [['config', 'compose', '--compose-profile', 'x'], /--compose-profile does not apply to/],
+      [['policy', 'show', '--no-compose', 'x'], /--no-compose is for `agentpod policy approve`/],
+      [['run', '--service', 'web', '--bare', '--', 'true'], /--service has no effect with --bare/],
+      [['run', '--service', 'wbe', '--', 'true'], /compose\.yaml.* has no active service "wbe"/],
+    ]
+    for (const [args, message] of wrong) {
+      const { code, stderr } = await inShop(...args)
+      assert.equal(code, 2, stderr)
+      assert.match(stderr, message)
+      assert.match(stderr, /^hint: /m)
+    }
+    const locked = await inShop('config', 'lock')
+    assert.equal(locked.code, 6)
+    assert.match(
+      locked.stderr,
+      /compose\.yaml:3: the environment is that of the service web, which agentpod\.lock/,
+    )
+    const { code, stdout, stderr } = await inShop('build', '--json')
+    assert.equal(code, 0, stderr)
+    assert.deepEqual(Object.keys((JSON.parse(stdout) as { services: object }).services), [
+      'db',
+      'setup',
+      'cache',
+    ])
+  })
+
   test('CMP-12 an interrupt while a member starts leaves nothing, also with --keep', async () => {
     const file = join(project, 'compose.override.yaml')
     writeFileSync(file, 'services:\n  db: { healthcheck: { test: "false", interval: 60s, retries: 9 } }\n')

@@ -14,21 +14,37 @@ import { hasHidden, showHidden } from '../../util/hidden-characters.ts'
 import { nearest } from '../../util/nearest.ts'
 import { COMPOSE_OPTIONS, DEVCONTAINER_OPTIONS, JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
+import { refuse } from '../args/refuse.ts'
 import type { Command, CommandContext } from '../command.ts'
 
 type Verb = (ctx: CommandContext, parsed: Parsed, words: readonly string[]) => Promise<number>
 
-/** Each subcommand with the most words that may follow it. */
-const VERBS: Readonly<Record<string, { readonly most: number; readonly run: Verb }>> = {
-  check: { most: 1, run: check },
-  schema: { most: 0, run: schema },
-  explain: { most: 1, run: async (...call) => (await import('./config-explain.ts')).explainConfig(...call) },
+const OF_FILES = [...Object.keys(COMPOSE_OPTIONS), ...Object.keys(DEVCONTAINER_OPTIONS)]
+
+interface ConfigVerb {
+  /** The most words that may follow it. */
+  readonly most: number
+  /** Its options besides --json. */
+  readonly options: readonly string[]
+  readonly run: Verb
+}
+
+const VERBS: Readonly<Record<string, ConfigVerb>> = {
+  check: { most: 1, options: [], run: check },
+  schema: { most: 0, options: [], run: schema },
+  explain: {
+    most: 1,
+    options: ['base', 'image', 'profile', ...OF_FILES],
+    run: async (...call) => (await import('./config-explain.ts')).explainConfig(...call),
+  },
   compose: {
     most: 0,
+    options: ['profile'],
     run: async (ctx, parsed) => (await import('./config-explain.ts')).composeConfig(ctx, parsed),
   },
   lock: {
     most: 0,
+    options: ['profile', ...OF_FILES],
     run: async (ctx, parsed) => (await import('./config-explain.ts')).lockConfig(ctx, parsed),
   },
 }
@@ -65,7 +81,13 @@ export const command: Command = {
   async run(ctx, parsed) {
     const [name = '', ...words] = parsed.words
     const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined
-    if (verb && words.length <= verb.most) return verb.run(ctx, parsed, words)
+    if (verb && words.length <= verb.most) {
+      const unfit = Object.keys(command.options).filter(
+        (one) => one !== 'json' && !verb.options.includes(one),
+      )
+      refuse(parsed, unfit, `does not apply to \`agentpod config ${name}\``, HINTS[name] ?? 'leave it out')
+      return verb.run(ctx, parsed, words)
+    }
     const near = verb ? undefined : nearest(name, Object.keys(VERBS))
     throw invalid(
       'words.unknown',
@@ -73,6 +95,10 @@ export const command: Command = {
       near ? `did you mean \`agentpod config ${near}\`?` : command.usage,
     )
   },
+}
+
+const HINTS: Readonly<Record<string, string>> = {
+  check: 'it checks whole files, with every service; `agentpod config explain` takes the option',
 }
 
 async function schema({ terminal }: CommandContext): Promise<number> {

@@ -21,7 +21,7 @@ import type { DevcontainerBase } from '../../config/plan/devcontainer/devcontain
 import { type ProjectData, projectData } from '../../config/project/data.ts'
 import { dockerfileImages } from '../../config/project/dockerfile-images.ts'
 import { invalid } from '../../core/error.ts'
-import type { ComposeOptions } from '../compose/project-compose.ts'
+import { type ComposeOptions, refuseUnfit } from '../compose/project-compose.ts'
 import type { ProjectFiles } from '../environment/detect-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { composeBase, groupPrivileges } from './compose-base.ts'
@@ -125,6 +125,12 @@ function baseOf(
     line: document.at(key)?.line,
     said,
   })
+  if (source.kind !== 'from-compose')
+    refuseUnfit(
+      compose ?? {},
+      `${file} is no service of a compose file`,
+      '--no-devcontainer uses the compose file alone',
+    )
   if (source.kind === 'from-image')
     return { image: source.image, evidence: evidence(['image'], `image ${JSON.stringify(source.image)}`) }
   if (source.kind === 'from-compose') return composeBase({ document, source, tree, directory: root }, compose)
