@@ -234,7 +234,7 @@ describe('compose files', { skip: NO_BUSYBOX }, () => {
       /compose\.yaml:2: service web: nothing waits for the health check of this service/,
       /compose\.yaml:2: service web: the variable ODD\.NAME is not set here/,
       /compose\.yaml:2: service web: the volume parts is a directory of the sandbox, because it is in the project/,
-      /compose\.yaml:2: service web: the file \/run\/secrets\/pw is only in other services/,
+      /compose\.yaml:2: service web: the file \/run\/secrets\/pw is not in this sandbox/,
       /compose\.yaml:\d+: debug does not run, .*--compose-profile debugging starts it/,
     ])
       assert.match(ran.stderr, note)
@@ -287,6 +287,8 @@ describe('compose files', { skip: NO_BUSYBOX }, () => {
     writeFileSync(file, 'services:\n  db: { healthcheck: { test: "false", interval: 60s, retries: 9 } }\n')
     for (const signal of ['SIGINT', 'SIGTERM'] as const) {
       const child = world.start(['run', '--keep', '--', 'true'], { cwd: project })
+      let said = ''
+      child.stderr?.on('data', (data: Buffer) => (said += data.toString()))
       const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
       await until('a member is running', async () =>
         (await pod.groups.list()).some(({ members }) =>
@@ -296,6 +298,7 @@ describe('compose files', { skip: NO_BUSYBOX }, () => {
       assert.equal(child.exitCode, null)
       child.kill(signal)
       await ended
+      assert.doesNotMatch(said, /error: (?!interrupted)/)
       await nothingIsLeft()
     }
     writeFileSync(file, 'services: {}\n')

@@ -73,6 +73,8 @@ const VALUES: Readonly<Record<string, unknown>> = {
   project_directory: 'files',
   'include.0.env_file': 'more.env',
   'include.0.env_file.0': 'more.env',
+  working_dir: '/srv',
+  stop_signal: 'SIGINT',
   hostname: 'alias',
   container_name: 'alias',
   'aliases.0': 'alias',

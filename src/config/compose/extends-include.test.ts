@@ -258,6 +258,28 @@ test('CMP-3 a variable that is not set says what sets it, with its line', () => 
   )
 })
 
+test('CMP-4 values that would fail only when the service starts are errors with their line', () => {
+  const wrong = (value: string): string =>
+    refused({ 'compose.yaml': `services:\n  db: { image: a, ${value} }\n` }).message
+  assert.match(
+    refused({ 'compose.yaml': 'services:\n  db: { image: "no image!" }\n' }).message,
+    /^compose\.yaml:2:\d+: services\.db\.image: "no image!" is not/,
+  )
+  assert.match(wrong('user: "1:2:3; rm"'), /^compose\.yaml:2:\d+: services\.db\.user: .* is not a user/)
+  assert.match(
+    wrong('working_dir: srv'),
+    /^compose\.yaml:2:\d+: services\.db\.working_dir: "srv" is not an absolute/,
+  )
+  const { notes } = read({
+    'compose.yaml':
+      'services:\n  db: { image: a, stop_signal: SIGSTOP, stop_grace_period: 5m, user: "1000:1000" }\n',
+  })
+  assert.deepEqual(
+    notes.map(({ said }) => said),
+    ['stop_signal SIGSTOP is not used: SIGTERM is', 'stop_grace_period is at most 30 s'],
+  )
+})
+
 test('CMP-5 a host name that a member cannot have is named once, with its line', () => {
   const project = read({
     'compose.yaml':

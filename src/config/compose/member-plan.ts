@@ -27,7 +27,7 @@ export interface MemberService {
   readonly stopMs: number
 }
 
-const MOST_STOP_MS = 30_000
+export const MOST_STOP_MS = 30_000
 const START_MS = 60_000
 
 /** The words that the service runs; empty if neither the file nor the image names any. */
@@ -44,7 +44,6 @@ export function memberService(service: ComposeService, image: MemberImage): Memb
   // Only programs can be given such names, not shells.
   const env =
     odd.length === 0 ? '' : `env ${odd.map(([name, value]) => shellWord(`${name}=${value}`)).join(' ')} `
-  const signal = stopSignal && (stopSignal.startsWith('SIG') ? stopSignal : `SIG${stopSignal}`)
   return {
     name: 'main',
     run: `exec ${env}${serviceWords(service, image).map(shellWord).join(' ')}`,
@@ -57,9 +56,15 @@ export function memberService(service: ComposeService, image: MemberImage): Memb
     },
     // Files of the project are brought in before it starts.
     needsProject: true,
-    stopSignal: STOP_SIGNALS.find((one) => one === signal) ?? 'SIGTERM',
+    stopSignal: stopSignalOf(stopSignal ?? '') ?? 'SIGTERM',
     stopMs: Math.min(stopMs ?? 10_000, MOST_STOP_MS),
   }
+}
+
+/** With or without SIG. Undefined for a signal that does not stop a service. */
+export function stopSignalOf(text: string): StopSignal | undefined {
+  const name = text.startsWith('SIG') ? text : `SIG${text}`
+  return STOP_SIGNALS.find((one) => one === name)
 }
 
 /** `name:group` becomes the name: the groups of an account are its own. */

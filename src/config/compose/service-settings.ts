@@ -83,7 +83,8 @@ export function unusedSettings(service: ComposeService): string[] {
     if (mount.kind === 'volume' && workspace !== undefined && isBelow(mount.target, workspace))
       said.push(`the volume ${mount.name} is a directory of the sandbox, because it is in the project`)
   }
-  for (const { target } of files) said.push(`the file ${printable(target)} is only in other services`)
+  for (const { target } of files)
+    said.push(`the file ${printable(target)} is not in this sandbox, which has the project alone`)
   if (user?.includes(':')) said.push(`the group of user ${printable(user)} is not used`)
   if (healthcheck?.test !== undefined) said.push('nothing waits for the health check of this service')
   for (const { target, published } of ports)

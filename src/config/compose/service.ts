@@ -1,13 +1,14 @@
 /** One service of one compose file, from its table to the typed model. */
 import { posix } from 'node:path'
 import { isAgentPodError } from '../../core/error.ts'
+import { isImageRef } from '../../core/image-ref.ts'
 import { isNeverKept, parseEphemeralPath } from '../../core/volume/ephemeral.ts'
 import { readEngineMib } from '../../util/quantity.ts'
 import type { Path } from '../toml/positions.ts'
 import { printable, quoted } from '../toml/problem.ts'
 import type { ComposeFile } from './compose-file.ts'
 import { readEnvFile } from './env-file.ts'
-import { canBeMember, memberName } from './member-plan.ts'
+import { canBeMember, MOST_STOP_MS, memberName, stopSignalOf } from './member-plan.ts'
 import type {
   ComposeDependency,
   ComposeFileMount,
@@ -83,6 +84,7 @@ export function readService(ctx: ServiceContext, name: string, table: ServiceTab
   if (memberName(name) !== name)
     ctx.notes.push({ path: at, said: `the service ${name} is reached as ${memberName(name)}` })
   noteUnused(ctx, at, table)
+  checkValues(ctx, at, table)
   const limits = table.deploy?.resources?.limits
   const memory = limits?.memory ?? table.mem_limit
   const pids = limits?.pids ?? table.pids_limit
@@ -114,6 +116,36 @@ export function readService(ctx: ServiceContext, name: string, table: ServiceTab
         ? undefined
         : msOf(ctx, [...at, 'stop_grace_period'], table.stop_grace_period),
   }
+}
+
+const USER = /^(?:[a-z_][a-z0-9_-]{0,31}|\d{1,10})(?::(?:[a-zA-Z_][a-zA-Z0-9_-]{0,31}|\d{1,10}))?$/
+
+/** Values that would fail only when the service starts. */
+function checkValues({ remarks, notes }: ServiceContext, at: Path, table: ServiceTable): void {
+  const { image, user, working_dir: directory, stop_signal: signal, stop_grace_period: grace } = table
+  const wrong = (key: string, value: string, what: string, hint: string): void =>
+    void remarks.push({
+      path: [...at, key],
+      message: `${quoted(value)} is not ${what}`,
+      hint,
+      reason: 'compose.value',
+    })
+  if (image !== undefined && !isImageRef(image))
+    wrong('image', image, 'the name of an image', 'write it like postgres:17')
+  if (user !== undefined && !USER.test(user))
+    wrong('user', user, 'a user', 'write a name in lowercase, or numbers like 1000:1000')
+  if (directory !== undefined && !directory.startsWith('/'))
+    wrong('working_dir', directory, 'an absolute path', 'begin it with /')
+  if (signal !== undefined && stopSignalOf(signal) === undefined)
+    notes.push({
+      path: [...at, 'stop_signal'],
+      said: `stop_signal ${printable(signal)} is not used: SIGTERM is`,
+    })
+  if (grace !== undefined && (durationMs(grace) ?? 0) > MOST_STOP_MS)
+    notes.push({
+      path: [...at, 'stop_grace_period'],
+      said: `stop_grace_period is at most ${MOST_STOP_MS / 1000} s`,
+    })
 }
 
 function buildOf(ctx: ServiceContext, at: Path, { build }: ServiceTable): ServicePart['build'] {
@@ -516,8 +548,19 @@ function mibOf(ctx: ServiceContext, at: Path, text: string): number | undefined 
   return mib
 }
 
-/** Go's durations: `1m30s`, `500ms`. */
 function msOf(ctx: ServiceContext, path: Path, text: string): number | undefined {
+  const ms = durationMs(text)
+  if (ms === undefined)
+    ctx.remarks.push({
+      path,
+      message: `${quoted(text)} is not a duration`,
+      hint: 'write it like 30s or 1m30s',
+    })
+  return ms
+}
+
+/** Go's durations: `1m30s`, `500ms`. */
+function durationMs(text: string): number | undefined {
   const UNITS: Readonly<Record<string, number>> = {
     h: 3_600_000,
     m: 60_000,
@@ -531,6 +574,5 @@ function msOf(ctx: ServiceContext, path: Path, text: string): number | undefined
     return Math.round(
       parts.reduce((sum, [, amount, unit]) => sum + Number(amount) * (UNITS[unit ?? ''] ?? 0), 0),
     )
-  ctx.remarks.push({ path, message: `${quoted(text)} is not a duration`, hint: 'write it like 30s or 1m30s' })
   return undefined
 }

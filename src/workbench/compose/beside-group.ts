@@ -1,7 +1,7 @@
 /** Creates a project's sandbox in its place of a group, if its compose file asks for one. */
 import type { CreateOptions } from '../../client/sandbox.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
-import { onInterrupt } from '../on-interrupt.ts'
+import { interruptibly } from '../on-interrupt.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
 import type { StartedGroup } from './start-group.ts'
@@ -24,9 +24,8 @@ export async function besideGroup<T>(
 ): Promise<T> {
   const group = await groupFor(bench, o)
   if (!group) return create(undefined)
-  using _ = onInterrupt(group.destroy)
   try {
-    return await create(group.place)
+    return await interruptibly(group.destroy, () => create(group.place))
   } catch (error) {
     await group.destroy().catch(() => undefined)
     throw error

@@ -18,7 +18,7 @@ import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { packContents, packFiles } from '../../sync/tar.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { projectVolume } from '../environment/project-volumes.ts'
-import { onInterrupt } from '../on-interrupt.ts'
+import { interruptibly } from '../on-interrupt.ts'
 import type { Workbench } from '../workbench.ts'
 import { imageInfo } from './image-info.ts'
 import { checkMembers, type GroupProject, memberFile, whereIs } from './member-files.ts'
@@ -66,15 +66,17 @@ export async function startComposeGroup(bench: Workbench, o: GroupStart): Promis
     members: o.compose.services.map((service) => placeOf(o, service)),
   })
   const destroy = async (): Promise<void> => pod.groups.destroy((await creating).id)
-  using _ = onInterrupt(destroy)
-  const { id } = await creating
-  try {
+  const start = async (): Promise<StartedGroup> => {
+    const { id } = await creating
     for (const service of members) {
       progress.status(`starting ${service.name}`)
       const image = images.get(service.name) ?? { ref: '', name: '' }
       await startMember(bench, pod, { ...o, group: id, service, image, say: (line) => progress.status(line) })
     }
     return { group: id, place: { group: id, member: memberName(o.main) }, destroy }
+  }
+  try {
+    return await interruptibly(destroy, start)
   } catch (error) {
     progress.failed(error)
     await destroy().catch(() => undefined)

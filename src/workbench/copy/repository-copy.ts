@@ -9,7 +9,7 @@ import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { type ScriptEvent, type TakenResult, takeResult } from '../../sync/git/result/take-result.ts'
 import { dropUndefined } from '../../util/drop-undefined.ts'
 import { besideGroup } from '../compose/beside-group.ts'
-import { makeInterruptibly, onInterrupt } from '../on-interrupt.ts'
+import { interruptibly, makeInterruptibly } from '../on-interrupt.ts'
 import { projectLabel } from '../project/project-label.ts'
 import { recordSandbox } from '../project/project-sandboxes.ts'
 import { scratchOf } from '../project/project-state.ts'
@@ -47,9 +47,11 @@ export async function copyRepository(
   )
   if (request.isKept)
     recordSandbox(bench.home, sandbox.id, { directory: repo.root, workspace: project.workspace })
-  using _ = onInterrupt(() => sandbox.destroy())
-  try {
+  const write = async (): Promise<void> => {
     for (const { path, text } of prepared.files) await sandbox.writeFile(path, Buffer.from(text), { user })
+  }
+  try {
+    await interruptibly(() => sandbox.destroy(), write)
   } catch (error) {
     await sandbox.destroy()
     throw error
