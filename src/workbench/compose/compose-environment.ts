@@ -16,6 +16,7 @@ import type { SandboxRequest } from '../environment/sandbox-request.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { composeNotes, composePlan } from './compose-plan.ts'
+import { enforceableLimits } from './enforceable-limits.ts'
 import { imageInfo } from './image-info.ts'
 import type { ProjectCompose } from './project-compose.ts'
 
@@ -29,8 +30,11 @@ export interface ComposeEnvironmentOptions {
 export async function composeEnvironment(
   bench: Workbench,
   project: Project,
-  { request, detected, compose, provider }: ComposeEnvironmentOptions,
+  { request, detected, compose: found, provider }: ComposeEnvironmentOptions,
 ): Promise<ReadyEnvironment | undefined> {
+  const services = await enforceableLimits(bench, found.compose, provider)
+  const service = services.services.find(({ name }) => name === found.service.name) ?? found.service
+  const compose: ProjectCompose = { ...found, compose: services, service }
   for (const text of composeNotes(compose)) bench.person.notice({ kind: 'note', text })
   const ready = await buildEnvironment(bench, project, {
     ...composePlan(compose, detected),

@@ -20,6 +20,7 @@ import { showHidden } from '../../util/hidden-characters.ts'
 import { projectVolume } from '../environment/project-volumes.ts'
 import { interruptibly } from '../on-interrupt.ts'
 import type { Workbench } from '../workbench.ts'
+import { enforceableLimits } from './enforceable-limits.ts'
 import { imageInfo } from './image-info.ts'
 import { checkMembers, type GroupProject, memberFile, whereIs } from './member-files.ts'
 import { type MemberImageRef, memberImages } from './member-images.ts'
@@ -54,8 +55,9 @@ const TTL_MS = 3_600_000
 const QUEUED_TTL_MS = 6 * TTL_MS
 
 /** Returns when every member is ready. On failure nothing of the group is left. */
-export async function startComposeGroup(bench: Workbench, o: GroupStart): Promise<StartedGroup> {
-  checkMembers(o.project, o)
+export async function startComposeGroup(bench: Workbench, asked: GroupStart): Promise<StartedGroup> {
+  checkMembers(asked.project, asked)
+  const o = { ...asked, compose: await enforceableLimits(bench, asked.compose, asked.provider) }
   const images = await memberImages(bench, o)
   const pod = await bench.client()
   const members = o.compose.services.filter(({ name }) => name !== o.main)
