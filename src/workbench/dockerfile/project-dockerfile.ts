@@ -112,7 +112,7 @@ function missing(root: string, { dockerfile: { file }, evidence }: ProjectDocker
     code: isThere ? 'invalid_argument' : 'not_found',
     reason: 'dockerfile.missing',
     message: isThere
-      ? `${placeOf(evidence)}: ${file} is not a file that sandboxes of the project get, or is larger than ${LARGEST_DOCKERFILE} bytes`
+      ? `${placeOf(evidence)}: ${file} is not a regular file of the project, git ignores it, or it is larger than ${LARGEST_DOCKERFILE} bytes`
       : `${placeOf(evidence)}: there is no Dockerfile ${file}`,
     hint: isThere
       ? 'it must be a regular file of at most that size that git does not ignore, also behind a link'
