@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
 import { composeText } from '../../config/compose/write-compose.ts'
-import { PROJECT_FILE } from '../../config/config-files.ts'
+import { PROJECT_FILE, readProjectFile } from '../../config/config-files.ts'
 import { placeText } from '../../config/evidence.ts'
 import { evidenceText, explainPlan } from '../../config/plan/explain.ts'
 import { LOCK_FILE, lockText } from '../../config/plan/lock.ts'
@@ -138,7 +138,9 @@ export async function composeConfig(ctx: CommandContext, parsed: Parsed): Promis
       hint: '`agentpod init` writes one from what it detects',
     })
   failed(planned.plan.refused)
-  ctx.terminal.out(composeText(planned.plan).trimEnd())
+  const { volumes, ephemeral, environment } = readProjectFile(project.directory)?.data ?? {}
+  const extras = { volumes, ephemeral, user: environment?.user }
+  ctx.terminal.out(composeText(planned.plan, extras).trimEnd())
   return 0
 }
 

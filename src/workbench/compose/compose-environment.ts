@@ -4,7 +4,8 @@ import { memberName, serviceWords } from '../../config/compose/member-plan.ts'
 import { serviceVolumes } from '../../config/compose/service-settings.ts'
 import type { Detected } from '../../config/detect/detect.ts'
 import { isWaiting } from '../../config/detect/formats/compose.ts'
-import { isAgentPodError } from '../../core/error.ts'
+import { placeText } from '../../config/evidence.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { shellWord } from '../../util/shell/shell-word.ts'
 import { projectImage } from '../dockerfile/project-dockerfile.ts'
@@ -40,6 +41,8 @@ export async function composeEnvironment(
     ...composePlan(compose, detected),
     provider,
     profile: request.profile,
+  }).catch((error: unknown) => {
+    throw isAgentPodError(error) ? withOtherWay(error, compose) : error
   })
   if (!ready) return undefined
   const isKept = request.isKept || request.isCurrent
@@ -61,6 +64,21 @@ export async function composeEnvironment(
   const { image } = whole.apply({}).environment ?? {}
   const name = compose.service.build ? projectImage(project) : image
   return withImageCommand(bench, whole, { name, provider })
+}
+
+/** The image of a service may be one for production, without the tools that the project's steps need. */
+function withOtherWay(error: AgentPodError, { service }: ProjectCompose): AgentPodError {
+  const { code, reason, message, hint, details } = error
+  if (code === 'canceled') return error
+  const other = `the base is that of ${placeText(service)}, service ${service.name}; --no-compose uses the detected environment`
+  return new AgentPodError({
+    code,
+    reason,
+    message,
+    hint: hint === undefined ? other : `${hint}; ${other}`,
+    details,
+    cause: error,
+  })
 }
 
 /** As with Docker, the image's own entrypoint and command are used where the file names none. */
