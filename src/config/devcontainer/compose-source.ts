@@ -64,7 +64,11 @@ export function devcontainerCompose({ document, source, tree, ...o }: ComposeReq
   return {
     service,
     why: `${place(['service'])} names it`,
-    compose: { ...all, services },
+    compose: {
+      ...all,
+      services,
+      inactive: usual.inactive.filter((one) => !services.some(({ name }) => name === one.name)),
+    },
     left: usual.services.filter((one) => !services.some(({ name }) => name === one.name)).map(nameOf),
   }
 }

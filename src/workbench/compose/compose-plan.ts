@@ -1,10 +1,9 @@
 /** How the environment of a project is planned if a service of its compose file is the project itself. */
+import { inactiveNotes } from '../../config/compose/inactive-notes.ts'
 import { serviceSettings, unusedSettings } from '../../config/compose/service-settings.ts'
 import type { Detected } from '../../config/detect/detect.ts'
 import { serviceFormat } from '../../config/detect/formats/compose.ts'
 import { placeText } from '../../config/evidence.ts'
-import { printable } from '../../config/toml/problem.ts'
-import { shellWord } from '../../util/shell/shell-word.ts'
 import type { EnvironmentPlanOptions } from '../environment/plan-environment.ts'
 import { type ProjectCompose, withoutServices } from './project-compose.ts'
 
@@ -53,10 +52,7 @@ export function unusedNotes({ compose, service }: ProjectCompose): string[] {
       (one) =>
         `${placeText(one)}: ports of ${one.name} are not forwarded to this machine; \`agentpod group ls\` shows its sandbox, and \`agentpod port NAME PORT --forward PORT\` forwards one`,
     ),
-    ...compose.inactive.map((one) => {
-      const [profile = ''] = one.profiles
-      return `${placeText(one)}: ${printable(one.name)} does not run, because no profile of it is active; --compose-profile ${shellWord(printable(profile))} starts it`
-    }),
+    ...inactiveNotes(compose),
   ]
 }
 
