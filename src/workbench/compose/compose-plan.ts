@@ -7,7 +7,9 @@ import { placeText } from '../../config/evidence.ts'
 import type { EnvironmentPlanOptions } from '../environment/plan-environment.ts'
 import { type ProjectCompose, withoutServices } from './project-compose.ts'
 
-export type ComposePlan = Required<Pick<EnvironmentPlanOptions, 'detected' | 'service'>> &
+export type ComposePlan = Required<
+  Pick<EnvironmentPlanOptions, 'detected' | 'service' | 'isWithoutDevcontainer'>
+> &
   Pick<EnvironmentPlanOptions, 'approvedBase'>
 
 /**
@@ -26,6 +28,8 @@ export function composePlan({ compose, service }: ProjectCompose, detected: Dete
       bases: [...format.bases, ...own.bases],
     },
     service: serviceSettings(service),
+    // The compose file decides only where no devcontainer does.
+    isWithoutDevcontainer: true,
     ...(base && { approvedBase: base }),
   }
 }

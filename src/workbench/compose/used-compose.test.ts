@@ -3,9 +3,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
+import { detect } from '../../config/detect/detect.ts'
 import { listProject } from '../../sync/project-files.ts'
 import { readDevcontainer } from '../devcontainer/read-devcontainer.ts'
 import { treeOf } from '../environment/detect-project.ts'
+import { composePlan } from './compose-plan.ts'
 import { type ComposeCandidate, type ComposeChoice, usedCompose } from './used-compose.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'agentpod-used-'))
@@ -69,4 +71,17 @@ test('CMP-17 a devcontainer that is no service of a compose file refuses the opt
     readDevcontainer({ env: {} }, { directory, name: 'p' }, tree, { compose: { service } })
   assert.throws(() => read('web'), /--service has no effect: \.devcontainer\.json is no service/)
   assert.ok(read(undefined))
+})
+
+test('CMP-15 with --no-devcontainer the sandbox is the service alone, and nothing of the devcontainer', async () => {
+  const candidate = await project({
+    'compose.yaml': WEB,
+    Dockerfile: 'FROM x\n',
+    '.devcontainer.json': '{ "image": "y" }',
+  })
+  const found = usedCompose(candidate, { isWithoutDevcontainer: true }, quiet)
+  assert.ok(found)
+  const { isWithoutDevcontainer, approvedBase } = composePlan(found, detect(candidate.tree))
+  assert.equal(isWithoutDevcontainer, true)
+  assert.equal(approvedBase?.dockerfile?.file, 'Dockerfile')
 })
