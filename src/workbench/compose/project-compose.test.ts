@@ -168,6 +168,27 @@ test('CMP-4 a file that cannot be honoured is an error if a service is the proje
   }
 })
 
+test('CMP-4 a mistake in a file that is included is an error too, if a service in it is the project', () => {
+  const including = (text: string): FileTree => {
+    const texts: Readonly<Record<string, string>> = {
+      'compose.yaml': 'include: [{ path: ./dev/web.yaml }]\n',
+      'dev/web.yaml': text,
+    }
+    return fileTree(Object.keys(texts), (file) => texts[file])
+  }
+  assert.throws(
+    () => projectCompose(including('services: { web: { build: .., privileged: true } }'), {}, silent),
+    /dev\/web\.yaml:1:\d+: services\.web\.privileged/,
+  )
+  const notes: string[] = []
+  const helpers = including('services: { db: { image: x, privileged: true } }')
+  assert.equal(
+    projectCompose(helpers, {}, (note) => void notes.push(note)),
+    undefined,
+  )
+  assert.match(notes.join('\n'), /^dev\/web\.yaml:1:\d+: services\.db\.privileged.*do not run/)
+})
+
 test('CMP-6 a compose file of empty lines takes bounded time', () => {
   const began = process.cpuUsage()
   const notes: string[] = []

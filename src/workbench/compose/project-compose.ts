@@ -1,10 +1,11 @@
 /** The compose file of a project, and whether its services run as a group with the project's sandbox. */
+import { posix } from 'node:path'
 import { composeFilesIn, readCompose } from '../../config/compose/compose-project.ts'
 import type { ComposeProject } from '../../config/compose/model.ts'
 import { type ChosenService, projectService } from '../../config/compose/project-service.ts'
 import { readYaml } from '../../config/compose/yaml-document.ts'
 import type { Detected } from '../../config/detect/detect.ts'
-import type { FileTree } from '../../config/file-tree.ts'
+import { directoryOf, type FileTree, joinPath } from '../../config/file-tree.ts'
 import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
 import { isObject, listAt, objectAt } from '../../util/untrusted-json.ts'
 
@@ -66,16 +67,31 @@ function readOrUndefined(
   }
 }
 
-/** Whether a service is built, or mounts the directory of the file. False for a file that is no YAML. */
-function mayBeProject(tree: FileTree, file: string): boolean {
+/**
+ * Whether a service of the file, or of one that it includes, is built or mounts the directory of the file.
+ * False for a file that is no YAML.
+ */
+function mayBeProject(tree: FileTree, file: string, seen = new Set<string>()): boolean {
+  if (seen.has(file) || !tree.has(file)) return false
+  seen.add(file)
   try {
     const { value } = readYaml({ file, text: tree.read(file) ?? '' })
-    return Object.values(objectAt(value, 'services')).some(
+    const isProject = Object.values(objectAt(value, 'services')).some(
       (one) => isObject(one) && (one['build'] !== undefined || listAt(one, 'volumes').some(mountsHere)),
     )
+    return isProject || listAt(value, 'include').some((one) => includesProject(tree, file, one, seen))
   } catch {
     return false
   }
+}
+
+function includesProject(tree: FileTree, file: string, include: unknown, seen: Set<string>): boolean {
+  const paths = [isObject(include) ? include['path'] : include].flat()
+  return paths.some(
+    (path) =>
+      typeof path === 'string' &&
+      mayBeProject(tree, posix.normalize(joinPath(directoryOf(file), path)), seen),
+  )
 }
 
 function mountsHere(mount: unknown): boolean {
