@@ -8,30 +8,32 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
  * else keeps the process, the work ends with `canceled`, and not with the failure that cleaning up causes.
  */
 export async function interruptibly<T>(cleanUp: () => Promise<unknown>, work: () => Promise<T>): Promise<T> {
-  let isInterrupted = false
+  let cleaning: Promise<void> | undefined
   const dispose = (): void => {
     for (const signal of SIGNALS) process.off(signal, end)
   }
   const end = (signal: NodeJS.Signals): void => {
-    isInterrupted = true
     dispose()
-    void cleanUp()
+    cleaning = cleanUp()
       .catch(() => undefined)
-      .finally(() => {
+      .then(() => {
         // Whoever else listens has heard the signal, and decides how the process ends.
         if (process.listenerCount(signal) === 0) process.kill(process.pid, signal)
       })
   }
   for (const signal of SIGNALS) process.on(signal, end)
   try {
-    const done = await work()
-    if (isInterrupted) throw interrupted()
-    return done
-  } catch (error) {
-    throw isInterrupted ? interrupted() : error
+    return await work()
   } finally {
     dispose()
+    // INVARIANT: nothing continues before it is clean; the process could end meanwhile.
+    if (cleaning) await interrupted(cleaning)
   }
+}
+
+async function interrupted(cleaning: Promise<void>): Promise<never> {
+  await cleaning
+  throw new AgentPodError({ code: 'canceled', reason: 'canceled', message: 'interrupted' })
 }
 
 /** Makes something. An interrupt meanwhile waits until it is made, and destroys it. */
@@ -43,8 +45,4 @@ export function makeInterruptibly<T extends { destroy(): Promise<unknown> }>(
     async () => (await making).destroy(),
     () => making,
   )
-}
-
-function interrupted(): AgentPodError {
-  return new AgentPodError({ code: 'canceled', reason: 'canceled', message: 'interrupted' })
 }
