@@ -1,11 +1,12 @@
 /** The compose file of a project, and whether its services run as a group with the project's sandbox. */
+import { posix } from 'node:path'
 import { composeFilesIn, readCompose } from '../../config/compose/compose-project.ts'
 import type { ComposeProject } from '../../config/compose/model.ts'
 import { type ChosenService, projectService } from '../../config/compose/project-service.ts'
 import { readYaml } from '../../config/compose/yaml-document.ts'
 import type { Detected } from '../../config/detect/detect.ts'
-import type { FileTree } from '../../config/file-tree.ts'
-import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { directoryOf, type FileTree, joinPath } from '../../config/file-tree.ts'
+import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
 import { isObject, listAt, objectAt } from '../../util/untrusted-json.ts'
 
 /** A compose file with the service that is the project itself. */
@@ -36,7 +37,7 @@ export function projectCompose(tree: FileTree, o: ComposeOptions, say: SayNote):
   const compose = readOrUndefined(tree, files, o, say)
   if (!compose) return undefined
   const chosen = projectService(compose, o.service)
-  if (!chosen || compose.services.length < 2) return undefined
+  if (!chosen) return undefined
   return { compose, ...chosen }
 }
 
@@ -48,7 +49,12 @@ function readOrUndefined(
   say: SayNote,
 ): ComposeProject | undefined {
   try {
-    return readCompose({ files, read: (file) => tree.read(file), profiles })
+    return readCompose({
+      files,
+      read: (file) => tree.read(file),
+      isLeftOut: (file) => tree.isLeftOut(file),
+      profiles,
+    })
   } catch (error) {
     if (!isAgentPodError(error)) throw error
     const { code, reason, message, hint, details } = error
@@ -61,16 +67,31 @@ function readOrUndefined(
   }
 }
 
-/** Whether a service is built, or mounts the directory of the file. False for a file that is no YAML. */
-function mayBeProject(tree: FileTree, file: string): boolean {
+/**
+ * Whether a service of the file, or of one that it includes, is built or mounts the directory of the file.
+ * False for a file that is no YAML.
+ */
+function mayBeProject(tree: FileTree, file: string, seen = new Set<string>()): boolean {
+  if (seen.has(file) || !tree.has(file)) return false
+  seen.add(file)
   try {
     const { value } = readYaml({ file, text: tree.read(file) ?? '' })
-    return Object.values(objectAt(value, 'services')).some(
+    const isProject = Object.values(objectAt(value, 'services')).some(
       (one) => isObject(one) && (one['build'] !== undefined || listAt(one, 'volumes').some(mountsHere)),
     )
+    return isProject || listAt(value, 'include').some((one) => includesProject(tree, file, one, seen))
   } catch {
     return false
   }
+}
+
+function includesProject(tree: FileTree, file: string, include: unknown, seen: Set<string>): boolean {
+  const paths = [isObject(include) ? include['path'] : include].flat()
+  return paths.some(
+    (path) =>
+      typeof path === 'string' &&
+      mayBeProject(tree, posix.normalize(joinPath(directoryOf(file), path)), seen),
+  )
 }
 
 function mountsHere(mount: unknown): boolean {
@@ -81,4 +102,15 @@ function mountsHere(mount: unknown): boolean {
 /** What the files ask for, without services: members of the group are in their place. */
 export function withoutServices(detected: Detected): Detected {
   return { ...detected, services: [], variables: [] }
+}
+
+/** Refuses options about the compose file that would have no effect. */
+export function refuseUnfit(
+  { service, profiles = [] }: ComposeOptions,
+  why: string,
+  hint: string,
+): undefined {
+  const given = service !== undefined ? '--service' : profiles.length > 0 ? '--compose-profile' : undefined
+  if (given === undefined) return undefined
+  throw invalid('option.compose', `${given} has no effect: ${why}`, hint)
 }

@@ -9,6 +9,7 @@ import { checkBesideWorkspace } from '../environment/project-volumes.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
 import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
 import { loadNetwork } from '../network/load-network.ts'
+import { interruptibly } from '../on-interrupt.ts'
 import { inEnvironment, openProject, type Project } from '../project/open-project.ts'
 import { projectLabel } from '../project/project-label.ts'
 import { recordSandbox } from '../project/project-sandboxes.ts'
@@ -73,7 +74,7 @@ export async function openDirectoryCopy(
 ): Promise<ProjectCopy> {
   const { sandbox, own } = await createFor(bench, request, project, ready)
   const { copyDirectory } = await import('./directory-copy.ts')
-  try {
+  const fill = async (): Promise<ProjectCopy> => {
     const copy = await copyDirectory(bench, sandbox, own ?? project)
     if (ready?.prebuild) {
       const { runPrebuild } = await import('../devcontainer/run-prebuild.ts')
@@ -85,6 +86,9 @@ export async function openDirectoryCopy(
     }
     if (ready?.begins) await sandbox.begin()
     return copy
+  }
+  try {
+    return await interruptibly(() => sandbox.destroy(), fill)
   } catch (error) {
     await sandbox.destroy()
     throw error

@@ -20,10 +20,8 @@ import type { Privileges } from '../../config/grants/privileges.ts'
 import type { DevcontainerBase } from '../../config/plan/devcontainer/devcontainer-environment.ts'
 import { type ProjectData, projectData } from '../../config/project/data.ts'
 import { dockerfileImages } from '../../config/project/dockerfile-images.ts'
-import { LARGEST_DOCKERFILE } from '../../core/build/dockerfile.ts'
 import { invalid } from '../../core/error.ts'
-import { readInside } from '../../util/file/read-inside.ts'
-import type { ComposeOptions } from '../compose/project-compose.ts'
+import { type ComposeOptions, refuseUnfit } from '../compose/project-compose.ts'
 import type { ProjectFiles } from '../environment/detect-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { composeBase, groupPrivileges } from './compose-base.ts'
@@ -96,7 +94,7 @@ export function readDevcontainer(
     workspace: mountTarget(properties, base, folder),
     tables: tablesOf(properties),
     lock: lockText === undefined ? undefined : { file: lockFile, text: lockText },
-    privileges: privilegesOf(document, properties, base),
+    privileges: privilegesOf(document, properties, { base, tree }),
   }
 }
 
@@ -127,6 +125,12 @@ function baseOf(
     line: document.at(key)?.line,
     said,
   })
+  if (source.kind !== 'from-compose')
+    refuseUnfit(
+      compose ?? {},
+      `${file} is no service of a compose file`,
+      '--no-devcontainer uses the compose file alone',
+    )
   if (source.kind === 'from-image')
     return { image: source.image, evidence: evidence(['image'], `image ${JSON.stringify(source.image)}`) }
   if (source.kind === 'from-compose') return composeBase({ document, source, tree, directory: root }, compose)
@@ -138,7 +142,7 @@ function baseOf(
     args: source.args,
     images: [],
   }
-  const text = readInside(root, dockerfile.file, LARGEST_DOCKERFILE)?.data.toString('utf8')
+  const text = tree.read(dockerfile.file)
   const images = text === undefined ? [] : dockerfileImages(text, source.args)
   return {
     dockerfile: { ...dockerfile, images },
@@ -187,10 +191,10 @@ function mountTarget(
 function privilegesOf(
   { file, raw }: DevcontainerFile,
   properties: DevcontainerProperties,
-  base: DevcontainerBase,
+  { base, tree }: { readonly base: DevcontainerBase; readonly tree: FileTree },
 ): DevcontainerRequest['privileges'] {
   const { image, dockerfile } = base
-  const others = groupPrivileges(base)
+  const others = groupPrivileges(base, tree)
   const own = [...(image === undefined ? [] : [image]), ...(dockerfile?.images ?? [])]
   const images = [...new Set([...own, ...others.images])]
   const dockerfiles = [...new Set([...(dockerfile ? [dockerfile.file] : []), ...others.dockerfiles])]

@@ -27,6 +27,7 @@ import { dropUndefined } from '../../util/drop-undefined.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { sha256Hex } from '../../util/sha256.ts'
 import type { Prebuild } from '../devcontainer/lifecycle-scripts.ts'
+import { interruptibly, makeInterruptibly } from '../on-interrupt.ts'
 import type { Workbench } from '../workbench.ts'
 import { plainName } from './open-project.ts'
 import { DRAFT, oldStarts, projectDirectory, projectKey, scratchOf, startObjects } from './project-state.ts'
@@ -175,8 +176,8 @@ async function snapshotOf(place: Place): Promise<string> {
   const [last] = usable
   using progress = bench.person.progress({})
   progress.status(last ? 'updating the copy of the project' : 'copying the project')
-  const sandbox = await preparing(place, last)
-  try {
+  const sandbox = await makeInterruptibly(() => preparing(place, last))
+  const fill = async (): Promise<string> => {
     await send(place, sandbox, last ? readSent(place, last.id) : {})
     const { prebuild, user } = place.o
     if (prebuild) {
@@ -190,6 +191,9 @@ async function snapshotOf(place: Place): Promise<string> {
     writeSent(place, taken.id)
     await forgetOlder(place, ours.slice(KEPT_SNAPSHOTS - 1))
     return taken.id
+  }
+  try {
+    return await interruptibly(() => sandbox.destroy(), fill)
   } finally {
     await sandbox.destroy()
   }
