@@ -132,7 +132,7 @@ describe('snapshot', () => {
     assert.equal(long.parentId, short)
     const list = await ok('snapshot ls')
     assert.match(list, /^ID +NAME +SANDBOX +KEEPS +SIZE +AGE +LABELS\n/)
-    assert.match(list, new RegExp(`${long.id} +golden +${id} +0 B +\\S+ +team=web`))
+    assert.match(list, new RegExp(`${long.id} +golden +${id} +files +0 B +\\S+ +team=web`))
     assert.equal((await json<unknown[]>('snapshot ls --json')).length, 2)
     assert.equal((await json<unknown[]>('snapshot ls --label team=web --json')).length, 1)
     assert.equal((await json<unknown[]>('snapshot ls --sandbox box --json')).length, 2)
