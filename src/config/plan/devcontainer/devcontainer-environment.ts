@@ -146,11 +146,12 @@ export function devcontainerEnvironment(parts: DevcontainerParts): DevcontainerE
       ...plan.notes,
       ...refusedNotes(parts),
       ...otherPorts(parts),
-      ...plan.entrypoints.map(
-        (one) => `${file}: the entrypoint ${one} of a Feature is not started; start it in postStartCommand`,
-      ),
-      ...Object.entries(plan.remoteEnv).flatMap(([name, value]) =>
-        value === null ? [`${file}: remoteEnv ${name} is set to an empty text instead of unset`] : [],
+      ...plan.entrypoints.flatMap(({ run, origin, lacks }) =>
+        lacks.length === 0
+          ? []
+          : [
+              `${file}: the entrypoint ${JSON.stringify(run)} of ${origin} is not started: it needs ${lacks.join(' and ')}, which a sandbox does not give`,
+            ],
       ),
     ],
     evidence,

@@ -120,6 +120,7 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
   const path = planSearchPath(found, toolPlans, [...findings, ...detected.formats], workspace, [
     ...(extraPackages(input).nix.length > 0 ? [`${NIX_PROFILE}/bin`] : []),
   ])
+  const variables = planVariables({ ...input, devcontainer }, findings, servicePlans, { workspace, user })
   return {
     name: data?.environment.name ?? input.name,
     workspace,
@@ -144,11 +145,8 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
     commands: planCommands(input, findings, detected),
     starts,
     ports: planPorts({ ...input, devcontainer }, findings),
-    variables: [
-      ...homes(found, toolPlans),
-      ...addonVariables(addonPlans),
-      ...planVariables({ ...input, devcontainer }, findings, servicePlans, { workspace, user }),
-    ],
+    variables: [...homes(found, toolPlans), ...addonVariables(addonPlans), ...variables.set],
+    unset: variables.unset,
     path: path.directories,
     presets: planPresets({ ...input, devcontainer }, findings, resolvedBase, {
       found,
