@@ -7,6 +7,7 @@ import { AgentPodError, asAgentPodError } from '../../core/error.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { agentLayer } from '../../workbench/environment/agent-layer.ts'
 import { buildCallbacks } from '../../workbench/environment/build-callbacks.ts'
+import { composedPlan } from '../../workbench/environment/load-environment.ts'
 import { placementOf } from '../../workbench/environment/placement.ts'
 import {
   buildPlan,
@@ -73,12 +74,12 @@ export const command: Command = {
     const image = imageOption(parsed)
     const { provider } = await placementOf(ctx, { provider: parsed.value('provider') })
     const profile = parsed.value('profile')
+    const devcontainer = devcontainerOptions(parsed)
+    const request = { base, image, profile, ...devcontainer }
     const planned = await planNow(ctx, parsed, project, {
-      base,
-      image,
+      ...request,
       provider,
-      profile,
-      ...devcontainerOptions(parsed),
+      ...(await composedPlan(ctx, request, project)),
     })
     if (typeof planned === 'number') return planned
     const { prepared } = planned

@@ -76,6 +76,24 @@ async function composeOf(
   return (await isComposeApproved(bench, project.directory, compose)) ? compose : undefined
 }
 
+/**
+ * What a plan is made from: if a compose file decides, its services are not part of the environment.
+ */
+export async function composedPlan(
+  bench: Workbench,
+  request: SandboxRequest,
+  project: Project,
+): Promise<{ readonly detected: Detected; readonly image?: string | undefined }> {
+  const { detectProject, hasNothing } = await import('./detect-project.ts')
+  const detected = detectProject(project)
+  const compose = await composeOf(bench, request, project, detected)
+  if (!compose) return { detected }
+  const { withoutServices } = await import('../compose/project-compose.ts')
+  const own = withoutServices(detected)
+  const { image, build } = compose.service
+  return { detected: own, ...(hasNothing(own) && !build && image !== undefined && { image }) }
+}
+
 /** Begins to load the code that the request probably needs. */
 export function preloadEnvironment(request: SandboxRequest, directory: string): void {
   if (!hasEnvironment(request)) return
