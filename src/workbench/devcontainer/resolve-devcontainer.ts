@@ -82,6 +82,11 @@ export async function resolveDevcontainer(
       hasDevcontainerLine(granted, initializePrivilege(file, initializeCommand)),
     notes: [
       ...label.notes,
+      ...(o.image?.isHidden
+        ? [
+            `${file}: this provider does not show what the image ${name} sets: its label ${METADATA_LABEL} and its user are not read; name them in the file`,
+          ]
+        : []),
       ...resolved
         .filter(({ reference }) => !request.features.includes(reference.written))
         .map(
@@ -115,7 +120,7 @@ export async function imageFacts(
     return factsOf(await pod.images.get(ref, { provider }))
   } catch (error) {
     // A provider whose daemon keeps the images tells nothing about them.
-    if (isAgentPodError(error, 'unsupported')) return undefined
+    if (isAgentPodError(error, 'unsupported')) return { isHidden: true, variables: {}, labels: {} }
     if (!isAgentPodError(error, 'not_found') || !o.isPulled) {
       if (isAgentPodError(error, 'not_found')) return undefined
       throw error

@@ -16,6 +16,8 @@ import { expandedEnv, type FeatureInstall } from './feature-install.ts'
 
 /** Settings of the image that the container is made from, as far as they are known. */
 export interface ImageFacts {
+  /** Whether the provider keeps its images to itself, so that nothing here is known. */
+  readonly isHidden?: boolean | undefined
   readonly user?: string | undefined
   readonly variables: Readonly<Record<string, string>>
   /** What a container of it runs. */
