@@ -17,7 +17,7 @@ describe('packages of nix', () => {
     const step = recipeOf(made, presets()).steps.find(({ name }) => name === 'packages/nix')
     assert.match(
       step?.run ?? '',
-      /profile install --profile \/opt\/agentpod\/nix -- 'https:\/\/channels\.nixos\.org\/nixpkgs-unstable\/nixexprs\.tar\.xz#ripgrep' 'https:\/\/channels\.nixos\.org\/nixos-25\.05\/nixexprs\.tar\.xz#jq' 'github:owner\/repo\/main#tool' 'path:\/root\/shop#default' \|\| \{\n/,
+      /profile install --profile \/opt\/agentpod\/nix -- 'https:\/\/channels\.nixos\.org\/nixpkgs-unstable\/nixexprs\.tar\.xz#ripgrep' 'https:\/\/channels\.nixos\.org\/nixos-25\.05\/nixexprs\.tar\.xz#jq' 'github:owner\/repo\/main#tool' 'path:\/home\/user\/shop#default' \|\| \{\n/,
     )
     assert.deepEqual(step?.inputs?.files, ['flake.nix', 'flake.lock'])
     assert.ok(made.path.includes('/opt/agentpod/nix/bin'))
