@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -16,8 +16,9 @@ import { AgentStage } from '../support/agent-stage.ts'
 import { newToken } from '../support/canary.ts'
 import { debianImages, NO_DEBIAN } from '../support/debian-images.ts'
 import { noInternet } from '../support/internet.ts'
+import { makeOrdinaryUser, noOrdinaryUser } from '../support/ordinary-user.ts'
 import { ToyRegistry } from '../support/toy-registry.ts'
-import { until } from '../support/world.ts'
+import { until, World } from '../support/world.ts'
 
 const AGENT = 'claude'
 const KEY = newToken()
@@ -161,6 +162,21 @@ describe('a project with PostgreSQL and Redis', { skip, timeout: 60 * 60_000 }, 
     passes(plain))
 
   test('CMP-20 a devcontainer on the same compose file does too', () => passes(devcontainer))
+
+  test('CMP-20 and as an ordinary user', { skip: noOrdinaryUser() }, async () => {
+    using user = makeOrdinaryUser()
+    const home = join(user.home, 'state')
+    const cwd = join(user.home, 'shop')
+    mkdirSync(home, { mode: 0o700 })
+    cpSync(plain.root, cwd, { recursive: true })
+    execFileSync('chown', ['-R', `${user.uid}:${user.gid}`, home, cwd])
+    await using world = new World({ home, as: user })
+    writeFileSync(join(home, 'config.toml'), `[registries."${registry.host}"]\ninsecure = true\n`)
+    await world.ok(['policy', 'approve'], { cwd })
+    const { code, stdout, stderr } = await world.cli(['test'], { cwd, timeoutMs: LONG_MS })
+    assert.equal(code, 0, `${stdout}\n${stderr}`)
+    for (const said of PASSED) assert.match(stdout, said)
+  })
 
   test('CMP-20 an agent repairs the project, and runs its tests against the database in its group', async (t) => {
     const missing = (await withoutPackages([AGENT])).get(AGENT)

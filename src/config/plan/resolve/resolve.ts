@@ -167,7 +167,7 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
       ...findings.flatMap(({ notes = [], directory }) =>
         notes.map((note) => (directory === '' ? note : `${directory}: ${note}`)),
       ),
-      ...detected.notes,
+      ...detected.notes.filter((note) => !isAboutOwnFlake(note, extraPackages(input).nix)),
       ...lostProcesses(detected),
       ...missing,
       ...setupNotes,
@@ -276,4 +276,9 @@ function kotlinNote(data: ProjectData | undefined): string[] {
   return typeof languageWish(data, 'kotlin') === 'string'
     ? ['the build chooses the version of Kotlin; [environment.languages] java chooses the JDK it runs on']
     : []
+}
+
+/** The file is not read, and is built by a step where agentpod.toml names it. */
+function isAboutOwnFlake(note: string, nix: readonly string[]): boolean {
+  return note.startsWith('flake.nix is not used: ') && nix.some((one) => one.startsWith('.#'))
 }
