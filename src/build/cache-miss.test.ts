@@ -96,6 +96,10 @@ describe('why a step is built', () => {
       why({ base: on('node:22', 'sha256:b') }, before),
       'the base changed: node:22@sha256:a is now node:22@sha256:b',
     )
+    assert.equal(
+      why({ base: on('own@sha256:b', 'sha256:b') }, [layer({ base: on('own@sha256:a', 'sha256:a') })]),
+      'the base changed: own@sha256:a is now own@sha256:b',
+    )
   })
 
   test('files of which it is not known what they were, or that go elsewhere', () => {

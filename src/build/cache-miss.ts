@@ -58,7 +58,8 @@ function baseChange(before: RecipeBase, now: RecipeBase): string {
 }
 
 function shown({ image = 'no image', digest }: RecipeBase): string {
-  return digest === undefined ? image : `${image}@${digest}`
+  // An image that was built here is named with its digest already.
+  return digest === undefined || image.includes('@') ? image : `${image}@${digest}`
 }
 
 /** Names whose values differ. */

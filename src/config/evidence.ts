@@ -9,6 +9,11 @@ export interface Evidence {
   readonly said: string
 }
 
+/** `compose.yaml:3`, or the file alone. */
+export function placeText({ file, line }: Pick<Evidence, 'file' | 'line'>): string {
+  return line === undefined ? file : `${file}:${line}`
+}
+
 /**
  * Kinds of sources, strongest first. One order for every language; `docs/guides/environments.md` documents
  * it.

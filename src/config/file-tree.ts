@@ -21,6 +21,8 @@ export interface FileTree {
    * The text of a regular file of at most 1 MiB. Undefined if it does not exist, is larger, or is not text.
    */
   read(path: string): string | undefined
+  /** Whether the directory has such a file, and it is not among these: git ignores it. */
+  isLeftOut(path: string): boolean
   /** The result of a reader on the file's text, cached per reader and file. Undefined if there is no text. */
   readAs<T>(path: string, reader: (text: string) => T): T | undefined
 }
@@ -39,8 +41,12 @@ export function joinPath(directory: string, name: string): string {
   return directory === '' ? name : `${directory}/${name}`
 }
 
-/** `files` must be sorted. `read` is only called for these files. */
-export function fileTree(files: readonly string[], read: (path: string) => string | undefined): FileTree {
+/** `files` must be sorted. `read` is only called for these files, `isThere` only for others. */
+export function fileTree(
+  files: readonly string[],
+  read: (path: string) => string | undefined,
+  isThere: (path: string) => boolean = () => false,
+): FileTree {
   // There may be tens of thousands of files, and most are never asked for: what is sorted is searched.
   const has = (path: string): boolean => files[firstFrom(files, path)] === path
   const byEnding = lazily(() => grouped(files))
@@ -83,6 +89,7 @@ export function fileTree(files: readonly string[], read: (path: string) => strin
       return known
     },
     read: textOf,
+    isLeftOut: (path) => !has(path) && isThere(path),
     readAs<T>(path: string, reader: (text: string) => T): T | undefined {
       const text = textOf(path)
       if (text === undefined) return undefined

@@ -5,7 +5,7 @@ import type { Agent } from '../agents/agent.ts'
 import { type Assignment, type Credential, KEY_PLACEHOLDER, type Launch } from '../agents/assignment.ts'
 import { agentDirectory } from '../agents/install.ts'
 import { homeOf } from '../core/environment.ts'
-import { AgentPodError } from '../core/error.ts'
+import { AgentPodError, isAgentPodError } from '../core/error.ts'
 import type { SandboxId } from '../core/id.ts'
 import { LOCAL } from '../core/principal.ts'
 import { RUN_LABEL, type Run } from '../core/run.ts'
@@ -56,6 +56,25 @@ export async function openRunSandbox(engine: Engine, run: Run, plan: RunPlan): P
     },
     plan.asker,
   )
+}
+
+/**
+ * Destroys the group whose main place was kept for a run that has ended without a sandbox. A group ends with
+ * its main sandbox, and nothing else will take the place.
+ */
+export async function destroyUnusedGroup(engine: Engine, run: Run, { place }: RunPlan): Promise<void> {
+  if (!place || run.sandboxId !== undefined) return
+  // SECURITY: GP-01. Only a group of the run's owner is found.
+  const owner = { owner: run.owner, isAdmin: false }
+  try {
+    const { group, sandboxes } = engine.groups.get(place.group, owner)
+    const isMain = group.members.some(({ name, isMain: is }) => is && name === place.member)
+    const taken = sandboxes.get(place.member)
+    if (!isMain || (taken && taken.endedAt === undefined)) return
+    await engine.groups.destroy(group.id, owner)
+  } catch (error) {
+    if (!isAgentPodError(error, 'not_found')) throw error
+  }
 }
 
 export interface AssignmentParts {

@@ -22,7 +22,13 @@ import { type FollowRun, followRun } from './follow-run.ts'
 import type { RunsParts } from './parts.ts'
 import type { RunPlan } from './plan.ts'
 import { firstProgress, isNetworkQuestion, type Progress } from './progress.ts'
-import { assignmentOf, openRunSandbox, runConnection, writeAgentFiles } from './run-sandbox.ts'
+import {
+  assignmentOf,
+  destroyUnusedGroup,
+  openRunSandbox,
+  runConnection,
+  writeAgentFiles,
+} from './run-sandbox.ts'
 import { addUse, type ModelUse } from './usage.ts'
 import { Worker } from './worker.ts'
 
@@ -262,7 +268,10 @@ export class Runs {
   async remove(ref: string, who: Principal): Promise<Run> {
     const run = this.get(ref, who)
     const { store, journal, directory, engine } = this.#parts
-    const { sandboxId } = await this.#release(run)
+    const plan = store.plan(run.id) as RunPlan
+    const last = await this.#release(run)
+    const { sandboxId } = last
+    await destroyUnusedGroup(engine, last, plan)
     if (sandboxId !== undefined) await engine.sandboxes.destroy(sandboxId, LOCAL).catch(ignoreNotFound)
     await rm(`${directory}/${run.id}`, { recursive: true, force: true })
     store.remove(run.id)
@@ -414,6 +423,7 @@ export class Runs {
     this.#working++
     const work = worker
       .work()
+      .then(() => this.#endGroup(worker))
       .catch((error) => this.#parts.log.error('the worker of a run failed', { run: worker.run.id, error }))
       .finally(() => {
         this.#working--
@@ -425,6 +435,14 @@ export class Runs {
         if (next && !this.#isClosed) this.#startWork(next)
       })
     this.#underWay.set(worker.run.id, work)
+  }
+
+  /** A run that was canceled while it waited, or that failed to start, leaves no group. */
+  async #endGroup({ run, plan }: Worker): Promise<void> {
+    if (run.state !== 'ended') return
+    await destroyUnusedGroup(this.#parts.engine, run, plan).catch((error) =>
+      ignore(this.#parts.log, error, `the group of run ${run.id} ends at its deadline`),
+    )
   }
 
   /** Stops following a run, and returns its last record. */

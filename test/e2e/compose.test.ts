@@ -1,8 +1,9 @@
 /** Repositories with a compose file and no agentpod.toml: their services run beside the project's sandbox. */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { randomBytes } from 'node:crypto'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { readCompose } from '../../src/config/compose/compose-project.ts'
 import { makeImage } from '../support/made-image.ts'
@@ -50,6 +51,40 @@ services:
   tool: { image: ${image}, profiles: [tools] }
 volumes: { data: }
 `
+
+/** Three services of which two are built, one of them in its own directory. */
+const built = (image: string): Readonly<Record<string, string>> => ({
+  'compose.yaml': `services:
+  web:
+    build: { context: ., args: { GREETING: hi } }
+    volumes: [".:/app", "data:/data", "parts:/app/parts"]
+    entrypoint: [sh, -c]
+    command: ['echo serving; wget -qO- http://api:9000/page']
+    working_dir: /app
+    user: "1234"
+    mem_limit: 256m
+    environment: { NAME: web, ODD.NAME: x }
+    healthcheck: { test: "true" }
+    depends_on: { api: { condition: service_healthy } }
+    secrets: [pw]
+  api:
+    extends: { service: server, file: api/base.yaml }
+    environment: { KIND: api }
+  debug: { image: ${image}, profiles: [debugging] }
+volumes: { data: , parts: }
+secrets: { pw: { content: x } }
+`,
+  'api/base.yaml': `services:
+  server:
+    build: .
+    volumes: ["data:/shared"]
+    healthcheck: { test: wget -qO- http://127.0.0.1:9000/page, interval: 1s, retries: 30 }
+`,
+  Dockerfile: `FROM ${image}\nARG GREETING\nWORKDIR /app\nCOPY . .\nRUN echo $GREETING > /greeting; mkdir -p /app/parts /app/stale; echo part > /app/parts/one\n`,
+  'api/Dockerfile': `FROM ${image}\nCOPY page /www/page\nENTRYPOINT ["/bin/sh", "-c", "echo from-api > /shared/api; exec httpd -f -p 9000 -h /www"]\n`,
+  'api/page': 'the page\n',
+  'note.txt': 'here\n',
+})
 
 const TOML = `
 [environment]
@@ -166,11 +201,94 @@ describe('compose files', { skip: NO_BUSYBOX }, () => {
     writeFileSync(file, 'services: {}\n')
   })
 
+  test('CMP-15 services that are built run from their own Dockerfiles, and the project is in its own', async () => {
+    const directory = join(world.home, 'built')
+    const image = (await pod.images.list())[0]?.ref ?? ''
+    for (const [file, text] of Object.entries(built(image))) {
+      mkdirSync(dirname(join(directory, file)), { recursive: true })
+      writeFileSync(join(directory, file), text)
+    }
+    const here = (...args: string[]): ReturnType<World['cli']> =>
+      world.cli(args, { cwd: directory, timeoutMs: 120_000 })
+    const refused = await here('run', '--', 'true')
+    assert.match(refused.stderr, /the Dockerfile Dockerfile\b.*\n.*the Dockerfile api\/Dockerfile/)
+    assert.match(refused.stderr, /the services of compose\.yaml do not run, and the file is not used/)
+    await here('policy', 'approve')
+    const probe =
+      'cat /greeting note.txt parts/one; ls; pwd; id -u; echo $NAME; wget -qO- http://api:9000/page; cat /data/api'
+    const ran = await here('run', '--keep', '--name', 'built', '--', 'sh', '-c', probe)
+    assert.equal(
+      ran.stdout,
+      `hi\nhere\npart\nDockerfile\napi\ncompose.yaml\nnote.txt\nparts\n/app\n1234\nweb\nthe page\nfrom-api\n`,
+      ran.stderr,
+    )
+    const { resources, volumes = [] } = (await pod.get('built')).info
+    assert.equal(resources.memoryMib, 256)
+    assert.deepEqual(
+      volumes.map(({ path }) => path),
+      ['/data'],
+    )
+    await world.ok(['destroy', 'built'])
+    for (const note of [
+      /compose\.yaml:2: this sandbox is the service web, because it mounts the project; api runs beside it/,
+      /compose\.yaml:2: service web: nothing waits for the health check of this service/,
+      /compose\.yaml:2: service web: the variable ODD\.NAME is not set here/,
+      /compose\.yaml:2: service web: the volume parts is a directory of the sandbox, because it is in the project/,
+      /compose\.yaml:2: service web: the file \/run\/secrets\/pw is not in this sandbox/,
+      /compose\.yaml:\d+: debug does not run, .*--compose-profile debugging starts it/,
+    ])
+      assert.match(ran.stderr, note)
+    const explained = (await here('config', 'explain')).stdout
+    assert.match(explained, /^base +image \(Dockerfile, GREETING=hi\) +compose\.yaml:2 .*\(compose file\)/m)
+    assert.match(explained, /^variables\.NAME +web +compose\.yaml:2 services\.web\.environment NAME/m)
+    assert.match(explained, /^compose\.web\.directory +\/app /m)
+    assert.match(explained, /^compose\.api\.variables\.KIND +api +compose\.yaml:14 environment/m)
+    assert.match(explained, /^commands\.dev +sh -c/m)
+    const dev = await here('dev')
+    assert.match(dev.stdout, /serving\nthe page/, dev.stderr)
+    await nothingIsLeft()
+    rmSync(join(directory, 'api/Dockerfile'))
+    const missing = await here('run', '--', 'true')
+    assert.match(missing.stderr, /compose\.yaml:\d+: service api: there is no Dockerfile "api\/Dockerfile"/)
+    assert.match(missing.stderr, /correct build: of the service; --no-compose/)
+  })
+
+  test('CMP-17 wrong options end with code 2 and a hint, and build and lock cover the services or say so', async () => {
+    const wrong: readonly (readonly [readonly string[], RegExp])[] = [
+      [['config', 'check', '--service', 'web'], /--service does not apply to `agentpod config check`/],
+      [['config', 'compose', '--compose-profile', 'x'], /--compose-profile does not apply to/],
+      [['policy', 'show', '--no-compose', 'x'], /--no-compose is for `agentpod policy approve`/],
+      [['run', '--service', 'web', '--bare', '--', 'true'], /--service has no effect with --bare/],
+      [['run', '--service', 'wbe', '--', 'true'], /compose\.yaml.* has no active service "wbe"/],
+    ]
+    for (const [args, message] of wrong) {
+      const { code, stderr } = await inShop(...args)
+      assert.equal(code, 2, stderr)
+      assert.match(stderr, message)
+      assert.match(stderr, /^hint: /m)
+    }
+    const locked = await inShop('config', 'lock')
+    assert.equal(locked.code, 6)
+    assert.match(
+      locked.stderr,
+      /compose\.yaml:3: the environment is that of the service web, which agentpod\.lock/,
+    )
+    const { code, stdout, stderr } = await inShop('build', '--json')
+    assert.equal(code, 0, stderr)
+    assert.deepEqual(Object.keys((JSON.parse(stdout) as { services: object }).services), [
+      'db',
+      'setup',
+      'cache',
+    ])
+  })
+
   test('CMP-12 an interrupt while a member starts leaves nothing, also with --keep', async () => {
     const file = join(project, 'compose.override.yaml')
     writeFileSync(file, 'services:\n  db: { healthcheck: { test: "false", interval: 60s, retries: 9 } }\n')
     for (const signal of ['SIGINT', 'SIGTERM'] as const) {
       const child = world.start(['run', '--keep', '--', 'true'], { cwd: project })
+      let said = ''
+      child.stderr?.on('data', (data: Buffer) => (said += data.toString()))
       const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
       await until('a member is running', async () =>
         (await pod.groups.list()).some(({ members }) =>
@@ -180,9 +298,26 @@ describe('compose files', { skip: NO_BUSYBOX }, () => {
       assert.equal(child.exitCode, null)
       child.kill(signal)
       await ended
+      assert.doesNotMatch(said, /error: (?!interrupted)/)
       await nothingIsLeft()
     }
     writeFileSync(file, 'services: {}\n')
+  })
+
+  test('CMP-12 an interrupt while a repository is prepared leaves nothing', async () => {
+    const directory = join(world.home, 'large')
+    mkdirSync(directory)
+    execFileSync('git', ['init', '-q'], { cwd: directory })
+    writeFileSync(join(directory, 'large.bin'), randomBytes(32 * 1024 * 1024))
+    const child = world.start(['run', '--', 'true'], { cwd: directory })
+    const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
+    await until('a sandbox prepares the project', async () =>
+      (await pod.list()).some(({ labels }) => labels['agentpod/preparing'] === 'project'),
+    )
+    assert.equal(child.exitCode, null)
+    child.kill('SIGINT')
+    await ended
+    await nothingIsLeft()
   })
 
   test('CMP-9 config compose writes a file that Docker’s own command accepts, and that says the same', async () => {

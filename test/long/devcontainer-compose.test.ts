@@ -119,9 +119,9 @@ describe('a devcontainer of the compose kind', { skip: NO_BUSYBOX }, () => {
 
   test('DC-40 config explain names the places, and read --merged has the label of the service’s image', async () => {
     const { stdout, stderr } = await run('config', 'explain')
-    assert.match(stdout, /^base +image .*\.devcontainer\/compose\.yml:3 services\.app\.build/m, stderr)
+    assert.match(stdout, /^base +image .*\.devcontainer\/compose\.yml:2 services\.app\.build/m, stderr)
     assert.match(stdout, /^service +app +\.devcontainer\/devcontainer\.json:5/m)
-    assert.match(stdout, /^compose\.db +a sandbox named db in its group +\.devcontainer\/compose\.yml:10 /m)
+    assert.match(stdout, /^compose\.db +a sandbox named db in its group +\.devcontainer\/compose\.yml:9 /m)
     assert.doesNotMatch(stdout, /^compose\.extra/m)
     assert.match(stdout, /^shutdownAction +not used: /m)
     const read = await run('devcontainer', 'read', '--merged', '--json')

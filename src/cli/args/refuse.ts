@@ -53,7 +53,12 @@ export function checkNoRepository(parsed: Parsed): void {
 export function checkCombination(parsed: Parsed): void {
   for (const option of ['bare', 'from', 'no-project'])
     if (parsed.has(option))
-      refuse(parsed, ['profile'], `has no effect with --${option}, which ignores the project’s environment`)
+      refuse(
+        parsed,
+        ['profile', 'service', 'compose-profile'],
+        `has no effect with --${option}, which ignores the project’s environment`,
+        'leave one of them out',
+      )
   checkNetwork(parsed)
 }
 

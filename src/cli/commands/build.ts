@@ -5,9 +5,14 @@ import { parseProjectBase } from '../../config/project/environment-table.ts'
 import { DEFAULT_ENVIRONMENT } from '../../core/environment.ts'
 import { AgentPodError, asAgentPodError } from '../../core/error.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
+import { composeNotes, composePlan } from '../../workbench/compose/compose-plan.ts'
+import { imageInfo } from '../../workbench/compose/image-info.ts'
+import { memberImages } from '../../workbench/compose/member-images.ts'
+import type { ProjectCompose } from '../../workbench/compose/project-compose.ts'
 import { agentLayer } from '../../workbench/environment/agent-layer.ts'
 import { buildCallbacks } from '../../workbench/environment/build-callbacks.ts'
-import { composedPlan } from '../../workbench/environment/load-environment.ts'
+import { detectProject } from '../../workbench/environment/detect-project.ts'
+import { composeOf } from '../../workbench/environment/load-environment.ts'
 import { placementOf } from '../../workbench/environment/placement.ts'
 import {
   buildPlan,
@@ -17,6 +22,8 @@ import {
 } from '../../workbench/environment/plan-environment.ts'
 import { openProject, type Project } from '../../workbench/project/open-project.ts'
 import {
+  COMPOSE_OPTIONS,
+  composeOptions,
   DEVCONTAINER_OPTIONS,
   devcontainerOptions,
   imageOption,
@@ -46,6 +53,7 @@ export const command: Command = {
     'agentpod build --agent claude           build the agent’s layer too',
     'agentpod build --debug                  open a shell where a step fails',
     'agentpod build --again dependencies/node',
+    'agentpod build --service web            with the services of a compose file beside web',
     'agentpod build --frozen                 fail if agentpod.lock is out of date',
     'agentpod build -f Dockerfile -t app .   build a Dockerfile, and store the image as app',
   ],
@@ -58,6 +66,7 @@ export const command: Command = {
     debug: { help: 'open a shell in the sandbox of a step that fails' },
     again: { value: 'STEP', help: 'build this step and the following ones again' },
     frozen: { help: 'fail if agentpod.lock is missing or out of date' },
+    ...COMPOSE_OPTIONS,
     ...BUILD_DEVCONTAINER,
     ...DOCKERFILE_OPTIONS,
     verbose: { short: 'v', help: 'show the whole output of the steps' },
@@ -74,15 +83,15 @@ export const command: Command = {
     const image = imageOption(parsed)
     const { provider } = await placementOf(ctx, { provider: parsed.value('provider') })
     const profile = parsed.value('profile')
-    const devcontainer = devcontainerOptions(parsed)
-    const request = { base, image, profile, ...devcontainer }
-    const planned = await planNow(ctx, parsed, project, {
-      ...request,
-      provider,
-      ...(await composedPlan(ctx, request, project)),
-    })
+    const asked = { base, image, profile, compose: composeOptions(parsed), ...devcontainerOptions(parsed) }
+    const detected = detectProject(project)
+    const compose = await composeOf(ctx, asked, project, detected)
+    for (const text of compose ? composeNotes(compose) : []) ctx.person.notice({ kind: 'note', text })
+    const composed = compose ? composePlan(compose, detected) : { detected }
+    const planned = await planNow(ctx, parsed, project, { ...asked, provider, ...composed })
     if (typeof planned === 'number') return planned
     const { prepared } = planned
+    const members = await buildMembers(ctx, parsed, { project, provider, prepared, compose })
     if (parsed.has('frozen')) checkFrozen(project.directory, prepared)
     for (const name of parsed.values('agent'))
       await agentLayer(
@@ -93,8 +102,9 @@ export const command: Command = {
       )
     if (!prepared || prepared.recipe.steps.length === 0) {
       const { dockerfile } = prepared ?? {}
-      if (parsed.has('json')) terminal.out(JSON.stringify({ digest: null, steps: 0, ...imageOf(dockerfile) }))
-      else if (!dockerfile) terminal.say('nothing to build: the base has everything')
+      if (parsed.has('json'))
+        terminal.out(JSON.stringify({ digest: null, steps: 0, ...imageOf(dockerfile), ...members }))
+      else if (!dockerfile && !members.services) terminal.say('nothing to build: the base has everything')
       return 0
     }
     for (const note of prepared.plan.notes) terminal.say(terminal.dim(`note: ${showHidden(note)}`))
@@ -111,6 +121,7 @@ export const command: Command = {
           steps: prepared.recipe.steps.length,
           sizeBytes: total,
           ...imageOf(prepared.dockerfile),
+          ...members,
         }),
       )
     else
@@ -148,6 +159,39 @@ async function planNow(
     log.failed(thrown)
     return debugDockerfile(ctx, parsed, thrown)
   }
+}
+
+/** The images of the services that run beside the project. */
+async function buildMembers(
+  ctx: CommandContext,
+  parsed: Parsed,
+  o: {
+    readonly project: Project
+    readonly provider: string | undefined
+    readonly prepared: PreparedPlan | undefined
+    readonly compose: ProjectCompose | undefined
+  },
+): Promise<{ readonly services?: Readonly<Record<string, string>> }> {
+  const group = o.prepared?.plan.devcontainer?.base.group
+  const composed = o.compose ?? (group && !group.isAlone ? group.compose : undefined)
+  if (!composed || !o.prepared) return {}
+  const { compose, service } = composed
+  const { project, provider } = o
+  const images = await memberImages(ctx, {
+    compose,
+    main: service.name,
+    project,
+    wish: o.prepared.wish,
+    provider,
+  })
+  const pod = await ctx.client()
+  for (const [name, image] of images) {
+    await imageInfo(pod, image.name, { provider, say: (line) => ctx.terminal.say(`${name}: ${line}`) })
+    if (!parsed.has('json')) ctx.terminal.say(`${ctx.terminal.green('ready')} ${name}: ${image.name}`)
+  }
+  return images.size === 0
+    ? {}
+    : { services: Object.fromEntries([...images].map(([name, { ref }]) => [name, ref])) }
 }
 
 function imageOf(dockerfile: BuiltDockerfile | undefined): { image?: BuiltDockerfile['image'] } {

@@ -3,18 +3,19 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
 import { composeText } from '../../config/compose/write-compose.ts'
-import { PROJECT_FILE } from '../../config/config-files.ts'
+import { PROJECT_FILE, readProjectFile } from '../../config/config-files.ts'
+import { placeText } from '../../config/evidence.ts'
 import { evidenceText, explainPlan } from '../../config/plan/explain.ts'
 import { LOCK_FILE, lockText } from '../../config/plan/lock.ts'
 import type { Plan } from '../../config/plan/plan.ts'
 import { AgentPodError } from '../../core/error.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { composeRequest } from '../../workbench/compose/approve-compose.ts'
+import { composePlan, unusedNotes } from '../../workbench/compose/compose-plan.ts'
 import { explainCompose } from '../../workbench/compose/explain-compose.ts'
-import { projectCompose, withoutServices } from '../../workbench/compose/project-compose.ts'
-import { usesDevcontainer } from '../../workbench/devcontainer/uses-devcontainer.ts'
+import { type ComposeChoice, usedCompose } from '../../workbench/compose/used-compose.ts'
 import { buildCallbacks } from '../../workbench/environment/build-callbacks.ts'
-import { detectProject } from '../../workbench/environment/detect-project.ts'
+import { detectProject, treeOf } from '../../workbench/environment/detect-project.ts'
 import { ephemeralWishes, explainEphemeral } from '../../workbench/environment/ephemeral-directories.ts'
 import {
   buildPlan,
@@ -25,7 +26,7 @@ import {
 } from '../../workbench/environment/plan-environment.ts'
 import { explainVolumes } from '../../workbench/environment/project-volumes.ts'
 import { isFileGranted } from '../../workbench/network/prepare-network.ts'
-import { openProject } from '../../workbench/project/open-project.ts'
+import { openProject, type Project } from '../../workbench/project/open-project.ts'
 import { composeOptions, devcontainerOptions, imageOption } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
 import type { CommandContext } from '../command.ts'
@@ -46,15 +47,14 @@ export async function explainConfig(
     ...devcontainerOptions(parsed),
   }
   const found = detectProject(project)
-  const isPlain = [asked.base, asked.image, asked.profile].every((value) => value === undefined)
-  const isComposed = isPlain && !found.tree.has(PROJECT_FILE) && !usesDevcontainer(found.tree, asked)
   const unread: string[] = []
-  const compose = isComposed
-    ? projectCompose(found.tree, composeOptions(parsed), (text) => void unread.push(text))
-    : undefined
-  const isApproved = !compose || isFileGranted(ctx, project.directory, composeRequest(compose))
-  const detected = compose && isApproved ? withoutServices(found) : found
-  const planned = await planOnly(ctx, project, { ...asked, detected })
+  const choice = { ...asked, compose: composeOptions(parsed) }
+  const compose = usedCompose({ directory: project.directory, tree: found.tree }, choice, (text) => {
+    unread.push(text)
+  })
+  const isApproved = !compose || isFileGranted(ctx, project.directory, composeRequest(compose, found.tree))
+  const composed = compose && isApproved ? composePlan(compose, found) : { detected: found }
+  const planned = await planOnly(ctx, project, { ...choice, ...composed })
   const group = planned?.plan.devcontainer?.base.group
   const wanted = words[0]
   const rows = [
@@ -72,9 +72,9 @@ export async function explainConfig(
     ...(planned?.plan.notes ?? []),
     ...unread,
     ...(compose && !isApproved
-      ? [`the services do not run until \`agentpod policy approve\` approves their images`]
+      ? [`the services do not run until \`agentpod policy approve\` approves their images and Dockerfiles`]
       : []),
-    ...(compose?.compose.notes ?? []).map((note) => `${evidenceText(note)}`),
+    ...(compose ? unusedNotes(compose) : []),
   ]
   const refused = (planned?.plan.refused ?? []).filter(({ key }) => isCalled(key, wanted))
   if (parsed.has('json')) {
@@ -138,7 +138,9 @@ export async function composeConfig(ctx: CommandContext, parsed: Parsed): Promis
       hint: '`agentpod init` writes one from what it detects',
     })
   failed(planned.plan.refused)
-  ctx.terminal.out(composeText(planned.plan).trimEnd())
+  const { volumes, ephemeral, environment } = readProjectFile(project.directory)?.data ?? {}
+  const extras = { volumes, ephemeral, user: environment?.user }
+  ctx.terminal.out(composeText(planned.plan, extras).trimEnd())
   return 0
 }
 
@@ -147,7 +149,13 @@ export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<n
   const { terminal } = ctx
   const project = await openProject(ctx, 'user')
   // An older lock is ignored, because its versions are to be updated.
-  const asked = { profile: parsed.value('profile'), isUnlocked: true, ...devcontainerOptions(parsed) }
+  const asked = {
+    profile: parsed.value('profile'),
+    isUnlocked: true,
+    compose: composeOptions(parsed),
+    ...devcontainerOptions(parsed),
+  }
+  refuseLockOfCompose(ctx, project, asked)
   const planned = await planOnly(ctx, project, asked)
   // Fails before anything is built.
   if (planned) lockText(planned.plan, { digest: '', apt: {}, npm: {}, pip: {} })
@@ -176,6 +184,21 @@ export async function lockConfig(ctx: CommandContext, parsed: Parsed): Promise<n
   }
   terminal.say(`wrote ${LOCK_FILE}; commit it`)
   return 0
+}
+
+/** The images of a compose file are the environment, and the file itself is the place to pin them. */
+function refuseLockOfCompose(ctx: CommandContext, { directory, files }: Project, asked: ComposeChoice): void {
+  const tree = treeOf({ directory, files })
+  const say = (text: string): void => ctx.terminal.say(`note: ${showHidden(text)}`)
+  const compose = usedCompose({ directory, tree }, asked, say)
+  if (!compose) return
+  const { file, line, name } = compose.service
+  throw new AgentPodError({
+    code: 'failed_precondition',
+    reason: 'lock.compose',
+    message: `${placeText({ file, line })}: the environment is that of the service ${name}, which ${LOCK_FILE} cannot pin`,
+    hint: 'write digests into the compose file and its Dockerfiles, as in image: NAME@sha256:...; --no-compose locks the detected environment',
+  })
 }
 
 async function built(

@@ -1,4 +1,6 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: compose files have variables of this form
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,8 +19,9 @@ async function config(words: string): Promise<{ readonly code: number; readonly 
   const lines: string[] = []
   const ctx = {
     cwd: scratch,
+    env: process.env,
     home: homeAt(join(scratch, 'home')),
-    terminal: { out: (line: string) => void lines.push(line) },
+    terminal: { out: (line: string) => void lines.push(line), dim: (text: string) => text },
   } as unknown as CommandContext
   const code = await command.run(ctx, parseArgs(words.split(' '), command))
   return { code, lines }
@@ -125,6 +128,22 @@ describe('config check', () => {
     write('compose.yaml', 'services:\n  a:\n    image: debian:12\n')
     assert.deepEqual(await config('check compose.yaml'), { code: 0, lines: ['compose.yaml is valid'] })
   })
+
+  test('CMP-13 names what of a compose file is not used, and reads no .env that git ignores', async () => {
+    mkdirSync(join(scratch, 'noted'))
+    execFileSync('git', ['init', '-q'], { cwd: join(scratch, 'noted') })
+    write('noted/.gitignore', '.env\n')
+    write('noted/.env', 'TAG=12\n')
+    write('noted/compose.yaml', 'services:\n  a:\n    image: debian:1$TAG\n    restart: always\n')
+    assert.deepEqual((await config('check noted/compose.yaml')).lines, [
+      'noted/compose.yaml is valid',
+      'note: noted/compose.yaml:3: the variable TAG is not set and counts as empty; .env is not read, because git ignores it: write a default, ${TAG:-VALUE}, or let git track the file',
+      'note: noted/compose.yaml:4: restart is not used: a service that ends is not started again',
+    ])
+  })
+
+  test('CMP-17 refuses options that do not apply to it', () =>
+    assert.rejects(config('check --service a'), /--service does not apply to `agentpod config check`/))
 
   test('without a path checks every file that it knows', async () => {
     mkdirSync(join(scratch, 'all/.devcontainer/one'), { recursive: true })

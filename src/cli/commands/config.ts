@@ -4,31 +4,47 @@ import { composeFilesIn, readCompose } from '../../config/compose/compose-projec
 import { PROJECT_FILE, parseUser, USER_FILE } from '../../config/config-files.ts'
 import { parseDevcontainer } from '../../config/devcontainer/devcontainer-file.ts'
 import { isDevcontainerName } from '../../config/devcontainer/locate.ts'
+import { placeText } from '../../config/evidence.ts'
 import { projectJsonSchema } from '../../config/project/json-schema.ts'
 import { parseProject } from '../../config/project/project-file.ts'
 import { type Problem, problemsIn, whereOf } from '../../config/toml/problem.ts'
 import { readSource } from '../../config/toml/toml-file.ts'
 import { AgentPodError, invalid } from '../../core/error.ts'
-import { readInside } from '../../util/file/read-inside.ts'
 import { hasHidden, showHidden } from '../../util/hidden-characters.ts'
 import { nearest } from '../../util/nearest.ts'
 import { COMPOSE_OPTIONS, DEVCONTAINER_OPTIONS, JSON_OPTION } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
+import { refuse } from '../args/refuse.ts'
 import type { Command, CommandContext } from '../command.ts'
 
 type Verb = (ctx: CommandContext, parsed: Parsed, words: readonly string[]) => Promise<number>
 
-/** Each subcommand with the most words that may follow it. */
-const VERBS: Readonly<Record<string, { readonly most: number; readonly run: Verb }>> = {
-  check: { most: 1, run: check },
-  schema: { most: 0, run: schema },
-  explain: { most: 1, run: async (...call) => (await import('./config-explain.ts')).explainConfig(...call) },
+const OF_FILES = [...Object.keys(COMPOSE_OPTIONS), ...Object.keys(DEVCONTAINER_OPTIONS)]
+
+interface ConfigVerb {
+  /** The most words that may follow it. */
+  readonly most: number
+  /** Its options besides --json. */
+  readonly options: readonly string[]
+  readonly run: Verb
+}
+
+const VERBS: Readonly<Record<string, ConfigVerb>> = {
+  check: { most: 1, options: [], run: check },
+  schema: { most: 0, options: [], run: schema },
+  explain: {
+    most: 1,
+    options: ['base', 'image', 'profile', ...OF_FILES],
+    run: async (...call) => (await import('./config-explain.ts')).explainConfig(...call),
+  },
   compose: {
     most: 0,
+    options: ['profile'],
     run: async (ctx, parsed) => (await import('./config-explain.ts')).composeConfig(ctx, parsed),
   },
   lock: {
     most: 0,
+    options: ['profile', ...OF_FILES],
     run: async (ctx, parsed) => (await import('./config-explain.ts')).lockConfig(ctx, parsed),
   },
 }
@@ -65,7 +81,13 @@ export const command: Command = {
   async run(ctx, parsed) {
     const [name = '', ...words] = parsed.words
     const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined
-    if (verb && words.length <= verb.most) return verb.run(ctx, parsed, words)
+    if (verb && words.length <= verb.most) {
+      const unfit = Object.keys(command.options).filter(
+        (one) => one !== 'json' && !verb.options.includes(one),
+      )
+      refuse(parsed, unfit, `does not apply to \`agentpod config ${name}\``, HINTS[name] ?? 'leave it out')
+      return verb.run(ctx, parsed, words)
+    }
     const near = verb ? undefined : nearest(name, Object.keys(VERBS))
     throw invalid(
       'words.unknown',
@@ -73,6 +95,10 @@ export const command: Command = {
       near ? `did you mean \`agentpod config ${near}\`?` : command.usage,
     )
   },
+}
+
+const HINTS: Readonly<Record<string, string>> = {
+  check: 'it checks whole files, with every service; `agentpod config explain` takes the option',
 }
 
 async function schema({ terminal }: CommandContext): Promise<number> {
@@ -83,22 +109,23 @@ async function schema({ terminal }: CommandContext): Promise<number> {
 /** The exit code for an invalid file, the same as for wrong usage. */
 const WRONG = 2
 
-async function check(
-  { terminal, cwd, home }: CommandContext,
-  parsed: Parsed,
-  [given = '.']: readonly string[],
-): Promise<number> {
-  const checked = filesOf(given, cwd).map((file) => {
+async function check(ctx: CommandContext, parsed: Parsed, [given = '.']: readonly string[]): Promise<number> {
+  const { terminal, cwd, home } = ctx
+  const checked: Checked[] = []
+  for (const file of filesOf(given, cwd)) {
     const isUsers = resolve(cwd, file) === join(home.root, USER_FILE)
-    return COMPOSE_NAME.test(file)
-      ? composeProblems(file, cwd)
-      : problemsOf(file, resolve(cwd, file), isUsers)
-  })
+    checked.push(
+      COMPOSE_NAME.test(file)
+        ? await composeProblems(ctx, file)
+        : problemsOf(file, resolve(cwd, file), isUsers),
+    )
+  }
   const problems = checked.flatMap((one) => one.problems)
   if (parsed.has('json')) terminal.out(JSON.stringify({ ok: problems.length === 0, problems }))
   else
-    for (const { file, text, problems: own } of checked) {
+    for (const { file, text, problems: own, notes = [] } of checked) {
       if (own.length === 0) terminal.out(`${showHidden(file)} is valid`)
+      for (const note of notes) terminal.out(terminal.dim(showHidden(`note: ${note}`)))
       for (const problem of own)
         for (const line of shown(problem, problem.file === file ? text : '')) terminal.out(line)
     }
@@ -135,6 +162,8 @@ interface Checked {
   readonly file: string
   readonly problems: readonly Problem[]
   readonly text: string
+  /** What is not used. */
+  readonly notes?: readonly string[] | undefined
 }
 
 function problemsOf(file: string, path: string, isUsers: boolean): Checked {
@@ -155,25 +184,30 @@ function problemsOf(file: string, path: string, isUsers: boolean): Checked {
 }
 
 const COMPOSE_NAME = /(?:^|\/)(?:docker-)?compose(?:[.-][\w.-]+)?\.ya?ml$/
-const LARGEST_COMPOSE = 1024 * 1024
 
 /**
  * A compose file with its override, as `run` and `dev` read them.
  *
- * SECURITY: CF-02. Only files in its directory are read.
+ * SECURITY: CF-02, CF-05. Only files in its directory are read, and none that git ignores.
  */
-function composeProblems(file: string, cwd: string): Checked {
+async function composeProblems(ctx: CommandContext, file: string): Promise<Checked> {
   const directory = dirname(file)
-  const text = readSource(resolve(cwd, file))
+  const text = readSource(resolve(ctx.cwd, file))
   if (text === undefined) throw missing(file)
-  const root = realpathSync(resolve(cwd, directory))
-  const read = (path: string): string | undefined =>
-    readInside(root, path, LARGEST_COMPOSE)?.data.toString('utf8')
+  const root = realpathSync(resolve(ctx.cwd, directory))
+  const [{ openProject }, { treeOf }] = await Promise.all([
+    import('../../workbench/project/open-project.ts'),
+    import('../../workbench/environment/detect-project.ts'),
+  ])
+  const tree = treeOf(await openProject(ctx, 'user', root))
+  // The file itself was named, so it is read even where git ignores it.
+  const read = (path: string): string | undefined => (path === basename(file) ? text : tree.read(path))
   const found = composeFilesIn('', (name) => read(name) !== undefined)
   const files = found.includes(basename(file)) ? found : [basename(file)]
   try {
-    readCompose({ files, read })
-    return { file, problems: [], text }
+    const { notes } = readCompose({ files, read, isLeftOut: (path) => tree.isLeftOut(path) })
+    const said = notes.map((one) => `${join(directory, placeText(one))}: ${one.said}`)
+    return { file, problems: [], text, notes: said }
   } catch (error) {
     const problems = problemsIn(error)
     if (!problems) throw error

@@ -6,8 +6,7 @@ import { usedBase } from '../../config/plan/used-base.ts'
 import { invalid } from '../../core/error.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { composeRequest } from '../../workbench/compose/approve-compose.ts'
-import { projectCompose } from '../../workbench/compose/project-compose.ts'
-import { usesDevcontainer } from '../../workbench/devcontainer/uses-devcontainer.ts'
+import { usedCompose } from '../../workbench/compose/used-compose.ts'
 import { approve, approveFile, baseRequest } from '../../workbench/network/prepare-network.ts'
 import {
   COMPOSE_OPTIONS,
@@ -17,6 +16,7 @@ import {
   JSON_OPTION,
 } from '../args/options.ts'
 import type { Parsed } from '../args/parse.ts'
+import { refuse } from '../args/refuse.ts'
 import type { Command, CommandContext } from '../command.ts'
 import { table } from '../output/terminal.ts'
 import { size } from '../output/units.ts'
@@ -43,12 +43,16 @@ export const command: Command = {
   words: { min: 1, max: 3 },
   async run(ctx, parsed) {
     const [verb, ...words] = parsed.words
+    if (verb !== 'approve') refuse(parsed, OF_FILES, 'is for `agentpod policy approve`', 'leave it out')
+    if (verb !== 'explain') refuse(parsed, ['method'], 'is for `agentpod policy explain`', 'leave it out')
     if (verb === 'show' && words.length === 1) return show(ctx, parsed, words[0] ?? '')
     if (verb === 'explain' && words.length === 2) return explain(ctx, parsed, words[0] ?? '', words[1] ?? '')
     if (verb === 'approve' && words.length <= 1) return grant(ctx, parsed, words[0] ?? ctx.cwd)
     throw invalid('words.unknown', `not a call: policy ${parsed.words.join(' ')}`, command.usage)
   },
 }
+
+const OF_FILES = [...Object.keys(COMPOSE_OPTIONS), ...Object.keys(DEVCONTAINER_OPTIONS)]
 
 async function show({ client, terminal }: CommandContext, parsed: Parsed, name: string): Promise<number> {
   const network = await (await (await client()).get(name)).network()
@@ -108,20 +112,17 @@ async function grant(ctx: CommandContext, parsed: Parsed, directory: string): Pr
   const detected = await detectIn(ctx, directory)
   const data = readProjectFile(directory)?.data
   const project = { directory, name: basename(resolve(directory)), files: detected.tree.files }
-  const request = await askedDevcontainer(ctx, project, devcontainerOptions(parsed))
+  const choice = { ...devcontainerOptions(parsed), compose: composeOptions(parsed) }
+  const request = await askedDevcontainer(ctx, project, choice)
   const derived = [...derivedOf(detected, data), ...(request ? CONTAINER_PRESETS : [])]
   // The base of a devcontainer goes before those of other files.
   const base = request ? undefined : usedBase(detected.bases, data, readLock(directory))
-  const isComposed = !data && !usesDevcontainer(detected.tree, devcontainerOptions(parsed))
-  const compose = isComposed
-    ? projectCompose(detected.tree, composeOptions(parsed), (text) =>
-        ctx.terminal.say(`note: ${showHidden(text)}`),
-      )
-    : undefined
+  const say = (text: string): void => ctx.terminal.say(`note: ${showHidden(text)}`)
+  const compose = usedCompose({ directory, tree: detected.tree }, choice, say)
   const asked = [
     approve(ctx, directory, derived, request && moreWishes(request)),
     base && approveFile(ctx, directory, baseRequest(base)),
-    compose && approveFile(ctx, directory, composeRequest(compose)),
+    compose && approveFile(ctx, directory, composeRequest(compose, detected.tree)),
   ].filter((one) => one !== undefined)
   if (asked.length === 0) ctx.terminal.say('nothing to approve')
   for (const line of asked.flatMap(describeApprovalRequest)) ctx.terminal.say(`granted: ${showHidden(line)}`)

@@ -44,6 +44,9 @@ const OWN = [
   'frozen',
   'devcontainer',
   'no-devcontainer',
+  'no-compose',
+  'service',
+  'compose-profile',
 ] as const
 
 /** Refuses options that belong to the other kind of build. */

@@ -2,23 +2,19 @@
 import { invalid } from '../../core/error.ts'
 import { MOST_ALIASES } from '../../core/group/group.ts'
 import { nearest } from '../../util/nearest.ts'
-import type { Evidence } from '../evidence.ts'
 import { directoryOf, joinPath } from '../file-tree.ts'
-import type { Path } from '../toml/positions.ts'
-import { type Problem, problemsError, quoted, type Remark } from '../toml/problem.ts'
-import { schemaRemarks } from '../toml/schema-problems.ts'
-import { interpolate } from './interpolate.ts'
-import { memberName } from './member-plan.ts'
+import { type Problem, printable, problemsError, quoted } from '../toml/problem.ts'
+import { type ComposeFile, ComposeFiles, type ReadableFiles } from './compose-file.ts'
+import { serviceReader } from './extended-service.ts'
+import { orderedFiles } from './included-files.ts'
+import { canBeMember, memberName } from './member-plan.ts'
 import type { ComposeMount, ComposeProject, ComposeService } from './model.ts'
-import { type ComposeTable, composeSchema } from './schema.ts'
-import { readEnvFile, readService, type ServicePart } from './service.ts'
-import { readYaml, type YamlDocument } from './yaml-document.ts'
+import type { ComposeResource, ComposeResources, ServicePart } from './service.ts'
+import { noteUnusedTop } from './unused-keys.ts'
 
-export interface ComposeSources {
+export interface ComposeSources extends ReadableFiles {
   /** Relative to the project; later files override earlier ones. */
   readonly files: readonly string[]
-  /** The text of a file of the project. */
-  read(file: string): string | undefined
   readonly profiles?: readonly string[] | undefined
   /**
    * The absolute path of the project. With it, a mount of a directory above the project is a mount of the
@@ -28,11 +24,9 @@ export interface ComposeSources {
 }
 
 const NAMES = ['compose.yaml', 'compose.yml', 'docker-compose.yaml', 'docker-compose.yml']
-const MOST_FILES = 16
+const MOST_NAMED = 16
 const SERVICE_NAME = /^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$/
 const MOST_SERVICES = 32
-/** Of all values together: a long variable may be in each of them. */
-const LONGEST_VALUES = 4 * 1024 * 1024
 
 /** The files that `docker compose` would use in a directory: the first of its names, and its override. */
 export function composeFilesIn(directory: string, has: (file: string) => boolean): string[] {
@@ -42,119 +36,97 @@ export function composeFilesIn(directory: string, has: (file: string) => boolean
   return [found, ...[override].filter(has)]
 }
 
-interface ReadFile {
-  readonly document: YamlDocument
-  readonly table: ComposeTable
-  readonly parts: ReadonlyMap<string, ServicePart>
-  readonly notes: readonly Evidence[]
-}
-
-/**
- * Throws one error with the file, line and column of every problem. SECURITY: CF-02. Variables come from the
- * project's .env file, never from the environment of the user: a file could otherwise read their secrets.
- */
+/** Throws one error with the file, line and column of every problem. */
 export function readCompose(sources: ComposeSources): ComposeProject {
   const [first] = sources.files
-  if (first === undefined || sources.files.length > MOST_FILES)
-    throw invalid('compose.files', `a project has 1 to ${MOST_FILES} compose files`)
+  if (first === undefined || sources.files.length > MOST_NAMED)
+    throw invalid('compose.files', `a project has 1 to ${MOST_NAMED} compose files`)
   const directory = directoryOf(first)
-  const env = readEnvFile(sources.read(joinPath(directory, '.env')) ?? '')
-  const files = sources.files.map((file) => readFile(sources, file, { directory, env }))
-  const merged = mergeServices(files)
-  const problems: Problem[] = []
-  const all = [...merged.values()]
-  problems.push(...checkServices(files, all))
+  const files = new ComposeFiles(sources)
+  const variables = files.variables(directory)
+  const ordered = orderedFiles(files, { paths: sources.files, directory, variables }, (file) => {
+    throw invalid('compose.missing', `there is no file ${file} that can be read as text`)
+  })
+  const all = [...mergeServices(files, ordered, sources.directory).values()]
+  for (const file of files.all) noteUnusedTop(file)
+  const problems = files.problems()
+  if (problems.length === 0) problems.push(...checkServices(first, all))
   if (problems.length > 0) throw problemsError(problems)
   const active = activeServices(all, sources.profiles ?? [])
-  const order = ordered(files, active)
+  const order = inOrder(active)
   const taken = portTakenTwice(order)
   if (taken) throw problemsError([taken])
   return {
     files: [...sources.files],
-    name: files.findLast(({ table }) => table.name !== undefined)?.table.name,
+    name: ordered.findLast(({ table }) => table.name !== undefined)?.table.name,
     services: order,
-    inactive: all.filter((one) => !active.includes(one)).map(({ name }) => name),
-    notes: files.flatMap(({ notes }) => notes),
-  }
-}
-
-function readFile(
-  sources: ComposeSources,
-  file: string,
-  { directory, env }: { readonly directory: string; readonly env: Readonly<Record<string, string>> },
-): ReadFile {
-  const text = sources.read(file)
-  if (text === undefined)
-    throw invalid('compose.missing', `there is no file ${file} that can be read as text`)
-  const lookup = (name: string): string | undefined => (Object.hasOwn(env, name) ? env[name] : undefined)
-  const unset = new Set<string>()
-  let length = 0
-  const document = readYaml({ file, text }, (scalar) => {
-    const done = interpolate(scalar, lookup)
-    for (const name of done.unset) unset.add(name)
-    length += done.text.length
-    if (length > LONGEST_VALUES) throw new Error('the values of the file are too long after their variables')
-    return done.text
-  })
-  const result = composeSchema.safeParse(document.value, { reportInput: true })
-  if (!result.success) throw problemsError(document.problems(schemaRemarks(result.error, composeSchema)))
-  const table = result.data
-  const remarks: Remark[] = []
-  const notes: { path: Path; said: string }[] = []
-  for (const key of ['include', 'models'] as const)
-    if (table[key] !== undefined)
-      remarks.push({
-        path: [key],
-        isKey: true,
-        message: 'is not supported',
-        hint: 'write its services into this file',
-        reason: 'compose.unsupported',
-      })
-  const lineOf = (path: Path): number | undefined => document.at(path)?.line
-  const context = {
-    directory,
-    table,
-    lineOf,
-    variable: lookup,
-    read: sources.read.bind(sources),
-    project: sources.directory,
-    remarks,
-    notes,
-  }
-  const parts = new Map<string, ServicePart>()
-  for (const [name, service] of Object.entries(table.services ?? {})) {
-    if (SERVICE_NAME.test(name)) parts.set(name, readService(context, name, service))
-    else
-      remarks.push({
-        path: ['services', name],
-        isKey: true,
-        message: `${quoted(name)} is not the name of a service`,
-      })
-  }
-  if (remarks.length > 0) throw problemsError(document.problems(remarks))
-  return {
-    document,
-    table,
-    parts,
+    inactive: all
+      .filter((one) => !active.includes(one))
+      .map(({ name, file, line, profiles }) => ({ name, file, line, profiles })),
     notes: [
-      ...notes.map(({ path, said }) => ({ file, line: lineOf(path), said })),
-      ...[...unset].map((name) => ({
-        file,
-        said: `the variable ${name} is not set in .env; it counts as empty`,
-      })),
+      ...files.all.flatMap(({ file, notes, lineOf }) =>
+        notes.map(({ path, said }) => ({ file, line: lineOf(path), said })),
+      ),
+      ...separated(ordered),
     ],
   }
 }
 
-function mergeServices(files: readonly ReadFile[]): Map<string, ComposeService> {
+function mergeServices(
+  files: ComposeFiles,
+  ordered: readonly ComposeFile[],
+  project: string | undefined,
+): Map<string, ComposeService> {
+  const partsOf = serviceReader({ files, ordered, resources: resourcesOf(ordered), project })
   const services = new Map<string, ComposeService>()
-  for (const { document, parts } of files)
-    for (const [name, part] of parts) {
-      const before = services.get(name)
-      const line = document.at(['services', name])?.line
-      services.set(name, merged(before ?? emptyService(name, document.file, line), part))
+  for (const file of ordered)
+    for (const name of Object.keys(file.table.services ?? {})) {
+      const path = ['services', name]
+      if (!SERVICE_NAME.test(name)) {
+        const message = `${quoted(name)} is not the name of a service`
+        file.remarks.push({ path, isKey: true, message })
+        continue
+      }
+      const before = services.get(name) ?? emptyService(name, file.file, file.lineOf(path))
+      services.set(name, partsOf(file, name).reduce(merged, before))
     }
   return services
+}
+
+function resourcesOf(files: readonly ComposeFile[]): ComposeResources {
+  const of = <K extends 'volumes' | 'configs' | 'secrets'>(kind: K): ComposeResources[K] => {
+    const listed = files.flatMap((from) =>
+      Object.entries(from.table[kind] ?? {}).map(([name, table]) => [name, { table, from }] as const),
+    )
+    const isListed = files.some(({ table }) => table[kind])
+    return (isListed ? new Map<string, ComposeResource<unknown>>(listed) : undefined) as ComposeResources[K]
+  }
+  return { volumes: of('volumes'), configs: of('configs'), secrets: of('secrets') }
+}
+
+/** With Docker, services without a network in common do not reach each other. */
+function separated(files: readonly ComposeFile[]): ComposeProject['notes'] {
+  const used = new Set(
+    files.flatMap(({ table }) =>
+      Object.values(table.services ?? {}).flatMap(({ networks = ['default'] }) =>
+        Array.isArray(networks) ? (networks as readonly string[]) : Object.keys(networks),
+      ),
+    ),
+  )
+  if (used.size < 2) return []
+  const [place] = files.flatMap((file) =>
+    Object.entries(file.table.services ?? {}).flatMap(([name, { networks }]) =>
+      networks === undefined ? [] : [{ file: file.file, line: file.lineOf(['services', name, 'networks']) }],
+    ),
+  )
+  if (!place) return []
+  const names = [...used].map((name) => printable(name)).join(', ')
+  return [
+    {
+      ...place,
+      said: `networks do not separate services: every member of the group reaches the others (${names})`,
+    },
+  ]
 }
 
 function emptyService(name: string, file: string, line: number | undefined): ComposeService {
@@ -221,14 +193,18 @@ function merged(before: ComposeService, part: ServicePart): ComposeService {
   }
 }
 
-function checkServices(files: readonly ReadFile[], services: readonly ComposeService[]): Problem[] {
-  const [firstFile] = files
+function checkServices(file: string, services: readonly ComposeService[]): Problem[] {
   const known = services.map(({ name }) => name)
   const problems: Problem[] = []
-  const problem = (service: ComposeService, line: number | undefined, message: string, hint?: string): void =>
+  const problem = (
+    service: ComposeService,
+    place: { readonly file: string; readonly line: number | undefined },
+    message: string,
+    hint?: string,
+  ): void =>
     void problems.push({
-      file: service.file,
-      line: line ?? service.line,
+      file: place.file,
+      line: place.line ?? service.line,
       column: 1,
       path: `services.${service.name}`,
       message: `services.${service.name}: ${message}`,
@@ -237,7 +213,7 @@ function checkServices(files: readonly ReadFile[], services: readonly ComposeSer
     })
   if (services.length === 0 || services.length > MOST_SERVICES)
     problems.push({
-      file: firstFile?.document.file ?? '',
+      file,
       line: 1,
       column: 1,
       path: '',
@@ -249,20 +225,27 @@ function checkServices(files: readonly ReadFile[], services: readonly ComposeSer
     const host = memberName(service.name)
     const other = hosts.get(host)
     if (other !== undefined)
-      problem(service, undefined, `has the host name ${host}, as ${other} has`, 'rename one of the services')
+      problem(service, service, `has the host name ${host}, as ${other} has`, 'rename one of the services')
     hosts.set(host, service.name)
+    if (!canBeMember(host))
+      problem(
+        service,
+        service,
+        `${host} cannot be the host name of a service: it is the name of another host`,
+        'rename the service, without dots',
+      )
     if (service.aliases.length > MOST_ALIASES)
-      problem(service, undefined, `has more than ${MOST_ALIASES} aliases`, 'remove some of them')
+      problem(service, service, `has more than ${MOST_ALIASES} aliases`, 'remove some of them')
     if (service.image === undefined && !service.build)
-      problem(service, undefined, 'has neither image nor build')
-    for (const { service: other, line, isRequired } of service.dependsOn) {
+      problem(service, service, 'has neither image nor build', 'name an image, or a directory to build')
+    for (const { service: other, file: of, line, isRequired } of service.dependsOn) {
       if (known.includes(other) || !isRequired) continue
       const near = nearest(other, known)
       problem(
         service,
-        line,
+        { file: of, line },
         `depends on ${quoted(other)}, which is no service`,
-        near && `did you mean ${near}?`,
+        near ? `did you mean ${near}?` : 'add the service, or remove the dependency',
       )
     }
   }
@@ -282,18 +265,18 @@ function activeServices(services: readonly ComposeService[], profiles: readonly 
   return services.filter((one) => active.has(one))
 }
 
-function ordered(files: readonly ReadFile[], services: readonly ComposeService[]): ComposeService[] {
+function inOrder(services: readonly ComposeService[]): ComposeService[] {
   const done: ComposeService[] = []
   const visit = (service: ComposeService, path: readonly string[]): void => {
     if (done.includes(service)) return
-    for (const { service: name, line } of service.dependsOn) {
+    for (const { service: name, file, line } of service.dependsOn) {
       const other = services.find((one) => one.name === name)
       if (!other) continue
       const trail = [...path, service.name]
       if (trail.includes(name))
         throw problemsError([
           {
-            file: files[0]?.document.file ?? service.file,
+            file,
             line: line ?? service.line,
             column: 1,
             path: `services.${service.name}.depends_on`,
@@ -313,12 +296,12 @@ function ordered(files: readonly ReadFile[], services: readonly ComposeService[]
 function portTakenTwice(services: readonly ComposeService[]): Problem | undefined {
   const taken = new Map<number, ComposeService>()
   for (const service of services)
-    for (const { published, line } of service.ports) {
+    for (const { published, file, line } of service.ports) {
       if (published === undefined) continue
       const other = taken.get(published)
       if (other)
         return {
-          file: service.file,
+          file,
           line: line ?? service.line,
           column: 1,
           path: `services.${service.name}.ports`,

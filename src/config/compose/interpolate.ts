@@ -13,16 +13,24 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*/
 const DEEPEST_DEFAULT = 8
 const LONGEST_RESULT = 64 * 1024
 
-/** Throws an Error whose message says what is wrong with the text. */
-export function interpolate(text: string, lookup: Lookup): Interpolated {
+/**
+ * Throws an Error whose message says what is wrong with the text. `howToSet` ends the message about a
+ * variable that must be set.
+ */
+export function interpolate(
+  text: string,
+  lookup: Lookup,
+  howToSet: (name: string) => string = () => '',
+): Interpolated {
   const unset: string[] = []
-  const expanded = expand(text, { lookup, unset, depth: 0 })
+  const expanded = expand(text, { lookup, unset, howToSet, depth: 0 })
   return { text: expanded, unset: [...new Set(unset)] }
 }
 
 interface Expansion {
   readonly lookup: Lookup
   readonly unset: string[]
+  readonly howToSet: (name: string) => string
   readonly depth: number
 }
 
@@ -78,7 +86,9 @@ function braced(inner: string, expansion: Expansion): string {
       return isSet ? inside() : ''
     default:
       if (isSet) return value
-      throw new Error(`the variable ${name} is required${word === '' ? '' : `: ${printable(inside())}`}`)
+      throw new Error(
+        `the variable ${name} is required${word === '' ? '' : `: ${printable(inside())}`}${expansion.howToSet(name)}`,
+      )
   }
 }
 

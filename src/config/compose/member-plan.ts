@@ -1,7 +1,10 @@
 /** How a service of a compose file runs as a member of a group. */
 import { STOP_SIGNALS, type StopSignal } from '../../core/environment.ts'
+import { readHostName } from '../../policy/host-name.ts'
+import { isNeverReachable, isPublicName } from '../../policy/special-name.ts'
 import { shellWord } from '../../util/shell/shell-word.ts'
 import type { ComposeProject, ComposeService } from './model.ts'
+import { isVariableName } from './service-settings.ts'
 
 /** What is known of the image of a service. */
 export interface MemberImage {
@@ -24,7 +27,7 @@ export interface MemberService {
   readonly stopMs: number
 }
 
-const MOST_STOP_MS = 30_000
+export const MOST_STOP_MS = 30_000
 const START_MS = 60_000
 
 /** The words that the service runs; empty if neither the file nor the image names any. */
@@ -36,22 +39,32 @@ export function serviceWords({ entrypoint, command }: ComposeService, image: Mem
 
 export function memberService(service: ComposeService, image: MemberImage): MemberService {
   const { healthcheck, stopSignal, stopMs, environment } = service
-  const signal = stopSignal && (stopSignal.startsWith('SIG') ? stopSignal : `SIG${stopSignal}`)
+  const variables = Object.entries(environment)
+  const odd = variables.filter(([name]) => !isVariableName(name))
+  // Only programs can be given such names, not shells.
+  const env =
+    odd.length === 0 ? '' : `env ${odd.map(([name, value]) => shellWord(`${name}=${value}`)).join(' ')} `
   return {
     name: 'main',
-    run: `exec ${serviceWords(service, image).map(shellWord).join(' ')}`,
+    run: `exec ${env}${serviceWords(service, image).map(shellWord).join(' ')}`,
     user: memberUser(service, image),
     workdir: service.workingDir ?? image.workdir ?? '/',
-    variables: { ...environment },
+    variables: Object.fromEntries(variables.filter(([name]) => isVariableName(name))),
     ready: {
       ...(healthcheck?.test !== undefined && { command: checkCommand(healthcheck.test) }),
       timeoutMs: healthcheck?.test === undefined ? START_MS : healthcheck.readyMs,
     },
     // Files of the project are brought in before it starts.
     needsProject: true,
-    stopSignal: STOP_SIGNALS.find((one) => one === signal) ?? 'SIGTERM',
+    stopSignal: stopSignalOf(stopSignal ?? '') ?? 'SIGTERM',
     stopMs: Math.min(stopMs ?? 10_000, MOST_STOP_MS),
   }
+}
+
+/** With or without SIG. Undefined for a signal that does not stop a service. */
+export function stopSignalOf(text: string): StopSignal | undefined {
+  const name = text.startsWith('SIG') ? text : `SIG${text}`
+  return STOP_SIGNALS.find((one) => one === name)
 }
 
 /** `name:group` becomes the name: the groups of an account are its own. */
@@ -60,8 +73,14 @@ export function memberUser({ user }: ComposeService, image: MemberImage): string
   return /^\d+(?::\d+)?$/.test(text) ? text : (text.split(':')[0] ?? 'root')
 }
 
+/**
+ * A check asks its own sandbox, and some programs, such as busybox's wget, send even that to the proxy of
+ * their variables. Connections to other hosts are led to the same place without the variables.
+ */
+const DIRECTLY = 'unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY\n'
+
 function checkCommand(test: string | readonly string[]): string {
-  return typeof test === 'string' ? test : test.map(shellWord).join(' ')
+  return `${DIRECTLY}${typeof test === 'string' ? test : test.map(shellWord).join(' ')}`
 }
 
 /** A service name as a host name: Docker allows underscores and capitals, host names do not. */
@@ -81,10 +100,15 @@ export function memberAliases(
 ): string[] {
   const taken = new Set(services.map(({ name }) => memberName(name)))
   const others = new Set(services.filter((one) => one !== service).flatMap(({ aliases }) => aliases))
-  const isHost = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/
   return [...new Set(service.aliases)].filter(
-    (one) => isHost.test(one) && !taken.has(one) && !others.has(one) && one !== 'localhost',
+    (one) => canBeMember(one) && !taken.has(one) && !others.has(one),
   )
+}
+
+/** Whether a name is free for a member of a group: no host outside has it, and no reserved meaning. */
+export function canBeMember(name: string): boolean {
+  const reading = readHostName(name)
+  return reading.ok && reading.host === name && !isNeverReachable(reading.host) && !isPublicName(reading.host)
 }
 
 /** Services that others wait for until they have ended: migrations, setup. */

@@ -15,6 +15,7 @@ export interface ComposePort {
   readonly target: number
   /** The port on this machine; any free one if undefined. */
   readonly published: number | undefined
+  readonly file: string
   readonly line: number | undefined
 }
 
@@ -34,6 +35,7 @@ export interface ComposeDependency {
   readonly service: string
   readonly condition: Condition
   readonly isRequired: boolean
+  readonly file: string
   readonly line: number | undefined
 }
 
@@ -62,6 +64,7 @@ export interface ComposeService {
   /** Undefined: the image's own. */
   readonly command: readonly string[] | undefined
   readonly entrypoint: readonly string[] | undefined
+  /** Names may have dots and hyphens, as Docker allows. */
   readonly environment: Readonly<Record<string, string>>
   readonly ports: readonly ComposePort[]
   readonly expose: readonly number[]
@@ -81,15 +84,22 @@ export interface ComposeService {
   readonly stopMs: number | undefined
 }
 
+export interface InactiveService {
+  readonly name: string
+  readonly file: string
+  readonly line: number | undefined
+  readonly profiles: readonly string[]
+}
+
 export interface ComposeProject {
-  /** The files that were read, in their order. */
+  /** The files that were named, in their order. Files that these include or extend are not among them. */
   readonly files: readonly string[]
   /** As the file names it; undefined if it does not. */
   readonly name: string | undefined
   /** The services of the active profiles, each after those that it depends on. */
   readonly services: readonly ComposeService[]
   /** Services that only other profiles have. */
-  readonly inactive: readonly string[]
+  readonly inactive: readonly InactiveService[]
   /** What is not used, with the reason. */
   readonly notes: readonly Evidence[]
 }

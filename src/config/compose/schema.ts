@@ -44,8 +44,23 @@ const volume = z.union([
     read_only: bool.optional(),
     consistency: word.optional(),
     bind: anything.optional(),
+    image: anything.optional(),
     volume: z.strictObject({ nocopy: bool.optional(), subpath: word.optional() }).optional(),
     tmpfs: z.strictObject({ size: word.optional(), mode: word.optional() }).nullable().optional(),
+  }),
+])
+
+const extended = z.union([
+  word.transform((service) => ({ service, file: undefined })),
+  z.strictObject({ service: word, file: word.optional() }),
+])
+
+const included = z.union([
+  word.transform((path) => ({ path: [path], project_directory: undefined, env_file: undefined })),
+  z.strictObject({
+    path: oneOrList,
+    project_directory: word.optional(),
+    env_file: oneOrList.optional(),
   }),
 ])
 
@@ -109,6 +124,7 @@ const resourceAmounts = z.strictObject({
   memory: word.optional(),
   pids: whole.optional(),
   devices: anything.optional(),
+  generic_resources: anything.optional(),
 })
 
 export const serviceSchema = z.strictObject({
@@ -178,7 +194,11 @@ export const serviceSchema = z.strictObject({
     .optional(),
   cpus: number.optional(),
   mem_limit: word.optional(),
-  pids_limit: word.optional(),
+  pids_limit: z
+    .string()
+    .regex(/^-1$|^\d{1,9}$/, 'must be a whole number')
+    .transform(Number)
+    .optional(),
   shm_size: word.optional(),
   scale: whole.optional(),
   init: bool.optional(),
@@ -217,7 +237,7 @@ export const serviceSchema = z.strictObject({
   oom_kill_disable: bool.optional(),
   oom_score_adj: word.optional(),
   mac_address: word.optional(),
-  extends: anything.optional(),
+  extends: extended.optional(),
   // These would weaken the sandbox, or reach outside of it.
   privileged: bool.optional(),
   cap_add: list.optional(),
@@ -245,12 +265,39 @@ export const serviceSchema = z.strictObject({
 })
 export type ServiceTable = z.infer<typeof serviceSchema>
 
+const external = z.union([bool, z.strictObject({ name: word.optional() })])
+
+const network = z
+  .strictObject({
+    name: word.optional(),
+    external: external.optional(),
+    internal: bool.optional(),
+    attachable: bool.optional(),
+    driver: word.optional(),
+    driver_opts: anything.optional(),
+    enable_ipv4: bool.optional(),
+    enable_ipv6: bool.optional(),
+    ipam: anything.optional(),
+    labels: pairs.optional(),
+  })
+  .nullable()
+
+const namedVolume = z
+  .strictObject({
+    name: word.optional(),
+    external: external.optional(),
+    driver: word.optional(),
+    driver_opts: anything.optional(),
+    labels: pairs.optional(),
+  })
+  .nullable()
+
 const namedFile = z
   .strictObject({
     file: word.optional(),
     content: text.optional(),
     environment: word.optional(),
-    external: z.union([bool, z.strictObject({ name: word.optional() })]).optional(),
+    external: external.optional(),
     name: word.optional(),
     labels: pairs.optional(),
     driver: word.optional(),
@@ -263,25 +310,11 @@ export const composeSchema = z.strictObject({
   version: word.optional(),
   name: word.optional(),
   services: z.record(word, serviceSchema).optional(),
-  networks: z.record(word, z.unknown()).nullable().optional(),
-  volumes: z
-    .record(
-      word,
-      z
-        .strictObject({
-          name: word.optional(),
-          external: z.union([bool, z.strictObject({ name: word.optional() })]).optional(),
-          driver: word.optional(),
-          driver_opts: anything.optional(),
-          labels: pairs.optional(),
-        })
-        .nullable(),
-    )
-    .nullable()
-    .optional(),
+  networks: z.record(word, network).nullable().optional(),
+  volumes: z.record(word, namedVolume).nullable().optional(),
   configs: z.record(word, namedFile).nullable().optional(),
   secrets: z.record(word, namedFile).nullable().optional(),
-  include: anything.optional(),
+  include: z.array(included).max(32).optional(),
   models: anything.optional(),
 })
 export type ComposeTable = z.infer<typeof composeSchema>

@@ -1,10 +1,14 @@
 /** One service of one compose file, from its table to the typed model. */
 import { posix } from 'node:path'
 import { isAgentPodError } from '../../core/error.ts'
+import { isImageRef } from '../../core/image-ref.ts'
 import { isNeverKept, parseEphemeralPath } from '../../core/volume/ephemeral.ts'
 import { readEngineMib } from '../../util/quantity.ts'
 import type { Path } from '../toml/positions.ts'
-import { printable, quoted, type Remark } from '../toml/problem.ts'
+import { printable, quoted } from '../toml/problem.ts'
+import type { ComposeFile } from './compose-file.ts'
+import { readEnvFile } from './env-file.ts'
+import { canBeMember, MOST_STOP_MS, memberName, stopSignalOf } from './member-plan.ts'
 import type {
   ComposeDependency,
   ComposeFileMount,
@@ -14,19 +18,33 @@ import type {
 } from './model.ts'
 import type { ComposeTable, ServiceTable } from './schema.ts'
 import { splitWords } from './shell-split.ts'
+import { noteUnused, noteUnusedBuild, refuseWeakening } from './unused-keys.ts'
 
-export interface ServiceContext {
-  /** The directory of the first file, relative to the project; paths in all files are relative to it. */
-  readonly directory: string
-  readonly table: ComposeTable
-  lineOf(path: Path): number | undefined
-  /** A variable of the project's .env file. */
-  variable(name: string): string | undefined
+/** A volume, config or secret at the top of a file. */
+export interface ComposeResource<T> {
+  readonly table: T
+  readonly from: ComposeFile
+}
+
+/** Those of all files. A kind that no file has is undefined. */
+export interface ComposeResources {
+  readonly volumes:
+    | ReadonlyMap<string, ComposeResource<NonNullable<ComposeTable['volumes']>[string]>>
+    | undefined
+  readonly configs:
+    | ReadonlyMap<string, ComposeResource<NonNullable<ComposeTable['configs']>[string]>>
+    | undefined
+  readonly secrets:
+    | ReadonlyMap<string, ComposeResource<NonNullable<ComposeTable['secrets']>[string]>>
+    | undefined
+}
+
+export interface ServiceContext extends ComposeFile {
+  readonly resources: ComposeResources
   read(file: string): string | undefined
+  isLeftOut(file: string): boolean
   /** The absolute path of the project, where mounts of directories above it are accepted. */
   readonly project?: string | undefined
-  readonly remarks: Remark[]
-  readonly notes: { readonly path: Path; readonly said: string }[]
 }
 
 /** The fields of a service that this file sets. Later files add to them or replace them. */
@@ -63,10 +81,13 @@ export interface ServicePart {
 export function readService(ctx: ServiceContext, name: string, table: ServiceTable): ServicePart {
   const at: Path = ['services', name]
   refuseWeakening(ctx, at, table)
+  if (memberName(name) !== name)
+    ctx.notes.push({ path: at, said: `the service ${name} is reached as ${memberName(name)}` })
   noteUnused(ctx, at, table)
+  checkValues(ctx, at, table)
   const limits = table.deploy?.resources?.limits
   const memory = limits?.memory ?? table.mem_limit
-  const pids = limits?.pids ?? (table.pids_limit === undefined ? undefined : Number(table.pids_limit))
+  const pids = limits?.pids ?? table.pids_limit
   return {
     image: table.image,
     build: buildOf(ctx, at, table),
@@ -97,83 +118,34 @@ export function readService(ctx: ServiceContext, name: string, table: ServiceTab
   }
 }
 
-const WEAKENING: Readonly<Record<string, string>> = {
-  cap_add: 'a sandbox has no further capabilities',
-  devices: 'a sandbox has no devices of the machine',
-  device_cgroup_rules: 'a sandbox has no devices of the machine',
-  gpus: 'a sandbox has no devices of the machine',
-  security_opt: 'the isolation of a sandbox cannot be changed',
-  userns_mode: 'the isolation of a sandbox cannot be changed',
-  cgroup: 'the isolation of a sandbox cannot be changed',
-  cgroup_parent: 'the isolation of a sandbox cannot be changed',
-  runtime: 'the isolation of a sandbox cannot be changed',
-  isolation: 'the isolation of a sandbox cannot be changed',
-  volumes_from: 'name the volumes in this service as well',
-  external_links: 'only services of this file are reachable',
-  credential_spec: 'it is for Windows',
-  provider: 'only containers run in sandboxes',
-  extends: 'write the keys into this service',
-  post_start: 'put the commands into the command of the service',
-  pre_stop: 'put the commands into the command of the service',
-}
+const USER = /^(?:[a-z_][a-z0-9_-]{0,31}|\d{1,10})(?::(?:[a-zA-Z_][a-zA-Z0-9_-]{0,31}|\d{1,10}))?$/
 
-/** SECURITY: CF-02. What would reach outside of the sandbox is refused, never ignored. */
-function refuseWeakening({ remarks }: ServiceContext, at: Path, table: ServiceTable): void {
-  const refuse = (key: string, hint: string): void =>
+/** Values that would fail only when the service starts. */
+function checkValues({ remarks, notes }: ServiceContext, at: Path, table: ServiceTable): void {
+  const { image, user, working_dir: directory, stop_signal: signal, stop_grace_period: grace } = table
+  const wrong = (key: string, value: string, what: string, hint: string): void =>
     void remarks.push({
       path: [...at, key],
-      isKey: true,
-      message: 'is not supported in a sandbox',
+      message: `${quoted(value)} is not ${what}`,
       hint,
-      reason: 'compose.unsupported',
+      reason: 'compose.value',
     })
-  if (table.privileged) refuse('privileged', 'a sandbox is never privileged; remove the key')
-  const mode = table.network_mode
-  if (mode !== undefined && !['bridge', 'none', 'default'].includes(mode))
-    refuse('network_mode', 'services reach each other by name; remove the key')
-  for (const key of ['pid', 'ipc', 'uts'] as const)
-    if (table[key] !== undefined && !['private', 'shareable', 'none'].includes(table[key]))
-      refuse(key, 'a sandbox has its own namespaces; remove the key')
-  for (const [key, hint] of Object.entries(WEAKENING))
-    if (Object.hasOwn(table, key) && table[key as keyof ServiceTable] !== undefined) refuse(key, hint)
-  const copies = table.scale ?? table.deploy?.replicas ?? 1
-  if (copies !== 1) refuse(table.scale === undefined ? 'deploy' : 'scale', 'a service runs once in a group')
-}
-
-const UNUSED: Readonly<Record<string, string>> = {
-  restart: 'a service that ends is not started again',
-  logging: 'output is kept by AgentPod',
-  dns: 'names are resolved outside of the sandbox',
-  dns_opt: 'names are resolved outside of the sandbox',
-  dns_search: 'names are resolved outside of the sandbox',
-  ulimits: 'limits of files and processes are those of the sandbox',
-  sysctls: 'kernel settings are those of the machine',
-  platform: 'images for this machine are used',
-  develop: '`agentpod dev --sync` watches the project',
-  extra_hosts: 'hosts outside are reached by their own names and rules',
-  read_only: 'the files of a sandbox can be written, and end with it',
-  mac_address: 'a sandbox has no network card',
-  mem_reservation: 'only limits apply',
-  shm_size: 'the size is that of the sandbox',
-  cpuset: 'only the number of processors is limited',
-  cpu_shares: 'only the number of processors is limited',
-  cpu_quota: 'only the number of processors is limited',
-  cpu_period: 'only the number of processors is limited',
-  oom_kill_disable: 'a sandbox ends processes that use too much memory',
-  oom_score_adj: 'a sandbox ends processes that use too much memory',
-  mem_swappiness: 'a sandbox has no swap of its own',
-  memswap_limit: 'a sandbox has no swap of its own',
-  blkio_config: 'disks are shared fairly by the machine',
-  storage_opt: 'the disk of a sandbox has its own limit',
-  models: 'models are reached by their hosts',
-}
-
-function noteUnused({ notes }: ServiceContext, at: Path, table: ServiceTable): void {
-  for (const [key, why] of Object.entries(UNUSED)) {
-    const value = Object.hasOwn(table, key) ? table[key as keyof ServiceTable] : undefined
-    if (value !== undefined && value !== false && !(key === 'restart' && value === 'no'))
-      notes.push({ path: [...at, key], said: `${key} is not used: ${why}` })
-  }
+  if (image !== undefined && !isImageRef(image))
+    wrong('image', image, 'the name of an image', 'write it like postgres:17')
+  if (user !== undefined && !USER.test(user))
+    wrong('user', user, 'a user', 'write a name in lowercase, or numbers like 1000:1000')
+  if (directory !== undefined && !directory.startsWith('/'))
+    wrong('working_dir', directory, 'an absolute path', 'begin it with /')
+  if (signal !== undefined && stopSignalOf(signal) === undefined)
+    notes.push({
+      path: [...at, 'stop_signal'],
+      said: `stop_signal ${printable(signal)} is not used: SIGTERM is`,
+    })
+  if (grace !== undefined && (durationMs(grace) ?? 0) > MOST_STOP_MS)
+    notes.push({
+      path: [...at, 'stop_grace_period'],
+      said: `stop_grace_period is at most ${MOST_STOP_MS / 1000} s`,
+    })
 }
 
 function buildOf(ctx: ServiceContext, at: Path, { build }: ServiceTable): ServicePart['build'] {
@@ -187,7 +159,7 @@ function buildOf(ctx: ServiceContext, at: Path, { build }: ServiceTable): Servic
     'privileged',
     'entitlements',
   ] as const)
-    if (table[key] !== undefined)
+    if (table[key] !== undefined && table[key] !== 'false')
       ctx.remarks.push({
         path: [...at, 'build', key],
         isKey: true,
@@ -195,8 +167,11 @@ function buildOf(ctx: ServiceContext, at: Path, { build }: ServiceTable): Servic
         hint: 'use a Dockerfile of the project without it',
         reason: 'compose.unsupported',
       })
-  const context =
-    table.context === undefined ? undefined : insideProject(ctx, [...at, 'build', 'context'], table.context)
+  if (typeof build !== 'string') noteUnusedBuild(ctx, [...at, 'build'], build)
+  const path = typeof build === 'string' ? [...at, 'build'] : [...at, 'build', 'context']
+  const context = table.context === undefined ? undefined : insideProject(ctx, path, table.context)
+  if (table.dockerfile !== undefined && context !== undefined)
+    insideProject({ ...ctx, directory: context }, [...at, 'build', 'dockerfile'], table.dockerfile)
   return {
     context,
     dockerfile: table.dockerfile,
@@ -206,7 +181,11 @@ function buildOf(ctx: ServiceContext, at: Path, { build }: ServiceTable): Servic
 }
 
 /** A path relative to the project. SECURITY: CF-02. Refuses paths outside of it. */
-function insideProject(ctx: ServiceContext, path: Path, text: string): string | undefined {
+export function insideProject(
+  ctx: Pick<ComposeFile, 'directory' | 'remarks'>,
+  path: Path,
+  text: string,
+): string | undefined {
   const joined = posix.normalize(posix.join(ctx.directory, text))
   const isInside =
     !text.startsWith('/') && !text.startsWith('~') && joined !== '..' && !joined.startsWith('../')
@@ -252,9 +231,12 @@ function pairsOf(
       ctx.remarks.push({ path: [...path, key], message: `${quoted(name)} is not the name of a variable` })
       continue
     }
-    const known = text ?? ctx.variable(name)
+    const known = text ?? ctx.variables.get(name)
     if (known === undefined)
-      ctx.notes.push({ path: [...path, key], said: `${printable(name)} has no value: write it into .env` })
+      ctx.notes.push({
+        path: [...path, key],
+        said: `the variable ${printable(name)} has no value; ${ctx.variables.howToSet(printable(name))}`,
+      })
     else made[name] = known
   }
   return made
@@ -273,47 +255,24 @@ function envFiles(
     if (file === undefined) continue
     const text = ctx.read(file)
     if (text !== undefined) Object.assign(made, readEnvFile(text))
-    else if (required)
+    else {
+      const isHidden = ctx.isLeftOut(file)
+      const why = isHidden ? `${quoted(path)} is a file that git ignores` : `there is no file ${quoted(path)}`
+      if (!required) {
+        if (isHidden) ctx.notes.push({ path: place, said: `${why}, so it is not read` })
+        continue
+      }
       ctx.remarks.push({
         path: place,
-        message: `there is no file ${quoted(path)}`,
+        message: why,
+        hint: isHidden
+          ? 'such files may hold secrets and never reach a sandbox: let git track it, or write required: false'
+          : 'correct the path, or write required: false',
         reason: 'compose.missing',
       })
-  }
-  return made
-}
-
-/**
- * NAME=VALUE lines, with quotes and comments as in Docker's own reader. SECURITY: CF-02. Takes linear time:
- * expressions with several runs of spaces do not.
- */
-export function readEnvFile(text: string): Record<string, string> {
-  const made: Record<string, string> = {}
-  for (const line of text.split('\n')) {
-    const at = line.indexOf('=')
-    const name = line
-      .slice(0, Math.max(at, 0))
-      .trim()
-      .replace(/^export[ \t]+/, '')
-    if (/^[A-Za-z_][A-Za-z0-9_.-]*$/.test(name)) made[name] = envValue(line.slice(at + 1).trim())
-  }
-  return made
-}
-
-function envValue(raw: string): string {
-  const quote = raw[0]
-  if (quote === '"' || quote === "'") {
-    let end = raw.indexOf(quote, 1)
-    while (quote === '"' && raw[end - 1] === '\\') end = raw.indexOf(quote, end + 1)
-    const rest = raw.slice(end + 1).trimStart()
-    if (end > 0 && (rest === '' || rest.startsWith('#'))) {
-      const value = raw.slice(1, end)
-      return quote === '"' ? value.replaceAll('\\n', '\n').replaceAll('\\"', '"') : value
     }
   }
-  let comment = raw.indexOf('#')
-  while (comment > 0 && !/\s/.test(raw[comment - 1] ?? '')) comment = raw.indexOf('#', comment + 1)
-  return comment < 0 ? raw : raw.slice(0, comment).trimEnd()
+  return made
 }
 
 function portNumber(text: string): number | undefined {
@@ -333,7 +292,7 @@ function portsOf(
   path: Path,
   one: NonNullable<ServiceTable['ports']>[number],
 ): ComposePort[] {
-  const line = ctx.lineOf(path)
+  const place = { file: ctx.file, line: ctx.lineOf(path) }
   const wrong = (message: string, hint?: string): ComposePort[] => {
     ctx.remarks.push({ path, message, hint, reason: 'compose.port' })
     return []
@@ -343,7 +302,7 @@ function portsOf(
     if (one.protocol === 'udp') return noUdp()
     const published = one.published === undefined ? undefined : portNumber(one.published)
     if (one.published !== undefined && published === undefined) return wrong('published is not one port')
-    return [{ target: one.target, published, line }]
+    return [{ target: one.target, published, ...place }]
   }
   const [spec = '', protocol = 'tcp'] = one.split('/')
   if (protocol === 'udp') return noUdp()
@@ -358,7 +317,7 @@ function portsOf(
   const outside = parts.length > 1 && parts[0] !== '' ? range(parts[0] ?? '') : undefined
   if (targets.length === 0 || parts.length > 2 || (outside && outside.length !== targets.length))
     return wrong(`${quoted(one)} is not a port`, 'write it like "8080:80"')
-  return targets.map((target, n) => ({ target, published: outside?.[n], line }))
+  return targets.map((target, n) => ({ target, published: outside?.[n], ...place }))
 }
 
 function mountsOf(ctx: ServiceContext, at: Path, table: ServiceTable): ComposeMount[] {
@@ -433,10 +392,9 @@ function mountOf(
     return inside === undefined ? [] : [{ kind: 'bind', source: inside, target, isReadOnly }]
   }
   if (!VOLUME_NAME.test(source)) return wrong(`${quoted(source)} is not the name of a volume`)
-  const declared = ctx.table.volumes
-  if (declared && !Object.hasOwn(declared, source))
-    return wrong(`the volume ${quoted(source)} is not in volumes:`)
-  const volume = declared?.[source]
+  const declared = ctx.resources.volumes
+  if (declared && !declared.has(source)) return wrong(`the volume ${quoted(source)} is not in volumes:`)
+  const volume = declared?.get(source)?.table
   if (volume?.external !== undefined && volume.external !== false)
     return wrong(
       `the volume ${quoted(source)} is external`,
@@ -461,30 +419,35 @@ function fileMount(
   one: NonNullable<ServiceTable['configs']>[number],
 ): ComposeFileMount[] {
   const source = typeof one === 'string' ? one : one.source
-  const named = ctx.table[kind]?.[source]
+  const { table: named, from } = ctx.resources[kind]?.get(source) ?? {}
   const wrong = (message: string, hint?: string): ComposeFileMount[] => {
     ctx.remarks.push({ path, message, hint, reason: 'compose.file' })
     return []
   }
-  if (!named) return wrong(`${quoted(source)} is not in ${kind}:`)
+  if (!named || !from) return wrong(`${quoted(source)} is not in ${kind}:`)
   if (named.external !== undefined && named.external !== false) return wrong(`${quoted(source)} is external`)
   const asked = typeof one === 'string' ? undefined : one.target
   const target =
     kind === 'secrets' ? posix.resolve('/run/secrets', asked ?? source) : posix.resolve('/', asked ?? source)
+  const sources = [named.file, named.content, named.environment].filter((part) => part !== undefined)
+  if (sources.length > 1) return wrong(`${quoted(source)} has more than one of file, content and environment`)
   if (named.content !== undefined) return [{ target, file: undefined, content: named.content }]
   if (named.environment !== undefined) {
-    const content = ctx.variable(named.environment)
+    const content = from.variables.get(named.environment)
     return content === undefined
-      ? wrong(`the variable ${quoted(named.environment)} has no value`, 'write it into .env')
+      ? wrong(
+          `the variable ${quoted(named.environment)} has no value`,
+          from.variables.howToSet(printable(named.environment)),
+        )
       : [{ target, file: undefined, content }]
   }
   if (named.file === undefined) return wrong(`${quoted(source)} has neither file, content nor environment`)
-  const file = insideProject(ctx, [kind, source, 'file'], named.file)
+  const file = insideProject(from, [kind, source, 'file'], named.file)
   return file === undefined ? [] : [{ target, file, content: undefined }]
 }
 
 function dependenciesOf(
-  { lineOf }: ServiceContext,
+  { file, lineOf }: ServiceContext,
   at: Path,
   { depends_on: asked, links }: ServiceTable,
 ): ComposeDependency[] {
@@ -494,6 +457,7 @@ function dependenciesOf(
       service,
       condition: 'service_started',
       isRequired: true,
+      file,
       line: lineOf([...below, n]),
     }))
   const own = Array.isArray(asked)
@@ -503,6 +467,7 @@ function dependenciesOf(
           service,
           condition,
           isRequired: required,
+          file,
           line: lineOf([...path, service]),
         }),
       )
@@ -559,20 +524,20 @@ function aliasesOf(ctx: ServiceContext, at: Path, table: ServiceTable): string[]
       path: [...at, 'links'],
       said: `the link ${printable(one)} is not used: add an alias to the other service`,
     })
-  const fixed = (networks as [string, { ipv4_address?: string } | null][]).filter(
-    ([, network]) => network?.ipv4_address,
+  const listed = (networks as [string, { aliases?: string[] } | null][]).flatMap(([network, one]) =>
+    (one?.aliases ?? []).map((alias) => [alias, ['networks', network, 'aliases']] as const),
   )
-  for (const [network] of fixed)
+  const named = (['hostname', 'container_name'] as const).flatMap((key) =>
+    table[key] === undefined ? [] : [[table[key], [key]] as const],
+  )
+  return [...listed, ...named].flatMap(([alias, path]) => {
+    if (canBeMember(alias)) return [alias]
     ctx.notes.push({
-      path: [...at, 'networks', network, 'ipv4_address'],
-      said: 'a fixed address is not used: members have names and no addresses',
+      path: [...at, ...path],
+      said: `the host name ${printable(alias)} is not used: a name in a group has lowercase letters, digits and hyphens, and no host outside has it`,
     })
-  return [
-    ...(networks as [string, { aliases?: string[] } | null][]).flatMap(
-      ([, network]) => network?.aliases ?? [],
-    ),
-    ...[table.hostname, table.container_name].filter((one) => one !== undefined),
-  ]
+    return []
+  })
 }
 
 /** Docker's sizes: `512m`, `2gb`, bytes without a unit. */
@@ -583,8 +548,19 @@ function mibOf(ctx: ServiceContext, at: Path, text: string): number | undefined 
   return mib
 }
 
-/** Go's durations: `1m30s`, `500ms`. */
 function msOf(ctx: ServiceContext, path: Path, text: string): number | undefined {
+  const ms = durationMs(text)
+  if (ms === undefined)
+    ctx.remarks.push({
+      path,
+      message: `${quoted(text)} is not a duration`,
+      hint: 'write it like 30s or 1m30s',
+    })
+  return ms
+}
+
+/** Go's durations: `1m30s`, `500ms`. */
+function durationMs(text: string): number | undefined {
   const UNITS: Readonly<Record<string, number>> = {
     h: 3_600_000,
     m: 60_000,
@@ -598,6 +574,5 @@ function msOf(ctx: ServiceContext, path: Path, text: string): number | undefined
     return Math.round(
       parts.reduce((sum, [, amount, unit]) => sum + Number(amount) * (UNITS[unit ?? ''] ?? 0), 0),
     )
-  ctx.remarks.push({ path, message: `${quoted(text)} is not a duration`, hint: 'write it like 30s or 1m30s' })
   return undefined
 }

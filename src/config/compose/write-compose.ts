@@ -1,10 +1,12 @@
 /** Writes a plan as a compose file that Docker runs unchanged. What it cannot say is a comment. */
+import { posix } from 'node:path'
 import { stringify } from 'yaml'
 import { shellWord } from '../../util/shell/shell-word.ts'
 import type { Language } from '../detect/finding.ts'
 import type { LanguagePlan, Plan } from '../plan/plan.ts'
 import { KNOWN_SERVICES, loginOf } from '../plan/services/service-catalog.ts'
 import type { ServicePlan } from '../plan/services/service-plan.ts'
+import type { EphemeralWish, VolumeWish } from '../project/data.ts'
 import { memberName } from './member-plan.ts'
 
 type Table = Record<string, unknown>
@@ -28,11 +30,20 @@ const OTHERWISE = 'buildpack-deps:bookworm'
 const WORKSPACE = '/workspace'
 const APP = 'app'
 
-export function composeText(plan: Plan): string {
+/** What agentpod.toml asks for besides the plan. */
+export interface ComposeExtras {
+  readonly volumes?: readonly VolumeWish[] | undefined
+  readonly ephemeral?: readonly EphemeralWish[] | undefined
+  readonly user?: string | undefined
+}
+
+export function composeText(plan: Plan, extras: ComposeExtras = {}): string {
   const comments: string[] = []
-  const app = appService(plan, comments)
+  const app = appService(plan, extras, comments)
   const services: Record<string, Table> = { [APP]: app }
-  const volumes: Record<string, null> = {}
+  const volumes: Record<string, null> = Object.fromEntries(
+    (extras.volumes ?? []).map(({ name }) => [name, null]),
+  )
   for (const service of plan.services) {
     const name = memberName(service.name)
     services[name] = service.command ? ownCommand(app, service) : knownService(service, name)
@@ -48,7 +59,7 @@ export function composeText(plan: Plan): string {
   return `${head.map((line) => `# ${line.replaceAll(/[\r\n]/g, ' ')}`).join('\n')}\n${text}`
 }
 
-function appService(plan: Plan, comments: string[]): Table {
+function appService(plan: Plan, extras: ComposeExtras, comments: string[]): Table {
   const { resolvedBase, languages, services, ports, resources } = plan
   const known = services.filter(({ command }) => !command)
   const [first, ...others] = languages.filter(({ language }) => IMAGES[language])
@@ -57,7 +68,8 @@ function appService(plan: Plan, comments: string[]): Table {
     ? {
         build: {
           context: dockerfile.context === '' ? '.' : `./${dockerfile.context}`,
-          dockerfile: dockerfile.file,
+          // Docker looks for it in the context.
+          dockerfile: posix.relative(dockerfile.context, dockerfile.file),
           ...(dockerfile.target !== undefined && { target: dockerfile.target }),
           ...(Object.keys(dockerfile.args).length > 0 && { args: dockerfile.args }),
         },
@@ -72,12 +84,17 @@ function appService(plan: Plan, comments: string[]): Table {
     comments.push(`${language} ${version} is Debian's version here`)
   if (plan.extra.npm.length + plan.extra.pip.length > 0)
     comments.push('npm and pip packages of [environment.packages] are not installed')
+  if (plan.addons.length > 0)
+    comments.push(`${plan.addons.map(({ name }) => name).join(', ')} of [addons] have no counterpart`)
+  if (extras.user !== undefined)
+    comments.push(`user ${extras.user} of [environment] is not used: commands run as the image's user`)
   comments.push('network rules, secrets and agents of agentpod.toml have no counterpart in a compose file')
   const commands = [
     ...(packages.length > 0
       ? [`apt-get update && apt-get install -y --no-install-recommends ${packages.map(shellWord).join(' ')}`]
       : []),
     ...plan.setups.map(({ directory, run, script }) => inDirectory(directory, script ?? run)),
+    ...plan.starts.map(({ run, script }) => script ?? run),
     ...plan.commands.dev.map(({ directory, run, script }) => inDirectory(directory, script ?? run)),
   ]
   const last = plan.commands.dev.length === 0 ? ['exec sleep infinity'] : []
@@ -85,7 +102,17 @@ function appService(plan: Plan, comments: string[]): Table {
   return {
     ...source,
     working_dir: WORKSPACE,
-    volumes: [`.:${WORKSPACE}`],
+    volumes: [
+      `.:${WORKSPACE}`,
+      ...(extras.volumes ?? []).map(
+        ({ name, path, isReadOnly }) => `${name}:${inContainer(path)}${isReadOnly ? ':ro' : ''}`,
+      ),
+    ],
+    ...((extras.ephemeral ?? []).length > 0 && {
+      tmpfs: (extras.ephemeral ?? []).map(
+        ({ path, sizeMib }) => `${inContainer(path)}${sizeMib === undefined ? '' : `:size=${sizeMib}m`}`,
+      ),
+    }),
     ...(plan.variables.length > 0 && {
       environment: Object.fromEntries(
         plan.variables.map(({ name, value }) => [name, escaped(atService(name, value, known))]),
@@ -109,6 +136,11 @@ function appService(plan: Plan, comments: string[]): Table {
       },
     }),
   }
+}
+
+/** Images of languages run as root. A path without a slash is below the project. */
+function inContainer(path: string): string {
+  return posix.resolve(WORKSPACE, path.replace(/^~(?=\/)/, '/root'))
 }
 
 /** The resolved version, so that the file means the same tomorrow. */

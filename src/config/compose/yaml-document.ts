@@ -27,8 +27,8 @@ export interface YamlDocument {
   problems(remarks: readonly Remark[]): Problem[]
 }
 
-/** Throws an Error with a message if a value is not acceptable. */
-export type ReadScalar = (text: string) => string
+/** Throws an Error with a message if a value is not acceptable. `path` is where the value is. */
+export type ReadScalar = (text: string, path: Path) => string
 
 const LONGEST_TEXT = 256 * 1024
 const DEEPEST = 32
@@ -54,7 +54,8 @@ export function readYaml(source: YamlSource, readScalar: ReadScalar = (text) => 
     file: file.file,
     value: value ?? {},
     at(path) {
-      const found = offset(path)
+      // The value of a key may begin on a later line.
+      const found = reader.keys.get(keyOf(path)) ?? offset(path)
       return found === undefined ? undefined : positionAt(text, found)
     },
     problems: (remarks) =>
@@ -161,7 +162,7 @@ class Reader {
   #scalar(text: string, isPlain: boolean, path: Path, offset: number): string | null {
     if (isPlain && /^(?:~|null|Null|NULL)?$/.test(text)) return null
     try {
-      return this.#readScalar(text)
+      return this.#readScalar(text, path)
     } catch (error) {
       const message = error instanceof Error ? error.message : 'is malformed'
       this.found.push(problemAt(this.#source, offset, `${dotted(path)}: ${message}`, dotted(path)))

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { inactiveNotes } from '../compose/inactive-notes.ts'
 import { composeWorkspace, type DevcontainerCompose, devcontainerCompose } from './compose-source.ts'
 import { devcontainerSource, parseDevcontainer } from './devcontainer-file.ts'
 
@@ -22,7 +23,11 @@ function read(
   })
   const source = devcontainerSource(document.properties)
   assert.ok(source.kind === 'from-compose')
-  const tree = { has: (file: string) => file in files, read: (file: string) => files[file] }
+  const tree = {
+    has: (file: string) => file in files,
+    read: (file: string) => files[file],
+    isLeftOut: () => false,
+  }
   return devcontainerCompose({ document, source, tree, directory: '/home/me/shop' })
 }
 
@@ -37,6 +42,13 @@ describe('devcontainers of compose files', () => {
     // A service that is named needs no profile, and does not start others of its profile.
     assert.equal(names(read({ runServices: ['tool'] })), 'disk db app tool | mail')
     assert.equal(names(read({ service: 'tool' })), 'disk db app mail tool | ')
+    // Services that only their profiles leave out are named.
+    assert.match(
+      inactiveNotes(read({}).compose).join('\n'),
+      /^\.devcontainer\/c\.yml:\d+: \w+ does not run, because no profile of it is active; --compose-profile \w+ starts it$/m,
+    )
+    const named = read({ runServices: ['tool'] }).compose
+    assert.ok(!named.inactive.some(({ name }) => name === 'tool'))
   })
 
   test('DC-40 several files are one project, and without a name the usual file of the project is used', () => {

@@ -20,7 +20,7 @@ export interface DevcontainerCompose extends ChosenService {
 export interface ComposeRequest {
   readonly document: DevcontainerFile
   readonly source: Extract<DevcontainerSource, { kind: 'from-compose' }>
-  readonly tree: Pick<FileTree, 'has' | 'read'>
+  readonly tree: Pick<FileTree, 'has' | 'read' | 'isLeftOut'>
   /** The absolute path of the project: a mount of a directory above it has the project in it. */
   readonly directory: string
   readonly profiles?: readonly string[] | undefined
@@ -32,10 +32,16 @@ export function devcontainerCompose({ document, source, tree, ...o }: ComposeReq
   const files = composeFiles({ document, source, tree, ...o }, place)
   const named = [...new Set([source.service, ...(source.runServices ?? [])])]
   const read = (profiles: readonly string[]): ComposeProject =>
-    readCompose({ files, read: (file) => tree.read(file), profiles, directory: o.directory })
+    readCompose({
+      files,
+      read: (file) => tree.read(file),
+      isLeftOut: (file) => tree.isLeftOut(file),
+      profiles,
+      directory: o.directory,
+    })
   const usual = read(o.profiles ?? [])
   // As with Docker, a service that is named needs no profile.
-  const all = named.some((name) => usual.inactive.includes(name)) ? read(['*']) : usual
+  const all = named.some((name) => usual.inactive.some((one) => one.name === name)) ? read(['*']) : usual
   for (const [n, name] of [source.service, ...(source.runServices ?? [])].entries()) {
     if (all.services.some((one) => one.name === name)) continue
     const near = nearest(
@@ -58,7 +64,11 @@ export function devcontainerCompose({ document, source, tree, ...o }: ComposeReq
   return {
     service,
     why: `${place(['service'])} names it`,
-    compose: { ...all, services },
+    compose: {
+      ...all,
+      services,
+      inactive: usual.inactive.filter((one) => !services.some(({ name }) => name === one.name)),
+    },
     left: usual.services.filter((one) => !services.some(({ name }) => name === one.name)).map(nameOf),
   }
 }

@@ -1,4 +1,5 @@
 import type { Machine } from '../../bases/base-kind.ts'
+import type { ServiceSettings } from '../compose/service-settings.ts'
 import type { Detected } from '../detect/detect.ts'
 import type { ProjectData } from '../project/data.ts'
 import type { FoundBase } from '../project/found-base.ts'
@@ -31,6 +32,8 @@ export interface PlanInput {
   readonly image?: string | undefined
   /** The base that a file other than agentpod.toml names, if the user has approved it. */
   readonly foundBase?: FoundBase | undefined
+  /** The service of a compose file that the project is, if the user has approved the file. */
+  readonly service?: ServiceSettings | undefined
   /** The project's devcontainer, if it has one and the user has approved it. */
   readonly devcontainer?: DevcontainerEnvironment | undefined
   /** The name of the image that the project's Dockerfile becomes. */

@@ -1,6 +1,8 @@
 /** The plan of an environment: every choice with its reason. */
+
 import type { ResolvedBase } from '../../bases/base-kind.ts'
 import type { AgentPodError } from '../../core/error.ts'
+import type { ServiceSettings } from '../compose/service-settings.ts'
 import type { Finding, Language, Verb } from '../detect/finding.ts'
 import type { ExtraPackage } from '../detect/formats/format-file.ts'
 import type { Choice, Evidence, Rank, Rejected } from '../evidence.ts'
@@ -133,6 +135,8 @@ export interface Plan {
   /** Directories that setup creates; they are not part of the project. */
   readonly generated: readonly string[]
   readonly resources: ResourcesWish
+  /** Set if the environment is that of a compose file's service. */
+  readonly service?: ServiceSettings | undefined
   /** Set if the environment is made from a devcontainer. */
   readonly devcontainer?: DevcontainerEnvironment | undefined
   readonly notes: readonly string[]

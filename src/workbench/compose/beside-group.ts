@@ -1,9 +1,9 @@
 /** Creates a project's sandbox in its place of a group, if its compose file asks for one. */
 import type { CreateOptions } from '../../client/sandbox.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
+import { interruptibly } from '../on-interrupt.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
-import { onInterrupt } from './on-interrupt.ts'
 import type { StartedGroup } from './start-group.ts'
 
 export interface BesideGroup {
@@ -24,9 +24,8 @@ export async function besideGroup<T>(
 ): Promise<T> {
   const group = await groupFor(bench, o)
   if (!group) return create(undefined)
-  using _ = onInterrupt(group.destroy)
   try {
-    return await create(group.place)
+    return await interruptibly(group.destroy, () => create(group.place))
   } catch (error) {
     await group.destroy().catch(() => undefined)
     throw error
@@ -38,8 +37,17 @@ export async function groupFor(
   bench: Workbench,
   { ready, project, provider, isKept, isSeparate }: BesideGroup,
 ): Promise<StartedGroup | undefined> {
-  if (!ready?.compose || !project) return undefined
+  if (!ready?.compose || !project || ready.compose.compose.services.length < 2) return undefined
   const { startComposeGroup } = await import('./start-group.ts')
-  const { compose, service } = ready.compose
-  return startComposeGroup(bench, { compose, main: service.name, project, provider, isKept, isSeparate })
+  const { wish, compose: composed } = ready
+  const { compose, service } = composed
+  return startComposeGroup(bench, {
+    compose,
+    main: service.name,
+    project,
+    wish,
+    provider,
+    isKept,
+    isSeparate,
+  })
 }

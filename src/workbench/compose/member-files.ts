@@ -1,9 +1,11 @@
 /** The files of a project that services of its compose file get, and what every service must have to run. */
 import { realpathSync } from 'node:fs'
 import type { ComposeProject, ComposeService } from '../../config/compose/model.ts'
+import { serviceDockerfile } from '../../config/compose/service-dockerfile.ts'
+import type { FileTree } from '../../config/file-tree.ts'
 import { AgentPodError, invalid } from '../../core/error.ts'
 import { readListed } from '../../util/file/read-inside.ts'
-import { shellWord } from '../../util/shell/shell-word.ts'
+import { treeOf } from '../environment/detect-project.ts'
 
 export interface GroupProject {
   readonly directory: string
@@ -14,14 +16,17 @@ export interface GroupProject {
 
 const LARGEST_FILE = 64 * 1024 * 1024
 
-/** Fails before anything is built or started, if a service other than the project's own cannot run. */
+/** Fails before anything is built or started, if a service cannot run. */
 export function checkMembers(
   project: GroupProject,
   { compose: { services }, main }: { readonly compose: ComposeProject; readonly main: string },
 ): void {
+  const tree = treeOf(project)
   for (const service of services) {
+    const dockerfile = serviceDockerfile(tree, service)
+    if (dockerfile && tree.read(dockerfile.file) === undefined)
+      throw noDockerfile(service, dockerfile.file, tree)
     if (service.name === main) continue
-    if (service.image === undefined || service.build) throw notBuilt(service)
     const mounted = service.mounts.flatMap((one) => (one.kind === 'bind' ? [one.source] : []))
     const files = [
       ...service.files.flatMap(({ file }) => (file === undefined ? [] : [file])),
@@ -54,11 +59,14 @@ export function whereIs({ file, line }: ComposeService): string {
   return line === undefined ? file : `${file}:${line}`
 }
 
-function notBuilt(service: ComposeService): AgentPodError {
+function noDockerfile(service: ComposeService, file: string, tree: FileTree): AgentPodError {
+  const isThere = tree.has(file) || tree.isLeftOut(file)
   return new AgentPodError({
-    code: 'unsupported',
+    code: isThere ? 'invalid_argument' : 'not_found',
     reason: 'compose.build',
-    message: `${whereIs(service)}: service ${service.name} is built from the project, and only one such service runs`,
-    hint: `build it with \`agentpod build\` and name its image, choose it with --service ${shellWord(service.name)}, or use --no-compose`,
+    message: `${whereIs(service)}: service ${service.name}: ${isThere ? `${JSON.stringify(file)} is not a file that sandboxes of the project get` : `there is no Dockerfile ${JSON.stringify(file)}`}`,
+    hint: isThere
+      ? 'a Dockerfile must be a text file that git does not ignore, also behind a link; --no-compose runs without the compose file'
+      : 'correct build: of the service; --no-compose runs without the compose file',
   })
 }

@@ -6,8 +6,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { type FileTree, fileTree } from '../../config/file-tree.ts'
+import { NO_WISH } from '../../config/grants/combine.ts'
+import { NO_PRIVILEGES } from '../../config/grants/privileges.ts'
 import { listProject } from '../../sync/project-files.ts'
+import { buildProjectDockerfile, type ProjectDockerfile } from '../dockerfile/project-dockerfile.ts'
 import { treeOf } from '../environment/detect-project.ts'
+import type { Workbench } from '../workbench.ts'
+import { composeRequest } from './approve-compose.ts'
 import { checkMembers, type GroupProject, memberFile } from './member-files.ts'
 import { type ProjectCompose, projectCompose } from './project-compose.ts'
 
@@ -30,11 +35,13 @@ async function repository(compose: string): Promise<GroupProject> {
     '.gitignore': '.env\n',
     '.env': 'PW=hidden\n',
     'conf/open.env': 'PW=open\n',
+    Dockerfile: 'FROM base\n',
   }
   for (const [file, text] of Object.entries(texts)) writeFileSync(join(directory, file), text)
   symlinkSync('.env', join(directory, 'hidden.link'))
   symlinkSync('conf/open.env', join(directory, 'open.link'))
   symlinkSync('.git', join(directory, 'git.link'))
+  symlinkSync('Dockerfile', join(directory, 'open.docker'))
   git('add', '.')
   return {
     directory,
@@ -45,6 +52,19 @@ async function repository(compose: string): Promise<GroupProject> {
 
 const WITH = (member: string, more = ''): string =>
   `services:\n  web: { build: . }\n  db: { image: x, ${member} }\n${more}`
+
+/** A workbench that fails where the server would be asked. */
+const offline = {
+  home: { root: mkdtempSync(join(root, 'home-')) },
+  env: {},
+  client: () => Promise.reject(new Error('offline')),
+} as unknown as Workbench
+
+const dockerfileOf = (file: string): ProjectDockerfile => ({
+  dockerfile: { file, context: '', target: undefined, args: {}, images: [] },
+  wish: NO_WISH,
+  evidence: { file: 'compose.yaml', line: 2, said: 'build' },
+})
 
 async function opened(text: string): Promise<{ project: GroupProject; compose: ProjectCompose }> {
   const project = await repository(text)
@@ -82,6 +102,32 @@ test('CMP-10 CF-05: no file that git ignores reaches a service, by name or throu
     checkMembers(project, { compose: compose.compose, main: 'web' })
     assert.equal(memberFile(project, compose.service, 'open.link').toString(), 'PW=open\n', text)
   }
+})
+
+test('CMP-10 CF-05: a Dockerfile is one that sandboxes get, not a link to a file that git ignores', async () => {
+  const web = (dockerfile: string): string =>
+    `services:\n  web: { build: { context: ., dockerfile: ${dockerfile} } }\n`
+  for (const file of ['.env', 'hidden.link', 'git.link/config', '.git/config']) {
+    const { project, compose } = await opened(web(file))
+    assert.throws(
+      () => checkMembers(project, { compose: compose.compose, main: 'web' }),
+      /compose\.yaml:2: service web: .*(?:is not a file that sandboxes of the project get|there is no Dockerfile)/,
+      file,
+    )
+    assert.deepEqual(composeRequest(compose, treeOf(project)).privileges.images, undefined, file)
+    // The builder itself reads no such file either.
+    await assert.rejects(buildProjectDockerfile(offline, project, dockerfileOf(file), {}), {
+      reason: 'dockerfile.missing',
+    })
+  }
+  const { project, compose } = await opened(web('open.docker'))
+  checkMembers(project, { compose: compose.compose, main: 'web' })
+  assert.deepEqual(composeRequest(compose, treeOf(project)).privileges, {
+    ...NO_PRIVILEGES,
+    images: ['base'],
+    dockerfiles: ['open.docker'],
+  })
+  await assert.rejects(buildProjectDockerfile(offline, project, dockerfileOf('open.docker'), {}), /offline/)
 })
 
 test('CMP-10 CF-05: variables do not come from a file that git ignores, nor through a link', async () => {

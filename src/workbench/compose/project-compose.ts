@@ -5,7 +5,7 @@ import { type ChosenService, projectService } from '../../config/compose/project
 import { readYaml } from '../../config/compose/yaml-document.ts'
 import type { Detected } from '../../config/detect/detect.ts'
 import type { FileTree } from '../../config/file-tree.ts'
-import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { AgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
 import { isObject, listAt, objectAt } from '../../util/untrusted-json.ts'
 
 /** A compose file with the service that is the project itself. */
@@ -36,7 +36,7 @@ export function projectCompose(tree: FileTree, o: ComposeOptions, say: SayNote):
   const compose = readOrUndefined(tree, files, o, say)
   if (!compose) return undefined
   const chosen = projectService(compose, o.service)
-  if (!chosen || compose.services.length < 2) return undefined
+  if (!chosen) return undefined
   return { compose, ...chosen }
 }
 
@@ -48,7 +48,12 @@ function readOrUndefined(
   say: SayNote,
 ): ComposeProject | undefined {
   try {
-    return readCompose({ files, read: (file) => tree.read(file), profiles })
+    return readCompose({
+      files,
+      read: (file) => tree.read(file),
+      isLeftOut: (file) => tree.isLeftOut(file),
+      profiles,
+    })
   } catch (error) {
     if (!isAgentPodError(error)) throw error
     const { code, reason, message, hint, details } = error
@@ -81,4 +86,15 @@ function mountsHere(mount: unknown): boolean {
 /** What the files ask for, without services: members of the group are in their place. */
 export function withoutServices(detected: Detected): Detected {
   return { ...detected, services: [], variables: [] }
+}
+
+/** Refuses options about the compose file that would have no effect. */
+export function refuseUnfit(
+  { service, profiles = [] }: ComposeOptions,
+  why: string,
+  hint: string,
+): undefined {
+  const given = service !== undefined ? '--service' : profiles.length > 0 ? '--compose-profile' : undefined
+  if (given === undefined) return undefined
+  throw invalid('option.compose', `${given} has no effect: ${why}`, hint)
 }

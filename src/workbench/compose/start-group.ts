@@ -4,7 +4,6 @@ import { basename, dirname, join } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
 import type { Sandbox } from '../../client/sandbox.ts'
 import {
-  type MemberImage,
   memberAliases,
   memberName,
   memberService,
@@ -13,20 +12,26 @@ import {
   serviceWords,
 } from '../../config/compose/member-plan.ts'
 import type { ComposeProject, ComposeService } from '../../config/compose/model.ts'
+import type { NetworkWish } from '../../config/network/network-table.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { packContents, packFiles } from '../../sync/tar.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { projectVolume } from '../environment/project-volumes.ts'
+import { interruptibly } from '../on-interrupt.ts'
 import type { Workbench } from '../workbench.ts'
+import { enforceableLimits } from './enforceable-limits.ts'
+import { imageInfo } from './image-info.ts'
 import { checkMembers, type GroupProject, memberFile, whereIs } from './member-files.ts'
-import { onInterrupt } from './on-interrupt.ts'
+import { type MemberImageRef, memberImages } from './member-images.ts'
 
 export interface GroupStart {
   readonly compose: ComposeProject
   /** The service whose place is kept for the project's own sandbox. */
   readonly main: string
   readonly project: GroupProject
+  /** What builds of the other services may reach. */
+  readonly wish: NetworkWish
   readonly provider?: string | undefined
   /** Whether the members outlive the command: named volumes are then kept across sandboxes. */
   readonly isKept?: boolean | undefined
@@ -50,24 +55,30 @@ const TTL_MS = 3_600_000
 const QUEUED_TTL_MS = 6 * TTL_MS
 
 /** Returns when every member is ready. On failure nothing of the group is left. */
-export async function startComposeGroup(bench: Workbench, o: GroupStart): Promise<StartedGroup> {
-  checkMembers(o.project, o)
+export async function startComposeGroup(bench: Workbench, asked: GroupStart): Promise<StartedGroup> {
+  checkMembers(asked.project, asked)
+  const o = { ...asked, compose: await enforceableLimits(bench, asked.compose, asked.provider) }
+  const images = await memberImages(bench, o)
   const pod = await bench.client()
   const members = o.compose.services.filter(({ name }) => name !== o.main)
   using progress = bench.person.progress({})
-  const { id } = await pod.groups.create({
+  const creating = pod.groups.create({
     name: `${memberName(o.project.name).slice(0, 40)}-${randomBytes(3).toString('hex')}`,
     labels: { 'agentpod/project': o.project.name.slice(0, 200) },
     members: o.compose.services.map((service) => placeOf(o, service)),
   })
-  const destroy = (): Promise<void> => pod.groups.destroy(id)
-  using _ = onInterrupt(destroy)
-  try {
+  const destroy = async (): Promise<void> => pod.groups.destroy((await creating).id)
+  const start = async (): Promise<StartedGroup> => {
+    const { id } = await creating
     for (const service of members) {
       progress.status(`starting ${service.name}`)
-      await startMember(bench, pod, { ...o, group: id, service, say: (line) => progress.status(line) })
+      const image = images.get(service.name) ?? { ref: '', name: '' }
+      await startMember(bench, pod, { ...o, group: id, service, image, say: (line) => progress.status(line) })
     }
     return { group: id, place: { group: id, member: memberName(o.main) }, destroy }
+  }
+  try {
+    return await interruptibly(destroy, start)
   } catch (error) {
     progress.failed(error)
     await destroy().catch(() => undefined)
@@ -91,13 +102,15 @@ function placeOf({ compose, main }: GroupStart, service: ComposeService) {
 interface MemberStart extends GroupStart {
   readonly group: string
   readonly service: ComposeService
+  readonly image: MemberImageRef
   readonly say: (line: string) => void
 }
 
 async function startMember(bench: Workbench, pod: AgentPod, o: MemberStart): Promise<void> {
   const { service, compose, group } = o
-  const ref = service.image ?? ''
-  const image = await imageOf(pod, service, ref, o)
+  const { ref, name } = o.image
+  const say = (line: string): void => o.say(`${service.name}: ${line}`)
+  const image = await failing(service, () => imageInfo(pod, name, { provider: o.provider, say }))
   if (serviceWords(service, image).length === 0) throw noCommand(service)
   const isOneShot = runsToEnd(compose, service)
   const running = memberService(service, image)
@@ -118,7 +131,7 @@ async function startMember(bench: Workbench, pod: AgentPod, o: MemberStart): Pro
         user,
         // The entrypoints of databases give files to the user of the server, and become that user.
         sudo: isRoot(user),
-        variables: { ...service.environment },
+        variables: running.variables,
         ...(!isOneShot && { services: [running] }),
       },
       resources: { cpus: service.cpus, memoryMib: service.memoryMib, pids: service.pids },
@@ -136,31 +149,6 @@ async function startMember(bench: Workbench, pod: AgentPod, o: MemberStart): Pro
 
 function isRoot(user: string): boolean {
   return /^(?:root|0)(?::|$)/.test(user)
-}
-
-async function imageOf(
-  pod: AgentPod,
-  service: ComposeService,
-  ref: string,
-  o: MemberStart,
-): Promise<MemberImage> {
-  return failing(service, async () => {
-    const { provider } = o
-    const info = await pod.images.get(ref, { provider }).catch((error: unknown) => {
-      if (!isAgentPodError(error, 'not_found')) throw error
-      return pod.images.pull(ref, {
-        provider,
-        onProgress: (line: string) => o.say(`${service.name}: ${line}`),
-      })
-    })
-    const { entrypoint, command, user, workdir } = info
-    return {
-      entrypoint,
-      command: command.slice(entrypoint.length),
-      user: user ?? undefined,
-      workdir: workdir ?? undefined,
-    }
-  })
 }
 
 /**

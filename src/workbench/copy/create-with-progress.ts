@@ -5,6 +5,7 @@ import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
 import { DEFAULT_BASE } from '../../core/environment.ts'
 import type { Person } from '../ask.ts'
 import type { PreparedNetwork } from '../network/prepare-network.ts'
+import { interruptibly, makeInterruptibly } from '../on-interrupt.ts'
 
 export async function createWithProgress(
   pod: AgentPod,
@@ -20,8 +21,14 @@ export async function createWithProgress(
     using progress = person.progress({})
     await pod.prepare(base ?? DEFAULT_BASE, (line) => progress.status(line), { image, provider })
   }
-  const sandbox = await pod.create(network ? withNetwork(options, network) : options)
-  for (const { path, text } of network?.files ?? []) await sandbox.writeFile(path, Buffer.from(text))
+  const sandbox = await makeInterruptibly(() => pod.create(network ? withNetwork(options, network) : options))
+  const { files = [] } = network ?? {}
+  await interruptibly(
+    () => sandbox.destroy(),
+    async () => {
+      for (const { path, text } of files) await sandbox.writeFile(path, Buffer.from(text))
+    },
+  )
   return sandbox
 }
 

@@ -12,6 +12,7 @@ import type { ReadyEnvironment } from '../environment/ready-environment.ts'
 import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
 import { loadNetwork } from '../network/load-network.ts'
 import type { PreparedNetwork } from '../network/prepare-network.ts'
+import { interruptibly } from '../on-interrupt.ts'
 import { inEnvironment, openProject, type Project } from '../project/open-project.ts'
 import { projectLabel } from '../project/project-label.ts'
 import { recordSandbox } from '../project/project-sandboxes.ts'
@@ -77,11 +78,14 @@ export async function openDirectoryCopy(
 ): Promise<ProjectCopy> {
   const { sandbox, own, isPrepared } = await createFor(bench, request, project, ready)
   const { copyDirectory } = await import('./directory-copy.ts')
-  try {
+  const fill = async (): Promise<ProjectCopy> => {
     const copy = await copyDirectory(bench, sandbox, own ?? project, isPrepared)
     // With the files in it, everything has started with the sandbox.
     if (ready?.begins && !isPrepared) await sandbox.begin()
     return copy
+  }
+  try {
+    return await interruptibly(() => sandbox.destroy(), fill)
   } catch (error) {
     await sandbox.destroy()
     throw error

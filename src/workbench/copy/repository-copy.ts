@@ -3,12 +3,13 @@
  * work.
  */
 import { join } from 'node:path'
-import type { Sandbox } from '../../client/sandbox.ts'
+import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
 import { isAgentPodError } from '../../core/error.ts'
 import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { type ScriptEvent, type TakenResult, takeResult } from '../../sync/git/result/take-result.ts'
 import { dropUndefined } from '../../util/drop-undefined.ts'
 import { besideGroup } from '../compose/beside-group.ts'
+import { interruptibly, makeInterruptibly } from '../on-interrupt.ts'
 import { projectLabel } from '../project/project-label.ts'
 import { recordSandbox } from '../project/project-sandboxes.ts'
 import { scratchOf } from '../project/project-state.ts'
@@ -29,8 +30,10 @@ export async function copyRepository(
   const prepared = await prepareRepository(bench, repo, request)
   const { options, project, directory, user } = prepared
   const beside = { ...prepared.outside, provider: options.provider, isKept: request.isKept }
-  const sandbox = await besideGroup(bench, beside, async (place) =>
-    (await bench.client()).create({
+  const pod = await bench.client()
+  const create = (wanted: CreateOptions): Promise<Sandbox> => makeInterruptibly(() => pod.create(wanted))
+  const sandbox = await besideGroup(bench, beside, (place) =>
+    create({
       ...options,
       ...(place && { place }),
       labels: { ...options.labels, ...projectLabel(project.name) },
@@ -44,8 +47,11 @@ export async function copyRepository(
   )
   if (request.isKept)
     recordSandbox(bench.home, sandbox.id, { directory: repo.root, workspace: project.workspace })
-  try {
+  const write = async (): Promise<void> => {
     for (const { path, text } of prepared.files) await sandbox.writeFile(path, Buffer.from(text), { user })
+  }
+  try {
+    await interruptibly(() => sandbox.destroy(), write)
   } catch (error) {
     await sandbox.destroy()
     throw error

@@ -1,19 +1,11 @@
 /** The base of a devcontainer that is a service of compose files. */
-import { posix } from 'node:path'
-import {
-  type ComposeRequest,
-  type DevcontainerCompose,
-  devcontainerCompose,
-} from '../../config/devcontainer/compose-source.ts'
+import { serviceDockerfile } from '../../config/compose/service-dockerfile.ts'
+import { type ComposeRequest, devcontainerCompose } from '../../config/devcontainer/compose-source.ts'
+import type { FileTree } from '../../config/file-tree.ts'
 import type { Privileges } from '../../config/grants/privileges.ts'
 import type { DevcontainerBase } from '../../config/plan/devcontainer/devcontainer-environment.ts'
-import { dockerfileImages } from '../../config/project/dockerfile-images.ts'
-import { LARGEST_DOCKERFILE } from '../../core/build/dockerfile.ts'
 import { invalid } from '../../core/error.ts'
-import { readInside } from '../../util/file/read-inside.ts'
 import type { ComposeOptions } from '../compose/project-compose.ts'
-
-type ComposeService = DevcontainerCompose['service']
 
 export function composeBase(
   { document, source, tree, directory }: Omit<ComposeRequest, 'profiles'>,
@@ -35,38 +27,28 @@ export function composeBase(
       group,
       evidence: { file, line, said: `services.${service.name}.image ${JSON.stringify(image)}` },
     }
-  const { target, args } = service.build
-  const dockerfile = dockerfileOf(service.build)
-  const text = readInside(directory, dockerfile, LARGEST_DOCKERFILE)?.data.toString('utf8')
+  const dockerfile = serviceDockerfile(tree, service)
   return {
-    dockerfile: {
-      file: dockerfile,
-      context: service.build.context,
-      target,
-      args,
-      images: text === undefined ? [] : dockerfileImages(text, args),
-    },
+    dockerfile,
     group,
-    evidence: { file, line, said: `services.${service.name}.build ${JSON.stringify(dockerfile)}` },
+    evidence: { file, line, said: `services.${service.name}.build ${JSON.stringify(dockerfile?.file)}` },
   }
 }
 
-/** Relative to the project. */
-export function dockerfileOf({ context, dockerfile }: NonNullable<ComposeService['build']>): string {
-  return posix.join(context, dockerfile ?? 'Dockerfile')
-}
-
 /** The images and Dockerfiles of the other services that run. */
-export function groupPrivileges({ group }: DevcontainerBase): Required<
-  Pick<Privileges, 'images' | 'dockerfiles'>
-> & {
+export function groupPrivileges(
+  { group }: DevcontainerBase,
+  tree: Pick<FileTree, 'read'>,
+): Required<Pick<Privileges, 'images' | 'dockerfiles'>> & {
   readonly images: readonly string[]
   readonly dockerfiles: readonly string[]
 } {
   const { service, compose } = group?.compose ?? {}
   const others = group?.isAlone ? [] : (compose?.services ?? []).filter((one) => one !== service)
+  const built = others.flatMap((one) => serviceDockerfile(tree, one) ?? [])
+  const named = others.flatMap(({ image, build }) => (image === undefined || build ? [] : [image]))
   return {
-    images: others.flatMap(({ image, build }) => (image === undefined || build ? [] : [image])),
-    dockerfiles: others.flatMap(({ build }) => (build ? [dockerfileOf(build)] : [])),
+    images: [...named, ...built.flatMap(({ images }) => images)],
+    dockerfiles: built.map(({ file }) => file),
   }
 }

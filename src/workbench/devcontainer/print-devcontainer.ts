@@ -1,6 +1,8 @@
 /** A project's devcontainer.json as the official command's `read-configuration` prints it. */
+
 import { lstatSync, realpathSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
+import { serviceDockerfile } from '../../config/compose/service-dockerfile.ts'
 import { type DevcontainerCompose, devcontainerCompose } from '../../config/devcontainer/compose-source.ts'
 import {
   type DevcontainerFile,
@@ -31,7 +33,6 @@ import { listProject } from '../../sync/project-files.ts'
 import type { JsonObject } from '../../util/untrusted-json.ts'
 import { treeOf } from '../environment/detect-project.ts'
 import type { Workbench } from '../workbench.ts'
-import { dockerfileOf } from './compose-base.ts'
 
 export interface PrintRequest {
   /** The name or path of one of several files. */
@@ -152,14 +153,15 @@ async function labelOf(
 
 /** The image of the service, or the one below its Dockerfile's stage. */
 function serviceImage(tree: FileTree, { service }: DevcontainerCompose): string | undefined {
-  if (!service.build) return service.image
-  const path = dockerfileOf(service.build)
+  const { build } = service
+  const path = serviceDockerfile(tree, service)?.file
+  if (!build || path === undefined) return service.image
   if (!tree.has(path))
     throw invalid(
       'devcontainer.dockerfile',
       `${service.file}:${service.line ?? 1}: ${path} is not a file of this project`,
     )
-  return dockerfileBase(textOf(tree, path), service.build.args, service.build.target)
+  return dockerfileBase(textOf(tree, path), build.args, build.target)
 }
 
 /** Undefined if the Dockerfile starts from nothing. */

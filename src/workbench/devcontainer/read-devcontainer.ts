@@ -21,10 +21,8 @@ import type { Privileges } from '../../config/grants/privileges.ts'
 import type { DevcontainerBase } from '../../config/plan/devcontainer/devcontainer-environment.ts'
 import { type ProjectData, projectData } from '../../config/project/data.ts'
 import { dockerfileImages } from '../../config/project/dockerfile-images.ts'
-import { LARGEST_DOCKERFILE } from '../../core/build/dockerfile.ts'
 import { invalid } from '../../core/error.ts'
-import { readInside } from '../../util/file/read-inside.ts'
-import type { ComposeOptions } from '../compose/project-compose.ts'
+import { type ComposeOptions, refuseUnfit } from '../compose/project-compose.ts'
 import type { ProjectFiles } from '../environment/detect-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { composeBase, groupPrivileges } from './compose-base.ts'
@@ -105,7 +103,7 @@ export function readDevcontainer(
     tables: tablesOf(properties),
     lock,
     features,
-    privileges: privilegesOf(document, properties, base, features),
+    privileges: privilegesOf(document, properties, { base, tree, features }),
   }
 }
 
@@ -136,6 +134,12 @@ function baseOf(
     line: document.at(key)?.line,
     said,
   })
+  if (source.kind !== 'from-compose')
+    refuseUnfit(
+      compose ?? {},
+      `${file} is no service of a compose file`,
+      '--no-devcontainer uses the compose file alone',
+    )
   if (source.kind === 'from-image')
     return { image: source.image, evidence: evidence(['image'], `image ${JSON.stringify(source.image)}`) }
   if (source.kind === 'from-compose') return composeBase({ document, source, tree, directory: root }, compose)
@@ -147,7 +151,7 @@ function baseOf(
     args: source.args,
     images: [],
   }
-  const text = readInside(root, dockerfile.file, LARGEST_DOCKERFILE)?.data.toString('utf8')
+  const text = tree.read(dockerfile.file)
   const images = text === undefined ? [] : dockerfileImages(text, source.args)
   return {
     dockerfile: { ...dockerfile, images },
@@ -196,11 +200,14 @@ function mountTarget(
 function privilegesOf(
   { file, raw }: DevcontainerFile,
   properties: DevcontainerProperties,
-  base: DevcontainerBase,
-  features: readonly string[],
+  {
+    base,
+    tree,
+    features,
+  }: { readonly base: DevcontainerBase; readonly tree: FileTree; readonly features: readonly string[] },
 ): DevcontainerRequest['privileges'] {
   const { image, dockerfile } = base
-  const others = groupPrivileges(base)
+  const others = groupPrivileges(base, tree)
   const own = [...(image === undefined ? [] : [image]), ...(dockerfile?.images ?? [])]
   const images = [...new Set([...own, ...others.images])]
   const dockerfiles = [...new Set([...(dockerfile ? [dockerfile.file] : []), ...others.dockerfiles])]

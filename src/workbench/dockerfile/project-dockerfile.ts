@@ -5,12 +5,13 @@ import type { BaseDockerfile } from '../../bases/base-kind.ts'
 import type { BuiltDockerfile, DockerfileBuildOptions, DockerfileDescription } from '../../client/builds.ts'
 import { packContext, readIgnore } from '../../client/dockerfile/build-context.ts'
 import { sendDockerfile } from '../../client/dockerfile/send-dockerfile.ts'
+import { memberName } from '../../config/compose/member-plan.ts'
 import { PROJECT_FILE } from '../../config/config-files.ts'
 import type { Evidence } from '../../config/evidence.ts'
 import type { NetworkWish } from '../../config/network/network-table.ts'
 import { LARGEST_DOCKERFILE } from '../../core/build/dockerfile.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
-import { readInside } from '../../util/file/read-inside.ts'
+import { readListed } from '../../util/file/read-inside.ts'
 import type { ProjectFiles } from '../environment/detect-project.ts'
 import { prepareNetwork } from '../network/prepare-network.ts'
 import { nameOnMachine } from '../project/project-name.ts'
@@ -23,13 +24,19 @@ export interface ProjectDockerfile {
   readonly timeoutMs?: number | undefined
   /** The line of the file that names the Dockerfile. */
   readonly evidence: Evidence
+  /** The service of a compose file that it is for; left out for the project itself. */
+  readonly service?: string | undefined
 }
 
 const LARGEST_IGNORE = 256 * 1024
 
 /** The host cannot exist, so the image is never looked for in a registry. */
-export function projectImage(project: Pick<ProjectFiles, 'directory' | 'name'>): string {
-  return `dockerfile.invalid/${nameOnMachine(project)}`
+export function projectImage(
+  project: Pick<ProjectFiles, 'directory' | 'name'>,
+  service?: string | undefined,
+): string {
+  const own = `dockerfile.invalid/${nameOnMachine(project)}`
+  return service === undefined ? own : `${own}/${memberName(service)}`
 }
 
 /**
@@ -45,8 +52,9 @@ export async function buildProjectDockerfile(
   const { dockerfile, wish, timeoutMs } = asked
   const { file, target, args, images } = dockerfile
   const root = realpathSync(project.directory)
-  const read = (path: string, most: number): string | undefined =>
-    readInside(root, path, most)?.data.toString('utf8')
+  const listed = new Set(project.files)
+  const read = (path: string, mostBytes: number): string | undefined =>
+    readListed(root, path, { isListed: (one) => listed.has(one), mostBytes })?.data.toString('utf8')
   const content = read(file, LARGEST_DOCKERFILE)
   if (content === undefined) throw missing(root, asked)
   const directory = contextOf(root, asked)
@@ -63,7 +71,7 @@ export async function buildProjectDockerfile(
         images: [...images],
         network: network.allow as DockerfileDescription['network'],
         deny: network.deny as DockerfileDescription['deny'],
-        tag: projectImage(project),
+        tag: projectImage(project, asked.service),
         timeoutMs,
       },
       () => {
@@ -72,7 +80,8 @@ export async function buildProjectDockerfile(
         )
         return packContext({ directory, ignore, only: filesBelow(project.files, dockerfile.context) })
       },
-      { ...o, project: project.directory },
+      // What a build has changed since the last one is remembered for each of them.
+      { ...o, project: asked.service === undefined ? project.directory : join(root, file) },
     )
   } catch (error) {
     throw isAgentPodError(error) ? withProjectHint(error, file) : error
@@ -103,10 +112,11 @@ function missing(root: string, { dockerfile: { file }, evidence }: ProjectDocker
     code: isThere ? 'invalid_argument' : 'not_found',
     reason: 'dockerfile.missing',
     message: isThere
-      ? `${placeOf(evidence)}: ${file} is not a regular file of the project, or is larger than ${LARGEST_DOCKERFILE} bytes`
+      ? `${placeOf(evidence)}: ${file} is not a regular file of the project, git ignores it, or it is larger than ${LARGEST_DOCKERFILE} bytes`
       : `${placeOf(evidence)}: there is no Dockerfile ${file}`,
-    hint:
-      evidence.file === PROJECT_FILE
+    hint: isThere
+      ? 'it must be a regular file of at most that size that git does not ignore, also behind a link'
+      : evidence.file === PROJECT_FILE
         ? 'dockerfile under [environment] is the path of a file below the project'
         : 'correct the path, or name another base under [environment] in agentpod.toml',
   })

@@ -71,7 +71,7 @@ export function readyOf(
   const group = plan.devcontainer?.base.group
   return {
     user: plan.user,
-    ...(plan.devcontainer && { workspace: plan.workspace }),
+    ...((plan.devcontainer || plan.service) && { workspace: plan.workspace }),
     ...(prebuild && { prebuild }),
     ...(group && !group.isAlone && { compose: group.compose }),
     generated: plan.generated,

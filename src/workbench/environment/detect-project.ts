@@ -2,7 +2,8 @@
  * What a project's files ask for. Apart from planning, whose code is much larger and is only needed for
  * projects that ask for something.
  */
-import { realpathSync } from 'node:fs'
+import { lstatSync, realpathSync } from 'node:fs'
+import { join } from 'node:path'
 import { type Detected, detect } from '../../config/detect/detect.ts'
 import { formatsOf } from '../../config/detect/formats/detect.ts'
 import { pathInProject } from '../../config/detect/project-files/paths.ts'
@@ -63,9 +64,15 @@ export function detectFrom(
 /** SECURITY: CF-02, CF-05. Reads only small regular files that are really among those of the project. */
 export function treeOf({ directory, files }: Pick<ProjectFiles, 'directory' | 'files'>): FileTree {
   const root = realpathSync(directory)
-  const tree: FileTree = fileTree(files, (path) => {
-    const data = readListed(root, path, { isListed: tree.has, mostBytes: LARGEST_READ })?.data
-    return data === undefined || data.subarray(0, 4096).includes(0) ? undefined : data.toString('utf8')
-  })
+  const isThere = (path: string): boolean =>
+    lstatSync(join(root, path), { throwIfNoEntry: false })?.isFile() === true
+  const tree: FileTree = fileTree(
+    files,
+    (path) => {
+      const data = readListed(root, path, { isListed: tree.has, mostBytes: LARGEST_READ })?.data
+      return data === undefined || data.subarray(0, 4096).includes(0) ? undefined : data.toString('utf8')
+    },
+    isThere,
+  )
   return tree
 }

@@ -1,11 +1,12 @@
 /** Gives a project's environment, built. Most of the code is loaded only for a project that has one. */
-import { lstatSync, readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { readdirSync } from 'node:fs'
 import type { Detected } from '../../config/detect/detect.ts'
 import type { ProjectCompose } from '../compose/project-compose.ts'
+import type { ComposeChoice } from '../compose/used-compose.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { placementOf } from './placement.ts'
+import { hasProjectFile } from './project-file.ts'
 import type { ReadyEnvironment } from './ready-environment.ts'
 import type { SandboxRequest } from './sandbox-request.ts'
 
@@ -52,46 +53,31 @@ export async function loadEnvironment(
   return composeEnvironment(bench, project, { request, detected, compose, ...placement })
 }
 
-/** The compose file decides if there is no agentpod.toml and no devcontainer, and no image is asked for. */
-async function composeOf(
+/** The compose file of a project, if it decides and the user has approved it. */
+export async function composeOf(
   bench: Workbench,
-  request: SandboxRequest,
+  request: ComposeChoice,
   project: Project,
   { tree }: Detected,
 ): Promise<ProjectCompose | undefined> {
-  if (isAsked(request) || hasProjectFile(project.directory)) return undefined
-  if (hasDevcontainer(project)) {
-    const { usesDevcontainer } = await import('../devcontainer/uses-devcontainer.ts')
-    if (usesDevcontainer(tree, request)) return undefined
-  }
-  const { projectCompose } = await import('../compose/project-compose.ts')
+  if (!mayHaveCompose(project, request)) return undefined
+  const { usedCompose } = await import('../compose/used-compose.ts')
+  const { directory } = project
   const say = (text: string): void => bench.person.notice({ kind: 'note', text })
-  const compose = projectCompose(tree, request.compose ?? {}, say)
+  const compose = usedCompose({ directory, tree }, request, say)
   if (!compose) return undefined
   const [{ checkMembers }, { isComposeApproved }] = await Promise.all([
     import('../compose/member-files.ts'),
     import('../compose/approve-compose.ts'),
   ])
   checkMembers(project, { compose: compose.compose, main: compose.service.name })
-  return (await isComposeApproved(bench, project.directory, compose)) ? compose : undefined
+  return (await isComposeApproved(bench, directory, { compose, tree })) ? compose : undefined
 }
 
-/**
- * What a plan is made from: if a compose file decides, its services are not part of the environment.
- */
-export async function composedPlan(
-  bench: Workbench,
-  request: SandboxRequest,
-  project: Project,
-): Promise<{ readonly detected: Detected; readonly image?: string | undefined }> {
-  const { detectProject, hasNothing } = await import('./detect-project.ts')
-  const detected = detectProject(project)
-  const compose = await composeOf(bench, request, project, detected)
-  if (!compose) return { detected }
-  const { withoutServices } = await import('../compose/project-compose.ts')
-  const own = withoutServices(detected)
-  const { image, build } = compose.service
-  return { detected: own, ...(hasNothing(own) && !build && image !== undefined && { image }) }
+/** Most projects have no such file, and the code is large. */
+function mayHaveCompose({ files }: Project, { compose = {} }: ComposeChoice): boolean {
+  const isAbout = compose.service !== undefined || (compose.profiles ?? []).length > 0
+  return isAbout || files.some((file) => /^(?:docker-)?compose\.ya?ml$/.test(file))
 }
 
 /** Begins to load the code that the request probably needs. */
@@ -116,9 +102,4 @@ function isAsked({ base, image, profile, devcontainer }: SandboxRequest): boolea
 
 function hasDevcontainer({ files }: Project): boolean {
   return files.some((path) => path === '.devcontainer.json' || path.startsWith('.devcontainer/'))
-}
-
-/** Also a link that leads nowhere: reading it says so. */
-function hasProjectFile(directory: string): boolean {
-  return lstatSync(join(directory, 'agentpod.toml'), { throwIfNoEntry: false }) !== undefined
 }

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { BuildOptions, Built, BuiltDockerfile } from '../../client/builds.ts'
 import type { AgentPod } from '../../client/client.ts'
 import type { CreateOptions } from '../../client/sandbox.ts'
+import type { ServiceSettings } from '../../config/compose/service-settings.ts'
 import { PROJECT_FILE, readProjectFile } from '../../config/config-files.ts'
 import { type Detected, detect } from '../../config/detect/detect.ts'
 import type { NetworkWish } from '../../config/network/network-table.ts'
@@ -27,6 +28,7 @@ import { usedBase } from '../../config/plan/used-base.ts'
 import type { EnvironmentPreset } from '../../config/presets/catalog.ts'
 import type { Preset } from '../../config/presets/presets.ts'
 import { onlyGranted, type ProjectData } from '../../config/project/data.ts'
+import type { FoundBase } from '../../config/project/found-base.ts'
 import { applyProfile } from '../../config/project/profiles.ts'
 import type { ProjectFile } from '../../config/project/project-file.ts'
 import { AgentPodError, invalid } from '../../core/error.ts'
@@ -70,6 +72,9 @@ export interface EnvironmentPlanOptions {
   readonly devcontainer?: string | undefined
   /** Whether to ignore devcontainer.json. */
   readonly isWithoutDevcontainer?: boolean | undefined
+  /** The service of a compose file that the project is, and its base, if the user has approved the file. */
+  readonly service?: ServiceSettings | undefined
+  readonly approvedBase?: FoundBase | undefined
   /** How the compose files of a devcontainer are used. */
   readonly compose?: ComposeOptions | undefined
   /** Run no lifecycle commands of a devcontainer. */
@@ -244,7 +249,10 @@ export async function planOnly(
   const lock = o.isUnlocked ? undefined : readLock(project.directory)
   const found = isAsked || devcontainer ? undefined : usedBase(detected.bases, asked, lock)
   const isApproved =
-    found !== undefined && (o.isWritten === true || (await isBaseApproved(bench, project.directory, found)))
+    found !== undefined &&
+    (o.isWritten === true ||
+      found === o.approvedBase ||
+      (await isBaseApproved(bench, project.directory, found)))
   const foundBase = isApproved ? found : undefined
   const presets = presetsOf(bench)
   const input: PlanInput = {
@@ -271,6 +279,7 @@ export async function planOnly(
     base: o.base,
     image: o.image,
     foundBase,
+    service: o.service,
     dockerfileImage: projectImage(project),
   }
   const plan = await draftPlan(input)

@@ -15,6 +15,7 @@ import { makeDirectory } from '../../util/file/make-directory.ts'
 import { writeDurably } from '../../util/file/write-durably.ts'
 import { sha256Hex } from '../../util/sha256.ts'
 import type { Prebuild } from '../devcontainer/lifecycle-scripts.ts'
+import { interruptibly, makeInterruptibly } from '../on-interrupt.ts'
 import type { Workbench } from '../workbench.ts'
 import { projectDirectory } from './project-state.ts'
 
@@ -95,8 +96,8 @@ export async function keptSnapshot(
   const [last] = usable
   using progress = bench.person.progress({})
   progress.status(last ? 'updating the copy of the project' : 'copying the project')
-  const sandbox = await preparing(place, last)
-  try {
+  const sandbox = await makeInterruptibly(() => preparing(place, last))
+  const fill = async (): Promise<string> => {
     await state.send(sandbox, last && readRecord(place, last.id))
     const { prebuild, user } = on
     if (prebuild) {
@@ -111,6 +112,9 @@ export async function keptSnapshot(
     writeDurably(recordFile(place, taken.id), Buffer.from(state.record))
     await forgetOlder(place, ours.slice(KEPT_SNAPSHOTS - 1))
     return taken.id
+  }
+  try {
+    return await interruptibly(() => sandbox.destroy(), fill)
   } finally {
     await sandbox.destroy()
   }

@@ -1,18 +1,18 @@
 /** A compose file, for `init --from`. Without agentpod.toml, the services of the file run as a group. */
-import { posix } from 'node:path'
 import { isImageRef } from '../../../core/image-ref.ts'
 import { shellWord } from '../../../util/shell/shell-word.ts'
 import { composeFilesIn, readCompose } from '../../compose/compose-project.ts'
 import type { ComposeProject, ComposeService } from '../../compose/model.ts'
 import { projectService } from '../../compose/project-service.ts'
+import { serviceDockerfile } from '../../compose/service-dockerfile.ts'
+import { isVariableName, serviceSettings } from '../../compose/service-settings.ts'
 import type { Evidence } from '../../evidence.ts'
 import { directoryOf, type FileTree } from '../../file-tree.ts'
-import { dockerfileImages } from '../../project/dockerfile-images.ts'
 import { rankOfFile } from '../../source-rank.ts'
 import { printable } from '../../toml/problem.ts'
 import { imageName } from '../project-files/image-name.ts'
 import { SERVICE_IMAGES } from '../services/known-names.ts'
-import { addCommand, type FormatDraft, newFormat } from './format-file.ts'
+import { addCommand, type FormatDraft, type FormatFile, newFormat } from './format-file.ts'
 
 /** Throws if the file has mistakes: this file was asked for. */
 export function readComposeFormat(tree: FileTree, file: string): FormatDraft {
@@ -41,8 +41,8 @@ export function addComposeServices(
         one,
         `services.${one.name} is not used: agentpod.toml has no service for ${one.build ? 'a Dockerfile' : printable(one.image ?? '')}; write its command under [services]`,
       )
-  for (const name of compose.inactive)
-    format.notes.push(`${format.file}: services.${printable(name)} is not used: it belongs to a profile`)
+  for (const one of compose.inactive)
+    note(one, `services.${printable(one.name)} is not used: it belongs to a profile`)
 }
 
 function isKnown({ image, build }: ComposeService): boolean {
@@ -50,15 +50,46 @@ function isKnown({ image, build }: ComposeService): boolean {
   return name !== undefined && SERVICE_IMAGES.some(([pattern]) => pattern.test(name))
 }
 
-const WAITING = /^(?:sleep|tail)\b/
+/** Commands that only keep a container running. */
+const WAITING = /^(?:sleep|tail)\b|^(?:\/(?:usr\/)?bin\/)?(?:ba|da|a|z|k|fi)?sh$/
 
-function addMain(
-  format: FormatDraft,
+/** Whether a command has nothing to do without a person. */
+export function isWaiting(words: readonly string[]): boolean {
+  return WAITING.test(words.join(' '))
+}
+
+/** The service that is the project, as a file of its own: its base, variables, ports and command. */
+export function serviceFormat(
   tree: FileTree,
+  { files }: ComposeProject,
   service: ComposeService,
-  unused: (text: string) => void,
-): void {
-  const { file, line, name, image, build, command, entrypoint } = service
+): FormatFile {
+  const format = newFormat(files[0] ?? service.file, 'compose')
+  const { workspace } = serviceSettings(service)
+  const { workingDir } = service
+  const isElsewhere = workingDir !== undefined && workingDir !== workspace
+  addParts(format, tree, {
+    service: {
+      ...service,
+      environment: Object.fromEntries(
+        Object.entries(service.environment).filter(([name]) => isVariableName(name)),
+      ),
+    },
+    before: isElsewhere ? `cd ${shellWord(workingDir)} && exec ` : '',
+    unused: () => undefined,
+  })
+  return format
+}
+
+interface AddedParts {
+  readonly service: ComposeService
+  /** Goes before the words of the command. */
+  readonly before: string
+  unused(text: string): void
+}
+
+function addParts(format: FormatDraft, tree: FileTree, { service, before, unused }: AddedParts): void {
+  const { file, line, name, image, command, entrypoint } = service
   // The rank of a value comes from its file's name, and a devcontainer's compose file may have any name.
   const isNamed = rankOfFile(file) === 'compose file'
   const said = (text: string): Evidence =>
@@ -66,15 +97,11 @@ function addMain(
       ? { file, line, said: printable(`services.${name}.${text}`, 80) }
       : { file: format.file, said: printable(`${file}:${line ?? 1} services.${name}.${text}`, 80) }
   const { rank } = format
-  if (build) {
-    const path = posix.join(build.context, build.dockerfile ?? 'Dockerfile')
-    const text = tree.read(path)
-    const { context, target, args } = build
-    if (text === undefined) unused(`build is not used: the project has no file ${printable(path)}`)
-    else {
-      const dockerfile = { file: path, context, target, args, images: dockerfileImages(text, args) }
-      format.bases.push({ dockerfile, evidence: said(`build: ${path}`), rank })
-    }
+  const dockerfile = serviceDockerfile(tree, service)
+  if (dockerfile) {
+    if (tree.read(dockerfile.file) === undefined)
+      unused(`build is not used: the project has no file ${printable(dockerfile.file)}`)
+    else format.bases.push({ dockerfile, evidence: said(`build: ${dockerfile.file}`), rank })
   } else if (image !== undefined && isImageRef(image))
     format.bases.push({ image, evidence: said(`image: ${image}`), rank })
   for (const [key, value] of Object.entries(service.environment))
@@ -86,8 +113,20 @@ function addMain(
       evidence: { ...said('ports'), ...(isNamed && { line: at ?? line }) },
     })
   const words = [...(entrypoint ?? []), ...(command ?? [])]
-  if (words.length > 0 && !WAITING.test(words[0] ?? ''))
-    addCommand(format, 'dev', { run: words.map(shellWord).join(' '), evidence: said('command') })
+  if (words.length > 0 && !isWaiting(words))
+    addCommand(format, 'dev', {
+      run: `${before}${words.map(shellWord).join(' ')}`,
+      evidence: said('command'),
+    })
+}
+
+function addMain(
+  format: FormatDraft,
+  tree: FileTree,
+  service: ComposeService,
+  unused: (text: string) => void,
+): void {
+  addParts(format, tree, { service, before: '', unused })
   for (const mount of service.mounts)
     if (mount.kind === 'volume')
       unused(`volumes ${mount.name} is not used: write it under [volumes], with the path ${mount.target}`)

@@ -1,4 +1,5 @@
 /** What the service of a compose file gives to the devcontainer that it is. */
+import { inactiveNotes } from '../../compose/inactive-notes.ts'
 import { type MemberImage, type MemberService, memberName, memberUser } from '../../compose/member-plan.ts'
 import type { ComposeService } from '../../compose/model.ts'
 import type { DevcontainerCompose } from '../../devcontainer/compose-source.ts'
@@ -96,6 +97,7 @@ export function composeParts(
       ...(left.length > 0
         ? [`${document.file}:${runServices ?? 1}: runServices leaves out ${left.join(', ')}`]
         : []),
+      ...inactiveNotes(compose),
       ...unusedParts(service),
       ...(command?.notes ?? []),
     ],

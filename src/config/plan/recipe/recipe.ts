@@ -10,6 +10,7 @@ import { serviceParts } from '../services/service-plan.ts'
 import { addonSteps } from './addon-steps.ts'
 import { type DraftStep, type PresetsByName, rootStep } from './draft-step.ts'
 import { languageStep } from './language-steps.ts'
+import { servicePlacesStep } from './service-places-step.ts'
 import { setupStep } from './setup-step.ts'
 import { type Pinned, systemStep } from './system-step.ts'
 import { packageSteps, toolSteps } from './tool-steps.ts'
@@ -31,6 +32,7 @@ export function recipeOf(
   const steps = [
     ...systemStep(plan, presets, pinned),
     ...devcontainerSteps(plan, presets, approved),
+    ...servicePlacesStep(plan),
     ...plan.languages.flatMap((one) => languageStep(one, presets)),
     ...toolSteps(plan, presets, pinned),
     ...packageSteps(plan, presets, pinned, approved),

@@ -104,8 +104,9 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
   const kind = baseKind(resolvedBase.base)
   // A devcontainer is an image with users and commands of its own: another base has nothing of it.
   const devcontainer = kind.takesImage ? input.devcontainer : undefined
-  const user = userOf(data, devcontainer?.remoteUser ?? kind.system.user)
-  const workspace = devcontainer?.workspace ?? `${homeOf(user)}/${input.name}`
+  const service = kind.takesImage ? input.service : undefined
+  const user = userOf(data, devcontainer?.remoteUser ?? service?.user ?? kind.system.user)
+  const workspace = devcontainer?.workspace ?? service?.workspace ?? `${homeOf(user)}/${input.name}`
   const toolPlans = planTools(tools.wanted, resolvedBase, machine)
   const there = toolPlans.filter(({ from }) => kind.tools.packageManager !== undefined || from !== 'packages')
   const without = findings.filter((one) => lacksTool(one, there))
@@ -155,7 +156,12 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
       addons: addonPlans,
     }),
     generated: [...new Set(findings.flatMap(({ generated }) => generated))],
-    resources: { ...devcontainer?.resources, ...dropUndefined(data?.resources ?? {}) },
+    resources: {
+      ...input.service?.resources,
+      ...devcontainer?.resources,
+      ...dropUndefined(data?.resources ?? {}),
+    },
+    ...(service && { service }),
     ...(devcontainer && { devcontainer }),
     notes: [
       ...devcontainerNotes(input.devcontainer, devcontainer, isPrepared),
