@@ -53,6 +53,8 @@ export interface Environment {
   readonly variables: Readonly<Record<string, string>>
   /** Variables that the base sets, such as those of an image. All others take precedence. */
   readonly inherited?: Readonly<Record<string, string>> | undefined
+  /** Names of variables that the base sets and commands do not have. */
+  readonly unset?: readonly string[] | undefined
   /** Directories added in front of the PATH of the root file system. */
   readonly path?: readonly string[] | undefined
   /** The default user of commands. */

@@ -42,6 +42,9 @@ export const KEPT_LIFETIME = {
   whenIdle: 'pause',
 } as const satisfies Partial<Lifetime>
 
+/** How many stopped sandboxes a person may keep, unless their `config.toml` says otherwise. */
+export const DEFAULT_KEPT = 50
+
 export const LONGEST_TTL_MS = 30 * 24 * 3_600_000
 
 /** The complete request for a sandbox, with every default filled in. */

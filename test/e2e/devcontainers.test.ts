@@ -140,7 +140,7 @@ describe('a repository with only a devcontainer', { skip: NO_BUSYBOX }, () => {
       '1',
       makeImage({
         layers: [[...busyboxFiles(), ...accounts()]],
-        config: { Env: ['PATH=/bin'], Labels: { 'devcontainer.metadata': label } },
+        config: { Env: ['PATH=/bin', 'GONE=1', 'STAYS=2'], Labels: { 'devcontainer.metadata': label } },
       }),
     )
     putFeature(registry, 'features', {
@@ -152,6 +152,16 @@ describe('a repository with only a devcontainer', { skip: NO_BUSYBOX }, () => {
       script:
         'mkdir -p $HELLO\necho "echo $GREETING to $_REMOTE_USER in $_REMOTE_USER_HOME" > $HELLO/hello\nchmod 755 $HELLO/hello\n',
     })
+    for (const [id, more] of [
+      ['first', {}],
+      ['second', { installsAfter: [`${registry.host}/features/first`] }],
+      ['boxes', { privileged: true }],
+    ] as const)
+      putFeature(registry, 'features', {
+        id,
+        metadata: { entrypoint: `/${id}.sh`, ...more },
+        script: `printf '#!/bin/sh\necho ${id} $(id -un) >> /tmp/entered\n' > /${id}.sh\nchmod 755 /${id}.sh\n`,
+      })
     putFeature(registry, 'features', { id: 'broken', script: 'echo this breaks\nexit 7\n' })
     for (const [one, other] of [
       ['left', 'right'],
@@ -196,7 +206,7 @@ describe('a repository with only a devcontainer', { skip: NO_BUSYBOX }, () => {
         image,
         features: { [feature('hello')]: { greeting: 'good day' } },
         containerEnv: { MODE: 'test' },
-        remoteEnv: { WHERE: `\${containerEnv:HELLO}/x`, MODE: 'remote' },
+        remoteEnv: { WHERE: `\${containerEnv:HELLO}/x`, MODE: 'remote', GONE: null },
         forwardPorts: [3000],
         portsAttributes: { 3000: { label: 'web' } },
         customizations: { agentpod: { lifecycle: { test: 'hello && test "$MODE" = remote' } } },
@@ -204,8 +214,8 @@ describe('a repository with only a devcontainer', { skip: NO_BUSYBOX }, () => {
       { file: '' },
     )
     assert.equal(
-      await inside(cwd, 'hello; echo $MODE $WHERE $PROFILE; id -un; pwd'),
-      `good day to dev in /home/dev\nremote /opt/hello/x yes\ndev\n/workspaces/${basename(cwd)}\n`,
+      await inside(cwd, 'hello; echo $MODE $WHERE $PROFILE ${GONE-unset} $STAYS; id -un; pwd'),
+      `good day to dev in /home/dev\nremote /opt/hello/x yes unset 2\ndev\n/workspaces/${basename(cwd)}\n`,
     )
     assert.match(await world.ok(['test'], { cwd }), /^good day to dev/)
     const explained = await world.ok(['config', 'explain'], { cwd })
@@ -239,6 +249,7 @@ describe('a repository with only a devcontainer', { skip: NO_BUSYBOX }, () => {
         updateContentCommand: ['sh', '-c', 'echo update >> ~/log'],
         postCreateCommand: { slow: 'sleep 0.3; echo slow >> ~/log', fast: 'echo fast >> ~/log' },
         postStartCommand: 'echo start >> ~/log',
+        customizations: { agentpod: { lifecycle: { test: 'cat ~/log', dev: 'cat ~/log' } } },
       },
       { file: '1\n' },
     )
@@ -254,6 +265,14 @@ describe('a repository with only a devcontainer', { skip: NO_BUSYBOX }, () => {
       ...rest,
       '2',
     ])
+    // A directory that is copied for `test` and `dev` is prepared once too.
+    const told = async (...words: string[]): Promise<string[]> =>
+      (await world.ok(words, { cwd })).trim().split('\n')
+    assert.deepEqual(await told('test'), [...first, ...rest])
+    assert.deepEqual(await told('test'), [...first, ...rest])
+    writeFileSync(join(cwd, 'file'), '3\n')
+    assert.deepEqual(await told('test'), [...first, 'update', ...rest])
+    assert.deepEqual((await told('dev')).slice(0, 4), [...first, 'update'])
     assert.equal(existsSync(canary), false, 'initializeCommand ran on the host')
     // The control: on the host, the same command makes the file.
     execFileSync('sh', ['-c', initializeCommand], { env: { ...process.env, HOME: here } })
@@ -263,7 +282,7 @@ describe('a repository with only a devcontainer', { skip: NO_BUSYBOX }, () => {
     await world.ok(['stop', 'kept'])
     await world.ok(['start', 'kept'])
     const log = await world.ok(['exec', 'kept', '--', 'sh', '-c', 'cat ~/log'])
-    assert.deepEqual(log.trim().split('\n'), [...first, 'update', ...rest, 'label', 'start'])
+    assert.deepEqual(log.trim().split('\n'), [...first, 'update', 'update', ...rest, 'label', 'start'])
     await world.ok(['destroy', 'kept'])
   })
 
@@ -284,6 +303,21 @@ describe('a repository with only a devcontainer', { skip: NO_BUSYBOX }, () => {
     const { stdout } = await run(cwd, 'run', '--no-lifecycle', '--', 'sh', '-c', 'ls ~/later; echo works')
     assert.equal(stdout, 'works\n')
     assert.deepEqual(JSON.parse(await world.ok(['ls', '--json'])), [])
+  })
+
+  test('DC-44 entrypoints of Features start in their order, except those that need what is refused', async () => {
+    const cwd = repository({
+      image,
+      features: { [feature('boxes')]: {}, [feature('second')]: {}, [feature('first')]: {} },
+    })
+    const script =
+      'while [ "$(wc -l < /tmp/entered)" != 2 ]; do sleep 0.1; done 2>/dev/null; cat /tmp/entered'
+    const { stdout, stderr } = await run(cwd, 'run', '--', 'timeout', '20', 'sh', '-c', script)
+    assert.equal(stdout, 'first root\nsecond root\n', stderr)
+    const note =
+      /the entrypoint "\/boxes\.sh" of \S+features\/boxes:1 is not started: it needs privileged true, which/
+    assert.match(stderr, note)
+    assert.match(await world.ok(['config', 'explain', 'entrypoint'], { cwd }), /^entrypoint +at every start/m)
   })
 
   test('DC-25 a Dockerfile of a devcontainer is built, with Features on top', async () => {

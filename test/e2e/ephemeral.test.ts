@@ -1,7 +1,7 @@
 /** Directories that are never kept, in real sandboxes. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import type { Sandbox } from '../../src/exports/client.ts'
@@ -77,4 +77,19 @@ test('LIFE-6 the directories of [ephemeral] are no part of the branch or patch o
   const hiding = await run()
   assert.notEqual(hiding.code, 0)
   assert.match(hiding.stderr, /agentpod\.toml:2 .*would hide the copy of the project/s)
+})
+
+test('LIFE-6 dev --sync copies nothing into an ephemeral directory, and nothing out of it', async () => {
+  const cwd = join(world.directory(), 'synced')
+  mkdirSync(join(cwd, 'tmp'), { recursive: true })
+  writeFileSync(join(cwd, 'tmp', 'here'), '')
+  writeFileSync(
+    join(cwd, 'agentpod.toml'),
+    '[ephemeral]\npaths = ["tmp"]\n[lifecycle]\ndev = "ls tmp; touch tmp/inside made"\n',
+  )
+  const { code, stdout, stderr } = await world.cli(['dev', '--sync', '--no-forward'], { cwd })
+  assert.equal(code, 0, stderr)
+  assert.equal(stdout, '')
+  assert.deepEqual(readdirSync(cwd).sort(), ['agentpod.toml', 'made', 'tmp'])
+  assert.deepEqual(readdirSync(join(cwd, 'tmp')), ['here'])
 })

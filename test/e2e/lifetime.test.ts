@@ -123,6 +123,11 @@ test('LIFE-3 the number of stopped sandboxes has a limit that config.toml sets, 
   const refused = await world.cli(['create', '--name', 'three'])
   assert.notEqual(refused.code, 0)
   assert.match(refused.stderr, /2 stopped sandboxes are kept, and the limit is 1/)
+  const listed = await world.cli(['ls'])
+  assert.match(
+    listed.stderr,
+    /^2 stopped sandboxes are kept, of at most 1 \(`\[sandboxes\] kept` in config\.toml\)/m,
+  )
   assert.match(refused.stderr, /agentpod destroy NAME.*\[sandboxes\] kept = N.* in config\.toml/)
   // A sandbox that is destroyed at its end is never kept.
   await world.ok(['run', '--no-project', '--', 'true'])

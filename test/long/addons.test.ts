@@ -3,11 +3,16 @@
  * names a directory for the screenshots; AGENTPOD_ADDONS_HOME a state directory that has the layers already.
  */
 import assert from 'node:assert/strict'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { chownSync, mkdirSync, writeFileSync } from 'node:fs'
 import { get } from 'node:http'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { Browser, NO_BROWSER } from '../support/browser.ts'
+import { debianImages, NO_DEBIAN } from '../support/debian-images.ts'
+import { makeImage } from '../support/made-image.ts'
+import { makeOrdinaryUser, noOrdinaryUser } from '../support/ordinary-user.ts'
+import { busyboxFiles, NO_BUSYBOX } from '../support/tiny-images.ts'
+import { ToyRegistry } from '../support/toy-registry.ts'
 import { until, World } from '../support/world.ts'
 
 const home = process.env['AGENTPOD_ADDONS_HOME']
@@ -106,4 +111,43 @@ test('LIFE-4 VS Code and a desktop open in a browser through private previews', 
     child.kill('SIGINT')
     await new Promise((resolve) => child.once('close', resolve))
   }
+})
+
+test('LIFE-4 a desktop starts on an image with apt, as an ordinary user, and one without apt is refused first', {
+  skip: noOrdinaryUser() || NO_DEBIAN || NO_BUSYBOX,
+  timeout: 30 * 60_000,
+}, async () => {
+  await using registry = await ToyRegistry.start()
+  const withApt = registry.put('tests/debian', '12', debianImages().python)
+  const without = registry.put('tests/busybox', '1', makeImage({ layers: [busyboxFiles()] }))
+  using user = makeOrdinaryUser()
+  const own = join(user.home, 'state')
+  const cwd = join(user.home, 'shop')
+  for (const path of [own, cwd]) {
+    mkdirSync(path, { mode: 0o700 })
+    chownSync(path, user.uid, user.gid)
+  }
+  await using theirs = new World({ home: own, as: user })
+  writeFileSync(
+    join(own, 'config.toml'),
+    `[registries."${registry.host}"]\ninsecure = true\n[grants]\nimages = true\n`,
+  )
+  const choose = (image: string, addon: string): void =>
+    writeFileSync(
+      join(cwd, 'agentpod.toml'),
+      `[environment]\nimage = "${image}"\n[addons]\n${addon} = true\n[lifecycle]\ndev = "echo begun"\n`,
+    )
+  for (const addon of ['gui', 'code-server']) {
+    choose(without, addon)
+    const refused = await theirs.cli(['dev'], { cwd })
+    assert.notEqual(refused.code, 0)
+    assert.match(refused.stderr, /the image has no apt-get, which .*\[addons\] need; install/)
+    assert.equal(refused.stdout, '')
+  }
+  choose(withApt, 'gui')
+  const { code, stdout, stderr } = await theirs.cli(['dev'], { cwd, timeoutMs: 20 * 60_000 })
+  assert.equal(code, 0, stderr)
+  assert.equal(stdout, 'begun\n')
+  assert.match(stderr, /^ready: gui$/m)
+  assert.match(stderr, /^http\S+ {2}Desktop \(this address works once/m)
 })

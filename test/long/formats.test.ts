@@ -32,6 +32,29 @@ describe('files of other platforms', () => {
     assert.equal((await passes(directory, 'run', '--', 'sh', '-c', 'echo "6 * 7" | bc | jq .')).trim(), '42')
   })
 
+  test('FMT-7 the flake of a project is built by Debian’s nix in the sandbox', async () => {
+    const system = process.arch === 'arm64' ? 'aarch64-linux' : 'x86_64-linux'
+    const program = "printf '#!/bin/sh\\\\necho hello from nix\\\\n' > $out/bin/greet"
+    const directory = project({
+      'agentpod.toml':
+        '[environment]\nbase = "debian"\n[environment.packages]\napt = ["nix-bin"]\nnix = [".#default"]\n[lifecycle]\ntest = "greet"\n',
+      // It has no inputs, so it needs no network.
+      'flake.nix': `{
+  outputs = { self }: {
+    packages.${system}.default = derivation {
+      name = "greet";
+      system = "${system}";
+      builder = "/bin/sh";
+      args = [ "-c" "PATH=/bin:/usr/bin; mkdir -p $out/bin; ${program}; chmod 755 $out/bin/greet" ];
+    };
+  };
+}
+`,
+    })
+    assert.equal(await passes(directory, 'test'), 'hello from nix\n')
+    assert.equal(await passes(directory, 'run', '--', 'greet'), 'hello from nix\n')
+  })
+
   test('FMT-2 a terminal of Cursor listens before the command starts', async () => {
     const server = `require('node:http').createServer((_, r) => r.end('hello')).listen(4555, '127.0.0.1')`
     const directory = project({

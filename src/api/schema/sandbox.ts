@@ -27,9 +27,12 @@ export const labels = z
   )
   .refine((map) => Object.keys(map).length <= 64, 'at most 64 labels')
 
+const variableName = z.string().regex(VARIABLE, 'a variable name may contain letters, digits and underscores')
+const MOST_UNSET = 256
+
 export const variablesBody = z
   .record(
-    z.string().regex(VARIABLE, 'a variable name may contain letters, digits and underscores'),
+    variableName,
     z
       .string()
       .max(128 * 1024)
@@ -99,6 +102,13 @@ export const environment = z.strictObject({
       'Digests that `POST /v1/builds` answered for other recipes on the same base. The last layer of each is put on top, also over the base of a snapshot.',
     ),
   variables: variablesBody.optional(),
+  unset: z
+    .array(variableName)
+    .max(MOST_UNSET)
+    .optional()
+    .describe(
+      'Variables that the base sets and commands do not have. One in `variables` is set all the same.',
+    ),
   path: pathList.optional().describe('Directories in front of the PATH.'),
   user: userName.optional(),
   workdir: plainText(4096).optional(),

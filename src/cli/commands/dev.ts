@@ -168,15 +168,16 @@ class Dev {
   /** A sandbox with the project in it and its services ready. */
   async #start(signal: AbortSignal): Promise<Sandbox> {
     const ctx = this.#ctx
-    const { sandbox } = await createFor(ctx, this.#request, this.#project, this.#ready, {
+    const { sandbox, isPrepared } = await createFor(ctx, this.#request, this.#project, this.#ready, {
       'agentpod/dev': 'true',
     })
     this.#sandbox = sandbox
     if (!this.#hasOwnTime()) keepAlive(sandbox, this.#isKept ? KEPT_LIFETIME.ttlMs : EXTEND_MS)
     signal.throwIfAborted()
-    this.#copy = await copyDirectory(ctx, sandbox, this.#project)
+    this.#copy = await copyDirectory(ctx, sandbox, this.#project, isPrepared)
     signal.throwIfAborted()
-    if (this.#ready.begins) await sandbox.begin()
+    // With the files in it, everything has started with the sandbox.
+    if (this.#ready.begins && !isPrepared) await sandbox.begin()
     await this.#sayServices(sandbox)
     await this.#sayAddons(sandbox)
     return sandbox

@@ -1,6 +1,8 @@
 import type { SandboxView } from '../../api/schema/sandbox.ts'
 import type { AgentPod } from '../../client/client.ts'
+import { readKeptLimit } from '../../config/config-files.ts'
 import { RUN_LABEL } from '../../core/run.ts'
+import { DEFAULT_KEPT } from '../../core/spec.ts'
 import { systemClock } from '../../util/clock.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { JSON_OPTION } from '../args/options.ts'
@@ -8,6 +10,7 @@ import { parsePairs } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { table } from '../output/terminal.ts'
 import { size, span } from '../output/units.ts'
+import { currentContext } from '../server/contexts.ts'
 
 /** How many sizes are asked for. */
 const MOST_MEASURED = 100
@@ -21,7 +24,7 @@ export const command: Command = {
     ...JSON_OPTION,
   },
   words: { min: 0, max: 0 },
-  async run({ client, terminal }, parsed) {
+  async run({ client, terminal, home, env }, parsed) {
     const labels = parsePairs(parsed.values('label'), 'label')
     const pod = await client()
     const sandboxes = await pod.list({ labels, all: parsed.has('all') })
@@ -36,9 +39,20 @@ export const command: Command = {
         ...sandboxes.map((one) => row(one, sizes.get(one.id))),
       ]))
         terminal.out(line)
+      const kept = sandboxes.filter(
+        ({ state, labels: own }) => state === 'stopped' && !Object.hasOwn(own, RUN_LABEL),
+      )
+      // A list of some sandboxes says nothing about all of them, and another server has limits of its own.
+      const isWhole = Object.keys(labels).length === 0 && currentContext(home, env) === undefined
+      if (kept.length > 0 && isWhole)
+        terminal.say(terminal.dim(keptLine(kept.length, readKeptLimit(home.root) ?? DEFAULT_KEPT)))
     }
     return 0
   },
+}
+
+function keptLine(count: number, limit: number): string {
+  return `${count} stopped ${count === 1 ? 'sandbox is' : 'sandboxes are'} kept, of at most ${limit} (\`[sandboxes] kept\` in config.toml)`
 }
 
 /** Paused and stopped sandboxes use no processor, but space. */

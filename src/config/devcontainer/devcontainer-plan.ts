@@ -2,6 +2,7 @@
 import type { JsonObject } from '../../util/untrusted-json.ts'
 import { type AgentpodTables, mergeAgentpodTables } from './agentpod-tables.ts'
 import { type DevcontainerFile, type DevcontainerSource, devcontainerSource } from './devcontainer-file.ts'
+import { type EntrypointPlan, entrypointPlans } from './entrypoints.ts'
 import type { ResolvedFeature } from './features/feature-resolver.ts'
 import { requirementBytes } from './host-requirements.ts'
 import {
@@ -48,7 +49,7 @@ export interface DevcontainerPlan {
   /** Whether the command of the service or image runs: only with compose files, unless `overrideCommand`. */
   readonly isCommandStarted: boolean
   /** Programs of Features that start before anything else, each of which starts its arguments. */
-  readonly entrypoints: readonly string[]
+  readonly entrypoints: readonly EntrypointPlan[]
   /** Those that are honoured. */
   readonly mounts: readonly DevcontainerMount[]
   readonly ports: readonly DevcontainerPort[]
@@ -102,7 +103,7 @@ export function devcontainerPlan(
     lifecycle: lifecyclePlan(entries),
     waitFor: merged.waitFor ?? DEFAULT_WAIT_FOR,
     isCommandStarted: configuration.dockerComposeFile !== undefined && merged.overrideCommand !== true,
-    entrypoints: merged.entrypoints ?? [],
+    entrypoints: entrypointPlans(entries, safety),
     mounts: mounts.filter(
       ({ kind, target }) =>
         (kind === 'volume' && target.startsWith('/') && target !== '/') ||

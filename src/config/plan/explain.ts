@@ -40,6 +40,7 @@ export function explainPlan(plan: Plan): ExplainedChoice[] {
       ),
       beat,
     })),
+    ...plan.unset.map(({ name, evidence }) => rowFrom(`variables.${name}`, 'unset', evidence)),
     ...plan.variables.map(({ name, value, evidence, beat }) => ({
       ...rowFrom(`variables.${name}`, value, evidence),
       beat,

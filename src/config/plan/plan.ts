@@ -126,6 +126,8 @@ export interface Plan {
   readonly starts: readonly CommandPlan[]
   readonly ports: readonly PortPlan[]
   readonly variables: readonly VariablePlan[]
+  /** Variables that commands do not have, even if the image or the user's shell sets them. */
+  readonly unset: readonly Pick<VariablePlan, 'name' | 'evidence'>[]
   /** Directories before the PATH. */
   readonly path: readonly string[]
   /** Presets whose hosts builds and sandboxes may reach. */

@@ -401,9 +401,7 @@ export async function activate(
     await guest.configure(
       {
         env: {
-          LANG: 'C.UTF-8',
-          ...created.env,
-          ...environment.inherited,
+          ...ofBase(environment, created),
           ...linkVariables(ctx, linked),
           ...pathOf(environment, created),
           ...added?.variables,
@@ -450,6 +448,12 @@ async function makeWorkdir({ base, workdir }: Environment, guest: Guest): Promis
   await guest.files.makeDir(workdir, { user: 'root', signal }).catch((error: unknown) => {
     if (!isAgentPodError(error, 'already_exists')) throw error
   })
+}
+
+/** What commands have without any request. */
+function ofBase({ inherited, unset = [] }: Environment, { env }: Created): Record<string, string> {
+  const all = Object.entries({ LANG: 'C.UTF-8', ...env, ...inherited })
+  return Object.fromEntries(all.filter(([name]) => !unset.includes(name)))
 }
 
 function pathOf({ path = [], inherited }: Environment, { env }: Created): Record<string, string> {

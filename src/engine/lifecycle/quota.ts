@@ -3,6 +3,7 @@ import { AgentPodError } from '../../core/error.ts'
 import { LOCAL } from '../../core/principal.ts'
 import { RUN_LABEL } from '../../core/run.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
+import { DEFAULT_KEPT } from '../../core/spec.ts'
 
 export interface Quota {
   /** Existing sandboxes of one key. The local user has no limit. */
@@ -12,8 +13,6 @@ export interface Quota {
 }
 
 export const DEFAULT_QUOTA: Quota = { living: 100 }
-/** How many stopped sandboxes a person may keep, unless their `config.toml` says otherwise. */
-export const DEFAULT_KEPT = 50
 
 export function sandboxLimit(quota: Quota, owner: string): number | undefined {
   return owner === LOCAL.owner ? undefined : quota.living

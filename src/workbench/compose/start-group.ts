@@ -114,6 +114,7 @@ async function startMember(bench: Workbench, pod: AgentPod, o: MemberStart): Pro
   if (serviceWords(service, image).length === 0) throw noCommand(service)
   const isOneShot = runsToEnd(compose, service)
   const running = memberService(service, image)
+  const user = memberUser(service, image)
   const volumes = await volumesOf(bench, o)
   const ephemeral = service.mounts.flatMap((one) =>
     one.kind === 'tmpfs' ? [{ path: one.target, sizeMib: one.sizeMib }] : [],
@@ -127,7 +128,9 @@ async function startMember(bench: Workbench, pod: AgentPod, o: MemberStart): Pro
       environment: {
         base: 'image',
         image: ref,
-        user: memberUser(service, image),
+        user,
+        // The entrypoints of databases give files to the user of the server, and become that user.
+        sudo: isRoot(user),
         variables: running.variables,
         ...(!isOneShot && { services: [running] }),
       },
@@ -142,6 +145,10 @@ async function startMember(bench: Workbench, pod: AgentPod, o: MemberStart): Pro
     if (isOneShot) await runOnce(sandbox, running)
     else await sandbox.begin()
   })
+}
+
+function isRoot(user: string): boolean {
+  return /^(?:root|0)(?::|$)/.test(user)
 }
 
 /**

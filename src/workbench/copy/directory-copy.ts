@@ -18,15 +18,17 @@ import type { CopyChanges, ProjectCopy } from './project-copy.ts'
 /** Below this size git's objects are kept in memory inside, which is faster than any disk. */
 const SMALL_BYTES = 64 * 1024 * 1024
 
+/** If `isThere`, the sandbox has the files already. */
 export async function copyDirectory(
   bench: Workbench,
   sandbox: Sandbox,
   project: Project,
+  isThere: boolean,
 ): Promise<ProjectCopy> {
   const { directory, files, user, workspace, generated } = project
   using progress = bench.person.progress({})
   progress.status(`copying ${files.length} files`)
-  await sandbox.unpack(workspace, packFiles(directory, files), { user })
+  if (!isThere) await sandbox.unpack(workspace, packFiles(directory, files), { user })
   const baseline = sizeOf(project) < SMALL_BYTES ? '/tmp' : homeOf(user)
   const began = await runInside(sandbox, user, baselineScript(baseline, workspace, generated))
   const bringBack = async (): Promise<CopyChanges> => {

@@ -23,6 +23,7 @@ import {
   prepareSnapshot,
 } from '../project/prepared-snapshot.ts'
 import type { Workbench } from '../workbench.ts'
+import { copyPrebuild } from './copy-prebuild.ts'
 
 export interface RepositoryRequest extends SandboxRequest {
   /** Copy the commit alone, without uncommitted files. */
@@ -120,15 +121,7 @@ async function prepareIn(
     user,
     generated,
     workspace,
-    ...(ready?.prebuild && {
-      prebuild: {
-        scripts: ready.prebuild,
-        // Without the variables of this call: the copy is for later calls too.
-        environment: prebuildSettings(ready, network?.variables),
-        network: network?.network,
-        files: network?.files ?? [],
-      },
-    }),
+    prebuild: copyPrebuild(ready, network),
   })
   return {
     ...prepared,
@@ -138,12 +131,4 @@ async function prepareIn(
     network: network?.network,
     files: network?.files ?? [],
   }
-}
-
-function prebuildSettings(
-  ready: ReadyEnvironment,
-  presets: Readonly<Record<string, string>> | undefined,
-): Pick<NonNullable<CreateOptions['environment']>, 'variables' | 'path' | 'sudo'> {
-  const { variables, path, sudo } = ready.apply({}).environment ?? {}
-  return { variables: { ...presets, ...variables }, path, sudo }
 }

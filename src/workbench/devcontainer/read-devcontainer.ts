@@ -9,6 +9,7 @@ import {
   devcontainerSource,
   parseDevcontainer,
 } from '../../config/devcontainer/devcontainer-file.ts'
+import { parseFeatureLock, withLockedDependencies } from '../../config/devcontainer/features/feature-lock.ts'
 import { chooseDevcontainer, devcontainerLockPath } from '../../config/devcontainer/locate.ts'
 import { parseMount } from '../../config/devcontainer/mounts.ts'
 import type { DevcontainerProperties } from '../../config/devcontainer/properties.ts'
@@ -38,6 +39,8 @@ export interface DevcontainerRequest {
   /** `customizations.agentpod`, in the form of agentpod.toml. */
   readonly tables: ProjectData | undefined
   readonly lock: { readonly file: string; readonly text: string } | undefined
+  /** Those that the file names, and those that the lockfile adds because these depend on them. */
+  readonly features: readonly string[]
   readonly privileges: Pick<Privileges, 'images' | 'dockerfiles' | 'devcontainer'>
 }
 
@@ -86,6 +89,11 @@ export function readDevcontainer(
   const folder = checkedFolder(document, local.workspace.workspaceFolder)
   const lockFile = devcontainerLockPath(file)
   const lockText = tree.read(lockFile)
+  const lock = lockText === undefined ? undefined : { file: lockFile, text: lockText }
+  const features = withLockedDependencies(
+    Object.keys(properties.features ?? {}),
+    lock && parseFeatureLock(lock),
+  )
   return {
     document,
     read: { configuration, replace, workspace: { ...local.workspace, workspaceFolder: folder } },
@@ -93,8 +101,9 @@ export function readDevcontainer(
     base,
     workspace: mountTarget(properties, base, folder),
     tables: tablesOf(properties),
-    lock: lockText === undefined ? undefined : { file: lockFile, text: lockText },
-    privileges: privilegesOf(document, properties, { base, tree }),
+    lock,
+    features,
+    privileges: privilegesOf(document, properties, { base, tree, features }),
   }
 }
 
@@ -191,7 +200,11 @@ function mountTarget(
 function privilegesOf(
   { file, raw }: DevcontainerFile,
   properties: DevcontainerProperties,
-  { base, tree }: { readonly base: DevcontainerBase; readonly tree: FileTree },
+  {
+    base,
+    tree,
+    features,
+  }: { readonly base: DevcontainerBase; readonly tree: FileTree; readonly features: readonly string[] },
 ): DevcontainerRequest['privileges'] {
   const { image, dockerfile } = base
   const others = groupPrivileges(base, tree)
@@ -199,7 +212,7 @@ function privilegesOf(
   const images = [...new Set([...own, ...others.images])]
   const dockerfiles = [...new Set([...(dockerfile ? [dockerfile.file] : []), ...others.dockerfiles])]
   const wanted = [
-    ...Object.keys(properties.features ?? {}).map(featurePrivilege),
+    ...features.map(featurePrivilege),
     ...(properties.initializeCommand === undefined
       ? []
       : [initializePrivilege(file, properties.initializeCommand)]),

@@ -30,7 +30,7 @@ import { type DevcontainerRequest, featurePrivilege, initializePrivilege } from 
 
 /** Whether everything that the container is made of was approved. */
 export function isGranted(
-  { privileges, properties }: DevcontainerRequest,
+  { privileges, features }: DevcontainerRequest,
   granted: Privileges | undefined,
 ): boolean {
   const has = granted ?? NO_PRIVILEGES
@@ -38,7 +38,7 @@ export function isGranted(
   return (
     listed(privileges.images).every((one) => hasImage(has, one)) &&
     listed(privileges.dockerfiles).every((one) => hasDockerfile(has, one)) &&
-    Object.keys(properties.features ?? {}).every((name) => hasDevcontainerLine(has, featurePrivilege(name)))
+    features.every((name) => hasDevcontainerLine(has, featurePrivilege(name)))
   )
 }
 
@@ -82,6 +82,17 @@ export async function resolveDevcontainer(
       hasDevcontainerLine(granted, initializePrivilege(file, initializeCommand)),
     notes: [
       ...label.notes,
+      ...(o.image?.isHidden
+        ? [
+            `${file}: this provider does not show what the image ${name} sets: its label ${METADATA_LABEL} and its user are not read; name them in the file`,
+          ]
+        : []),
+      ...resolved
+        .filter(({ reference }) => !request.features.includes(reference.written))
+        .map(
+          ({ reference }) =>
+            `${file}: the Feature ${reference.written} is installed too, because another Feature depends on it`,
+        ),
       ...(hasTables(label.entries) ? [`customizations.agentpod in the label of ${name} is not used`] : []),
       ...resolved
         .filter(({ metadata }) => hasTables([metadata.properties]))
@@ -109,7 +120,7 @@ export async function imageFacts(
     return factsOf(await pod.images.get(ref, { provider }))
   } catch (error) {
     // A provider whose daemon keeps the images tells nothing about them.
-    if (isAgentPodError(error, 'unsupported')) return undefined
+    if (isAgentPodError(error, 'unsupported')) return { isHidden: true, variables: {}, labels: {} }
     if (!isAgentPodError(error, 'not_found') || !o.isPulled) {
       if (isAgentPodError(error, 'not_found')) return undefined
       throw error

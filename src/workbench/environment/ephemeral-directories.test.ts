@@ -17,6 +17,9 @@ test('LIFE-6 ephemeral directories in the project are left out of its copies and
   assert.deepEqual(ephemeralNotes(wishes, ['tmp/a', 'tmp/b', 'tmpx']), [
     'agentpod.toml:2 tmp is never kept: the 2 files of the project in it are not in the sandbox',
   ])
+  assert.deepEqual(ephemeralNotes(wishes, ['a/b/c', 'tmp/a']), [
+    'agentpod.toml:2 tmp is never kept: the file of the project in it is not in the sandbox',
+  ])
 })
 
 test('LIFE-6 an ephemeral directory never hides the project or installed packages', () => {

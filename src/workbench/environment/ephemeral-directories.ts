@@ -87,7 +87,8 @@ export function ephemeralNotes(wishes: readonly SaidEphemeral[], files: readonly
   return wishes.flatMap(({ path, evidence }) => {
     const count = files.filter((file) => file.startsWith(`${path}/`)).length
     if (count === 0) return []
-    const what = count === 1 ? 'the file' : `the ${count} files`
-    return [`${evidenceText(evidence)} is never kept: ${what} of the project in it are not in the sandbox`]
+    const what =
+      count === 1 ? 'the file of the project in it is' : `the ${count} files of the project in it are`
+    return [`${evidenceText(evidence)} is never kept: ${what} not in the sandbox`]
   })
 }

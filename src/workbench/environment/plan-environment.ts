@@ -12,6 +12,7 @@ import { type Detected, detect } from '../../config/detect/detect.ts'
 import type { NetworkWish } from '../../config/network/network-table.ts'
 import { addonService } from '../../config/plan/addons/addon-plan.ts'
 import type { ImageFacts } from '../../config/plan/devcontainer/devcontainer-environment.ts'
+import { containerService } from '../../config/plan/devcontainer/entrypoint-service.ts'
 import { languageWish } from '../../config/plan/languages/language-plan.ts'
 import { registryVersions } from '../../config/plan/languages/registry-versions.ts'
 import { type Lock, readLock } from '../../config/plan/lock.ts'
@@ -397,18 +398,20 @@ export function environmentOf(
   digest: string | undefined,
   isInteractive = false,
 ): NonNullable<CreateOptions['environment']> {
+  const container = plan.devcontainer && containerService(plan.devcontainer)
   return {
     base: plan.resolvedBase.base,
     ...(plan.resolvedBase.image !== undefined && { image: plan.resolvedBase.image }),
     digest,
     path: [...plan.path],
     variables: Object.fromEntries(plan.variables.map(({ name, value }) => [name, value])),
+    ...(plan.unset.length > 0 && { unset: plan.unset.map(({ name }) => name) }),
     user: plan.user,
     sudo: plan.sudo,
     services: [
       ...plan.services.map((service) => engineService(service, plan)),
       ...plan.addons.map((addon) => addonService(addon, plan)),
-      ...(plan.devcontainer?.main ? [plan.devcontainer.main] : []),
+      ...(container ? [container] : []),
     ].map(({ ready, ...rest }) => {
       return { ...rest, variables: { ...rest.variables }, ready: { ...ready } }
     }),

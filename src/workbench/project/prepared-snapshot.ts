@@ -3,17 +3,15 @@
  * copied again and a changed one only sends the difference.
  */
 
-import { cpSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
 import type { RunOptions } from '../../client/runs.ts'
-import type { CreateOptions, Sandbox } from '../../client/sandbox.ts'
-import type { Snapshot } from '../../client/snapshots.ts'
+import type { Sandbox } from '../../client/sandbox.ts'
 import { homeOf } from '../../core/environment.ts'
-import { AgentPodError, isAgentPodError } from '../../core/error.ts'
+import { AgentPodError } from '../../core/error.ts'
 import type { Home } from '../../core/home.ts'
 import { MOST_LISTED_RUNS } from '../../core/run.ts'
-import { PREPARED_LABEL } from '../../core/snapshot.ts'
 import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { type KnownState, packOf } from '../../sync/git/state/pack.ts'
 import { prepareScript, stashIn, stashOf } from '../../sync/git/state/prepare-script.ts'
@@ -23,41 +21,16 @@ import {
   readProjectState,
 } from '../../sync/git/state/project-state.ts'
 import { canonicalJson } from '../../util/canonical-json.ts'
-import { dropUndefined } from '../../util/drop-undefined.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
 import { sha256Hex } from '../../util/sha256.ts'
-import type { Prebuild } from '../devcontainer/lifecycle-scripts.ts'
-import { interruptibly, makeInterruptibly } from '../on-interrupt.ts'
 import type { Workbench } from '../workbench.ts'
+import { type CopyEnvironment, keptSnapshot } from './kept-snapshot.ts'
 import { plainName } from './open-project.ts'
-import { DRAFT, oldStarts, projectDirectory, projectKey, scratchOf, startObjects } from './project-state.ts'
+import { DRAFT, oldStarts, projectKey, scratchOf, startObjects } from './project-state.ts'
 
-const STATE_LABEL = 'agentpod/state'
-const ENVIRONMENT_LABEL = 'agentpod/environment'
-/** How many states of one project are kept. */
-const KEPT_SNAPSHOTS = 8
-const PREPARE_TTL_MS = 30 * 60_000
-const PREBUILD_TTL_MS = 90 * 60_000
-
-export interface PrepareSnapshotOptions {
+export interface PrepareSnapshotOptions extends CopyEnvironment {
   readonly repo: Repository
   readonly held: HeldState
-  /** The options of the sandboxes that start from the snapshot. */
-  readonly options: CreateOptions
-  readonly user: string
-  readonly generated: readonly string[]
-  /** The directory of the copy. */
-  readonly workspace: string
-  /** Commands of a devcontainer that prepare the copy, and what they run with. */
-  readonly prebuild?:
-    | {
-        readonly scripts: Prebuild
-        readonly environment: Pick<NonNullable<CreateOptions['environment']>, 'variables' | 'path' | 'sudo'>
-        readonly network: CreateOptions['network'] | undefined
-        /** Settings of package managers, below the user's home. */
-        readonly files: readonly { readonly path: string; readonly text: string }[]
-      }
-    | undefined
 }
 
 export interface PreparedSnapshot {
@@ -100,10 +73,14 @@ export async function prepareSnapshot(
   const home = homeOf(user)
   const name = plainName(basename(repo.root))
   const { workspace } = o
-  const directory = projectDirectory(bench.home, key)
-  const place = { bench, pod, o, state, key, directory, workspace, stash: stashIn(home) }
+  const place = { o, state, workspace, stash: stashIn(home) }
   return {
-    snapshot: await snapshotOf(place),
+    snapshot: await keptSnapshot(bench, pod, o, {
+      key,
+      digest: stateDigest(state),
+      record: sentText(state),
+      send: (sandbox, last) => send(place, sandbox, last === undefined ? {} : readSent(last)),
+    }),
     state,
     project: {
       workspace,
@@ -143,86 +120,14 @@ async function forgetStarts(home: Home, pod: AgentPod, key: string): Promise<voi
 }
 
 interface Place {
-  readonly bench: Workbench
-  readonly pod: AgentPod
   readonly o: PrepareSnapshotOptions
   readonly state: ProjectState
-  readonly key: string
-  readonly directory: string
   readonly workspace: string
   readonly stash: string
 }
 
 /** The states that were sent, by path of the submodule; the project's own path is ''. */
 type Sent = Readonly<Record<string, KnownState>>
-
-async function snapshotOf(place: Place): Promise<string> {
-  const { bench, pod } = place
-  const labels = {
-    [PREPARED_LABEL]: place.key.slice(0, 40),
-    [ENVIRONMENT_LABEL]: environmentKey(place),
-    [STATE_LABEL]: stateDigest(place),
-  }
-  const found = await pod.snapshots.list({ labels: { [PREPARED_LABEL]: labels[PREPARED_LABEL] } })
-  // SECURITY: anyone may set labels, and an admin sees every owner's snapshots. A snapshot with our labels
-  // could decide what runs with our key. So a snapshot counts as ours only if this machine recorded that it
-  // took it.
-  const ours = found.filter((one) => existsSync(sentFile(place, one.id)))
-  const usable = ours.filter(
-    (one) => one.state === 'ready' && one.labels[ENVIRONMENT_LABEL] === labels[ENVIRONMENT_LABEL],
-  )
-  const same = usable.find((one) => one.labels[STATE_LABEL] === labels[STATE_LABEL])
-  if (same) return same.id
-  const [last] = usable
-  using progress = bench.person.progress({})
-  progress.status(last ? 'updating the copy of the project' : 'copying the project')
-  const sandbox = await makeInterruptibly(() => preparing(place, last))
-  const fill = async (): Promise<string> => {
-    await send(place, sandbox, last ? readSent(place, last.id) : {})
-    const { prebuild, user } = place.o
-    if (prebuild) {
-      const { runPrebuild } = await import('../devcontainer/run-prebuild.ts')
-      for (const { path, text } of prebuild.files) await sandbox.writeFile(path, Buffer.from(text), { user })
-      await runPrebuild(bench, sandbox, { prebuild: prebuild.scripts, user, isNew: last === undefined })
-    }
-    // The snapshot of a stopped sandbox needs no pause.
-    await sandbox.stop()
-    const taken = await sandbox.snapshot({ labels })
-    writeSent(place, taken.id)
-    await forgetOlder(place, ours.slice(KEPT_SNAPSHOTS - 1))
-    return taken.id
-  }
-  try {
-    return await interruptibly(() => sandbox.destroy(), fill)
-  } finally {
-    await sandbox.destroy()
-  }
-}
-
-/**
- * SECURITY: only git, and commands of the project's devcontainer, have run in this sandbox when its snapshot
- * is taken: no services, no agent, and without such commands no network. It is created with nothing but the
- * options in `environmentKey`: later runs inherit what they do not set, so a sandbox with sudo must not lead
- * to others with sudo.
- */
-function preparing({ pod, o }: Place, last: Snapshot | undefined): Promise<Sandbox> {
-  const { base, image, digest, user } = o.options.environment ?? {}
-  const { diskMib } = o.options.resources ?? {}
-  const environment = { base, image, digest, user, ...o.prebuild?.environment }
-  return pod.create({
-    ...(o.options.provider !== undefined && !last && { provider: o.options.provider }),
-    ...(o.options.isolation !== undefined && { isolation: o.options.isolation }),
-    labels: { 'agentpod/preparing': 'project' },
-    resources: { diskMib },
-    // Runs inherit them from the snapshot.
-    ...(o.options.ephemeral && { ephemeral: o.options.ephemeral }),
-    network: o.prebuild
-      ? { mode: 'allowlist', allow: [], ...dropUndefined(o.prebuild.network ?? {}) }
-      : { mode: 'off' },
-    lifetime: { ttlMs: o.prebuild ? PREBUILD_TTL_MS : PREPARE_TTL_MS, whenOver: 'destroy' },
-    ...(last ? { snapshot: last.id } : { environment }),
-  })
-}
 
 async function send(place: Place, sandbox: Sandbox, sent: Sent): Promise<void> {
   const { o, state } = place
@@ -275,62 +180,25 @@ async function sendOne(
   })
 }
 
-/** Identifies the environment of a copy. Another environment needs another copy. */
-function environmentKey({ key, o, workspace }: Place): string {
-  const { base, image, digest, user } = o.options.environment ?? {}
-  const { diskMib } = o.options.resources ?? {}
-  const { provider, isolation } = o.options
-  const known = {
-    key,
-    base,
-    ...(image !== undefined && { image }),
-    ...(provider !== undefined && { provider }),
-    ...(isolation !== undefined && { isolation }),
-    digest,
-    user: user ?? o.user,
-    workspace,
-    aside: o.generated,
-    diskMib,
-    ...(o.prebuild && { prebuild: o.prebuild }),
-    ...(o.options.ephemeral && { ephemeral: o.options.ephemeral }),
-  }
-  return sha256Hex(canonicalJson({ ...known, form: 2 })).slice(0, 40)
-}
-
-function stateDigest({ state }: Place): string {
+function stateDigest(state: ProjectState): string {
   const of = ({ commit, tree, branch, shallow }: ProjectState): object => ({ commit, tree, branch, shallow })
   const submodules = state.submodules.map(({ path, state: inner }) => ({ path, ...of(inner) }))
   return sha256Hex(canonicalJson({ ...of(state), submodules })).slice(0, 40)
 }
 
-function sentFile({ directory }: Place, snapshot: string): string {
-  return join(directory, `sent-${snapshot}.json`)
-}
-
-function writeSent(place: Place, snapshot: string): void {
+/** What is sent, for the copy that continues this one. */
+function sentText(state: ProjectState): string {
   const of = ({ commit, tree, shallow }: ProjectState): KnownState => ({ commit, tree, shallow })
-  const sent: Record<string, KnownState> = { '': of(place.state) }
-  for (const { path, state } of place.state.submodules) sent[path] = of(state)
-  writeFileSync(sentFile(place, snapshot), JSON.stringify(sent), { mode: 0o600 })
+  const sent: Record<string, KnownState> = { '': of(state) }
+  for (const { path, state: inner } of state.submodules) sent[path] = of(inner)
+  return JSON.stringify(sent)
 }
 
 /** An empty record means that everything is sent. */
-function readSent(place: Place, snapshot: string): Sent {
+function readSent(text: string): Sent {
   try {
-    return JSON.parse(readFileSync(sentFile(place, snapshot), 'utf8')) as Sent
+    return JSON.parse(text) as Sent
   } catch {
     return {}
-  }
-}
-
-/** A snapshot that a sandbox is being created from cannot be removed now; a later call removes it. */
-async function forgetOlder(place: Place, old: readonly Snapshot[]): Promise<void> {
-  for (const { id } of old) {
-    try {
-      await place.pod.snapshots.remove(id)
-      rmSync(sentFile(place, id), { force: true })
-    } catch (error) {
-      if (!isAgentPodError(error)) throw error
-    }
   }
 }

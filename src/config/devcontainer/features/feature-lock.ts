@@ -28,6 +28,22 @@ export function lockedDigest(lock: FeatureLock | undefined, written: string): st
   return lock && Object.hasOwn(lock.features, written) ? lock.features[written]?.integrity : undefined
 }
 
+/** These Features, and those that they depend on as far as the lockfile says. */
+export function withLockedDependencies(
+  names: readonly string[],
+  lock: FeatureLock | undefined,
+): readonly string[] {
+  const all = new Set(names)
+  // A set that grows while it is iterated over: each name is looked at once.
+  for (const name of all) {
+    const entry = lock && Object.hasOwn(lock.features, name) ? lock.features[name] : undefined
+    for (const other of entry?.dependsOn ?? []) if (all.size < MOST_NAMED) all.add(other)
+  }
+  return [...all]
+}
+
+const MOST_NAMED = 1000
+
 /** The text of the lockfile. Folders are not locked: they are part of the project. */
 export function featureLockText(features: readonly ResolvedFeature[]): string {
   const entries = features

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { describe, test } from 'node:test'
 import { parseDevcontainer } from '../devcontainer-file.ts'
 import { resolveFeatures } from './feature-graph.ts'
-import { featureLockText, parseFeatureLock } from './feature-lock.ts'
+import { featureLockText, parseFeatureLock, withLockedDependencies } from './feature-lock.ts'
 import { checkFeatureOptions, featureOptionValues, featureVariables } from './feature-options.ts'
 import { featureResource, parseFeatureReference } from './feature-reference.ts'
 import type { FeatureResolver } from './feature-resolver.ts'
@@ -42,6 +42,17 @@ async function orderOf(
   const request = { file: FILE, features: asked as Record<string, string>, overrideFeatureInstallOrder }
   return (await resolveFeatures(request, resolverOf(features))).map(({ reference }) => reference.written)
 }
+
+test('DC-45 the lockfile names the Features that named ones depend on, at every depth and once', () => {
+  const entry = (...dependsOn: string[]) => ({
+    resolved: '',
+    integrity: `sha256:${'0'.repeat(64)}`,
+    dependsOn,
+  })
+  const lock = { features: { a: entry('b'), b: entry('c', 'a'), other: entry('d') } }
+  assert.deepEqual(withLockedDependencies(['a'], lock), ['a', 'b', 'c'])
+  assert.deepEqual(withLockedDependencies(['a', 'constructor'], undefined), ['a', 'constructor'])
+})
 
 describe('references of Features', () => {
   test('a registry, a tarball and a folder', () => {

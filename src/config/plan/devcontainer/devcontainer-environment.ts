@@ -16,6 +16,8 @@ import { expandedEnv, type FeatureInstall } from './feature-install.ts'
 
 /** Settings of the image that the container is made from, as far as they are known. */
 export interface ImageFacts {
+  /** Whether the provider keeps its images to itself, so that nothing here is known. */
+  readonly isHidden?: boolean | undefined
   readonly user?: string | undefined
   readonly variables: Readonly<Record<string, string>>
   /** What a container of it runs. */
@@ -146,11 +148,12 @@ export function devcontainerEnvironment(parts: DevcontainerParts): DevcontainerE
       ...plan.notes,
       ...refusedNotes(parts),
       ...otherPorts(parts),
-      ...plan.entrypoints.map(
-        (one) => `${file}: the entrypoint ${one} of a Feature is not started; start it in postStartCommand`,
-      ),
-      ...Object.entries(plan.remoteEnv).flatMap(([name, value]) =>
-        value === null ? [`${file}: remoteEnv ${name} is set to an empty text instead of unset`] : [],
+      ...plan.entrypoints.flatMap(({ run, origin, lacks }) =>
+        lacks.length === 0
+          ? []
+          : [
+              `${file}: the entrypoint ${JSON.stringify(run)} of ${origin} is not started: it needs ${lacks.join(' and ')}, which a sandbox does not give`,
+            ],
       ),
     ],
     evidence,

@@ -29,6 +29,12 @@ export function devcontainerRows({ devcontainer, workspace, user }: Plan): Expla
     row('workspace', workspace, devcontainer.workspaceEvidence),
     ...(group ? [row('service', group.compose.service.name, evidence(['service'], 'service'))] : []),
     ...(main ? [{ ...row('command', 'at every start', commandFrom(group)), run: main.run }] : []),
+    ...plan.entrypoints
+      .filter(({ lacks }) => lacks.length === 0)
+      .map(({ run, origin }) => ({
+        ...row('entrypoint', 'at every start', { file: '', said: origin }),
+        run,
+      })),
     ...features.map(({ name, version, digest }) =>
       row(
         `features.${name}`,

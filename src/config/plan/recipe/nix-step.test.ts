@@ -3,7 +3,7 @@ import { describe, test } from 'node:test'
 import type { NetworkRule } from '../../../core/network.ts'
 import { DATA_PRESETS } from '../../presets/catalog.ts'
 import { parseProject } from '../../project/project-file.ts'
-import { plan, presets } from '../../testing/plan-parts.ts'
+import { detected, plan, presets } from '../../testing/plan-parts.ts'
 import { requireFlakeHosts } from './nix-step.ts'
 import { recipeOf } from './recipe.ts'
 
@@ -17,10 +17,15 @@ describe('packages of nix', () => {
     const step = recipeOf(made, presets()).steps.find(({ name }) => name === 'packages/nix')
     assert.match(
       step?.run ?? '',
-      /profile install --profile \/opt\/agentpod\/nix -- 'https:\/\/channels\.nixos\.org\/nixpkgs-unstable\/nixexprs\.tar\.xz#ripgrep' 'https:\/\/channels\.nixos\.org\/nixos-25\.05\/nixexprs\.tar\.xz#jq' 'github:owner\/repo\/main#tool' 'path:\/root\/shop#default' \|\| \{\n/,
+      /profile install --profile \/opt\/agentpod\/nix -- 'https:\/\/channels\.nixos\.org\/nixpkgs-unstable\/nixexprs\.tar\.xz#ripgrep' 'https:\/\/channels\.nixos\.org\/nixos-25\.05\/nixexprs\.tar\.xz#jq' 'github:owner\/repo\/main#tool' 'path:\/home\/user\/shop#default' \|\| \{\n/,
     )
     assert.deepEqual(step?.inputs?.files, ['flake.nix', 'flake.lock'])
     assert.ok(made.path.includes('/opt/agentpod/nix/bin'))
+    // The step builds the flake, so no note says that it is not used.
+    const notes = ['flake.nix is not used: it has no plain list']
+    const noted = async (names: readonly string[]): Promise<number> =>
+      (await plan({ toml: toml(names), detected: detected({ notes }) })).notes.length
+    assert.deepEqual([await noted(['jq']), await noted(['.#default'])], [1, 0])
   })
 
   const hostsOf = async (list: readonly string[], approved: readonly NetworkRule[]): Promise<string[]> => {

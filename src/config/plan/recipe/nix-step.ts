@@ -1,6 +1,5 @@
 /** The step that installs packages with the base's own nix. */
 import { posix } from 'node:path'
-import { homeOf } from '../../../core/environment.ts'
 import { AgentPodError } from '../../../core/error.ts'
 import type { NetworkRule } from '../../../core/network.ts'
 import { parseHostName } from '../../../policy/host-name.ts'
@@ -15,6 +14,24 @@ export const NIX_PROFILE = '/opt/agentpod/nix'
 
 /** What nix asks of GitHub for a flake there: the commit of a branch, and its files. */
 const GITHUB = ['github.com', 'api.github.com', 'codeload.github.com']
+
+/**
+ * Builds run as root of the sandbox: a base seldom has the accounts that nix would use. Nix takes a machine
+ * with loopback alone for one without a network, and then downloads nothing, unless each of the settings that
+ * it would change is given.
+ */
+const OPTIONS = [
+  ['sandbox', 'false'],
+  ['build-users-group', ''],
+  ['substitute', 'true'],
+  ['download-attempts', '5'],
+  ['connect-timeout', '30'],
+  ['tarball-ttl', '3600'],
+]
+  .map(([name = '', value = '']) => `--option ${name} ${shellWord(value)}`)
+  .join(' ')
+
+const FLAKE = ['flake.nix', 'flake.lock']
 
 const MISSING =
   'the base has no nix, which [environment.packages] nix needs; add "nix-bin" to apt, or start from an image that has it'
@@ -35,22 +52,24 @@ export function nixStep(
   const { nix } = plan.extra
   if (nix.length === 0) return []
   const own = nix.some((one) => one.startsWith('.#'))
-  // A step that runs as root gets the project's files below root's home.
-  const flake = posix.join(homeOf('root'), posix.basename(plan.workspace))
+  const flake = plan.workspace
+  // The directory belongs to root now, and a later step makes it for the user.
+  const clean = `rm -f ${FLAKE.map((file) => shellWord(posix.join(flake, file))).join(' ')}\nrmdir ${shellWord(flake)} 2>/dev/null || true\n`
   const hint = nix.some(isFlake) ? ` || {\n  echo ${shellWord(FLAKES)} >&2\n  exit 1\n}` : ''
   const run = `command -v nix >/dev/null || {
   echo ${shellWord(MISSING)} >&2
   exit 1
 }
-nix --extra-experimental-features 'nix-command flakes' --option sandbox false profile install --profile ${NIX_PROFILE} -- ${nix.map((one) => shellWord(installable(one, flake))).join(' ')}${hint}
-${own ? `rm -rf ${shellWord(flake)}\n` : ''}`
+mkdir -p ${posix.dirname(NIX_PROFILE)}
+nix --extra-experimental-features 'nix-command flakes' ${OPTIONS} profile install --profile ${NIX_PROFILE} -- ${nix.map((one) => shellWord(installable(one, flake))).join(' ')}${hint}
+${own ? clean : ''}`
   const title = `${nix.join(', ')} from nix`
   const step = rootStep({ name: 'packages/nix', title, run, presets, path: plan.path })
   return [
     {
       ...step,
       network: [...step.network, ...(nix.some(isFlake) ? approved : [])],
-      ...(own && { inputs: { files: ['flake.nix', 'flake.lock'], stubs: {} } }),
+      ...(own && { inputs: { files: [...FLAKE], stubs: {} } }),
     },
   ]
 }

@@ -50,7 +50,7 @@ function imageStep(plan: Plan, presets: PresetsByName): DraftStep[] {
     .sort()
   if (packages.length === 0) return []
   const run = `command -v apt-get >/dev/null || {
-  echo 'the image has no apt-get, which [environment.packages] apt needs; install the packages in a Dockerfile' >&2
+  echo 'the image has no apt-get, which [environment.packages] apt and [addons] need; install the packages in a Dockerfile' >&2
   exit 1
 }
 apt-get -q update

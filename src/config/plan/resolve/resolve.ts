@@ -121,6 +121,7 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
   const path = planSearchPath(found, toolPlans, [...findings, ...detected.formats], workspace, [
     ...(extraPackages(input).nix.length > 0 ? [`${NIX_PROFILE}/bin`] : []),
   ])
+  const variables = planVariables({ ...input, devcontainer }, findings, servicePlans, { workspace, user })
   return {
     name: data?.environment.name ?? input.name,
     workspace,
@@ -145,11 +146,8 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
     commands: planCommands(input, findings, detected),
     starts,
     ports: planPorts({ ...input, devcontainer }, findings),
-    variables: [
-      ...homes(found, toolPlans),
-      ...addonVariables(addonPlans),
-      ...planVariables({ ...input, devcontainer }, findings, servicePlans, { workspace, user }),
-    ],
+    variables: [...homes(found, toolPlans), ...addonVariables(addonPlans), ...variables.set],
+    unset: variables.unset,
     path: path.directories,
     presets: planPresets({ ...input, devcontainer }, findings, resolvedBase, {
       found,
@@ -175,7 +173,7 @@ export async function draftPlan(input: PlanInput): Promise<Plan> {
       ...findings.flatMap(({ notes = [], directory }) =>
         notes.map((note) => (directory === '' ? note : `${directory}: ${note}`)),
       ),
-      ...detected.notes,
+      ...detected.notes.filter((note) => !isAboutOwnFlake(note, extraPackages(input).nix)),
       ...lostProcesses(detected),
       ...missing,
       ...setupNotes,
@@ -284,4 +282,9 @@ function kotlinNote(data: ProjectData | undefined): string[] {
   return typeof languageWish(data, 'kotlin') === 'string'
     ? ['the build chooses the version of Kotlin; [environment.languages] java chooses the JDK it runs on']
     : []
+}
+
+/** The file is not read, and is built by a step where agentpod.toml names it. */
+function isAboutOwnFlake(note: string, nix: readonly string[]): boolean {
+  return note.startsWith('flake.nix is not used: ') && nix.some((one) => one.startsWith('.#'))
 }

@@ -43,10 +43,10 @@ export function planVariables(
   findings: readonly Finding[],
   services: readonly ServicePlan[],
   { workspace, user }: Pick<Plan, 'workspace' | 'user'>,
-): VariablePlan[] {
+): { readonly set: readonly VariablePlan[]; readonly unset: Plan['unset'] } {
   const { file, detected } = input
   // Among sources of one rank, the first goes before the others.
-  const all: Omit<VariablePlan, 'beat'>[] = [
+  const all: SaidVariable[] = [
     ...Object.entries(file?.data.environment.variables ?? {}).map(([name, value]) => ({
       name,
       value,
@@ -79,25 +79,35 @@ export function planVariables(
       })),
     ),
   ]
-  return strongest(
+  const chosen = strongest(
     all.filter(isVariable),
     ({ name }) => name,
-    ({ value }) => value,
+    ({ value, isUnset }) => (isUnset ? 'unset' : value),
   )
+  return {
+    set: chosen.filter(({ isUnset }) => !isUnset),
+    unset: chosen.filter(({ isUnset }) => isUnset).map(({ name, evidence }) => ({ name, evidence })),
+  }
+}
+
+interface SaidVariable extends Omit<VariablePlan, 'beat'> {
+  /** Set by a source that takes the variable away. */
+  readonly isUnset?: boolean | undefined
 }
 
 /** Of devcontainer.json: those of processes go before those of the container. */
-function containerVariables({ devcontainer }: PlanInput): Omit<VariablePlan, 'beat'>[] {
+function containerVariables({ devcontainer }: PlanInput): SaidVariable[] {
   if (!devcontainer) return []
   const { plan, env, file, variables, evidence } = devcontainer
   const remote = Object.entries(plan.remoteEnv).map(([name, text]) => ({
     name,
     value: text === null ? '' : replaceContainerVariables(text, env, file),
+    isUnset: text === null,
     rank: 'devcontainer' as const,
     evidence: evidence(['remoteEnv', name], `remoteEnv ${name}`),
   }))
   const own = variables.toReversed().map((one) => ({ ...one, rank: 'devcontainer' as const }))
-  const first = new Map([...own.toReversed(), ...remote].map((one) => [one.name, one]))
+  const first = new Map<string, SaidVariable>([...own.toReversed(), ...remote].map((one) => [one.name, one]))
   return [...first.values()]
 }
 
