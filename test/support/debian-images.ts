@@ -20,7 +20,7 @@ export const NO_DEBIAN: string | false =
 const PACKAGES = [
   'postgresql-15',
   'redis-server',
-  'python3-minimal',
+  'python3-venv',
   'python3-pip',
   'git',
   'curl',
