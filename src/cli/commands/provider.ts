@@ -1,3 +1,6 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, realpathSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import type { ProviderView } from '../../api/schema/provider.ts'
 import { invalid } from '../../core/error.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
@@ -9,21 +12,45 @@ import { table } from '../output/terminal.ts'
 const NOT_READY = 6
 
 export const command: Command = {
-  usage: 'agentpod provider ls|check [--json] [NAME]',
+  usage: 'agentpod provider ls|check|setup [--json] [NAME]',
   examples: [
     'agentpod provider ls                 list the providers and what each supports',
     'agentpod provider check docker       check one provider, with hints',
+    'agentpod provider setup gvisor       install what a provider of this machine needs',
   ],
   options: JSON_OPTION,
-  verbs: ['ls', 'check'],
+  verbs: ['ls', 'check', 'setup'],
   words: { min: 1, max: 2 },
   async run(ctx, parsed) {
     const [verb, name] = parsed.words
     const isJson = parsed.has('json')
     if (verb === 'ls' && name === undefined) return list(ctx, isJson)
     if (verb === 'check' && name !== undefined) return check(ctx, name, isJson)
-    throw invalid('provider.verb', `unknown arguments: use ls, or check NAME`, '`agentpod provider ls`')
+    if (verb === 'setup' && name !== undefined) return setup(name)
+    throw invalid(
+      'provider.verb',
+      'unknown arguments: use ls, check NAME or setup NAME',
+      '`agentpod provider ls`',
+    )
   },
+}
+
+/** A provider that can be set up here has a script, which says what it does. */
+function setup(name: string): number {
+  const scripts = join(dirname(realpathSync(process.argv[1] ?? '')), '..', 'scripts')
+  const script = join(scripts, `setup-${name}`)
+  if (!/^[a-z]{1,20}$/.test(name) || !existsSync(script)) {
+    const known = existsSync(scripts)
+      ? readdirSync(scripts).flatMap((file) => /^setup-([a-z]+)$/.exec(file)?.[1] ?? [])
+      : []
+    throw invalid(
+      'provider.setup',
+      `nothing can be installed here for the provider ${JSON.stringify(name)}`,
+      `${known.map((one) => `\`agentpod provider setup ${one}\``).join(', ')}; \`agentpod provider check NAME\` says what one lacks`,
+    )
+  }
+  const { status } = spawnSync(script, { stdio: 'inherit' })
+  return status ?? NOT_READY
 }
 
 async function list({ client, terminal }: CommandContext, isJson: boolean): Promise<number> {
