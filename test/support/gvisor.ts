@@ -1,0 +1,12 @@
+/** Why tests of gVisor cannot run here; undefined if they can. */
+import { existsSync } from 'node:fs'
+import { runscFile } from '../../src/providers/gvisor/runsc-file.ts'
+
+export const RUNSC = runscFile(process.env)
+
+export const NO_GVISOR: string | undefined =
+  process.getuid?.() !== 0
+    ? 'needs root'
+    : existsSync(RUNSC)
+      ? undefined
+      : 'needs runsc: `agentpod provider setup gvisor`'
