@@ -17,7 +17,7 @@ export async function interruptibly<T>(cleanUp: () => Promise<unknown>, work: ()
     cleaning = cleanUp()
       .catch(() => undefined)
       .then(() => {
-        // Whoever else listens has heard the signal, and decides how the process ends.
+        // Another listener has got the signal too, and decides how the process ends.
         if (process.listenerCount(signal) === 0) process.kill(process.pid, signal)
       })
   }

@@ -246,6 +246,8 @@ func (h *Host) Run(ready func()) error {
 	for _, work := range []func(){
 		func() { h.watchDeadlines(ctx) },
 		func() { h.pool.Maintain(ctx, h.isBusy) },
+		// The first client that asks finds the answer.
+		func() { h.launcher.Runsc.Release() },
 		h.keepHostRootFresh,
 	} {
 		background.Add(1)

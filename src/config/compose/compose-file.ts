@@ -78,10 +78,8 @@ export class ComposeFiles {
   variables(directory: string, named?: readonly string[]): ComposeVariables {
     const usual = joinPath(directory, '.env')
     const files = named ?? [usual]
-    const all = Object.assign({}, ...files.map((file) => readEnvFile(this.text(file) ?? ''))) as Record<
-      string,
-      string
-    >
+    const all: Record<string, string> = {}
+    for (const file of files) Object.assign(all, readEnvFile(this.text(file) ?? '', all))
     const hidden = files.find((file) => this.text(file) === undefined && this.isLeftOut(file))
     return variablesOf(all, hidden, files.at(-1) ?? usual)
   }

@@ -254,7 +254,7 @@ function envFiles(
     const file = insideProject(ctx, place, path)
     if (file === undefined) continue
     const text = ctx.read(file)
-    if (text !== undefined) Object.assign(made, readEnvFile(text))
+    if (text !== undefined) Object.assign(made, readEnvFile(text, { ...ctx.variables.all, ...made }))
     else {
       const isHidden = ctx.isLeftOut(file)
       const why = isHidden ? `${quoted(path)} is a file that git ignores` : `there is no file ${quoted(path)}`

@@ -10,15 +10,6 @@ export interface Difference {
 
 /** By the name of the project. */
 export const DIFFERENCES: Readonly<Record<string, Difference>> = {
-  'interpolation with defaults, alternatives, nesting and dollars': {
-    documented: 'a value in a file of variables is taken as it is written',
-    expected: (docker) => changed(docker, 'web', 'environment', { REF: '${A}-more' }),
-  },
-  'files of variables, in their order': {
-    documented: 'a value in a file of variables is taken as it is written',
-    expected: (docker) =>
-      ['web', 'one', 'long'].reduce((all, name) => changed(all, name, 'environment', { D: '${A}2' }), docker),
-  },
   'environment as a list and as a table, with values of every kind': {
     documented: 'a number, date or similar value of a variable keeps the text of the file',
     expected: (docker) =>
