@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readEnvFile } from './env-file.ts'
 
-test('CMP-2 values of a file of variables may name others, as with Docker', () => {
+test('CMP-3 values of a file of variables may name others, as with Docker', () => {
   const text = [
     'A=one',
     'B=${A}-two',
@@ -27,7 +27,7 @@ test('CMP-2 values of a file of variables may name others, as with Docker', () =
   })
 })
 
-test('CMP-2 values that name each other do not grow without a limit', () => {
+test('CMP-3 values that name each other do not grow without a limit', () => {
   const lines = ['A0=0123456789', ...Array.from({ length: 60 }, (_, n) => `A${n + 1}=$A${n}$A${n}`)]
   const values = Object.values(readEnvFile(lines.join('\n')))
   assert.ok(values.reduce((sum, value) => sum + value.length, 0) < 3_000_000)
