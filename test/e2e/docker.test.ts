@@ -166,7 +166,7 @@ describe('agentpod on docker', { skip }, () => {
   test('PROV-3 PROV-4 requests that no provider here can meet are refused before anything is created', async () => {
     assert.match(
       (await refused(['create', '--provider', 'nope'])).stderr,
-      /unknown provider nope.*\n.*crun, docker/,
+      /unknown provider nope.*\n.*crun, gvisor, docker/,
     )
     assert.match(
       (await refused(['create', '--isolation', 'vm'])).stderr,

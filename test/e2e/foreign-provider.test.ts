@@ -54,9 +54,9 @@ const reasonOf = (error: unknown): string => (isAgentPodError(error) ? error.rea
 test('a foreign provider is listed beside the default one', async () => {
   const found = await client.providers()
   assert.deepEqual(
-    // Docker's is there, too, with a daemon or without.
+    // gVisor's and Docker's are there, too, with their programs or without.
     found
-      .filter(({ name }) => name !== 'docker')
+      .filter(({ name }) => name !== 'gvisor' && name !== 'docker')
       .map(({ name, isDefault, isolation }) => ({ name, isDefault, isolation })),
     [
       { name: 'crun', isDefault: true, isolation: 'container' },

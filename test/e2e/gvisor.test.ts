@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process'
 import { after, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Sandbox } from '../../src/client/sandbox.ts'
+import { LEVELS } from '../support/contract-table.ts'
 import { NO_GVISOR } from '../support/gvisor.ts'
 import { isAlive, until, World } from '../support/world.ts'
 
@@ -58,6 +59,9 @@ describe('gVisor', { skip: NO_GVISOR }, () => {
     assert.doesNotMatch(execFileSync('uname', ['-r'], { encoding: 'utf8' }), /gvisor/)
     const [listed] = JSON.parse(await world.ok(['ls', '--json'])) as { id: string; isolation: string }[]
     assert.deepEqual([listed?.id, listed?.isolation], [id, 'gvisor'])
+    const provider = (await pod.providers()).find(({ name }) => name === 'gvisor')
+    const { notes: _, ...levels } = provider?.capabilities ?? { notes: [] }
+    assert.deepEqual(levels, LEVELS.gvisor, 'docs/reference/providers.md has its capabilities')
     const box = await pod.get('box')
     assert.match(await run(box, 'curl -sS -m 5 http://example.com/'), /no rule allows example.com/)
     assert.equal(
