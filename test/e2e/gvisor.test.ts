@@ -1,6 +1,8 @@
 /** Sandboxes on gVisor through the command line and the SDK, and the memory of their processes. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Sandbox } from '../../src/client/sandbox.ts'
@@ -71,6 +73,19 @@ describe('gVisor', { skip: NO_GVISOR }, () => {
     await world.ok(['stop', 'box'])
     await world.ok(['start', 'box'])
     assert.equal(await world.ok(['exec', 'box', '--', 'sh', '-c', 'cat ~/file']), 'kept\n')
+  })
+
+  test('PROV-9 the environment of a project is built on gVisor too, and its tests run there', async () => {
+    const cwd = world.directory()
+    writeFileSync(
+      join(cwd, 'package.json'),
+      '{ "name": "own", "scripts": { "test": "cat made; uname -r" } }\n',
+    )
+    writeFileSync(
+      join(cwd, 'agentpod.toml'),
+      'isolation = "gvisor"\n[lifecycle]\nsetup = "uname -r > made"\n',
+    )
+    assert.match(await world.ok(['test'], { cwd }), /gvisor\n.*gvisor/)
   })
 
   test('PROV-9 BOX-4 a gVisor sandbox outlives the server and podhost, which are killed', async () => {

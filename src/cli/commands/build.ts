@@ -81,7 +81,7 @@ export const command: Command = {
     if (base !== undefined) parseProjectBase(base)
     const project = await openProject(ctx, 'user')
     const image = imageOption(parsed)
-    const { provider } = await placementOf(ctx, { provider: parsed.value('provider') })
+    const { provider } = await placementOf(ctx, { provider: parsed.value('provider') }, ctx.cwd)
     const profile = parsed.value('profile')
     const asked = { base, image, profile, compose: composeOptions(parsed), ...devcontainerOptions(parsed) }
     const detected = detectProject(project)

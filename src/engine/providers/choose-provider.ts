@@ -1,7 +1,7 @@
 /** Chooses the provider for a new sandbox, before anything is made. */
 import type { CallOptions } from '../../core/call.ts'
 import { ISOLATIONS, type Isolation, isAtLeast } from '../../core/capability.ts'
-import { AgentPodError, invalid } from '../../core/error.ts'
+import { AgentPodError, asAgentPodError, invalid } from '../../core/error.ts'
 import type { Provider } from '../../core/provider.ts'
 import { CALL } from '../call.ts'
 import type { ProviderRegistry } from './provider-registry.ts'
@@ -84,6 +84,11 @@ function isEnough({ isolation }: Placement, request: PlacementRequest): boolean 
   return request.isolation === undefined || isAtLeast(isolation, request.isolation)
 }
 
+function notReady(provider: Provider | undefined, reason: unknown): string {
+  const { message, hint } = asAgentPodError(reason)
+  return `${provider?.name} is not ready: ${message}${hint === undefined ? '' : ` (${hint})`}`
+}
+
 async function tooWeak(
   providers: ProviderRegistry,
   request: PlacementRequest,
@@ -92,7 +97,10 @@ async function tooWeak(
   const asked = await Promise.allSettled(providers.all.map((one) => levelOf(providers, one, PROBE)))
   const levels = asked.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
   const able = levels.filter((one) => isEnough(one, request)).map((one) => one.provider.name)
-  const offered = levels.map((one) => `${one.provider.name} offers ${one.isolation}`).join(', ')
+  const offered = [
+    ...levels.map((one) => `${one.provider.name} offers ${one.isolation}`),
+    ...asked.flatMap((one, n) => (one.status === 'rejected' ? [notReady(providers.all[n], one.reason)] : [])),
+  ].join(', ')
   return new AgentPodError({
     code: 'unsupported',
     reason: 'isolation.unavailable',

@@ -21,7 +21,7 @@ export async function loadEnvironment(
 ): Promise<ReadyEnvironment | undefined> {
   if (!hasEnvironment(request)) return undefined
   const { base, image, profile } = request
-  const placement = await placementOf(bench, request.placement)
+  const placement = await placementOf(bench, request.placement, project.directory)
   const { detectProject, hasNothing } = await import('./detect-project.ts')
   const detected = detectProject(project)
   // The plan of such a project is that it has none; see `planOnly`.

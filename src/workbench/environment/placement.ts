@@ -1,7 +1,8 @@
 /** Which provider makes a sandbox, and how strong its isolation has to be. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Isolation, isAtLeast } from '../../core/capability.ts'
+import type { AgentPod } from '../../client/client.ts'
+import { ISOLATIONS, type Isolation, isAtLeast } from '../../core/capability.ts'
 import type { Workbench } from '../workbench.ts'
 
 export interface PlacementOptions {
@@ -10,17 +11,36 @@ export interface PlacementOptions {
 }
 
 /**
- * The provider: the request's, then AGENTPOD_PROVIDER, then `provider` in config.toml. The isolation: the
- * request's, or a stronger one that the project's file asks for.
+ * The provider: the request's, then AGENTPOD_PROVIDER, then `provider` in config.toml, then one that isolates
+ * enough. The isolation: the request's, or a stronger one that the project's file asks for.
  */
 export async function placementOf(
-  { home, env }: Pick<Workbench, 'home' | 'env'>,
+  { home, env, client }: Pick<Workbench, 'home' | 'env' | 'client'>,
   request: PlacementOptions = {},
   directory?: string | undefined,
 ): Promise<PlacementOptions> {
-  const provider = request.provider ?? (await usualProvider(home, env))
   const isolation = stronger(request.isolation, await projectIsolation(directory))
+  const provider =
+    request.provider ??
+    (await usualProvider(home, env)) ??
+    (isolation === undefined ? undefined : await isolatingProvider(await client(), isolation))
   return { ...(provider !== undefined && { provider }), ...(isolation !== undefined && { isolation }) }
+}
+
+/**
+ * The environment of a project is built on the provider that its sandboxes run on, so that one is named
+ * before the build. Undefined if the default provider will do, or none isolates enough: then the server says
+ * what each offers.
+ */
+async function isolatingProvider(
+  pod: Pick<AgentPod, 'providers'>,
+  isolation: Isolation,
+): Promise<string | undefined> {
+  if (isolation === ISOLATIONS[0]) return undefined
+  const able = (await pod.providers()).filter(
+    (one) => one.ready && one.isolation !== undefined && isAtLeast(one.isolation, isolation),
+  )
+  return able.some(({ isDefault }) => isDefault) ? undefined : able[0]?.name
 }
 
 /**
