@@ -64,7 +64,7 @@ var releaseLine = regexp.MustCompile(`(?m)^runsc version \S*?(20\d{6})`)
 func ask(path string, info os.FileInfo) (string, error) {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known || !info.Mode().IsRegular() || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return "", unavailable(fmt.Sprintf("%s does not belong to root alone", path), "make root its owner, and writable for nobody else")
+		return "", unavailable(fmt.Sprintf("%s does not belong to root alone", path), fmt.Sprintf("run `chown root %[1]s; chmod go-w %[1]s`", path))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
