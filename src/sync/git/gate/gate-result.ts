@@ -25,14 +25,12 @@ const MOST_ROUNDS = 4
 const MOST_CLASHES = 20
 
 export async function gateResult(
-  repo: Repository,
   o: GitOptions,
-  tree: ObjectId,
   changes: readonly TreeChange[],
+  context: GateContext,
 ): Promise<{ readonly gate: GatedFile[]; readonly notes: string[] }> {
   if (changes.length === 0) return { gate: [], notes: [] }
-  const hooksPath = await hooksPathOf(repo)
-  const leaves = await leavesOf(o, tree)
+  const { hooksPath, leaves } = context
   const gateChanges = changes.map(({ path, before, after }) => ({
     path,
     before: before?.mode,
@@ -57,6 +55,19 @@ export async function gateResult(
   const standing = gateChanges.some(isScript) ? await standingFiles(input, texts, [...leaves.keys()]) : []
   await texts.read(gateChanges.filter(isScript).map(({ path }) => path))
   return { gate: gateOf({ ...input, standing }), notes: clashNotes(changes, leaves) }
+}
+
+/** What the gate has to know about the user's git and about the whole tree of a result. */
+export interface GateContext {
+  /** The directory that the user's git takes hooks from, relative to the project. */
+  readonly hooksPath: string | undefined
+  /** Every file of the tree. */
+  readonly leaves: ReadonlyMap<string, ObjectId>
+}
+
+export async function readGateContext(repo: Repository, o: GitOptions, tree: ObjectId): Promise<GateContext> {
+  const [hooksPath, leaves] = await Promise.all([hooksPathOf(repo), leavesOf(o, tree)])
+  return { hooksPath, leaves }
 }
 
 /** Unchanged files that run on their own, and the scripts that they run. */

@@ -7,7 +7,7 @@ import type { Readable } from 'node:stream'
 import { isAgentPodError } from '../../../core/error.ts'
 import { replaceHidden } from '../../../util/hidden-characters.ts'
 import type { GatedFile } from '../gate/gate.ts'
-import { gateResult } from '../gate/gate-result.ts'
+import { gateResult, readGateContext } from '../gate/gate-result.ts'
 import { displayName } from '../plumbing/byte-names.ts'
 import { compareTrees, type TreeChange } from '../plumbing/compare-trees.ts'
 import { type ChangedFile, changesOf } from '../plumbing/diff.ts'
@@ -99,6 +99,9 @@ async function look(
   quarantine: GitOptions,
   o: Pick<ReceiveOptions, 'tree' | 'commit' | 'expected'>,
 ): Promise<Received> {
+  // Listing a large tree takes long, so it begins now. If something else fails first, nothing waits for it.
+  const early = readGateContext(repo, quarantine, o.expected)
+  early.catch(() => undefined)
   const all = await compareTrees(quarantine, o.tree, o.expected, inspectResult)
   await checkBlobs(quarantine, all)
   const unreadable = all.filter(({ isText }) => !isText)
@@ -106,7 +109,8 @@ async function look(
   const tree = await editTree(quarantine, o.expected, edits)
   const treeChanges = all.filter(({ isText }) => isText)
   const changes = await changesOf(quarantine, o.tree, tree, treeChanges)
-  const { gate, notes } = await gateResult(repo, quarantine, tree, treeChanges)
+  const context = tree === o.expected ? early : readGateContext(repo, quarantine, tree)
+  const { gate, notes } = await gateResult(quarantine, treeChanges, await context)
   return {
     commit: o.commit,
     from: o.tree,

@@ -7,6 +7,7 @@ import {
   readdirSync,
   renameSync,
   rmSync,
+  statSync,
   truncateSync,
   utimesSync,
   writeFileSync,
@@ -140,6 +141,30 @@ describe('the result of a workspace', () => {
       header.tooLarge.toSorted((a, b) => a.sizeBytes - b.sizeBytes),
     )
     assert.deepEqual(short.pack, pack)
+  })
+
+  test('a long list of paths has the result of a short one', () => {
+    const names = Array.from({ length: 40 }, (_, n) => `src/part ${n % 4}/ü-${n}`)
+    const before = Object.fromEntries(names.map((name) => [name, 'before']))
+    using stage = new ResultStage({ ...before, 'src/other/same': 'same', '.gitignore': '*.log\n' })
+    const [hidden = '', removed = ''] = names
+    const times = statSync(join(stage.workspace, hidden))
+    stage.work(Object.fromEntries(names.map((name) => [name, 'after!'])))
+    // A change that keeps size and time is found by reading the file.
+    utimesSync(join(stage.workspace, hidden), times.atime, times.mtime)
+    stage.work({ [removed]: null, 'src/part 9/new': 'new', 'src/part 9/x.log': 'ignored' })
+    const only = [...names, 'src/part 9']
+    const { header, pack } = stage.result([], undefined, only)
+    // Such a name keeps the list from being shortened.
+    const exact = stage.result([], undefined, [...only, 'never"there'])
+    assert.deepEqual(exact, { header, pack })
+    assert.deepEqual(
+      listed(stage, header.tree).sort(),
+      [...names.filter((name) => name !== removed), 'src/other/same', 'src/part 9/new', '.gitignore']
+        .map((path) => FILE + path)
+        .sort(),
+    )
+    assert.equal(stage.inStash('cat-file', 'blob', `${header.tree}:${hidden}`), 'after!')
   })
 
   for (const [name, only] of [

@@ -7,6 +7,7 @@
 import type { Script } from '../../changes.ts'
 import { FIND_GIT } from '../../find-git.ts'
 import { ATTRIBUTES } from '../state/prepare-script.ts'
+import { groupPaths, MOST_PATHS } from './group-paths.ts'
 
 /** Larger files are left out of the result, and listed. */
 export const LARGEST_RESULT_FILE = 100 * 1024 * 1024
@@ -132,8 +133,8 @@ const SETTINGS = [
 
 const RESULT = `${FIND_GIT}export LC_ALL=C GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_NO_REPLACE_OBJECTS=1 GIT_OPTIONAL_LOCKS=0
 unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CEILING_DIRECTORIES GIT_NAMESPACE
-stash=$1 workspace=$2 start=$3 commit=$4 largest=$5 exclude=$6 nested=$7 large=$8 submodules=$9 only=\${10}
-shift 10
+stash=$1 workspace=$2 start=$3 commit=$4 largest=$5 exclude=$6 nested=$7 large=$8 submodules=$9 only=\${10} reread=\${11}
+shift 11
 export stash largest exclude nested large
 fail() { printf '%s\\n' "$1" >&2; exit 1; }
 damaged='the stored start of the run is damaged, so its changes cannot be found'
@@ -209,8 +210,12 @@ if [ -n "$only" ] && grep -q '^:(top,literal)' "$out/gone"; then
 fi
 # Without a path that is there, the list would mean everything.
 [ -z "$only" ] || [ -s "$out/there" ] || nothing=1
-# What is on the list is read, also if its time and size are those of the start.
-if [ -n "$only" ] && [ -z "\${nothing-}" ]; then
+# What is on the list is read, also if its time and size are those of the start. A long list is not given to git, which would compare
+# each of its paths with every file; files whose names begin like one of the list are read in vain.
+if [ -n "$reread" ]; then
+  printf '%s\n' "$reread" | sed "s/^/$(printf '\t')/" > "$out/reread"
+  git -c core.quotePath=false ls-files -s | grep -F -f "$out/reread" | git update-index --index-info
+elif [ -n "$only" ] && [ -z "\${nothing-}" ]; then
   (
     set -f
     IFS="
@@ -261,8 +266,12 @@ export function resultScript(o: ResultScriptOptions): Script {
   // SECURITY: a line break in a path would start another pattern, which could exclude everything.
   const aside = o.aside.filter((path) => path !== '' && !/\p{Cc}/u.test(path))
   const { stash, workspace, tree, commit = '', largestBytes } = o
-  const only = (o.only ?? []).some((path) => path === '' || /\p{Cc}/u.test(path)) ? [] : (o.only ?? [])
+  const all = (o.only ?? []).some((path) => path === '' || /\p{Cc}/u.test(path)) ? [] : (o.only ?? [])
+  // Git writes these characters in another way than they are in the list.
+  const isLong = all.length > MOST_PATHS && !all.some((path) => /["\\]/.test(path))
+  const [only, reread] = isLong ? [groupPaths(all), all] : [all, []]
   const scripts = [EXCLUDE, NESTED, LARGE, SUBMODULES]
-  const given = [stash, workspace, tree, commit, String(largestBytes), ...scripts, only.join('\n')]
+  const lists = [only.join('\n'), reread.join('\n')]
+  const given = [stash, workspace, tree, commit, String(largestBytes), ...scripts, ...lists]
   return { command: '/bin/sh', args: ['-c', RESULT, 'agentpod', ...given, ...aside] }
 }
