@@ -57,6 +57,7 @@ const CAPABILITIES: Capabilities = {
   host: true,
   volumes: false,
   rootMounts: false,
+  docker: false,
   notes: ['memory, processors and processes are not limited: this provider uses no cgroups'],
 }
 const NO_CGROUPS = { level: 'none', reason: 'this provider uses no cgroups' } as const

@@ -40,7 +40,8 @@ export function phasesOf(command: Command, selection: Selection): Lane[][] {
         ...checks(selection, { short: false }),
         ...onRealParts(selection, {
           findings: { minutes: 20, without: LONG_FILES },
-          e2e: { minutes: 30, without: noOrdinaryUser() ? [] : USER_SLICE },
+          e2e: { minutes: 30, without: [...OWN_KERNEL, ...(noOrdinaryUser() ? [] : USER_SLICE)] },
+          isolation: { minutes: 15, only: OWN_KERNEL },
           attack: { minutes: 20 },
           compat: { minutes: 15 },
           crash: { minutes: 10 },
@@ -101,7 +102,7 @@ function checks(selection: Selection, { short }: { short: boolean }): Lane[][] {
  * them asserts a duration. All lanes take about the same time.
  */
 const LANES: readonly (readonly string[])[] = [
-  ['findings', 'contract', 'docs'],
+  ['findings', 'contract', 'docs', 'isolation'],
   ['e2e'],
   ['attack', 'crash', 'package', 'compat'],
 ]
@@ -162,6 +163,9 @@ function program(
 
 /** Left to `npm run test:long`: they build the base of E2B's templates, which takes minutes. */
 const LONG_FILES = ['test/findings/e2b.test.ts']
+
+/** Sandboxes with a kernel of their own. They are in a lane that has less to do than that of the others. */
+const OWN_KERNEL = ['gvisor', 'qemu', 'docker-inside'].map((name) => `test/e2e/${name}.test.ts`)
 
 /** Files with tests that `npm test` skips because they take long. */
 function filesWithLongTests(root: string): string[] {

@@ -44,8 +44,8 @@ function buildNative(processor: string, goarch: string): void {
   const to = join(work, 'bin', processor)
   mkdirSync(to, { recursive: true })
   if (processor === process.arch) {
-    for (const name of ['podd', 'podhost', 'podimage', 'podfiles'])
-      copyFileSync(join(dist, 'bin', name), join(to, name))
+    const names = ['podd', 'podhost', 'podimage', 'podfiles', ...(goarch === 'amd64' ? ['vminit'] : [])]
+    for (const name of names) copyFileSync(join(dist, 'bin', name), join(to, name))
     return
   }
   const flags = ['-trimpath', '-buildvcs=false', '-ldflags', '-s -w']
@@ -53,7 +53,9 @@ function buildNative(processor: string, goarch: string): void {
   const build = (go: string, from: string, ...what: string[]): void => {
     execFileSync(go, ['build', ...flags, '-o', `${to}/`, ...what], { cwd: from, env, stdio: 'inherit' })
   }
-  build('go', join(root, 'native'), './cmd/...')
+  // Virtual machines need x86-64, so vminit is not built for other processors.
+  const programs = ['./cmd/podd', './cmd/podhost', ...(goarch === 'amd64' ? ['./cmd/vminit'] : [])]
+  build('go', join(root, 'native'), ...programs)
   build(newerGo(root), join(root, 'native', 'podimage'), '.', './cmd/podfiles')
 }
 

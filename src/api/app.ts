@@ -167,7 +167,7 @@ export function createApp(parts: AppParts): Hono {
         await engine.providers.prepareBase(
           { name: base, kit, image, isAnonymous: !principalOf(c).isAdmin },
           (progress) => void say({ progress }),
-          provider,
+          { provider, owner: principalOf(c).owner },
         )
         await say({ ready: true })
       } catch (thrown) {

@@ -89,7 +89,10 @@ export class Builder {
     const { engine, arch } = this.#parts
     const tell = (text: string): void => void o.onEvent({ kind: 'progress', text })
     const wish = { ...asked.base, isAnonymous: !o.who.isAdmin }
-    const { root, digest, variables, provider } = await engine.providers.prepareBase(wish, tell, o.provider)
+    const { root, digest, variables, provider } = await engine.providers.prepareBase(wish, tell, {
+      provider: o.provider,
+      owner: o.who.owner,
+    })
     // Every step uses the same image, even if its tag moves during the build.
     const recipe = digest === undefined ? asked : { ...asked, base: { ...asked.base, digest } }
     const keys = layerKeys(recipe, baseKey(recipe.base, provider, root, arch))

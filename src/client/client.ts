@@ -5,6 +5,7 @@ import type { ProviderView } from '../api/schema/provider.ts'
 import type { PreviewView, SandboxEventView, SandboxView } from '../api/schema/sandbox.ts'
 import type { CheckView, ServerView, TcpAddressView } from '../api/schema/server.ts'
 import type { AuditEntryView } from '../api/schema/usage.ts'
+import type { Isolation } from '../core/capability.ts'
 import type { Scope } from '../core/key.ts'
 import type { Kit } from '../core/recipe.ts'
 import { Builds } from './builds.ts'
@@ -123,7 +124,13 @@ export class AgentPod {
   }
 
   async createKey(
-    o: { name?: string; scope?: Scope; ttlMs?: number | undefined; network?: CreateKey['network'] } = {},
+    o: {
+      name?: string
+      scope?: Scope
+      ttlMs?: number | undefined
+      network?: CreateKey['network']
+      isolation?: Isolation | undefined
+    } = {},
   ): Promise<CreatedKeyView> {
     return (await this.#transport.json('POST', '/v1/keys', o)) as CreatedKeyView
   }

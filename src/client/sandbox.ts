@@ -36,6 +36,11 @@ export type ForkOptions = ForkSandbox
 /** The record of a sandbox on the server. */
 export type SandboxInfo = SandboxView
 
+export interface PauseOptions {
+  /** Write the memory to disk. Needs a provider whose level `pause` is `memory`. */
+  readonly toDisk?: boolean
+}
+
 export interface WakeOptions {
   /** The time to live from now; by default the full time again. */
   readonly ttlMs?: number | undefined
@@ -320,10 +325,12 @@ export class Sandbox {
   /**
    * Freezes the sandbox with its memory. Streams stay open but silent, and the time to live does not count. A
    * second call succeeds too. `unsupported` if the server's machine cannot freeze processes; `stop` keeps the
-   * files there.
+   * files there. With `toDisk`, its memory is written to disk and its processes end; `resume` continues them,
+   * also after a reboot, and streams continue at their offsets. If the memory cannot be saved, the sandbox
+   * continues.
    */
-  pause(): Promise<Sandbox> {
-    return this.#verb('pause')
+  pause(o: PauseOptions = {}): Promise<Sandbox> {
+    return this.#verb('pause', o)
   }
 
   /** Resumes after a pause. A running sandbox is not changed. */

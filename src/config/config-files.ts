@@ -5,6 +5,7 @@ import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import * as z from 'zod'
 import { LARGEST_DOCKERFILE } from '../core/build/dockerfile.ts'
+import { ISOLATIONS, type Isolation } from '../core/capability.ts'
 import { readInside } from '../util/file/read-inside.ts'
 import { grantedBy, grantsTable } from './grants/grants-table.ts'
 import { allowedWithoutAsking, withDefaultPermissions } from './grants/permissions.ts'
@@ -27,6 +28,7 @@ const providerName = z
 
 const userSchema = z.strictObject({
   provider: providerName.optional(),
+  isolation: z.enum(ISOLATIONS).optional(),
   network: networkTable.optional(),
   secrets: secretsTable.optional(),
   grants: grantsTable.optional(),
@@ -71,6 +73,11 @@ export function readUser(home: string): NetworkWish {
 /** The user's default provider. */
 export function readUserProvider(home: string): string | undefined {
   return parseToml(userSource(home), userSchema).data.provider
+}
+
+/** The lowest isolation of the user's sandboxes, and of everything that their server creates. */
+export function readUserIsolation(home: string): Isolation | undefined {
+  return parseToml(userSource(home), userSchema).data.isolation
 }
 
 /** The user's settings for agents. */

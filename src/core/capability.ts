@@ -11,6 +11,14 @@ export function isAtLeast(level: Isolation, lowest: Isolation): boolean {
   return ISOLATIONS.indexOf(level) >= ISOLATIONS.indexOf(lowest)
 }
 
+/** The strongest of these levels; undefined if none is given. */
+export function strongestIsolation(...levels: readonly (Isolation | undefined)[]): Isolation | undefined {
+  return levels.reduce((best, level) => {
+    if (best === undefined || level === undefined) return best ?? level
+    return isAtLeast(best, level) ? best : level
+  }, undefined)
+}
+
 export interface Capabilities {
   readonly isolation: Isolation
   readonly limits: 'none' | 'soft' | 'enforced'
@@ -41,6 +49,8 @@ export interface Capabilities {
   readonly volumes: boolean
   /** Whether sandboxes can mount other roots, read-only, and temporary file systems. */
   readonly rootMounts: boolean
+  /** Whether a sandbox can run a Docker engine inside. */
+  readonly docker: boolean
   readonly notes: readonly string[]
 }
 

@@ -7,11 +7,11 @@
  * returns a `Handle`. The engine stores the handle; `open` turns it into a `Guest`, through which commands
  * run and files move. Through `egress.door` the egress process reaches the only network exit of the sandbox.
  *
- * A sandbox may be paused and resumed (`pausing`), stopped and started (`stopping`), measured (`metering`),
- * and its files kept (`snapshots`): a snapshot is a root for other sandboxes. A sandbox ends by `destroy`, at
- * its deadline, or when its processes end; `onExit` reports it, and `inspect` and `list` are authoritative.
- * `list` finds everything by the owner's label alone, so a server that lost its database, or died between two
- * steps, leaves nothing behind.
+ * A sandbox may be paused and resumed (`pausing`), also with its memory on the disk, stopped and started
+ * (`stopping`), measured (`metering`), and its files kept (`snapshots`): a snapshot is a root for other
+ * sandboxes. A sandbox ends by `destroy`, at its deadline, or when its processes end; `onExit` reports it,
+ * and `inspect` and `list` are authoritative. `list` finds everything by the owner's label alone, so a server
+ * that lost its database, or died between two steps, leaves nothing behind.
  *
  * Every method may be called at any time, and concurrently for different sandboxes; the engine serialises the
  * calls for one sandbox. Failures are AgentPodErrors; `unavailable` means "could not ask", never "is gone".
@@ -63,6 +63,8 @@ export interface CreatePlan {
    * Builds need that: what a step writes to /tmp is there in the next one.
    */
   readonly rootDirs?: readonly RootDirectory[] | undefined
+  /** `docker`: root inside gets what a Docker engine needs. A start gets the same as the create. */
+  readonly docker?: boolean | undefined
 }
 
 export type RootDirectory = '/tmp' | '/run'
@@ -117,7 +119,8 @@ export interface Created {
 export type Observed =
   /** With the deadline, if the provider enforces one. */
   | { readonly state: 'running'; readonly deadlineAt?: number | undefined }
-  | { readonly state: 'paused' }
+  /** With the size of its memory on the disk, if it is there and its processes have ended. */
+  | { readonly state: 'paused'; readonly savedBytes?: number | undefined }
   | { readonly state: 'stopped' }
   | { readonly state: 'exited'; readonly oomKilled: boolean; readonly expired: boolean }
   | { readonly state: 'absent' }
@@ -210,6 +213,22 @@ export interface Pausing {
   pause(id: SandboxId, o: CallOptions): Promise<void>
   /** Resumes it with a new deadline. Idempotent. */
   resume(id: SandboxId, deadlineAt: number, o: CallOptions): Promise<void>
+  /** Present exactly if `pause` is `memory`. */
+  readonly toDisk?: PausingToDisk | undefined
+}
+
+/** The memory of a paused sandbox on the disk, where it outlives a reboot and takes no memory. */
+export interface PausingToDisk {
+  /**
+   * Writes files and memory of one moment to the disk, and ends the processes. For a running sandbox or a
+   * paused one. Idempotent. On failure the sandbox continues, or stays paused.
+   */
+  save(id: SandboxId, o: CallOptions): Promise<{ readonly savedBytes: number }>
+  /**
+   * Continues the processes of a saved sandbox. Idempotent. On failure it is saved as before; `data_loss` if
+   * the memory is damaged, `failed_precondition` if it cannot be used on this machine.
+   */
+  restore(plan: CreatePlan, o: CallOptions): Promise<Created>
 }
 
 export interface Stopping {

@@ -38,4 +38,8 @@ export interface Sandbox {
   /** The last snapshot with the same files: the one it was made from, or the newest one taken of it. */
   readonly tip: SnapshotId | undefined
   readonly forkedFrom: SandboxId | undefined
+  /** When it was paused, while it is. */
+  readonly pausedAt: number | undefined
+  /** The size of its memory on the disk, if it is paused to disk. */
+  readonly savedBytes: number | undefined
 }

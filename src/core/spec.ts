@@ -21,6 +21,11 @@ export interface Lifetime {
   readonly whenOver: WhenOver
   /** When it was idle for `idleMs`, it is paused and its time goes on later; otherwise as `whenOver` says. */
   readonly whenIdle?: 'pause' | undefined
+  /**
+   * How long it stays paused with its memory before that is written to the disk, where the provider can do
+   * that; never if left out.
+   */
+  readonly toDiskAfterMs?: number | undefined
   /** Whether a call into it, or traffic to one of its ports, wakes it when it is paused or stopped. */
   readonly autoResume: boolean
 }
@@ -57,6 +62,8 @@ export interface Spec {
   readonly ports?: Ports | undefined
   /** The lowest acceptable level of isolation; any if left out. */
   readonly isolation?: Isolation | undefined
+  /** Whether a Docker engine runs inside. Copies of the sandbox have one too. */
+  readonly docker?: boolean | undefined
   /** The volumes that it mounts. Copies of the sandbox do not inherit them. */
   readonly volumes?: readonly VolumeMount[] | undefined
   /** Directories that are never kept. Copies of the sandbox have them too, empty. */

@@ -1,3 +1,4 @@
+import type { Isolation } from '../core/capability.ts'
 import type { ErrorCode } from '../core/error.ts'
 import type { Guest } from '../core/guest.ts'
 import type { OwnerLabel, SandboxId } from '../core/id.ts'
@@ -70,6 +71,8 @@ export interface EngineParts {
   readonly quota?: Quota | undefined
   /** Egress of sandboxes; without it they have no network. */
   readonly network?: NetworkParts | undefined
+  /** The lowest isolation of what an owner creates; any if left out. A request can only raise it. */
+  leastIsolation?(owner: string): Isolation | undefined
   /** What the API adds to the inside of a sandbox at every start. */
   addedInside?(sandbox: Sandbox): AddedInside
   /** Called with the duration and the outcome of each create. */
@@ -96,6 +99,8 @@ export interface Context extends Omit<EngineParts, 'providers'> {
   readonly connections: Map<SandboxId, GuestConnection>
   /** Connections to paused sandboxes; their streams stay open. */
   readonly pausedConnections: Map<SandboxId, GuestConnection>
+  /** When the memory of paused sandboxes could last not be saved, as their lifetime says. */
+  readonly failedSaves: Map<SandboxId, number>
   /** Sandboxes whose services are starting. Aborting one ends the wait, so that `destroy` need not wait. */
   readonly startingServices: Map<SandboxId, AbortController>
   readonly snapshotRegistry: SnapshotRegistry

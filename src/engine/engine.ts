@@ -67,6 +67,7 @@ export class Engine {
       groupRegistry: new GroupRegistry(parts.groups),
       connections: new Map(),
       pausedConnections: new Map(),
+      failedSaves: new Map(),
       startingServices: new Map(),
       lock: new KeyedLock(),
       authorities: new Authorities(() => ({ now: parts.clock.now(), random: parts.random })),

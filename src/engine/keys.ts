@@ -1,5 +1,6 @@
 /** API keys: created, listed, revoked, and turned into a principal. */
 
+import type { Isolation } from '../core/capability.ts'
 import { AgentPodError, invalid } from '../core/error.ts'
 import { DEFAULT_CAP, type Key, type Scope } from '../core/key.ts'
 import type { NetworkCap } from '../core/network.ts'
@@ -21,6 +22,7 @@ export interface NewKey {
   readonly name: string
   readonly scope: Scope
   readonly network?: NetworkCap | undefined
+  readonly isolation?: Isolation | undefined
   readonly ttlMs?: number | undefined
 }
 
@@ -61,6 +63,7 @@ export class Keys {
       name: wanted.name,
       scope: wanted.scope,
       network: wanted.network ?? DEFAULT_CAP,
+      isolation: wanted.isolation,
       hash: hashOf(secret),
       createdAt,
       expiresAt: wanted.ttlMs === undefined ? undefined : createdAt + wanted.ttlMs,
@@ -81,7 +84,12 @@ export class Keys {
       actor: who.owner,
       action: 'key.create',
       subject: stored.id,
-      data: { name: stored.name, scope: stored.scope, network: stored.network.mode },
+      data: {
+        name: stored.name,
+        scope: stored.scope,
+        network: stored.network.mode,
+        ...(stored.isolation && { isolation: stored.isolation }),
+      },
     })
     return { key: withoutHash(stored), secret }
   }

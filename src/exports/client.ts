@@ -31,6 +31,7 @@ export {
   type FileInfo,
   type ForkOptions,
   type ListOptions,
+  type PauseOptions,
   type ProcessInfo,
   Sandbox,
   type SandboxInfo,

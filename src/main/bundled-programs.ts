@@ -6,6 +6,8 @@ import { AgentPodError } from '../core/error.ts'
 export interface BundledPrograms {
   readonly podhost: string
   readonly podd: string
+  /** The first program in virtual machines. Left out where there are none. */
+  readonly vminit?: string | undefined
   /** Speaks to registries. Left out if it is not built: there are no images on this machine then. */
   readonly podimage?: string | undefined
   /** Changes files in the sandboxes of a Dockerfile's build. Built with podimage. */
@@ -34,11 +36,13 @@ export function bundledPrograms(): BundledPrograms {
   const bundle = [here, join(here, '..')]
     .map((directory) => join(directory, 'egress.js'))
     .find((file) => existsSync(file))
+  const vminit = join(found, 'vminit')
   const podimage = join(found, 'podimage')
   const podfiles = join(found, 'podfiles')
   return {
     podhost: join(found, 'podhost'),
     podd: join(found, 'podd'),
+    ...(existsSync(vminit) && { vminit }),
     ...(existsSync(podimage) && { podimage }),
     ...(existsSync(podfiles) && { podfiles }),
     egress: bundle ?? join(here, 'egress.ts'),

@@ -1,7 +1,8 @@
 /** Starts the engine with the providers, the bases and the egress process that it uses. */
 import { e2bEnvironment } from '../api/e2b/sandbox-environment.ts'
 import { BaseRoots } from '../bases/base-roots.ts'
-import { readKeptLimit, readRegistries } from '../config/config-files.ts'
+import { readKeptLimit, readRegistries, readUserIsolation } from '../config/config-files.ts'
+import { strongestIsolation } from '../core/capability.ts'
 import type { Provider } from '../core/provider.ts'
 import { DEFAULT_KEPT } from '../core/spec.ts'
 import { parseUpstreamProxy } from '../egress/reach/upstream-proxy.ts'
@@ -15,9 +16,12 @@ import { runscFile } from '../providers/gvisor/runsc-file.ts'
 import { type LocalImages, localImages } from '../providers/local/images/images.ts'
 import { podimageProgram } from '../providers/local/images/podimage.ts'
 import { Podhost } from '../providers/local/podhost.ts'
+import { qemu } from '../providers/qemu/provider.ts'
+import { machineFiles } from '../providers/qemu/vm-files.ts'
 import { openSealedBox } from '../secrets/sealed-box.ts'
 import { eventStore } from '../store/events.ts'
 import { groupStore } from '../store/groups.ts'
+import { keyStore } from '../store/keys.ts'
 import { secretStore } from '../store/secrets.ts'
 import { snapshotStore } from '../store/snapshots.ts'
 import { volumeStore } from '../store/volumes.ts'
@@ -45,6 +49,7 @@ export async function startEngine(setup: ServerSetup, stores: ServerState): Prom
   const podhost = openPodhost(setup)
   const egress = openEgress(setup, () => engine)
   const roots = openBases(setup, stores)
+  const keyLevels = keyStore(stores.state)
   const engine = new Engine({
     ...engineStores(stores),
     ...networkParts(setup, stores, egress),
@@ -60,6 +65,9 @@ export async function startEngine(setup: ServerSetup, stores: ServerState): Prom
       living: setup.options.limits?.living ?? DEFAULT_QUOTA.living,
       kept: () => readKeptLimit(setup.home.root) ?? DEFAULT_KEPT,
     },
+    // Read each time: the file may change while the server runs.
+    leastIsolation: (owner) =>
+      strongestIsolation(readUserIsolation(setup.home.root), keyLevels.isolationOf(owner)),
     addedInside: e2bEnvironment,
     onCreated: createTimes(metrics),
   })
@@ -87,6 +95,7 @@ function openPodhost({ options, home, scope }: ServerSetup): Podhost {
     home: home.root,
     ...options.programs,
     runsc: runscFile(process.env),
+    ...machineFiles(process.env),
     shells: options.shells ?? DEFAULT_SHELLS,
   })
   scope.defer(() => podhost.close())
@@ -103,6 +112,7 @@ function openProviders(
   return [
     crun(podhost, home.tmp, images),
     gvisor(podhost, home.tmp, images),
+    qemu(podhost, home.tmp, images),
     dockerProvider({ env: process.env, poddFile: podd, owner }),
     ...(options.providers ?? []).map((open) => open({ home: home.root, podd, owner, log })),
   ]

@@ -22,6 +22,8 @@ export interface RunPlan {
   readonly snapshot?: string | undefined
   readonly environment?: Optional<Environment> | undefined
   readonly resources?: Optional<Resources> | undefined
+  /** Whether a Docker engine runs inside. */
+  readonly docker?: boolean | undefined
   readonly network?: NetworkRequest | undefined
   readonly volumes?: readonly VolumeRequest[] | undefined
   /** The place in a group that its sandbox takes. */

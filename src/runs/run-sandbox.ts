@@ -42,6 +42,7 @@ export async function openRunSandbox(engine: Engine, run: Run, plan: RunPlan): P
       snapshot: plan.snapshot,
       environment: plan.environment,
       resources: plan.resources,
+      docker: plan.docker,
       volumes: plan.volumes,
       ...(plan.place && { place: plan.place }),
       network: {

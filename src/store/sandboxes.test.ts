@@ -46,6 +46,8 @@ function sandbox(id: string, over: Partial<Sandbox> = {}): Sandbox {
     root: undefined,
     tip: undefined,
     forkedFrom: undefined,
+    pausedAt: undefined,
+    savedBytes: undefined,
     ...over,
   }
 }

@@ -250,6 +250,15 @@ export const STATE_MIGRATIONS: readonly Migration[] = [
       ALTER TABLE snapshots ADD COLUMN memory TEXT;
     `,
   },
+  // Sandboxes that are paused to disk, and the lowest isolation of keys.
+  {
+    version: 13,
+    sql: `
+      ALTER TABLE sandboxes ADD COLUMN paused_at INTEGER;
+      ALTER TABLE sandboxes ADD COLUMN saved_bytes INTEGER;
+      ALTER TABLE keys ADD COLUMN isolation TEXT;
+    `,
+  },
 ]
 
 /** The idempotency key of a create, with a digest of its request. */
@@ -316,13 +325,15 @@ const FIELDS: Readonly<Record<string, (s: Sandbox) => object | string | number |
   root: (s) => s.root,
   link: (s) => s.link,
   isolation: (s) => s.isolation,
+  paused_at: (s) => s.pausedAt,
+  saved_bytes: (s) => s.savedBytes,
 }
 const COLUMNS = Object.keys(FIELDS).join(', ')
 
 export function sandboxStore(db: DatabaseSync): SandboxStore {
   const disk = new DiskSync(db)
   const insert = db.prepare(
-    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+    `INSERT INTO sandboxes (${COLUMNS}, request_key, request_digest) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
   )
   const updates = new Map<string, StatementSync>()
   const updateOf = (columns: readonly string[]): StatementSync => {
@@ -454,6 +465,8 @@ function fromRow(row: Row): Sandbox {
     ending: json('ending'),
     tip: (row['tip'] ?? undefined) as SnapshotId | undefined,
     forkedFrom: (row['forked_from'] ?? undefined) as SandboxId | undefined,
+    pausedAt: number('paused_at'),
+    savedBytes: number('saved_bytes'),
   }
 }
 

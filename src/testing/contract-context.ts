@@ -216,6 +216,8 @@ export function stoppingOf({ stopping }: Provider): Stopping {
 export const NEEDS = {
   pausing: ({ pause }: Capabilities) =>
     pause === 'none' ? 'capability pause: it freezes nothing' : undefined,
+  pausingToDisk: ({ pause }: Capabilities) =>
+    pause === 'memory' ? undefined : 'capability pause: it writes no memory to disk',
   stopping: ({ stop }: Capabilities) =>
     stop === 'none' ? 'capability stop: it keeps no files of a sandbox without processes' : undefined,
   snapshots: ({ snapshot }: Capabilities) =>

@@ -21,6 +21,7 @@ import type {
   Observed,
   Packed,
   Pausing,
+  PausingToDisk,
   Provider,
   RootRef,
   SandboxExit,
@@ -45,6 +46,8 @@ export type FaultyCall =
   | 'extend'
   | 'pause'
   | 'resume'
+  | 'save'
+  | 'restore'
   | 'stop'
   | 'start'
   | 'snapshot'
@@ -65,6 +68,8 @@ export interface FakeProviderOptions {
   readonly layers?: boolean | undefined
   /** False for a provider without a freezer: no pause, and snapshots of stopped sandboxes only. */
   readonly freezes?: boolean | undefined
+  /** Whether it can write the memory of a paused sandbox to the disk. */
+  readonly savesMemory?: boolean | undefined
   /** Optional parts of the interface that it lacks. */
   readonly lacks?:
     | readonly ('snapshots' | 'stopping' | 'egress' | 'host' | 'volumes' | 'rootMounts')[]
@@ -176,6 +181,8 @@ export class FakeProvider implements Provider {
   exit(id: SandboxId, how: { oomKilled?: boolean; expired?: boolean; isSilent?: boolean } = {}): void {
     const sandbox = this.#sandboxes.get(id)
     if (sandbox?.observed.state !== 'running' && sandbox?.observed.state !== 'paused') return
+    // Memory on the disk needs no process.
+    if (sandbox.observed.state === 'paused' && sandbox.observed.savedBytes !== undefined) return
     const oomKilled = how.oomKilled ?? false
     const expired = how.expired ?? false
     this.#end(sandbox)
@@ -234,7 +241,7 @@ export class FakeProvider implements Provider {
     return this.#call('capabilities', '', o, () => ({
       isolation: this.#options.isolation ?? 'container',
       limits: LIMITED.every((limit) => this.#level(limit) === 'enforced') ? 'enforced' : 'soft',
-      pause: this.#freezes ? 'freeze' : 'none',
+      pause: this.pausing?.toDisk ? 'memory' : this.#freezes ? 'freeze' : 'none',
       snapshot: this.snapshots ? 'disk' : 'none',
       layers: this.layers !== undefined,
       network: this.egress ? 'transparent' : 'none',
@@ -245,6 +252,7 @@ export class FakeProvider implements Provider {
       host: this.host !== undefined,
       volumes: this.volumes !== undefined,
       rootMounts: !this.#options.lacks?.includes('rootMounts'),
+      docker: (this.#options.isolation ?? 'container') !== 'container',
       notes: ['it is a fake'],
     }))
   }
@@ -365,9 +373,37 @@ export class FakeProvider implements Provider {
       resume: (id, deadlineAt, o) =>
         this.#call('resume', id, o, () => {
           const sandbox = this.#need(id)
-          if (sandbox.observed.state === 'paused') sandbox.observed = { state: 'running', deadlineAt }
+          const { observed } = sandbox
+          if (observed.state === 'paused' && observed.savedBytes === undefined)
+            sandbox.observed = { state: 'running', deadlineAt }
           if (sandbox.observed.state !== 'running') throw wrongState(id, sandbox.observed.state)
           this.#arm(sandbox, deadlineAt)
+        }),
+      toDisk: this.#options.savesMemory ? this.#disk() : undefined,
+    }
+  }
+
+  #disk(): PausingToDisk {
+    return {
+      save: (id, o) =>
+        this.#call('save', id, o, () => {
+          const sandbox = this.#need(id)
+          const { state } = sandbox.observed
+          if (state !== 'running' && state !== 'paused') throw wrongState(id, state)
+          sandbox.cancelDeadline()
+          sandbox.observed = { state: 'paused', savedBytes: MIB }
+          return { savedBytes: MIB }
+        }),
+      restore: (plan, o) =>
+        this.#call('restore', plan.sandboxId, o, () => {
+          const sandbox = this.#need(plan.sandboxId)
+          const { observed } = sandbox
+          if (observed.state === 'running') return this.#created(plan)
+          if (observed.state !== 'paused' || observed.savedBytes === undefined)
+            throw wrongState(plan.sandboxId, observed.state)
+          sandbox.observed = { state: 'running', deadlineAt: plan.deadlineAt }
+          this.#arm(sandbox, plan.deadlineAt)
+          return this.#created(plan)
         }),
     }
   }

@@ -301,6 +301,7 @@ export const PROVIDER_CONTRACT: readonly ContractCase[] = [
       const hasEgress = capabilities.network === 'proxy' || capabilities.network === 'transparent'
       assert.equal(provider.deadlines !== undefined, capabilities.deadlines === 'provider')
       assert.equal(provider.pausing !== undefined, capabilities.pause !== 'none')
+      assert.equal(provider.pausing?.toDisk !== undefined, capabilities.pause === 'memory')
       assert.equal(provider.stopping !== undefined, capabilities.stop !== 'none')
       assert.equal(provider.snapshots !== undefined, capabilities.snapshot !== 'none')
       assert.equal(provider.metering !== undefined, capabilities.metering !== 'none')

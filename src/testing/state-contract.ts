@@ -68,6 +68,40 @@ export const STATE_CONTRACT: readonly ContractCase[] = [
     },
   },
   {
+    name: 'STATE-15 a sandbox that is paused to disk has no processes, and continues with its memory, files and deadline',
+    needs: NEEDS.pausingToDisk,
+    async run(ctx) {
+      const plan = ctx.plan()
+      const { id, guest } = await ctx.started(plan)
+      await writeFile(guest, FILE, Buffer.from('here'))
+      const { save, restore } = pausingOf(ctx.provider).toDisk ?? assert.fail('it has no toDisk')
+      const saved = await save(id, CONTRACT_CALL)
+      assert.ok(saved.savedBytes > 0)
+      assert.deepEqual(await save(id, CONTRACT_CALL), saved)
+      await pausingOf(ctx.provider).pause(id, CONTRACT_CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'paused', ...saved })
+      const later = { ...plan, deadlineAt: ctx.world.now() + 600_000 }
+      const { handle } = await restore(later, CONTRACT_CALL)
+      assert.deepEqual((await restore(later, CONTRACT_CALL)).handle, handle)
+      assert.deepEqual(await ctx.inspect(id), await ctx.running(later.deadlineAt))
+      const again = ctx.provider.open(handle)
+      try {
+        assert.equal(await contentOf(again, FILE), 'here')
+        assert.equal((await runCommand(again, 'echo', ['alive'])).stdout, 'alive\n')
+      } finally {
+        again.close()
+      }
+      // A paused one can be saved too, and a saved one stopped and destroyed.
+      await pausingOf(ctx.provider).pause(id, CONTRACT_CALL)
+      await save(id, CONTRACT_CALL)
+      await stoppingOf(ctx.provider).stop(id, CONTRACT_CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'stopped' })
+      await rejectsWith(restore(later, CONTRACT_CALL), 'conflict')
+      await ctx.provider.destroy(id, CONTRACT_CALL)
+      assert.deepEqual(await ctx.inspect(id), { state: 'absent' })
+    },
+  },
+  {
     name: 'without a freezer, a snapshot of a running sandbox is unsupported, and the sandbox is not changed',
     needs: (capabilities) => keeper(capabilities) ?? NEEDS.noPausing(capabilities),
     async run(ctx) {

@@ -11,6 +11,8 @@ export const FAILPOINTS = [
   'pause.frozen',
   'resume.intended',
   'resume.thawed',
+  'disk.saved',
+  'disk.restored',
   'stop.intended',
   'stop.ended',
   'start.intended',

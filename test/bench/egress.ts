@@ -18,6 +18,8 @@ interface Row {
   readonly name: string
   readonly url: string
   readonly isInside: boolean
+  /** Through `RELAY`, on the machine itself. */
+  readonly isRelayed?: boolean
 }
 
 const BARE = 'HTTP, on the machine itself'
@@ -25,6 +27,12 @@ const BARE_TLS = 'TLS, on the machine itself'
 const ROWS: readonly Row[] = [
   { name: BARE, url: `http://${PASSED}`, isInside: false },
   { name: BARE_TLS, url: `https://${PASSED}`, isInside: false },
+  {
+    name: 'HTTP, through a relay of three lines in Node',
+    url: `http://${PASSED}`,
+    isInside: false,
+    isRelayed: true,
+  },
   { name: 'TLS passed through, from a sandbox', url: `https://${PASSED}`, isInside: true },
   { name: 'HTTP, each request looked at, from a sandbox', url: `http://${PASSED}`, isInside: true },
   { name: 'TLS opened for a rule on paths, from a sandbox', url: `https://${OPENED}`, isInside: true },
@@ -50,13 +58,27 @@ export async function wayOut(
     },
   })
   const ask = new Asker(internet, sandbox)
-  await ask.warmUp()
+  const relay = await started([...internet.onMachine, process.execPath, '-e', RELAY])
+  try {
+    await measure(report, ask, internet, sandbox, o)
+  } finally {
+    relay.kill()
+  }
+  await sandbox.destroy()
+}
 
+async function measure(
+  report: Report,
+  ask: Asker,
+  internet: Internet,
+  sandbox: Sandbox,
+  o: { readonly mib: number; readonly rounds: number; readonly samples: number },
+): Promise<void> {
+  await ask.warmUp()
   for (const streams of STREAMS) await throughput(report, ask, streams, o)
   await requests(report, internet, sandbox, o)
   await latency(report, ask, o.rounds)
   await meanwhile(report, ask, sandbox, o)
-  await sandbox.destroy()
 }
 
 async function throughput(
@@ -86,6 +108,14 @@ async function throughput(
 
 const LEAN_PORT = 8099
 const PROXY_PORT = 8098
+const RELAY_PORT = 8097
+
+/** What Node itself takes to copy bytes from one connection to another. */
+const RELAY = `
+const net = require('node:net')
+net.createServer((near) => near.pipe(net.connect(80, '${SITE}')).pipe(near))
+  .listen(${RELAY_PORT}, '127.0.0.1', () => console.log('ready'))`
+
 const CONNECTIONS = 16
 
 /** Answers each request with a few bytes, and does nothing else. */
@@ -208,7 +238,7 @@ async function meanwhile(
   const alone: number[] = []
   for (let n = 0; n < rounds; n++) alone.push(await once())
   const busy: number[] = []
-  const row = ROWS[2]
+  const row = ROWS.find(({ isInside }) => isInside)
   let isOver = false
   const load =
     row &&
@@ -255,7 +285,8 @@ class Asker {
   }
 
   async #curl(row: Row, words: readonly string[]): Promise<string> {
-    const args = ['-sS', '--fail', '--noproxy', '*', '--http1.1', ...words]
+    const relayed = row.isRelayed ? ['--connect-to', `::127.0.0.1:${RELAY_PORT}`] : []
+    const args = ['-sS', '--fail', '--noproxy', '*', '--http1.1', ...relayed, ...words]
     if (!row.isInside) return this.#internet.onHost('curl', ...args)
     const { exitCode, stdout, stderr } = await this.#sandbox.exec('curl', { args }).wait()
     if (exitCode !== 0) throw new Error(`curl gave ${exitCode}: ${stderr}`)

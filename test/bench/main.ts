@@ -21,8 +21,10 @@ import { dockerfileBuilds } from './dockerfiles.ts'
 import { wayOut } from './egress.ts'
 import { environments } from './environments.ts'
 import { OURS } from './figures.ts'
+import { onGVisor } from './gvisor.ts'
 import { imageLives } from './images.ts'
 import { lives } from './lives.ts'
+import { onMachines } from './machines.ts'
 import { roundRobin, stopMeasuring, timed } from './measure.ts'
 import { packages } from './packages.ts'
 import { PeerDriver } from './peer-driver.ts'
@@ -117,7 +119,7 @@ async function main(stack: AsyncDisposableStack): Promise<void> {
       heading('Pause and stop')
       table(await pauses(pod, Math.ceil(rounds / 2)))
     },
-    transfer: () => transfer(sandbox, scratch, isQuick ? 64 : 1024),
+    transfer: () => transfer(world, sandbox, scratch, isQuick ? 64 : 1024),
     egress: async () => {
       heading('The way out')
       await wayOut(report, { mib: isQuick ? 64 : 1024, rounds, samples })
@@ -128,6 +130,8 @@ async function main(stack: AsyncDisposableStack): Promise<void> {
     dockerfiles: () => dockerfileBuilds(report, { rounds }),
     runs: () => runs(report, { rounds, scale: isQuick ? 0.02 : 1 }),
     docker: () => onDocker(report, driver, { rounds }),
+    gvisor: () => onGVisor(report, { rounds, isQuick }),
+    machines: () => onMachines(report, { rounds: Math.ceil(rounds / 2), isQuick }),
     command: () => commandLine(world, sandbox),
     growth: async () => {
       heading('With many sandboxes beside, and a long history behind')
@@ -147,7 +151,7 @@ async function execInRunning(
   sandbox: Sandbox,
   o: { readonly world: World; readonly peers: readonly Peer[]; readonly driver: PeerDriver },
 ): Promise<void> {
-  const socket = await poddSocket(o.world, sandbox.id)
+  const { socket } = await poddOf(o.world, sandbox.id)
   heading('Run `true` in a running sandbox')
   const commands = await roundRobin(
     [
@@ -234,11 +238,11 @@ function straight(socketPath: string): Promise<void> {
   })
 }
 
-async function poddSocket(world: World, id: string): Promise<string> {
+async function poddOf(world: World, id: string): Promise<{ socket: string; pid: number }> {
   const podhost = podhostOf(world)
-  const { socket } = await podhost.call('sandbox.inspect', { id }, { timeoutMs: 5000 })
+  const { socket, pid } = await podhost.call('sandbox.inspect', { id }, { timeoutMs: 5000 })
   await podhost.close()
-  return String(socket)
+  return { socket: String(socket), pid: Number(pid) }
 }
 
 async function eightAtATime(count: number, work: () => Promise<unknown>): Promise<void> {
@@ -291,10 +295,12 @@ interface E2bSandboxes {
   create(options: object): Promise<E2bSandbox>
 }
 
-/** Up and down through the server, beside a copy through a bare unix socket into a file on the same disk. */
-async function transfer(sandbox: Sandbox, scratch: string, mib: number): Promise<void> {
+/** Up and down through the server, beside a copy through a bare unix socket into the sandbox's files. */
+async function transfer(world: World, sandbox: Sandbox, scratch: string, mib: number): Promise<void> {
   heading('A file of 1 GiB')
   const source = join(scratch, 'big')
+  const { pid } = await poddOf(world, sandbox.id)
+  const inside = join('/proc', String(pid), 'root/home/user/copy')
   execFileSync('dd', ['if=/dev/urandom', `of=${source}`, 'bs=1M', `count=${mib}`, 'status=none'])
   const up = (): Promise<void> =>
     sandbox.writeFile('/home/user/big', createReadStream(source, { highWaterMark: 1 << 20 }))
@@ -305,7 +311,10 @@ async function transfer(sandbox: Sandbox, scratch: string, mib: number): Promise
     )
   const rows = await roundRobin(
     [
-      { name: 'bare unix socket into a file', once: () => timed(() => bareCopy(source, scratch)) },
+      {
+        name: 'bare unix socket into a file of the sandbox',
+        once: () => timed(() => bareCopy(source, scratch, inside)),
+      },
       { name: 'up', once: () => timed(up) },
       { name: 'down', once: () => timed(down) },
     ],
@@ -313,10 +322,10 @@ async function transfer(sandbox: Sandbox, scratch: string, mib: number): Promise
     0,
   )
   report.rates(rows, mib)
-  for (const name of ['big', 'copy', 'down']) rmSync(join(scratch, name))
+  for (const path of [source, inside, join(scratch, 'down')]) rmSync(path)
 }
 
-async function bareCopy(source: string, scratch: string): Promise<void> {
+async function bareCopy(source: string, scratch: string, target: string): Promise<void> {
   const path = join(scratch, 'bare.sock')
   const server = createServer(
     (connection) => void pipeline(createReadStream(source, { highWaterMark: 1 << 20 }), connection),
@@ -326,7 +335,7 @@ async function bareCopy(source: string, scratch: string): Promise<void> {
     '-c',
     'import socket,sys\ns=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1])\nf=open(sys.argv[2],"wb",0)\nb=bytearray(1<<20)\nwhile (n:=s.recv_into(b)): f.write(memoryview(b)[:n])',
     path,
-    join(scratch, 'copy'),
+    target,
   ])
   await new Promise((resolve) => reader.once('close', resolve))
   server.close()

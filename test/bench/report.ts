@@ -9,6 +9,7 @@ import type { Summary } from './measure.ts'
 export class Report {
   readonly #lines: string[] = []
   readonly #figures = new Map<FigureName, readonly Summary[]>()
+  readonly #levels = new Map<string, Map<string, string>>()
 
   say(line: string): void {
     this.#lines.push(line)
@@ -54,7 +55,14 @@ export class Report {
     this.#figures.set(name, rows)
   }
 
-  /** Replaces the figures in the document, and the chart. */
+  /** Keeps a figure of one level of isolation for docs/providers/isolation.md. */
+  keepLevel(what: string, level: string, figure: string): void {
+    const row = this.#levels.get(what) ?? new Map<string, string>()
+    row.set(level, figure)
+    this.#levels.set(what, row)
+  }
+
+  /** Replaces the figures in the documents, and the chart. */
   write(): void {
     const figures: Figures = this.#figures
     const file = join(ROOT, 'docs', 'benchmarks.md')
@@ -62,6 +70,20 @@ export class Report {
     writeFileSync(join(ROOT, 'docs', 'benchmarks.svg'), chartOf(panelsOf(figures), { day }))
     const text = between(readFileSync(file, 'utf8'), 'front page', frontPage(figures).join('\n'))
     writeFileSync(file, between(text, 'figures', this.#lines.join('\n')))
+    const page = join(ROOT, 'docs', 'providers', 'isolation.md')
+    writeFileSync(page, between(readFileSync(page, 'utf8'), 'levels', this.#levelTable(day)))
+  }
+
+  #levelTable(day: string): string {
+    const levels = [...new Set([...this.#levels.values()].flatMap((row) => [...row.keys()]))]
+    const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
+    return [
+      `Measured ${day}; [benchmarks](../benchmarks.md) has the whole run.`,
+      '',
+      line(['', ...levels]),
+      `|${'---|'.repeat(levels.length + 1)}`,
+      ...[...this.#levels].map(([what, row]) => line([what, ...levels.map((one) => row.get(one) ?? '–')])),
+    ].join('\n')
   }
 }
 

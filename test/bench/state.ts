@@ -194,7 +194,6 @@ async function withHistory(world: World, rows: number): Promise<void> {
   const store = sandboxStore(db)
   const like = template && store.get(parseSandboxId(template.id))
   if (!like) throw new Error('there is no row to copy')
-  db.exec('BEGIN')
   for (let n = 0; n < rows; n++) {
     const id = parseSandboxId(`h${String(n).padStart(10, '0')}`)
     const at = like.createdAt - (rows - n) * 1000
@@ -203,7 +202,6 @@ async function withHistory(world: World, rows: number): Promise<void> {
       undefined,
     )
   }
-  db.exec('COMMIT')
   db.close()
 }
 

@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { NO_DOCKER } from '../support/docker-daemon.ts'
+import { NO_ENGINE_INSIDE } from '../support/docker-inside.ts'
 import { openDocker } from '../support/docker-provider.ts'
 import { commandsIn, runAll } from '../support/documented.ts'
 import { NOT_LONG } from '../support/long.ts'
@@ -35,6 +36,14 @@ const IN_CI = 'ci.md'
 /** It builds several environments. */
 const SLOW = 'environments.md'
 
+/** Its commands need gVisor, and a Docker engine among the machine's tools. */
+const WITH_ENGINE = 'docker-inside.md'
+
+function skipOf(guide: string): string | false {
+  if (guide === SLOW) return NOT_LONG
+  return guide === WITH_ENGINE && (NOT_LONG || NO_BUSYBOX || NO_ENGINE_INSIDE)
+}
+
 /** Its images come from a registry of the test, which stands before the real one. */
 const WITH_IMAGES = ['images.md', 'dockerfiles.md']
 
@@ -44,7 +53,7 @@ const IN_CODE = 'environments-in-code.md'
 for (const guide of readdirSync(GUIDES).filter(
   (name) => name.endsWith('.md') && ![IN_ITS_OWN, CODE, IN_CI, ...WITH_IMAGES, IN_CODE].includes(name),
 )) {
-  test(`${guide} works as written`, { skip: guide === SLOW && NOT_LONG, timeout: 120_000 }, async () => {
+  test(`${guide} works as written`, { skip: skipOf(guide), timeout: 120_000 }, async () => {
     await using world = new World()
     const lines = commandsIn(readFileSync(join(GUIDES, guide), 'utf8'))
     assert.ok(lines.length >= 5)

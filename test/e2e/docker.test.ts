@@ -30,7 +30,8 @@ before(async () => {
   internet.name('site.example', [SITE])
   internet.name('other.example', [SITE])
   const { DOCKER_HOST = '' } = daemon.env
-  world = internet.world({ DOCKER_HOST, MY_TOKEN: TOKEN })
+  // Without QEMU, no provider offers the strongest isolation.
+  world = internet.world({ DOCKER_HOST, MY_TOKEN: TOKEN, AGENTPOD_QEMU: '/nowhere/qemu' })
   repository = world.directory()
   const git = (...words: string[]): unknown =>
     execFileSync('git', ['-c', 'user.name=n', '-c', 'user.email=n@example.com', ...words], {
@@ -166,7 +167,7 @@ describe('agentpod on docker', { skip }, () => {
   test('PROV-3 PROV-4 requests that no provider here can meet are refused before anything is created', async () => {
     assert.match(
       (await refused(['create', '--provider', 'nope'])).stderr,
-      /unknown provider nope.*\n.*crun, gvisor, docker/,
+      /unknown provider nope.*\n.*crun, gvisor, qemu, docker/,
     )
     assert.match(
       (await refused(['create', '--isolation', 'vm'])).stderr,

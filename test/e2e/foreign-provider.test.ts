@@ -54,9 +54,9 @@ const reasonOf = (error: unknown): string => (isAgentPodError(error) ? error.rea
 test('a foreign provider is listed beside the default one', async () => {
   const found = await client.providers()
   assert.deepEqual(
-    // gVisor's and Docker's are there, too, with their programs or without.
+    // Those of gVisor, QEMU and Docker are there, too, with their programs or without.
     found
-      .filter(({ name }) => name !== 'gvisor' && name !== 'docker')
+      .filter(({ name }) => !['gvisor', 'qemu', 'docker'].includes(name))
       .map(({ name, isDefault, isolation }) => ({ name, isDefault, isolation })),
     [
       { name: 'crun', isDefault: true, isolation: 'container' },

@@ -96,8 +96,15 @@ describe('the files of the npm package', () => {
   })
 
   test('are static programs for both processors', () => {
+    // Virtual machines need x86-64.
     for (const processor of ['x64', 'arm64'])
-      for (const name of ['podd', 'podhost', 'podimage', 'podfiles'])
+      for (const name of [
+        'podd',
+        'podhost',
+        ...(processor === 'x64' ? ['vminit'] : []),
+        'podimage',
+        'podfiles',
+      ])
         assert.deepEqual(elfOf(join(installed, 'dist', 'bin', processor, name)), {
           processor,
           isStatic: true,

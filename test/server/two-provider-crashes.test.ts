@@ -31,6 +31,16 @@ const SCENARIOS: readonly Scenario[] = [
     before: (engine, id) => engine.sandboxes.pause(id, LOCAL),
     passes: (engine, id) => engine.sandboxes.resume(id, LOCAL),
   },
+  {
+    points: /^disk\.saved/,
+    before: (engine, id) => engine.sandboxes.pause(id, LOCAL),
+    passes: (engine, id) => engine.sandboxes.pause(id, LOCAL, { toDisk: true }),
+  },
+  {
+    points: /^disk\.restored/,
+    before: (engine, id) => engine.sandboxes.pause(id, LOCAL, { toDisk: true }),
+    passes: (engine, id) => engine.sandboxes.resume(id, LOCAL),
+  },
   { points: /^stop\./, passes: (engine, id) => engine.sandboxes.stop(id, LOCAL) },
   {
     points: /^start\./,

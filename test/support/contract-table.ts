@@ -14,7 +14,7 @@ export type Levels = Omit<Capabilities, 'notes'>
 /** As they are where nothing is missing. Docker's usual storage driver limits no disk. */
 export const LEVELS = JSON.parse(
   readFileSync(join(ROOT, 'docs/reference/providers.json'), 'utf8'),
-) as Readonly<Record<'crun' | 'gvisor' | 'docker' | 'fake' | 'example', Levels>>
+) as Readonly<Record<'crun' | 'gvisor' | 'qemu' | 'docker' | 'fake' | 'example', Levels>>
 
 const INTRODUCTION = `# Providers
 
@@ -26,6 +26,7 @@ what it does not enforce.
 |---|---|
 | crun | sandboxes on this machine, created by podhost; the default |
 | gvisor | sandboxes on this machine with gVisor's kernel, created by podhost |
+| qemu | virtual machines on this machine, created by podhost |
 | docker | containers of a local or remote Docker daemon |
 | fake | sandboxes in memory, for tests of the server |
 | example | [examples/provider](../../examples/provider/README.md), the example in CONTRIBUTING |

@@ -43,7 +43,7 @@ export class EngineLives implements Disposable {
     this.#tmpDir = o.tmpDir ?? tmpdir()
     const { clock } = this
     const { names = [undefined], freezes } = o
-    const common = { clock, freezes, graceMs: GRACE_MS }
+    const common = { clock, freezes, savesMemory: freezes !== false, graceMs: GRACE_MS }
     this.providers = names.map(
       (name) => new FakeProvider({ ...common, name, ...(name !== undefined && o.options?.[name]) }),
     )
@@ -136,15 +136,15 @@ export class EngineLives implements Disposable {
   }
 }
 
-/** Every method throws once the life is over. */
+/** Every method throws once the life is over, also those of groups inside. */
 function mortal<T extends object>(life: { readonly isOver: boolean }, part: T): T {
-  return Object.fromEntries(
-    Object.entries(part).map(([name, method]) => [
-      name,
-      (...args: unknown[]) => {
-        if (life.isOver) throw new Error('this life is over')
-        return method(...args)
-      },
-    ]),
-  ) as T
+  const one = (method: unknown): unknown => {
+    if (typeof method === 'object' && method !== null) return mortal(life, method)
+    if (typeof method !== 'function') return method
+    return (...args: unknown[]) => {
+      if (life.isOver) throw new Error('this life is over')
+      return method(...args)
+    }
+  }
+  return Object.fromEntries(Object.entries(part).map(([name, method]) => [name, one(method)])) as T
 }

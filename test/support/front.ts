@@ -20,6 +20,7 @@ import { InputFiles } from '../../src/build/input-files.ts'
 import { Toolchains } from '../../src/build/toolchains.ts'
 import type { NetworkCap } from '../../src/core/network.ts'
 import { LOCAL } from '../../src/core/principal.ts'
+import type { Provider } from '../../src/core/provider.ts'
 import type { Engine } from '../../src/engine/engine.ts'
 import { ExchangeLimit } from '../../src/engine/exchange-limit.ts'
 import { Keys } from '../../src/engine/keys.ts'
@@ -48,6 +49,8 @@ export interface FrontOptions {
   readonly tmpDir?: string
   /** In place of the routes. */
   readonly control?: ControlPlane
+  /** Further providers; the default one is `front.provider`. */
+  readonly providers?: readonly Provider[]
 }
 
 export class Front implements AsyncDisposable {
@@ -80,6 +83,8 @@ export class Front implements AsyncDisposable {
       log,
       audit: this.audit,
       quota: { living: o.living ?? 100 },
+      providers: [this.provider, ...(o.providers ?? [])],
+      leastIsolation: (owner) => keyStore(this.state).isolationOf(owner),
       network: {
         egress: this.egress,
         secrets: secretStore(this.state),

@@ -68,7 +68,7 @@ export const crunOn = (o: OwnPodhost): TestProvider => onPodhost(crun(o.podhost,
 /** gVisor on a podhost with a state directory of its own. */
 export const gvisorOn = (o: OwnPodhost): TestProvider => onPodhost(gvisor(o.podhost, o.exchange), o)
 
-function onPodhost(provider: Provider, o: OwnPodhost): TestProvider {
+export function onPodhost(provider: Provider, o: OwnPodhost): TestProvider {
   const { podhost } = o
   return {
     provider,

@@ -103,6 +103,7 @@ export class Simulation {
       () => this.#create(),
       () => this.#restore(),
       () => this.#onSome('pause', (id) => this.#engine.sandboxes.pause(id, LOCAL)),
+      () => this.#onSome('save', (id) => this.#engine.sandboxes.pause(id, LOCAL, { toDisk: true })),
       () => this.#onSome('resume', (id) => this.#engine.sandboxes.resume(id, LOCAL)),
       () => this.#onSome('stop', (id) => this.#engine.sandboxes.stop(id, LOCAL)),
       () => this.#onSome('start', (id) => this.#engine.sandboxes.start(id, LOCAL)),

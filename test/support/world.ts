@@ -1,6 +1,6 @@
 /** A state directory, the CLI as a person calls it, and a client. Everything is removed at the end. */
 import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -33,6 +33,15 @@ export interface Caller {
   readonly agentpod: string
 }
 
+/** With AGENTPOD_TEST_PROVIDER=NAME, tests that name no provider run on that one. */
+function newHome(): string {
+  const home = mkdtempSync(join(tmpdir(), 'agentpod-'))
+  const provider = process.env['AGENTPOD_TEST_PROVIDER']
+  if (provider !== undefined && provider !== '')
+    writeFileSync(join(home, 'config.toml'), `provider = "${provider}"\n`)
+  return home
+}
+
 export class World implements AsyncDisposable {
   readonly home: string
   readonly #env: Readonly<Record<string, string>>
@@ -49,7 +58,7 @@ export class World implements AsyncDisposable {
       wrap?: readonly string[]
     } = {},
   ) {
-    this.home = o.home ?? mkdtempSync(join(tmpdir(), 'agentpod-'))
+    this.home = o.home ?? newHome()
     this.#env = o.env ?? {}
     this.#as = o.as
     this.#wrap = o.wrap ?? []

@@ -133,6 +133,8 @@ export function checkCycles(files: readonly Parsed[]): Violation[] {
 /** Where such a word means something else: a directory that projects have, a level of isolation. */
 const OTHER_MEANINGS: Readonly<Record<string, readonly string[]>> = {
   'src/core/capability.ts': ['gvisor'],
+  'src/cli/args/options.ts': ['docker'],
+  'src/workbench/devcontainer/plan-devcontainer.ts': ['docker'],
   'src/config/detect/python/project.ts': ['docker'],
 }
 

@@ -5,7 +5,7 @@ import { lineAt, type SourceFile, type Violation } from './source.ts'
 
 const SPECIFICATION = 'SPECIFICATION.md'
 const PROMISE = /^- \*\*(?<id>[A-Z]+-\d+)\.\*\*(?<text>[\s\S]*?)(?=\n- |\n\n|(?![\s\S]))/gm
-const PROMISE_ID = /\b(?:BOX|LIFE|PROV|STATE|VOL|GRP|CMP|NET|ENV|FMT|IMG|DF|DC|RUN|API|ISO)-\d+\b/g
+const PROMISE_ID = /\b(?:BOX|LIFE|DOCKER|PROV|STATE|VOL|GRP|CMP|NET|ENV|FMT|IMG|DF|DC|RUN|API|ISO)-\d+\b/g
 /** The ids of promises, attacks and findings that a name, or the comment above a Go test, begins with. */
 const IDS_OF_NAME = /['"`](?<ids>(?:[A-Z]+-?\d+[,:]? )*[A-Z]+-?\d+\b)/g
 const IDS_OF_COMMENT = /\/\/ (?<ids>(?:[A-Z]+-?\d+[,:]? )*[A-Z]+-?\d+\b)/g

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"agentpod/native/internal/bundle"
 	"agentpod/native/internal/containerinit"
 	"agentpod/native/internal/netns"
 
@@ -25,19 +26,33 @@ func becomeContainer(o *options) (level netns.Level, err error) {
 	if err != nil {
 		return level, err
 	}
-	if err := containerinit.SealUserNamespace(); err != nil {
-		return level, fmt.Errorf("seal the user namespace: %w", err)
+	if !o.docker {
+		if err := containerinit.SealUserNamespace(); err != nil {
+			return level, fmt.Errorf("seal the user namespace: %w", err)
+		}
 	}
 	if o.network {
 		if level, err = setUpNetwork(o); err != nil {
 			return level, err
 		}
 	}
-	return level, containerinit.Apply(config)
+	if !o.docker {
+		return level, containerinit.Apply(config, bundle.Namespaces)
+	}
+	if err := containerinit.Apply(config, bundle.DockerNamespaces); err != nil {
+		return level, err
+	}
+	if err := containerinit.DelegateGroups(); err != nil {
+		return level, fmt.Errorf("control groups: %w", err)
+	}
+	return level, nil
 }
 
 // setUpNetwork makes the sockets of podd's own network namespace, which egress takes over.
 func setUpNetwork(o *options) (netns.Level, error) {
+	if o.docker {
+		return useNetwork(o, netns.SetupWithContainers(netns.Own{}))
+	}
 	return useNetwork(o, netns.Setup(netns.Own{}))
 }
 
@@ -49,12 +64,24 @@ func useNetwork(o *options, network *netns.Network) (netns.Level, error) {
 	}
 	for fd, file := range map[*int]*os.File{&o.egress.ListenerFD: network.Listener, &o.egress.DNSFD: network.DNS, &o.egress.DNSOverTCPFD: network.DNSOverTCP} {
 		var err error
-		if *fd, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		if *fd, err = keepOpen(file); err != nil {
 			return network.Level, err
+		}
+	}
+	for fds, files := range map[*[]int][]*os.File{&o.egress.ContainerDNS: network.ContainerDNS, &o.egress.ContainerDNSOverTCP: network.ContainerDNSOverTCP} {
+		for _, file := range files {
+			fd, err := keepOpen(file)
+			if err != nil {
+				return network.Level, err
+			}
+			*fds = append(*fds, fd)
 		}
 	}
 	return network.Level, nil
 }
+
+// keepOpen returns a descriptor of the file that stays open when the file is closed.
+func keepOpen(file *os.File) (int, error) { return unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 3) }
 
 // readiness is the pipe on which podhost waits, or the link to the supervisor in gVisor. Nothing is written
 // to it twice.

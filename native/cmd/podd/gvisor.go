@@ -10,7 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentpod/native/internal/arrivals"
+	"agentpod/native/internal/capability"
 	"agentpod/native/internal/egress"
+	"agentpod/native/internal/guard"
 	"agentpod/native/internal/guest"
 	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/netns"
@@ -22,6 +24,8 @@ import (
 type gvisorInside struct {
 	link *net.UnixConn
 	root *lateroot.Helper
+	// redirection is lost when the sandbox is restored.
+	redirection *netns.GVisorRedirection
 }
 
 // enterGVisor returns nil outside of gVisor.
@@ -42,7 +46,9 @@ func (g *gvisorInside) prepare(o *options) (level netns.Level, err error) {
 		return level, fmt.Errorf("start the helper for the root: %w", err)
 	}
 	o.egress.HandedIn = true
-	return useNetwork(o, netns.SetupGVisor())
+	network, redirection := netns.SetupGVisor(o.docker)
+	g.redirection = redirection
+	return useNetwork(o, network)
 }
 
 // listen returns the listener of podd's server. Every connection comes from the supervisor, so none of them
@@ -54,6 +60,8 @@ func (g *gvisorInside) listen(outside egress.Outside, failed chan<- error) net.L
 			switch {
 			case kind == arrivals.Quiesce:
 				g.quiesce(outside)
+			case kind == arrivals.Renew:
+				g.renew()
 			case conn == nil:
 			case kind == arrivals.API:
 				queue.Put(conn)
@@ -65,6 +73,15 @@ func (g *gvisorInside) listen(outside egress.Outside, failed chan<- error) net.L
 		})
 	}()
 	return guest.Bound(queue)
+}
+
+// renew sets up the network of a restored sandbox.
+func (g *gvisorInside) renew() {
+	answer := arrivals.Renewed
+	if err := guard.WithCapabilities(capability.GVisorNetwork, g.redirection.Set); err != nil {
+		answer = err.Error()
+	}
+	fmt.Fprintln(g.link, answer)
 }
 
 const (

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentpod/native/internal/bundle"
+	"agentpod/native/internal/capability"
+	"agentpod/native/internal/descriptor"
 	_ "agentpod/native/internal/early"
 	"agentpod/native/internal/egress"
 	"agentpod/native/internal/guard"
@@ -43,6 +45,7 @@ type options struct {
 	waitMs                                                                   int64
 	narrow                                                                   bool
 	unguarded                                                                bool
+	docker                                                                   bool
 	stdio                                                                    bool
 	streams, tokenFile                                                       string
 }
@@ -66,8 +69,8 @@ func main() {
 				fail(err)
 			}
 			return
-		case lateroot.RenewCommand:
-			if err := lateroot.Renew(os.Args[2:]); err != nil {
+		case lateroot.RenameCommand:
+			if err := lateroot.Rename(os.Args[2:]); err != nil {
 				fail(err)
 			}
 			return
@@ -87,6 +90,7 @@ func main() {
 	flag.Int64Var(&o.waitMs, "wait-ms", 0, "end if no settings arrive within this time")
 	flag.BoolVar(&o.narrow, "narrow-kernel-files", false, "hide what programs do not need of /sys and /proc; only in podd's own mount namespace")
 	flag.BoolVar(&o.unguarded, "unguarded", false, "no guards and no peer check, for tests outside a sandbox")
+	flag.BoolVar(&o.docker, "docker", false, "leave root inside its capabilities, for a container engine; only where the kernel is the sandbox's own")
 	flag.BoolVar(&o.stdio, "stdio", false, "serve HTTP/2 on stdin and stdout, instead of a listening socket, until they end")
 	flag.StringVar(&o.streams, "streams", "", "serve HTTP/2 on connections to this abstract unix socket (@NAME), instead of a listening socket")
 	flag.StringVar(&o.tokenFile, "token-file", "", "file with the token for --streams; read and removed at once")
@@ -194,7 +198,7 @@ func run(o options, ready *readiness, inside *gvisorInside) error {
 // raiseGuards puts every defence in place. The order matters: each step needs privileges that a later one
 // drops.
 func raiseGuards(o options) (launchers process.Launchers, err error) {
-	if err := guard.SealDescriptors(); err != nil {
+	if err := descriptor.SealInherited(); err != nil {
 		return launchers, fmt.Errorf("seal descriptors: %w", err)
 	}
 	if o.unguarded {
@@ -202,6 +206,11 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 	}
 	if err := guard.Undumpable(); err != nil {
 		return launchers, fmt.Errorf("clear the dumpable flag: %w", err)
+	}
+	if o.docker {
+		// SECURITY: programs of root can take podd over. That gives them nothing outside: the kernel is the
+		// sandbox's own, and the server and the egress process trust nothing that podd says.
+		return process.NewLaunchers(o.payloadFD, false)
 	}
 	if o.narrow {
 		if err := kernelfs.Narrow(); err != nil {
@@ -223,7 +232,11 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 	if launchers, err = process.NewLaunchers(o.payloadFD, true); err != nil {
 		return launchers, err
 	}
-	return launchers, guard.DropCapabilities()
+	keep := uint64(0)
+	if o.arrivalsFD >= 0 {
+		keep = capability.GVisorNetwork
+	}
+	return launchers, guard.DropCapabilities(keep)
 }
 
 // raiseGuardsInContainer does the same with only the capabilities that a container engine grants.

@@ -13,12 +13,16 @@ import (
 	"runtime"
 
 	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/descriptor"
 	"agentpod/native/internal/enter"
 	"agentpod/native/internal/gvisor"
 	"agentpod/native/internal/host"
 	"agentpod/native/internal/host/lifecycle"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/mount"
+	"agentpod/native/internal/vm/confine"
+	"agentpod/native/internal/vm/drivers"
+	"agentpod/native/internal/vm/supervise"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,6 +62,13 @@ func main() {
 		if code, err = gvisor.Supervise(args); err == nil {
 			os.Exit(code)
 		}
+	case supervise.Command:
+		var code int
+		if code, err = supervise.Supervise(args); err == nil {
+			os.Exit(code)
+		}
+	case confine.Command:
+		err = confine.Enter(args)
 	case mount.UserNamespaceHelper:
 		if len(args) != 1 {
 			usage()
@@ -78,15 +89,20 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: podhost serve --home DIR --podd FILE [--log FILE] [--shells N] [--runsc FILE]")
+	fmt.Fprintln(os.Stderr, "usage: podhost serve --home DIR --podd FILE [--log FILE] [--shells N] [--runsc FILE] [--kernel DIR --vminit FILE] [--vmm NAME] [--qemu FILE] [--cloud-hypervisor FILE] [--firecracker FILE --jailer FILE]")
 	os.Exit(exitUsage)
 }
 
 type options struct {
 	home, podd, log string
 	// runsc is the path of gVisor's program; empty for none.
-	runsc    string
-	rootless bool
+	runsc string
+	// kernel and vminit are what virtual machines need; empty for none.
+	kernel, vminit string
+	// vmm names the program that runs them, one of vmms by its path. jailer is Firecracker's.
+	vmm, jailer string
+	vmms        map[string]*string
+	rootless    bool
 	// noCgroup is the reason why the user's systemd gave no cgroup.
 	noCgroup string
 	shells   uint
@@ -100,12 +116,29 @@ func parse(args []string) options {
 	flags.StringVar(&o.podd, "podd", "", "")
 	flags.StringVar(&o.log, "log", "", "")
 	flags.StringVar(&o.runsc, "runsc", "", "")
+	flags.StringVar(&o.vmm, "vmm", drivers.QEMU, "")
+	o.vmms = map[string]*string{}
+	for _, name := range []string{drivers.QEMU, drivers.CloudHypervisor, drivers.Firecracker} {
+		o.vmms[name] = flags.String(name, "", "")
+	}
+	flags.StringVar(&o.jailer, "jailer", "", "")
+	flags.StringVar(&o.kernel, "kernel", "", "")
+	flags.StringVar(&o.vminit, "vminit", "", "")
 	flags.BoolVar(&o.rootless, "rootless", false, "")
 	flags.StringVar(&o.noCgroup, "no-cgroup", "", "")
 	flags.UintVar(&o.shells, "shells", 0, "")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || !filepath.IsAbs(o.home) || !filepath.IsAbs(o.podd) ||
-		filepath.Clean(o.home) == "/" || o.shells > shells.Most || o.runsc != "" && !filepath.IsAbs(o.runsc) {
+		filepath.Clean(o.home) == "/" || o.shells > shells.Most {
 		usage()
+	}
+	paths := []string{o.runsc, o.kernel, o.vminit, o.jailer}
+	for _, path := range o.vmms {
+		paths = append(paths, *path)
+	}
+	for _, path := range paths {
+		if path != "" && !filepath.IsAbs(path) {
+			usage()
+		}
 	}
 	o.home, o.podd = filepath.Clean(o.home), filepath.Clean(o.podd)
 	return o
@@ -132,6 +165,10 @@ func serve(args []string) error {
 }
 
 func serveInside(args []string) error {
+	// The program that starts podhost may have descriptors that no supervisor and no machine should have.
+	if err := descriptor.SealInherited(); err != nil {
+		return err
+	}
 	o := parse(args)
 	unix.Umask(0o022)
 	lock, err := host.Lock(o.home)
@@ -152,7 +189,13 @@ func serveInside(args []string) error {
 	if err := enter.PrepareMounts(o.rootless); err != nil {
 		return err
 	}
-	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Rootless: o.rootless, NoCgroup: o.noCgroup, Shells: int(o.shells), Runsc: o.runsc, Version: version}, logger)
+	kind, err := drivers.Named(o.vmm)
+	if err != nil {
+		return err
+	}
+	vmm := drivers.At(kind, drivers.Programs{Main: *o.vmms[o.vmm], Jailer: o.jailer})
+	h, err := host.New(host.Config{Home: o.home, Podd: o.podd, Rootless: o.rootless, NoCgroup: o.noCgroup, Shells: int(o.shells), Runsc: o.runsc,
+		VMM: vmm, Kernel: o.kernel, Init: o.vminit, Version: version}, logger)
 	if err != nil {
 		return err
 	}

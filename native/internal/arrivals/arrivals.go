@@ -28,10 +28,15 @@ const (
 	// Quiesce asks podd to close every connection that was handed in: a sandbox with open connections of the
 	// host cannot be saved. podd answers with Quiesced.
 	Quiesce Kind = 'q'
+	// Renew asks podd to set up the network, which gVisor does not restore. podd answers with Renewed.
+	Renew Kind = 'r'
 )
 
-// Quiesced is podd's answer to Quiesce.
-const Quiesced = "quiesced"
+// Quiesced is podd's answer to Quiesce, Renewed that to Renew.
+const (
+	Quiesced = "quiesced"
+	Renewed  = "renewed"
+)
 
 // Pair returns the two ends of a new link: the supervisor's, and podd's.
 func Pair() (supervisor *net.UnixConn, podd *os.File, err error) {

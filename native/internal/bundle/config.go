@@ -2,7 +2,10 @@
 // applies it to itself when it starts (package containerinit).
 package bundle
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Spec has the parts that differ between sandboxes.
 type Spec struct {
@@ -13,6 +16,9 @@ type Spec struct {
 	BootID   string
 	PoddArgs []string
 	Files    uint64
+	// Docker leaves root inside every capability, and control groups that it may write. Only where the kernel
+	// is the sandbox's own.
+	Docker bool
 }
 
 // terminals is how many pseudo-terminals a sandbox may have. The kernel has 4096 for the whole machine
@@ -24,6 +30,9 @@ const terminals = 128
 // ContainerFlag is podd's flag for the descriptor of its configuration.
 const ContainerFlag = "container-fd"
 
+// DockerFlag is podd's flag for a sandbox in which a container engine may run.
+const DockerFlag = "--docker"
+
 // PoddPath is the path of podd inside every sandbox.
 const PoddPath = "/.agentpod/podd"
 
@@ -34,12 +43,34 @@ var Granted = []string{
 	"CAP_FSETID", "CAP_SETFCAP", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE",
 }
 
+// everyCapability is in the order of their numbers.
+var everyCapability = strings.Fields(`
+	CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP
+	CAP_LINUX_IMMUTABLE CAP_NET_BIND_SERVICE CAP_NET_BROADCAST CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK CAP_IPC_OWNER
+	CAP_SYS_MODULE CAP_SYS_RAWIO CAP_SYS_CHROOT CAP_SYS_PTRACE CAP_SYS_PACCT CAP_SYS_ADMIN CAP_SYS_BOOT CAP_SYS_NICE
+	CAP_SYS_RESOURCE CAP_SYS_TIME CAP_SYS_TTY_CONFIG CAP_MKNOD CAP_LEASE CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_SETFCAP
+	CAP_MAC_OVERRIDE CAP_MAC_ADMIN CAP_SYSLOG CAP_WAKE_ALARM CAP_BLOCK_SUSPEND CAP_AUDIT_READ CAP_PERFMON CAP_BPF
+	CAP_CHECKPOINT_RESTORE`)
+
+// CapabilityNumbers are the numbers of the capabilities that a configuration may grant.
+var CapabilityNumbers = func() map[string]int {
+	numbers := map[string]int{}
+	for number, name := range everyCapability {
+		numbers[name] = number
+	}
+	return numbers
+}()
+
 // readonlyPaths is short, because podd covers everything else of /proc and /sys that a sandbox must not see.
 var readonlyPaths = []string{"/proc/sys"}
 
 // Namespaces are the kinds of namespaces that a sandbox has of its own. They are made when podhost
 // starts podd, the last two by podd itself.
 var Namespaces = []string{"user", "network", "pid", "mount", "uts", "ipc", "cgroup"}
+
+// DockerNamespaces are those of a sandbox in which a container engine may run. Without a user namespace, root
+// inside is root of the kernel.
+var DockerNamespaces = Namespaces[1:]
 
 // Config is the part of an OCI configuration that a sandbox uses. podd refuses any other field.
 // It has no seccomp section, because podd installs the filter itself, also in containers that podhost did not
@@ -116,8 +147,12 @@ func New(s Spec) Config {
 	if s.Files > 0 {
 		rlimits = append(rlimits, Rlimit{Type: "RLIMIT_NOFILE", Soft: s.Files, Hard: s.Files})
 	}
+	granted, kinds, readonly := Granted, Namespaces, readonlyPaths
+	if s.Docker {
+		granted, kinds, readonly = everyCapability, DockerNamespaces, nil
+	}
 	var namespaces []Namespace
-	for _, kind := range Namespaces {
+	for _, kind := range kinds {
 		namespaces = append(namespaces, Namespace{Type: kind})
 	}
 	return Config{
@@ -130,11 +165,11 @@ func New(s Spec) Config {
 			Cwd:  "/",
 			// podd sets no_new_privs for each payload that must have it. With sudo, some payloads do not.
 			NoNewPrivileges: false,
-			Capabilities:    Capabilities{Bounding: Granted, Effective: Granted, Permitted: Granted},
+			Capabilities:    Capabilities{Bounding: granted, Effective: granted, Permitted: granted},
 			Rlimits:         rlimits,
 		},
 		Mounts: mounts(s),
-		Linux:  Linux{Namespaces: namespaces, ReadonlyPaths: readonlyPaths},
+		Linux:  Linux{Namespaces: namespaces, ReadonlyPaths: readonly},
 	}
 }
 
@@ -146,7 +181,7 @@ func mounts(s Spec) []Mount {
 		}
 		return Mount{Destination: destination, Type: "tmpfs", Source: "tmpfs", Options: options}
 	}
-	return []Mount{
+	all := []Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts",
@@ -159,4 +194,16 @@ func mounts(s Spec) []Mount {
 		{Destination: "/proc/sys/kernel/random/boot_id", Type: "bind", Source: s.BootID,
 			Options: []string{"bind", "ro", "nosuid", "noexec", "nodev"}},
 	}
+	if s.Docker {
+		for i := range all {
+			if all[i].Destination == "/sys" {
+				all[i].Options = []string{"nosuid", "noexec", "nodev"}
+			}
+		}
+		all = append(all, Mount{Destination: GroupsPath, Type: "cgroup2", Source: "cgroup2", Options: []string{"nosuid", "noexec", "nodev"}})
+	}
+	return all
 }
+
+// GroupsPath is where a container engine finds the sandbox's control groups.
+const GroupsPath = "/sys/fs/cgroup"

@@ -24,6 +24,8 @@ type Limits struct {
 	SwapBytes   int64
 	CPUs        float64
 	Pids        int64
+	// Delegated: programs inside make groups of their own, so there is none for the payload. Only on v2.
+	Delegated bool
 }
 
 // Level says whether a limit is enforced.

@@ -183,7 +183,7 @@ func (m *v2) Create(id string, limits Limits) (group *Group, err error) {
 	if m.has("memory") {
 		group.OOM, _ = os.Open(filepath.Join(dir, "memory.events"))
 	}
-	if m.has("pids") {
+	if m.has("pids") && !limits.Delegated {
 		if err := m.makePayload(dir, group); err != nil {
 			return group, err
 		}
@@ -210,7 +210,7 @@ func (m *v2) Limit(id string, limits Limits) map[string]Level {
 	period, quota := cpuQuota(limits.CPUs)
 	limit("cpus", "cpu", limits.CPUs > 0, "cpu.max", fmt.Sprintf("%d %d", quota, period))
 	limit("pids", "pids", limits.Pids > 0, "pids.max", strconv.FormatInt(limits.Pids+Headroom, 10))
-	if limits.Pids > 0 && m.has("pids") && levels["pids"] == Enforced {
+	if limits.Pids > 0 && !limits.Delegated && m.has("pids") && levels["pids"] == Enforced {
 		levels["pids"] = levelOf(write(filepath.Join(dir, "payload"), "pids.max", strconv.FormatInt(limits.Pids, 10)))
 	}
 	return levels

@@ -22,14 +22,13 @@ type Program struct {
 	Argv, Env []string
 	// Files become the descriptors from 0 on.
 	Files []*os.File
-	// Namespaces are the CLONE_NEW flags of the namespaces that are made with the process. CLONE_NEWUSER is
-	// one of them.
+	// Namespaces are the CLONE_NEW flags of the namespaces that are made with the process.
 	Namespaces uintptr
 	// Group is the cgroup.procs file of the v2 group that the process joins first; nil for none.
 	Group *os.File
 	// Unshared are the CLONE_NEW flags of namespaces that the process makes as root of its user namespace.
 	Unshared uintptr
-	// IDs maps the ids of the user namespace to those outside.
+	// IDs maps the ids of the user namespace, if CLONE_NEWUSER makes one, to those outside.
 	IDs syscall.SysProcIDMap
 	// Bounding has a bit for each capability that stays in the bounding set.
 	Bounding uint64
@@ -97,7 +96,9 @@ func (p Program) Start() (pid int, err error) {
 		return 0, fmt.Errorf("clone: %w", errno)
 	}
 	failure.closeWrite()
-	err = writeMaps(pid, p.IDs)
+	if p.Namespaces&unix.CLONE_NEWUSER != 0 {
+		err = writeMaps(pid, p.IDs)
+	}
 	if err == nil {
 		_, err = unix.Write(mapped.write, []byte{1})
 	}

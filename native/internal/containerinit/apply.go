@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"slices"
 	"syscall"
 
 	"agentpod/native/internal/bundle"
@@ -36,9 +36,10 @@ func Read(from io.Reader) (config bundle.Config, err error) {
 }
 
 // Apply changes the namespaces, the root and the limits of the process. It must run before the process has
-// any secret or serves anybody, and before Go code relies on paths of the old root.
-func Apply(config bundle.Config) error {
-	if err := check(config); err != nil {
+// any secret or serves anybody, and before Go code relies on paths of the old root. namespaces are the ones
+// that the process was started in.
+func Apply(config bundle.Config, namespaces []string) error {
+	if err := check(config, namespaces); err != nil {
 		return err
 	}
 	if err := unix.Sethostname([]byte(config.Hostname)); err != nil {
@@ -56,15 +57,15 @@ func Apply(config bundle.Config) error {
 }
 
 // check refuses a configuration that this process does not match or that Apply cannot apply.
-func check(config bundle.Config) error {
+func check(config bundle.Config, namespaces []string) error {
 	kinds := make([]string, 0, len(config.Linux.Namespaces))
 	for _, namespace := range config.Linux.Namespaces {
 		kinds = append(kinds, namespace.Type)
 	}
 	process := config.Process
 	switch {
-	case strings.Join(kinds, " ") != strings.Join(bundle.Namespaces, " "):
-		return fmt.Errorf("namespaces %v: this program has %v", kinds, bundle.Namespaces)
+	case !slices.Equal(kinds, namespaces):
+		return fmt.Errorf("namespaces %v: this program has %v", kinds, namespaces)
 	case process.Terminal || process.NoNewPrivileges || process.User != (bundle.User{}) || process.Cwd != "/" || config.Root.Readonly:
 		return fmt.Errorf("the first process is root in /, without a terminal and without no_new_privs, on a root that can be written")
 	case os.Getpid() != 1 || os.Getuid() != 0 || os.Getgid() != 0:

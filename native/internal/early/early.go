@@ -23,7 +23,7 @@ func init() {
 		if n == 1 && word == "connect" && unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) != nil {
 			os.Exit(1)
 		}
-		if word != "--"+bundle.ContainerFlag {
+		if word != "--"+bundle.ContainerFlag || hasDocker(os.Args) {
 			continue
 		}
 		if err := capability.LimitBoundingSet(capability.Sudo); err != nil {
@@ -31,4 +31,14 @@ func init() {
 			os.Exit(1)
 		}
 	}
+}
+
+// hasDocker: podhost passes the flag only in a virtual machine, where root inside keeps its capabilities.
+func hasDocker(words []string) bool {
+	for _, word := range words {
+		if word == bundle.DockerFlag {
+			return true
+		}
+	}
+	return false
 }

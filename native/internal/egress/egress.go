@@ -16,6 +16,8 @@ import (
 // Options are the descriptors of podd's sockets; a negative one is absent.
 type Options struct {
 	ListenerFD, OutFD, DNSFD, DNSOverTCPFD int
+	// ContainerDNS and ContainerDNSOverTCP are where containers of an engine inside ask for names.
+	ContainerDNS, ContainerDNSOverTCP []int
 	// Port is where Serve itself listens on 127.0.0.1 if there is no listener. 0 is none.
 	Port int
 	// HandedIn: connections of the egress process come through Outside.Add, not through a socket.
@@ -90,27 +92,41 @@ var errWrongType = errors.New("a socket has the wrong type")
 
 func serveNames(o Options, names *addressTable) error {
 	r := &resolver{names: names}
-	if o.DNSFD >= 0 {
-		file := inherited(o.DNSFD)
-		defer file.Close()
-		conn, err := net.FilePacketConn(file)
+	for _, fd := range append([]int{o.DNSFD}, o.ContainerDNS...) {
+		if fd < 0 {
+			continue
+		}
+		socket, err := packetSocket(fd)
 		if err != nil {
 			return err
 		}
-		socket, ok := conn.(*net.UDPConn)
-		if !ok {
-			return errWrongType
-		}
 		go r.answerPackets(socket)
 	}
-	if o.DNSOverTCPFD >= 0 {
-		l, err := listener(o.DNSOverTCPFD)
+	for _, fd := range append([]int{o.DNSOverTCPFD}, o.ContainerDNSOverTCP...) {
+		if fd < 0 {
+			continue
+		}
+		l, err := listener(fd)
 		if err != nil {
 			return err
 		}
 		go r.accept(l)
 	}
 	return nil
+}
+
+func packetSocket(fd int) (*net.UDPConn, error) {
+	file := inherited(fd)
+	defer file.Close()
+	conn, err := net.FilePacketConn(file)
+	if err != nil {
+		return nil, err
+	}
+	socket, isUDP := conn.(*net.UDPConn)
+	if !isUDP {
+		return nil, errWrongType
+	}
+	return socket, nil
 }
 
 func inherited(fd int) *os.File {

@@ -27,12 +27,12 @@ func StripThread() error {
 }
 
 // DropCapabilities reduces the capabilities of every thread of podd. It comes last, because the other guards
-// need them.
-func DropCapabilities() error {
+// need them. Those to keep stay permitted, for WithCapabilities.
+func DropCapabilities(keep uint64) error {
 	if err := capability.LimitBoundingSet(capability.Sudo); err != nil {
 		return err
 	}
-	return SetCapabilities(capability.Podd, capability.Podd)
+	return SetCapabilities(capability.Podd, capability.Podd|keep)
 }
 
 // SetCapabilities leaves every thread of the process only these capabilities.

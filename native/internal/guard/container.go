@@ -55,6 +55,21 @@ func LimitThread() error {
 	return nil
 }
 
+// WithCapabilities does work with more of its permitted capabilities in effect, on one thread.
+func WithCapabilities(more uint64, work func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	effective, permitted, err := capget()
+	if err == nil {
+		err = capset(thisThread, effective|more, permitted)
+	}
+	if err != nil {
+		return fmt.Errorf("raise capabilities: %w", err)
+	}
+	defer capset(thisThread, effective, permitted)
+	return work()
+}
+
 type setter func(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, errno syscall.Errno)
 
 var (

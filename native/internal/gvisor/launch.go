@@ -27,6 +27,8 @@ type Launch struct {
 	Control *os.File
 	// Image is the directory with saved memory to start from; empty for a new sandbox.
 	Image string
+	// IsCopy: the memory is that of another sandbox, with another host name.
+	IsCopy bool
 	// Group is the cgroup.procs file of the v2 group to join; nil on v1.
 	Group *os.File
 	Log   *os.File
@@ -48,7 +50,10 @@ func (l Launch) Start() (int, error) {
 	defer null.Close()
 	argv := []string{"podhost", SupervisorCommand, "--runsc", l.Runsc, "--name", l.Name, "--directory", l.Directory, "--stage", l.Stage}
 	if l.Image != "" {
-		argv = append(argv, "--image", l.Image, "--hostname", l.Spec.Hostname)
+		argv = append(argv, "--image", l.Image)
+	}
+	if l.IsCopy {
+		argv = append(argv, "--rename", l.Spec.Hostname)
 	}
 	files := []uintptr{null.Fd(), l.Log.Fd(), l.Log.Fd()}
 	for _, one := range []struct {

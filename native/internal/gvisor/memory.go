@@ -18,11 +18,16 @@ import (
 //
 //	{"op":"hold"}                        the sandbox stands still
 //	{"op":"save","image":"/directory"}   its memory is in the directory, and it runs again
+//	{"op":"save",...,"keep":true}        its memory is in the directory, and it still stands still
+//	{"op":"wait"}                        earlier connections have ended, and the sandbox runs
+//	{"op":"pause"}                       the sandbox stands still until it is resumed
+//	{"op":"resume"}                      it runs
 //
-// If the connection ends in between, the sandbox runs again.
+// If the connection ends after a hold, the sandbox runs again. A pause outlives the connection.
 type order struct {
 	Op    string `json:"op"`
 	Image string `json:"image,omitempty"`
+	Keep  bool   `json:"keep,omitempty"`
 }
 
 type outcome struct {
@@ -62,7 +67,9 @@ func (s *supervisor) serveControl(conn net.Conn) {
 	isHeld := false
 	defer func() {
 		if isHeld {
-			s.call("resume", s.name)
+			if err := s.resume(); err != nil {
+				fmt.Fprintln(os.Stderr, "release:", err)
+			}
 		}
 	}()
 	lines := bufio.NewReaderSize(conn, maxLine)
@@ -77,11 +84,26 @@ func (s *supervisor) serveControl(conn net.Conn) {
 			err = s.hold()
 			isHeld = err == nil
 		case "save":
+			// runsc leaves the sandbox standing still, as it was before.
 			err = s.call("checkpoint", "--leave-running", "--compression=none", "--image-path="+asked.Image, s.name)
-			if resumed := s.call("resume", s.name); err == nil {
+			if asked.Keep && err == nil {
+				break
+			}
+			if resumed := s.resume(); err == nil {
 				err = resumed
 			}
 			isHeld = false
+		case "wait":
+		case "pause":
+			if !s.isPaused {
+				err = s.pause()
+				s.isPaused = err == nil
+			}
+		case "resume":
+			if s.isPaused {
+				err = s.resume()
+				s.isPaused = err != nil
+			}
 		default:
 			err = fmt.Errorf("there is no operation %q", asked.Op)
 		}
@@ -100,18 +122,26 @@ func (s *supervisor) serveControl(conn net.Conn) {
 func (s *supervisor) hold() error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	if err := arrivals.Signal(s.link, arrivals.Quiesce); err != nil {
+	if err := s.signal(arrivals.Quiesce, arrivals.Quiesced); err != nil {
+		return err
+	}
+	return s.pause()
+}
+
+// signal sends podd a message and waits for its answer. The caller holds sending.
+func (s *supervisor) signal(kind arrivals.Kind, want string) error {
+	if err := arrivals.Signal(s.link, kind); err != nil {
 		return err
 	}
 	select {
 	case answer := <-s.answers:
-		if answer != arrivals.Quiesced {
+		if answer != want {
 			return errors.New(answer)
 		}
+		return nil
 	case <-time.After(quiesceTimeout):
-		return errors.New("podd did not close its connections")
+		return fmt.Errorf("podd did not answer %q", rune(kind))
 	}
-	return s.call("pause", s.name)
 }
 
 // call runs runsc.
@@ -145,6 +175,32 @@ func HoldStill(control string) (*Hold, error) {
 
 // Save writes the memory to an empty directory. The sandbox runs again afterwards.
 func (h *Hold) Save(image string) error { return h.order(order{Op: "save", Image: image}, saveTimeout) }
+
+// SaveHeld is Save, but the sandbox stands still until it is released. After an error it runs again.
+func (h *Hold) SaveHeld(image string) error {
+	return h.order(order{Op: "save", Image: image, Keep: true}, saveTimeout)
+}
+
+// AwaitReleased returns when a sandbox that an earlier podhost held runs again.
+func AwaitReleased(control string) error { return tell(control, "wait") }
+
+// Pause stops every program of a sandbox until Resume. Both may be repeated. The control groups of a gVisor
+// sandbox must not be frozen while its programs run: a thread that is stopped in the middle of a change to or
+// from gVisor's kernel continues with wrong registers, and its program ends by SIGSEGV.
+func Pause(control string) error { return tell(control, "pause") }
+
+// Resume lets the programs of a paused sandbox run again.
+func Resume(control string) error { return tell(control, "resume") }
+
+func tell(control, op string) error {
+	conn, err := unixsocket.Dial(control, quiesceTimeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	h := &Hold{conn: conn, lines: bufio.NewReaderSize(conn, 2*maxLine)}
+	return h.order(order{Op: op}, holdTimeout)
+}
 
 // Release lets the sandbox run again.
 func (h *Hold) Release() { h.conn.Close() }

@@ -18,6 +18,7 @@ import (
 
 	"agentpod/native/internal/arrivals"
 	"agentpod/native/internal/bundle"
+	"agentpod/native/internal/descriptor"
 	"agentpod/native/internal/lateroot"
 
 	"golang.org/x/sys/unix"
@@ -36,10 +37,14 @@ const (
 // A supervisor is the first process of its pid namespace. It starts runsc, hands connections in, and ends
 // with the sandbox. It outlives podhost, so that connections arrive while no podhost runs.
 type supervisor struct {
-	runsc, name, hostname, directory, stage                string
+	runsc, name, directory, stage                          string
 	apiFD, egressFD, parentFD, readyFD, groupFD, controlFD int
-	// image is the saved memory that the sandbox starts from; empty for a new one.
-	image string
+	// image is the saved memory that the sandbox starts from; empty for a new one. rename is its host name if
+	// the memory has another one.
+	image, rename string
+
+	// isPaused: podhost has paused it. Only the goroutine of control uses it.
+	isPaused bool
 
 	link *net.UnixConn
 	// answers are podd's lines after the first.
@@ -53,7 +58,7 @@ func Supervise(args []string) (int, error) {
 	s := &supervisor{answers: make(chan string, 1)}
 	flags := flag.NewFlagSet(SupervisorCommand, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	for name, value := range map[string]*string{"runsc": &s.runsc, "name": &s.name, "hostname": &s.hostname, "directory": &s.directory, "stage": &s.stage, "image": &s.image} {
+	for name, value := range map[string]*string{"runsc": &s.runsc, "name": &s.name, "rename": &s.rename, "directory": &s.directory, "stage": &s.stage, "image": &s.image} {
 		flags.StringVar(value, name, "", "")
 	}
 	for name, value := range map[string]*int{"api-fd": &s.apiFD, "egress-fd": &s.egressFD, "parent-fd": &s.parentFD, "ready-fd": &s.readyFD, "group-fd": &s.groupFD, "control-fd": &s.controlFD} {
@@ -62,10 +67,9 @@ func Supervise(args []string) (int, error) {
 	if err := flags.Parse(args); err != nil {
 		return 0, err
 	}
-	for _, fd := range []int{s.apiFD, s.egressFD, s.parentFD, s.readyFD, s.groupFD, s.controlFD} {
-		if fd > 2 {
-			unix.CloseOnExec(fd)
-		}
+	// runsc gets what it needs and nothing else.
+	if err := descriptor.SealInherited(); err != nil {
+		return 0, err
 	}
 	return s.run()
 }
@@ -87,9 +91,9 @@ func (s *supervisor) run() (int, error) {
 		fmt.Fprintf(ready, "{\"error\":%s}\n", strconv.Quote(err.Error()))
 		return 0, err
 	}
+	go s.read(ready)
 	go s.passOn(s.apiFD, arrivals.API)
 	go s.passOn(s.egressFD, arrivals.Egress)
-	go s.read(ready)
 	go s.control()
 	if err := s.dropMounts(); err != nil {
 		return 0, err
@@ -163,10 +167,6 @@ func (s *supervisor) start(podd *os.File) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = podd, write, write
 	err = cmd.Run()
 	write.Close()
-	if err == nil && s.image != "" {
-		err = s.call("exec", "--cap=CAP_NET_ADMIN", "--cap=CAP_NET_RAW", "--cap=CAP_SYS_ADMIN",
-			s.name, bundle.PoddPath, lateroot.RenewCommand, s.hostname)
-	}
 	if err != nil {
 		return 0, fmt.Errorf("runsc: %v: %s", err, said.String())
 	}
@@ -230,15 +230,14 @@ func (s *supervisor) read(ready *os.File) {
 	var line []byte
 	var err error
 	if s.image != "" {
-		// A restored podd serves already. Its own network is as it was.
-		line = []byte(`{"network":{"level":"transparent"}}` + "\n")
+		// A restored podd serves already, and says nothing by itself.
+		go s.renew(ready)
 	} else {
-		line, err = lines.ReadSlice('\n')
+		if line, err = lines.ReadSlice('\n'); err == nil {
+			ready.Write(line)
+		}
+		ready.Close()
 	}
-	if err == nil {
-		ready.Write(line)
-	}
-	ready.Close()
 	for err == nil {
 		if line, err = lines.ReadSlice('\n'); err == nil {
 			select {
@@ -248,6 +247,33 @@ func (s *supervisor) read(ready *os.File) {
 			}
 		}
 	}
+}
+
+// renew has a restored podd set up its network, and gives a copy its host name, before podhost learns that
+// the sandbox runs.
+func (s *supervisor) renew(ready *os.File) {
+	defer ready.Close()
+	renamed := make(chan error, 1)
+	go func() { renamed <- s.setHostname() }()
+	s.sending.Lock()
+	err := s.signal(arrivals.Renew, arrivals.Renewed)
+	s.sending.Unlock()
+	if failure := <-renamed; err == nil {
+		err = failure
+	}
+	if err != nil {
+		fmt.Fprintf(ready, "{\"error\":%s}\n", strconv.Quote("renew: "+err.Error()))
+		return
+	}
+	fmt.Fprintln(ready, `{"network":{"level":"transparent"}}`)
+}
+
+// setHostname is needed because gVisor keeps a host name that was set inside.
+func (s *supervisor) setHostname() error {
+	if s.rename == "" {
+		return nil
+	}
+	return s.call("exec", "--cap=CAP_SYS_ADMIN", s.name, bundle.PoddPath, lateroot.RenameCommand, s.rename)
 }
 
 // reapUntil collects every process that ends, until the sandbox does, and returns its exit code; 128 and the

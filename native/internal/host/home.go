@@ -15,7 +15,7 @@ import (
 
 // makeDirectories makes the directories of a state directory.
 func makeDirectories(home string) error {
-	for _, dir := range []string{"run/s", "sandboxes", "snapshots", "volumes", "layers", "base", "tmp"} {
+	for _, dir := range []string{"run/s", "sandboxes", "snapshots", "volumes", "machines", "layers", "base", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(home, dir), 0o700); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"agentpod/native/internal/gvisor"
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/lifecycle"
+	"agentpod/native/internal/host/machines"
 	"agentpod/native/internal/host/serve"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
@@ -27,6 +28,7 @@ import (
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/rootfs"
 	"agentpod/native/internal/safefs"
+	"agentpod/native/internal/vm/drivers"
 )
 
 const (
@@ -48,8 +50,12 @@ type Config struct {
 	// Shells is how many blank shells to keep ready.
 	Shells int
 	// Runsc is the path of gVisor's program, which may be missing.
-	Runsc   string
-	Version string
+	Runsc string
+	// VMM is the program that runs virtual machines, Kernel the directory of their kernel, and Init the first
+	// program inside. Each may be missing.
+	VMM          *drivers.Installed
+	Kernel, Init string
+	Version      string
 }
 
 // Host owns everything in one state directory.
@@ -71,6 +77,7 @@ type Host struct {
 	shells   *shells.Pool
 	// gvisorShells are those of gVisor sandboxes.
 	gvisorShells *shells.Pool
+	machines     *machines.Store
 	snapshots    *snapshots.Store
 	volumes      *volumes.Store
 	sandboxes    *lifecycle.Sandboxes
@@ -111,11 +118,14 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	h.launcher.Runsc = &gvisor.Runsc{Path: config.Runsc, Rootless: config.Rootless}
 	h.shells = shells.NewPool(h.launcher, boot.Container, config.Shells, logger)
 	h.gvisorShells = shells.NewPool(h.launcher, boot.GVisor, gvisorShells(config.Shells), logger)
-	h.snapshots = snapshots.New(snapshots.Options{Home: h.home, Pool: h.pool, Layers: h.layers, Locks: &h.locks, Log: logger,
+	h.machines = machines.New(machines.Options{Home: h.home, Pool: h.pool, Program: config.VMM, Kernel: config.Kernel, Podd: config.Podd,
+		Init: config.Init, Rootless: config.Rootless, Shifts: h.stage.Shifted(), Launcher: h.launcher, Locks: &h.locks, Log: logger})
+	h.launcher.RemoveMemory = h.machines.Remove
+	h.snapshots = snapshots.New(snapshots.Options{Home: h.home, Pool: h.pool, Layers: h.layers, Locks: &h.locks, Log: logger, RemoveMemory: h.machines.Remove,
 		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
 	h.volumes = volumes.New(volumes.Options{Home: h.home, Stored: h.stored, Pool: h.pool, Locks: &h.locks, Log: logger})
 	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots, Volumes: h.volumes,
-		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
+		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, Machines: h.machines, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
 	if err := h.recover(); err != nil {
 		return nil, err
 	}
@@ -206,6 +216,7 @@ func (h *Host) recover() error {
 	if h.mayHaveEntries() {
 		h.snapshots.Recover()
 		h.volumes.Recover()
+		h.machines.Recover(func(name string) bool { return found.Groups[name] || h.snapshots.Has(name) })
 	}
 	h.sweepEarlierVersion()
 	h.sandboxes.SweepSockets(found.Groups)
@@ -248,6 +259,7 @@ func (h *Host) Run(ready func()) error {
 		func() { h.pool.Maintain(ctx, h.isBusy) },
 		// The first client that asks finds the answer.
 		func() { h.launcher.Runsc.Release() },
+		func() { h.machines.Check() },
 		h.keepHostRootFresh,
 	} {
 		background.Add(1)

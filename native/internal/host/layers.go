@@ -68,6 +68,9 @@ func (h *Host) clear() (any, error) {
 	}
 	h.shells.DropRoots()
 	h.sandboxes.AwaitUnmounts()
+	if err := h.machines.Clear(); err != nil {
+		return nil, err
+	}
 	if err := h.pool.Clear(); err != nil {
 		return nil, err
 	}

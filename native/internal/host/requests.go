@@ -57,8 +57,11 @@ func (h *Host) Perform(request hostproto.Request) (any, error) {
 			}
 			defer release()
 		}
-		if request.Op == "sandbox.start" {
+		switch request.Op {
+		case "sandbox.start":
 			return h.sandboxes.StartAgain(args)
+		case "sandbox.restore":
+			return h.sandboxes.RestoreSaved(args)
 		}
 		return h.sandboxes.Create(args)
 	case hostproto.SetDeadline:
@@ -164,6 +167,8 @@ func (h *Host) performOnSandbox(op, id string) (any, error) {
 		return h.sandboxes.Destroy(id)
 	case "sandbox.pause":
 		return h.sandboxes.Pause(id)
+	case "sandbox.save":
+		return h.sandboxes.Save(id)
 	case "sandbox.stop":
 		return h.sandboxes.Stop(id)
 	}
@@ -176,7 +181,7 @@ func (h *Host) hello() any {
 		"uidBase": h.stored.Base, "uidCount": h.stored.Count, "cgroup": h.cgroups.Version(), "controllers": h.cgroups.Controllers(),
 		"idmap": h.stage.Shifted(), "freezer": h.sandboxes.Freezer(), "pool": h.pool.Info(),
 		"volumes": true, "rootMounts": true,
-		"network": h.network.Level(), "shells": h.shells.Pids(), "gvisor": h.gvisor(),
+		"network": h.network.Level(), "shells": h.shells.Pids(), "gvisor": h.gvisor(), "qemu": h.qemu(),
 		"ids": lifecycle.IDView{Base: h.stored.Base, Own: h.ids.Shared() == "", Reason: h.ids.Shared()},
 	}
 }
@@ -191,7 +196,20 @@ func (h *Host) gvisor() any {
 	return map[string]any{"available": true, "release": release}
 }
 
+// qemu says whether sandboxes can be virtual machines here.
+func (h *Host) qemu() any {
+	version, err := h.machines.Check()
+	if err != nil {
+		failure := hostproto.AsError(err)
+		return map[string]any{"available": false, "release": version, "reason": failure.Message, "hint": failure.Hint}
+	}
+	return map[string]any{"available": true, "release": version}
+}
+
 func (h *Host) probe(runtime boot.Runtime) []probe.Check {
+	if runtime == boot.Machine {
+		return probe.Machine(h.machines.Program.Title, h.machines.Check, h.tryMachine)
+	}
 	if runtime == boot.GVisor {
 		return probe.GVisor(h.launcher.Runsc.Release, func() (string, error) { return h.trySandbox(runtime) })
 	}

@@ -13,7 +13,7 @@ func parseArgs(op string, raw []byte) (any, *Error) {
 	case "hello", "layer.list", "clear", "shutdown":
 		o := parseObject("args", raw, nil, nil)
 		return NoArgs{}, o.err
-	case "sandbox.inspect", "sandbox.stats", "sandbox.destroy", "sandbox.pause", "sandbox.stop":
+	case "sandbox.inspect", "sandbox.stats", "sandbox.destroy", "sandbox.pause", "sandbox.save", "sandbox.stop":
 		o := parseObject("args", raw, []string{"id"}, nil)
 		return SandboxID{ID: o.text("id", idGrammar)}, o.err
 	case "sandbox.changes":
@@ -26,9 +26,9 @@ func parseArgs(op string, raw []byte) (any, *Error) {
 		o := parseObject("args", raw, []string{"id", "deadlineMs"}, nil)
 		return SetDeadline{ID: o.text("id", idGrammar), DeadlineMs: o.integer("deadlineMs", maxSafeInteger)}, o.err
 	case "sandbox.create":
-		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts", "rootDirs", "runtime", "memory"})
-	case "sandbox.start":
-		return parseCreate(raw, []string{"whenOver", "mounts", "rootDirs", "runtime"})
+		return parseCreate(raw, []string{"whenOver", "snapshot", "mounts", "rootDirs", "runtime", "memory", "docker"})
+	case "sandbox.start", "sandbox.restore":
+		return parseCreate(raw, []string{"whenOver", "mounts", "rootDirs", "runtime", "docker"})
 	case "snapshot.create", "snapshot.remove", "snapshot.export", "snapshot.import":
 		return parseSnapshotArgs(op, raw)
 	case "volume.create":
@@ -99,6 +99,7 @@ func parseCreate(raw []byte, optional []string) (any, *Error) {
 		Snapshot:   o.text("snapshot", idGrammar),
 		Runtime:    o.text("runtime", runtimeGrammar),
 		Memory:     o.boolean("memory"),
+		Docker:     o.boolean("docker"),
 		RootDirs:   o.texts("rootDirs", rootDirGrammar, 2),
 	}
 	if o.err != nil {
@@ -106,6 +107,11 @@ func parseCreate(raw []byte, optional []string) (any, *Error) {
 	}
 	if args.WhenOver == "" {
 		args.WhenOver = OverDestroy
+	}
+	// SECURITY: on the host's kernel, these capabilities would reach the host.
+	if args.Docker && args.Runtime != "gvisor" && args.Runtime != "qemu" {
+		return nil, Errorf(Unsupported, "docker.kernel", "a Docker engine needs a sandbox with a kernel of its own").
+			WithHint("create it with `--isolation gvisor` or `--isolation vm`")
 	}
 	var err *Error
 	if args.Root, err = parseRoot(o.fields["root"]); err != nil {

@@ -42,7 +42,8 @@ type (
 	// List asks for the sandboxes, or snapshots, whose ids sort after After.
 	List struct{ After string }
 
-	// CreateSandbox has the arguments of sandbox.create. sandbox.start has the same, without a Snapshot.
+	// CreateSandbox has the arguments of sandbox.create. sandbox.start and sandbox.restore have the same,
+	// without a Snapshot.
 	CreateSandbox struct {
 		ID         string
 		Owner      string
@@ -53,10 +54,12 @@ type (
 		WhenOver   string
 		Snapshot   string
 		Mounts     []Mount
-		// Runtime is "gvisor", or empty for the host's kernel.
+		// Runtime is "gvisor" or "qemu", or empty for the host's kernel.
 		Runtime string
 		// Memory: continue the processes of the snapshot.
 		Memory bool
+		// Docker: root inside may run a container engine.
+		Docker bool
 		// RootDirs are /tmp and /run, if they are part of the root instead of temporary file systems.
 		RootDirs []string
 	}
@@ -173,7 +176,7 @@ var (
 	fileGrammar     = regexp.MustCompile(`\A[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}\z`)
 	kindGrammar     = regexp.MustCompile(`\A(host|layers)\z`)
 	overGrammar     = regexp.MustCompile(`\A(destroy|pause|stop)\z`)
-	runtimeGrammar  = regexp.MustCompile(`\Agvisor\z`)
+	runtimeGrammar  = regexp.MustCompile(`\A(gvisor|qemu)\z`)
 	opGrammar       = regexp.MustCompile(`\A[a-z.]{1,32}\z`)
 )
 

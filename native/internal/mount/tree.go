@@ -41,6 +41,24 @@ func detachedClone(source string, idmap *os.File, attrs uint64) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open_tree %s: %w", source, err)
 	}
+	return shifted(tree, source, idmap, attrs)
+}
+
+// FileFor returns a mount of one open file that is not attached anywhere yet. What belongs to root belongs to
+// the user of idmap there (NewOwner).
+func FileFor(file, idmap *os.File, attrs uint64) (*os.File, error) {
+	tree, err := unix.OpenTree(int(file.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return nil, fmt.Errorf("open_tree %s: %w", file.Name(), err)
+	}
+	if tree, err = shifted(tree, file.Name(), idmap, attrs); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(tree), file.Name()), nil
+}
+
+// shifted gives a detached mount its attributes. It closes it if that fails.
+func shifted(tree int, source string, idmap *os.File, attrs uint64) (int, error) {
 	attr := unix.MountAttr{Attr_set: attrs, Propagation: unix.MS_PRIVATE}
 	if idmap != nil {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP

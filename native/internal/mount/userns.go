@@ -41,6 +41,11 @@ func NewIdmap(stored, shown Range) (*os.File, error) {
 	return idmapNamespace([]syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: stored.Base, HostID: shown.Base, Size: shown.Count}})
 }
 
+// NewOwner makes a user namespace for mounts that show the files of root as those of another user.
+func NewOwner(uid int) (*os.File, error) {
+	return idmapNamespace([]syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}})
+}
+
 // idmapNamespace makes a namespace in which nothing runs: its one process ends before it has begun.
 func idmapNamespace(ids []syscall.SysProcIDMap) (*os.File, error) {
 	cmd := helper("idle", ids, 0)

@@ -1,6 +1,12 @@
 package netns
 
-import "os"
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
 
 // buffers are the minimum, default and maximum size in bytes of a TCP connection's buffers. The kernel's
 // default maximum is tens of megabytes. Every peer of a sandbox is on this machine, where one megabyte is as
@@ -15,9 +21,26 @@ var buffers = map[string]string{
 // boundBuffers changes the network namespace of its thread.
 func boundBuffers() error {
 	for path, value := range buffers {
-		if err := os.WriteFile(path, []byte(value), 0); err != nil {
+		err := os.WriteFile(path, []byte(value), 0)
+		if errors.Is(err, unix.EINVAL) {
+			err = boundKeepingLeast(path, value)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// boundKeepingLeast is for kernels that refuse a minimum below their own.
+func boundKeepingLeast(path, value string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	found, wanted := strings.Fields(string(data)), strings.Fields(value)
+	if len(found) != 3 {
+		return unix.EINVAL
+	}
+	return os.WriteFile(path, []byte(strings.Join([]string{found[0], wanted[1], wanted[2]}, " ")), 0)
 }

@@ -3,6 +3,7 @@ package netns
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"unsafe"
@@ -15,26 +16,58 @@ import (
 // SetupGVisor is Setup in a gVisor sandbox, whose network stack is gVisor's own: nothing of it reaches the
 // host's kernel, and its table of connections is the sandbox's own memory. podd needs CAP_NET_ADMIN and
 // CAP_NET_RAW for it, inside. The stack has no nftables, only the interface of iptables.
-func SetupGVisor() *Network {
+//
+// withContainers is for a container engine inside: connections of containers, which arrive over the engine's
+// bridges, are redirected too, and those to containers are not.
+func SetupGVisor(withContainers bool) (*Network, *GVisorRedirection) {
 	n := &Network{Level: Level{Level: Transparent}}
-	err := n.listen()
+	redirection, err := newGVisorRedirection(withContainers)
 	if err == nil {
-		err = RedirectGVisor()
+		err = n.listen()
+	}
+	if err == nil && withContainers {
+		if err = makeBridge(); err == nil {
+			err = n.listenForContainers()
+		}
+	}
+	if err == nil {
+		err = redirection.Set()
 	}
 	if err != nil {
 		n.Close()
-		return &Network{Level: Unavailable("gVisor's network: %v", err)}
+		return &Network{Level: Unavailable("gVisor's network: %v", err)}, redirection
 	}
-	return n
+	return n, redirection
 }
 
-// RedirectGVisor leads every TCP connection that is not to 127.0.0.0/8 to podd's listener. A restored sandbox
-// has lost this and has no network until it is called again.
-func RedirectGVisor() error {
-	if err := giveLoopbackEveryAddress(); err != nil {
-		return fmt.Errorf("address: %w", err)
+// A GVisorRedirection leads every TCP connection that is not to 127.0.0.0/8 to podd's listener. A restored
+// sandbox has lost it, and has no network until it is set again. Only its socket takes CAP_NET_RAW, which
+// gVisor takes away with the bounding set.
+type GVisorRedirection struct {
+	socket         int
+	withContainers bool
+}
+
+func newGVisorRedirection(withContainers bool) (*GVisorRedirection, error) {
+	// Nothing arrives on such a socket.
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return nil, os.NewSyscallError("raw socket", err)
 	}
-	if err := replaceNAT(); err != nil {
+	return &GVisorRedirection{socket, withContainers}, nil
+}
+
+// Set sets the redirection. It takes CAP_NET_ADMIN.
+func (r *GVisorRedirection) Set() error {
+	if r == nil {
+		return errors.New("there is none")
+	}
+	if !r.withContainers {
+		if err := giveLoopbackEveryAddress(); err != nil {
+			return fmt.Errorf("address: %w", err)
+		}
+	}
+	if err := replaceNAT(r.socket, natRules(r.withContainers)); err != nil {
 		return fmt.Errorf("redirection: %w", err)
 	}
 	return nil
@@ -58,30 +91,73 @@ func giveLoopbackEveryAddress() error {
 const (
 	setReplace = 64 // IPT_SO_SET_REPLACE
 
-	natHooks      = 1<<0 | 1<<1 | 1<<3 | 1<<4 // PREROUTING, INPUT, OUTPUT, POSTROUTING
-	hookForward   = 2
-	unusedHook    = ^uint32(0)
-	entrySize     = 112
-	protocolField = 80
-	invertField   = 83
-	invertTo      = 0x08 // IPT_INV_DSTIP
-	destination   = 4
-	destinationOf = 12
+	natHooks       = 1<<0 | 1<<1 | 1<<3 | 1<<4 // PREROUTING, INPUT, OUTPUT, POSTROUTING
+	hookPrerouting = 0
+	hookForward    = 2
+	unusedHook     = ^uint32(0)
+	entrySize      = 112
+	protocolField  = 80
+	invertField    = 83
+	invertTo       = 0x10 // IPT_INV_DSTIP
+	destination    = 4
+	destinationOf  = 12
 
 	acceptVerdict  = -2 // -NF_ACCEPT - 1
 	natProtoFilled = 2  // NF_NAT_RANGE_PROTO_SPECIFIED
 )
 
-// replaceNAT replaces the nat table by one with a single rule:
+// containerNet is where the networks of containers inside are. Nothing outside has such an address for a
+// sandbox: the egress process refuses private addresses, unless a rule allows one.
+var containerNet = subnet{[4]byte{172, 16, 0, 0}, [4]byte{255, 240, 0, 0}}
+
+var loopbackSubnet = subnet{[4]byte{loopbackNet, 0, 0, 0}, [4]byte{255, 0, 0, 0}}
+
+type subnet struct{ address, mask [4]byte }
+
+// natRules are the rules of the nat table, by hook:
 //
 //	-A OUTPUT -p tcp ! -d 127.0.0.0/8 -j REDIRECT --to-ports 61080
-func replaceNAT() error {
-	rule := natEntry(redirectTarget())
-	native.PutUint16(rule[protocolField:], unix.IPPROTO_TCP)
-	copy(rule[destination:], []byte{loopbackNet, 0, 0, 0})
-	copy(rule[destinationOf:], []byte{255, 0, 0, 0})
-	rule[invertField] = invertTo
+//
+// and with containers:
+//
+//	-A PREROUTING -p udp ! -d 172.16.0.0/12 -j REDIRECT --to-ports 61053
+//	-A PREROUTING -p tcp -d 10.255.0.0/24 -j REDIRECT --to-ports 61053
+//	-A PREROUTING -p tcp ! -d 172.16.0.0/12 -j REDIRECT --to-ports 61080
+//
+// before that of OUTPUT:
+//
+//	-A OUTPUT -p tcp -d 10.255.0.0/24 -j ACCEPT
+//	-A OUTPUT -p tcp -d 172.16.0.0/12 -j ACCEPT
+func natRules(withContainers bool) map[int][][]byte {
+	leaving := natRule(unix.IPPROTO_TCP, loopbackSubnet, invertTo, redirectTarget(peer.EgressPort))
+	rules := map[int][][]byte{hookOutput: {leaving}}
+	if withContainers {
+		rules[hookPrerouting] = [][]byte{
+			natRule(unix.IPPROTO_UDP, containerNet, invertTo, redirectTarget(containerDNSPort)),
+			natRule(unix.IPPROTO_TCP, bridgeSubnet, 0, redirectTarget(containerDNSPort)),
+			natRule(unix.IPPROTO_TCP, containerNet, invertTo, redirectTarget(peer.EgressPort)),
+		}
+		rules[hookOutput] = [][]byte{
+			natRule(unix.IPPROTO_TCP, bridgeSubnet, 0, acceptTarget()),
+			natRule(unix.IPPROTO_TCP, containerNet, 0, acceptTarget()),
+			leaving,
+		}
+	}
+	return rules
+}
 
+// natRule is a rule for connections to addresses that are in a subnet, or inverted, that are not.
+func natRule(protocol uint16, to subnet, invert byte, target []byte) []byte {
+	rule := natEntry(target)
+	native.PutUint16(rule[protocolField:], protocol)
+	copy(rule[destination:], to.address[:])
+	copy(rule[destinationOf:], to.mask[:])
+	rule[invertField] = invert
+	return rule
+}
+
+// replaceNAT replaces the nat table by one with these rules.
+func replaceNAT(socket int, rules map[int][][]byte) error {
 	var entries []byte
 	begin, end := [5]uint32{}, [5]uint32{}
 	count := uint32(0)
@@ -97,7 +173,7 @@ func replaceNAT() error {
 			continue
 		}
 		begin[hook] = uint32(len(entries))
-		if hook == hookOutput {
+		for _, rule := range rules[hook] {
 			add(rule)
 		}
 		end[hook] = add(natEntry(acceptTarget()))
@@ -120,11 +196,6 @@ func replaceNAT() error {
 	head = native.AppendUint64(head, uint64(uintptr(unsafe.Pointer(&former[0]))))
 	table := append(head, entries...)
 
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
-	if err != nil {
-		return os.NewSyscallError("raw socket", err)
-	}
-	defer unix.Close(socket)
 	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(socket), unix.SOL_IP, setReplace, uintptr(unsafe.Pointer(&table[0])), uintptr(len(table)), 0)
 	if errno != 0 {
 		return os.NewSyscallError("setsockopt", errno)
@@ -159,12 +230,12 @@ func errorTarget() []byte {
 	return natTarget("ERROR", append([]byte("ERROR"), bytes.Repeat([]byte{0}, 25)...))
 }
 
-func redirectTarget() []byte {
+func redirectTarget(port uint16) []byte {
 	data := native.AppendUint32(nil, 1)
 	data = native.AppendUint32(data, natProtoFilled)
 	data = append(data, make([]byte, 8)...)
 	for range [2]int{} {
-		data = binary.BigEndian.AppendUint16(data, peer.EgressPort)
+		data = binary.BigEndian.AppendUint16(data, port)
 	}
 	return natTarget("REDIRECT", data)
 }

@@ -21,6 +21,7 @@ const (
 var (
 	listenerAddress = [4]byte{127, 0, 0, 1}
 	dnsAddress      = [4]byte{127, 0, 0, 53}
+	anyAddress      = [4]byte{}
 )
 
 // A Level says how connections of programs inside leave: all are redirected, only those through the proxy
@@ -47,6 +48,8 @@ func Unavailable(format string, args ...any) Level {
 type Network struct {
 	Level                     Level
 	Listener, DNS, DNSOverTCP *os.File
+	// ContainerDNS and ContainerDNSOverTCP are where containers of an engine inside ask; otherwise nil.
+	ContainerDNS, ContainerDNSOverTCP []*os.File
 }
 
 // A Namespace is where the network is set up.
@@ -63,6 +66,33 @@ func (Own) Inside(work func() error) error { return work() }
 
 // Setup never fails: if a part is not available, the level is lower. The caller closes the result.
 func Setup(namespace Namespace) *Network { return setup(namespace, redirect) }
+
+// SetupWithContainers is Setup for a container engine inside, whose kernel is the sandbox's own. It also
+// redirects connections of containers, which arrive over the engine's bridges, and leaves alone those to
+// containers.
+func SetupWithContainers(namespace Namespace) *Network {
+	n := &Network{Level: Level{Level: Transparent}}
+	err := namespace.Inside(func() error {
+		if err := raiseLoopback(); err != nil {
+			return fmt.Errorf("loopback: %w", err)
+		}
+		if err := makeBridge(); err != nil {
+			return fmt.Errorf("bridge: %w", err)
+		}
+		if err := n.listen(); err != nil {
+			return err
+		}
+		if err := n.listenForContainers(); err != nil {
+			return err
+		}
+		return redirectContainers()
+	})
+	if err != nil {
+		n.Close()
+		return &Network{Level: Unavailable("network namespace: %v", err)}
+	}
+	return n
+}
 
 func setup(namespace Namespace, redirect func() error) *Network {
 	n := &Network{Level: Level{Level: Transparent}}
@@ -95,7 +125,8 @@ func setup(namespace Namespace, redirect func() error) *Network {
 
 // Close closes podhost's copies of the sockets.
 func (n *Network) Close() {
-	for _, file := range []*os.File{n.Listener, n.DNS, n.DNSOverTCP} {
+	all := append([]*os.File{n.Listener, n.DNS, n.DNSOverTCP}, n.ContainerDNS...)
+	for _, file := range append(all, n.ContainerDNSOverTCP...) {
 		if file != nil {
 			file.Close()
 		}
@@ -111,6 +142,35 @@ func (n *Network) listen() (err error) {
 	}
 	n.DNSOverTCP, err = bind(unix.SOCK_STREAM, dnsAddress, dnsPort, dnsBacklog)
 	return err
+}
+
+// listenForContainers accepts connections of containers, which are redirected to the address of the bridge
+// that they arrive on, and their questions for names.
+func (n *Network) listenForContainers() (err error) {
+	n.Listener.Close()
+	if n.Listener, err = bind(unix.SOCK_STREAM, anyAddress, peer.EgressPort, listenerBacklog); err != nil {
+		return err
+	}
+	for _, at := range []struct {
+		address [4]byte
+		port    int
+	}{
+		{anyAddress, containerDNSPort},
+		// Containers without a network of their own ask there, and nothing redirects them.
+		{bridgeAddress, dnsPort},
+	} {
+		packets, err := bind(unix.SOCK_DGRAM, at.address, at.port, 0)
+		if err != nil {
+			return err
+		}
+		n.ContainerDNS = append(n.ContainerDNS, packets)
+		stream, err := bind(unix.SOCK_STREAM, at.address, at.port, dnsBacklog)
+		if err != nil {
+			return err
+		}
+		n.ContainerDNSOverTCP = append(n.ContainerDNSOverTCP, stream)
+	}
+	return nil
 }
 
 // bind makes a socket in the namespace of the calling thread.

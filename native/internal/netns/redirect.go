@@ -116,6 +116,54 @@ func install(limited bool) error {
 	return send(unix.NETLINK_NETFILTER, messages...)
 }
 
+// redirectContainers is redirect for a container engine inside. In the syntax of nft:
+//
+//	table ip agentpod {
+//	  chain in {
+//	    type nat hook prerouting priority dstnat
+//	    ip protocol udp ip daddr & 255.240.0.0 != 172.16.0.0 redirect to :61053
+//	    ip protocol tcp ip daddr & 255.255.255.0 == 10.255.0.0 redirect to :61053
+//	    ip protocol tcp ip daddr & 255.240.0.0 != 172.16.0.0 redirect to :61080
+//	  }
+//	  chain out {
+//	    type nat hook output priority dstnat
+//	    ip protocol tcp ip daddr & 255.255.255.0 == 10.255.0.0 accept
+//	    ip protocol tcp ip daddr & 255.240.0.0 == 172.16.0.0 accept
+//	    ip protocol tcp ip daddr != 127.0.0.0/8 redirect to :61080
+//	  }
+//	}
+//
+// Connections inside are tracked: the table is that of the sandbox's own kernel. Programs of root inside can
+// change these rules, and gain nothing: there is no other way out.
+func redirectContainers() error {
+	messages := []*message{
+		batch(unix.NFNL_MSG_BATCH_BEGIN),
+		nft(unix.NFT_MSG_NEWTABLE).putText(unix.NFTA_TABLE_NAME, table),
+		chainAt("in", "nat", hookPrerouting, priorityDstNAT),
+		ruleTo("in", unix.IPPROTO_UDP, unix.NFT_CMP_NEQ, containerNet, func(m *message) { m.redirect(containerDNSPort) }),
+		ruleTo("in", unix.IPPROTO_TCP, unix.NFT_CMP_EQ, bridgeSubnet, func(m *message) { m.redirect(containerDNSPort) }),
+		ruleTo("in", unix.IPPROTO_TCP, unix.NFT_CMP_NEQ, containerNet, func(m *message) { m.redirect(peer.EgressPort) }),
+		chainAt("out", "nat", hookOutput, priorityDstNAT),
+		ruleTo("out", unix.IPPROTO_TCP, unix.NFT_CMP_EQ, bridgeSubnet, (*message).accept),
+		ruleTo("out", unix.IPPROTO_TCP, unix.NFT_CMP_EQ, containerNet, (*message).accept),
+		ruleTo("out", unix.IPPROTO_TCP, unix.NFT_CMP_NEQ, loopbackSubnet, func(m *message) { m.redirect(peer.EgressPort) }),
+		batch(unix.NFNL_MSG_BATCH_END),
+	}
+	return send(unix.NETLINK_NETFILTER, messages...)
+}
+
+// ruleTo is a rule for packets of a protocol whose destination is in a subnet, or is not.
+func ruleTo(chain string, protocol byte, how uint32, to subnet, then func(m *message)) *message {
+	return rule(chain, func(m *message) {
+		m.header(protocolAt, 1)
+		m.compare(unix.NFT_CMP_EQ, protocol)
+		m.header(destinationAt, 4)
+		m.mask(to.mask)
+		m.compare(how, to.address[:]...)
+		then(m)
+	})
+}
+
 func port(number uint16) []byte { return binary.BigEndian.AppendUint16(nil, number) }
 
 // family is struct nfgenmsg.
@@ -133,9 +181,13 @@ func nft(kind uint16) *message {
 
 // chain makes a chain in the output hook. A packet that no rule matches passes.
 func chain(name, kind string, priority int32) *message {
+	return chainAt(name, kind, hookOutput, priority)
+}
+
+func chainAt(name, kind string, hook uint32, priority int32) *message {
 	m := nft(unix.NFT_MSG_NEWCHAIN).putText(unix.NFTA_CHAIN_TABLE, table).putText(unix.NFTA_CHAIN_NAME, name)
 	m.nest(unix.NFTA_CHAIN_HOOK, func() {
-		m.putNumber(unix.NFTA_HOOK_HOOKNUM, hookOutput)
+		m.putNumber(unix.NFTA_HOOK_HOOKNUM, hook)
 		m.putNumber(unix.NFTA_HOOK_PRIORITY, uint32(priority))
 	})
 	return m.putNumber(unix.NFTA_CHAIN_POLICY, 1).putText(unix.NFTA_CHAIN_TYPE, kind)
@@ -184,11 +236,25 @@ func (m *message) redirect(to uint16) {
 	m.express("redir", func() { m.putNumber(unix.NFTA_REDIR_REG_PROTO_MIN, register) })
 }
 
-func (m *message) drop() {
+func (m *message) drop()   { m.verdict(0) }
+func (m *message) accept() { m.verdict(1) }
+
+func (m *message) verdict(code uint32) {
 	m.express("immediate", func() {
 		m.putNumber(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)
 		m.nest(unix.NFTA_IMMEDIATE_DATA, func() {
-			m.nest(dataVerdict, func() { m.putNumber(verdictCode, 0) })
+			m.nest(dataVerdict, func() { m.putNumber(verdictCode, code) })
 		})
+	})
+}
+
+// mask keeps bits of the four bytes that were loaded.
+func (m *message) mask(bits [4]byte) {
+	m.express("bitwise", func() {
+		m.putNumber(unix.NFTA_BITWISE_SREG, register)
+		m.putNumber(unix.NFTA_BITWISE_DREG, register)
+		m.putNumber(unix.NFTA_BITWISE_LEN, uint32(len(bits)))
+		m.nest(unix.NFTA_BITWISE_MASK, func() { m.put(dataValue, bits[:]) })
+		m.nest(unix.NFTA_BITWISE_XOR, func() { m.put(dataValue, make([]byte, len(bits))) })
 	})
 }

@@ -33,10 +33,12 @@ const (
 	Snapshots Area = "snapshots"
 	// Volumes: an entry holds "data" instead of "upper" and "work".
 	Volumes Area = "volumes"
+	// Machines: an entry holds "data" with the memory of a virtual machine, or what machines start from.
+	Machines Area = "machines"
 )
 
 // areas are all areas of a pool.
-var areas = []Area{Sandboxes, Snapshots, Volumes}
+var areas = []Area{Sandboxes, Snapshots, Volumes, Machines}
 
 // An Entry is a directory that holds "upper" and "work".
 type Entry struct {

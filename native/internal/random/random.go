@@ -14,3 +14,9 @@ func Hex(n int) string {
 	}
 	return hex.EncodeToString(data)
 }
+
+// UUID returns a random UUID.
+func UUID() string {
+	x := Hex(16)
+	return x[:8] + "-" + x[8:12] + "-4" + x[13:16] + "-a" + x[17:20] + "-" + x[20:]
+}

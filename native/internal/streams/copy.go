@@ -26,10 +26,10 @@ const (
 // records are taken when there is something to send and returned afterwards; an idle connection holds none.
 var records = sync.Pool{New: func() any { return new([headLength + recordLength]byte) }}
 
-// pair is a connection with both ends in podd: ours to copy from and to, theirs for the target of the stream.
-// A kernel socket has half-close, deadlines and back-pressure, which net/http, the tunnel and the egress rely
-// on.
-func pair() (ours, theirs *net.UnixConn, err error) {
+// Pair is a connection with both ends in this process: ours to copy from and to, theirs for the target of the
+// stream. A kernel socket has half-close, deadlines and back-pressure, which net/http, the tunnel and the
+// egress rely on.
+func Pair() (ours, theirs *net.UnixConn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err

@@ -23,6 +23,8 @@ type Targets struct {
 	API func(*net.UnixConn)
 	// Egress accepts connections of the egress process. It is nil without egress.
 	Egress func(*net.UnixConn)
+	// Dial replaces both where podd is another process. It returns nil for an unknown target.
+	Dial func(target string) (*net.UnixConn, error)
 }
 
 // Serve answers one byte stream until it ends, and closes it.
@@ -43,21 +45,35 @@ func (t Targets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "use CONNECT to open a stream", http.StatusMethodNotAllowed)
 		return
 	}
-	take := map[string]func(*net.UnixConn){"api": t.API, "egress": t.Egress}[r.Host]
-	if take == nil {
-		http.Error(w, "unknown target: api and egress exist", http.StatusNotFound)
-		return
-	}
-	ours, theirs, err := pair()
+	ours, err := t.connect(r.Host)
 	if err != nil {
 		http.Error(w, "the sandbox cannot open another connection", http.StatusServiceUnavailable)
 		return
 	}
+	if ours == nil {
+		http.Error(w, "unknown target: api and egress exist", http.StatusNotFound)
+		return
+	}
 	defer ours.Close()
-	take(theirs)
 	w.WriteHeader(http.StatusOK)
 	w.(http.Flusher).Flush()
 	// It ends when the handler returns, which closes the body, or before.
 	go upload(ours, r)
 	download(w, ours)
+}
+
+// connect returns our end of a connection to a target, or nil if there is no such target.
+func (t Targets) connect(target string) (*net.UnixConn, error) {
+	if t.Dial != nil {
+		return t.Dial(target)
+	}
+	take := map[string]func(*net.UnixConn){"api": t.API, "egress": t.Egress}[target]
+	if take == nil {
+		return nil, nil
+	}
+	ours, theirs, err := Pair()
+	if err == nil {
+		take(theirs)
+	}
+	return ours, err
 }

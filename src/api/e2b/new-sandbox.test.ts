@@ -76,12 +76,13 @@ test('an E2B timeout of 0 becomes one second', () =>
 
 test('E2B’s autoPause decides what happens at the deadline', () => {
   const lifetime = (body: unknown): object => {
-    const { whenOver, autoResume } = translate(body).lifetime ?? {}
-    return { whenOver, autoResume }
+    const { ttlMs: _, ...rest } = translate(body).lifetime ?? {}
+    return rest
   }
-  assert.deepEqual(lifetime({ autoPause: true }), { whenOver: 'pause', autoResume: false })
+  assert.deepEqual(lifetime({ autoPause: true }), { whenOver: 'pause', toDiskAfterMs: 0, autoResume: false })
   assert.deepEqual(lifetime({ autoPause: true, autoPauseMemory: true, autoResume: { enabled: true } }), {
     whenOver: 'pause',
+    toDiskAfterMs: 0,
     autoResume: true,
   })
   assert.deepEqual(lifetime({ autoPause: true, autoPauseMemory: false }), {

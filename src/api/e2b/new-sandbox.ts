@@ -29,6 +29,8 @@ export function toCreateRequest(body: NewSandboxBody, who: Principal, template: 
     lifetime: {
       ttlMs: ttlMs(body.timeout),
       whenOver: whenOver(body),
+      // E2B's users expect that a pause takes no memory of the machine and outlives it.
+      ...(whenOver(body) === 'pause' && { toDiskAfterMs: 0 }),
       autoResume: body.autoResume?.enabled ?? false,
     },
     network: toNetworkRequest(body, who),

@@ -22,6 +22,7 @@ import { logEntries, logsView } from './logs.ts'
 import { takeMetric } from './metrics.ts'
 import { toNetworkRequest } from './network.ts'
 import { MCP_TEMPLATE, noMcpGateway, toCreateRequest, ttlMs } from './new-sandbox.ts'
+import { pauseWithMemory } from './pause.ts'
 import * as schema from './schema.ts'
 import { findSnapshot, snapshotsOf } from './snapshots.ts'
 import { type E2bState, e2bStateOf } from './state.ts'
@@ -100,7 +101,7 @@ export function e2bRoutes(parts: E2bParts): Hono {
     const sandbox = living(engine, c)
     if (e2bStateOf(sandbox) === 'paused') throw already(sandbox, 'paused')
     if (memory === false) await engine.sandboxes.stop(sandbox.id, principalOf(c))
-    else await engine.sandboxes.pause(sandbox.id, principalOf(c)).catch(withoutMemoryHint)
+    else await pauseWithMemory(engine, sandbox.id, principalOf(c)).catch(withoutMemoryHint)
     return c.body(null, 204)
   })
 

@@ -115,11 +115,12 @@ export const ROUTES: readonly ApiRoute[] = [
     tag: 'sandboxes',
     summary: 'Freeze a sandbox with its memory',
     description:
-      'The processes are frozen, the time to live does not count, and streams into the sandbox stay open but silent. A frozen sandbox does not survive a reboot of the machine: it is stopped then. A second call gives the same answer. `unsupported` if this machine cannot freeze processes.',
+      'The processes are frozen, the time to live does not count, and streams into the sandbox stay open but silent. A frozen sandbox does not survive a reboot of the machine: it is stopped then. With `toDisk` its memory is written to disk, its processes end, and a resume continues them; if the memory cannot be saved, the sandbox continues. A second call gives the same answer. `unsupported` if the provider cannot do it.',
     who: 'key',
     parameters: REF,
+    body: 'PauseSandbox',
     answers: [{ status: 200, says: 'The sandbox is paused.', schema: 'Sandbox' }],
-    errors: ['not_found', 'conflict', 'unsupported'],
+    errors: ['not_found', 'conflict', 'unsupported', 'failed_precondition', 'resource_exhausted'],
   },
   {
     method: 'POST',

@@ -25,6 +25,7 @@ import {
   extendSandbox,
   forked,
   forkSandbox,
+  pauseRequest,
   previewView,
   sandbox,
   sandboxEvent,
@@ -97,6 +98,7 @@ export const SCHEMAS = {
   Uploaded: uploaded,
   Usage: usageView,
   Volume: volume,
+  PauseSandbox: pauseRequest,
   WakeSandbox: wakeSandbox,
 } as const satisfies Record<string, z.ZodType>
 export type SchemaName = keyof typeof SCHEMAS
@@ -126,6 +128,7 @@ export const REQUESTS: ReadonlySet<SchemaName> = new Set([
   'ExtendSandbox',
   'ForkSandbox',
   'Listen',
+  'PauseSandbox',
   'WakeSandbox',
 ])
 

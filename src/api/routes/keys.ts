@@ -29,12 +29,13 @@ function wanted({ network, ...rest }: CreateKey): NewKey {
 function view(key: Key): KeyView {
   const time = (ms: number | undefined): string | null =>
     ms === undefined ? null : new Date(ms).toISOString()
-  const { id, name, scope, network, createdAt, expiresAt, revokedAt } = key
+  const { id, name, scope, network, isolation = null, createdAt, expiresAt, revokedAt } = key
   return {
     id,
     name,
     scope,
     network: { mode: network.mode, allow: network.rules?.map(({ host }) => host) ?? null },
+    isolation,
     createdAt: new Date(createdAt).toISOString(),
     expiresAt: time(expiresAt),
     revokedAt: time(revokedAt),

@@ -18,6 +18,7 @@ import {
   extendSandbox,
   type ForkedView,
   forkSandbox,
+  pauseRequest,
   wakeSandbox,
 } from '../schema/sandbox.ts'
 import { createSnapshot } from '../schema/snapshot.ts'
@@ -75,11 +76,14 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
     return c.json(sandboxView(await engine.guests.startProjectServices(c.req.param('ref'), principalOf(c))))
   })
 
-  for (const verb of ['pause', 'stop'] as const) {
-    routes.post(`/:ref/${verb}`, async (c) =>
-      c.json(sandboxView(await engine.sandboxes[verb](c.req.param('ref'), principalOf(c)))),
-    )
-  }
+  routes.post('/:ref/pause', async (c) => {
+    const how = parseInput(pauseRequest, await readJsonBody(c.req.raw))
+    return c.json(sandboxView(await engine.sandboxes.pause(c.req.param('ref'), principalOf(c), how)))
+  })
+
+  routes.post('/:ref/stop', async (c) =>
+    c.json(sandboxView(await engine.sandboxes.stop(c.req.param('ref'), principalOf(c)))),
+  )
 
   for (const verb of ['resume', 'start'] as const) {
     routes.post(`/:ref/${verb}`, async (c) => {

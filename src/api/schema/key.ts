@@ -1,4 +1,5 @@
 import * as z from 'zod'
+import { ISOLATIONS } from '../../core/capability.ts'
 import { SCOPES } from '../../core/key.ts'
 import { NETWORK_MODES } from '../../core/network.ts'
 
@@ -12,6 +13,10 @@ export const createKey = z.strictObject({
     .default('key'),
   scope: z.enum(SCOPES).default('sandboxes'),
   ttlMs: z.number().optional(),
+  isolation: z
+    .enum(ISOLATIONS)
+    .optional()
+    .describe('The lowest level of isolation of its sandboxes. A request can only raise it.'),
   network: z
     .strictObject({
       mode: z.enum(NETWORK_MODES),
@@ -32,6 +37,7 @@ export const key = z.object({
   name: z.string(),
   scope: z.enum(SCOPES),
   network: z.object({ mode: z.enum(NETWORK_MODES), allow: z.array(z.string()).nullable() }),
+  isolation: z.enum(ISOLATIONS).nullable(),
   createdAt: z.string(),
   expiresAt: z.string().nullable(),
   revokedAt: z.string().nullable(),

@@ -15,6 +15,7 @@ export const capabilities = z.object({
   host: z.boolean().describe('Whether the tools of this machine can be the base.'),
   volumes: z.boolean().describe('Whether sandboxes can mount volumes.'),
   rootMounts: z.boolean().describe('Whether a build step can mount the files of another one.'),
+  docker: z.boolean().describe('Whether a sandbox can run a Docker engine inside.'),
   notes: z.array(z.string()),
 })
 

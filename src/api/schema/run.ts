@@ -92,6 +92,7 @@ export const createRun = z.strictObject({
     .describe('A snapshot that contains the project; an empty sandbox by default.'),
   environment: environment.optional(),
   resources: resources.optional(),
+  docker: z.boolean().optional().describe('Whether a Docker engine runs inside.'),
   network: networkRequest.optional(),
   volumes: volumeRequests.optional(),
   place: groupPlace.optional().describe('The place in a group that its sandbox takes.'),

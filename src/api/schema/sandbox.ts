@@ -159,6 +159,12 @@ export const lifetime = z.strictObject({
     .describe(
       '`pause`: after `idleMs` without use the sandbox is paused, where the provider can, and its time goes on later. If left out, its time ends then.',
     ),
+  toDiskAfterMs: z
+    .number()
+    .optional()
+    .describe(
+      'How long the sandbox stays paused before its memory is written to disk, where the provider can; never if left out.',
+    ),
   autoResume: z
     .boolean()
     .optional()
@@ -181,6 +187,10 @@ export const createSandbox = z.strictObject({
     .enum(ISOLATIONS)
     .optional()
     .describe('The lowest level of isolation that is accepted; a provider with less is never used.'),
+  docker: z
+    .boolean()
+    .optional()
+    .describe('Whether a Docker engine runs inside. Refused at the level `container`.'),
   labels: labels.optional(),
   environment: environment.optional(),
   resources: resources.optional(),
@@ -210,6 +220,15 @@ export const extendSandbox = z.strictObject({ ttlMs: z.number() })
 
 /** No fields yet. */
 export const beginSandbox = z.strictObject({})
+
+export const pauseRequest = z.strictObject({
+  toDisk: z
+    .boolean()
+    .optional()
+    .describe(
+      'Write the memory to disk and end the processes: the sandbox then takes no memory, and its processes continue even after a reboot. Needs a provider whose level `pause` is `memory`.',
+    ),
+})
 
 /** For resume and start. */
 export const wakeSandbox = z.strictObject({
@@ -272,6 +291,12 @@ export const sandbox = z.object({
       'The snapshot whose files it last had: the one it was created from, or the newest taken of it.',
     ),
   forkedFrom: z.string().nullable().describe('The sandbox it is a fork of.'),
+  pausedAt: z.string().optional().describe('Since when it is paused.'),
+  pausedIn: z
+    .enum(['memory', 'disk'])
+    .optional()
+    .describe('Where the memory of a paused sandbox is. Only on disk does it survive a reboot.'),
+  savedBytes: z.number().optional().describe('The size of its memory on disk.'),
   endedAt: z.string().nullable(),
   ending: z.object({ code: z.string(), reason: z.string(), message: z.string() }).nullable(),
 })

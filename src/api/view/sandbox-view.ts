@@ -35,8 +35,18 @@ export function sandboxView(s: Sandbox): SandboxView {
     idleMs: lifetime.idleMs,
     snapshotId: s.tip ?? null,
     forkedFrom: s.forkedFrom ?? null,
+    ...pauseView(s),
     endedAt: s.endedAt === undefined ? null : time(s.endedAt),
     ending: s.ending ? { ...s.ending } : null,
+  }
+}
+
+function pauseView({ state, pausedAt, savedBytes }: Sandbox): Partial<SandboxView> {
+  if (state !== 'paused') return {}
+  return {
+    ...(pausedAt !== undefined && { pausedAt: time(pausedAt) }),
+    pausedIn: savedBytes === undefined ? 'memory' : 'disk',
+    ...(savedBytes !== undefined && { savedBytes }),
   }
 }
 

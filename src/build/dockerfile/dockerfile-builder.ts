@@ -58,7 +58,10 @@ export class DockerfileBuilder {
   async #provider(o: DockerfileJob): Promise<Provider> {
     const { engine } = this.#parts
     const wish = { name: 'image' as const, image: EMPTY_IMAGE }
-    const { provider } = await engine.providers.prepareBase(wish, () => undefined, o.provider)
+    const { provider } = await engine.providers.prepareBase(wish, () => undefined, {
+      provider: o.provider,
+      owner: o.who.owner,
+    })
     const { rootMounts } = await provider.capabilities(PULL)
     if (provider.layers && provider.images?.store && rootMounts) return provider
     throw new AgentPodError({

@@ -27,14 +27,22 @@ test('every option lands in its place', () => {
   const parsed = parse(
     ...'--name box --base debian --memory 2g --cpus 0.5 --pids 64 --timeout 15m --idle 30s --sudo'.split(' '),
     ...'--label a=b --label c=d --user me -w /w'.split(' '),
-    ...'--disk 10g --bandwidth 1.5m --when-over pause --no-auto-resume --from golden'.split(' '),
+    ...'--disk 10g --bandwidth 1.5m --when-over pause --to-disk-after 1h --no-auto-resume --from golden'.split(
+      ' ',
+    ),
   )
   assert.deepEqual(createOptions(parsed, { A: '1' }), {
     name: 'box',
     labels: { a: 'b', c: 'd' },
     environment: { base: 'debian', variables: { A: '1' }, user: 'me', workdir: '/w', sudo: true },
     resources: { memoryMib: 2048, cpus: 0.5, pids: 64, diskMib: 10_240, bandwidthBytes: 1_572_864 },
-    lifetime: { ttlMs: 900_000, idleMs: 30_000, whenOver: 'pause', autoResume: false },
+    lifetime: {
+      ttlMs: 900_000,
+      idleMs: 30_000,
+      whenOver: 'pause',
+      toDiskAfterMs: 3_600_000,
+      autoResume: false,
+    },
     snapshot: 'golden',
   })
 })

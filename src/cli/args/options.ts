@@ -45,6 +45,7 @@ export const SANDBOX_OPTIONS = {
   name: { value: 'NAME', help: 'a name for the sandbox' },
   provider: { value: 'NAME', help: 'the provider, like crun or docker (see `agentpod provider ls`)' },
   isolation: { value: 'LEVEL', help: 'the weakest isolation to accept: container, gvisor or vm' },
+  docker: { help: 'run a Docker engine inside; needs --isolation gvisor or vm' },
   base: { value: 'BASE', help: 'the base: host (this machine’s tools), debian or image' },
   image: { value: 'REF', help: 'a container image to start from, like debian:12 (implies --base image)' },
   memory: { value: 'SIZE', help: 'memory limit, like 512m or 2g (default 4g)' },
@@ -66,6 +67,10 @@ export const SANDBOX_OPTIONS = {
   'when-over': {
     value: 'WHAT',
     help: 'what happens when its time is up: destroy, pause (keeps memory) or stop (keeps files) (default stop)',
+  },
+  'to-disk-after': {
+    value: 'TIME',
+    help: 'paused for this long, its memory is written to disk, where the provider can (default: never)',
   },
   'no-auto-resume': { help: 'commands and traffic do not wake it when it is paused or stopped' },
   from: { value: 'SNAPSHOT', help: 'start with the files of this snapshot' },
@@ -178,7 +183,11 @@ export function sandboxRequest(parsed: Parsed, variables: Record<string, string>
     },
     base: parsed.value('base'),
     image: imageOption(parsed),
-    placement: { provider: parsed.value('provider'), isolation: chosen(parsed, 'isolation', ISOLATIONS) },
+    placement: {
+      provider: parsed.value('provider'),
+      isolation: chosen(parsed, 'isolation', ISOLATIONS),
+      docker: parsed.has('docker') ? true : undefined,
+    },
     network: networkOptions(parsed),
     isBare: parsed.has('bare'),
     isKept: parsed.has('keep'),
@@ -247,6 +256,7 @@ export function lifetimeOptions(parsed: Parsed): NonNullable<CreateOptions['life
     ttlMs: time('timeout'),
     idleMs: time('idle'),
     whenOver: chosen(parsed, 'when-over', WHEN_OVER),
+    toDiskAfterMs: time('to-disk-after'),
     autoResume: parsed.has('no-auto-resume') ? false : undefined,
   }
 }

@@ -15,7 +15,7 @@ const OF_AGENTS = Object.keys(AGENT_OPTIONS).filter((option) => !OF_REPOSITORIES
 
 /** Options of sandboxes that do not apply to the sandbox of an agent's run. */
 const NOT_OF_AGENTS = [
-  ...['name', 'label', 'timeout', 'idle', 'when-over', 'no-auto-resume', 'keep'],
+  ...['name', 'label', 'timeout', 'idle', 'when-over', 'to-disk-after', 'no-auto-resume', 'keep'],
   ...['from', 'no-project', 'learn', 'workdir', 'no-terminal'],
 ]
 

@@ -16,7 +16,7 @@ export const command: Command = {
   examples: [
     'agentpod fork box',
     'agentpod fork --count 3 --name try box      try-1, try-2 and try-3',
-    'agentpod fork --memory box                  the copy continues the running processes (gVisor)',
+    'agentpod fork --memory box                  the copy continues the running processes (gVisor, virtual machines)',
     'agentpod fork --timeout 15m --json box',
   ],
   options: {

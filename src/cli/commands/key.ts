@@ -1,4 +1,5 @@
 import type { CreateKey } from '../../api/schema/key.ts'
+import { ISOLATIONS } from '../../core/capability.ts'
 import { invalid } from '../../core/error.ts'
 import { SCOPES } from '../../core/key.ts'
 import { NETWORK_MODES } from '../../core/network.ts'
@@ -10,12 +11,14 @@ import type { Command } from '../command.ts'
 import { table } from '../output/terminal.ts'
 
 export const command: Command = {
-  usage: 'agentpod key create [--name NAME] [--scope SCOPE] [--net MODE] [--ttl TIME] | ls | revoke ID',
+  usage:
+    'agentpod key create [--name NAME] [--scope SCOPE] [--net MODE] [--isolation LEVEL] [--ttl TIME] | ls | revoke ID',
   examples: [
     'agentpod key create --name ci',
     'export AGENTPOD_API_KEY=$(agentpod key create --quiet)',
     'agentpod key ls',
     'agentpod key create --name builder --net open',
+    'agentpod key create --name guests --isolation gvisor',
     'agentpod key revoke abc123',
   ],
   options: {
@@ -29,6 +32,10 @@ export const command: Command = {
       help: 'network limit of its sandboxes: off, allowlist or open (default allowlist)',
     },
     allow: { value: 'RULE', help: 'its sandboxes can reach only these hosts', repeat: true },
+    isolation: {
+      value: 'LEVEL',
+      help: 'lowest isolation of its sandboxes: container, gvisor or vm (default container)',
+    },
     ttl: { value: 'TIME', help: 'when it expires, like 30d (default: never)' },
     quiet: { short: 'q', help: 'print the key and nothing else' },
     ...JSON_OPTION,
@@ -47,6 +54,7 @@ export const command: Command = {
         name: parsed.value('name') ?? 'key',
         scope,
         network: capOf(parsed),
+        isolation: chosen(parsed, 'isolation', ISOLATIONS),
         ttlMs: ttl === undefined ? undefined : parseDuration(ttl, 'ttl'),
       })
       terminal.out(isJson ? JSON.stringify(made) : made.secret)
@@ -60,10 +68,13 @@ export const command: Command = {
         showHidden(key.name),
         key.scope,
         key.network.mode,
+        key.isolation ?? '-',
         key.revokedAt ? 'revoked' : (key.expiresAt ?? 'never expires'),
       ])
       if (isJson) terminal.out(JSON.stringify(keys))
-      else for (const line of table([['ID', 'NAME', 'SCOPE', 'NET', 'ENDS'], ...rows])) terminal.out(line)
+      else
+        for (const line of table([['ID', 'NAME', 'SCOPE', 'NET', 'ISOLATION', 'ENDS'], ...rows]))
+          terminal.out(line)
       return 0
     }
     if (verb === 'revoke' && id !== undefined) {

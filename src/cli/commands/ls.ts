@@ -83,7 +83,7 @@ function row(s: SandboxView, sizeBytes: number | undefined): string[] {
   return [
     s.id,
     s.name ?? runOf(s),
-    s.ending && s.state !== 'running' ? `${s.state} (${showHidden(s.ending.message)})` : s.state,
+    stateOf(s),
     s.provider,
     s.isolation,
     s.base,
@@ -94,6 +94,11 @@ function row(s: SandboxView, sizeBytes: number | undefined): string[] {
       .map(([key, value]) => `${key}=${value}`)
       .join(',') || '-',
   ]
+}
+
+function stateOf({ state, ending, savedBytes }: SandboxView): string {
+  if (savedBytes !== undefined) return `${state} (${size(savedBytes)} on disk)`
+  return ending && state !== 'running' ? `${state} (${showHidden(ending.message)})` : state
 }
 
 /** A sandbox that is kept for a run shows the run's name, for `send` and `attach`. */

@@ -16,7 +16,7 @@ export const command: Command = {
   examples: [
     'agentpod provider ls                 list the providers and what each supports',
     'agentpod provider check docker       check one provider, with hints',
-    'agentpod provider setup gvisor       install what a provider of this machine needs',
+    'agentpod provider setup gvisor       install what a provider of this machine needs (also: qemu)',
   ],
   options: JSON_OPTION,
   verbs: ['ls', 'check', 'setup'],

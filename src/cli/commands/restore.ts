@@ -31,9 +31,10 @@ export const command: Command = {
     const { terminal } = ctx
     const request = sandboxRequest(parsed, variableOptions(parsed, ctx.env))
     // A snapshot is on the provider that took it, whatever the default provider is.
-    const { isolation } = await placementOf(ctx, request.placement)
+    const { isolation, docker } = await placementOf(ctx, request.placement)
     const options = {
       isolation,
+      docker,
       ...bareOptions(request),
       snapshot: parsed.word(0),
       ...(parsed.has('files') && { memory: false }),

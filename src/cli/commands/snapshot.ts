@@ -32,7 +32,7 @@ export const command: Command = {
   examples: [
     'agentpod snapshot box                          its files as they are now',
     'agentpod snapshot create box --name golden',
-    'agentpod snapshot create box --memory          its running processes too (gVisor)',
+    'agentpod snapshot create box --memory          its running processes too (gVisor, virtual machines)',
     'agentpod snapshot ls --tree',
     'agentpod restore golden                        a new sandbox with those files',
     'agentpod snapshot export golden golden.pod',

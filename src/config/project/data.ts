@@ -30,6 +30,7 @@ import type { VolumesTable } from './volumes-table.ts'
 export interface ProjectData {
   /** The least that its sandboxes may have. */
   readonly isolation?: Isolation | undefined
+  readonly docker?: boolean | undefined
   readonly environment: EnvironmentWish
   /** In the order of the file. */
   readonly services: readonly ServiceWish[]
@@ -145,6 +146,7 @@ export function projectData(tables: ProjectTables): ProjectData {
   const { apt = [], npm = [], pip = [], cargo = [], go = [], nix = [] } = packages
   return {
     ...(tables.isolation !== undefined && { isolation: tables.isolation }),
+    ...(tables.docker !== undefined && { docker: tables.docker }),
     environment: {
       ...environment,
       ...(dockerfile !== undefined && { dockerfile: dockerfileWish(dockerfile) }),

@@ -51,6 +51,15 @@ export const projectSchema = z.strictObject({
         'any',
       ),
     ),
+  docker: z
+    .boolean()
+    .optional()
+    .meta(
+      about(
+        'Whether a Docker engine runs inside its sandboxes. It needs `isolation = "gvisor"` or `"vm"`, and `docker.io` and `iptables` in the environment.',
+        'false',
+      ),
+    ),
   environment: environmentTable
     .optional()
     .meta(about('The environment: base, user, languages, packages and variables.')),

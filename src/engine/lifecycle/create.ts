@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { baseKind, defaultBase, withBaseDefaults } from '../../bases/bases.ts'
-import { type Isolation, isAtLeast } from '../../core/capability.ts'
+import { type Isolation, isAtLeast, strongestIsolation } from '../../core/capability.ts'
 import { DEFAULT_ENVIRONMENT, type Environment, MOST_EXTRAS } from '../../core/environment.ts'
 import { AgentPodError, asAgentPodError, invalid, isAgentPodError } from '../../core/error.ts'
 import type { Guest } from '../../core/guest.ts'
@@ -47,6 +47,7 @@ import { environmentRoot, requireLayer, withExtras } from '../snapshots/layers.t
 import type { Layer } from '../snapshots/snapshot-registry.ts'
 import { mountsOf, providerOfVolumes, resolveVolumes } from '../volumes/volume.ts'
 import { cleanUp } from './destroy.ts'
+import { requireDocker, withDockerService } from './docker-service.ts'
 import { connectionTo } from './guest-connection.ts'
 import { leaseOf } from './lease.ts'
 import { checkKept, checkQuota, DEFAULT_QUOTA } from './quota.ts'
@@ -62,6 +63,8 @@ export interface SpecRequest {
   readonly areLimitsOptional?: boolean | undefined
   readonly lifetime?: Optional<Lifetime> | undefined
   readonly ports?: Ports | undefined
+  /** Whether a Docker engine runs inside. A copy has one if its original has. */
+  readonly docker?: boolean | undefined
   /** Directories that are never kept, besides those of the snapshot that it starts from. */
   readonly ephemeral?: readonly EphemeralDirectory[] | undefined
   readonly network?: NetworkRequest | undefined
@@ -136,14 +139,16 @@ async function createNew(
   const digest = origin ? undefined : request.environment?.digest
   if (request.place) findPlace(ctx, owner, request.place)
   const layer = digest === undefined ? undefined : requireLayer(ctx, digest, who)
-  const asked = resolveSpec(request, origin?.snapshot.spec)
+  const wished = resolveSpec(request, origin?.snapshot.spec)
+  const asked = withLeastIsolation(ctx, wished, [owner, who.owner])
   const wanted = resolveVolumes(ctx, owner, request.volumes)
-  const { provider, isolation } = await chooseProvider(
-    ctx.providers,
-    placementRequest(request, asked, layer, providerOfVolumes(ctx, wanted)),
-  )
+  const { provider, isolation } = await chooseProvider(ctx.providers, {
+    ...placementRequest(request, asked, layer, providerOfVolumes(ctx, wanted)),
+    isRequired: asked.isolation !== wished.isolation,
+  })
   checkEphemeral(asked.ephemeral ?? [], wanted)
   await requireMounts(ctx, provider, request, asked)
+  if (asked.docker) await requireDocker(provider)
   const fit = fitToProvider(ctx, provider, request, asked)
   const checkRoom = (): void => {
     const quota = ctx.quota ?? DEFAULT_QUOTA
@@ -163,7 +168,7 @@ async function createNew(
       : fit
   // A volume that was removed in the meantime is missed here.
   const volumes = resolveVolumes(ctx, owner, request.volumes)
-  const spec = withVolumes(withSecrets(ctx, owner, request, resolved), volumes)
+  const spec = withDocker(withVolumes(withSecrets(ctx, owner, request, resolved), volumes))
   const below = origin?.snapshot.root ?? built?.root ?? ready?.root ?? {}
   // A snapshot's own extras are already in its root.
   const { layers, root } = withExtras(
@@ -200,6 +205,8 @@ async function createNew(
     ending: undefined,
     tip: origin && (origin.snapshot.isTemporary ? origin.snapshot.parentId : origin.snapshot.id),
     forkedFrom: origin?.snapshot.isTemporary ? origin.snapshot.sandboxId : undefined,
+    pausedAt: undefined,
+    savedBytes: undefined,
   }
   const make = (): Promise<Sandbox> =>
     ctx.lock.run(sandbox.id, async () => {
@@ -228,6 +235,12 @@ async function createNew(
       }
     })
   return holdingLayers(ctx, built ? [built.layer, ...layers] : layers, make)
+}
+
+/** SECURITY: CP-26. Whatever makes a sandbox passes here: none isolates less than its owner accepts. */
+function withLeastIsolation(ctx: Context, spec: Spec, owners: readonly string[]): Spec {
+  const isolation = strongestIsolation(spec.isolation, ...owners.map((owner) => ctx.leastIsolation?.(owner)))
+  return isolation === undefined || isolation === spec.isolation ? spec : { ...spec, isolation }
 }
 
 /**
@@ -283,6 +296,10 @@ async function requireMounts(
     message: `the provider ${provider.name} cannot mount one root inside another`,
     hint: 'choose another provider',
   })
+}
+
+function withDocker(spec: Spec): Spec {
+  return spec.docker ? { ...spec, environment: withDockerService(spec.environment) } : spec
 }
 
 function withVolumes(spec: Spec, volumes: readonly VolumeMount[]): Spec {
@@ -370,6 +387,7 @@ export function createPlan(ctx: Context, sandbox: Sandbox, start: Start): Create
     resources: sandbox.spec.resources,
     deadlineAt: sandbox.deadlineAt,
     whenOver: presentLifetime(ctx, sandbox).whenOver,
+    ...(sandbox.spec.docker && { docker: true }),
     ...start,
   }
 }
@@ -384,14 +402,14 @@ export async function activate(
   created: Created,
   o: {
     readonly deadlineAt: number
-    readonly event: 'created' | 'started'
+    readonly event: 'created' | 'started' | 'resumed'
     /** Its processes continue, so its services run already. */
     readonly isContinued?: boolean
   },
 ): Promise<Sandbox> {
   const { deadlineAt, event } = o
   // A sandbox that starts from no snapshot gets its project later.
-  const hasProject = event === 'started' || sandbox.tip !== undefined || sandbox.forkedFrom !== undefined
+  const hasProject = event !== 'created' || sandbox.tip !== undefined || sandbox.forkedFrom !== undefined
   const { environment } = sandbox.spec
   const guest = ctx.providers.of(sandbox).open(created.handle)
   const linked = { ...sandbox, link: withLevel(sandbox.link, created) }
@@ -503,6 +521,10 @@ export function resolveSpec(request: SpecRequest, template?: Spec): Spec {
   if (!WHEN_OVER.includes(lifetime.whenOver)) {
     throw invalid('lifetime.when_over', `whenOver is one of ${WHEN_OVER.join(', ')}`)
   }
+  const { toDiskAfterMs = 0 } = lifetime
+  if (!Number.isInteger(toDiskAfterMs) || toDiskAfterMs < 0 || toDiskAfterMs > LONGEST_TTL_MS) {
+    throw invalid('lifetime.to_disk_after', 'toDiskAfterMs must be from 0 to 30 days')
+  }
   if (lifetime.whenIdle !== undefined && lifetime.whenIdle !== 'pause') {
     throw invalid('lifetime.when_idle', 'whenIdle is pause, or is left out')
   }
@@ -515,6 +537,7 @@ export function resolveSpec(request: SpecRequest, template?: Spec): Spec {
     ...(ports && { ports }),
     ...ephemeralOf(request, template),
     ...isolationOf(request, template),
+    ...((request.docker ?? template?.docker) && { docker: true }),
   }
 }
 

@@ -135,12 +135,22 @@ export class SandboxOperations {
   }
 
   /**
-   * Freezes it and keeps its memory. Idempotent. `unsupported`, before anything changes, without a freezer.
+   * Freezes it and keeps its memory, or with `toDisk` writes that to the disk. Idempotent. `unsupported`,
+   * before anything changes, if the provider cannot.
    */
-  async pause(ref: string, who: Principal): Promise<Sandbox> {
-    const paused = await pause(this.#ctx, this.get(ref, who).id)
+  async pause(
+    ref: string,
+    who: Principal,
+    o: { readonly toDisk?: boolean | undefined } = {},
+  ): Promise<Sandbox> {
+    const paused = await pause(this.#ctx, this.get(ref, who).id, { toDisk: o.toDisk })
     recordAudit(this.#ctx, who, 'sandbox.pause', { subject: paused.id })
     return paused
+  }
+
+  /** Whether a pause can write the memory of the sandbox to disk. */
+  canPauseToDisk(ref: string, who: Principal): boolean {
+    return this.#ctx.providers.of(this.get(ref, who)).pausing?.toDisk !== undefined
   }
 
   /** Idempotent. */

@@ -6,7 +6,7 @@
 import { AgentPodError } from '../../core/error.ts'
 import type { EventType } from '../../core/event.ts'
 import type { SandboxId } from '../../core/id.ts'
-import { type LifecycleEvent, next } from '../../core/lifecycle.ts'
+import { type LifecycleEvent, next, type State } from '../../core/lifecycle.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { EventStore } from '../../store/events.ts'
 import type { RequestKey, SandboxStore } from '../../store/sandboxes.ts'
@@ -27,7 +27,17 @@ export interface SandboxRegistryParts {
 export type RecordChange = Partial<
   Pick<
     Sandbox,
-    'handle' | 'limits' | 'link' | 'spec' | 'startedAt' | 'deadlineAt' | 'ending' | 'tip' | 'owner' | 'labels'
+    | 'handle'
+    | 'limits'
+    | 'link'
+    | 'spec'
+    | 'startedAt'
+    | 'deadlineAt'
+    | 'ending'
+    | 'tip'
+    | 'owner'
+    | 'labels'
+    | 'savedBytes'
   >
 >
 
@@ -71,10 +81,20 @@ export class SandboxRegistry {
     const before = this.#require(id)
     const state = next(before.state, event)
     const endedAt = state === 'destroyed' ? this.#parts.clock.now() : before.endedAt
-    const after = this.#write({ ...before, ...change, state, endedAt }, before)
+    const after = this.#write(
+      { ...before, ...this.#pauseOf(state, before), ...change, state, endedAt },
+      before,
+    )
     const type = EVENTS[event]
     if (type && state !== before.state) this.appendEvent(id, type, change.ending ? { ...change.ending } : {})
     return after
+  }
+
+  /** Since when it is paused. Memory on the disk is that of a paused sandbox, or of one that is resumed. */
+  #pauseOf(state: State, { pausedAt, savedBytes }: Sandbox): Pick<Sandbox, 'pausedAt' | 'savedBytes'> {
+    if (state === 'paused') return { pausedAt: pausedAt ?? this.#parts.clock.now(), savedBytes }
+    if (state === 'resuming') return { pausedAt, savedBytes }
+    return { pausedAt: undefined, savedBytes: undefined }
   }
 
   /** Returns when all records would survive a power cut. Call it before a create or destroy is answered. */

@@ -76,6 +76,8 @@ function remembered(at: State, over: { id?: SandboxId; deadlineAt?: number; ende
       ending: undefined,
       tip: undefined,
       forkedFrom: undefined,
+      pausedAt: undefined,
+      savedBytes: undefined,
     },
     undefined,
   )

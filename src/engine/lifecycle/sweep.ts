@@ -14,7 +14,7 @@ import { presentLifetime } from '../groups/follower-lifetime.ts'
 import { isOver } from '../groups/group.ts'
 import { sweepSnapshots } from '../snapshots/snapshot.ts'
 import { sweepVolumes } from '../volumes/volume.ts'
-import { cleanUp, destroy, destroyLocked } from './destroy.ts'
+import { cleanUp, destroy, destroyLocked, disconnect } from './destroy.ts'
 import { finishResume, openConnection, pause } from './pause.ts'
 import { unusableSandbox } from './require-sandbox.ts'
 import { finishStop, stop } from './stop.ts'
@@ -139,8 +139,11 @@ async function repair(ctx: Context, sandbox: Sandbox, observed: Observed): Promi
       else await ctx.lock.run(id, () => reconcileState(ctx, id))
       return
     case 'paused':
-      // The processes and their memory are gone, as after a reboot; the files are not.
-      if (observed.state !== 'paused') await ctx.lock.run(id, () => reconcileState(ctx, id))
+      // The processes and their memory are gone, as after a reboot; the files are not. Or their memory was
+      // saved while the server was gone.
+      if (observed.state !== 'paused' || observed.savedBytes !== sandbox.savedBytes)
+        await ctx.lock.run(id, () => reconcileState(ctx, id))
+      else if (isDueOnDisk(ctx, id)) await saveOverdue(ctx, id)
       return
     case 'stopped':
       if (observed.state !== 'stopped') await ctx.lock.run(id, () => reconcileState(ctx, id))
@@ -200,7 +203,7 @@ async function isIdle(ctx: Context, sandbox: Sandbox): Promise<boolean> {
 /** Without `pausing`, a sandbox with more time keeps it. */
 async function pauseIdle(ctx: Context, sandbox: Sandbox): Promise<void> {
   const isStillIdle: StillWanted = () => isIdle(ctx, sandbox)
-  if (ctx.providers.of(sandbox).pausing) await pause(ctx, sandbox.id, isStillIdle)
+  if (ctx.providers.of(sandbox).pausing) await pause(ctx, sandbox.id, { isStillWanted: isStillIdle })
   else if (presentLifetime(ctx, sandbox).whenOver === 'pause')
     await stop(ctx, sandbox.id, EXPIRED, isStillIdle)
 }
@@ -215,7 +218,31 @@ async function applyDeadline(ctx: Context, sandbox: Sandbox, isStillOver: StillW
   if (whenOver === 'destroy') await destroy(ctx, id, EXPIRED, isStillOver)
   else if (whenOver === 'stop' || !ctx.providers.of(sandbox).pausing)
     await stop(ctx, id, EXPIRED, isStillOver)
-  else await pause(ctx, id, isStillOver)
+  else await pause(ctx, id, { isStillWanted: isStillOver })
+}
+
+/** Reports whether a paused sandbox should be on the disk by now, as its lifetime says. */
+function isDueOnDisk(ctx: Context, id: SandboxId): boolean {
+  const sandbox = ctx.registry.get(id)
+  if (sandbox?.state !== 'paused' || sandbox.savedBytes !== undefined) return false
+  const { toDiskAfterMs } = sandbox.spec.lifetime
+  if (toDiskAfterMs === undefined || !ctx.providers.of(sandbox).pausing?.toDisk) return false
+  const failedAt = ctx.failedSaves.get(id) ?? Number.NEGATIVE_INFINITY
+  const dueAt = Math.max((sandbox.pausedAt ?? 0) + toDiskAfterMs, failedAt + BETWEEN_SAVES_MS)
+  return dueAt <= ctx.clock.now()
+}
+
+/** A process that cannot be saved now may have ended later. */
+const BETWEEN_SAVES_MS = 10 * 60_000
+
+async function saveOverdue(ctx: Context, id: SandboxId): Promise<void> {
+  try {
+    await pause(ctx, id, { toDisk: true, isStillWanted: () => isDueOnDisk(ctx, id) })
+    ctx.failedSaves.delete(id)
+  } catch (error) {
+    ctx.failedSaves.set(id, ctx.clock.now())
+    ignore(ctx.log, error, `${id} stays paused with its memory; it is saved later`)
+  }
 }
 
 /** Finishes or undoes an interrupted operation. Called under the lock of the sandbox. */
@@ -228,7 +255,7 @@ async function finishInterrupted(ctx: Context, id: SandboxId): Promise<void> {
   // A sandbox that is gone can be neither stopped nor resumed.
   if (observed.state === 'absent') await handleLoss(ctx, sandbox, observed)
   else if (isHalted) await finishStop(ctx, id)
-  else if (observed.state === 'paused') ctx.registry.transition(id, 'paused')
+  else if (observed.state === 'paused') recordPaused(ctx, id, observed)
   else if (observed.state === 'running')
     await finishResume(ctx, sandbox, ctx.clock.now() + sandbox.spec.lifetime.ttlMs)
   else await handleLoss(ctx, sandbox, observed)
@@ -248,6 +275,12 @@ async function reconcileState(ctx: Context, id: SandboxId): Promise<void> {
   // A sandbox that was created after the listing is missing from it, so ask again.
   const provider = ctx.providers.of(sandbox)
   const observed = await provider.inspect(id, CALL)
+  if (observed.state === 'paused' && sandbox.state === 'paused') {
+    if (observed.savedBytes === sandbox.savedBytes) return
+    if (observed.savedBytes !== undefined) disconnect(ctx, id)
+    ctx.registry.update(id, { savedBytes: observed.savedBytes })
+    return
+  }
   if (observed.state === sandbox.state) return
   if (sandbox.state === 'stopped' && observed.state !== 'absent') {
     // It should have no processes, whatever it looks like; its files are there.
@@ -265,6 +298,12 @@ async function reconcileState(ctx: Context, id: SandboxId): Promise<void> {
     default:
       await handleLoss(ctx, sandbox, observed)
   }
+}
+
+/** The end of a pause or resume that was interrupted. */
+function recordPaused(ctx: Context, id: SandboxId, { savedBytes }: Observed & { state: 'paused' }): void {
+  if (savedBytes !== undefined) disconnect(ctx, id)
+  ctx.registry.transition(id, 'paused', { savedBytes })
 }
 
 /** The provider paused it at its deadline while no server was there to do it. */

@@ -13,6 +13,8 @@ export interface PlacementRequest {
   readonly provider?: string | undefined
   /** The lowest acceptable level. */
   readonly isolation?: Isolation | undefined
+  /** Whether a rule of the server or of the key asks for the level, rather than the request. */
+  readonly isRequired?: boolean | undefined
   /** The snapshot or environment to start from, and its provider. It cannot be used on another one. */
   readonly bound?: { readonly provider: string; readonly what: string } | undefined
 }
@@ -104,9 +106,11 @@ async function tooWeak(
   return new AgentPodError({
     code: 'unsupported',
     reason: 'isolation.unavailable',
-    message: provider
-      ? `the provider ${provider.name} does not offer isolation ${request.isolation}`
-      : `no provider of this server offers isolation ${request.isolation}`,
+    message: `${
+      provider
+        ? `the provider ${provider.name} does not offer isolation ${request.isolation}`
+        : `no provider of this server offers isolation ${request.isolation}`
+    }${request.isRequired ? ', which this key or server requires' : ''}`,
     hint: able.length > 0 ? `use \`--provider ${able[0]}\`` : `${offered}; see \`agentpod provider ls\``,
     details: { isolation: request.isolation },
   })

@@ -9,6 +9,7 @@ import type {
   Created,
   CreatePlan,
   Layers,
+  PausingToDisk,
   Provider,
   Snapshots,
   StoredImages,
@@ -90,6 +91,7 @@ export function guardedProvider(
     pausing: pausing && {
       pause: (id, o) => guard('pause', o, (p) => pausing.pause(id, p)),
       resume: (id, at, o) => guard('resume', o, (p) => pausing.resume(id, at, p)),
+      toDisk: pausing.toDisk && guardedDisk(pausing.toDisk, guard),
     },
     stopping: stopping && {
       stop: (id, o) => guard('stop', o, (p) => stopping.stop(id, p)),
@@ -112,6 +114,13 @@ export function guardedProvider(
 }
 
 type Guard = <T>(call: string, o: CallOptions, work: (o: CallOptions) => Promise<T>) => Promise<T>
+
+function guardedDisk(inner: PausingToDisk, guard: Guard): PausingToDisk {
+  return {
+    save: (id, o) => guard('save', o, (p) => inner.save(id, p)),
+    restore: (plan, o) => guard('restore', o, (p) => inner.restore(plan, p)),
+  }
+}
 
 function guardedLayers(inner: Layers, guard: Guard): Layers {
   return {

@@ -7,6 +7,7 @@ import type { Provider, RootRef } from '../../core/provider.ts'
 import type { BaseWish } from '../../core/recipe.ts'
 import { CALL } from '../call.ts'
 import type { Context } from '../context.ts'
+import { chooseProvider } from './choose-provider.ts'
 
 const DIAGNOSE = { timeoutMs: 60_000 }
 /** Shorter in a list, so that a provider that does not answer delays the others less. */
@@ -24,11 +25,11 @@ export interface ProviderInfo {
 }
 
 export class ProviderOperations {
-  readonly #ctx: Pick<Context, 'providers' | 'roots'>
+  readonly #ctx: Pick<Context, 'providers' | 'roots' | 'leastIsolation'>
 
   #preparing = 0
 
-  constructor(ctx: Pick<Context, 'providers' | 'roots'>) {
+  constructor(ctx: Pick<Context, 'providers' | 'roots' | 'leastIsolation'>) {
     this.#ctx = ctx
   }
 
@@ -59,14 +60,14 @@ export class ProviderOperations {
   async prepareBase(
     wish: Omit<BaseWish, 'name'> & { readonly name?: Base | undefined },
     onProgress: (line: string) => void,
-    name?: string,
+    place: { readonly provider?: string | undefined; readonly owner: string },
   ): Promise<{
     root: RootRef
     digest: string | undefined
     variables: Readonly<Record<string, string>> | undefined
     provider: Provider
   }> {
-    const provider = this.#ctx.providers.use(this.#provider(name))
+    const provider = await this.#providerFor(place)
     const base = wish.name ?? defaultBase(wish, provider)
     this.#preparing += 1
     try {
@@ -76,6 +77,15 @@ export class ProviderOperations {
     } finally {
       this.#preparing -= 1
     }
+  }
+
+  /** The provider that a create of this owner would choose. */
+  async #providerFor(place: { provider?: string | undefined; owner: string }): Promise<Provider> {
+    const { providers } = this.#ctx
+    if (place.provider !== undefined) return providers.use(providers.named(place.provider))
+    const isolation = this.#ctx.leastIsolation?.(place.owner)
+    if (isolation === undefined) return providers.use(providers.default)
+    return (await chooseProvider(providers, { isolation, isRequired: true })).provider
   }
 
   #provider(name: string | undefined): Provider {

@@ -268,6 +268,7 @@ const specShape = z.object({
     idleMs: z.number(),
     whenOver: z.enum(['destroy', 'pause', 'stop']),
     whenIdle: z.literal('pause').optional(),
+    toDiskAfterMs: z.number().optional(),
     autoResume: z.boolean(),
   }),
   ephemeral: z

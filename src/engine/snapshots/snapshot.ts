@@ -86,7 +86,7 @@ async function requireMemory(ctx: Context, { id, provider, state }: Sandbox): Pr
     code: 'unsupported',
     reason: 'snapshot.memory',
     message: `the provider ${provider} cannot save the memory of a sandbox`,
-    hint: 'create the sandbox with `--isolation gvisor`, or leave out `--memory`',
+    hint: 'create the sandbox with `--isolation gvisor` or `--isolation vm`, or leave out `--memory`',
   })
 }
 

@@ -261,6 +261,7 @@ function capabilitiesOf(info: Info, limits: DaemonLimits): Capabilities {
     host: false,
     volumes: false,
     rootMounts: false,
+    docker: false,
     notes: [
       ...weak,
       'network: programs must use the proxy; other connections fail',

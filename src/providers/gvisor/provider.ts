@@ -18,6 +18,8 @@ const RUNTIME: Runtime = {
   // volume would not see each other's changes.
   volumes: false,
   savesMemory: true,
+  pausesToDisk: true,
+  runsDocker: true,
   notes: [
     'limits: processes are counted on the host, where gVisor has about two for each one inside',
     'limits: a sandbox that exceeds its memory limit ends as a whole',

@@ -13,6 +13,7 @@ import type {
   ListedSandbox,
   Mount,
   Observed,
+  PausingToDisk,
   Provider,
   SandboxExit,
 } from '../../core/provider.ts'
@@ -29,6 +30,7 @@ import {
   parseProbe,
   parseSandboxEntry,
   parseSandboxStats,
+  parseSaved,
 } from './protocol.ts'
 import { HOST_ROOT, rootArgs, runtimeArgs } from './root.ts'
 import { eachPage, localLayers, localSnapshots, localVolumes } from './stores.ts'
@@ -57,8 +59,16 @@ export interface Runtime {
   readonly neverEnforced: readonly Limited[]
   /** Whether sandboxes can share volumes. */
   readonly volumes: boolean
+  /** Whether the tools of this machine can be the base; true by default. */
+  readonly host?: boolean | undefined
+  /** Whether sandboxes can mount other roots; true by default. */
+  readonly rootMounts?: boolean | undefined
   /** Whether a snapshot can have the memory of processes. */
   readonly savesMemory: boolean
+  /** Whether a pause can write the memory of processes to disk. */
+  readonly pausesToDisk: boolean
+  /** Whether root inside can have what a Docker engine needs. */
+  readonly runsDocker: boolean
   readonly notes: readonly string[]
   /** Throws if this machine lacks something that it needs. */
   check(host: HostInfo): void
@@ -182,6 +192,7 @@ export function localProvider(options: LocalOptions): Provider {
       async resume(id, deadlineAt, o) {
         await podhost.call('sandbox.resume', { id, deadlineMs: deadlineAt }, o)
       },
+      toDisk: runtime?.pausesToDisk ? toDisk(podhost, runtimeName) : undefined,
     },
 
     stopping: {
@@ -201,11 +212,22 @@ export function localProvider(options: LocalOptions): Provider {
     },
 
     egress: { door },
-    host: { root: () => HOST_ROOT },
+    host: runtime?.host === false ? undefined : { root: () => HOST_ROOT },
     images,
     layers: localLayers(podhost, options.exchange),
     snapshots: localSnapshots(podhost, options.exchange, runtimeName),
     volumes: runtime?.volumes === false ? undefined : localVolumes(podhost),
+  }
+}
+
+function toDisk(podhost: Podhost, runtime: string): PausingToDisk {
+  return {
+    async save(id, o) {
+      return parseSaved(await podhost.call('sandbox.save', { id }, o))
+    },
+    async restore(plan, o) {
+      return created(plan, await podhost.call('sandbox.restore', createArgs(plan, runtime), o))
+    },
   }
 }
 
@@ -241,6 +263,7 @@ function createArgs(plan: CreatePlan, runtime: string): Record<string, unknown> 
     ...runtimeArgs(runtime),
     ...(plan.mounts.length > 0 && { mounts: plan.mounts.map(mountArgs) }),
     ...(plan.rootDirs && plan.rootDirs.length > 0 && { rootDirs: plan.rootDirs }),
+    ...(plan.docker && { docker: true }),
     resources: {
       memoryBytes: r.memoryMib * MIB,
       swapBytes: r.swapMib * MIB,
@@ -318,7 +341,7 @@ function capabilities({ isolation, images, runtime }: LocalOptions, host: HostIn
     isolation,
     limits:
       all && !runtime?.neverEnforced.length ? 'enforced' : host.controllers.length > 0 ? 'soft' : 'none',
-    pause: host.freezer === 'cgroup' ? 'freeze' : 'signals',
+    pause: runtime?.pausesToDisk ? 'memory' : host.freezer === 'cgroup' ? 'freeze' : 'signals',
     snapshot: runtime?.savesMemory ? 'memory' : 'disk',
     stop: 'files',
     network: runtime ? 'transparent' : host.network.level,
@@ -326,9 +349,10 @@ function capabilities({ isolation, images, runtime }: LocalOptions, host: HostIn
     deadlines: 'provider',
     layers: true,
     images: images !== undefined,
-    host: true,
+    host: runtime?.host !== false,
     volumes: host.volumes && runtime?.volumes !== false,
-    rootMounts: host.rootMounts,
+    rootMounts: host.rootMounts && runtime?.rootMounts !== false,
+    docker: runtime?.runsDocker ?? false,
     notes,
   }
 }

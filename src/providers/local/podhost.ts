@@ -23,6 +23,15 @@ export interface PodhostOptions {
   readonly podd: string
   /** Where gVisor's program is, or will be. */
   readonly runsc?: string | undefined
+  /** Where QEMU, the kernel of virtual machines and their first program are, or will be. */
+  readonly qemu?: string | undefined
+  /** The program that runs them in place of QEMU, and its files. */
+  readonly vmm?: string | undefined
+  readonly cloudHypervisor?: string | undefined
+  readonly firecracker?: string | undefined
+  readonly jailer?: string | undefined
+  readonly kernel?: string | undefined
+  readonly vminit?: string | undefined
 }
 
 const PROTOCOL = 1
@@ -176,11 +185,25 @@ export class Podhost {
   }
 
   async #start(path: string): Promise<Socket> {
-    const { home, podhost, podd, runsc, shells = 0 } = this.#options
+    const {
+      home,
+      podhost,
+      podd,
+      runsc,
+      qemu,
+      kernel,
+      vminit,
+      vmm,
+      firecracker,
+      jailer,
+      shells = 0,
+    } = this.#options
+    const vmmFiles = { vmm, 'cloud-hypervisor': this.#options.cloudHypervisor, firecracker, jailer }
     const logFile = join(home, 'logs', 'podhost.log')
     makeDirectory(join(home, 'logs'), 0o700)
     const flags = ['--home', home, '--podd', podd, '--log', logFile, '--shells', String(shells)]
-    if (runsc !== undefined) flags.push('--runsc', runsc)
+    for (const [name, path] of Object.entries({ runsc, qemu, kernel, vminit, ...vmmFiles }))
+      if (path !== undefined) flags.push(`--${name}`, path)
     const child = spawn(podhost, ['serve', ...flags], {
       detached: true,
       stdio: ['ignore', 'pipe', 'pipe'],

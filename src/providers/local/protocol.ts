@@ -22,6 +22,16 @@ const count = z.number().nonnegative()
 const limit = z.object({ level: z.enum(['enforced', 'soft', 'none']), reason: z.string().optional() })
 const limits = z.object({ memory: limit, swap: limit, cpus: limit, pids: limit, files: limit, disk: limit })
 
+/** A program that sandboxes of another runtime need. An earlier podhost does not know it. */
+const program = z
+  .object({
+    available: z.boolean(),
+    release: z.string().optional(),
+    reason: z.string().optional(),
+    hint: z.string().optional(),
+  })
+  .default({ available: false, reason: 'an earlier podhost serves' })
+
 const hello = z.object({
   version: z.string(),
   protocol: z.literal(1),
@@ -36,14 +46,8 @@ const hello = z.object({
   ids: z
     .object({ own: z.boolean(), reason: z.string().optional() })
     .default({ own: false, reason: 'an earlier podhost serves' }),
-  gvisor: z
-    .object({
-      available: z.boolean(),
-      release: z.string().optional(),
-      reason: z.string().optional(),
-      hint: z.string().optional(),
-    })
-    .default({ available: false, reason: 'an earlier podhost serves' }),
+  gvisor: program,
+  qemu: program,
   // An earlier podhost has none.
   volumes: z.boolean().default(false),
   rootMounts: z.boolean().default(false),
@@ -87,6 +91,7 @@ const sandbox = z.object({
   deadlineMs: count.default(0),
   oomKilled: z.boolean().default(false),
   expired: z.boolean().default(false),
+  savedBytes: count.default(0),
   runtime,
 })
 
@@ -125,6 +130,8 @@ const probe = z.object({
 
 export const parseHello = (value: unknown): HostInfo => parse(hello, value)
 export const parseSandboxStats = (value: unknown): HostStats => parse(stats, value)
+export const parseSaved = (value: unknown): { savedBytes: number } =>
+  parse(z.object({ savedBytes: count }), value)
 export const parseKept = (value: unknown): StoredSnapshot => parse(kept, value)
 export const parsePacked = (value: unknown): Omit<Packed, 'content'> => parse(packed, value)
 export const parseProbe = (value: unknown): readonly Check[] => parse(probe, value).checks
@@ -149,13 +156,18 @@ export interface FoundSandbox {
 }
 
 export function parseSandboxEntry(value: unknown): FoundSandbox {
-  const { id, owner, socket, out, runtime, state, deadlineMs, oomKilled, expired } = parse(sandbox, value)
+  const { id, owner, socket, out, runtime, state, deadlineMs, oomKilled, expired, savedBytes } = parse(
+    sandbox,
+    value,
+  )
   const observed: Observed =
     state === 'running'
       ? { state, deadlineAt: deadlineMs }
       : state === 'exited'
         ? { state, oomKilled, expired }
-        : { state }
+        : state === 'paused' && savedBytes > 0
+          ? { state, savedBytes }
+          : { state }
   return { id, owner, socket, out, runtime, observed }
 }
 

@@ -66,11 +66,11 @@ export function moreWishes({ document, privileges, properties, tables }: Devcont
   return { file: document.file, privileges, wish: { ...own, secrets } }
 }
 
-/** Which tables of `customizations.agentpod` only agentpod.toml can have. */
+/** Which parts of `customizations.agentpod` only agentpod.toml can have. */
 function tableNotes({ document, tables, properties }: DevcontainerRequest): string[] {
   const said = properties.customizations?.['agentpod']
   if (!tables || typeof said !== 'object' || said === null) return []
-  return ['agents', 'isolation']
+  return ['agents', 'docker', 'isolation']
     .filter((key) => Object.hasOwn(said, key))
     .map((key) => `${document.file}: customizations.agentpod.${key} is not used: write it in agentpod.toml`)
 }

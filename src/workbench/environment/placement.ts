@@ -2,29 +2,38 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { AgentPod } from '../../client/client.ts'
-import { ISOLATIONS, type Isolation, isAtLeast } from '../../core/capability.ts'
+import { ISOLATIONS, type Isolation, isAtLeast, strongestIsolation } from '../../core/capability.ts'
 import type { Workbench } from '../workbench.ts'
 
 export interface PlacementOptions {
   readonly provider?: string | undefined
   readonly isolation?: Isolation | undefined
+  /** Whether a Docker engine runs inside. */
+  readonly docker?: boolean | undefined
 }
 
 /**
  * The provider: the request's, then AGENTPOD_PROVIDER, then `provider` in config.toml, then one that isolates
- * enough. The isolation: the request's, or a stronger one that the project's file asks for.
+ * enough. The isolation: the request's, or a stronger one that the project's file or config.toml asks for. A
+ * Docker engine runs inside if the request or the project's file says so.
  */
 export async function placementOf(
   { home, env, client }: Pick<Workbench, 'home' | 'env' | 'client'>,
   request: PlacementOptions = {},
   directory?: string | undefined,
 ): Promise<PlacementOptions> {
-  const isolation = stronger(request.isolation, await projectIsolation(directory))
+  const own = await projectPlacement(directory)
+  const isolation = strongestIsolation(request.isolation, own?.isolation, await userIsolation(home))
+  const docker = request.docker ?? own?.docker
   const provider =
     request.provider ??
     (await usualProvider(home, env)) ??
     (isolation === undefined ? undefined : await isolatingProvider(await client(), isolation))
-  return { ...(provider !== undefined && { provider }), ...(isolation !== undefined && { isolation }) }
+  return {
+    ...(provider !== undefined && { provider }),
+    ...(isolation !== undefined && { isolation }),
+    ...(docker && { docker }),
+  }
 }
 
 /**
@@ -58,13 +67,16 @@ export async function usualProvider(
   return readUserProvider(home.root)
 }
 
-async function projectIsolation(directory: string | undefined): Promise<Isolation | undefined> {
-  if (directory === undefined || !existsSync(join(directory, 'agentpod.toml'))) return undefined
-  const { readProjectFile } = await import('../../config/config-files.ts')
-  return readProjectFile(directory)?.data.isolation
+async function userIsolation(home: Workbench['home']): Promise<Isolation | undefined> {
+  if (!existsSync(join(home.root, 'config.toml'))) return undefined
+  const { readUserIsolation } = await import('../../config/config-files.ts')
+  return readUserIsolation(home.root)
 }
 
-function stronger(one: Isolation | undefined, other: Isolation | undefined): Isolation | undefined {
-  if (one === undefined || other === undefined) return one ?? other
-  return isAtLeast(one, other) ? one : other
+async function projectPlacement(
+  directory: string | undefined,
+): Promise<Omit<PlacementOptions, 'provider'> | undefined> {
+  if (directory === undefined || !existsSync(join(directory, 'agentpod.toml'))) return undefined
+  const { readProjectFile } = await import('../../config/config-files.ts')
+  return readProjectFile(directory)?.data
 }

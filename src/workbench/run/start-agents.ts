@@ -81,6 +81,7 @@ function sharedOptions(
   return {
     snapshot: copy.snapshot,
     resources: copy.options.resources,
+    ...(copy.options.docker && { docker: true }),
     ...(copy.options.volumes && { volumes: copy.options.volumes }),
     project: { ...copy.project, directory: copy.directory },
     permissions: permissionsOf(request, settings),

@@ -57,8 +57,13 @@ func (l *Launcher) Remove(run *Run, clock *stopwatch.Stopwatch) error {
 		return err
 	}
 	clock.Lap("cgroups")
-	if run.Runtime == GVisor {
+	switch run.Runtime {
+	case GVisor:
 		l.removeGVisor(run)
+	case Machine:
+		if err := l.removeMachine(run); err != nil {
+			return err
+		}
 	}
 	// Nothing is left that the kernel could still charge to these ids.
 	l.IDs.Release(run.UIDBase)

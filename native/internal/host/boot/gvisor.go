@@ -9,6 +9,7 @@ import (
 	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/lateroot"
 	"agentpod/native/internal/mount"
+	"agentpod/native/internal/random"
 	"agentpod/native/internal/unixsocket"
 )
 
@@ -20,6 +21,8 @@ const (
 	Container Runtime = ""
 	// GVisor is gVisor's kernel, in user space.
 	GVisor Runtime = "gvisor"
+	// Machine is a virtual machine with a kernel of its own.
+	Machine Runtime = "qemu"
 )
 
 // startGVisor starts the supervisor of a gVisor sandbox, in the blank root.
@@ -40,8 +43,11 @@ func (l *Launcher) startGVisor(run *Run, group *cgroup.Group, files *inherited) 
 	if err != nil {
 		return err
 	}
-	run.bootID = "boot-" + run.Name
-	bootID, err := l.Stage.File(run.bootID, []byte(newUUID()+"\n"), 0o444)
+	run.bootID, run.BootID = "boot-"+run.Name, random.UUID()
+	if run.restore != nil && run.restore.BootID != "" {
+		run.BootID = run.restore.BootID
+	}
+	bootID, err := l.Stage.File(run.bootID, []byte(run.BootID+"\n"), 0o444)
 	if err != nil {
 		return err
 	}
@@ -69,8 +75,8 @@ func (l *Launcher) startGVisor(run *Run, group *cgroup.Group, files *inherited) 
 	launch := gvisor.Launch{
 		Runsc: runsc, Name: run.Name, Directory: directory, Stage: l.Stage.Path(), Log: log, Group: group.Procs,
 		API: files.named("--listener-fd"), Egress: files.named("--out-fd"), Parent: files.named("--parent-fd"), Ready: files.named("--ready-fd"),
-		Control: control, Image: image,
-		Spec: gvisor.Spec{Hostname: hostname, Root: l.Root, Slot: slot, BootID: bootID, Files: ShellFiles(), IDs: run.IDs.Range,
+		Control: control, Image: image, IsCopy: run.restore != nil && run.restore.BootID == "",
+		Spec: gvisor.Spec{Hostname: hostname, Root: l.Root, Slot: slot, BootID: bootID, Files: ShellFiles(), IDs: run.IDs.Range, Docker: run.Docker,
 			PoddArgs: []string{"--arrivals-fd", "0", "--wait-ms", poddWait}},
 	}
 	return group.Start(func() error {
@@ -98,6 +104,8 @@ type Restore struct {
 	// Image is the directory with their memory.
 	Image    string
 	Hostname string
+	// BootID is empty for a new one.
+	BootID string
 	// Mount sets the limits of the run and mounts its root, and returns where. It is called before anything
 	// of the snapshot runs.
 	Mount func(run *Run) (root string, err error)

@@ -54,8 +54,12 @@ type Launcher struct {
 	Stage   *mount.Stage
 	// Root is the blank root that every podd starts in.
 	Root string
+	// OwnKernel: this is vminit, and the kernel belongs to one sandbox.
+	OwnKernel bool
 	// Runsc starts gVisor sandboxes.
 	Runsc *gvisor.Runsc
+	// RemoveMemory removes the memory of a virtual machine's run.
+	RemoveMemory func(run string) error
 }
 
 // Start starts podd as the first process of new namespaces and groups, in the blank root. podd still prepares
@@ -68,7 +72,12 @@ func (l *Launcher) Start(run *Run) error {
 		}
 		run.SetIDs(taken)
 	}
-	group, err := l.Cgroups.Create(run.Name, cgroup.Limits{})
+	// SECURITY: on the host's kernel, the capabilities of an engine would reach the host.
+	isDelegated := run.Docker && run.Runtime == Container
+	if isDelegated && !l.OwnKernel {
+		return errors.New("a Docker engine needs a kernel of its own")
+	}
+	group, err := l.Cgroups.Create(run.Name, cgroup.Limits{Delegated: isDelegated})
 	if err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
@@ -79,8 +88,11 @@ func (l *Launcher) Start(run *Run) error {
 		return err
 	}
 	start := l.startContainer
-	if run.Runtime == GVisor {
+	switch run.Runtime {
+	case GVisor:
 		start = l.startGVisor
+	case Machine:
+		start = l.startMachine
 	}
 	if err := start(run, group, &files); err != nil {
 		return err
@@ -165,12 +177,15 @@ func (l *Launcher) addConfig(run *Run, files *inherited) error {
 	file := os.NewFile(uintptr(fd), "config.json")
 	files.own("--"+bundle.ContainerFlag, file)
 	files.flags = append(files.flags, "--network", "--narrow-kernel-files", "--wait-ms", poddWait)
+	if run.Docker {
+		files.flags = append(files.flags, bundle.DockerFlag)
+	}
 	run.bootID = "boot-" + run.Name
-	bootID, err := l.Stage.File(run.bootID, []byte(newUUID()+"\n"), 0o444)
+	bootID, err := l.Stage.File(run.bootID, []byte(random.UUID()+"\n"), 0o444)
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(bundle.New(bundle.Spec{Hostname: Hostname, Root: l.Root, BootID: bootID, PoddArgs: files.flags, Files: ShellFiles()}))
+	data, err := json.Marshal(bundle.New(bundle.Spec{Hostname: Hostname, Root: l.Root, BootID: bootID, PoddArgs: files.flags, Files: ShellFiles(), Docker: run.Docker}))
 	if err != nil {
 		return err
 	}
@@ -212,6 +227,10 @@ func (l *Launcher) spawn(run *Run, group *cgroup.Group, files *inherited) error 
 		IDs:        syscall.SysProcIDMap{ContainerID: 0, HostID: run.IDs.Base, Size: run.IDs.Count},
 		Bounding:   capability.Setup,
 	}
+	if run.Docker {
+		program.Namespaces &^= unix.CLONE_NEWUSER
+		program.Bounding = capability.All
+	}
 	return group.Start(func() error {
 		if err := mount.BecomeOwner(run.IDs.Owner); err != nil {
 			return err
@@ -245,6 +264,9 @@ func raiseOOMScore(pid int) {
 type report struct {
 	Network netns.Level `json:"network"`
 	Error   string      `json:"error"`
+	// Marker and Levels are those of a virtual machine.
+	Marker string                  `json:"marker"`
+	Levels map[string]cgroup.Level `json:"levels"`
 }
 
 const maxReport = 4 << 10
@@ -259,7 +281,11 @@ func (l *Launcher) AwaitReady(run *Run) error {
 		run.ready = nil
 		l.Stage.RemoveFile(run.bootID)
 	}()
-	run.ready.SetReadDeadline(time.Now().Add(startTimeout))
+	limit := startTimeout
+	if run.Machine != nil {
+		limit = run.Machine.ReadyWithin
+	}
+	run.ready.SetReadDeadline(time.Now().Add(limit))
 	line, err := bufio.NewReader(io.LimitReader(run.ready, maxReport)).ReadBytes('\n')
 	if errors.Is(err, io.EOF) {
 		return run.Failure(run.Name, ErrPoddEnded)
@@ -275,10 +301,8 @@ func (l *Launcher) AwaitReady(run *Run) error {
 		return run.Failure(run.Name, err)
 	}
 	run.Network = found.Network
+	if run.Machine != nil {
+		run.Machine.Marker, run.Machine.Levels = found.Marker, found.Levels
+	}
 	return nil
-}
-
-func newUUID() string {
-	x := random.Hex(16)
-	return x[:8] + "-" + x[8:12] + "-4" + x[13:16] + "-a" + x[17:20] + "-" + x[20:]
 }

@@ -26,15 +26,19 @@ type Run struct {
 	Name string
 	// Runtime is what it runs on.
 	Runtime Runtime
+	// Docker: root inside may run a container engine. Only where the kernel is the sandbox's own.
+	Docker bool
 	// Log is the file that podd writes to.
 	Log string
-	// Control is where the supervisor of a gVisor sandbox listens.
+	// Control is where the supervisor of a gVisor sandbox, or of a virtual machine, listens.
 	Control string
 	// Socket is where podd listens. Out is where podd accepts connections of the egress process.
 	Socket, Out string
-	// Pid is that of podd, or in gVisor of the supervisor, which ends with podd. It is 0 before that runs.
+	// Pid is that of podd, or of the supervisor, which ends with podd. It is 0 before that runs.
 	Pid       int
 	StartTime uint64
+	// BootID is the boot id that programs in a gVisor sandbox see.
+	BootID string
 	// Network is known when podd is ready.
 	Network netns.Level
 	// UIDBase is the first id of the range that it runs as; 0 if it has none.
@@ -52,6 +56,8 @@ type Run struct {
 	user *os.File
 	// restore is set if it starts from saved memory.
 	restore *Restore
+	// Machine is what a virtual machine starts from; nil for other runtimes, and after a restart of podhost.
+	Machine *MachineStart
 	// bootID is the name on the stage of the file with podd's boot id, until podd is ready.
 	bootID string
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/rootfs"
@@ -24,7 +25,7 @@ func (s *Sandboxes) Changes(args hostproto.SandboxPath) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if handle.From == "" || !handle.Volume {
+	if handle.From == "" || !handle.Volume || handle.Runtime == boot.Machine {
 		return changesView{Paths: []string{}}, nil
 	}
 	defer s.Snapshots.Locks.Lock("snapshot " + handle.From)()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/rootfs"
@@ -27,7 +28,7 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 		return nil, err
 	}
 	handle := &Handle{ID: args.ID, State: stateCreating, Owner: args.Owner, Root: args.Root, DeadlineMs: args.DeadlineMs,
-		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume, From: args.Snapshot, Mounts: args.Mounts, Runtime: boot.Runtime(args.Runtime)}
+		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume, From: args.Snapshot, Mounts: args.Mounts, Runtime: boot.Runtime(args.Runtime), Docker: args.Docker}
 	clock := stopwatch.New()
 	defer func() { s.Log.Printf("%s: create: %s", args.ID, clock) }()
 	err = s.save(handle)
@@ -45,13 +46,16 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 
 // createFiles gives a new sandbox its files, and starts it on them.
 func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
+	if handle.Runtime == boot.Machine {
+		return s.createMachine(handle, args, clock)
+	}
 	if args.Memory {
 		return s.createRestored(handle, args, clock)
 	}
 	pool := s.shellsOf(handle.Runtime)
 	defer pool.Starting()()
 	handle.DiskBytes = args.Resources.DiskBytes
-	shell := pool.Take(readySizes(args))
+	shell := takeShell(pool, args.Docker, readySizes(args))
 	if shell != nil && shell.Root != nil {
 		err := s.startReady(shell, handle, args, clock)
 		if err == nil {
@@ -76,6 +80,15 @@ func (s *Sandboxes) createFiles(handle *Handle, args hostproto.CreateSandbox, cl
 	}
 	clock.Lap("volume")
 	return s.start(shell, handle, args, files, clock)
+}
+
+// takeShell returns nil if no shell is ready that can become the sandbox.
+func takeShell(pool *shells.Pool, docker bool, sizes *shells.Sizes) *shells.Shell {
+	if docker {
+		// Shells have no capabilities for a container engine.
+		return nil
+	}
+	return pool.Take(sizes)
 }
 
 // alreadyCreated answers a create whose sandbox runs: the answer to an earlier call may have been lost with

@@ -5,7 +5,9 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/host/machines"
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/memoryimage"
 	"agentpod/native/internal/netns"
 	"agentpod/native/internal/pool"
 )
@@ -21,6 +23,12 @@ const (
 	stateStopped    = "stopped"
 	stateStarting   = "starting"
 	stateDestroying = "destroying"
+	// A sandbox that is paused to disk has no processes: their memory is in the directory memoryDir beside its
+	// handle. Until "saved" is written, they are as they were. They run again as soon as "restoring" becomes
+	// "running"; before that, the sandbox goes back to "saved".
+	stateSaving    = "saving"
+	stateSaved     = "saved"
+	stateRestoring = "restoring"
 )
 
 // A Handle is podhost's record of a sandbox. It is written before podhost acts, and has enough for the next
@@ -40,6 +48,8 @@ type Handle struct {
 	Env        map[string]string       `json:"env,omitempty"`
 	// Runtime is what it runs on.
 	Runtime boot.Runtime `json:"runtime,omitempty"`
+	// Docker: root inside may run a container engine.
+	Docker bool `json:"docker,omitempty"`
 	// Shell is the name of the blank shell that the sandbox runs in. Some sandboxes of an earlier version run
 	// in none.
 	Shell string `json:"shell,omitempty"`
@@ -59,6 +69,14 @@ type Handle struct {
 	Held      map[string]int64 `json:"held,omitempty"`
 	// Mounts are what it mounts besides its root.
 	Mounts []hostproto.Mount `json:"mounts,omitempty"`
+	// Machine is the virtual machine that it runs in.
+	Machine *machineRecord `json:"machine,omitempty"`
+	// Saved is the memory of a sandbox that is saved or being restored. WasPaused: it was paused before it was
+	// saved.
+	Saved     *memoryimage.Image `json:"saved,omitempty"`
+	WasPaused bool               `json:"wasPaused,omitempty"`
+	// BootID is the boot id of a gVisor sandbox, which it keeps when it is saved.
+	BootID string `json:"bootId,omitempty"`
 	// Expired: the sandbox was stopped because its deadline passed.
 	Expired bool `json:"expired,omitempty"`
 	// Unknown: the handle was damaged. The next start sets its owner and root.
@@ -68,6 +86,14 @@ type Handle struct {
 	run *boot.Run
 	// noDiskLimit is why the disk limit could not be set at this start.
 	noDiskLimit string
+}
+
+// machineRecord says what a virtual machine is like.
+type machineRecord struct {
+	machines.Shape
+	Accel string
+	// Levels are the limits that hold inside.
+	Levels map[string]cgroup.Level
 }
 
 // exists reports whether the sandbox exists for clients: it is created completely, and not being destroyed.
@@ -102,7 +128,7 @@ func (s *Sandboxes) runOf(handle *Handle) *boot.Run {
 func (handle *Handle) setRun(run *boot.Run) {
 	handle.run = run
 	handle.Pid, handle.StartTime, handle.Network = run.Pid, run.StartTime, run.Network
-	handle.UIDBase, handle.SharedIDs = run.UIDBase, ""
+	handle.UIDBase, handle.SharedIDs, handle.BootID = run.UIDBase, "", run.BootID
 	if run.IDs != nil {
 		handle.SharedIDs = run.IDs.Shared
 	}

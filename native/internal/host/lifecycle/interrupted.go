@@ -50,16 +50,25 @@ func (s *Sandboxes) finishInterrupted(interrupted []*Handle, unused []string) {
 }
 
 // finish stops a sandbox that was being stopped or started, and removes one that was being created or
-// destroyed. While it waits for the lock, another request may do the same. found stands in for a handle that
-// was never written.
+// destroyed. One that was being restored is saved as before. While it waits for the lock, another request may
+// do the same. found stands in for a handle that was never written.
 func (s *Sandboxes) finish(id string, found *Handle) {
 	defer s.lock(id)()
 	handle, err := s.load(id)
 	if handle == nil && err == nil {
 		handle = found
 	}
-	if err == nil && !s.isAlive(id) {
+	if err == nil && handle.State == stateSaved {
+		err = s.endSaved(handle)
+	} else if err == nil && !s.isAlive(id) {
 		switch handle.State {
+		case stateRestoring:
+			// The supervisor has ended with the earlier podhost.
+			if err = s.end(handle, stopwatch.New()); err == nil {
+				handle.State = stateSaved
+				handle.forgetRun()
+				err = s.save(handle)
+			}
 		case stateStopping, stateStarting:
 			err = s.bringToStop(handle, "recover")
 		case stateCreating, stateDestroying:

@@ -3,9 +3,12 @@ package lifecycle
 import (
 	"path/filepath"
 
+	"agentpod/native/internal/gvisor"
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/sigstop"
 	"agentpod/native/internal/stopwatch"
+	"agentpod/native/internal/vm/supervise"
 )
 
 // Freezer says how sandboxes are frozen on this machine.
@@ -19,8 +22,27 @@ func (s *Sandboxes) Freezer() string {
 // stoppedFile exists while a sandbox is frozen by signals.
 const stoppedFile = "stopped.json"
 
+// writeOut lets a running machine write everything to its disk, and nothing afterwards until thaw: it keeps
+// what programs have written in its own memory first. A machine that does not answer stays as it is.
+func (s *Sandboxes) writeOut(handle *Handle) {
+	if handle.Runtime != boot.Machine {
+		return
+	}
+	if err := supervise.Freeze(s.runOf(handle).Control); err != nil {
+		s.Log.Printf("%s: write to the disk: %v", handle.ID, err)
+	}
+}
+
 // freeze returns when no process of a running sandbox runs any more. After an error all of them run.
 func (s *Sandboxes) freeze(handle *Handle) error {
+	if handle.Runtime == boot.GVisor {
+		return gvisor.Pause(s.runOf(handle).Control)
+	}
+	return s.freezeGroup(handle)
+}
+
+// freezeGroup freezes the processes of a sandbox on the host.
+func (s *Sandboxes) freezeGroup(handle *Handle) error {
 	if s.Launcher.Cgroups.Freezes() {
 		return s.Launcher.Cgroups.Freeze(handle.group())
 	}
@@ -29,6 +51,16 @@ func (s *Sandboxes) freeze(handle *Handle) error {
 
 // thaw lets the processes of a sandbox run again. It may be called at any time.
 func (s *Sandboxes) thaw(handle *Handle) error {
+	if handle.Runtime == boot.GVisor {
+		return gvisor.Resume(s.runOf(handle).Control)
+	}
+	if err := s.thawGroup(handle); err != nil || handle.Runtime != boot.Machine {
+		return err
+	}
+	return supervise.Thaw(s.runOf(handle).Control)
+}
+
+func (s *Sandboxes) thawGroup(handle *Handle) error {
 	if s.Launcher.Cgroups.Freezes() {
 		return s.Launcher.Cgroups.Thaw(handle.group())
 	}
@@ -41,16 +73,24 @@ func (s *Sandboxes) Pause(id string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if handle.State == stateSaved {
+		return map[string]any{}, nil
+	}
 	if (handle.State != stateRunning && handle.State != statePaused) || !s.isAlive(id) {
 		return nil, s.wrongState(handle, "paused")
 	}
 	clock := stopwatch.New()
 	defer func() { s.Log.Printf("%s: pause: %s", id, clock) }()
+	isPaused := handle.State == statePaused
 	handle.State = statePaused
 	if err := s.save(handle); err != nil {
 		return nil, err
 	}
 	s.setPaused(handle)
+	if !isPaused {
+		// The supervisor of a paused machine does not answer.
+		s.writeOut(handle)
+	}
 	if err := s.freeze(handle); err != nil {
 		handle.State = stateRunning
 		s.setPaused(handle)
@@ -92,6 +132,6 @@ func (s *Sandboxes) setPaused(handle *Handle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.live[handle.ID]; l != nil {
-		l.paused, l.deadlineMs = handle.State == statePaused, handle.DeadlineMs
+		l.paused, l.deadlineMs = handle.State == statePaused || handle.State == stateSaving || handle.State == stateSaved, handle.DeadlineMs
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/host/machines"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
 	"agentpod/native/internal/host/volumes"
@@ -32,6 +33,7 @@ type Options struct {
 	Shells    *shells.Pool
 	// GVisorShells are those of gVisor sandboxes.
 	GVisorShells *shells.Pool
+	Machines     *machines.Store
 	Locks        *keylock.Locks
 	// Publish sends an event to every client. It must not block.
 	Publish func(event any)

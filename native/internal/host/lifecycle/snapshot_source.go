@@ -38,6 +38,7 @@ func (source snapshotSource) Freeze() (thaw func() error, err error) {
 	if handle.State == statePaused || !s.isAlive(handle.ID) {
 		return nil, nil
 	}
+	s.writeOut(handle)
 	if err := s.freeze(handle); err != nil {
 		s.thaw(handle)
 		return nil, err
@@ -45,28 +46,43 @@ func (source snapshotSource) Freeze() (thaw func() error, err error) {
 	return func() error { return s.thaw(handle) }, nil
 }
 
-// Hold stops a running gVisor sandbox. Nothing else can save memory.
+// Hold stops a running sandbox of gVisor, or a virtual machine. Nothing else can save memory.
 func (source snapshotSource) Hold() (snapshots.Held, error) {
 	s, handle := source.sandboxes, source.handle
-	switch {
-	case handle.Runtime != boot.GVisor:
-		return nil, hostproto.Errorf(hostproto.Unsupported, "snapshot.memory", "sandbox %s runs on the host's kernel, which cannot save its memory", handle.ID).
-			WithHint("create it with `--isolation gvisor`, or leave out `--memory`")
-	case handle.State != stateRunning || !s.isAlive(handle.ID):
+	if handle.State != stateRunning || !s.isAlive(handle.ID) {
 		return nil, s.wrongState(handle, "saved with its memory")
-	case len(handle.Mounts) > 0:
-		return nil, hostproto.Errorf(hostproto.Unsupported, "snapshot.mounts", "sandbox %s mounts other directories, which are no part of a snapshot: its programs could not continue", handle.ID).
-			WithHint("leave out `--memory`")
 	}
-	release, err := s.Launcher.Runsc.Release()
+	if handle.Runtime == boot.Machine {
+		return s.holdMachine(handle)
+	}
+	hold, release, err := s.holdStill(handle)
 	if err != nil {
 		return nil, err
 	}
-	hold, err := gvisor.HoldStill(s.runOf(handle).Control)
-	if err != nil {
-		return nil, memoryError(handle.ID, err)
-	}
 	return held{hold, handle.ID, release}, nil
+}
+
+// holdStill stops every program of a sandbox that runs, so that its memory can be saved by this release of
+// gVisor.
+func (s *Sandboxes) holdStill(handle *Handle) (hold *gvisor.Hold, release string, err error) {
+	switch {
+	case handle.Runtime != boot.GVisor:
+		return nil, "", hostproto.Errorf(hostproto.Unsupported, "snapshot.memory", "sandbox %s runs on the host's kernel, which cannot save its memory", handle.ID).
+			WithHint("create it with `--isolation gvisor` or `--isolation vm`, or leave out `--memory`")
+	case handle.Docker:
+		return nil, "", hostproto.Errorf(hostproto.Unsupported, "snapshot.docker", "sandbox %s may run a Docker engine, whose networks gVisor cannot restore", handle.ID).
+			WithHint("leave out `--memory` or `--to-disk`: its files have the engine's images and volumes")
+	case len(handle.Mounts) > 0:
+		return nil, "", hostproto.Errorf(hostproto.Unsupported, "snapshot.mounts", "sandbox %s mounts other directories, which are no part of a snapshot: its programs could not continue", handle.ID).
+			WithHint("leave out `--memory`")
+	}
+	if release, err = s.Launcher.Runsc.Release(); err != nil {
+		return nil, "", err
+	}
+	if hold, err = gvisor.HoldStill(s.runOf(handle).Control); err != nil {
+		return nil, "", memoryError(handle.ID, err)
+	}
+	return hold, release, nil
 }
 
 type held struct {
@@ -74,23 +90,26 @@ type held struct {
 	id, release string
 }
 
-func (h held) Version() string { return h.release }
+func (h held) Version() string { return writtenBy(h.release) }
 
-func (h held) Save(dir string) error {
+// writtenBy names the program that writes the memory of gVisor sandboxes.
+func writtenBy(release string) string { return "gVisor " + release }
+
+func (h held) Save(_, dir string) (int64, error) {
 	if err := h.Hold.Save(dir); err != nil {
-		return memoryError(h.id, err)
+		return 0, memoryError(h.id, err)
 	}
-	return nil
+	return 0, nil
 }
 
 // memoryError is the error for a sandbox whose memory cannot be saved. It continues as before.
 func memoryError(id string, err error) error {
 	if errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), "no space left on device") {
-		return hostproto.Errorf(hostproto.ResourceExhausted, "disk.full", "the memory of sandbox %s does not fit on the disk: %v", id, err).
+		return hostproto.Errorf(hostproto.ResourceExhausted, "disk.full", "the memory of sandbox %s does not fit on the disk: %s", id, gvisor.CauseOf(err)).
 			WithHint("free space on the disk that holds the state directory")
 	}
-	return hostproto.Errorf(hostproto.FailedPrecondition, "snapshot.unsavable", "the memory of sandbox %s cannot be saved: %v", id, err).
-		WithHint("the sandbox continues; take a snapshot of its files, without `--memory`")
+	return hostproto.Errorf(hostproto.FailedPrecondition, "snapshot.unsavable", "the memory of sandbox %s cannot be saved: %s", id, gvisor.CauseOf(err)).
+		WithHint("the sandbox continues as before; end that program and try again, or keep the files only: `agentpod snapshot create` without `--memory`, or `agentpod stop`")
 }
 
 func (source snapshotSource) RaiseDiskLimit(snapshot string) {

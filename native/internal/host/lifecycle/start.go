@@ -19,7 +19,7 @@ import (
 func (s *Sandboxes) start(shell *shells.Shell, handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, clock *stopwatch.Stopwatch) error {
 	defer s.Launcher.Stage.ReleaseRoot(handle.ID)
 	pool := s.shellsOf(handle.Runtime)
-	shell, user, err := s.enterShell(pool, shell, handle.ID)
+	shell, user, err := s.enterShell(pool, shell, handle)
 	if err != nil {
 		return err
 	}
@@ -45,22 +45,22 @@ func (s *Sandboxes) start(shell *shells.Shell, handle *Handle, args hostproto.Cr
 }
 
 // enterShell returns a shell and its user namespace. It starts a shell if there is none.
-func (s *Sandboxes) enterShell(pool *shells.Pool, shell *shells.Shell, id string) (*shells.Shell, *os.File, error) {
+func (s *Sandboxes) enterShell(pool *shells.Pool, shell *shells.Shell, handle *Handle) (*shells.Shell, *os.File, error) {
 	if shell != nil {
 		user, err := shell.UserNamespace()
 		if err == nil {
 			return shell, user, nil
 		}
-		s.Log.Printf("%s: shell %s: %v", id, shell.Name, err)
+		s.Log.Printf("%s: shell %s: %v", handle.ID, shell.Name, err)
 		pool.Discard(shell)
 	}
-	shell, err := pool.Start(nil)
+	shell, err := pool.Start(nil, handle.Docker)
 	if err != nil {
 		return nil, nil, err
 	}
 	user, err := shell.UserNamespace()
 	if err != nil {
-		err = shell.Failure(id, err)
+		err = shell.Failure(handle.ID, err)
 		pool.Discard(shell)
 		return nil, nil, err
 	}
@@ -75,7 +75,7 @@ func (s *Sandboxes) occupyAnother(useless *shells.Shell, handle *Handle, args ho
 	if err != nil {
 		return nil, err
 	}
-	shell, err := pool.Start(taken)
+	shell, err := pool.Start(taken, handle.Docker)
 	if err != nil {
 		return nil, err
 	}

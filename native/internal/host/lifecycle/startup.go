@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/safefs"
 )
@@ -52,6 +53,14 @@ func (s *Sandboxes) recoverOne(handle *Handle) (isInterrupted bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		// The earlier podhost may have been about to remove it.
+		if err := s.removeMemory(handle.ID); err != nil {
+			s.Log.Printf("%s: recover: %v", handle.ID, err)
+		}
+		if l != nil && handle.Runtime == boot.GVisor {
+			// Earlier versions froze its processes on the host. Its supervisor would not answer then.
+			s.thawGroup(handle)
+		}
 		switch {
 		case l == nil:
 			s.recordUnseenExit(handle)
@@ -64,6 +73,27 @@ func (s *Sandboxes) recoverOne(handle *Handle) (isInterrupted bool, err error) {
 		if err != nil {
 			s.Log.Printf("%s: recover: %v", handle.ID, err)
 		}
+	case stateSaving:
+		l, err := s.adopt(handle)
+		if err != nil {
+			return false, err
+		}
+		if l != nil {
+			s.undoSave(handle)
+			break
+		}
+		// The machine was rebooted, or the sandbox ended. Its files are those of a running sandbox.
+		handle.State = stateRunning
+		if err := s.save(handle); err != nil {
+			s.Log.Printf("%s: recover: %v", handle.ID, err)
+		}
+		s.recordUnseenExit(handle)
+	case stateSaved:
+		if handle.Shell == "" {
+			break
+		}
+		_, err := s.adopt(handle)
+		return true, err
 	case stateStopped:
 	default:
 		return true, nil

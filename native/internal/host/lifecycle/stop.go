@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/hostproto"
-	"agentpod/native/internal/netns"
 	"agentpod/native/internal/rootfs"
 	"agentpod/native/internal/safefs"
 	"agentpod/native/internal/stopwatch"
@@ -32,33 +31,41 @@ func (s *Sandboxes) bringToStop(handle *Handle, what string) error {
 	clock := stopwatch.New()
 	defer func() { s.Log.Printf("%s: %s: %s", handle.ID, what, clock) }()
 	// The state is about to change, and a frozen group has to be thawed before its processes can end.
-	isFrozen := handle.State == statePaused
-	handle.State = stateStopping
+	isFrozen := handle.State == statePaused || handle.State == stateSaved
+	handle.State, handle.Saved = stateStopping, nil
 	if err := s.save(handle); err != nil {
 		return err
 	}
 	if isFrozen && !s.isAlive(handle.ID) {
 		s.Launcher.Cgroups.Thaw(handle.group())
 	}
+	if handle.Runtime == boot.Machine && s.isAlive(handle.ID) && !isFrozen {
+		s.writeOut(handle)
+		clock.Lap("write")
+	}
 	if err := s.end(handle, clock); err != nil {
 		return err
 	}
-	if err := s.clearRun(handle.ID); err != nil {
+	if err := s.clearRun(handle); err != nil {
 		return err
 	}
 	if err := s.Pool.SyncEntry(handle.files()); err != nil {
 		return err
 	}
 	clock.Lap("sync")
-	handle.State, handle.Shell, handle.Pid, handle.StartTime, handle.Network = stateStopped, "", 0, 0, netns.Level{}
-	handle.run = nil
+	handle.State = stateStopped
+	handle.forgetRun()
 	return s.saveSynced(handle)
 }
 
 // clearRun removes the files of one run of a sandbox, and keeps the sandbox's own files.
-func (s *Sandboxes) clearRun(id string) error {
-	for _, name := range []string{"exit.json", stoppedFile} {
-		if err := safefs.RemoveTree(s.dir(id), name); err != nil {
+func (s *Sandboxes) clearRun(handle *Handle) error {
+	names := []string{"exit.json", stoppedFile}
+	if handle.Saved == nil {
+		names = append(names, memoryDir)
+	}
+	for _, name := range names {
+		if err := safefs.RemoveTree(s.dir(handle.ID), name); err != nil {
 			return err
 		}
 	}
@@ -80,7 +87,7 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 	if handle.State == stateRunning && s.isAlive(args.ID) {
 		return s.createdView(handle), nil
 	}
-	if handle.State == statePaused && s.isAlive(args.ID) {
+	if handle.State == stateSaved || handle.State == statePaused && s.isAlive(args.ID) {
 		return nil, s.wrongState(handle, "started")
 	}
 	if err := s.Pool.CheckSpace(); err != nil {
@@ -102,7 +109,11 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 	defer func() { s.Log.Printf("%s: start: %s", args.ID, clock) }()
 	handle.State, handle.Expired, handle.Unknown = stateStarting, false, false
 	handle.DeadlineMs, handle.WhenOver = args.DeadlineMs, args.WhenOver
-	handle.DiskBytes, handle.Mounts = args.Resources.DiskBytes, args.Mounts
+	handle.DiskBytes, handle.Mounts, handle.Docker = args.Resources.DiskBytes, args.Mounts, args.Docker
+	if handle.Runtime == boot.Machine {
+		// The size of its disk is the limit.
+		handle.DiskBytes = 0
+	}
 	s.forgetRemovedSnapshots(handle)
 	if err := s.save(handle); err != nil {
 		return nil, err
@@ -111,15 +122,30 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 		s.Log.Printf("%s: %v", args.ID, err)
 		handle.noDiskLimit = err.Error()
 	}
-	pool := s.shellsOf(handle.Runtime)
-	defer pool.Starting()()
-	if err := s.start(pool.Take(nil), handle, args, rootfs.OwnFiles, clock); err != nil {
+	if err := s.startOwn(handle, args, clock); err != nil {
 		if undo := s.bringToStop(handle, "undo"); undo != nil {
 			s.Log.Printf("%s: undo: %v", args.ID, undo)
 		}
 		return nil, err
 	}
 	return s.createdView(handle), nil
+}
+
+// startOwn starts a sandbox on its own files.
+func (s *Sandboxes) startOwn(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
+	if handle.Runtime == boot.Machine {
+		if err := refuseForMachine(s.Machines.Program.Kind, args); err != nil {
+			return err
+		}
+		from, err := s.templateMachine(args)
+		if err != nil {
+			return err
+		}
+		return s.startMachine(handle, args, from, rootfs.OwnFiles, clock)
+	}
+	pool := s.shellsOf(handle.Runtime)
+	defer pool.Starting()()
+	return s.start(takeShell(pool, args.Docker, nil), handle, args, rootfs.OwnFiles, clock)
 }
 
 // hasLostFiles reports whether the files of a sandbox are certainly lost: the pool is open and does not have

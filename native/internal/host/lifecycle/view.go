@@ -23,6 +23,8 @@ type view struct {
 	Limits     map[string]cgroup.Level `json:"limits"`
 	IDs        IDView                  `json:"ids"`
 	Runtime    boot.Runtime            `json:"runtime"`
+	// SavedBytes is the size of its memory on the disk, if it is paused to disk.
+	SavedBytes int64 `json:"savedBytes,omitempty"`
 }
 
 // unknownView is the view of a sandbox of which only the state is known.
@@ -46,15 +48,19 @@ func (s *Sandboxes) inspect(id string) (view, error) {
 		DeadlineMs: handle.DeadlineMs, Limits: handle.Limits, IDs: s.idsOf(handle), Runtime: handle.Runtime}
 	v.Out, v.Network = s.egress(handle)
 	switch {
+	case handle.State == stateSaved || handle.State == stateRestoring:
+		v.State, v.SavedBytes = statePaused, handle.Saved.Bytes
 	case handle.State == stateStopped || handle.State == stateStarting:
 		v.State, v.Expired = stateStopped, handle.Expired
 	case !s.isAlive(id):
 		exit, _ := s.loadExit(id)
 		v.State, v.OOMKilled, v.Expired = "exited", exit.OOMKilled, exit.Expired
-	case handle.State == stateStopping:
+	case handle.State == stateSaving && handle.WasPaused:
+		v.State = statePaused
+	case handle.State == stateStopping || handle.State == stateSaving:
 		v.State = stateRunning
 	}
-	if (v.State == stateStopped || v.State == "exited") && s.hasLostFiles(handle) {
+	if (v.State == stateStopped || v.State == "exited" || v.SavedBytes > 0) && s.hasLostFiles(handle) {
 		v.State = "absent"
 	}
 	return v, nil

@@ -15,7 +15,7 @@ import (
 // expiredCode is podd's exit code when its lease has expired.
 const expiredCode = 79
 
-// killedCode is the exit code of gVisor's supervisor when the sandbox was killed.
+// killedCode is the exit code of a supervisor when the sandbox was killed.
 const killedCode = 128 + int(unix.SIGKILL)
 
 // live is a sandbox whose first process runs.
@@ -96,7 +96,7 @@ func (s *Sandboxes) ended(l *live, exit Exit) {
 	if isDestroyed {
 		return
 	}
-	isKilled := !exit.Known || exit.Signal == "SIGKILL" || l.runtime == boot.GVisor && exit.Code == killedCode
+	isKilled := !exit.Known || exit.Signal == "SIGKILL" || l.runtime != boot.Container && exit.Code == killedCode
 	exit.OOMKilled = isKilled && !exit.Expired && s.Launcher.Cgroups.Usage(l.group).OOMKills > 0
 	if err := s.saveExit(l.id, exit); err != nil {
 		s.Log.Printf("%s: exit.json: %v", l.id, err)

@@ -207,7 +207,7 @@ func (p *Pool) target() int {
 
 // add makes a shell.
 func (p *Pool) add() bool {
-	shell, err := p.Start(nil)
+	shell, err := p.Start(nil, false)
 	if err == nil {
 		if err = p.AwaitReady(shell); err == nil {
 			err = p.addReady(shell)

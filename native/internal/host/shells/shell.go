@@ -36,9 +36,10 @@ type maker struct {
 }
 
 // Start starts a shell. podd still prepares itself when Start returns. If taken is not nil, the shell runs as
-// these ids. If Start fails, it leaves nothing behind.
-func (m *maker) Start(taken *ids.Range) (*Shell, error) {
+// these ids. With docker, root inside may run a container engine. If Start fails, it leaves nothing behind.
+func (m *maker) Start(taken *ids.Range, docker bool) (*Shell, error) {
 	shell := &Shell{Run: boot.NewRun(m.launcher.Home, "sh"+random.Hex(7), m.runtime)}
+	shell.Docker = docker
 	shell.SetIDs(taken)
 	if err := m.launcher.Start(shell.Run); err != nil {
 		m.Discard(shell)
@@ -97,19 +98,26 @@ type NewRoot struct {
 
 // SwapRoot gives the shell in the blank root this root and host name.
 func (m *maker) SwapRoot(shell *Shell, root NewRoot) error {
-	keep, sizes := []string{}, map[string]int64{"/tmp": root.Sizes.Tmp, "/dev/shm": root.Sizes.Shm}
-	for _, dir := range KeptMounts {
-		if !contains(root.Dirs, dir) {
-			keep = append(keep, dir)
-		} else {
-			delete(sizes, dir)
-		}
-	}
+	keep, sizes := Kept(root.Dirs, root.Sizes)
 	if shell.Runtime == boot.GVisor {
 		files, _ := boot.FileLimit(root.Files)
 		return m.launcher.EnterRoot(shell.Run, root.Path, lateroot.Order{Hostname: root.Hostname, Keep: keep, Sizes: sizes}, files)
 	}
 	return mount.Swap{Pid: shell.Pid, Root: root.Path, Hostname: root.Hostname, Keep: keep, Sizes: sizes}.Do()
+}
+
+// Kept returns the mounts that move to a sandbox's root, and the sizes of temporary file systems. dirs belong
+// to the root.
+func Kept(dirs []string, asked Sizes) (keep []string, sizes map[string]int64) {
+	keep, sizes = []string{}, map[string]int64{"/tmp": asked.Tmp, "/dev/shm": asked.Shm}
+	for _, dir := range KeptMounts {
+		if !contains(dirs, dir) {
+			keep = append(keep, dir)
+		} else {
+			delete(sizes, dir)
+		}
+	}
+	return keep, sizes
 }
 
 func contains(list []string, text string) bool {

@@ -9,6 +9,10 @@ import (
 	"agentpod/native/internal/stopwatch"
 )
 
+// machineRuntime is the runtime of virtual machines. The host does not read the file systems that they write,
+// so their snapshots are neither exported nor imported.
+const machineRuntime = "qemu"
+
 // Export writes a snapshot's files to <home>/tmp. It holds no lock on the snapshot, because it may take
 // minutes. If the snapshot is removed meanwhile, its files disappear without an error, so Export looks at the
 // record again at the end.
@@ -16,6 +20,10 @@ func (st *Store) Export(args hostproto.ExportSnapshot) (any, error) {
 	s, err := st.usable(args.ID)
 	if err != nil {
 		return nil, err
+	}
+	if s.Runtime == machineRuntime {
+		return nil, hostproto.Errorf(hostproto.Unsupported, "snapshot.machine", "snapshot %s is of a virtual machine, whose files cannot be exported", args.ID).
+			WithHint("copy files with `agentpod cp`, or use `--isolation gvisor` or `container` for what you export")
 	}
 	if err := st.Pool.CheckSpace(); err != nil {
 		return nil, err
@@ -44,6 +52,10 @@ func identityOf(s *Snapshot) identity { return identity{s.Owner, s.Sandbox, s.Cr
 
 // Import makes a snapshot from a file that Export wrote, here or on another machine.
 func (st *Store) Import(args hostproto.ImportSnapshot) (any, error) {
+	if args.Runtime == machineRuntime {
+		return nil, hostproto.Errorf(hostproto.Unsupported, "snapshot.machine", "files cannot be imported into virtual machines").
+			WithHint("import the archive on another provider, like `--provider crun`")
+	}
 	s := &Snapshot{ID: args.ID, Owner: args.Owner, Root: args.Root, Runtime: args.Runtime}
 	if made, err := st.begin(s); err != nil {
 		return nil, err

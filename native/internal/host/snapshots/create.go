@@ -2,10 +2,10 @@ package snapshots
 
 import (
 	"os"
-	"path/filepath"
 	"time"
 
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/memoryimage"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/stopwatch"
 )
@@ -28,8 +28,9 @@ type Source interface {
 
 // Held is a sandbox that stands still until its memory is saved, or it is released.
 type Held interface {
-	// Save writes the memory to a directory. The sandbox runs again afterwards.
-	Save(dir string) error
+	// Save writes the memory of a snapshot to a directory. It returns the size of what is elsewhere. The
+	// sandbox runs again afterwards.
+	Save(snapshot, dir string) (bytes int64, err error)
 	Release()
 	// Version is that of the program that writes it.
 	Version() string
@@ -156,38 +157,16 @@ func (st *Store) copyWithMemory(source Source, s *Snapshot, clock *stopwatch.Sto
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	if err := held.Save(dir); err != nil {
+	elsewhere, err := held.Save(s.ID, dir)
+	if err != nil {
 		return err
 	}
 	clock.Lap("memory")
-	bytes, err := syncedSize(dir)
-	s.Memory = &Memory{Bytes: bytes, Release: held.Version()}
+	if s.Memory, err = memoryimage.Seal(dir, held.Version()); err == nil {
+		s.Memory.Bytes += elsewhere
+	}
 	clock.Lap("sync memory")
 	return err
-}
-
-// syncedSize writes the files of a directory out and returns their size.
-func syncedSize(dir string) (bytes int64, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, err
-	}
-	for _, entry := range entries {
-		file, err := os.Open(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			return 0, err
-		}
-		info, err := file.Stat()
-		if err == nil {
-			bytes += info.Size()
-			err = file.Sync()
-		}
-		file.Close()
-		if err != nil {
-			return 0, err
-		}
-	}
-	return bytes, nil
 }
 
 func (st *Store) cloneFiles(files pool.Entry, s *Snapshot, clock *stopwatch.Stopwatch) error {

@@ -13,10 +13,8 @@ func (st *Store) MemoryOf(id, release string) (string, error) {
 		return "", hostproto.Errorf(hostproto.FailedPrecondition, "snapshot.memory", "snapshot %s has files only", id).
 			WithHint("restore it without memory, or take another one with `--memory`")
 	}
-	if s.Memory.Release != release {
-		return "", hostproto.Errorf(hostproto.FailedPrecondition, "snapshot.release",
-			"the memory of snapshot %s was saved by gVisor %s, and this machine has %s", id, s.Memory.Release, release).
-			WithHint("restore its files only, or install that release")
+	if err := s.Memory.Check(st.MemoryDir(id), release, "the memory of snapshot "+id); err != nil {
+		return "", hostproto.AsError(err).WithHint("its files can still be used: `agentpod restore --files " + id + "`")
 	}
 	return st.MemoryDir(id), nil
 }

@@ -14,6 +14,7 @@ import (
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/keylock"
 	"agentpod/native/internal/layer"
+	"agentpod/native/internal/memoryimage"
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/safefs"
 )
@@ -30,17 +31,11 @@ type Snapshot struct {
 	// Runtime is that of the sandbox; empty for the host's kernel.
 	Runtime string `json:"runtime,omitempty"`
 	Volume  bool   `json:"volume"`
-	// Memory is set if it has the memory of the sandbox's processes.
-	Memory *Memory `json:"memory,omitempty"`
+	// Memory is set if it has the memory of the sandbox's processes, in the directory `memory` beside the
+	// record.
+	Memory *memoryimage.Image `json:"memory,omitempty"`
 	// NextNumber is higher than the inode number of any file in it; 0 if that is not known.
 	NextNumber uint64 `json:"nextNumber,omitempty"`
-}
-
-// Memory says which saved memory a snapshot has. It is in the directory `memory` beside the record.
-type Memory struct {
-	Bytes int64 `json:"bytes"`
-	// Release is that of gVisor, which reads only what the same release has written.
-	Release string `json:"release"`
 }
 
 // MemoryDir is the directory with the memory of a snapshot.
@@ -66,8 +61,10 @@ type Options struct {
 	Layers *layer.Store
 	// Layout is how the files of snapshots are stored on the disk.
 	Layout layer.Layout
-	Locks  *keylock.Locks
-	Log    *log.Logger
+	// RemoveMemory removes what is kept of a snapshot's memory elsewhere.
+	RemoveMemory func(snapshot string) error
+	Locks        *keylock.Locks
+	Log          *log.Logger
 }
 
 // A Store has the snapshots of one state directory.
@@ -120,6 +117,12 @@ func (st *Store) Load(id string) (*Snapshot, error) {
 		return nil, hostproto.Errorf(hostproto.DataLoss, "snapshot.damaged", "the record of snapshot %s is damaged", id)
 	}
 	return &s, nil
+}
+
+// Has reports whether there is a complete snapshot.
+func (st *Store) Has(id string) bool {
+	_, err := os.Lstat(st.recordPath(id))
+	return err == nil
 }
 
 func absent(id string) error {
@@ -204,6 +207,11 @@ func (st *Store) drop(files pool.Entry) error {
 	}
 	if err := st.Pool.Remove(files); err != nil {
 		return err
+	}
+	if _, err := os.Lstat(st.MemoryDir(files.ID)); err == nil {
+		if err := st.RemoveMemory(files.ID); err != nil {
+			return err
+		}
 	}
 	return safefs.RemoveTree(filepath.Join(st.Home, "snapshots"), files.ID)
 }

@@ -1,5 +1,4 @@
-// Package guard sets up podd's own defences at start: descriptors, dumpable flag, signals, capabilities.
-package guard
+package descriptor
 
 import (
 	"math"
@@ -9,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SealDescriptors marks every inherited descriptor close-on-exec, so that a payload gets only 0, 1 and 2.
+// SealInherited marks every inherited descriptor close-on-exec, so that a program gets only 0, 1 and 2, and
+// those that are passed on purpose.
 //
 // SECURITY: attack cases FS-12 and LK-02; a leaked descriptor can lead out of the sandbox.
-func SealDescriptors() error {
+func SealInherited() error {
 	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
 		return nil
@@ -27,10 +27,4 @@ func SealDescriptors() error {
 		}
 	}
 	return nil
-}
-
-// Undumpable keeps other processes from tracing podd, from reading its memory and from following its /proc
-// links.
-func Undumpable() error {
-	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }

@@ -1,0 +1,202 @@
+package lifecycle
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"agentpod/native/internal/cgroup"
+	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/host/machines"
+	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/random"
+	"agentpod/native/internal/rootfs"
+	"agentpod/native/internal/stopwatch"
+	"agentpod/native/internal/vm/drivers"
+)
+
+const (
+	mib = 1 << 20
+	// kernelMiB is how much more memory a machine has than its sandbox may use, for its kernel and podd.
+	// memoryStepMiB is the step of memory sizes: machines of the same size share a template.
+	kernelMiB, memoryStepMiB = 128, 64
+	// defaultMemoryMiB is the memory of a sandbox without a limit.
+	defaultMemoryMiB = 4096
+	// emulatorBytes is how much memory the program that runs the machine and the supervisor use besides that of
+	// the machine.
+	emulatorBytes = 384 * mib
+	// emulatorTasks is how many threads they have, besides one for each processor.
+	emulatorTasks = 96
+	// mostProcessors bounds the processors of a machine.
+	mostProcessors = 64
+	machineReady   = 100 * time.Second
+)
+
+// machineDisk is the name of a sandbox's disk in its entry of the pool. It is in the directory that a
+// snapshot copies.
+const machineDisk = "upper/disk"
+
+// shapeOf is the machine for these limits. Its kernel holds the limits on memory and processes; the host's
+// groups hold those on the machine.
+func shapeOf(r hostproto.Resources, docker bool) machines.Shape {
+	memory := int64(defaultMemoryMiB)
+	if r.MemoryBytes > 0 {
+		memory = (r.MemoryBytes + mib - 1) / mib
+	}
+	memory = (memory + kernelMiB + memoryStepMiB - 1) / memoryStepMiB * memoryStepMiB
+	processors := 1
+	if r.CPUs > 0 {
+		processors = int(math.Ceil(r.CPUs))
+	}
+	if processors > mostProcessors {
+		processors = mostProcessors
+	}
+	return machines.Shape{MemoryMiB: memory, CPUs: processors, Docker: docker}
+}
+
+// DefaultShape is the machine of a sandbox whose limits are the server's defaults.
+var DefaultShape = shapeOf(hostproto.Resources{MemoryBytes: defaultMemoryMiB * mib, CPUs: 2}, false)
+
+// refuseForMachine refuses what a virtual machine cannot have, before anything is made.
+func refuseForMachine(kind drivers.Kind, args hostproto.CreateSandbox) error {
+	if args.Root.Kind != "layers" {
+		return hostproto.Errorf(hostproto.Unsupported, "root.host", "a virtual machine cannot use the tools of this machine as its root").
+			WithHint("use the base `debian` (`--base debian`) or an image (`--image NAME`)")
+	}
+	if most, layers := mostLayers(kind), len(args.Root.Layers)+len(args.Root.Over); layers > most {
+		return hostproto.Errorf(hostproto.Unsupported, "root.layers", "a virtual machine has at most %d layers with %s, and this root has %d", most, kind.Title, layers)
+	}
+	for _, m := range args.Mounts {
+		if m.Kind != hostproto.MountTmpfs {
+			return hostproto.Errorf(hostproto.Unsupported, "mount.machine", "a virtual machine cannot mount a %s at %s", m.Kind, m.Path).
+				WithHint("leave it out, or use `--isolation container`")
+		}
+	}
+	return nil
+}
+
+// mostLayers is how many read-only disks a machine can have.
+func mostLayers(kind drivers.Kind) int {
+	if kind.WritableFrom > 0 {
+		return kind.WritableFrom
+	}
+	return kind.MostDisks - 1
+}
+
+// createMachine gives a new sandbox a disk, and starts a virtual machine on it.
+func (s *Sandboxes) createMachine(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
+	if err := refuseForMachine(s.Machines.Program.Kind, args); err != nil {
+		return err
+	}
+	var from machineSource
+	var err error
+	if args.Memory {
+		from, err = s.savedMachine(args)
+	} else {
+		from, err = s.templateMachine(args)
+	}
+	if err != nil {
+		return err
+	}
+	clock.Lap("template")
+	if args.Snapshot == "" {
+		if err := s.Pool.Create(handle.files(), 0); err != nil {
+			return err
+		}
+		if err := os.Mkdir(filepath.Join(s.Pool.Path(handle.files()), "upper"), 0o700); err != nil {
+			return err
+		}
+		return s.startMachine(handle, args, from, rootfs.NewFiles, clock)
+	}
+	// The size of the disk is its limit.
+	unlimited := args
+	unlimited.Resources.DiskBytes = 0
+	if handle.FromBytes, err = s.Snapshots.CopyTo(handle.files(), unlimited); err != nil {
+		return err
+	}
+	clock.Lap("disk")
+	return s.startMachine(handle, args, from, rootfs.CopiedFiles, clock)
+}
+
+// A machineSource is what a machine starts from: a template, an environment, or a snapshot with memory.
+type machineSource struct {
+	machines.Template
+	// isRooted: the machine has its disks and its root already.
+	isRooted bool
+	// levels are the limits that hold inside, if they are known.
+	levels map[string]cgroup.Level
+}
+
+func (s *Sandboxes) templateMachine(args hostproto.CreateSandbox) (machineSource, error) {
+	template, err := s.Machines.Template(shapeOf(args.Resources, args.Docker))
+	if err != nil {
+		return machineSource{}, err
+	}
+	return machineSource{Template: *template}, nil
+}
+
+// startMachine starts the machine of a sandbox. With NewFiles it makes its disk.
+func (s *Sandboxes) startMachine(handle *Handle, args hostproto.CreateSandbox, from machineSource, files rootfs.Files, clock *stopwatch.Stopwatch) error {
+	run := boot.NewRun(s.Home, "sh"+random.Hex(7), boot.Machine)
+	handle.Shell = run.Name
+	start := &machineStart{sandboxes: s, handle: handle, args: args, from: from, run: run}
+	defer start.close()
+	err := start.open(files)
+	if err == nil {
+		clock.Lap("files")
+		run.Machine = &boot.MachineStart{Launch: &start.launch, ReadyWithin: machineReady, Prepare: func(run *boot.Run) error {
+			return s.limitMachine(run, handle, args.Resources, start.from.Shape)
+		}}
+		if err = s.Launcher.Start(run); err == nil {
+			err = s.Launcher.AwaitReady(run)
+		}
+	}
+	if err != nil {
+		if undo := s.Launcher.End(run, stopwatch.New()); undo != nil {
+			s.Log.Printf("%s: undo: %v", handle.ID, undo)
+		}
+		return err
+	}
+	clock.Lap("machine")
+	levels := run.Machine.Levels
+	if levels == nil {
+		levels = start.from.levels
+	}
+	for name, level := range levels {
+		// The host's group holds the one on processors.
+		if name == "memory" || name == "pids" {
+			handle.Limits[name] = level
+		}
+	}
+	if start.environment != "" {
+		start.keepEnvironment(levels)
+		clock.Lap("environment")
+	}
+	handle.setRun(run)
+	handle.Machine = &machineRecord{start.from.Shape, start.from.Accel, levels}
+	return s.watchStarted(handle)
+}
+
+// limitMachine limits the machine as a whole. Its kernel limits what runs inside.
+func (s *Sandboxes) limitMachine(run *boot.Run, handle *Handle, asked hostproto.Resources, shape machines.Shape) error {
+	limits := cgroup.Limits{MemoryBytes: shape.MemoryMiB*mib + emulatorBytes, CPUs: asked.CPUs, Pids: emulatorTasks + 2*int64(shape.CPUs)}
+	levels := s.Launcher.Cgroups.Limit(run.Name, limits)
+	handle.Limits = levels
+	levels["swap"] = cgroup.NotAsked
+	if asked.SwapBytes > 0 {
+		levels["swap"] = cgroup.None("a virtual machine has no swap space")
+	}
+	levels["files"], levels["disk"] = cgroup.NotAsked, cgroup.NotAsked
+	if asked.Files > 0 {
+		levels["files"] = cgroup.Enforced
+	}
+	if asked.DiskBytes > 0 {
+		levels["disk"] = cgroup.Enforced
+		if info, err := os.Stat(filepath.Join(s.Pool.Path(handle.files()), machineDisk)); err == nil && info.Size() > asked.DiskBytes+mib {
+			levels["disk"] = cgroup.Level{Level: "enforced", Reason: fmt.Sprintf("at %d MiB, the size of the disk that was copied", info.Size()/mib)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+/**
+ * The memory of sandboxes on gVisor: programs that continue in copies and after a reboot, and kill -9 of
+ * every process that takes part in saving and restoring.
+ */
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Sandbox } from '../../src/client/sandbox.ts'
+import { NO_GVISOR } from '../support/gvisor.ts'
+import { cgroupDirectory } from '../support/host-view.ts'
+import { isAlive, until, World } from '../support/world.ts'
+
+/** Writes a number that only grows, in memory and on disk. */
+const COUNTER = `
+import os, time
+n = 0
+while True:
+    n += 1
+    open('/tmp/count.new', 'w').write(str(n)); os.replace('/tmp/count.new', '/tmp/count')
+    open('/home/user/count.new', 'w').write(str(n)); os.replace('/home/user/count.new', '/home/user/count')
+    time.sleep(0.02)
+`
+
+/** One connection to Redis for the whole life of the server, and a number in memory. */
+const NODE_SERVER = `
+const net = require('node:net')
+const http = require('node:http')
+let connects = 0, hits = 0, waiting = []
+const redis = net.connect(6379, '127.0.0.1', () => connects++)
+redis.on('data', (data) => waiting.shift()?.(data.toString().trim().slice(1)))
+redis.on('error', (error) => { console.error(error); process.exit(1) })
+redis.on('close', () => { console.error('closed'); process.exit(1) })
+http.createServer((_, response) => {
+  hits++
+  redis.write('INCR hits\\r\\n')
+  waiting.push((stored) => response.end([hits, stored, connects].join(' ')))
+}).listen(3000)
+`
+
+/** Changes a few bytes of a large array again and again, and checks them. */
+const ARRAY = `
+import time
+data = bytearray(500_000_000)
+data[::4096] = b'x' * len(data[::4096])
+n = 0
+while True:
+    n += 1
+    data[(n * 4096) % len(data)] = ord('y')
+    assert data[499_998_720] in b'xy'
+    open('/tmp/n', 'w').write('%d %d' % (n, len(data)))
+    time.sleep(0.05)
+`
+
+/** Redis from Debian's packages, unpacked into a directory. */
+function unpackRedis(directory: string): string {
+  const packages = ['redis-server', 'redis-tools', 'libjemalloc2', 'liblzf1', 'liblua5.1-0', 'lua-bitop']
+  const libraries = ['lua-cjson', 'libhiredis0.14', 'libatomic1']
+  execFileSync('apt-get', ['download', ...packages, ...libraries], { cwd: directory, stdio: 'ignore' })
+  execFileSync('sh', ['-c', 'for one in *.deb; do dpkg -x "$one" redis; done; tar -cf redis.tar redis'], {
+    cwd: directory,
+  })
+  return join(directory, 'redis.tar')
+}
+
+const run = async (sandbox: Sandbox, script: string): Promise<string> =>
+  (await sandbox.exec('sh', { args: ['-c', script] }).wait()).stdout.trim()
+
+describe('memory', { skip: NO_GVISOR }, () => {
+  const world = new World()
+  after(() => world[Symbol.asyncDispose]())
+  const pod = world.client()
+
+  const count = async (box: Sandbox): Promise<number> => Number(await run(box, 'cat /tmp/count'))
+
+  async function counting(name: string): Promise<Sandbox> {
+    const box = await pod.create({ isolation: 'gvisor', name })
+    await box.writeFile('/home/user/count.py', Buffer.from(COUNTER))
+    await run(box, 'nohup python3 ~/count.py >/tmp/errors 2>&1 &')
+    await until('the counter to start', async () => (await count(box)) > 5)
+    return box
+  }
+
+  /** It counts on, and its memory and its files are of one moment. */
+  async function goesOn(box: Sandbox, from: number): Promise<void> {
+    const now = await count(box)
+    assert.ok(now >= from, `${from} ${now}`)
+    await until('the counter to go on', async () => (await count(box)) > now)
+    assert.equal(await run(box, 'cat /tmp/errors'), '')
+    const [memory = 0, file = 0] = (await run(box, 'cat /tmp/count; echo; cat ~/count'))
+      .split('\n')
+      .map(Number)
+    assert.ok(Math.abs(memory - file) < 100, `${memory} ${file}`)
+  }
+
+  const processes = (): { pid: number; args: string }[] =>
+    execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
+      .split('\n')
+      .map((line) => ({ pid: Number.parseInt(line, 10), args: line.trim().replace(/^\d+ /, '') }))
+
+  const podhosts = (): number[] =>
+    processes()
+      .filter(({ args }) => args.includes('podhost serve') && args.includes(world.home))
+      .map(({ pid }) => pid)
+
+  async function killed(pids: readonly number[]): Promise<void> {
+    for (const pid of pids) if (isAlive(pid)) process.kill(pid, 'SIGKILL')
+    await until('they are gone', () => pids.every((pid) => !isAlive(pid)))
+  }
+
+  /** Everything that runs dies at once, the server first so that it cannot react. */
+  async function reboot(): Promise<void> {
+    const names = readdirSync(join(world.home, 'run/s')).map((name) => name.split('.')[0] ?? '')
+    const supervisors = processes().filter(
+      ({ args }) => args.includes('gvisor-supervisor') && names.some((name) => args.includes(name)),
+    )
+    assert.ok(supervisors.length > 0, 'shells wait, at least')
+    await killed([world.serverPid, ...podhosts()])
+    for (const { pid } of supervisors) {
+      const group = isAlive(pid) ? cgroupDirectory(pid, 'freezer') : ''
+      if (isAlive(pid)) process.kill(pid, 'SIGKILL')
+      // A frozen process takes its signal when it is thawed.
+      if (existsSync(join(group, 'freezer.state'))) writeFileSync(join(group, 'freezer.state'), 'THAWED')
+      else if (existsSync(join(group, 'cgroup.freeze'))) writeFileSync(join(group, 'cgroup.freeze'), '0')
+    }
+  }
+
+  const shellOf = (box: Sandbox): string => {
+    const handle = JSON.parse(readFileSync(join(world.home, 'sandboxes', box.id, 'handle.json'), 'utf8'))
+    return (handle as { shell?: string }).shell ?? 'none'
+  }
+
+  const settledState = async (box: Sandbox): Promise<string> => {
+    let state = ''
+    await until('the sweep has seen it', async () => {
+      ;({ state } = (await pod.get(box.id)).info)
+      return ['running', 'paused', 'stopped'].includes(state)
+    })
+    return state
+  }
+
+  for (const victim of ['podhost', 'server', 'both'] as const) {
+    test(`STATE-15 kill -9 of ${victim} at any moment of a pause to disk or a resume loses nothing`, async () => {
+      const box = await counting(`kill-${victim}`)
+      const kill = async (): Promise<void> => {
+        const pids = victim === 'podhost' ? [] : [world.serverPid]
+        await killed(victim === 'server' ? pids : [...pids, ...podhosts()])
+      }
+      let last = await count(box)
+      for (let delayMs = 0; delayMs <= 260; delayMs += 20) {
+        const saving = box.pause({ toDisk: true }).catch(() => undefined)
+        await sleep(delayMs)
+        await kill()
+        await saving
+        assert.match(await settledState(box), /running|paused/, `${delayMs} ms into the save`)
+        await goesOn(box, last)
+        last = await count(box)
+        await box.pause({ toDisk: true })
+        const resuming = box.resume().catch(() => undefined)
+        await sleep(delayMs)
+        await kill()
+        await resuming
+        assert.match(await settledState(box), /running|paused/, `${delayMs} ms into the resume`)
+        await goesOn(box, last)
+        last = await count(box)
+      }
+      await box.destroy()
+    })
+  }
+
+  test('STATE-15 kill -9 of runsc or the supervisor during a save ends the sandbox at most, and its files stay', async () => {
+    for (const [what, delayMs] of [
+      ['checkpoint', 30],
+      ['gvisor-supervisor', 30],
+      ['gvisor-supervisor', 90],
+    ] as const) {
+      const box = await counting(`end-${what === 'checkpoint' ? 'runsc' : `supervisor-${delayMs}`}`)
+      const shell = shellOf(box)
+      const saving = box.pause({ toDisk: true }).catch(() => undefined)
+      await sleep(delayMs)
+      await killed(
+        processes()
+          .filter(({ args }) => args.includes(shell) && args.includes(what))
+          .map(({ pid }) => pid),
+      )
+      await saving
+      const state = await settledState(box)
+      if (state === 'stopped') await box.start()
+      assert.match(await run(box, 'cat ~/count'), /^\d+$/, `${what}: ${state}`)
+      await box.destroy()
+    }
+  })
+
+  test('STATE-14 a Node server with its connection to a database continues in four copies', async () => {
+    const box = await pod.create({ isolation: 'gvisor', name: 'web' })
+    await box.writeFile('/home/user/redis.tar', readFileSync(unpackRedis(world.directory())))
+    await box.writeFile('/home/user/server.js', Buffer.from(NODE_SERVER))
+    await run(
+      box,
+      `tar -xf redis.tar; export LD_LIBRARY_PATH=$HOME/redis/usr/lib/x86_64-linux-gnu
+       nohup redis/usr/bin/redis-server --save '' --daemonize no >redis.log 2>&1 &
+       sleep 1; nohup node server.js >server.log 2>&1 &`,
+    )
+    const hit = (one: Sandbox): Promise<string> => run(one, 'curl -sS -m 10 http://127.0.0.1:3000/')
+    await until('the server answers', async () => /^\d+ \d+ 1$/.test(await hit(box)))
+    const [at = 0] = (await hit(box)).split(' ').map(Number)
+    const copies = await box.fork({ count: 4, name: 'web-copy', memory: true })
+    for (const one of [box, ...copies]) {
+      // The number in memory, the one in the database, and still the first connection.
+      assert.equal(await hit(one), `${at + 1} ${at + 1} 1`)
+      assert.equal(await run(one, 'cat server.log'), '')
+    }
+    for (const one of [box, ...copies]) await one.destroy()
+  })
+
+  test('STATE-14 STATE-15 a Python process with 500 MB continues in four copies, and after a reboot', async () => {
+    const box = await pod.create({ isolation: 'gvisor', name: 'array', resources: { memoryMib: 1500 } })
+    await box.writeFile('/home/user/array.py', Buffer.from(ARRAY))
+    await run(box, 'nohup python3 array.py >/tmp/errors 2>&1 &')
+    const n = async (one: Sandbox): Promise<number> => {
+      const [round, size] = (await run(one, 'cat /tmp/n')).split(' ')
+      assert.equal(size, '500000000')
+      return Number(round)
+    }
+    await until('it runs', async () => (await run(box, 'cat /tmp/n')) !== '')
+    const goesOnFrom = async (one: Sandbox, from: number): Promise<void> => {
+      const now = await n(one)
+      assert.ok(now >= from, `${from} ${now}`)
+      await until('it goes on', async () => (await n(one)) > now)
+      assert.equal(await run(one, 'cat /tmp/errors'), '')
+    }
+    const at = await n(box)
+    for (const copy of await box.fork({ count: 4, name: 'array-copy', memory: true })) {
+      await goesOnFrom(copy, at)
+      await copy.destroy()
+    }
+    const last = await n(box)
+    const { savedBytes = 0 } = (await box.pause({ toDisk: true })).info
+    assert.ok(savedBytes > 500_000_000, String(savedBytes))
+    await reboot()
+    assert.equal((await pod.get(box.id)).info.pausedIn, 'disk')
+    await goesOnFrom(box, last)
+    await box.destroy()
+  })
+
+  test('STATE-15 after a reboot, a sandbox that was being saved is stopped or saved, and its files are there', async () => {
+    const box = await counting('rebooted')
+    const saving = box.pause({ toDisk: true }).catch(() => undefined)
+    await sleep(60)
+    await reboot()
+    await saving
+    const state = await settledState(box).catch(() => 'failed')
+    assert.match(state, /paused|stopped|failed/)
+    if (state !== 'failed') assert.match(await run(box, 'cat ~/count'), /^\d+$/)
+    await box.destroy()
+  })
+})
