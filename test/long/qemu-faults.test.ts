@@ -2,12 +2,17 @@
 import assert from 'node:assert/strict'
 import {
   chmodSync,
+  closeSync,
   cpSync,
+  openSync,
   readdirSync,
   readFileSync,
   readlinkSync,
+  readSync,
+  statSync,
   truncateSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -72,6 +77,19 @@ describe('faults of virtual machines', { skip: NO_QEMU }, () => {
       ...readdirSync(join(stage.home, 'run/s')),
       ...readdirSync(join(stage.home, 'sandboxes')),
     ]
+  }
+
+  /** Changes one byte in the middle of saved memory, or changes it back. */
+  async function flip(name: string): Promise<void> {
+    const { pid } = await stage.podhost.call('hello', {}, CALL)
+    const path = `/proc/${pid}/root/mnt/pool/machines/${name}/data/memory`
+    const memory = openSync(path, 'r+')
+    const byte = Buffer.alloc(1)
+    const middle = Math.floor(statSync(path).size / 2)
+    readSync(memory, byte, 0, 1, middle)
+    byte[0] = (byte[0] ?? 0) ^ 0xff
+    writeSync(memory, byte, 0, 1, middle)
+    closeSync(memory)
   }
 
   const refused = async (work: Promise<unknown>, message: RegExp, hint?: RegExp): Promise<void> => {
@@ -157,6 +175,13 @@ describe('faults of virtual machines', { skip: NO_QEMU }, () => {
     const cut = await take()
     truncateSync(join(cut.dir, 'memory/state'), 50_000)
     await refused(stage.provider.create(plan(cut.over), CALL), /start of|state/)
+    const changed = await take()
+    await flip(changed.snapshot)
+    await refused(
+      stage.provider.create(plan(changed.over), CALL),
+      /is damaged: the content of memory has changed/,
+      /--files/,
+    )
     const old = await take()
     const record = join(old.dir, 'snapshot.json')
     writeFileSync(record, readFileSync(record, 'utf8').replace(/QEMU [^,]*,/, 'QEMU 6.0.0,'))
@@ -170,7 +195,34 @@ describe('faults of virtual machines', { skip: NO_QEMU }, () => {
     // The controls: the files of a snapshot whose memory is damaged, and one that is whole.
     for (const over of [{ ...cut.over, hasMemory: false }, good.over]) await destroy((await started(over)).id)
     await destroy(id)
-    for (const { snapshot } of [good, cut, old]) await snapshots.remove(snapshot, CALL)
+    for (const { snapshot } of [good, cut, changed, old]) await snapshots.remove(snapshot, CALL)
+    assert.deepEqual(left(), [])
+  })
+
+  test('STATE-15 a machine paused to disk whose memory was changed is refused and kept, and a stop keeps its files', async () => {
+    const { toDisk } = stage.provider.pausing ?? {}
+    const { stopping } = stage.provider
+    assert.ok(toDisk && stopping)
+    const asked = plan()
+    const created = await stage.provider.create(asked, CALL)
+    const guest = stage.provider.open(created.handle)
+    await guest.configure({ ...INIT, env: created.env }, CALL)
+    await writeFile(guest, '/home/user/file', Buffer.from('kept'))
+    const { sandboxId: id } = asked
+    assert.ok((await toDisk.save(id, CALL)).savedBytes > 1_000_000)
+    await flip(id)
+    await refused(toDisk.restore(asked, CALL), /the content of memory has changed/, /agentpod stop/)
+    assert.equal((await stage.provider.inspect(id, CALL)).state, 'paused')
+    await flip(id)
+    // The control: with the former byte it continues.
+    const again = stage.provider.open((await toDisk.restore(asked, CALL)).handle)
+    assert.equal(await contentOf(again, '/home/user/file'), 'kept')
+    await toDisk.save(id, CALL)
+    await stopping.stop(id, CALL)
+    const started = stage.provider.open((await stopping.start(asked, CALL)).handle)
+    await started.configure({ ...INIT, env: created.env }, CALL)
+    assert.equal(await contentOf(started, '/home/user/file'), 'kept')
+    await destroy(id)
     assert.deepEqual(left(), [])
   })
 

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"strings"
 	"syscall"
 
 	"agentpod/native/internal/bundle"
@@ -64,7 +64,7 @@ func check(config bundle.Config, namespaces []string) error {
 	}
 	process := config.Process
 	switch {
-	case !slices.Equal(kinds, namespaces):
+	case strings.Join(kinds, " ") != strings.Join(namespaces, " "):
 		return fmt.Errorf("namespaces %v: this program has %v", kinds, namespaces)
 	case process.Terminal || process.NoNewPrivileges || process.User != (bundle.User{}) || process.Cwd != "/" || config.Root.Readonly:
 		return fmt.Errorf("the first process is root in /, without a terminal and without no_new_privs, on a root that can be written")

@@ -20,3 +20,19 @@ func TestTheCauseIsOneLine(t *testing.T) {
 		}
 	}
 }
+
+func TestASummaryHasTheCauseWhereverItIs(t *testing.T) {
+	long := strings.Repeat("(*wire.Struct)(0xc06ff39bf0), ", 200)
+	for output, want := range map[string]string{
+		"error serializing object " + long + ": write: no space left on device\ngoroutine 1:":              "no space left on device",
+		long + `gofer.dentry("root/tmp/pipe").beforeSave: dead dentry is not saved, synthetic=true` + long: `gofer.dentry("root/tmp/pipe").beforeSave: dead dentry is not saved, synthetic=true`,
+		"\nanother failure\n": "another failure",
+	} {
+		if got := summary(output); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := summary(long); len(got) > maxSummary {
+		t.Errorf("%d bytes", len(got))
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"agentpod/native/internal/arrivals"
@@ -148,7 +147,7 @@ func (s *supervisor) signal(kind arrivals.Kind, want string) error {
 func (s *supervisor) call(args ...string) error {
 	output, err := s.command(args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("runsc %s: %v: %.1000s", args[0], err, strings.TrimSpace(string(output)))
+		return fmt.Errorf("runsc %s: %v: %s", args[0], err, summary(string(output)))
 	}
 	return nil
 }

@@ -216,7 +216,7 @@ func (h *Host) recover() error {
 	if h.mayHaveEntries() {
 		h.snapshots.Recover()
 		h.volumes.Recover()
-		h.machines.Recover(func(name string) bool { return found.Groups[name] || h.snapshots.Has(name) })
+		h.machines.Recover(func(name string) bool { return found.Groups[name] || found.Saved[name] || h.snapshots.Has(name) })
 	}
 	h.sweepEarlierVersion()
 	h.sandboxes.SweepSockets(found.Groups)

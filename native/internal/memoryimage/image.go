@@ -1,5 +1,5 @@
-// Package memoryimage describes the files that gVisor writes the memory of a sandbox to, so that damage is
-// noticed before a sandbox starts from them. gVisor itself notices only some changes.
+// Package memoryimage describes the files that have the saved memory of a sandbox, so that damage is noticed
+// before a sandbox starts from them. gVisor notices only some changes itself, and QEMU none.
 package memoryimage
 
 import (

@@ -7,7 +7,7 @@ export const command: Command = {
   examples: ['agentpod pause box', 'agentpod pause --to-disk box', 'agentpod pause box other --json'],
   options: {
     'to-disk': {
-      help: 'write its memory to disk: it takes no memory then, and continues even after a reboot (gVisor)',
+      help: 'write its memory to disk: it takes no memory then, and continues even after a reboot (gVisor and virtual machines)',
     },
     ...JSON_OPTION,
   },

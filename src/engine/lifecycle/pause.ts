@@ -69,7 +69,7 @@ function requireDisk(ctx: Context, id: SandboxId, disk: PausingToDisk | undefine
     code: 'unsupported',
     reason: 'pause.to_disk_unsupported',
     message: `the provider ${provider} cannot write the memory of a sandbox to disk`,
-    hint: 'create it with `--isolation gvisor`, pause it without `--to-disk`, or use `agentpod stop`, which keeps its files',
+    hint: 'create it with `--isolation gvisor` or `vm`, pause it without `--to-disk`, or use `agentpod stop`, which keeps its files',
   })
 }
 

@@ -18,7 +18,7 @@ const RUNTIME: Runtime = {
   host: false,
   rootMounts: false,
   savesMemory: true,
-  pausesToDisk: false,
+  pausesToDisk: true,
   runsDocker: true,
   notes: [
     'the tools of this machine cannot be the base: sandboxes begin with Debian, or with an image',

@@ -37,7 +37,7 @@ type Run struct {
 	// Pid is that of podd, or of the supervisor, which ends with podd. It is 0 before that runs.
 	Pid       int
 	StartTime uint64
-	// BootID is the boot id that programs in a gVisor sandbox see.
+	// BootID is the boot id that programs in a gVisor sandbox or a machine see.
 	BootID string
 	// Network is known when podd is ready.
 	Network netns.Level

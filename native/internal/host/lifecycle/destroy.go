@@ -55,6 +55,11 @@ func (s *Sandboxes) remove(handle *Handle, clock *stopwatch.Stopwatch) error {
 		return err
 	}
 	clock.Lap("volume")
+	if handle.Saved != nil {
+		if err := s.removeMemory(handle); err != nil {
+			return err
+		}
+	}
 	err := safefs.RemoveTree(s.sandboxesDir(), handle.ID)
 	clock.Lap("files")
 	return err

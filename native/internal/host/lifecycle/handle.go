@@ -75,7 +75,7 @@ type Handle struct {
 	// saved.
 	Saved     *memoryimage.Image `json:"saved,omitempty"`
 	WasPaused bool               `json:"wasPaused,omitempty"`
-	// BootID is the boot id of a gVisor sandbox, which it keeps when it is saved.
+	// BootID is the boot id of a gVisor sandbox or a machine, which it keeps when it is saved.
 	BootID string `json:"bootId,omitempty"`
 	// Expired: the sandbox was stopped because its deadline passed.
 	Expired bool `json:"expired,omitempty"`

@@ -63,12 +63,9 @@ func (s *Sandboxes) finish(id string, found *Handle) {
 	} else if err == nil && !s.isAlive(id) {
 		switch handle.State {
 		case stateRestoring:
-			// The supervisor has ended with the earlier podhost.
-			if err = s.end(handle, stopwatch.New()); err == nil {
-				handle.State = stateSaved
-				handle.forgetRun()
-				err = s.save(handle)
-			}
+			// The supervisor has ended with the earlier podhost. The run has no name in the record, so what is left
+			// of it belongs to nothing and is removed elsewhere.
+			err = s.backToSaved(handle)
 		case stateStopping, stateStarting:
 			err = s.bringToStop(handle, "recover")
 		case stateCreating, stateDestroying:

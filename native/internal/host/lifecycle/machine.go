@@ -127,6 +127,8 @@ type machineSource struct {
 	isRooted bool
 	// levels are the limits that hold inside, if they are known.
 	levels map[string]cgroup.Level
+	// bootID is that of a sandbox that continues; empty for another sandbox.
+	bootID string
 }
 
 func (s *Sandboxes) templateMachine(args hostproto.CreateSandbox) (machineSource, error) {
@@ -194,7 +196,7 @@ func (s *Sandboxes) limitMachine(run *boot.Run, handle *Handle, asked hostproto.
 	}
 	if asked.DiskBytes > 0 {
 		levels["disk"] = cgroup.Enforced
-		if info, err := os.Stat(filepath.Join(s.Pool.Path(handle.files()), machineDisk)); err == nil && info.Size() > asked.DiskBytes+mib {
+		if info, err := os.Stat(s.machineDisk(handle)); err == nil && info.Size() > asked.DiskBytes+mib {
 			levels["disk"] = cgroup.Level{Level: "enforced", Reason: fmt.Sprintf("at %d MiB, the size of the disk that was copied", info.Size()/mib)}
 		}
 	}

@@ -7,19 +7,23 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/machines"
-	"agentpod/native/internal/host/snapshots"
 	"agentpod/native/internal/hostproto"
+	"agentpod/native/internal/memoryimage"
+	"agentpod/native/internal/rootfs"
 	"agentpod/native/internal/safefs"
+	"agentpod/native/internal/stopwatch"
 	"agentpod/native/internal/vm/supervise"
 )
 
 // savedMachineRecord says how to start a saved machine. It is beside the state, in the directory of the
-// snapshot; the memory is in the pool.
+// snapshot or of the sandbox; the memory is in the pool.
 type savedMachineRecord struct {
 	machines.Shape
 	Accel, Marker string
 	// Levels are the limits that hold inside.
 	Levels map[string]cgroup.Level
+	// Memory describes the memory. Records of an earlier version have none.
+	Memory *memoryimage.File `json:",omitempty"`
 }
 
 const (
@@ -32,13 +36,9 @@ func (s *Sandboxes) savedMachine(args hostproto.CreateSandbox) (from machineSour
 	if args.Snapshot == "" || len(args.Mounts) > 0 {
 		return from, hostproto.Errorf(hostproto.InvalidArgument, "snapshot.memory", "only a sandbox without mounts continues the processes of a snapshot")
 	}
-	var record savedMachineRecord
-	text, err := os.ReadFile(filepath.Join(s.Snapshots.MemoryDir(args.Snapshot), savedRecord))
-	if err == nil {
-		if json.Unmarshal(text, &record) != nil {
-			return from, hostproto.Errorf(hostproto.DataLoss, "snapshot.damaged", "the memory of snapshot %s is damaged", args.Snapshot)
-		}
-	} else if !os.IsNotExist(err) {
+	what := "the memory of snapshot " + args.Snapshot
+	record, err := readSavedMachine(s.Snapshots.MemoryDir(args.Snapshot), what)
+	if err != nil {
 		return from, err
 	}
 	release, err := s.Machines.Release(record.Accel)
@@ -60,9 +60,62 @@ func (s *Sandboxes) savedMachine(args hostproto.CreateSandbox) (from machineSour
 			"the processes of snapshot %s need a machine with %d MiB and %d processors, as they had", args.Snapshot, record.MemoryMiB, record.CPUs).
 			WithHint("leave out the options for memory and processors, or restore its files only (`--files`)")
 	}
-	memory, err := s.Machines.Saved(args.Snapshot)
+	if from, err = s.sourceOf(record, args.Snapshot, dir, what); err != nil {
+		return from, hostproto.AsError(err).WithHint("its files can still be used: `agentpod restore --files " + args.Snapshot + "`")
+	}
+	return from, nil
+}
+
+// readSavedMachine reads the record in a directory. It is empty for a directory without one.
+func readSavedMachine(dir, what string) (record savedMachineRecord, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, savedRecord))
+	if os.IsNotExist(err) {
+		return record, nil
+	}
+	if err == nil && json.Unmarshal(text, &record) != nil {
+		err = hostproto.Errorf(hostproto.DataLoss, "memory.damaged", "%s is damaged: its record cannot be read", what)
+	}
+	return record, err
+}
+
+// sourceOf is the machine that a record describes. name is the entry of its memory in the pool, and dir has its
+// state.
+func (s *Sandboxes) sourceOf(record savedMachineRecord, name, dir, what string) (from machineSource, err error) {
+	memory, err := s.Machines.Saved(name)
+	if err == nil && record.Memory != nil {
+		err = record.Memory.CheckPages(memory, what)
+	}
 	return machineSource{Template: machines.Template{Shape: record.Shape, Accel: record.Accel, Marker: record.Marker, Memory: memory,
 		State: filepath.Join(dir, savedState)}, isRooted: true, levels: record.Levels}, err
+}
+
+// continueMachine continues the machine of a sandbox that is paused to disk.
+//
+// INVARIANT: the disk of a saved machine is as it was when the memory was saved. The machine has parts of it in
+// its memory and would damage the file system of another one. So it runs only when there is a copy of the disk,
+// which backToSaved puts back.
+func (s *Sandboxes) continueMachine(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
+	dir, what := s.memoryDir(handle), "the saved memory of sandbox "+handle.ID
+	record, err := readSavedMachine(dir, what)
+	if err != nil {
+		return err
+	}
+	from, err := s.sourceOf(record, handle.ID, dir, what)
+	if err != nil {
+		return err
+	}
+	from.bootID = handle.BootID
+	clock.Lap("check memory")
+	if err := s.Machines.KeepDisk(handle.ID, s.machineDisk(handle)); err != nil {
+		return err
+	}
+	clock.Lap("disk")
+	return s.startMachine(handle, args, from, rootfs.OwnFiles, clock)
+}
+
+// machineDisk is the path of the disk of a machine.
+func (s *Sandboxes) machineDisk(handle *Handle) string {
+	return filepath.Join(s.Pool.Path(handle.files()), machineDisk)
 }
 
 // heldMachine is a machine that stands still until it is saved.
@@ -75,11 +128,8 @@ type heldMachine struct {
 }
 
 // holdMachine stops a running machine.
-func (s *Sandboxes) holdMachine(handle *Handle) (snapshots.Held, error) {
-	if handle.Machine == nil {
-		return nil, hostproto.Errorf(hostproto.FailedPrecondition, "snapshot.unsavable", "sandbox %s has no record of its machine", handle.ID)
-	}
-	release, err := s.Machines.Release(handle.Machine.Accel)
+func (s *Sandboxes) holdMachine(handle *Handle) (held, error) {
+	release, err := s.memoryRelease(handle)
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +146,24 @@ func (h *heldMachine) Version() string { return h.release }
 // afterwards.
 func (h *heldMachine) Save(snapshot, dir string) (int64, error) {
 	defer h.Release()
-	bytes, err := h.save(snapshot, dir)
+	return h.save(snapshot, dir, h.Release)
+}
+
+// SaveHeld does the same, and the machine stands still.
+func (h *heldMachine) SaveHeld(sandbox, dir string) (int64, error) {
+	return h.save(sandbox, dir, func() {})
+}
+
+// save calls copied as soon as the machine may run again: the copy of its memory does not change any more.
+func (h *heldMachine) save(name, dir string, copied func()) (int64, error) {
+	bytes, err := h.write(name, dir, copied)
 	if err != nil {
 		return 0, memoryError(h.handle.ID, err)
 	}
 	return bytes, nil
 }
 
-func (h *heldMachine) save(snapshot, dir string) (int64, error) {
+func (h *heldMachine) write(name, dir string, copied func()) (int64, error) {
 	state, err := os.OpenFile(filepath.Join(dir, savedState), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
@@ -113,11 +173,21 @@ func (h *heldMachine) save(snapshot, dir string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	bytes, err := h.sandboxes.Machines.KeepMemory(h.handle.group(), snapshot)
+	store := h.sandboxes.Machines
+	bytes, err := store.KeepMemory(h.handle.group(), name)
 	if err != nil {
 		return 0, err
 	}
-	text, err := json.Marshal(savedMachineRecord{h.machine.Shape, h.machine.Accel, marker, h.machine.Levels})
+	copied()
+	path, err := store.Saved(name)
+	if err != nil {
+		return 0, err
+	}
+	memory, err := memoryimage.DescribePages(path)
+	if err != nil {
+		return 0, err
+	}
+	text, err := json.Marshal(savedMachineRecord{h.machine.Shape, h.machine.Accel, marker, h.machine.Levels, &memory})
 	if err != nil {
 		return 0, err
 	}

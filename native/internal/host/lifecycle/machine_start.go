@@ -32,9 +32,7 @@ type machineStart struct {
 }
 
 // disk is the path of the sandbox's own disk.
-func (m *machineStart) disk() string {
-	return filepath.Join(m.sandboxes.Pool.Path(m.handle.files()), machineDisk)
-}
+func (m *machineStart) disk() string { return m.sandboxes.machineDisk(m.handle) }
 
 // open opens everything, and copies what the machine writes to. The caller closes launch, also after an
 // error.
@@ -73,7 +71,10 @@ func (m *machineStart) open(files rootfs.Files) error {
 	plan.VMM, plan.Programs = s.Machines.Program.Name, s.Machines.Program.Programs
 	plan.Accel, plan.MemoryMiB, plan.CPUs = m.from.Accel, m.from.MemoryMiB, m.from.CPUs
 	plan.Generation, plan.Marker = random.UUID(), m.from.Marker
-	plan.Identity = order.Identity{Seed: []byte(random.Hex(32)), BootID: random.UUID(), Hostname: m.args.Hostname}
+	if m.run.BootID = m.from.bootID; m.run.BootID == "" {
+		m.run.BootID = random.UUID()
+	}
+	plan.Identity = order.Identity{Seed: []byte(random.Hex(32)), BootID: m.run.BootID, Hostname: m.args.Hostname, IsSame: m.from.bootID != ""}
 	if !m.from.isRooted {
 		plan.Begin = &begin
 	}

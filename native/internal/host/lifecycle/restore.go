@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"path/filepath"
 	"strings"
 
 	"agentpod/native/internal/host/boot"
@@ -16,11 +15,11 @@ func (s *Sandboxes) createRestored(handle *Handle, args hostproto.CreateSandbox,
 	if args.Snapshot == "" || handle.Runtime != boot.GVisor || len(args.Mounts) > 0 {
 		return hostproto.Errorf(hostproto.InvalidArgument, "snapshot.memory", "only a gVisor sandbox without mounts continues the processes of a snapshot")
 	}
-	release, err := s.Launcher.Runsc.Release()
+	release, err := s.memoryRelease(handle)
 	if err != nil {
 		return err
 	}
-	image, err := s.Snapshots.MemoryOf(args.Snapshot, writtenBy(release))
+	image, err := s.Snapshots.MemoryOf(args.Snapshot, release)
 	if err != nil {
 		return err
 	}
@@ -87,7 +86,7 @@ func (s *Sandboxes) RestoreSaved(args hostproto.CreateSandbox) (any, error) {
 		return nil, savedFailure(args.ID, err)
 	}
 	clock.Lap("check")
-	handle.State, handle.DeadlineMs, handle.WhenOver, handle.DiskBytes = stateRestoring, args.DeadlineMs, args.WhenOver, args.Resources.DiskBytes
+	handle.State, handle.DeadlineMs, handle.WhenOver, handle.DiskBytes = stateRestoring, args.DeadlineMs, args.WhenOver, diskLimit(handle.Runtime, args)
 	s.forgetRemovedSnapshots(handle)
 	if err := s.save(handle); err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func (s *Sandboxes) RestoreSaved(args hostproto.CreateSandbox) (any, error) {
 	if err := s.continueSaved(handle, args, clock); err != nil {
 		return nil, savedFailure(args.ID, err)
 	}
-	if err := s.removeMemory(args.ID); err != nil {
+	if err := s.removeMemory(handle); err != nil {
 		s.Log.Printf("%s: %v", args.ID, err)
 	}
 	return s.createdView(handle), nil
@@ -107,7 +106,7 @@ func (s *Sandboxes) RestoreSaved(args hostproto.CreateSandbox) (any, error) {
 
 // checkSaved reports whether the memory and the files of a saved sandbox are there and complete.
 func (s *Sandboxes) checkSaved(handle *Handle) error {
-	release, err := s.Launcher.Runsc.Release()
+	release, err := s.memoryRelease(handle)
 	if err != nil {
 		return err
 	}
@@ -118,29 +117,45 @@ func (s *Sandboxes) checkSaved(handle *Handle) error {
 	if !there {
 		return hostproto.Errorf(hostproto.DataLoss, "sandbox.files", "the files of sandbox %s are lost", handle.ID)
 	}
-	return handle.Saved.Check(filepath.Join(s.dir(handle.ID), memoryDir), writtenBy(release), "the saved memory of sandbox "+handle.ID)
+	return handle.Saved.Check(s.memoryDir(handle), release, "the saved memory of sandbox "+handle.ID)
 }
 
 func (s *Sandboxes) continueSaved(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
-	saved := handle.Saved
-	restore := boot.Restore{Image: filepath.Join(s.dir(handle.ID), memoryDir), BootID: handle.BootID}
-	// The record of the running sandbox, which continueProcesses writes, has no saved memory any more.
+	saved, bootID := handle.Saved, handle.BootID
+	// The record of the running sandbox, which both write, has no saved memory any more.
 	handle.Saved, handle.WasPaused = nil, false
-	err := s.continueProcesses(handle, args, rootfs.OwnFiles, restore, clock)
+	var err error
+	if handle.Runtime == boot.Machine {
+		err = s.continueMachine(handle, args, clock)
+	} else {
+		restore := boot.Restore{Image: s.memoryDir(handle), BootID: handle.BootID}
+		err = s.continueProcesses(handle, args, rootfs.OwnFiles, restore, clock)
+	}
 	if err != nil {
 		if s.isAlive(handle.ID) {
 			if undo := s.end(handle, stopwatch.New()); undo != nil {
 				s.Log.Printf("%s: undo: %v", handle.ID, undo)
 			}
 		}
-		handle.State, handle.Saved = stateSaved, saved
+		handle.Saved, handle.BootID = saved, bootID
 		handle.clearIDs()
-		handle.forgetRun()
-		if undo := s.save(handle); undo != nil {
+		if undo := s.backToSaved(handle); undo != nil {
 			s.Log.Printf("%s: undo: %v", handle.ID, undo)
 		}
 	}
 	return err
+}
+
+// backToSaved undoes a resume from disk of which nothing runs any more. It may be called again.
+func (s *Sandboxes) backToSaved(handle *Handle) error {
+	if handle.Runtime == boot.Machine {
+		if err := s.Machines.PutBackDisk(handle.ID, s.machineDisk(handle)); err != nil {
+			return err
+		}
+	}
+	handle.State = stateSaved
+	handle.forgetRun()
+	return s.save(handle)
 }
 
 // restoreError adds what to do about errors of runsc that have a known cause.

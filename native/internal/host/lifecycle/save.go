@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 
 	"agentpod/native/internal/gvisor"
+	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/memoryimage"
 	"agentpod/native/internal/netns"
 	"agentpod/native/internal/safefs"
 	"agentpod/native/internal/stopwatch"
+	"agentpod/native/internal/vm/supervise"
 )
 
 // memoryDir has the memory of a sandbox that is paused to disk, beside its handle.
@@ -67,24 +69,26 @@ func (s *Sandboxes) writeMemory(handle *Handle, clock *stopwatch.Stopwatch) erro
 			return err
 		}
 	}
-	hold, release, err := s.holdStill(handle)
+	hold, err := s.holdStill(handle)
 	if err != nil {
 		return err
 	}
 	defer hold.Release()
 	clock.Lap("hold")
-	dir, err := s.newMemoryDir(handle.ID)
+	dir, err := s.newMemoryDir(handle)
 	if err != nil {
 		return err
 	}
-	if err := hold.SaveHeld(dir); err != nil {
-		return memoryError(handle.ID, err)
+	elsewhere, err := hold.SaveHeld(handle.ID, dir)
+	if err != nil {
+		return err
 	}
 	clock.Lap("memory")
-	image, err := memoryimage.Seal(dir, writtenBy(release))
+	image, err := memoryimage.Seal(dir, hold.Version())
 	if err != nil {
 		return memoryError(handle.ID, err)
 	}
+	image.Bytes += elsewhere
 	if err := s.Pool.SyncEntry(handle.files()); err != nil {
 		return err
 	}
@@ -100,15 +104,26 @@ func (s *Sandboxes) writeMemory(handle *Handle, clock *stopwatch.Stopwatch) erro
 	return nil
 }
 
-func (s *Sandboxes) newMemoryDir(id string) (string, error) {
-	if err := s.removeMemory(id); err != nil {
+func (s *Sandboxes) newMemoryDir(handle *Handle) (string, error) {
+	if err := s.removeMemory(handle); err != nil {
 		return "", err
 	}
-	dir := filepath.Join(s.dir(id), memoryDir)
-	return dir, os.Mkdir(dir, 0o700)
+	return s.memoryDir(handle), os.Mkdir(s.memoryDir(handle), 0o700)
 }
 
-func (s *Sandboxes) removeMemory(id string) error { return safefs.RemoveTree(s.dir(id), memoryDir) }
+func (s *Sandboxes) memoryDir(handle *Handle) string {
+	return filepath.Join(s.dir(handle.ID), memoryDir)
+}
+
+// removeMemory removes what was saved of a sandbox. It succeeds if nothing was.
+func (s *Sandboxes) removeMemory(handle *Handle) error {
+	if handle.Runtime == boot.Machine {
+		if err := s.Machines.Remove(handle.ID); err != nil {
+			return err
+		}
+	}
+	return safefs.RemoveTree(s.dir(handle.ID), memoryDir)
+}
 
 // undoSave lets a sandbox continue that could not be saved, or leaves it paused. This podhost does not hold
 // it any more.
@@ -116,7 +131,8 @@ func (s *Sandboxes) undoSave(handle *Handle) {
 	err := s.thawGroup(handle)
 	handle.State = stateRunning
 	if err == nil && handle.WasPaused {
-		if err = gvisor.AwaitReleased(s.runOf(handle).Control); err == nil {
+		if err = s.awaitReleased(handle); err == nil {
+			s.writeOut(handle)
 			err = s.freeze(handle)
 		}
 		handle.State = statePaused
@@ -126,11 +142,20 @@ func (s *Sandboxes) undoSave(handle *Handle) {
 	}
 	handle.WasPaused = false
 	s.setPaused(handle)
-	for _, err := range []error{s.save(handle), s.removeMemory(handle.ID)} {
+	for _, err := range []error{s.save(handle), s.removeMemory(handle)} {
 		if err != nil {
 			s.Log.Printf("%s: undo: %v", handle.ID, err)
 		}
 	}
+}
+
+// awaitReleased returns when a sandbox that was held runs again.
+func (s *Sandboxes) awaitReleased(handle *Handle) error {
+	control := s.runOf(handle).Control
+	if handle.Runtime == boot.Machine {
+		return supervise.Thaw(control)
+	}
+	return gvisor.AwaitReleased(control)
 }
 
 // endSaved ends the processes of a saved sandbox. It may be called again.

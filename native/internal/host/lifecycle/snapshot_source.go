@@ -52,54 +52,70 @@ func (source snapshotSource) Hold() (snapshots.Held, error) {
 	if handle.State != stateRunning || !s.isAlive(handle.ID) {
 		return nil, s.wrongState(handle, "saved with its memory")
 	}
-	if handle.Runtime == boot.Machine {
+	return s.holdStill(handle)
+}
+
+// held is a sandbox that stands still.
+type held interface {
+	snapshots.Held
+	// SaveHeld is Save, but the sandbox stands still until it is released. name is that of what is elsewhere.
+	SaveHeld(name, dir string) (bytes int64, err error)
+}
+
+// holdStill stops every program of a sandbox that runs, so that its memory can be saved.
+func (s *Sandboxes) holdStill(handle *Handle) (held, error) {
+	switch {
+	case handle.Runtime == boot.Machine:
 		return s.holdMachine(handle)
+	case handle.Runtime != boot.GVisor:
+		return nil, hostproto.Errorf(hostproto.Unsupported, "snapshot.memory", "sandbox %s runs on the host's kernel, which cannot save its memory", handle.ID).
+			WithHint("create it with `--isolation gvisor` or `--isolation vm`, or leave out `--memory`")
+	case handle.Docker:
+		return nil, hostproto.Errorf(hostproto.Unsupported, "snapshot.docker", "sandbox %s may run a Docker engine, whose networks gVisor cannot restore", handle.ID).
+			WithHint("leave out `--memory` or `--to-disk`: its files have the engine's images and volumes")
+	case len(handle.Mounts) > 0:
+		return nil, hostproto.Errorf(hostproto.Unsupported, "snapshot.mounts", "sandbox %s mounts other directories, which are no part of a snapshot: its programs could not continue", handle.ID).
+			WithHint("leave out `--memory`")
 	}
-	hold, release, err := s.holdStill(handle)
+	release, err := s.memoryRelease(handle)
 	if err != nil {
 		return nil, err
 	}
-	return held{hold, handle.ID, release}, nil
+	hold, err := gvisor.HoldStill(s.runOf(handle).Control)
+	if err != nil {
+		return nil, memoryError(handle.ID, err)
+	}
+	return heldGVisor{hold, handle.ID, release}, nil
 }
 
-// holdStill stops every program of a sandbox that runs, so that its memory can be saved by this release of
-// gVisor.
-func (s *Sandboxes) holdStill(handle *Handle) (hold *gvisor.Hold, release string, err error) {
-	switch {
-	case handle.Runtime != boot.GVisor:
-		return nil, "", hostproto.Errorf(hostproto.Unsupported, "snapshot.memory", "sandbox %s runs on the host's kernel, which cannot save its memory", handle.ID).
-			WithHint("create it with `--isolation gvisor` or `--isolation vm`, or leave out `--memory`")
-	case handle.Docker:
-		return nil, "", hostproto.Errorf(hostproto.Unsupported, "snapshot.docker", "sandbox %s may run a Docker engine, whose networks gVisor cannot restore", handle.ID).
-			WithHint("leave out `--memory` or `--to-disk`: its files have the engine's images and volumes")
-	case len(handle.Mounts) > 0:
-		return nil, "", hostproto.Errorf(hostproto.Unsupported, "snapshot.mounts", "sandbox %s mounts other directories, which are no part of a snapshot: its programs could not continue", handle.ID).
-			WithHint("leave out `--memory`")
+// memoryRelease names the program that writes the memory of a sandbox, with its release.
+func (s *Sandboxes) memoryRelease(handle *Handle) (string, error) {
+	if handle.Runtime == boot.Machine {
+		if handle.Machine == nil {
+			return "", hostproto.Errorf(hostproto.FailedPrecondition, "snapshot.unsavable", "sandbox %s has no record of its machine", handle.ID)
+		}
+		return s.Machines.Release(handle.Machine.Accel)
 	}
-	if release, err = s.Launcher.Runsc.Release(); err != nil {
-		return nil, "", err
-	}
-	if hold, err = gvisor.HoldStill(s.runOf(handle).Control); err != nil {
-		return nil, "", memoryError(handle.ID, err)
-	}
-	return hold, release, nil
+	release, err := s.Launcher.Runsc.Release()
+	return "gVisor " + release, err
 }
 
-type held struct {
+type heldGVisor struct {
 	*gvisor.Hold
 	id, release string
 }
 
-func (h held) Version() string { return writtenBy(h.release) }
+func (h heldGVisor) Version() string { return h.release }
 
-// writtenBy names the program that writes the memory of gVisor sandboxes.
-func writtenBy(release string) string { return "gVisor " + release }
+func (h heldGVisor) Save(_, dir string) (int64, error) { return 0, h.failure(h.Hold.Save(dir)) }
 
-func (h held) Save(_, dir string) (int64, error) {
-	if err := h.Hold.Save(dir); err != nil {
-		return 0, memoryError(h.id, err)
+func (h heldGVisor) SaveHeld(_, dir string) (int64, error) { return 0, h.failure(h.Hold.SaveHeld(dir)) }
+
+func (h heldGVisor) failure(err error) error {
+	if err == nil {
+		return nil
 	}
-	return 0, nil
+	return memoryError(h.id, err)
 }
 
 // memoryError is the error for a sandbox whose memory cannot be saved. It continues as before.

@@ -12,15 +12,16 @@ import (
 
 // Found is what Recover found of the sandboxes of an earlier podhost.
 type Found struct {
-	// Bases are the base trees that sandboxes use. Groups are the names of their runs.
-	Bases, Groups map[string]bool
+	// Bases are the base trees that sandboxes use. Groups are the names of their runs. Saved are the ids of
+	// those that are paused to disk.
+	Bases, Groups, Saved map[string]bool
 }
 
 // Recover brings the sandboxes of an earlier podhost into a known state. It watches running sandboxes again,
 // undoes or finishes interrupted starts, stops and removals, and removes control groups that belong to no
 // sandbox.
 func (s *Sandboxes) Recover() (Found, error) {
-	found := Found{Bases: map[string]bool{}, Groups: map[string]bool{}}
+	found := Found{Bases: map[string]bool{}, Groups: map[string]bool{}, Saved: map[string]bool{}}
 	var interrupted []*Handle
 	for _, id := range s.IDsOnDisk() {
 		handle, err := s.load(id)
@@ -39,6 +40,7 @@ func (s *Sandboxes) Recover() (Found, error) {
 			interrupted = append(interrupted, handle)
 		}
 		found.Bases[handle.Base], found.Groups[handle.group()] = true, true
+		found.Saved[id] = handle.Saved != nil
 	}
 	s.finishInterrupted(interrupted, s.unusedGroups(found.Groups))
 	return found, nil
@@ -54,7 +56,7 @@ func (s *Sandboxes) recoverOne(handle *Handle) (isInterrupted bool, err error) {
 			return false, err
 		}
 		// The earlier podhost may have been about to remove it.
-		if err := s.removeMemory(handle.ID); err != nil {
+		if err := s.removeMemory(handle); err != nil {
 			s.Log.Printf("%s: recover: %v", handle.ID, err)
 		}
 		if l != nil && handle.Runtime == boot.GVisor {

@@ -60,16 +60,15 @@ func (s *Sandboxes) bringToStop(handle *Handle, what string) error {
 
 // clearRun removes the files of one run of a sandbox, and keeps the sandbox's own files.
 func (s *Sandboxes) clearRun(handle *Handle) error {
-	names := []string{"exit.json", stoppedFile}
-	if handle.Saved == nil {
-		names = append(names, memoryDir)
-	}
-	for _, name := range names {
+	for _, name := range []string{"exit.json", stoppedFile} {
 		if err := safefs.RemoveTree(s.dir(handle.ID), name); err != nil {
 			return err
 		}
 	}
-	return nil
+	if handle.Saved != nil {
+		return nil
+	}
+	return s.removeMemory(handle)
 }
 
 // StartAgain starts a stopped sandbox on its files. If it fails, the sandbox is stopped as before.
@@ -109,11 +108,7 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 	defer func() { s.Log.Printf("%s: start: %s", args.ID, clock) }()
 	handle.State, handle.Expired, handle.Unknown = stateStarting, false, false
 	handle.DeadlineMs, handle.WhenOver = args.DeadlineMs, args.WhenOver
-	handle.DiskBytes, handle.Mounts, handle.Docker = args.Resources.DiskBytes, args.Mounts, args.Docker
-	if handle.Runtime == boot.Machine {
-		// The size of its disk is the limit.
-		handle.DiskBytes = 0
-	}
+	handle.DiskBytes, handle.Mounts, handle.Docker = diskLimit(handle.Runtime, args), args.Mounts, args.Docker
 	s.forgetRemovedSnapshots(handle)
 	if err := s.save(handle); err != nil {
 		return nil, err
@@ -129,6 +124,15 @@ func (s *Sandboxes) StartAgain(args hostproto.CreateSandbox) (any, error) {
 		return nil, err
 	}
 	return s.createdView(handle), nil
+}
+
+// diskLimit is the limit on the disk usage of a sandbox's entry in the pool. The size of a machine's disk is
+// its limit already.
+func diskLimit(runtime boot.Runtime, args hostproto.CreateSandbox) int64 {
+	if runtime == boot.Machine {
+		return 0
+	}
+	return args.Resources.DiskBytes
 }
 
 // startOwn starts a sandbox on its own files.

@@ -42,6 +42,24 @@ func cloneFile(from, to string) (*os.File, error) {
 	return target, nil
 }
 
+// replaceFile copies a file. The copy appears under its name when it is complete.
+func replaceFile(from, to string) error {
+	part := to + ".part"
+	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	file, err := cloneFile(from, part)
+	if err != nil {
+		return err
+	}
+	err = file.Sync()
+	file.Close()
+	if err != nil {
+		return err
+	}
+	return os.Rename(part, to)
+}
+
 // copySparse copies the parts of a file that are in use.
 func copySparse(source, target *os.File) error {
 	info, err := source.Stat()

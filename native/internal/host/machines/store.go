@@ -178,10 +178,40 @@ func (s *Store) KeepMemory(run, snapshot string) (bytes int64, err error) {
 	return usedBytes(file)
 }
 
-// Saved returns the memory file of a snapshot.
-func (s *Store) Saved(snapshot string) (string, error) {
-	dir, err := s.dir(snapshot)
+// Saved returns the memory file of a snapshot, or of a sandbox that is paused to disk.
+func (s *Store) Saved(name string) (string, error) {
+	dir, err := s.dir(name)
 	return filepath.Join(dir, memoryFile), err
+}
+
+// KeepDisk keeps a copy of the disk of a sandbox that is paused to disk, beside its memory. It keeps the one
+// that is there.
+func (s *Store) KeepDisk(name, disk string) error {
+	dir, err := s.dir(name)
+	if err != nil {
+		return err
+	}
+	kept := filepath.Join(dir, diskFile)
+	if _, err := os.Lstat(kept); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return replaceFile(disk, kept)
+}
+
+// PutBackDisk gives the sandbox the copy of its disk, if there is one.
+func (s *Store) PutBackDisk(name, disk string) error {
+	dir, err := s.dir(name)
+	if err != nil {
+		return err
+	}
+	kept := filepath.Join(dir, diskFile)
+	if _, err := os.Lstat(kept); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := replaceFile(kept, disk); err != nil {
+		return err
+	}
+	return os.Remove(kept)
 }
 
 // Recover removes every entry that belongs to nothing: all but templates, empty disks, and what used names.

@@ -68,7 +68,7 @@ func (m *machine) perform(request order.Request) (answer order.Answer, err error
 		}
 	case order.Renew:
 		if err = renew(m, request.Identity); err == nil {
-			err = m.rename(request.Identity.Hostname)
+			err = m.rename(request.Identity)
 		}
 	case order.Freeze:
 		err = m.freeze()

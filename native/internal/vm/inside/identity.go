@@ -79,14 +79,18 @@ func ioctl(file *os.File, request uintptr, args unsafe.Pointer) error {
 	return nil
 }
 
-// rename gives a restored sandbox its host name and machine id. Its disk was frozen when it was saved.
-func (m *machine) rename(hostname string) error {
+// rename gives a copy of a sandbox its own host name and machine id. Its disk was frozen when it was saved.
+func (m *machine) rename(identity *order.Identity) error {
 	if m.upper == nil {
 		return errors.New("the machine has no sandbox")
 	}
 	if err := m.thaw(); err != nil {
 		return err
 	}
+	if identity.IsSame {
+		return nil
+	}
+	hostname := identity.Hostname
 	if err := m.setHostname(hostname); err != nil {
 		return err
 	}

@@ -37,6 +37,8 @@ type Identity struct {
 	Seed     []byte `json:"seed,omitempty"`
 	BootID   string `json:"bootId,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
+	// IsSame: the sandbox is the one whose memory was saved, and not a copy.
+	IsSame bool `json:"isSame,omitempty"`
 }
 
 // A Sandbox says what a machine becomes.
