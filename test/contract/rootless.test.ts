@@ -4,15 +4,29 @@
  */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chownSync, mkdirSync } from 'node:fs'
+import { chownSync, copyFileSync, mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
+import { NO_GVISOR, RUNSC } from '../support/gvisor.ts'
 import { makeOrdinaryUser, noOrdinaryUser } from '../support/ordinary-user.ts'
 import { ROOT } from '../support/world.ts'
 
 const LIMIT_MS = 240_000
 
-test('PROV-2 the provider contract holds for an ordinary user', { skip: noOrdinaryUser() }, async (t) => {
+test('PROV-2 the provider contract holds for an ordinary user', { skip: noOrdinaryUser() }, (t) =>
+  runContract(t),
+)
+
+test(
+  'PROV-2 PROV-9 the provider contract on gVisor holds for an ordinary user',
+  {
+    skip: noOrdinaryUser() || NO_GVISOR,
+  },
+  (t) => runContract(t, RUNSC),
+)
+
+/** With `runsc`, on gVisor. */
+async function runContract(t: TestContext, runsc?: string): Promise<void> {
   using user = makeOrdinaryUser()
   const installed = dirname(user.agentpod)
   const home = join(user.home, 'state')
@@ -20,6 +34,8 @@ test('PROV-2 the provider contract holds for an ordinary user', { skip: noOrdina
     mkdirSync(directory, { mode: 0o700 })
     chownSync(directory, user.uid, user.gid)
   }
+  const own = runsc === undefined ? '' : join(installed, 'runsc')
+  if (runsc !== undefined) copyFileSync(runsc, own)
   const bundle = join(installed, 'contract.mjs')
   execFileSync(join(ROOT, 'node_modules/.bin/esbuild'), [
     join(ROOT, 'test/support/rootless-contract.ts'),
@@ -46,7 +62,7 @@ test('PROV-2 the provider contract holds for an ordinary user', { skip: noOrdina
         PATH: process.env['PATH'] ?? '',
         HOME: user.home,
         USER: user.name,
-        AGENTPOD_CONTRACT: [home, user.programs.podhost, user.programs.podd].join(':'),
+        AGENTPOD_CONTRACT: [home, user.programs.podhost, user.programs.podd, own].join(':'),
       },
     },
   )
@@ -55,7 +71,7 @@ test('PROV-2 the provider contract holds for an ordinary user', { skip: noOrdina
   for (const [, verdict, name = '', skipped] of cases) {
     await t.test(name, { skip: skipped ?? false }, () => assert.equal(verdict, 'ok', detail(stdout, name)))
   }
-})
+}
 
 /** What the runner said about a case that failed. */
 function detail(tap: string, name: string): string {

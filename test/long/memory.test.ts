@@ -44,7 +44,7 @@ http.createServer((_, response) => {
 
 /** Changes a few bytes of a large array again and again, and checks them. */
 const ARRAY = `
-import time
+import os, time
 data = bytearray(500_000_000)
 data[::4096] = b'x' * len(data[::4096])
 n = 0
@@ -52,7 +52,7 @@ while True:
     n += 1
     data[(n * 4096) % len(data)] = ord('y')
     assert data[499_998_720] in b'xy'
-    open('/tmp/n', 'w').write('%d %d' % (n, len(data)))
+    open('/tmp/n.new', 'w').write('%d %d' % (n, len(data))); os.replace('/tmp/n.new', '/tmp/n')
     time.sleep(0.05)
 `
 
@@ -325,6 +325,7 @@ for (const level of LEVELS)
 
     test('STATE-15 after a reboot, a sandbox that was being saved is stopped or saved, and its files are there', async () => {
       const box = await counting('rebooted')
+    await run(box, 'sync')
       const saving = box.pause({ toDisk: true }).catch(() => undefined)
       await sleep(60)
       await reboot()

@@ -4,13 +4,13 @@
  */
 import { join } from 'node:path'
 import { Podhost } from '../../src/providers/local/podhost.ts'
-import { crunOn, describeContract } from './provider-contract.ts'
+import { crunOn, describeContract, gvisorOn } from './provider-contract.ts'
 
-const [home = '', podhost = '', podd = ''] = (process.env['AGENTPOD_CONTRACT'] ?? '').split(':')
+const [home = '', podhost = '', podd = '', runsc = ''] = (process.env['AGENTPOD_CONTRACT'] ?? '').split(':')
 
-describeContract('crun, as an ordinary user', async () =>
-  crunOn({
-    podhost: new Podhost({ home, podhost, podd }),
+describeContract(`${runsc === '' ? 'crun' : 'gVisor'}, as an ordinary user`, async () =>
+  (runsc === '' ? crunOn : gvisorOn)({
+    podhost: new Podhost({ home, podhost, podd, ...(runsc !== '' && { runsc, shells: 1 }) }),
     exchange: join(home, 'tmp'),
     close: async () => undefined,
   }),

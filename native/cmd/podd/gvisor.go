@@ -56,12 +56,12 @@ func (g *gvisorInside) prepare(o *options) (level netns.Level, err error) {
 func (g *gvisorInside) listen(outside egress.Outside, failed chan<- error) net.Listener {
 	queue := streams.NewQueue()
 	go func() {
-		failed <- arrivals.Receive(g.link, func(kind arrivals.Kind, conn *net.UnixConn) {
+		failed <- arrivals.Receive(g.link, func(kind arrivals.Kind, conn *net.UnixConn, text string) {
 			switch {
 			case kind == arrivals.Quiesce:
 				g.quiesce(outside)
 			case kind == arrivals.Renew:
-				g.renew()
+				g.renew(text)
 			case conn == nil:
 			case kind == arrivals.API:
 				queue.Put(conn)
@@ -75,10 +75,16 @@ func (g *gvisorInside) listen(outside egress.Outside, failed chan<- error) net.L
 	return guest.Bound(queue)
 }
 
-// renew sets up the network of a restored sandbox.
-func (g *gvisorInside) renew() {
+// renew sets up the network of a restored sandbox, and gives a copy its host name.
+func (g *gvisorInside) renew(hostname string) {
 	answer := arrivals.Renewed
-	if err := guard.WithCapabilities(capability.GVisorNetwork, g.redirection.Set); err != nil {
+	err := guard.WithCapabilities(capability.GVisorRenewal, func() error {
+		if err := g.redirection.Set(); err != nil || hostname == "" {
+			return err
+		}
+		return os.NewSyscallError("sethostname", unix.Sethostname([]byte(hostname)))
+	})
+	if err != nil {
 		answer = err.Error()
 	}
 	fmt.Fprintln(g.link, answer)

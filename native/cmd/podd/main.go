@@ -69,11 +69,6 @@ func main() {
 				fail(err)
 			}
 			return
-		case lateroot.RenameCommand:
-			if err := lateroot.Rename(os.Args[2:]); err != nil {
-				fail(err)
-			}
-			return
 		}
 	}
 	// With --network, podd makes these sockets itself.
@@ -226,15 +221,17 @@ func raiseGuards(o options) (launchers process.Launchers, err error) {
 			return raiseGuardsInContainer(o)
 		}
 	}
-	if err := seccomp.Install(); err != nil {
+	var keep uint64
+	var also []int
+	if o.arrivalsFD >= 0 {
+		// SECURITY: gVisor's kernel refuses the call without the capability, which no payload has.
+		keep, also = capability.GVisorRenewal, []int{unix.SYS_SETHOSTNAME}
+	}
+	if err := seccomp.Install(also...); err != nil {
 		return launchers, fmt.Errorf("install the seccomp filter: %w", err)
 	}
 	if launchers, err = process.NewLaunchers(o.payloadFD, true); err != nil {
 		return launchers, err
-	}
-	keep := uint64(0)
-	if o.arrivalsFD >= 0 {
-		keep = capability.GVisorNetwork
 	}
 	return launchers, guard.DropCapabilities(keep)
 }

@@ -3,8 +3,8 @@
 // the sandbox accepts outside, and podd receives each connection on its standard input. Nothing inside has a
 // path to that socket.
 //
-// Towards podd, every message is one byte, with a connection or without one. Towards the supervisor, podd
-// writes lines.
+// Towards podd, every message is one byte, with a connection, or with a line after it, or alone. Towards the
+// supervisor, podd writes lines.
 package arrivals
 
 import (
@@ -28,7 +28,8 @@ const (
 	// Quiesce asks podd to close every connection that was handed in: a sandbox with open connections of the
 	// host cannot be saved. podd answers with Quiesced.
 	Quiesce Kind = 'q'
-	// Renew asks podd to set up the network, which gVisor does not restore. podd answers with Renewed.
+	// Renew asks podd to set up the network, which gVisor does not restore. A line follows: the host name, or
+	// nothing to keep it. podd answers with Renewed.
 	Renew Kind = 'r'
 )
 
@@ -84,9 +85,13 @@ func Send(link *net.UnixConn, kind Kind, conn *net.UnixConn) error {
 	return err
 }
 
-// Signal sends a message without a connection.
-func Signal(link *net.UnixConn, kind Kind) error {
-	_, err := link.Write([]byte{byte(kind)})
+// Signal sends a message without a connection. text is the line after Renew.
+func Signal(link *net.UnixConn, kind Kind, text string) error {
+	message := []byte{byte(kind)}
+	if kind == Renew {
+		message = append(append(message, text...), '\n')
+	}
+	_, err := link.Write(message)
 	return err
 }
 
@@ -96,8 +101,9 @@ func Open(fd int) (*net.UnixConn, error) {
 	return connection(fd)
 }
 
-// Receive calls handle for every message, until the link ends. conn is nil if the message has no connection.
-func Receive(link *net.UnixConn, handle func(kind Kind, conn *net.UnixConn)) error {
+// Receive calls handle for every message, until the link ends. conn is nil if the message has no connection,
+// and text is empty if it has no line.
+func Receive(link *net.UnixConn, handle func(kind Kind, conn *net.UnixConn, text string)) error {
 	text, control := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	for {
 		n, size, _, _, err := link.ReadMsgUnix(text, control)
@@ -111,8 +117,32 @@ func Receive(link *net.UnixConn, handle func(kind Kind, conn *net.UnixConn)) err
 		if err != nil {
 			return fmt.Errorf("a connection that was handed in: %w", err)
 		}
-		handle(Kind(text[0]), conn)
+		kind, line := Kind(text[0]), ""
+		if kind == Renew {
+			if line, err = readLine(link); err != nil {
+				return err
+			}
+		}
+		handle(kind, conn, line)
 	}
+}
+
+// maxLine is more than a host name has.
+const maxLine = 256
+
+// readLine reads no byte after the line: a connection may come with it.
+func readLine(link *net.UnixConn) (string, error) {
+	var line []byte
+	for one := make([]byte, 1); len(line) < maxLine; {
+		if _, err := io.ReadFull(link, one); err != nil {
+			return "", err
+		}
+		if one[0] == '\n' {
+			return string(line), nil
+		}
+		line = append(line, one[0])
+	}
+	return "", errors.New("a line is too long")
 }
 
 func received(control []byte) (*net.UnixConn, error) {

@@ -26,17 +26,26 @@ func TestConnectionsAndSignalsArriveInOrder(t *testing.T) {
 	type message struct {
 		kind Kind
 		conn *net.UnixConn
+		text string
 	}
-	got := make(chan message, 3)
+	got := make(chan message, 4)
 	ended := make(chan error, 1)
-	go func() { ended <- Receive(podd, func(kind Kind, conn *net.UnixConn) { got <- message{kind, conn} }) }()
+	go func() {
+		ended <- Receive(podd, func(kind Kind, conn *net.UnixConn, text string) { got <- message{kind, conn, text} })
+	}()
 
 	far := pass(t, supervisor, API)
-	if err := Signal(supervisor, Quiesce); err != nil {
+	if err := Signal(supervisor, Quiesce, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := Signal(supervisor, Renew, "name"); err != nil {
 		t.Fatal(err)
 	}
 	pass(t, supervisor, Egress)
-	first, second, third := <-got, <-got, <-got
+	first, second, renewal, third := <-got, <-got, <-got, <-got
+	if renewal.kind != Renew || renewal.conn != nil || renewal.text != "name" {
+		t.Fatalf("%v", renewal)
+	}
 	if first.kind != API || first.conn == nil || second.kind != Quiesce || second.conn != nil || third.kind != Egress || third.conn == nil {
 		t.Fatalf("%v %v %v", first, second, third)
 	}

@@ -17,10 +17,10 @@ const Podd uint64 = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL |
 // Sudo is what root inside may have if the environment says sudo.
 const Sudo uint64 = Podd | 1<<unix.CAP_FSETID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_NET_BIND_SERVICE
 
-// GVisorNetwork is what podd keeps in gVisor, to set up the network of gVisor's own stack again after it was
-// restored. It is permitted and not effective, it means nothing outside, and no payload can get it: it is not
-// in the bounding set.
-const GVisorNetwork uint64 = 1 << unix.CAP_NET_ADMIN
+// GVisorRenewal is what podd keeps in gVisor, to set up the network of gVisor's own stack and the host name
+// after it was restored. It is permitted and not effective, it means nothing outside, and no payload can get
+// it: it is not in the bounding set.
+const GVisorRenewal uint64 = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN
 
 // Setup is what podd can have while it sets up its container and its network. It gives up the rest before it
 // serves.

@@ -22,7 +22,7 @@ const (
 )
 
 // ask calls gVisor's kernel directly.
-func (s *supervisor) ask(method string) error {
+func (s *sandboxSupervisor) ask(method string) error {
 	conn, err := unixsocket.Dial(filepath.Join(s.directory, "state", "runsc-"+s.name+".sock"), controlTimeout)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *supervisor) ask(method string) error {
 }
 
 // pause stops every program inside.
-func (s *supervisor) pause() error {
+func (s *sandboxSupervisor) pause() error {
 	if err := s.ask(pauseCall); err != nil {
 		return fmt.Errorf("pause: %w", err)
 	}
@@ -59,7 +59,7 @@ func (s *supervisor) pause() error {
 }
 
 // resume lets them run again.
-func (s *supervisor) resume() error {
+func (s *sandboxSupervisor) resume() error {
 	if err := s.ask(resumeCall); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}

@@ -27,6 +27,8 @@ type Launch struct {
 	Control *os.File
 	// Image is the directory with saved memory to start from; empty for a new sandbox.
 	Image string
+	// Awaits: nothing runs inside until Restore.
+	Awaits bool
 	// IsCopy: the memory is that of another sandbox, with another host name.
 	IsCopy bool
 	// Group is the cgroup.procs file of the v2 group to join; nil on v1.
@@ -51,6 +53,9 @@ func (l Launch) Start() (int, error) {
 	argv := []string{"podhost", SupervisorCommand, "--runsc", l.Runsc, "--name", l.Name, "--directory", l.Directory, "--stage", l.Stage}
 	if l.Image != "" {
 		argv = append(argv, "--image", l.Image)
+	}
+	if l.Awaits {
+		argv = append(argv, "--await")
 	}
 	if l.IsCopy {
 		argv = append(argv, "--rename", l.Spec.Hostname)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"agentpod/native/internal/arrivals"
+	"agentpod/native/internal/supervisor"
 	"agentpod/native/internal/unixsocket"
 )
 
@@ -21,12 +22,15 @@ import (
 //	{"op":"wait"}                        earlier connections have ended, and the sandbox runs
 //	{"op":"pause"}                       the sandbox stands still until it is resumed
 //	{"op":"resume"}                      it runs
+//	{"op":"restore","image":...}         a sandbox that awaits its memory runs; "hostname" for a copy
 //
 // If the connection ends after a hold, the sandbox runs again. A pause outlives the connection.
 type order struct {
 	Op    string `json:"op"`
 	Image string `json:"image,omitempty"`
 	Keep  bool   `json:"keep,omitempty"`
+	// Hostname is that of a copy.
+	Hostname string `json:"hostname,omitempty"`
 }
 
 type outcome struct {
@@ -40,29 +44,18 @@ const (
 )
 
 // control serves control connections, one after the other.
-func (s *supervisor) control() {
+func (s *sandboxSupervisor) control() {
 	if s.controlFD < 0 {
 		return
 	}
-	file := os.NewFile(uintptr(s.controlFD), "control")
-	listener, err := net.FileListener(file)
-	file.Close()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "control:", err)
-		return
-	}
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			time.Sleep(acceptPause)
-			continue
-		}
+	err := supervisor.Serve(os.NewFile(uintptr(s.controlFD), "control"), func(conn *net.UnixConn) {
+		defer conn.Close()
 		s.serveControl(conn)
-		conn.Close()
-	}
+	})
+	fmt.Fprintln(os.Stderr, "control:", err)
 }
 
-func (s *supervisor) serveControl(conn net.Conn) {
+func (s *sandboxSupervisor) serveControl(conn net.Conn) {
 	isHeld := false
 	defer func() {
 		if isHeld {
@@ -92,6 +85,8 @@ func (s *supervisor) serveControl(conn net.Conn) {
 				err = resumed
 			}
 			isHeld = false
+		case "restore":
+			err = s.restore(asked.Image, asked.Hostname)
 		case "wait":
 		case "pause":
 			if !s.isPaused {
@@ -118,18 +113,18 @@ func (s *supervisor) serveControl(conn net.Conn) {
 
 // hold closes the connections that were handed in, and stops every program inside. No connection is handed in
 // meanwhile.
-func (s *supervisor) hold() error {
+func (s *sandboxSupervisor) hold() error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	if err := s.signal(arrivals.Quiesce, arrivals.Quiesced); err != nil {
+	if err := s.signal(arrivals.Quiesce, "", arrivals.Quiesced); err != nil {
 		return err
 	}
 	return s.pause()
 }
 
 // signal sends podd a message and waits for its answer. The caller holds sending.
-func (s *supervisor) signal(kind arrivals.Kind, want string) error {
-	if err := arrivals.Signal(s.link, kind); err != nil {
+func (s *sandboxSupervisor) signal(kind arrivals.Kind, text, want string) error {
+	if err := arrivals.Signal(s.link, kind, text); err != nil {
 		return err
 	}
 	select {
@@ -144,7 +139,7 @@ func (s *supervisor) signal(kind arrivals.Kind, want string) error {
 }
 
 // call runs runsc.
-func (s *supervisor) call(args ...string) error {
+func (s *sandboxSupervisor) call(args ...string) error {
 	output, err := s.command(args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("runsc %s: %v: %s", args[0], err, summary(string(output)))
@@ -191,14 +186,21 @@ func Pause(control string) error { return tell(control, "pause") }
 // Resume lets the programs of a paused sandbox run again.
 func Resume(control string) error { return tell(control, "resume") }
 
-func tell(control, op string) error {
+// Restore starts a sandbox that awaits its memory. hostname is empty if it keeps that of the memory.
+func Restore(control, image, hostname string) error {
+	return send(control, order{Op: "restore", Image: image, Hostname: hostname}, saveTimeout)
+}
+
+func tell(control, op string) error { return send(control, order{Op: op}, holdTimeout) }
+
+func send(control string, asked order, limit time.Duration) error {
 	conn, err := unixsocket.Dial(control, quiesceTimeout)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	h := &Hold{conn: conn, lines: bufio.NewReaderSize(conn, 2*maxLine)}
-	return h.order(order{Op: op}, holdTimeout)
+	return h.order(asked, limit)
 }
 
 // Release lets the sandbox run again.

@@ -38,10 +38,6 @@ func (r *Runsc) Program() (string, error) {
 
 // Release returns the release of the program. It asks the program once, and again if the file has changed.
 func (r *Runsc) Release() (string, error) {
-	if r.Rootless {
-		return "", unavailable("gVisor sandboxes need root: an ordinary user cannot give them files with ids of their own",
-			"run the server as root, or use `--isolation container`")
-	}
 	info, err := os.Stat(r.Path)
 	if r.Path == "" || errors.Is(err, os.ErrNotExist) {
 		return "", unavailable("runsc is not installed", "run `agentpod provider setup gvisor`, which installs it")
@@ -52,7 +48,7 @@ func (r *Runsc) Release() (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.checked == nil || !os.SameFile(r.checked, info) || !r.checked.ModTime().Equal(info.ModTime()) {
-		r.release, r.failure = ask(r.Path, info)
+		r.release, r.failure = ask(r.Path, info, r.Rootless)
 		r.checked = info
 	}
 	return r.release, r.failure
@@ -60,10 +56,14 @@ func (r *Runsc) Release() (string, error) {
 
 var releaseLine = regexp.MustCompile(`(?m)^runsc version \S*?(20\d{6})`)
 
-// ask refuses a program that another user could change: podhost would run it as root.
-func ask(path string, info os.FileInfo) (string, error) {
+// unmapped is the owner of files of the machine's root in the user namespace of an ordinary user.
+const unmapped = 65534
+
+// ask refuses a program that another user could change: podhost would run it with its own rights.
+func ask(path string, info os.FileInfo, rootless bool) (string, error) {
 	stat, known := info.Sys().(*syscall.Stat_t)
-	if !known || !info.Mode().IsRegular() || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
+	isOwn := known && (stat.Uid == 0 || rootless && stat.Uid == unmapped)
+	if !isOwn || !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
 		return "", unavailable(fmt.Sprintf("%s does not belong to root alone", path), fmt.Sprintf("run `chown root %[1]s; chmod go-w %[1]s`", path))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -14,12 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"agentpod/native/internal/arrivals"
-	"agentpod/native/internal/bundle"
 	"agentpod/native/internal/descriptor"
-	"agentpod/native/internal/lateroot"
+	"agentpod/native/internal/stopwatch"
+	"agentpod/native/internal/supervisor"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,24 +26,24 @@ import (
 // SupervisorCommand is podhost's subcommand that becomes the supervisor of a sandbox.
 const SupervisorCommand = "gvisor-supervisor"
 
-const (
-	// maxLine bounds what podd may write in one line.
-	maxLine = 4 << 10
-	// acceptPause is how long to wait if a connection cannot be accepted.
-	acceptPause = 50 * time.Millisecond
-)
+// maxLine bounds what podd may write in one line.
+const maxLine = 4 << 10
 
-// A supervisor is the first process of its pid namespace. It starts runsc, hands connections in, and ends
+// A sandboxSupervisor is the first process of its pid namespace. It starts runsc, hands connections in, and ends
 // with the sandbox. It outlives podhost, so that connections arrive while no podhost runs.
-type supervisor struct {
+type sandboxSupervisor struct {
 	runsc, name, directory, stage                          string
 	apiFD, egressFD, parentFD, readyFD, groupFD, controlFD int
 	// image is the saved memory that the sandbox starts from; empty for a new one. rename is its host name if
 	// the memory has another one.
 	image, rename string
+	// awaits: nothing runs inside until podhost says which memory it starts from.
+	awaits bool
 
 	// isPaused: podhost has paused it. Only the goroutine of control uses it.
 	isPaused bool
+
+	clock *stopwatch.Stopwatch
 
 	link *net.UnixConn
 	// answers are podd's lines after the first.
@@ -55,7 +54,7 @@ type supervisor struct {
 
 // Supervise is the process. It returns podd's exit code.
 func Supervise(args []string) (int, error) {
-	s := &supervisor{answers: make(chan string, 1)}
+	s := &sandboxSupervisor{answers: make(chan string, 1)}
 	flags := flag.NewFlagSet(SupervisorCommand, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	for name, value := range map[string]*string{"runsc": &s.runsc, "name": &s.name, "rename": &s.rename, "directory": &s.directory, "stage": &s.stage, "image": &s.image} {
@@ -64,6 +63,7 @@ func Supervise(args []string) (int, error) {
 	for name, value := range map[string]*int{"api-fd": &s.apiFD, "egress-fd": &s.egressFD, "parent-fd": &s.parentFD, "ready-fd": &s.readyFD, "group-fd": &s.groupFD, "control-fd": &s.controlFD} {
 		flags.IntVar(value, name, -1, "")
 	}
+	flags.BoolVar(&s.awaits, "await", false, "")
 	if err := flags.Parse(args); err != nil {
 		return 0, err
 	}
@@ -74,11 +74,13 @@ func Supervise(args []string) (int, error) {
 	return s.run()
 }
 
-func (s *supervisor) run() (int, error) {
+func (s *sandboxSupervisor) run() (int, error) {
 	ready := os.NewFile(uintptr(s.readyFD), "ready")
+	s.clock = stopwatch.New()
 	if err := s.prepare(); err != nil {
 		return 0, err
 	}
+	s.clock.Lap("prepare")
 	ended := s.endWithParent()
 	link, podd, err := arrivals.Pair()
 	if err != nil {
@@ -91,11 +93,13 @@ func (s *supervisor) run() (int, error) {
 		fmt.Fprintf(ready, "{\"error\":%s}\n", strconv.Quote(err.Error()))
 		return 0, err
 	}
+	s.clock.Lap("runsc")
 	go s.read(ready)
 	go s.passOn(s.apiFD, arrivals.API)
 	go s.passOn(s.egressFD, arrivals.Egress)
 	go s.control()
-	if err := s.dropMounts(); err != nil {
+	// What this sandbox needs is in the namespace of its own processes.
+	if err := supervisor.DropMounts(s.stage); err != nil {
 		return 0, err
 	}
 	code := make(chan int, 1)
@@ -109,20 +113,17 @@ func (s *supervisor) run() (int, error) {
 }
 
 // prepare joins the group and mounts the /proc of this pid namespace, which runsc needs.
-func (s *supervisor) prepare() error {
+func (s *sandboxSupervisor) prepare() error {
 	if s.groupFD >= 0 {
 		if _, err := unix.Write(s.groupFD, []byte("0")); err != nil {
 			return fmt.Errorf("join the group: %w", err)
 		}
 	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
-	}
-	return nil
+	return supervisor.MountProc()
 }
 
 // endWithParent returns a channel that closes if podhost ends before it lets the sandbox go.
-func (s *supervisor) endWithParent() <-chan struct{} {
+func (s *sandboxSupervisor) endWithParent() <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		parent := os.NewFile(uintptr(s.parentFD), "parent")
@@ -136,7 +137,7 @@ func (s *supervisor) endWithParent() <-chan struct{} {
 
 // flags are those of every call of runsc. The network is gVisor's own and has loopback only; every limit is
 // that of the control groups which this process is in.
-func (s *supervisor) flags() []string {
+func (s *sandboxSupervisor) flags() []string {
 	return []string{
 		"--root=" + filepath.Join(s.directory, "state"), "--platform=systrap", "--ignore-cgroups", "--network=none", "--net-raw",
 		"--overlay2=none", "--file-access-mounts=exclusive", "--allow-suid", "--host-uds=none",
@@ -145,12 +146,12 @@ func (s *supervisor) flags() []string {
 	}
 }
 
-func (s *supervisor) command(args ...string) *exec.Cmd {
+func (s *sandboxSupervisor) command(args ...string) *exec.Cmd {
 	return exec.Command(s.runsc, append(s.flags(), args...)...)
 }
 
 // start runs runsc, and returns the process id of the sandbox.
-func (s *supervisor) start(podd *os.File) (int, error) {
+func (s *sandboxSupervisor) start(podd *os.File) (int, error) {
 	pidFile := filepath.Join(s.directory, "pid")
 	// runsc refuses a plain file as standard output. The sandbox keeps the pipe open.
 	read, write, err := os.Pipe()
@@ -159,11 +160,14 @@ func (s *supervisor) start(podd *os.File) (int, error) {
 	}
 	var said tail
 	go io.Copy(io.MultiWriter(os.Stderr, &said), read)
-	how := []string{"run"}
-	if s.image != "" {
-		how = []string{"restore", "--image-path=" + s.image}
+	how := []string{"run", "--detach"}
+	switch {
+	case s.awaits:
+		how = []string{"create"}
+	case s.image != "":
+		how = []string{"restore", "--detach", "--image-path=" + s.image}
 	}
-	cmd := s.command(append(how, "--detach", "--pid-file="+pidFile, "--bundle="+s.directory, s.name)...)
+	cmd := s.command(append(how, "--pid-file="+pidFile, "--bundle="+s.directory, s.name)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = podd, write, write
 	err = cmd.Run()
 	write.Close()
@@ -177,62 +181,33 @@ func (s *supervisor) start(podd *os.File) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// dropMounts gives up the mounts of podhost's stage that this namespace has copies of: they would keep the
-// roots of other sandboxes mounted. What this sandbox needs is in the namespace of its own processes.
-func (s *supervisor) dropMounts() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	lines := strings.Split(string(data), "\n")
-	// A mount comes after the one that it is in.
-	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.Fields(lines[i])
-		if len(fields) > 4 && strings.HasPrefix(fields[4], s.stage+"/") {
-			unix.Unmount(fields[4], unix.MNT_DETACH)
-		}
-	}
-	return nil
-}
-
 // passOn accepts connections and hands each of them in.
-func (s *supervisor) passOn(fd int, kind arrivals.Kind) {
-	file := os.NewFile(uintptr(fd), "listener")
-	listener, err := net.FileListener(file)
-	file.Close()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "listener:", err)
-		return
-	}
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			time.Sleep(acceptPause)
-			continue
-		}
-		socket := conn.(*net.UnixConn)
+func (s *sandboxSupervisor) passOn(fd int, kind arrivals.Kind) {
+	err := supervisor.Serve(os.NewFile(uintptr(fd), "listener"), func(conn *net.UnixConn) {
 		s.sending.Lock()
-		err = arrivals.Send(s.link, kind, socket)
+		err := arrivals.Send(s.link, kind, conn)
 		s.sending.Unlock()
-		socket.Close()
+		conn.Close()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "hand a connection in:", err)
 		}
-	}
+	})
+	fmt.Fprintln(os.Stderr, "listener:", err)
 }
 
 // read passes podd's first line on to podhost. SECURITY: these are bytes from inside; podhost parses them.
-func (s *supervisor) read(ready *os.File) {
+func (s *sandboxSupervisor) read(ready *os.File) {
 	lines := bufio.NewReaderSize(s.link, maxLine)
 	var line []byte
 	var err error
-	if s.image != "" {
+	switch {
+	case s.awaits:
+		fmt.Fprintln(ready, served)
+		ready.Close()
+	case s.image != "":
 		// A restored podd serves already, and says nothing by itself.
-		go s.renew(ready)
-	} else {
+		go s.reportRenewed(ready)
+	default:
 		if line, err = lines.ReadSlice('\n'); err == nil {
 			ready.Write(line)
 		}
@@ -249,31 +224,43 @@ func (s *supervisor) read(ready *os.File) {
 	}
 }
 
-// renew has a restored podd set up its network, and gives a copy its host name, before podhost learns that
-// the sandbox runs.
-func (s *supervisor) renew(ready *os.File) {
+// served is the report about a restored podd.
+const served = `{"network":{"level":"transparent"}}`
+
+// reportRenewed tells podhost that a restored sandbox runs.
+func (s *sandboxSupervisor) reportRenewed(ready *os.File) {
 	defer ready.Close()
-	renamed := make(chan error, 1)
-	go func() { renamed <- s.setHostname() }()
-	s.sending.Lock()
-	err := s.signal(arrivals.Renew, arrivals.Renewed)
-	s.sending.Unlock()
-	if failure := <-renamed; err == nil {
-		err = failure
-	}
-	if err != nil {
-		fmt.Fprintf(ready, "{\"error\":%s}\n", strconv.Quote("renew: "+err.Error()))
+	if err := s.renew(s.rename); err != nil {
+		fmt.Fprintf(ready, "{\"error\":%s}\n", strconv.Quote(err.Error()))
 		return
 	}
-	fmt.Fprintln(ready, `{"network":{"level":"transparent"}}`)
+	fmt.Fprintln(ready, served)
 }
 
-// setHostname is needed because gVisor keeps a host name that was set inside.
-func (s *supervisor) setHostname() error {
-	if s.rename == "" {
-		return nil
+// restore starts a sandbox that awaits its memory.
+func (s *sandboxSupervisor) restore(image, hostname string) error {
+	if !s.awaits {
+		return errors.New("the sandbox has started already")
 	}
-	return s.call("exec", "--cap=CAP_SYS_ADMIN", s.name, bundle.PoddPath, lateroot.RenameCommand, s.rename)
+	s.awaits, s.clock = false, stopwatch.New()
+	if err := s.call("restore", "--detach", "--image-path="+image, "--bundle="+s.directory, s.name); err != nil {
+		return err
+	}
+	s.clock.Lap("runsc")
+	return s.renew(hostname)
+}
+
+// renew has a restored podd set up its network and take this host name, unless it is empty, before podhost
+// learns that the sandbox runs. gVisor keeps a host name that was set inside.
+func (s *sandboxSupervisor) renew(hostname string) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	if err := s.signal(arrivals.Renew, hostname, arrivals.Renewed); err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	s.clock.Lap("renew")
+	fmt.Fprintln(os.Stderr, "restore:", s.clock)
+	return nil
 }
 
 // reapUntil collects every process that ends, until the sandbox does, and returns its exit code; 128 and the

@@ -77,6 +77,8 @@ type Host struct {
 	shells   *shells.Pool
 	// gvisorShells are those of gVisor sandboxes.
 	gvisorShells *shells.Pool
+	// memoryShells are those that continue saved processes.
+	memoryShells *shells.Pool
 	machines     *machines.Store
 	snapshots    *snapshots.Store
 	volumes      *volumes.Store
@@ -118,6 +120,7 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	h.launcher.Runsc = &gvisor.Runsc{Path: config.Runsc, Rootless: config.Rootless}
 	h.shells = shells.NewPool(h.launcher, boot.Container, config.Shells, logger)
 	h.gvisorShells = shells.NewPool(h.launcher, boot.GVisor, gvisorShells(config.Shells), logger)
+	h.memoryShells = shells.NewMemoryPool(h.launcher, config.Shells > 0, logger)
 	h.machines = machines.New(machines.Options{Home: h.home, Pool: h.pool, Program: config.VMM, Kernel: config.Kernel, Podd: config.Podd,
 		Init: config.Init, Rootless: config.Rootless, Shifts: h.stage.Shifted(), Launcher: h.launcher, Locks: &h.locks, Log: logger})
 	h.launcher.RemoveMemory = h.machines.Remove
@@ -125,12 +128,13 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
 	h.volumes = volumes.New(volumes.Options{Home: h.home, Stored: h.stored, Pool: h.pool, Locks: &h.locks, Log: logger})
 	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots, Volumes: h.volumes,
-		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, Machines: h.machines, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
+		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, MemoryShells: h.memoryShells, Machines: h.machines, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
 	if err := h.recover(); err != nil {
 		return nil, err
 	}
 	h.shells.Begin(h.sandboxes)
 	h.gvisorShells.Begin(h.sandboxes)
+	h.memoryShells.Begin(h.sandboxes)
 	return h, nil
 }
 
@@ -344,6 +348,7 @@ func (h *Host) close() {
 	h.sandboxes.Close()
 	h.shells.Close()
 	h.gvisorShells.Close()
+	h.memoryShells.Close()
 	h.ids.Close()
 	h.pool.Close()
 	h.cgroups.Close()

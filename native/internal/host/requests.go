@@ -113,6 +113,7 @@ func (h *Host) Perform(request hostproto.Request) (any, error) {
 		// The client may remove the state directory next, so the shells in it end before the answer.
 		h.shells.Close()
 		h.gvisorShells.Close()
+		h.memoryShells.Close()
 		h.Stop()
 		return map[string]any{}, nil
 	}

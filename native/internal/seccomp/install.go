@@ -17,9 +17,10 @@ const (
 )
 
 // Install puts the filter on every thread of this process, and so on every process that it starts. It does
-// not set no_new_privs: the caller has CAP_SYS_ADMIN in its user namespace, or has set it.
-func Install() error {
-	program := Program()
+// not set no_new_privs: the caller has CAP_SYS_ADMIN in its user namespace, or has set it. The filter also
+// allows these calls.
+func Install(also ...int) error {
+	program := Program(also...)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, setModeFilter, flagTSync, uintptr(unsafe.Pointer(&prog)))
 	if errno == notSupported {

@@ -107,7 +107,7 @@ type stretch struct {
 }
 
 // stretches covers all numbers in order.
-func stretches() []stretch {
+func stretches(also []int) []stretch {
 	verdicts := special()
 	for _, list := range [][]int{allowed, archAllowed} {
 		for _, number := range list {
@@ -118,6 +118,9 @@ func stretches() []stretch {
 		for _, number := range list {
 			verdicts[number] = code{fail(unix.EPERM)}
 		}
+	}
+	for _, number := range also {
+		verdicts[number] = code{answer(retAllow)}
 	}
 	numbers := make([]int, 0, len(verdicts))
 	for number := range verdicts {
@@ -165,11 +168,11 @@ func search(from []stretch) code {
 	return append(append(out, low...), high...)
 }
 
-// Program is the filter.
-func Program() []unix.SockFilter {
+// Program is the filter. It also allows these calls.
+func Program(also ...int) []unix.SockFilter {
 	out := code{
 		load(offsetArch), jump(unix.BPF_JEQ, auditArch, 1, 0), fail(unix.ENOSYS),
 		load(offsetNumber), jump(unix.BPF_JGE, x32Bit, 0, 1), fail(unix.ENOSYS),
 	}
-	return append(out, search(stretches())...)
+	return append(out, search(stretches(also))...)
 }

@@ -20,6 +20,8 @@ func (l *Launcher) End(run *Run, clock *stopwatch.Stopwatch) error {
 	run.CloseParent()
 	if run.ready != nil {
 		run.ready.Close()
+	}
+	if run.ready != nil || run.Awaits {
 		l.Stage.RemoveFile(run.bootID)
 	}
 	l.KillUnwatched(run)

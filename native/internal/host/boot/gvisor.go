@@ -75,7 +75,7 @@ func (l *Launcher) startGVisor(run *Run, group *cgroup.Group, files *inherited) 
 	launch := gvisor.Launch{
 		Runsc: runsc, Name: run.Name, Directory: directory, Stage: l.Stage.Path(), Log: log, Group: group.Procs,
 		API: files.named("--listener-fd"), Egress: files.named("--out-fd"), Parent: files.named("--parent-fd"), Ready: files.named("--ready-fd"),
-		Control: control, Image: image, IsCopy: run.restore != nil && run.restore.BootID == "",
+		Control: control, Image: image, Awaits: run.Awaits, IsCopy: run.restore != nil && run.restore.BootID == "",
 		Spec: gvisor.Spec{Hostname: hostname, Root: l.Root, Slot: slot, BootID: bootID, Files: ShellFiles(), IDs: run.IDs.Range, Docker: run.Docker,
 			PoddArgs: []string{"--arrivals-fd", "0", "--wait-ms", poddWait}},
 	}
@@ -112,8 +112,11 @@ type Restore struct {
 }
 
 // StartRestored starts a gVisor sandbox with the memory of a snapshot, and returns when it runs. The caller
-// ends the run if it fails.
+// ends the run if it fails. The run is new, or awaits its memory.
 func (l *Launcher) StartRestored(run *Run, restore Restore) error {
+	if run.Awaits {
+		return l.restoreAwaiting(run, restore)
+	}
 	run.restore = &restore
 	if err := l.Start(run); err != nil {
 		return err
@@ -121,6 +124,31 @@ func (l *Launcher) StartRestored(run *Run, restore Restore) error {
 	if err := l.AwaitReady(run); err != nil {
 		return err
 	}
+	l.Stage.ReleaseSlot(run.Name)
+	return nil
+}
+
+func (l *Launcher) restoreAwaiting(run *Run, restore Restore) error {
+	hostname := restore.Hostname
+	if restore.BootID != "" {
+		hostname, run.BootID = "", restore.BootID
+		// Nothing inside has read the former one.
+		if _, err := l.Stage.File(run.bootID, []byte(run.BootID+"\n"), 0o444); err != nil {
+			return err
+		}
+	}
+	root, err := restore.Mount(run)
+	if err != nil {
+		return err
+	}
+	if err := l.Stage.Attach(run.Name, lateroot.Root, root); err != nil {
+		return err
+	}
+	if err := gvisor.Restore(run.Control, restore.Image, hostname); err != nil {
+		return run.Failure(run.Name, err)
+	}
+	run.Awaits = false
+	l.Stage.RemoveFile(run.bootID)
 	l.Stage.ReleaseSlot(run.Name)
 	return nil
 }

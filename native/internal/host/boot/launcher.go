@@ -279,7 +279,9 @@ func (l *Launcher) AwaitReady(run *Run) error {
 	defer func() {
 		run.ready.Close()
 		run.ready = nil
-		l.Stage.RemoveFile(run.bootID)
+		if !run.Awaits {
+			l.Stage.RemoveFile(run.bootID)
+		}
 	}()
 	limit := startTimeout
 	if run.Machine != nil {

@@ -28,6 +28,8 @@ type Run struct {
 	Runtime Runtime
 	// Docker: root inside may run a container engine. Only where the kernel is the sandbox's own.
 	Docker bool
+	// Awaits: it is a gVisor sandbox in which nothing runs until it is told which memory it starts from.
+	Awaits bool
 	// Log is the file that podd writes to.
 	Log string
 	// Control is where the supervisor of a gVisor sandbox, or of a virtual machine, listens.

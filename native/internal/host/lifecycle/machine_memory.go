@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"time"
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/machines"
@@ -125,6 +126,7 @@ type heldMachine struct {
 	handle    *Handle
 	machine   machineRecord
 	release   string
+	since     time.Time
 }
 
 // holdMachine stops a running machine.
@@ -133,11 +135,12 @@ func (s *Sandboxes) holdMachine(handle *Handle) (held, error) {
 	if err != nil {
 		return nil, err
 	}
+	since := time.Now()
 	hold, err := supervise.HoldStill(s.runOf(handle).Control)
 	if err != nil {
 		return nil, memoryError(handle.ID, err)
 	}
-	return &heldMachine{hold, s, handle, *handle.Machine, release}, nil
+	return &heldMachine{hold, s, handle, *handle.Machine, release, since}, nil
 }
 
 func (h *heldMachine) Version() string { return h.release }
@@ -146,7 +149,10 @@ func (h *heldMachine) Version() string { return h.release }
 // afterwards.
 func (h *heldMachine) Save(snapshot, dir string) (int64, error) {
 	defer h.Release()
-	return h.save(snapshot, dir, h.Release)
+	return h.save(snapshot, dir, func() {
+		h.Release()
+		h.sandboxes.Log.Printf("%s: %s stood still for %.2f ms", snapshot, h.handle.ID, float64(time.Since(h.since).Microseconds())/1000)
+	})
 }
 
 // SaveHeld does the same, and the machine stands still.

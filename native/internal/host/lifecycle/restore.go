@@ -33,7 +33,11 @@ func (s *Sandboxes) createRestored(handle *Handle, args hostproto.CreateSandbox,
 
 // continueProcesses starts a sandbox on its files, with saved memory. If it fails, nothing of it runs.
 func (s *Sandboxes) continueProcesses(handle *Handle, args hostproto.CreateSandbox, files rootfs.Files, restore boot.Restore, clock *stopwatch.Stopwatch) error {
+	defer s.MemoryShells.Starting()()
 	run := boot.NewRun(s.Home, "sh"+random.Hex(7), handle.Runtime)
+	if shell := s.MemoryShells.Take(nil); shell != nil {
+		run = shell.Run
+	}
 	handle.Shell = run.Name
 	defer s.Launcher.Stage.ReleaseRoot(handle.ID)
 	restore.Hostname = args.Hostname

@@ -33,6 +33,8 @@ type Options struct {
 	Shells    *shells.Pool
 	// GVisorShells are those of gVisor sandboxes.
 	GVisorShells *shells.Pool
+	// MemoryShells are those of gVisor sandboxes that continue saved processes.
+	MemoryShells *shells.Pool
 	Machines     *machines.Store
 	Locks        *keylock.Locks
 	// Publish sends an event to every client. It must not block.

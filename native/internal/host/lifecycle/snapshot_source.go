@@ -6,6 +6,7 @@ import (
 
 	"agentpod/native/internal/gvisor"
 	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/pool"
@@ -85,7 +86,7 @@ func (s *Sandboxes) holdStill(handle *Handle) (held, error) {
 	if err != nil {
 		return nil, memoryError(handle.ID, err)
 	}
-	return heldGVisor{hold, handle.ID, release}, nil
+	return heldGVisor{hold, s.MemoryShells, handle.ID, release}, nil
 }
 
 // memoryRelease names the program that writes the memory of a sandbox, with its release.
@@ -102,7 +103,14 @@ func (s *Sandboxes) memoryRelease(handle *Handle) (string, error) {
 
 type heldGVisor struct {
 	*gvisor.Hold
+	shells      *shells.Pool
 	id, release string
+}
+
+// Release also prepares for what usually follows: that the memory is restored.
+func (h heldGVisor) Release() {
+	h.Hold.Release()
+	h.shells.Expect()
 }
 
 func (h heldGVisor) Version() string { return h.release }

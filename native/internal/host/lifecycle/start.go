@@ -183,8 +183,9 @@ func limitsOf(runtime boot.Runtime, r hostproto.Resources) cgroup.Limits {
 func (s *Sandboxes) setLimits(handle *Handle, levels map[string]cgroup.Level, asked hostproto.Resources) {
 	handle.Limits = levels
 	_, levels["files"] = boot.FileLimit(asked.Files)
-	if asked.Pids > 0 && levels["pids"].Level == "none" {
-		// Without a group, the kernel still counts processes for each user in a user namespace.
+	if asked.Pids > 0 && levels["pids"].Level == "none" && handle.Runtime != boot.GVisor {
+		// Without a group, the kernel still counts processes for each user in a user namespace. In gVisor's it
+		// would count gVisor's own, and those of podhost's user with them.
 		levels["pids"] = cgroup.Level{Level: "soft", Reason: "counted for each user inside, since " + levels["pids"].Reason}
 	}
 	if handle.Runtime == boot.GVisor && levels["pids"] == cgroup.Enforced {
@@ -204,7 +205,7 @@ func (s *Sandboxes) setLimits(handle *Handle, levels map[string]cgroup.Level, as
 // limitProcesses is used where no cgroup counts processes: the sandbox's user namespace counts them, for each
 // user in it.
 func limitProcesses(handle *Handle, podd int, asked int64) error {
-	if handle.Limits["pids"].Level != "soft" {
+	if handle.Limits["pids"].Level != "soft" || handle.Runtime == boot.GVisor {
 		return nil
 	}
 	return boot.LowerLimit(podd, unix.RLIMIT_NPROC, uint64(asked))

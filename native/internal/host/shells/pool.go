@@ -65,6 +65,33 @@ func NewPool(launcher *boot.Launcher, runtime boot.Runtime, least int, logger *l
 	return p
 }
 
+// mostAwaiting is how many shells that await memory are kept at most. Each takes about thirty megabytes.
+const mostAwaiting = 4
+
+// NewMemoryPool returns a pool of gVisor shells that await saved memory. A shell that has started cannot take
+// memory any more. It keeps one, once memory was saved or restored.
+func NewMemoryPool(launcher *boot.Launcher, keeps bool, logger *log.Logger) *Pool {
+	least := 0
+	if keeps {
+		least = 1
+	}
+	p := NewPool(launcher, boot.GVisor, least, logger)
+	p.awaits = true
+	if p.most > mostAwaiting {
+		p.most = mostAwaiting
+	}
+	return p
+}
+
+// Expect lets the pool make shells before the first sandbox needs one.
+func (p *Pool) Expect() {
+	p.Starting()()
+	select {
+	case p.want <- struct{}{}:
+	default:
+	}
+}
+
 // Begin begins to make shells.
 func (p *Pool) Begin(roots RootMaker) {
 	p.roots = roots
@@ -182,7 +209,8 @@ func (p *Pool) awaitQuiet() bool {
 	for {
 		p.mu.Lock()
 		pause := p.demand.untilQuiet(time.Now())
-		isUrgent := 2*len(p.ready) < p.target()
+		// A shell that awaits memory takes the processor for longer than it saves.
+		isUrgent := !p.awaits && 2*len(p.ready) < p.target()
 		p.mu.Unlock()
 		if isUrgent || pause <= 0 {
 			return true

@@ -31,15 +31,17 @@ type Shell struct {
 type maker struct {
 	launcher *boot.Launcher
 	runtime  boot.Runtime
-	roots    RootMaker
-	log      *log.Logger
+	// awaits: its shells await memory that was saved.
+	awaits bool
+	roots  RootMaker
+	log    *log.Logger
 }
 
 // Start starts a shell. podd still prepares itself when Start returns. If taken is not nil, the shell runs as
 // these ids. With docker, root inside may run a container engine. If Start fails, it leaves nothing behind.
 func (m *maker) Start(taken *ids.Range, docker bool) (*Shell, error) {
 	shell := &Shell{Run: boot.NewRun(m.launcher.Home, "sh"+random.Hex(7), m.runtime)}
-	shell.Docker = docker
+	shell.Docker, shell.Awaits = docker, m.awaits
 	shell.SetIDs(taken)
 	if err := m.launcher.Start(shell.Run); err != nil {
 		m.Discard(shell)

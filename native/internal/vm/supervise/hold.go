@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"agentpod/native/internal/supervisor"
 	"agentpod/native/internal/unixsocket"
 	"agentpod/native/internal/vm/order"
 
@@ -37,24 +38,15 @@ const (
 )
 
 // control serves control connections, one after the other.
-func (s *supervisor) control() {
-	listener, err := s.listen(fileControl)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "control:", err)
-		return
-	}
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			time.Sleep(acceptPause)
-			continue
-		}
-		s.serveControl(conn.(*net.UnixConn))
-		conn.Close()
-	}
+func (s *machineSupervisor) control() {
+	err := supervisor.Serve(s.file(fileControl), func(conn *net.UnixConn) {
+		defer conn.Close()
+		s.serveControl(conn)
+	})
+	fmt.Fprintln(os.Stderr, "control:", err)
 }
 
-func (s *supervisor) serveControl(conn *net.UnixConn) {
+func (s *machineSupervisor) serveControl(conn *net.UnixConn) {
 	isHeld := false
 	defer func() {
 		if isHeld {
@@ -119,7 +111,7 @@ func receiveOrder(conn *net.UnixConn) (asked controlOrder, file *os.File, err er
 	return asked, file, json.Unmarshal(text[:n], &asked)
 }
 
-func (s *supervisor) hold() error {
+func (s *machineSupervisor) hold() error {
 	if _, err := s.ask(order.Request{Op: order.Freeze}, askTimeout); err != nil {
 		return err
 	}
@@ -131,7 +123,7 @@ func (s *supervisor) hold() error {
 }
 
 // release lets the machine run again.
-func (s *supervisor) release() {
+func (s *machineSupervisor) release() {
 	if err := s.machine.Resume(); err != nil {
 		fmt.Fprintln(os.Stderr, "resume:", err)
 	}
@@ -140,7 +132,7 @@ func (s *supervisor) release() {
 	}
 }
 
-func (s *supervisor) thaw() error {
+func (s *machineSupervisor) thaw() error {
 	_, err := s.ask(order.Request{Op: order.Thaw, Identity: &order.Identity{}}, askTimeout)
 	return err
 }

@@ -13,7 +13,7 @@ const (
 
 // logOutput copies what vminit and podd log. SECURITY: a machine may log as fast as it can. What exceeds the
 // rate is read and dropped, so that the host's disk and the machine's own programs are not affected.
-func (s *supervisor) logOutput() {
+func (s *machineSupervisor) logOutput() {
 	buffer := make([]byte, 16<<10)
 	left, begin := outputRate, time.Now()
 	for {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,12 +18,11 @@ import (
 	"agentpod/native/internal/descriptor"
 	"agentpod/native/internal/netns"
 	"agentpod/native/internal/stopwatch"
+	"agentpod/native/internal/supervisor"
 	"agentpod/native/internal/vm"
 	"agentpod/native/internal/vm/drivers"
 	"agentpod/native/internal/vm/link"
 	"agentpod/native/internal/vm/order"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -34,9 +32,9 @@ const (
 	beginTimeout = 60 * time.Second
 	// askTimeout bounds a short request.
 	askTimeout = 10 * time.Second
-	// acceptPause is how long to wait if a connection cannot be accepted.
-	acceptPause = 50 * time.Millisecond
-	maxPlan     = 1 << 20
+	// lastAnswer is how long to wait for an answer that may be on its way.
+	lastAnswer = 50 * time.Millisecond
+	maxPlan    = 1 << 20
 )
 
 // A Report is the one line that a supervisor writes when the machine is ready, or fails.
@@ -49,9 +47,9 @@ type Report struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// supervisor is the first process of its pid namespace. It outlives podhost, so that connections arrive while
-// no podhost runs.
-type supervisor struct {
+// machineSupervisor is the first process of its pid namespace. It outlives podhost, so that connections
+// arrive while no podhost runs.
+type machineSupervisor struct {
 	plan    Plan
 	machine vm.Running
 
@@ -70,7 +68,7 @@ func Supervise(args []string) (int, error) {
 	if err := flags.Parse(args); err != nil {
 		return 0, err
 	}
-	s := &supervisor{}
+	s := &machineSupervisor{}
 	file := os.NewFile(uintptr(*planFD), "plan")
 	data, err := io.ReadAll(io.LimitReader(file, maxPlan))
 	file.Close()
@@ -89,7 +87,7 @@ func Supervise(args []string) (int, error) {
 }
 
 // file takes a descriptor of the plan over; nil if it has none of this name.
-func (s *supervisor) file(name string) *os.File {
+func (s *machineSupervisor) file(name string) *os.File {
 	fd, there := s.plan.Files[name]
 	if !there {
 		return nil
@@ -97,7 +95,7 @@ func (s *supervisor) file(name string) *os.File {
 	return os.NewFile(uintptr(fd), name)
 }
 
-func (s *supervisor) run() (int, error) {
+func (s *machineSupervisor) run() (int, error) {
 	ready := s.file(fileReady)
 	fail := func(err error) (int, error) {
 		s.report(ready, Report{Error: err.Error()})
@@ -135,7 +133,7 @@ func (s *supervisor) run() (int, error) {
 	}
 }
 
-func (s *supervisor) report(ready *os.File, report Report) {
+func (s *machineSupervisor) report(ready *os.File, report Report) {
 	if line, err := json.Marshal(report); err == nil {
 		ready.Write(append(line, '\n'))
 	}
@@ -144,36 +142,21 @@ func (s *supervisor) report(ready *os.File, report Report) {
 
 // prepare joins the group, mounts the /proc of this pid namespace, and gives up the mounts of podhost's
 // stage: they would keep the files of other sandboxes mounted.
-func (s *supervisor) prepare() error {
+func (s *machineSupervisor) prepare() error {
 	if group := s.file(fileGroup); group != nil {
 		if _, err := group.Write([]byte("0")); err != nil {
 			return fmt.Errorf("join the group: %w", err)
 		}
 		group.Close()
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
-	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
-	}
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
+	if err := supervisor.MountProc(); err != nil {
 		return err
 	}
-	lines := strings.Split(string(data), "\n")
-	// A mount comes after the one that it is in.
-	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.Fields(lines[i])
-		if len(fields) > 4 && strings.HasPrefix(fields[4], s.plan.Stage+"/") {
-			unix.Unmount(fields[4], unix.MNT_DETACH)
-		}
-	}
-	return nil
+	return supervisor.DropMounts(s.plan.Stage)
 }
 
 // endWithParent returns a channel that closes if podhost ends before it lets the machine go.
-func (s *supervisor) endWithParent() <-chan struct{} {
+func (s *machineSupervisor) endWithParent() <-chan struct{} {
 	ended := make(chan struct{})
 	parent := s.file(fileParent)
 	go func() {
@@ -189,7 +172,7 @@ func (s *supervisor) endWithParent() <-chan struct{} {
 }
 
 // start starts the machine and makes it a sandbox.
-func (s *supervisor) start() (report Report, err error) {
+func (s *machineSupervisor) start() (report Report, err error) {
 	m := vm.Machine{Accel: s.plan.Accel, MemoryMiB: s.plan.MemoryMiB, CPUs: s.plan.CPUs, UID: s.plan.UID, Generation: s.plan.Generation,
 		Memory: s.file(fileMemory), Kernel: s.file(fileKernel), Initrd: s.file(fileInitrd), Log: os.Stderr}
 	kind, err := drivers.Named(s.plan.VMM)
@@ -237,7 +220,7 @@ func (s *supervisor) start() (report Report, err error) {
 }
 
 // why adds the reason why the machine has ended, if it has.
-func (s *supervisor) why(err error) error {
+func (s *machineSupervisor) why(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -251,7 +234,7 @@ func (s *supervisor) why(err error) error {
 const warmUps = 5
 
 // saveTemplate saves a machine that no sandbox has used.
-func (s *supervisor) saveTemplate(state *os.File) (Report, error) {
+func (s *machineSupervisor) saveTemplate(state *os.File) (Report, error) {
 	for n := 0; n < warmUps; n++ {
 		if _, err := s.ask(order.Request{Op: order.Ping}, askTimeout); err != nil {
 			return Report{}, s.why(err)
@@ -264,7 +247,7 @@ func (s *supervisor) saveTemplate(state *os.File) (Report, error) {
 }
 
 // connect begins a session with the machine.
-func (s *supervisor) connect(deadline time.Time) error {
+func (s *machineSupervisor) connect(deadline time.Time) error {
 	next := link.NewMarker()
 	stream, err := s.machine.Link(deadline)
 	if err != nil {
@@ -285,7 +268,7 @@ type kept struct{ net.Conn }
 func (kept) Close() error { return nil }
 
 // session returns the client of the current session. It begins another one if that has failed.
-func (s *supervisor) session() (*link.Client, error) {
+func (s *machineSupervisor) session() (*link.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client.IsUsable() {
@@ -298,7 +281,7 @@ func (s *supervisor) session() (*link.Client, error) {
 }
 
 // ask sends a request to vminit. It fills in the time.
-func (s *supervisor) ask(request order.Request, limit time.Duration) (answer order.Answer, err error) {
+func (s *machineSupervisor) ask(request order.Request, limit time.Duration) (answer order.Answer, err error) {
 	client, err := s.session()
 	if err != nil {
 		return answer, err
@@ -318,7 +301,7 @@ func (s *supervisor) ask(request order.Request, limit time.Duration) (answer ord
 }
 
 // awaitPodd returns podd's exit code; 128 and the number for a signal.
-func (s *supervisor) awaitPodd() int {
+func (s *machineSupervisor) awaitPodd() int {
 	code := make(chan int, 1)
 	go func() {
 		for {
@@ -343,7 +326,7 @@ func (s *supervisor) awaitPodd() int {
 	select {
 	case found := <-code:
 		return found
-	case <-time.After(acceptPause):
+	case <-time.After(lastAnswer):
 	}
 	err := s.machine.Err()
 	fmt.Fprintln(os.Stderr, "the machine has ended:", err)
@@ -357,19 +340,9 @@ func (s *supervisor) awaitPodd() int {
 }
 
 // passOn accepts connections and carries each of them to a target inside.
-func (s *supervisor) passOn(file, target string) {
-	listener, err := s.listen(file)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "listener:", err)
-		return
-	}
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			time.Sleep(acceptPause)
-			continue
-		}
-		go func(conn *net.UnixConn) {
+func (s *machineSupervisor) passOn(file, target string) {
+	err := supervisor.Serve(s.file(file), func(conn *net.UnixConn) {
+		go func() {
 			client, err := s.session()
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "the machine does not answer:", err)
@@ -377,15 +350,7 @@ func (s *supervisor) passOn(file, target string) {
 				return
 			}
 			client.Carry(target, conn)
-		}(conn.(*net.UnixConn))
-	}
-}
-
-func (s *supervisor) listen(name string) (net.Listener, error) {
-	file := s.file(name)
-	if file == nil {
-		return nil, errors.New("no descriptor " + name)
-	}
-	defer file.Close()
-	return net.FileListener(file)
+		}()
+	})
+	fmt.Fprintf(os.Stderr, "%s: %v\n", file, err)
 }
