@@ -99,13 +99,18 @@ describe('virtual machines', { skip: NO_QEMU ?? NO_BUSYBOX }, () => {
     assert.notEqual(machinePosture(process.pid).status['CapEff'], found.status['CapEff'])
   })
 
-  test('PROV-11 BOX-4 a virtual machine outlives the server and podhost, which are killed', async () => {
+  test('PROV-11 BOX-4 STATE-15 a virtual machine outlives the server and podhost, which are killed, also paused to disk', async () => {
     const box = await pod.get('box')
     await run(box, START)
     const podhost = podhostPids(world)
     for (const pid of [world.serverPid, ...podhost]) process.kill(pid, 'SIGKILL')
     await until('both gone', () => podhost.every((pid) => !isAlive(pid)))
-    await counts(box)
+    const last = await counts(box)
+    const kept = (await identity(box)).split('\n').slice(0, 3)
+    assert.equal((await box.pause({ toDisk: true })).info.pausedIn, 'disk')
+    for (const pid of [world.serverPid, ...podhostPids(world)]) process.kill(pid, 'SIGKILL')
+    assert.ok((await counts(box)) >= last)
+    assert.deepEqual((await identity(box)).split('\n').slice(0, 3), kept)
   })
 
   test('STATE-14 PROV-12 machines with memory continue in copies, and none changes what others start from', {

@@ -56,6 +56,36 @@ while True:
     time.sleep(0.05)
 `
 
+/** Writes down what it sees of its machine, as fast as it can. */
+const WITNESS = `
+import os, time
+with open('/tmp/seen', 'w', buffering=1) as out:
+    while True:
+        out.write('%.3f %s %s\\n' % (time.time(), os.uname().nodename, os.urandom(8).hex()))
+        time.sleep(0.001)
+`
+
+interface Seen {
+  readonly at: number
+  readonly name: string
+  readonly random: string
+}
+
+interface Witnessed {
+  readonly before: readonly Seen[]
+  readonly after: readonly Seen[]
+}
+
+/** What a copy of the witness saw before and after the gap between the snapshot and its start. */
+function witnessed(lines: readonly string[]): Witnessed {
+  const all = lines.slice(0, -1).map((line): Seen => {
+    const [at = '', name = '', random = ''] = line.split(' ')
+    return { at: Number(at), name, random }
+  })
+  const gap = all.findIndex(({ at }, n) => at - (all[n - 1]?.at ?? at) > 2)
+  return gap === -1 ? { before: all, after: [] } : { before: all.slice(0, gap), after: all.slice(gap) }
+}
+
 /** Redis from Debian's packages, unpacked into a directory. */
 function unpackRedis(directory: string): string {
   const packages = ['redis-server', 'redis-tools', 'libjemalloc2', 'liblzf1', 'liblua5.1-0', 'lua-bitop']
@@ -270,6 +300,41 @@ for (const level of LEVELS)
       }
     })
 
+    test('STATE-14 no program of a copy runs before it has its own name, time and random numbers', {
+      // gVisor's kernel takes time and random numbers from the host.
+      skip: level.isolation === 'vm' ? false : 'a virtual machine keeps them in its memory',
+    }, async () => {
+      const box = await create('witness')
+      await box.writeFile('/home/user/witness.py', Buffer.from(WITNESS))
+      await run(box, 'nohup python3 witness.py >/tmp/errors 2>&1 &')
+      await until('it writes', async () => (await run(box, 'wc -l < /tmp/seen || true')) > '2', 120_000)
+      await box.snapshot({ name: 'witnessed', memory: true })
+      // A copy that ran before it was renewed would see the time of the snapshot.
+      await sleep(3_000)
+      const seen: Witnessed[] = []
+      for (const name of ['witness-1', 'witness-2']) {
+        const copy = await pod.create({ snapshot: 'witnessed', name })
+        const lines = async (): Promise<string[]> => (await run(copy, 'cat /tmp/seen')).split('\n')
+        await until('it writes on', async () => witnessed(await lines()).after.length > 2)
+        assert.equal(await run(copy, 'cat /tmp/errors'), '')
+        seen.push(witnessed(await lines()))
+        await copy.destroy()
+      }
+      const [one, other] = seen
+      assert.ok(one && other)
+      assert.deepEqual(one.before.at(-1), other.before.at(-1), 'both stopped at the moment of the snapshot')
+      for (const [n, { before, after }] of seen.entries()) {
+        assert.ok(before.every(({ name }) => name === 'witness'))
+        assert.ok(
+          after.every(({ name }) => name === `witness-${n + 1}`),
+          JSON.stringify(after.slice(0, 3)),
+        )
+      }
+      assert.notEqual(one.after[0]?.random, other.after[0]?.random)
+      await pod.snapshots.remove('witnessed')
+      await box.destroy()
+    })
+
     test('STATE-14 a Node server with its connection to a database continues in four copies', async () => {
       const box = await create('web')
       await box.writeFile('/home/user/redis.tar', readFileSync(unpackRedis(world.directory())))
@@ -325,7 +390,7 @@ for (const level of LEVELS)
 
     test('STATE-15 after a reboot, a sandbox that was being saved is stopped or saved, and its files are there', async () => {
       const box = await counting('rebooted')
-    await run(box, 'sync')
+      await run(box, 'sync')
       const saving = box.pause({ toDisk: true }).catch(() => undefined)
       await sleep(60)
       await reboot()

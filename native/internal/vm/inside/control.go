@@ -68,13 +68,13 @@ func (m *machine) perform(request order.Request) (answer order.Answer, err error
 		}
 	case order.Renew:
 		if err = renew(m, request.Identity); err == nil {
-			err = m.rename(request.Identity)
+			err = m.continueAs(request.Identity)
 		}
 	case order.Freeze:
 		err = m.freeze()
 	case order.Thaw:
-		err = m.thaw()
-		if fault := setClock(request.Identity.ClockNs); err == nil {
+		fault := setClock(request.Identity.ClockNs)
+		if err = m.thaw(); err == nil {
 			err = fault
 		}
 	default:

@@ -79,18 +79,25 @@ func ioctl(file *os.File, request uintptr, args unsafe.Pointer) error {
 	return nil
 }
 
-// rename gives a copy of a sandbox its own host name and machine id. Its disk was frozen when it was saved.
-func (m *machine) rename(identity *order.Identity) error {
+// continueAs lets the programs of a saved sandbox continue, a copy's under its own host name and machine id.
+// They were frozen when it was saved, and are until the machine is renewed.
+func (m *machine) continueAs(identity *order.Identity) error {
 	if m.upper == nil {
 		return errors.New("the machine has no sandbox")
 	}
-	if err := m.thaw(); err != nil {
+	if err := m.thawFiles(); err != nil {
 		return err
 	}
-	if identity.IsSame {
-		return nil
+	if !identity.IsSame {
+		if err := m.rename(identity.Hostname); err != nil {
+			return err
+		}
 	}
-	hostname := identity.Hostname
+	return m.cgroups.Thaw(runName)
+}
+
+// rename sets the host name and the machine id.
+func (m *machine) rename(hostname string) error {
 	if err := m.setHostname(hostname); err != nil {
 		return err
 	}
@@ -121,12 +128,26 @@ func (m *machine) setHostname(hostname string) error {
 // freezeTries is how often to try to freeze a file system that is busy being frozen or thawed.
 const freezeTries = 50
 
-// freeze writes everything to the disk and keeps programs from writing. A machine without a sandbox has
-// nothing to write.
+// freeze stops every program, and writes everything to the disk. A machine without a sandbox has no programs,
+// and nothing to write.
+//
+// SECURITY: a copy of this machine has the same random numbers and the same name. Its programs must not
+// continue before it is renewed.
 func (m *machine) freeze() error {
 	if m.upper == nil {
 		return nil
 	}
+	if err := m.cgroups.Freeze(runName); err != nil {
+		return fmt.Errorf("freeze programs: %w", err)
+	}
+	if err := m.freezeFiles(); err != nil {
+		m.cgroups.Thaw(runName)
+		return err
+	}
+	return nil
+}
+
+func (m *machine) freezeFiles() error {
 	var err error
 	for n := 0; n < freezeTries; n++ {
 		if err = ioctl(m.upper, fsFreeze, nil); err != unix.EBUSY {
@@ -144,11 +165,18 @@ func (m *machine) freeze() error {
 	return nil
 }
 
-// thaw does nothing if programs may write already.
+// thaw does nothing if programs run already.
 func (m *machine) thaw() error {
 	if m.upper == nil {
 		return nil
 	}
+	if err := m.thawFiles(); err != nil {
+		return err
+	}
+	return m.cgroups.Thaw(runName)
+}
+
+func (m *machine) thawFiles() error {
 	if err := ioctl(m.upper, fsThaw, nil); err != nil && err != unix.EINVAL {
 		return fmt.Errorf("thaw: %w", err)
 	}

@@ -13,7 +13,7 @@ const (
 	Begin = "begin"
 	// Renew gives a machine that continues from saved memory an identity of its own.
 	Renew = "renew"
-	// Freeze writes everything to the disk, and lets nothing write until Thaw.
+	// Freeze stops every program and writes everything to the disk. Programs continue after Thaw or Renew.
 	Freeze = "freeze"
 	Thaw   = "thaw"
 	// Wait is answered when podd has ended.

@@ -18,7 +18,7 @@ import (
 
 // A control connection to the supervisor is for podhost. Each side writes lines of JSON:
 //
-//	{"op":"freeze"}   everything is on the disk, and nothing writes to it until {"op":"thaw"}
+//	{"op":"freeze"}   programs stand still and everything is on the disk, until {"op":"thaw"}
 //	{"op":"hold"}     the same, and the machine stands still until the connection ends
 //	{"op":"save"}     with the descriptor of a file: the state of a machine that stands still is in the file
 type controlOrder struct {
