@@ -17,7 +17,7 @@ export const NO_DEBIAN: string | false =
       ? false
       : 'needs mmdebstrap (scripts/setup installs it)'
 
-const PACKAGES = [
+const SERVERS = [
   'postgresql-15',
   'redis-server',
   'python3-venv',
@@ -26,6 +26,8 @@ const PACKAGES = [
   'curl',
   'ca-certificates',
 ]
+/** A Docker engine, and what images inside are made of. */
+const ENGINE = ['docker.io', 'iptables', 'busybox-static', 'curl', 'postgresql-15', 'python3-psycopg2']
 /** Large, and nothing here needs them: documentation, and the compiler of queries. */
 const LEFT_OUT = ['/usr/share/doc/*', '/usr/share/man/*', '/usr/share/locale/*', '/usr/share/i18n/*']
 const COMPILER = ['/usr/lib/*/libLLVM*', '/usr/lib/*/libz3*', '/usr/lib/*/libclang*']
@@ -39,7 +41,7 @@ export interface DebianImages {
 }
 
 export function debianImages(): DebianImages {
-  const root = rootFile()
+  const root = rootFile('root', SERVERS)
   const files = readFileSync(root)
   const image = (config: Readonly<Record<string, unknown>>): MadeImage =>
     imageOfTars([files, tarOf([ENTRY, PYTHON])], { compression: 'none', config: { Env: [PATH], ...config } })
@@ -49,6 +51,18 @@ export function debianImages(): DebianImages {
     redis: image({ Cmd: ['redis-server', '--bind', '0.0.0.0', '--protected-mode', 'no', '--save', ''] }),
     python: image({ Cmd: ['python3'] }),
   }
+}
+
+/**
+ * For sandboxes with a Docker engine inside: its programs, and those of PostgreSQL and Python, of which
+ * images can be made inside.
+ */
+export function engineImage(): MadeImage {
+  const root = rootFile('engine', ENGINE, ['--customize-hook=chroot "$1" useradd --create-home user'])
+  return imageOfTars([readFileSync(root), tarOf([ENTRY])], {
+    compression: 'none',
+    config: { Env: [PATH], User: 'user' },
+  })
 }
 
 const PATH = 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/15/bin'
@@ -92,23 +106,24 @@ exec "$@" -c listen_addresses='*'
 const PYTHON = { name: 'usr/local/bin/python', type: 'symlink', target: '/usr/bin/python3' } as const
 
 /** Made once for each run of the tests. */
-function rootFile(): string {
+function rootFile(name: string, packages: readonly string[], hooks: readonly string[] = []): string {
   const directory = join(tmpdir(), 'agentpod-debian-images')
-  const file = join(directory, 'root.tar')
+  const file = join(directory, `${name}.tar`)
   if (existsSync(file)) return file
   mkdirSync(directory, { recursive: true })
   // The ending says what mmdebstrap makes.
-  const draft = join(directory, 'draft.tar')
+  const draft = join(directory, `draft-${name}.tar`)
   const excludes = [...LEFT_OUT, ...COMPILER].map((path) => `--dpkgopt=path-exclude=${path}`)
   execFileSync(
     'mmdebstrap',
     [
-      ...['--variant=minbase', '--quiet', `--include=${PACKAGES.join(',')}`, ...excludes],
+      ...['--variant=minbase', '--quiet', `--include=${packages.join(',')}`, ...excludes],
       ...['--aptopt=APT::Install-Recommends "false"', '--dpkgopt=force-unsafe-io', '--mode=root'],
       // The cluster that the package makes is not used.
       '--customize-hook=rm -rf "$1/var/lib/postgresql/15" "$1/etc/postgresql/15"',
       // Other mirrors than those of this machine's apt would need an approval.
       '--customize-hook=sed -i /security/d "$1/etc/apt/sources.list"',
+      ...hooks,
       ...['bookworm', draft],
     ],
     { stdio: ['ignore', 'ignore', 'inherit'], timeout: 900_000 },

@@ -160,8 +160,9 @@ export class Internet implements AsyncDisposable {
   }
 
   /** A world whose server and egress process are on this internet and trust its sites. */
-  world(env: Readonly<Record<string, string>> = {}): World {
-    return new World({ wrap: this.onMachine, env: { SSL_CERT_FILE: BUNDLE, ...env } })
+  world(env: Readonly<Record<string, string>> = {}, home?: string): World {
+    const own = home === undefined ? {} : { home }
+    return new World({ ...own, wrap: this.onMachine, env: { SSL_CERT_FILE: BUNDLE, ...env } })
   }
 
   /** The same for an ordinary user. */

@@ -67,8 +67,13 @@ func (r *GVisorRedirection) Set() error {
 			return fmt.Errorf("address: %w", err)
 		}
 	}
-	if err := replaceNAT(r.socket, natRules(r.withContainers)); err != nil {
+	if err := natRules(r.withContainers).replace(r.socket); err != nil {
 		return fmt.Errorf("redirection: %w", err)
+	}
+	if r.withContainers {
+		if err := forwardRules().replace(r.socket); err != nil {
+			return fmt.Errorf("forwarding: %w", err)
+		}
 	}
 	return nil
 }
@@ -92,6 +97,7 @@ const (
 	setReplace = 64 // IPT_SO_SET_REPLACE
 
 	natHooks       = 1<<0 | 1<<1 | 1<<3 | 1<<4 // PREROUTING, INPUT, OUTPUT, POSTROUTING
+	filterHooks    = 1<<1 | 1<<2 | 1<<3        // INPUT, FORWARD, OUTPUT
 	hookPrerouting = 0
 	hookForward    = 2
 	unusedHook     = ^uint32(0)
@@ -103,6 +109,7 @@ const (
 	destinationOf  = 12
 
 	acceptVerdict  = -2 // -NF_ACCEPT - 1
+	dropVerdict    = -1 // -NF_DROP - 1
 	natProtoFilled = 2  // NF_NAT_RANGE_PROTO_SPECIFIED
 )
 
@@ -112,9 +119,23 @@ var containerNet = subnet{[4]byte{172, 16, 0, 0}, [4]byte{255, 240, 0, 0}}
 
 var loopbackSubnet = subnet{[4]byte{loopbackNet, 0, 0, 0}, [4]byte{255, 0, 0, 0}}
 
+// containerGateways are the first addresses of the engine's networks, which are the sandbox's own.
+var containerGateways = subnet{[4]byte{172, 16, 0, 1}, [4]byte{255, 240, 0, 255}}
+
 type subnet struct{ address, mask [4]byte }
 
-// natRules are the rules of the nat table, by hook:
+// rules are those of one table of iptables.
+type rules struct {
+	table string
+	// hooks are the chains that the table has, as bits.
+	hooks uint32
+	// rules are in the order of the chain, by hook.
+	rules map[int][][]byte
+	// dropped is the chain whose packets are dropped if no rule matches; -1 if there is none.
+	dropped int
+}
+
+// natRules are the rules of the nat table:
 //
 //	-A OUTPUT -p tcp ! -d 127.0.0.0/8 -j REDIRECT --to-ports 61080
 //
@@ -128,27 +149,43 @@ type subnet struct{ address, mask [4]byte }
 //
 //	-A OUTPUT -p tcp -d 10.255.0.0/24 -j ACCEPT
 //	-A OUTPUT -p tcp -d 172.16.0.0/12 -j ACCEPT
-func natRules(withContainers bool) map[int][][]byte {
-	leaving := natRule(unix.IPPROTO_TCP, loopbackSubnet, invertTo, redirectTarget(peer.EgressPort))
-	rules := map[int][][]byte{hookOutput: {leaving}}
+func natRules(withContainers bool) rules {
+	leaving := ruleFor(unix.IPPROTO_TCP, loopbackSubnet, invertTo, redirectTarget(peer.EgressPort))
+	chains := map[int][][]byte{hookOutput: {leaving}}
 	if withContainers {
-		rules[hookPrerouting] = [][]byte{
-			natRule(unix.IPPROTO_UDP, containerNet, invertTo, redirectTarget(containerDNSPort)),
-			natRule(unix.IPPROTO_TCP, bridgeSubnet, 0, redirectTarget(containerDNSPort)),
-			natRule(unix.IPPROTO_TCP, containerNet, invertTo, redirectTarget(peer.EgressPort)),
+		chains[hookPrerouting] = [][]byte{
+			ruleFor(unix.IPPROTO_UDP, containerNet, invertTo, redirectTarget(containerDNSPort)),
+			ruleFor(unix.IPPROTO_TCP, bridgeSubnet, 0, redirectTarget(containerDNSPort)),
+			ruleFor(unix.IPPROTO_TCP, containerNet, invertTo, redirectTarget(peer.EgressPort)),
 		}
-		rules[hookOutput] = [][]byte{
-			natRule(unix.IPPROTO_TCP, bridgeSubnet, 0, acceptTarget()),
-			natRule(unix.IPPROTO_TCP, containerNet, 0, acceptTarget()),
+		chains[hookOutput] = [][]byte{
+			ruleFor(unix.IPPROTO_TCP, bridgeSubnet, 0, verdictTarget(acceptVerdict)),
+			ruleFor(unix.IPPROTO_TCP, containerNet, 0, verdictTarget(acceptVerdict)),
 			leaving,
 		}
 	}
-	return rules
+	return rules{"nat", natHooks, chains, -1}
 }
 
-// natRule is a rule for connections to addresses that are in a subnet, or inverted, that are not.
-func natRule(protocol uint16, to subnet, invert byte, target []byte) []byte {
-	rule := natEntry(target)
+// forwardRules are the rules of the filter table:
+//
+//	-P FORWARD DROP
+//	-A FORWARD -d 172.16.0.1/255.240.0.255 -j ACCEPT
+//
+// gVisor gives every packet that a bridge passes from one member to another to the stack of the bridge too,
+// whoever it is addressed to. The engine turns forwarding on, so the stack would send it once more, with
+// another source port where the table nat has rules: connections between containers would be reset now and
+// then. Connections to the outside are redirected before, and need no forwarding. A container may reach the
+// sandbox by its address in another network.
+func forwardRules() rules {
+	gateways := ruleFor(0, containerGateways, 0, verdictTarget(acceptVerdict))
+	return rules{"filter", filterHooks, map[int][][]byte{hookForward: {gateways}}, hookForward}
+}
+
+// ruleFor is a rule for packets to addresses that are in a subnet, or inverted, that are not. The protocol 0
+// is any.
+func ruleFor(protocol uint16, to subnet, invert byte, target []byte) []byte {
+	rule := entryFor(target)
 	native.PutUint16(rule[protocolField:], protocol)
 	copy(rule[destination:], to.address[:])
 	copy(rule[destinationOf:], to.mask[:])
@@ -156,8 +193,8 @@ func natRule(protocol uint16, to subnet, invert byte, target []byte) []byte {
 	return rule
 }
 
-// replaceNAT replaces the nat table by one with these rules.
-func replaceNAT(socket int, rules map[int][][]byte) error {
+// replace replaces the table of this name by one with these rules.
+func (r rules) replace(socket int) error {
 	var entries []byte
 	begin, end := [5]uint32{}, [5]uint32{}
 	count := uint32(0)
@@ -168,21 +205,25 @@ func replaceNAT(socket int, rules map[int][][]byte) error {
 		return at
 	}
 	for hook := range begin {
-		if hook == hookForward {
+		if r.hooks&(1<<hook) == 0 {
 			begin[hook], end[hook] = unusedHook, unusedHook
 			continue
 		}
 		begin[hook] = uint32(len(entries))
-		for _, rule := range rules[hook] {
+		for _, rule := range r.rules[hook] {
 			add(rule)
 		}
-		end[hook] = add(natEntry(acceptTarget()))
+		policy := int32(acceptVerdict)
+		if hook == r.dropped {
+			policy = dropVerdict
+		}
+		end[hook] = add(entryFor(verdictTarget(policy)))
 	}
-	add(natEntry(errorTarget()))
+	add(entryFor(errorTarget()))
 
 	head := make([]byte, 32, 96+len(entries))
-	copy(head, "nat")
-	head = native.AppendUint32(head, natHooks)
+	copy(head, r.table)
+	head = native.AppendUint32(head, r.hooks)
 	head = native.AppendUint32(head, count)
 	head = native.AppendUint32(head, uint32(len(entries)))
 	for _, offsets := range [2][5]uint32{begin, end} {
@@ -203,16 +244,16 @@ func replaceNAT(socket int, rules map[int][][]byte) error {
 	return nil
 }
 
-// natEntry is an entry that matches everything, with this target.
-func natEntry(target []byte) []byte {
+// entryFor is an entry that matches everything, with this target.
+func entryFor(target []byte) []byte {
 	entry := make([]byte, entrySize, entrySize+len(target))
 	native.PutUint16(entry[88:], entrySize)
 	native.PutUint16(entry[90:], uint16(entrySize+len(target)))
 	return append(entry, target...)
 }
 
-// natTarget begins with its own size and name, and is aligned.
-func natTarget(name string, data []byte) []byte {
+// namedTarget begins with its own size and name, and is aligned.
+func namedTarget(name string, data []byte) []byte {
 	size := (32 + len(data) + 7) &^ 7
 	target := make([]byte, size)
 	native.PutUint16(target, uint16(size))
@@ -221,13 +262,12 @@ func natTarget(name string, data []byte) []byte {
 	return target
 }
 
-func acceptTarget() []byte {
-	verdict := int32(acceptVerdict)
-	return natTarget("", native.AppendUint32(nil, uint32(verdict)))
+func verdictTarget(verdict int32) []byte {
+	return namedTarget("", native.AppendUint32(nil, uint32(verdict)))
 }
 
 func errorTarget() []byte {
-	return natTarget("ERROR", append([]byte("ERROR"), bytes.Repeat([]byte{0}, 25)...))
+	return namedTarget("ERROR", append([]byte("ERROR"), bytes.Repeat([]byte{0}, 25)...))
 }
 
 func redirectTarget(port uint16) []byte {
@@ -237,5 +277,5 @@ func redirectTarget(port uint16) []byte {
 	for range [2]int{} {
 		data = binary.BigEndian.AppendUint16(data, port)
 	}
-	return natTarget("REDIRECT", data)
+	return namedTarget("REDIRECT", data)
 }

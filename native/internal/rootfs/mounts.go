@@ -73,6 +73,26 @@ func (b *Builder) MountInside(path string, plan Plan, mounts []Mount) error {
 	return nil
 }
 
+// engineData is where a container engine inside has its files.
+const engineData = "/var/lib/docker"
+
+// MountEngineData mounts a directory for the files of a container engine in the root of a plan, at `path` on
+// the stage. It lies beside the upper of the root, so whatever copies a sandbox's files copies it too.
+//
+// The engine stacks overlays. The kernel refuses whiteouts on the overlay that is the root: containers could
+// not remove a file of their image, and gVisor ends, with the sandbox, when one of them renames a file.
+func (b *Builder) MountEngineData(path string, plan Plan) error {
+	data := filepath.Join(plan.Data, "upper", upperName(engineData))
+	err := os.Mkdir(data, 0o710)
+	if err == nil {
+		err = os.Lchown(data, b.Stored.Base, b.Stored.Base)
+	}
+	if err != nil && !os.IsExist(err) {
+		return err
+	}
+	return b.MountInside(path, plan, []Mount{{Path: engineData, Data: data}})
+}
+
 // point is a directory of a root to mount on.
 type point struct {
 	fd int

@@ -148,7 +148,7 @@ async function createNew(
   })
   checkEphemeral(asked.ephemeral ?? [], wanted)
   await requireMounts(ctx, provider, request, asked)
-  if (asked.docker) await requireDocker(provider)
+  if (asked.docker) await requireDocker(provider, asked)
   const fit = fitToProvider(ctx, provider, request, asked)
   const checkRoom = (): void => {
     const quota = ctx.quota ?? DEFAULT_QUOTA

@@ -194,6 +194,25 @@ describe('a service that does not start', () => {
     assert.ok(clock.now() < Date.UTC(2030, 0, 1) + 5000, 'nobody waited for it')
   })
 
+  test('DOCKER-6 an engine that is not installed, or does not start, is no service of the project’s file', async () => {
+    const engine127 = service('docker-engine', {
+      run: 'echo not installed in this environment: dockerd; exit 127',
+      ready: { command: 'false', timeoutMs: 60_000 },
+    })
+    const hintOf = async (one: Service): Promise<string> =>
+      (
+        await fails(
+          engine.sandboxes.create({ environment: { services: [one] } }, LOCAL),
+          'failed_precondition',
+          'service.failed',
+        )
+      ).hint ?? ''
+    assert.match(await hintOf(engine127), /^install the packages docker\.io and iptables/)
+    assert.match(await hintOf({ ...engine127, run: 'exit 1' }), /^this is the output of dockerd/)
+    // The control: other services are the project's.
+    assert.match(await hintOf({ ...engine127, name: 'db' }), /\[services\] of agentpod\.toml/)
+  })
+
   test('a service that is not ready in time fails the create', async () => {
     const slow = service('db', {
       run: 'echo starting; sleep 100000',

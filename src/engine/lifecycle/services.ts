@@ -5,6 +5,7 @@
 import type { Environment, Readiness, Service } from '../../core/environment.ts'
 import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import type { Guest } from '../../core/guest.ts'
+import type { ProcessExit } from '../../core/guest-process.ts'
 import type { SandboxId } from '../../core/id.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import { processesInside, runInside, signalInside, startInside } from '../../guest/run-command.ts'
@@ -13,6 +14,7 @@ import { type Clock, sleep } from '../../util/clock.ts'
 import { replaceHiddenInLines } from '../../util/hidden-characters.ts'
 import { CALL } from '../call.ts'
 import type { Context } from '../context.ts'
+import { DOCKER_SERVICE, dockerHint } from './docker-service.ts'
 import { requireSandbox, unusableSandbox } from './require-sandbox.ts'
 
 /** The tag of the process of a service. A tag can be used once, so later starts add `#2` and so on. */
@@ -94,8 +96,8 @@ async function startService(
     await Promise.race([
       // The process must have started first: leaving the stream before that would cancel the start.
       begun.promise.then(() => ready(ctx.clock, guest, service, abandon.signal)),
-      ended.then((why) => {
-        throw failed(service, why, output)
+      ended.then((exit) => {
+        throw failed(service, endOf(exit), output, exit)
       }),
       aborted(stop).then(() => {
         throw destroyedMeanwhile()
@@ -131,18 +133,12 @@ async function follow(
   events: ReturnType<typeof startInside>['events'],
   output: Tail,
   onStart: () => void,
-): Promise<string> {
+): Promise<ProcessExit> {
   try {
     for await (const event of events) {
       if (event.kind === 'start') onStart()
       if (event.kind === 'output') output.push(event.data)
-      if (event.kind !== 'end') continue
-      const { exitCode, signal, oomKilled } = event.exit
-      return oomKilled
-        ? 'it ran out of memory'
-        : signal
-          ? `it ended by ${signal}`
-          : `it ended with code ${exitCode}`
+      if (event.kind === 'end') return event.exit
     }
   } catch (error) {
     if (!isAgentPodError(error, 'canceled')) throw error
@@ -270,11 +266,19 @@ function notReadyInTime(timeoutMs: number): AgentPodError {
   })
 }
 
-function failed({ name }: Service, why: string, output: Tail): AgentPodError {
+function endOf({ exitCode, signal, oomKilled }: ProcessExit): string {
+  if (oomKilled) return 'it ran out of memory'
+  return signal ? `it ended by ${signal}` : `it ended with code ${exitCode}`
+}
+
+function failed({ name }: Service, why: string, output: Tail, exit?: ProcessExit): AgentPodError {
   return new AgentPodError({
     code: 'failed_precondition',
     reason: 'service.failed',
     message: `service ${name} did not start: ${why}${output.text}`,
-    hint: `fix it in [services] of agentpod.toml, or disable it with \`${name} = false\``,
+    hint:
+      name === DOCKER_SERVICE
+        ? dockerHint(exit)
+        : `fix it in [services] of agentpod.toml, or disable it with \`${name} = false\``,
   })
 }

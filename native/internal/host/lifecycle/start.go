@@ -133,6 +133,9 @@ func (s *Sandboxes) mountRoot(handle *Handle, args hostproto.CreateSandbox, file
 	if err == nil && handle.Runtime == boot.GVisor && files != rootfs.OwnFiles {
 		err = s.renumber(root.Path, plan, args)
 	}
+	if err == nil && handle.Docker && handle.Runtime == boot.GVisor {
+		err = s.Builder.MountEngineData(root.Path, plan)
+	}
 	if err == nil {
 		err = s.mountInside(root.Path, plan, args)
 	}
