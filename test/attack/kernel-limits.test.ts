@@ -7,7 +7,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
-import { cgroupDirectory, poddPid, podhostOf } from '../support/host-view.ts'
+import { createWithSudo } from '../support/chosen-provider.ts'
+import { cgroupDirectory, outsidePid } from '../support/host-view.ts'
 import * as probes from '../support/kernel-probes.ts'
 import { inside, outside, PRELUDE, shell } from '../support/probe.ts'
 import { World } from '../support/world.ts'
@@ -19,7 +20,7 @@ let sudo: Sandbox
 
 before(async () => {
   plain = await client.create({})
-  sudo = await client.create({ environment: { sudo: true } })
+  sudo = await createWithSudo(client)
 })
 
 after(() => world[Symbol.asyncDispose]())
@@ -107,9 +108,7 @@ test('RS-17 no payload lowers its OOM score below that of podd, and podd’s is 
 })
 
 test('RS-18 all sandboxes together leave the host some of its processes', async () => {
-  const podhost = podhostOf(world)
-  const own = cgroupDirectory(await poddPid(podhost, plain.id), 'pids')
-  await podhost.close()
+  const own = cgroupDirectory(await outsidePid(world, plain.id), 'pids')
   const [scope, all] = [dirname(own), dirname(dirname(own))]
   const read = (file: string): number => Number(readFileSync(file, 'utf8'))
   const machine = Math.min(read('/proc/sys/kernel/pid_max'), read('/proc/sys/kernel/threads-max'))

@@ -12,6 +12,7 @@ import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
 import { assertNoToken, findToken, newToken, spellings } from '../support/canary.ts'
+import { differsOn, NO_ARCHIVES } from '../support/chosen-provider.ts'
 import { DOORS } from '../support/doors.ts'
 import { quietly } from '../support/host-view.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
@@ -22,6 +23,7 @@ import { isAlive, until, type World } from '../support/world.ts'
 
 const run = promisify(execFile)
 const skip = noInternet()
+const NO_NODE = 'its base has no Node'
 /** The values. All that came out of AgentPod in these tests is looked through for them at the end. */
 const key = newToken()
 const rotated = newToken()
@@ -219,13 +221,19 @@ describe('SE-04 an echoed value is masked', () => {
     'to git':
       'git -c http.extraHeader="Authorization: Bearer $API_KEY" ls-remote https://api.example/repository',
   }
-  for (const [what, command] of Object.entries(clients))
-    attack(`SE-04 a value that a server echoes ${what} is masked`, async () => {
+  const absent: Readonly<Record<string, { skip: string | false }>> = {
+    'to Node': differsOn({ qemu: NO_NODE, docker: NO_NODE }),
+    'to curl without the proxy': differsOn({ docker: 'without the proxy nothing is reached' }),
+  }
+  for (const [what, command] of Object.entries(clients)) {
+    const answered = async (): Promise<void> => {
       const answer = await shell(box, command)
       assert.ok(received('authorization').includes(`Bearer ${key}`), `the control: it arrived; ${answer}`)
       assert.match(answer, /\*{20}/, `the control: the rest of the answer is there: ${answer}`)
       assertNoToken(answer, key, `the answer ${what}`)
-    })
+    }
+    attack(`SE-04 a value that a server echoes ${what} is masked`, answered, absent[what])
+  }
 
   attack('SE-04 an echoed password of Basic comes back masked, in base64 too', async () => {
     const answer = await shell(box, 'curl -sSi -u "agent:$GIT_TOKEN" https://git.example/echo')
@@ -455,7 +463,9 @@ attack('LK-08 while a secret is set, its value is in no command line of the mach
   await cli(['secret', 'rm', 'WATCHED'])
 })
 
-attack('NET-12 LK-14 neither a snapshot nor an archive holds the value', async () => {
+attack('NET-12 LK-14 neither a snapshot nor an archive holds the value', archived, NO_ARCHIVES)
+
+async function archived(): Promise<void> {
   await shell(
     box,
     `curl -sS ${BEARER} https://api.example/echo > ~/answer; echo archived-file > ~/control; env > ~/env`,
@@ -472,7 +482,7 @@ attack('NET-12 LK-14 neither a snapshot nor an archive holds the value', async (
   assert.ok(text.includes('archived-file'), 'the control: its files are in it')
   for (const value of values) assertNoToken(text, value, 'the archive')
   assert.doesNotMatch(text, /PRIVATE KEY/)
-})
+}
 
 attack('LK-16 the value is sealed in the database, and its key is for its owner alone', async () => {
   const file = join(world.home, 'secrets.key')

@@ -13,27 +13,22 @@ import { after, before, describe, test } from 'node:test'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
-import { podhostOf } from '../support/host-view.ts'
+import { NO_ARCHIVES } from '../support/chosen-provider.ts'
+import { heldOutside } from '../support/host-view.ts'
 import { shell } from '../support/probe.ts'
 import { type TarEntry, tarOf } from '../support/tar-bytes.ts'
 import { World } from '../support/world.ts'
 
-const ASK = { timeoutMs: 20_000 }
 const world = new World()
 const client = world.client()
-const podhost = podhostOf(world)
 let neighbour: Sandbox
 let hasQuotas = false
 
 before(async () => {
   neighbour = await client.create({})
-  const { pool } = (await podhost.call('hello', {}, ASK)) as { pool: { quotas: boolean } }
-  hasQuotas = pool.quotas
+  hasQuotas = neighbour.info.limits?.disk.level === 'enforced'
 })
-after(async () => {
-  await podhost.close()
-  await world[Symbol.asyncDispose]()
-})
+after(() => world[Symbol.asyncDispose]())
 
 describe('RS-05, RS-06 a sandbox that fills its disk', () => {
   const fill = {
@@ -43,7 +38,7 @@ describe('RS-05, RS-06 a sandbox that fills its disk', () => {
   }
   for (const [what, script] of Object.entries(fill)) {
     test(`STATE-8 RS-05 RS-06 a sandbox that fills its disk with ${what} gets an error at its own limit, and nobody else notices`, async (t) => {
-      if (!hasQuotas) return t.skip('there is no pool with quotas here')
+      if (!hasQuotas) return t.skip('nothing limits disks here')
       const stored = (): number => allocatedBytes(world.home)
       // Empty files fill a disk slowly.
       await using filler = await client.create({ resources: { diskMib: what === 'files' ? 16 : 48 } })
@@ -63,7 +58,7 @@ describe('RS-05, RS-06 a sandbox that fills its disk', () => {
   }
 
   test('RS-05 a copy counts for itself, and the limit holds in it', async (t) => {
-    if (!hasQuotas) return t.skip('there is no pool with quotas here')
+    if (!hasQuotas) return t.skip('nothing limits disks here')
     await using source = await client.create({ resources: { diskMib: 48 } })
     await shell(source, 'dd if=/dev/urandom of=$HOME/half bs=1M count=20 2>/dev/null')
     const [copy] = await source.fork()
@@ -96,20 +91,24 @@ test('STATE-6 LK-13 forks share no identity, no random numbers and no token', as
   await Promise.all(forks.map((one) => one.destroy()))
 })
 
-test('STATE-7 LK-14 an archive has no variable of its sandbox, nor anything of the host', async () => {
-  const canary = 'canary-of-a-key-in-a-variable'
-  await using source = await client.create({ environment: { variables: { API_KEY: canary } } })
-  await shell(source, 'echo control-was-written > ~/file; echo $API_KEY | wc -c')
-  const snapshot = await source.snapshot({})
-  const archive = await bytesOf(await client.snapshots.export(snapshot.id))
-  const text = unpacked(archive)
-  assert.ok(text.includes('control-was-written'), 'the control: files are in it')
-  assert.ok(!text.includes(canary))
-  assert.ok(!text.includes(world.home))
-  await client.snapshots.remove(snapshot.id)
-})
+test(
+  'STATE-7 LK-14 an archive has no variable of its sandbox, nor anything of the host',
+  NO_ARCHIVES,
+  async () => {
+    const canary = 'canary-of-a-key-in-a-variable'
+    await using source = await client.create({ environment: { variables: { API_KEY: canary } } })
+    await shell(source, 'echo control-was-written > ~/file; echo $API_KEY | wc -c')
+    const snapshot = await source.snapshot({})
+    const archive = await bytesOf(await client.snapshots.export(snapshot.id))
+    const text = unpacked(archive)
+    assert.ok(text.includes('control-was-written'), 'the control: files are in it')
+    assert.ok(!text.includes(canary))
+    assert.ok(!text.includes(world.home))
+    await client.snapshots.remove(snapshot.id)
+  },
+)
 
-describe('RL-43 a hostile archive', () => {
+describe('RL-43 a hostile archive', NO_ARCHIVES, () => {
   const outside = join(tmpdir(), `agentpod-escape-${process.pid}`)
   const hostile: Readonly<Record<string, readonly TarEntry[]>> = {
     'a path that leads out': [{ name: `../../../../../../../..${outside}`, content: 'x' }],
@@ -232,9 +231,7 @@ test('forks of a sandbox that is being destroyed are one clear error, and nothin
     else for (const one of [outcome.value].flat()) if ('destroy' in one) await one.destroy()
   }
   for (const { id } of await client.snapshots.list()) await client.snapshots.remove(id)
-  const { sandboxes } = (await podhost.call('sandbox.list', {}, ASK)) as { sandboxes: { id: string }[] }
-  const { snapshots } = (await podhost.call('snapshot.list', {}, ASK)) as { snapshots: unknown[] }
-  assert.deepEqual([sandboxes.map(({ id }) => id), snapshots], [[neighbour.id], []])
+  assert.deepEqual(await heldOutside(world), { sandboxes: [neighbour.id], snapshots: [] })
 })
 
 /** The space that a directory takes on the disk. Other tests use the disk at the same time. */
