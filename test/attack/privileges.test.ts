@@ -383,7 +383,8 @@ def walk(top, depth):
       if e.is_symlink(): continue
       if e.is_dir():
         if depth: walk(e.path, depth - 1)
-      elif os.stat(e.path).st_mode & 0o222 and attempt(lambda: os.close(os.open(e.path, os.O_WRONLY | os.O_NONBLOCK))) == 'ok': writable.append(e.path)
+      # Docker covers files with /dev/null, which takes everything and does nothing.
+      elif os.stat(e.path).st_mode & 0o222 and os.stat(e.path).st_rdev != os.makedev(1, 3) and attempt(lambda: os.close(os.open(e.path, os.O_WRONLY | os.O_NONBLOCK))) == 'ok': writable.append(e.path)
     except OSError: pass
 walk('/proc/sys', 8)
 walk('/sys', 5)
@@ -445,7 +446,12 @@ tell({'v1': mounted(b'cgroup', b'none,name=agentpodprobe'), 'v2': mounted(b'cgro
   await asEach<Record<string, string | string[]>>(program, ({ shown, listed, ...found }, name) => {
     for (const [kind, answer] of Object.entries(found))
       assert.ok(REFUSED.includes(String(answer)), `${name}, ${kind}: ${answer}`)
-    assert.deepEqual([shown, listed], [[], []], name)
+    assert.deepEqual(listed, [], name)
+    // Docker mounts them read-only, and covers the directory that they are in.
+    const visible = [shown ?? []]
+      .flat()
+      .filter((line) => !ON_DOCKER || !/ \/sys\/fs\/cgroup\/\S+ ro,/.test(line))
+    assert.deepEqual(visible, [], name)
   })
 })
 
@@ -538,7 +544,8 @@ int main(int argc, char **argv) {
     'high-unshare',
   ]) {
     const answer = await program.inside(plain, [way])
-    assert.ok(/^(-1|-38|signal \d+)$/.test(answer), `${way}: ${answer}`)
+    // Docker's own filter ends the program with a signal that it cannot handle.
+    assert.ok(/^(-1|-38|signal \d+|exit -1 SIGSYS)$/.test(answer), `${way}: ${answer}`)
   }
 })
 
