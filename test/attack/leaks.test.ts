@@ -351,8 +351,9 @@ describe('LK-05 the host base shows tools and no secrets', () => {
     const paths = [
       ...[home, '/root', '/home/user'].flatMap((top) => [...homes, ...more].map((name) => join(top, name))),
       // A base of its own has files of its own there.
-      ...(HAS_HOST_BASE ? [...etc.map((name) => join('/etc', name)), '/boot', '/var/lib/dpkg'] : []),
-      '/lost+found',
+      ...(HAS_HOST_BASE
+        ? [...etc.map((name) => join('/etc', name)), '/boot', '/lost+found', '/var/lib/dpkg']
+        : []),
       '/var/lib/docker',
       '/run/secrets',
       '/var/run/secrets',

@@ -43,7 +43,7 @@ function record(provider: ProviderName, file: string, result: FileResult): void 
 for (const { provider, skip, more } of LEVELS)
   describe(`on ${provider}`, { skip }, () => {
     for (const file of [...ATTACKS, ...more])
-      test(`PROV-9 ${file} passes on ${provider}`, { timeout: LONGEST_MS }, () => {
+      test(`PROV-9 PROV-13 ${file} passes on ${provider}`, { timeout: LONGEST_MS }, () => {
         const ran = spawnSync(
           process.execPath,
           [...process.execArgv, '--test', '--test-reporter=tap', join(ROOT, file)],

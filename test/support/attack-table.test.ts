@@ -14,7 +14,7 @@ test('docs/reference/attacks.md is up to date (AGENTPOD_UPDATE_DOCS=1 writes it)
   assert.ok(readFileSync(FILE, 'utf8') === page, 'run this test with AGENTPOD_UPDATE_DOCS=1')
 })
 
-test('PROV-9 every attack that blocks a release ran on every provider, or has a reason why not', () => {
+test('PROV-13 every attack that blocks a release ran on every provider, or has a reason why not', () => {
   const results = readResults()
   for (const provider of PROVIDERS)
     for (const id of BLOCKERS) {
