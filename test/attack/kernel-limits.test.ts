@@ -103,7 +103,7 @@ for (const kind of ['tcp', 'udp'] as const) {
       assert.ok(!first.done, 'the program fills what it can')
       const held = probes.heldBySocketsMib(kind) - earlier
       assert.ok(held >= 1, `the control: buffers are filled and counted: ${held} MiB`)
-      // TCP leaves every connection a few pages at the limit, and each connection is itself counted as memory.
+      // TCP leaves every connection a few pages at the limit, and each connection itself counts as memory.
       assert.ok(held < 2 * memoryMib, `${held} MiB`)
     },
   )

@@ -35,9 +35,9 @@ ${more('test')}
 ${more('test').replaceAll(/^/gm, '    ')}
     ok 2 - PR-03 three # SKIP it differs
 ${more('test').replaceAll(/^/gm, '    ')}
-ok 2 - FS-99 a suite
+ok 2 - FS-16 a suite
 ${more('suite')}
-ok 3 - PR-04 a suite # SKIP all of it
+ok 3 - PR-14 a suite # SKIP all of it
 ${more('suite')}
 not ok 4 - PR-05 four
 ${more('test')}
@@ -50,12 +50,12 @@ ${more('test')}
       ['FS-01 LK-02 one', true],
       ['FS-01 two # of two', true],
       ['PR-03 three', true],
-      ['PR-04 a suite', true],
+      ['PR-14 a suite', true],
       ['PR-05 four', false],
     ],
   )
   assert.deepEqual(resultOf(cases), {
     passed: { 'FS-01': 2, 'LK-02': 1 },
-    differs: { 'PR-03 three': 'it differs', 'PR-04 a suite': 'all of it' },
+    differs: { 'PR-03 three': 'it differs', 'PR-14 a suite': 'all of it' },
   })
 })
