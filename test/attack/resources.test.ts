@@ -81,7 +81,7 @@ if (ON_GVISOR)
 
 test(
   'ISO-1 RS-01 a fork bomb stays below its limit, and server, neighbour and podd answer meanwhile',
-  differsOn({ gvisor: 'it takes no limit on processes: the test above is about the bomb' }),
+  differsOn({ gvisor: 'there is no exact limit on processes; another test is about a bomb there' }),
   async () => {
     const bombed = await client.create({ resources: { pids: 64, cpus: 0.5 } })
     const podd = await outsidePid(world, bombed.id)
@@ -291,7 +291,7 @@ test('ISO-1 RS-04 busy loops on every core get the share that was set, measured 
 
 test(
   'RS-04 no process gets a priority above the ordinary one',
-  differsOn({ gvisor: 'a priority there is a number of gVisor, which gives no thread of the host another' }),
+  differsOn({ gvisor: 'a priority there is a number of gVisor’s, and its threads on the host keep theirs' }),
   async () => {
     const program = `
 def realtime(): os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))

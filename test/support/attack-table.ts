@@ -108,6 +108,10 @@ remapping.
 A number is how many tests of the case passed on the provider; none failed. \`differs\` means that no test of the case
 applies there, and a star that some do not: the reasons are below.`
 
+const DIFFERENCES = `## What differs
+
+None of this is a way out of a sandbox. Where a limit does not hold, the page of the provider says so.`
+
 const OTHERS = `## Not in the table
 
 - The cases of the server, of repositories and of project files (CP, GT, CF) run before any provider is asked, and are
@@ -126,11 +130,11 @@ export function attacksPage(results: Results): string {
   const blockers = BLOCKERS.map((id) =>
     row([id, attacks.get(id) ?? '', ...PROVIDERS.map((name) => cell(id, name))]),
   )
-  const reasons = PROVIDERS.flatMap((provider) =>
-    Object.values(results[provider] ?? {}).flatMap(({ differs }) =>
-      Object.entries(differs).map(([name, reason]) => row([provider, name, reason])),
-    ),
-  )
+  const reasons = PROVIDERS.flatMap((provider) => {
+    const differing = Object.values(results[provider] ?? {}).flatMap(({ differs }) => Object.entries(differs))
+    const grouped = Map.groupBy(differing, ([, reason]) => reason)
+    return [...grouped].map(([reason, tests]) => row([provider, named(tests.map(([name]) => name)), reason]))
+  })
   const contract = PROVIDERS.map((name) => {
     const skipped = PROVIDER_CONTRACT.filter((one) => skipReason(one, LEVELS[name]) !== undefined).length
     return `${PROVIDER_CONTRACT.length - skipped} of ${PROVIDER_CONTRACT.length}`
@@ -148,11 +152,19 @@ export function attacksPage(results: Results): string {
       row(['cases of the [provider contract](providers.md#the-contract) that run and pass', ...contract]),
       row(['posture of the processes on the host, as a golden file', ...posture]),
     ].join('\n'),
-    '## What differs\n\nA test that differs is no way out of the sandbox.',
+    DIFFERENCES,
     [row(['provider', 'test', 'there']), row(['---', '---', '---']), ...reasons].join('\n'),
     OTHERS,
   ]
   return `${parts.join('\n\n')}\n`
+}
+
+/** One test by its name, several by their cases. */
+function named(names: readonly string[]): string {
+  const [first = '', ...others] = names
+  const ids = [...new Set(names.flatMap((name) => name.match(ID) ?? []))]
+  if (others.length === 0) return first
+  return ids.length === 0 ? names.join('; ') : `${ids.join(', ')}: ${names.length} tests`
 }
 
 /** What docs/attacks.md says of each. */
