@@ -91,9 +91,23 @@ test(
     const ended = bomb.wait().catch(() => undefined)
     await bomb.pid
     const group = cgroupDirectory(podd, 'pids')
-    const taken = async (): Promise<number> =>
-      ON_DOCKER ? Number(readFileSync(join(group, 'pids.current'))) : (await bombed.stats()).pids
-    await until('the limit is hit', async () => (await taken()) >= 64)
+    const isRefused = (): Promise<boolean> =>
+      bombed
+        .exec('/bin/true')
+        .wait()
+        .then(
+          () => false,
+          (error: { code: string }) => error.code === 'resource_exhausted',
+        )
+    const isFull = async (): Promise<boolean> => {
+      // The host sees no process of a machine, and on Docker podd may not answer.
+      if (ON_QEMU) return await isRefused()
+      const taken = ON_DOCKER
+        ? Number(readFileSync(join(group, 'pids.current')))
+        : (await bombed.stats()).pids
+      return taken >= 64
+    }
+    await until('the limit is hit', isFull)
     const refusals = Number(
       /max (\d+)/.exec(quietly(() => readFileSync(join(group, 'payload/pids.events'), 'utf8')) ?? '')?.[1] ??
         -1,
@@ -130,7 +144,7 @@ function pidsBesideOrNone(podd: number): number[] {
 const PROCESS_COUNT = `tell(len([p for p in os.listdir('/proc') if p.isdigit()]))`
 
 /** gVisor, and an emulated processor, need more than a minute for ten thousand. */
-const ORPHANS = ON_GVISOR || ON_QEMU ? 1000 : 10_000
+const ORPHANS = ON_QEMU ? 200 : ON_GVISOR ? 1000 : 10_000
 
 test(`RL-41 ${ORPHANS} orphans are reaped`, async () => {
   await using sandbox = await client.create({})
@@ -170,7 +184,8 @@ test(
     assert.equal(result.oomKilled, true)
     assert.equal(result.signal, 'SIGKILL')
     assert.equal(await shell(sandbox, 'echo fine'), 'fine\n')
-    assert.ok((await sandbox.stats()).oomKills >= 1)
+    // The host does not learn of it from a machine.
+    if (!ON_QEMU) assert.ok((await sandbox.stats()).oomKills >= 1)
     const killed = await sandbox.exec('/bin/sh', { args: ['-c', 'kill -9 $$'] }).wait()
     assert.deepEqual(
       [killed.oomKilled, killed.signal],
