@@ -7,13 +7,12 @@ import { after, before, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
 import { assertNoToken, Canary, findToken, newToken } from '../support/canary.ts'
-import { differsOnGVisor } from '../support/gvisor.ts'
-import { allPids, poddPid, podhostOf, quietly, upperOf } from '../support/host-view.ts'
+import { createWithSudo, differsOn } from '../support/chosen-provider.ts'
+import { allPids, outsidePid, podhostOf, quietly, upperOf } from '../support/host-view.ts'
 import { inside, outside, shell } from '../support/probe.ts'
 import { ROOT, World } from '../support/world.ts'
 
 const world = new World()
-const podhost = podhostOf(world)
 const neighbourToken = newToken()
 let canary: Canary
 let plain: Sandbox
@@ -24,7 +23,7 @@ before(async () => {
   canary = await Canary.plant()
   const client = world.client()
   plain = await client.create({})
-  sudo = await client.create({ environment: { sudo: true } })
+  sudo = await createWithSudo(client)
   neighbour = await client.create({})
   for (const path of ['/home/user/secret', '/tmp/secret', '/dev/shm/secret'])
     await neighbour.writeFile(path, Buffer.from(neighbourToken))
@@ -32,7 +31,6 @@ before(async () => {
 
 after(async () => {
   await canary[Symbol.asyncDispose]()
-  await podhost.close()
   await world[Symbol.asyncDispose]()
 })
 
@@ -79,11 +77,11 @@ tell([grep(t, ['/home', '/root', '/tmp', '/var', '/etc', '/run', '/srv', '/mnt',
 
 test(
   'FS-11 no program of AgentPod is changed through /proc/self/exe',
-  differsOnGVisor('gVisor lets root write to a running program of its own sandbox'),
+  differsOn({ gvisor: 'gVisor lets root write to a running program of its own sandbox' }),
   async () => {
     const bin = join(ROOT, 'dist', 'bin')
     // Every sandbox executes the same copy of podd.
-    const running = `/proc/${await poddPid(podhost, plain.id)}/exe`
+    const running = `/proc/${await outsidePid(world, plain.id)}/exe`
     const hashes = (): string[] =>
       [running, ...readdirSync(bin).map((name) => join(bin, name))].map((path) =>
         createHash('sha256').update(readFileSync(path)).digest('hex'),
@@ -185,9 +183,12 @@ for p in found['pids']:
       except OSError: continue
       if not target.startswith(('pipe:', 'socket:', '/proc/', '/dev/')): found['breach'].append(target)
   except OSError: pass
+# A busy host has more than the caller of a probe takes.
+found['breach'] = found['breach'][:100]
 tell(found)`
-  const control = await outside<{ pids: number[] }>(program)
+  const control = await outside<{ pids: number[]; breach: string[] }>(program)
   assert.ok(control.pids.length > 10, 'the control: the host shows many')
+  assert.ok(control.breach.length > 0, 'the control: and what they have open')
   for (const [sandbox, user] of attackers()) {
     const found = await inside<{ pids: number[]; breach: string[] }>(sandbox, program, { user })
     assert.ok(found.pids.length <= 5, `${user} sees ${found.pids.length} processes`)
@@ -232,29 +233,42 @@ test('FS-29 a sandbox that comes after a destroyed one finds nothing of it', asy
   assert.equal(found.match(/No such file/g)?.length, 5)
 })
 
-test('files that root with sudo writes belong to nobody outside, set-user-id files included', async () => {
-  const name = `agentpod-owned-${sudo.id}`
-  await shell(
-    sudo,
-    `cp /usr/bin/true /usr/bin/${name}; chmod 6755 /usr/bin/${name}; cp /usr/bin/true /home/user/${name}`,
-    {
-      user: 'root',
-    },
-  )
-  assert.match(await shell(sudo, `ls -ln /usr/bin/${name}`), /^-rwsr-sr-x 1 0 0 /, 'the control: root inside')
-  const upper = await upperOf(podhost, world, sudo.id)
-  const tops = readdirSync(upper).map((n) => join(upper, n))
-  const files = tops
-    .flatMap((top) => [join(top, 'bin', name), join(top, 'home/user', name)])
-    .flatMap((path) => quietly(() => [statSync(path)]) ?? [])
-  assert.equal(files.length, 2, 'both are found outside')
-  for (const { uid, gid } of files) assert.ok(uid >= 65536 && gid >= 65536, `owned by ${uid}:${gid}`)
-  assert.equal(
-    quietly(() => statSync(`/usr/bin/${name}`)),
-    undefined,
-    'the host has no such file',
-  )
-})
+test(
+  'files that root with sudo writes belong to nobody outside, set-user-id files included',
+  differsOn({
+    qemu: 'they are on a disk that the host never mounts',
+    docker: 'root inside is root of the daemon’s machine unless the daemon remaps users',
+  }),
+  async () => {
+    const name = `agentpod-owned-${sudo.id}`
+    await shell(
+      sudo,
+      `cp /usr/bin/true /usr/bin/${name}; chmod 6755 /usr/bin/${name}; cp /usr/bin/true /home/user/${name}`,
+      {
+        user: 'root',
+      },
+    )
+    assert.match(
+      await shell(sudo, `ls -ln /usr/bin/${name}`),
+      /^-rwsr-sr-x 1 0 0 /,
+      'the control: root inside',
+    )
+    const podhost = podhostOf(world)
+    const upper = await upperOf(podhost, world, sudo.id)
+    await podhost.close()
+    const tops = readdirSync(upper).map((n) => join(upper, n))
+    const files = tops
+      .flatMap((top) => [join(top, 'bin', name), join(top, 'home/user', name)])
+      .flatMap((path) => quietly(() => [statSync(path)]) ?? [])
+    assert.equal(files.length, 2, 'both are found outside')
+    for (const { uid, gid } of files) assert.ok(uid >= 65536 && gid >= 65536, `owned by ${uid}:${gid}`)
+    assert.equal(
+      quietly(() => statSync(`/usr/bin/${name}`)),
+      undefined,
+      'the host has no such file',
+    )
+  },
+)
 
 test('files written over the host base stay in the sandbox', async () => {
   const earlier = createHash('sha256').update(readFileSync('/usr/bin/env')).digest('hex')
@@ -281,7 +295,10 @@ test('files written over the host base stay in the sandbox', async () => {
 
 test(
   'chroot, given with sudo, leads nowhere but inside',
-  differsOnGVisor('gVisor has no way out of a chroot, so the control fails'),
+  differsOn({
+    gvisor: 'gVisor has no way out of a chroot, so the control fails',
+    docker: 'root there may not call chroot',
+  }),
   async () => {
     const program = `
 os.makedirs('/tmp/cell', exist_ok=True)
@@ -314,7 +331,7 @@ tell(found)`
 })
 
 test('/proc shows podd with no environment, no path of the host and no descriptor', async () => {
-  const pid = await poddPid(podhost, plain.id)
+  const pid = await outsidePid(world, plain.id)
   assert.ok(allPids().includes(pid), 'the control: it is a process of the host')
   const program = `tell([read('/proc/1/environ'), read('/proc/1/cmdline'), read('/proc/1/cgroup'), attempt(lambda: os.readlink('/proc/1/exe'))])`
   for (const [sandbox, user] of attackers()) {

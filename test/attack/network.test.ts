@@ -7,6 +7,7 @@ import { after, before, type TestContext, test } from 'node:test'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
+import { ON_DOCKER, ON_QEMU } from '../support/chosen-provider.ts'
 import { DOORS, type Outcomes, REACHED } from '../support/doors.ts'
 import { flood } from '../support/flood.ts'
 import { quietly } from '../support/host-view.ts'
@@ -29,6 +30,8 @@ import { isAlive, until, type World } from '../support/world.ts'
 
 const skip = noInternet()
 const LAST_SECOND_MS = 1000
+/** An emulated machine needs minutes for as much as the others. */
+const LOAD_BYTES = ON_QEMU ? 1_000_000 : 200_000_000
 let internet: Internet
 let world: World
 let client: AgentPod
@@ -93,7 +96,7 @@ before(async () => {
     },
   })
   neighbour = await client.create({ name: 'neighbour' })
-  assert.equal(box.info.network.level, 'transparent')
+  assert.equal(box.info.network.level, ON_DOCKER ? 'proxy' : 'transparent')
 })
 
 after(async () => {
@@ -123,6 +126,16 @@ const every = (host: string, port = 80, sandbox = box): Promise<Outcomes> =>
 
 const straight = (host: string, port = 80): Promise<string> =>
   internet.probe<string>(`${DOORS}tell(direct(${JSON.stringify(host)}, ${port}))`)
+
+/** A program that knows of no proxy reaches what it may, except on Docker, where it reaches nothing. */
+const UNAWARE = ON_DOCKER ? 'get' : 'direct'
+
+function assertReached(outcomes: Outcomes, what: string, answer = REACHED): void {
+  for (const [way, outcome] of Object.entries(outcomes)) {
+    if (way === 'direct' && ON_DOCKER) assert.doesNotMatch(outcome, REACHED, `${what}, ${way}`)
+    else assert.match(outcome, answer, `${what}, ${way}: ${outcome}`)
+  }
+}
 
 function assertRefused(outcomes: Outcomes, what: string): void {
   for (const [way, outcome] of Object.entries(outcomes))
@@ -154,8 +167,7 @@ async function logged(sandbox: Sandbox): Promise<Record<string, unknown>[]> {
 
 attack('the control: an allowed host is reached through every door', async () => {
   for (const host of ['site.example', 'v6.example', 'lan.example'])
-    for (const [way, outcome] of Object.entries(await every(host)))
-      assert.match(outcome, /^HTTP\/1\.1 200 [\s\S]*hello from/, `${host} by ${way}: ${outcome}`)
+    assertReached(await every(host), host, /^HTTP\/1\.1 200 [\s\S]*hello from/)
   assert.match(await shell(box, 'curl -sS https://site.example/'), REACHED)
 })
 
@@ -179,7 +191,7 @@ attack('NET-1 NW-01, NW-19 a name that no rule allows is refused through every d
   await internet.forget()
   const outcomes = await every('evil.example')
   assertRefused(outcomes, 'evil.example')
-  for (const way of ['direct', 'get', 'connect'] as const)
+  for (const way of [UNAWARE, 'get', 'connect'] as const)
     assert.match(outcomes[way], /^HTTP\/1\.1 403 Forbidden\r\n[\s\S]*evil\.example/, way)
   await assertSilence('a denied name')
 })
@@ -263,7 +275,7 @@ attack('NW-04 a private address is reached under a private rule alone', async ()
   assert.match(outcomes.get, /private = true/, 'and the way to allow it is said')
   assertRefused(await every(PRIVATE_SITE), 'the address itself')
   assert.deepEqual(internet.network.at(PRIVATE_SITE), [])
-  assert.match((await every('lan.example')).direct, REACHED, 'the control: with a private rule')
+  assert.match((await every('lan.example'))[UNAWARE], REACHED, 'the control: with a private rule')
   assert.notDeepEqual(internet.network.at(PRIVATE_SITE), [])
 })
 
@@ -368,7 +380,7 @@ attack(
     for (const name of names) {
       const outcomes = await every(name)
       assertRefused(outcomes, name)
-      assert.match(outcomes.direct, /403[\s\S]*address\.private/)
+      assert.match(outcomes[UNAWARE], /403[\s\S]*address\.private/)
     }
     assert.deepEqual(internet.asked.sort(), [...names].sort(), 'the control: they were asked for again')
     await assertSilence('rebinding')
@@ -378,8 +390,7 @@ attack(
 attack(
   'NW-10 of several addresses those that may not be reached are not tried, even when the others fail',
   async () => {
-    for (const outcome of Object.values(await every('both.example')))
-      assert.match(outcome, new RegExp(`at .*${SITE}`))
+    assertReached(await every('both.example'), 'several', new RegExp(`at .*${SITE}`))
     // A try of an unused address takes seconds.
     const program = "tell(raw(*DOOR, page('dead.example', 'http://dead.example/'), 30))"
     assert.match(await within<string>(box, program), /^HTTP\/1\.1 502 [\s\S]*upstream\./)
@@ -513,7 +524,8 @@ attack('NW-15 a name is reached on the ports of its rule alone', async () => {
   for (const port of [22, 6379, 8080]) assertRefused(await every('site.example', port), `port ${port}`)
   assert.deepEqual(internet.network.at(SITE), [])
   await box.changeNetwork({ allow: ['site.example:22'] })
-  const spoken = await within<string>(box, "tell(raw('site.example', 22, b'', 1))")
+  const open = ON_DOCKER ? "connect('site.example', 22, b'')" : "raw('site.example', 22, b'', 1)"
+  const spoken = await within<string>(box, `tell(${open})`)
   assert.match(spoken, REACHED, 'the control: a rule on the port opens it')
   await box.changeNetwork({ forget: ['site.example'], allow: ['site.example'] })
   await internet.forget()
@@ -522,7 +534,7 @@ attack('NW-15 a name is reached on the ports of its rule alone', async () => {
 })
 
 attack('NW-16 TLS that names another server, or none, is ended before it is passed on', async () => {
-  for (const first of ['connect', 'direct']) {
+  for (const first of ON_DOCKER ? ['connect'] : ['connect', 'direct']) {
     const say = (name: string): Promise<string> => within<string>(box, `tell(handshake(${name}, '${first}'))`)
     assert.match(await say("'site.example'"), REACHED, `the control: the right name, ${first}`)
     await internet.forget()
@@ -693,11 +705,9 @@ attack(
       const outcome = await shell(box, `${how} curl -sS -m 10 http://evil.example/`)
       assert.doesNotMatch(outcome, REACHED, how)
       if (how.includes('127.0.0.1:9') || how.includes('192.0.2.66')) continue
-      assert.match(
-        await shell(box, `${how} curl -sS -m 10 http://site.example/`),
-        REACHED,
-        `the control: ${how}`,
-      )
+      const allowed = await shell(box, `${how} curl -sS -m 10 http://site.example/`)
+      if (ON_DOCKER) assert.doesNotMatch(allowed, REACHED, how)
+      else assert.match(allowed, REACHED, `the control: ${how}`)
     }
     await assertSilence('other variables')
   },
@@ -725,7 +735,7 @@ def downloads():
   while time.time() - begin < 5:
     try:
       s = socket.create_connection(DOOR, 5)
-      s.sendall(page('site.example', 'http://site.example/big?bytes=200000000'))
+      s.sendall(page('site.example', 'http://site.example/big?bytes=${LOAD_BYTES}'))
       while True:
         part = s.recv(1 << 20)
         if not part: break
@@ -757,7 +767,7 @@ tell({**found, 'evil': sorted(found['evil'])})`
       since.some(({ ms, isReached }) => ms < 0 && isReached),
       'the control: it was reached before',
     )
-    assert.ok(bytes > 200_000_000, `the control: there was load (${bytes} bytes)`)
+    assert.ok(bytes > LOAD_BYTES, `the control: there was load (${bytes} bytes)`)
     const again = since.find(({ ms, isReached }) => ms > 0 && isReached)
     assert.ok(again && again.ms < 2000, `reached again after ${again?.ms} ms`)
     assert.notEqual(egressPid(), before, 'by another process')
@@ -811,7 +821,7 @@ attack(
     await world.ok(['create', '--name', 'wide', '--net', 'open', '--deny', 'other.example'])
     const wide = await client.get('wide')
     for (const host of ['site.example', 'evil.example', EVIL])
-      for (const outcome of Object.values(await every(host, 80, wide))) assert.match(outcome, REACHED, host)
+      assertReached(await every(host, 80, wide), host)
     assert.match(await shell(wide, 'curl -sS https://evil.example/'), REACHED)
     await internet.forget()
     const refused = [

@@ -7,21 +7,24 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { after, before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
-import { gunzipSync } from 'node:zlib'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
+import { archiveParts } from '../support/archive-parts.ts'
 import { assertNoToken, findToken, newToken, spellings } from '../support/canary.ts'
+import { differsOn, ON_DOCKER, ON_QEMU } from '../support/chosen-provider.ts'
 import { DOORS } from '../support/doors.ts'
 import { quietly } from '../support/host-view.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
 import { NOT_LONG } from '../support/long.ts'
+import { foundOnDisk } from '../support/machine-view.ts'
 import { inside, shell } from '../support/probe.ts'
 import { digestOf, SECRET_SCAN } from '../support/secret-scan.ts'
 import { isAlive, until, type World } from '../support/world.ts'
 
 const run = promisify(execFile)
 const skip = noInternet()
+const NO_NODE = 'its base has no Node'
 /** The values. All that came out of AgentPod in these tests is looked through for them at the end. */
 const key = newToken()
 const rotated = newToken()
@@ -219,13 +222,19 @@ describe('SE-04 an echoed value is masked', () => {
     'to git':
       'git -c http.extraHeader="Authorization: Bearer $API_KEY" ls-remote https://api.example/repository',
   }
-  for (const [what, command] of Object.entries(clients))
-    attack(`SE-04 a value that a server echoes ${what} is masked`, async () => {
+  const absent: Readonly<Record<string, { skip: string | false }>> = {
+    'to Node': differsOn({ qemu: NO_NODE, docker: NO_NODE }),
+    'to curl without the proxy': differsOn({ docker: 'without the proxy nothing is reached' }),
+  }
+  for (const [what, command] of Object.entries(clients)) {
+    const answered = async (): Promise<void> => {
       const answer = await shell(box, command)
       assert.ok(received('authorization').includes(`Bearer ${key}`), `the control: it arrived; ${answer}`)
       assert.match(answer, /\*{20}/, `the control: the rest of the answer is there: ${answer}`)
       assertNoToken(answer, key, `the answer ${what}`)
-    })
+    }
+    attack(`SE-04 a value that a server echoes ${what} is masked`, answered, absent[what])
+  }
 
   attack('SE-04 an echoed password of Basic comes back masked, in base64 too', async () => {
     const answer = await shell(box, 'curl -sSi -u "agent:$GIT_TOKEN" https://git.example/echo')
@@ -280,7 +289,7 @@ def message(t):
   size = head[1] & 127
   if size == 126: size = struct.unpack('>H', read(t, 2))[0]
   return read(t, size).decode()
-s = socket.create_connection(('api.example', 443), 5)
+s = ${ON_DOCKER ? "tunnel('api.example', 443)" : "socket.create_connection(('api.example', 443), 5)"}
 t = ssl.create_default_context(cafile=os.environ['SSL_CERT_FILE']).wrap_socket(s, server_hostname='api.example')
 t.settimeout(5)
 key = os.environ['API_KEY']
@@ -461,17 +470,22 @@ attack('NET-12 LK-14 neither a snapshot nor an archive holds the value', async (
     `curl -sS ${BEARER} https://api.example/echo > ~/answer; echo archived-file > ~/control; env > ~/env`,
   )
   const snapshot = await box.snapshot({ name: 'golden' })
+  if (ON_QEMU) {
+    // Machines give no archives.
+    const sought = ['archived-file', ...values.flatMap(spellings), 'PRIVATE KEY']
+    assert.deepEqual(await foundOnDisk(world, snapshot.id, sought), ['archived-file'], 'the control alone')
+    return
+  }
   const chunks: Uint8Array[] = []
   for await (const chunk of await client.snapshots.export(snapshot.id)) chunks.push(chunk)
-  const archive = Buffer.concat(chunks)
-  const start = archive.indexOf('\n') + 1
-  const length = Number(archive.subarray(0, start).toString().trim().split(' ').at(-1))
-  const text =
-    archive.subarray(0, start + length).toString() +
-    gunzipSync(archive.subarray(start + length)).toString('latin1')
-  assert.ok(text.includes('archived-file'), 'the control: its files are in it')
-  for (const value of values) assertNoToken(text, value, 'the archive')
-  assert.doesNotMatch(text, /PRIVATE KEY/)
+  // Below its own files are the layers of its base.
+  const [manifest = '', ...contents] = archiveParts(Buffer.concat(chunks)).map((one) =>
+    one.toString('latin1'),
+  )
+  const files = contents.at(-1) ?? ''
+  assert.ok(files.includes('archived-file'), 'the control: its files are in it')
+  for (const value of values) assertNoToken(manifest + files, value, 'the archive')
+  assert.doesNotMatch(manifest + files, /PRIVATE KEY/)
 })
 
 attack('LK-16 the value is sealed in the database, and its key is for its owner alone', async () => {

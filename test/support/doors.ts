@@ -38,6 +38,11 @@ def connect(host, port=80, inner=None):
   head = s.recv(4096).decode('latin1')
   if not head.startswith('HTTP/1.1 200'): return head + talk(s, b'', 2)
   return talk(s, page(authority(host, port)) if inner is None else inner, 5)
+def tunnel(host, port):
+  s = socket.create_connection(DOOR, 5)
+  s.sendall(('CONNECT %s:%d HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n' % (host, port, host)).encode())
+  if not s.recv(4096).startswith(b'HTTP/1.1 200'): raise OSError('refused')
+  return s
 def socks(host, port=80):
   s = socket.create_connection(DOOR, 5)
   s.settimeout(5)

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { Podhost } from '../../src/providers/local/podhost.ts'
+import type { DockerDaemon } from './docker-daemon.ts'
 import { ROOT, until, type World } from './world.ts'
 
 const ASK = { timeoutMs: 20_000 }
@@ -18,6 +19,47 @@ export async function poddPid(podhost: Podhost, id: string): Promise<number> {
   const { pid } = await podhost.call('sandbox.inspect', { id }, ASK)
   assert.equal(typeof pid, 'number')
   return pid as number
+}
+
+/**
+ * The host's pid of what a sandbox runs as on the chosen provider: podd, the supervisor of gVisor or of a
+ * machine, or podd in a container of Docker.
+ */
+export async function outsidePid(world: World, id: string): Promise<number> {
+  if (world.docker)
+    return Number(world.docker.docker('inspect', '-f', '{{.State.Pid}}', containerOf(world.docker, id)))
+  const podhost = podhostOf(world)
+  try {
+    return await poddPid(podhost, id)
+  } finally {
+    await podhost.close()
+  }
+}
+
+/** What the chosen provider holds, without asking the server. */
+export async function heldOutside(world: World): Promise<{ sandboxes: string[]; snapshots: string[] }> {
+  if (world.docker) {
+    const listed = (kind: 'ps' | 'images', label: string, ...words: string[]): string[] =>
+      (world.docker?.docker(kind, '--filter', `label=${label}`, ...words) ?? '').split('\n').filter(Boolean)
+    return {
+      sandboxes: listed('ps', 'agentpod.sandbox', '-a', '--format', '{{.Label "agentpod.sandbox"}}'),
+      snapshots: listed('images', 'agentpod.snapshot', '-q'),
+    }
+  }
+  const podhost = podhostOf(world)
+  try {
+    const held = async (kind: 'sandbox' | 'snapshot'): Promise<string[]> => {
+      const answer = await podhost.call(`${kind}.list`, {}, ASK)
+      return (answer[kind === 'sandbox' ? 'sandboxes' : 'snapshots'] as { id: string }[]).map(({ id }) => id)
+    }
+    return { sandboxes: await held('sandbox'), snapshots: await held('snapshot') }
+  } finally {
+    await podhost.close()
+  }
+}
+
+function containerOf(daemon: DockerDaemon, id: string): string {
+  return daemon.docker('ps', '-aq', '--filter', `label=agentpod.sandbox=${id}`)
 }
 
 /** Waits until podhost has so many shells ready, and returns the host's pids of their podds. */

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { allPids, idsOf, poddPid, podhostOf, quietly } from './host-view.ts'
+import { outside } from './probe.ts'
 import type { World } from './world.ts'
 
 /** The processes of the world's podhost. */
@@ -115,6 +116,27 @@ function mountLine(line: string): string {
   const kind = after.split(' ')[0] ?? ''
   const shown = point.replace(/^\/slot\/root\/(?!\.agentpod\/).*$/, '/slot/root/*')
   return `${shown} ${/^(?:tmpfs|proc)$/.test(kind) ? kind : 'host'} ${kept.join(',')}`
+}
+
+/** Those of the texts that are anywhere on the disk of a snapshot. The holes of its file are left out. */
+export function foundOnDisk(world: World, snapshot: string, texts: readonly string[]): Promise<string[]> {
+  const [podhost = 0] = podhostPids(world)
+  const kept = `/proc/${podhost}/root/mnt/pool/snapshots/${snapshot}`
+  return outside<string[]>(`
+import glob
+texts, found = [t.encode() for t in ${JSON.stringify(texts)}], set()
+[disk] = glob.glob(${JSON.stringify(kept)} + '/**/disk', recursive=True)
+fd, at, before = os.open(disk, os.O_RDONLY), 0, b''
+while True:
+  try: at = os.lseek(fd, at, os.SEEK_DATA)
+  except OSError: break
+  end = os.lseek(fd, at, os.SEEK_HOLE)
+  before = b''
+  while at < end:
+    data = os.pread(fd, min(1 << 24, end - at), at)
+    found.update(t for t in texts if t in before + data)
+    at, before = at + len(data), data[-4096:]
+tell([t.decode() for t in found])`)
 }
 
 /** What machines start from, in podhost's mount namespace: the digest of each file. */

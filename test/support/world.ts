@@ -5,6 +5,9 @@ import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { AgentPod } from '../../src/client/client.ts'
+import { CHOSEN, HAS_HOST_BASE, ON_DOCKER } from './chosen-provider.ts'
+import { DockerDaemon } from './docker-daemon.ts'
+import { sharedBootstrap } from './shared-bootstrap.ts'
 
 export const ROOT = join(import.meta.dirname, '..', '..')
 const AGENTPOD = join(ROOT, 'agentpod')
@@ -33,12 +36,10 @@ export interface Caller {
   readonly agentpod: string
 }
 
-/** With AGENTPOD_TEST_PROVIDER=NAME, tests that name no provider run on that one. */
+/** Tests that name no provider run on the chosen one. */
 function newHome(): string {
   const home = mkdtempSync(join(tmpdir(), 'agentpod-'))
-  const provider = process.env['AGENTPOD_TEST_PROVIDER']
-  if (provider !== undefined && provider !== '')
-    writeFileSync(join(home, 'config.toml'), `provider = "${provider}"\n`)
+  if (CHOSEN !== 'crun') writeFileSync(join(home, 'config.toml'), `provider = "${CHOSEN}"\n`)
   return home
 }
 
@@ -48,6 +49,9 @@ export class World implements AsyncDisposable {
   readonly #as: Caller | undefined
   readonly #wrap: readonly string[]
   readonly #scratch: string[] = []
+  /** On Docker, each world has a daemon of its own, which starts with the first command. */
+  readonly docker: DockerDaemon | undefined
+  #dockerStarts: Promise<void> | undefined
 
   /** `wrap` is put before every call of the CLI, such as to have its server run in other namespaces. */
   constructor(
@@ -59,7 +63,13 @@ export class World implements AsyncDisposable {
     } = {},
   ) {
     this.home = o.home ?? newHome()
-    this.#env = o.env ?? {}
+    this.docker = ON_DOCKER ? new DockerDaemon() : undefined
+    this.#env = {
+      // Without the machine's tools, the first sandbox needs a base that takes a minute to make.
+      ...(!HAS_HOST_BASE && sharedBootstrap()),
+      ...(this.docker && { DOCKER_HOST: `unix://${this.docker.socket}` }),
+      ...o.env,
+    }
     this.#as = o.as
     this.#wrap = o.wrap ?? []
   }
@@ -99,6 +109,8 @@ export class World implements AsyncDisposable {
   }
 
   async cli(args: readonly string[], o: CliOptions = {}): Promise<CliResult> {
+    this.#dockerStarts ??= this.docker?.start()
+    await this.#dockerStarts
     const child = this.start(args, o)
     const timer = setTimeout(() => child.kill('SIGKILL'), o.timeoutMs ?? 120_000)
     child.stdin.on('error', () => undefined)
@@ -131,8 +143,12 @@ export class World implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const { code, stderr } = await this.cli(['reset', '--yes'], { cwd: '/' })
-    if (code !== 0) throw new Error(`reset gave ${code}: ${stderr}`)
+    try {
+      const { code, stderr } = await this.cli(['reset', '--yes'], { cwd: '/' })
+      if (code !== 0) throw new Error(`reset gave ${code}: ${stderr}`)
+    } finally {
+      await this.docker?.[Symbol.asyncDispose]()
+    }
     for (const path of [this.home, ...this.#scratch]) await removeAll(path)
   }
 }

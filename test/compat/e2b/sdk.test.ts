@@ -8,7 +8,7 @@ import { cpSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync }
 import { delimiter, dirname, join } from 'node:path'
 import { after, before, describe, type TestContext, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { differsOnGVisor } from '../../support/gvisor.ts'
+import { differsOn } from '../../support/chosen-provider.ts'
 import { sharedBootstrap } from '../../support/shared-bootstrap.ts'
 import { ROOT, World } from '../../support/world.ts'
 import { PAGE, pageWith, parseResults, type Result } from './results.ts'
@@ -115,8 +115,8 @@ const results = new Map<string, readonly Result[]>()
 
 /** docs/compat/e2b.md says so. */
 const DIFFERS = [
-  { cases: /^Volume\b/, on: differsOnGVisor('volumes are refused there') },
-  { cases: /^sandbox.pause: a stream goes on/, on: differsOnGVisor('a pause to disk ends streams') },
+  { cases: /^Volume\b/, on: differsOn({ gvisor: 'volumes are refused there' }) },
+  { cases: /^sandbox.pause: a stream goes on/, on: differsOn({ gvisor: 'a pause to disk ends streams' }) },
 ]
 
 async function check(t: TestContext, found: readonly Result[]): Promise<void> {
@@ -138,7 +138,7 @@ describe('the SDK', () => {
     })
   }
 
-  test('API-2 the page of E2B results is up to date', differsOnGVisor('it is about crun'), (t) => {
+  test('API-2 the page of E2B results is up to date', differsOn({ gvisor: 'it is about crun' }), (t) => {
     if (results.size < SDKS.length) return t.skip('not every SDK ran')
     const page = pageWith(results)
     if (process.env['AGENTPOD_UPDATE_DOCS'] === '1') {
