@@ -29,8 +29,8 @@ const SupervisorCommand = "gvisor-supervisor"
 // maxLine bounds what podd may write in one line.
 const maxLine = 4 << 10
 
-// A sandboxSupervisor is the first process of its pid namespace. It starts runsc, hands connections in, and ends
-// with the sandbox. It outlives podhost, so that connections arrive while no podhost runs.
+// A sandboxSupervisor is the first process of its pid namespace. It starts runsc, hands connections in, and
+// ends with the sandbox. It outlives podhost, so that connections arrive while no podhost runs.
 type sandboxSupervisor struct {
 	runsc, name, directory, stage                          string
 	apiFD, egressFD, parentFD, readyFD, groupFD, controlFD int
