@@ -112,7 +112,7 @@ test(
     for (let round = 0; round < 5; round++) {
       assert.ok((await timed(() => shell(neighbour, 'echo fine'))) < 3000, 'the neighbour runs commands')
       assert.ok((await timed(() => client.list())) < 2000, 'the server lists')
-      // In a container of Docker, podd has no share of its own: it waits its turn among the processes. With an
+      // In a container of Docker, podd has no share of its own: it waits its turn among the others. With an
       // emulated processor it has one, and is too slow.
       if (!ON_DOCKER && !ON_QEMU)
         assert.ok((await timed(() => bombed.stat('/home/user'))) < 3000, 'podd of the bombed sandbox answers')
