@@ -108,11 +108,11 @@ test(
       /max (\d+)/.exec(quietly(() => readFileSync(join(group, 'payload/pids.events'), 'utf8')) ?? '')?.[1] ??
         -1,
     )
-    assert.notEqual(refusals, 0, 'the control: the group refuses forks')
+    if (!ON_QEMU) assert.notEqual(refusals, 0, 'the control: the group refuses forks')
     for (let round = 0; round < 5; round++) {
       assert.ok((await timed(() => shell(neighbour, 'echo fine'))) < 3000, 'the neighbour runs commands')
       assert.ok((await timed(() => client.list())) < 2000, 'the server lists')
-      // In a container of Docker, podd has no share of its own: it waits its turn among the processes. With an
+      // In a container of Docker, podd has no share of its own: it waits its turn among the others. With an
       // emulated processor it has one, and is too slow.
       if (!ON_DOCKER && !ON_QEMU)
         assert.ok((await timed(() => bombed.stat('/home/user'))) < 3000, 'podd of the bombed sandbox answers')
@@ -225,6 +225,9 @@ time.sleep(3)`,
 })
 
 describe('RS-02 memory', () => {
+  /** These reach no limit within the half minute that they have, on an emulated machine. */
+  const SLOW = ['/tmp', 'socket buffers']
+  const TOO_SLOW = differsOn({ qemu: 'not shown yet: an emulated machine is too slow for it' })
   const ways: Record<string, string> = {
     'anonymous pages': 'x = []\nwhile True: x.append(bytearray(1 << 20))',
     'locked pages':
@@ -240,42 +243,46 @@ describe('RS-02 memory', () => {
       'import socket\nx = []\nwhile True:\n  a, b = socket.socketpair()\n  a.setblocking(False)\n  x.append((a, b))\n  try:\n    while True: a.send(bytes(65536))\n  except BlockingIOError: pass',
   }
   for (const [name, program] of Object.entries(ways)) {
-    test(`ISO-1 RS-02 a bomb of ${name} at 128 MiB hits its own limit and the host keeps its memory`, async () => {
-      const sandbox = await client.create({ resources: { memoryMib: 128, tmpMib: 1024, shmMib: 1024 } })
-      const earlier = hostAvailableMib()
-      let lowest = earlier
-      const timer = setInterval(() => {
-        lowest = Math.min(lowest, hostAvailableMib())
-      }, 20)
-      const user = name === '/run' ? 'root' : 'user'
-      const result = await sandbox
-        .exec('/usr/bin/python3', { args: ['-c', program], user, timeoutMs: 30_000 })
-        .wait()
-        .catch((error: unknown) => error as { code: string; reason: string })
-      clearInterval(timer)
-      assert.ok(earlier - lowest < 2048, `the host lost ${earlier - lowest} MiB`)
-      const view = (await client.list({ all: true })).find(({ id }) => id === sandbox.id)
-      if ('exitCode' in result) {
-        // On Docker podd does not see why a process was killed.
-        const isKilled = result.oomKilled || (ON_DOCKER && result.signal === 'SIGKILL')
-        // A limit of another kind (descriptors) may come first; then it is the program that gives up.
-        const isRefused =
-          result.exitCode === 1 && /(?:OS|Memory|Permission|BlockingIO)Error/.test(result.stderr)
-        assert.ok(isKilled || isRefused, JSON.stringify(result).slice(0, 500))
-        // Of a machine the host also counts what its kernel and QEMU may use (docs/providers/qemu.md).
-        const mostMib = ON_QEMU ? 128 + 128 + 384 : 129
-        if (view?.state === 'running')
-          assert.ok((await sandbox.stats()).memPeakBytes <= mostMib * 1024 * 1024)
-      } else {
-        assert.match(
-          JSON.stringify(view?.ending),
-          /oom|memory/i,
-          `podd itself was the victim: ${JSON.stringify(result)}`,
-        )
-      }
-      assert.equal(await shell(neighbour, 'echo fine'), 'fine\n')
-      await sandbox.destroy()
-    })
+    test(
+      `ISO-1 RS-02 a bomb of ${name} at 128 MiB hits its own limit and the host keeps its memory`,
+      SLOW.includes(name) ? TOO_SLOW : {},
+      async () => {
+        const sandbox = await client.create({ resources: { memoryMib: 128, tmpMib: 1024, shmMib: 1024 } })
+        const earlier = hostAvailableMib()
+        let lowest = earlier
+        const timer = setInterval(() => {
+          lowest = Math.min(lowest, hostAvailableMib())
+        }, 20)
+        const user = name === '/run' ? 'root' : 'user'
+        const result = await sandbox
+          .exec('/usr/bin/python3', { args: ['-c', program], user, timeoutMs: 30_000 })
+          .wait()
+          .catch((error: unknown) => error as { code: string; reason: string })
+        clearInterval(timer)
+        assert.ok(earlier - lowest < 2048, `the host lost ${earlier - lowest} MiB`)
+        const view = (await client.list({ all: true })).find(({ id }) => id === sandbox.id)
+        if ('exitCode' in result) {
+          // On Docker podd does not see why a process was killed.
+          const isKilled = result.oomKilled || (ON_DOCKER && result.signal === 'SIGKILL')
+          // A limit of another kind (descriptors) may come first; then it is the program that gives up.
+          const isRefused =
+            result.exitCode === 1 && /(?:OS|Memory|Permission|BlockingIO)Error/.test(result.stderr)
+          assert.ok(isKilled || isRefused, JSON.stringify(result).slice(0, 500))
+          // Of a machine the host also counts what its kernel and QEMU may use (docs/providers/qemu.md).
+          const mostMib = ON_QEMU ? 128 + 128 + 384 : 129
+          if (view?.state === 'running')
+            assert.ok((await sandbox.stats()).memPeakBytes <= mostMib * 1024 * 1024)
+        } else {
+          assert.match(
+            JSON.stringify(view?.ending),
+            /oom|memory/i,
+            `podd itself was the victim: ${JSON.stringify(result)}`,
+          )
+        }
+        assert.equal(await shell(neighbour, 'echo fine'), 'fine\n')
+        await sandbox.destroy()
+      },
+    )
   }
 
   test('RS-02 the control: within its limit a program gets its memory', async () => {
@@ -476,7 +483,13 @@ except OSError as e: pass
   for (const [name, setup] of Object.entries(ways)) {
     test(
       `RS-08 ${name}: a sandbox that takes all it can leaves some to others`,
-      differsOn({ docker: SHARED_IDS, gvisor: OWN_TABLES }),
+      differsOn({
+        docker: SHARED_IDS,
+        gvisor: OWN_TABLES,
+        ...(name === 'epoll watches' && {
+          qemu: 'a machine has a limit of its own, which the test cannot lower',
+        }),
+      }),
       async (t) => {
         if (name === 'epoll watches') t.after(lowerSetting('/proc/sys/fs/epoll/max_user_watches', 20_000))
         await using greedy = await client.create({})

@@ -110,7 +110,8 @@ applies there, and a star that some do not: the reasons are below.`
 
 const DIFFERENCES = `## What differs
 
-None of this is a way out of a sandbox. Where a limit does not hold, the page of the provider says so.`
+No test found a way out of a sandbox. Where a limit does not hold, the page of the provider says so. A test that is
+not shown yet has not passed there, and not because an attack succeeded.`
 
 const OTHERS = `## Not in the table
 
