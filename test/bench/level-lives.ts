@@ -102,7 +102,7 @@ export async function commands(
   keepMedians(report, 'a command in a running one', rows)
 }
 
-/** Of a sandbox with one small program that runs. `onSnapshot` gets the id of each snapshot that is measured. */
+/** Of a sandbox with one small program. `onSnapshot` gets the id of each snapshot that is measured. */
 export async function memoryOf(
   report: Report,
   { title, pod, kinds, pauseMs }: MeasuredLevel,

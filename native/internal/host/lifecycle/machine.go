@@ -151,9 +151,7 @@ func (s *Sandboxes) startMachine(handle *Handle, args hostproto.CreateSandbox, f
 		run.Machine = &boot.MachineStart{Launch: &start.launch, ReadyWithin: machineReady, Prepare: func(run *boot.Run) error {
 			return s.limitMachine(run, handle, args.Resources, start.from.Shape)
 		}}
-		if err = s.Launcher.Start(run); err == nil {
-			err = s.Launcher.AwaitReady(run)
-		}
+		err = s.awaitMachine(run)
 	}
 	if err != nil {
 		if undo := s.Launcher.End(run, stopwatch.New()); undo != nil {
@@ -179,6 +177,15 @@ func (s *Sandboxes) startMachine(handle *Handle, args hostproto.CreateSandbox, f
 	handle.setRun(run)
 	handle.Machine = &machineRecord{start.from.Shape, start.from.Accel, levels}
 	return s.watchStarted(handle)
+}
+
+// awaitMachine starts a machine and waits until podd serves in it.
+func (s *Sandboxes) awaitMachine(run *boot.Run) error {
+	defer s.Machines.Starting()()
+	if err := s.Launcher.Start(run); err != nil {
+		return err
+	}
+	return s.Launcher.AwaitReady(run)
 }
 
 // limitMachine limits the machine as a whole. Its kernel limits what runs inside.

@@ -79,8 +79,8 @@ func readSavedMachine(dir, what string) (record savedMachineRecord, err error) {
 	return record, err
 }
 
-// sourceOf is the machine that a record describes. name is the entry of its memory in the pool, and dir has its
-// state.
+// sourceOf is the machine that a record describes. name is the entry of its memory in the pool, and dir has
+// its state.
 func (s *Sandboxes) sourceOf(record savedMachineRecord, name, dir, what string) (from machineSource, err error) {
 	memory, err := s.Machines.Saved(name)
 	if err == nil && record.Memory != nil {
@@ -92,9 +92,9 @@ func (s *Sandboxes) sourceOf(record savedMachineRecord, name, dir, what string) 
 
 // continueMachine continues the machine of a sandbox that is paused to disk.
 //
-// INVARIANT: the disk of a saved machine is as it was when the memory was saved. The machine has parts of it in
-// its memory and would damage the file system of another one. So it runs only when there is a copy of the disk,
-// which backToSaved puts back.
+// INVARIANT: the disk of a saved machine is as it was when the memory was saved. The machine has parts of it
+// in its memory and would damage the file system of another one. So it runs only when there is a copy of the
+// disk, which backToSaved puts back.
 func (s *Sandboxes) continueMachine(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
 	dir, what := s.memoryDir(handle), "the saved memory of sandbox "+handle.ID
 	record, err := readSavedMachine(dir, what)

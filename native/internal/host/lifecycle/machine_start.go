@@ -76,6 +76,7 @@ func (m *machineStart) open(files rootfs.Files) error {
 	}
 	plan.Identity = order.Identity{Seed: []byte(random.Hex(32)), BootID: m.run.BootID, Hostname: m.args.Hostname, IsSame: m.from.bootID != ""}
 	if !m.from.isRooted {
+		begin.PreparesRoot = m.environment != ""
 		plan.Begin = &begin
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -45,11 +46,20 @@ type Store struct {
 	digests string
 	// building are the names of what is being made; each channel is closed when that has ended.
 	building map[string]chan struct{}
+	// starting has an element for each machine that starts.
+	starting chan struct{}
 }
 
 // New returns the store of a state directory.
 func New(options Options) *Store {
-	return &Store{Options: options, building: map[string]chan struct{}{}}
+	return &Store{Options: options, building: map[string]chan struct{}{}, starting: make(chan struct{}, runtime.NumCPU())}
+}
+
+// Starting waits until a machine may start, and returns how to say that it has. A machine that starts keeps a
+// processor busy. If many started at a time, all of them would be slow, and none would answer in time.
+func (s *Store) Starting() (started func()) {
+	s.starting <- struct{}{}
+	return func() { <-s.starting }
 }
 
 const (

@@ -48,7 +48,10 @@ func (m *machine) begin(identity order.Identity, sandbox order.Sandbox) (map[str
 		}
 	}
 	swap := mount.Swap{Pid: m.run.Pid, Root: rootDir, Hostname: identity.Hostname, Keep: sandbox.Keep, Sizes: sandbox.Sizes}
-	return levels, swap.Do()
+	if err := swap.Do(); err != nil || !sandbox.PreparesRoot {
+		return levels, err
+	}
+	return levels, m.run.TellRoot()
 }
 
 func (m *machine) mountRoot(hostname string, sandbox order.Sandbox) error {

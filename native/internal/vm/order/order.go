@@ -60,6 +60,9 @@ type Sandbox struct {
 	Limits cgroup.Limits `json:"limits"`
 	// OpenFiles is the limit on open files; 0 for none.
 	OpenFiles int64 `json:"openFiles,omitempty"`
+	// PreparesRoot: podd prepares the root for its settings at once, because other machines continue from
+	// this one.
+	PreparesRoot bool `json:"preparesRoot,omitempty"`
 }
 
 // A Lower is one read-only disk of a root.
