@@ -6,6 +6,7 @@ import { chartOf } from './bench/chart.ts'
 import { duration } from './bench/duration.ts'
 import { type FigureName, type Figures, frontPage, OURS, panelsOf, SAME_WORK } from './bench/figures.ts'
 import { inTurn, type Summary, summarize } from './bench/measure.ts'
+import { replaceSections } from './bench/sections.ts'
 
 /** The first page breaks its lines; what it says does not depend on where. */
 const oneLine = (text: string): string => text.replaceAll(/\s+/g, ' ')
@@ -23,6 +24,25 @@ describe('figures of the benchmarks', () => {
     const { count, p50, p95, min } = summarize('one', [5, 1, 9, 3, 7])
     assert.deepEqual({ count, p50, p95, min }, { count: 5, p50: 5, p95: 9, min: 1 })
     assert.ok(Number.isNaN(summarize('none', []).p50))
+  })
+
+  test('a run of some parts replaces their sections, where they were, and says when', () => {
+    const before =
+      'Measured on a machine.\n\n### Lives\n\n1\n\n### Box\n\n2\n\n### Box: more\n\n3\n\n### Last\n\n4'
+    const later =
+      'Measured on another.\n\n### Box\n\n### Box: new\n\nnew\n\n### Box: other\n\nnewer\n\n### Added\n\n5'
+    assert.equal(
+      replaceSections(before, later, '2030-01-02'),
+      [
+        'Measured on a machine.',
+        '### Lives\n\n1',
+        '### Box\n\nMeasured 2030-01-02, in a run of its own.',
+        '### Box: new\n\nnew',
+        '### Box: other\n\nnewer',
+        '### Last\n\n4',
+        '### Added\n\nMeasured 2030-01-02, in a run of its own.\n\n5',
+      ].join('\n\n'),
+    )
   })
 
   test('cases take turns, and warm-ups do not count', async () => {

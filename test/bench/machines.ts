@@ -43,6 +43,7 @@ export async function onMachines(
   const onSnapshot = (id: string): unknown => still.push(standstillMs(world, id))
   await memoryOf(report, level, { rounds: Math.ceil(o.rounds / 2), onSnapshot })
   const standstill = summarize('stands still for a snapshot with memory', still)
+  report.say('')
   report.table([standstill])
   keepMedians(report, standstill.name, [{ ...standstill, name: NAME }])
   const boxes = await onBoth(level)

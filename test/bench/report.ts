@@ -5,6 +5,9 @@ import { ROOT } from '../support/world.ts'
 import { chartOf } from './chart.ts'
 import { type FigureName, type Figures, frontPage, panelsOf } from './figures.ts'
 import type { Summary } from './measure.ts'
+import { replaceSections } from './sections.ts'
+
+const PAGE = join(ROOT, 'docs', 'benchmarks.md')
 
 export class Report {
   readonly #lines: string[] = []
@@ -64,12 +67,24 @@ export class Report {
 
   /** Replaces the figures in the documents, and the chart. */
   write(): void {
+    const day = today()
     const figures: Figures = this.#figures
-    const file = join(ROOT, 'docs', 'benchmarks.md')
-    const day = new Date().toISOString().slice(0, 10)
     writeFileSync(join(ROOT, 'docs', 'benchmarks.svg'), chartOf(panelsOf(figures), { day }))
-    const text = between(readFileSync(file, 'utf8'), 'front page', frontPage(figures).join('\n'))
-    writeFileSync(file, between(text, 'figures', this.#lines.join('\n')))
+    const text = between(readFileSync(PAGE, 'utf8'), 'front page', frontPage(figures).join('\n'))
+    writeFileSync(PAGE, between(text, 'figures', this.#lines.join('\n')))
+    this.#writeLevels(day)
+  }
+
+  /** Replaces the sections of a run that measured some parts only. */
+  writeParts(): void {
+    const day = today()
+    const text = readFileSync(PAGE, 'utf8')
+    const later = replaceSections(inner(text, 'figures'), this.#lines.join('\n'), day)
+    writeFileSync(PAGE, between(text, 'figures', later))
+    if (this.#levels.size > 0) this.#writeLevels(day)
+  }
+
+  #writeLevels(day: string): void {
     const page = join(ROOT, 'docs', 'providers', 'isolation.md')
     writeFileSync(page, between(readFileSync(page, 'utf8'), 'levels', this.#levelTable(day)))
   }
@@ -87,9 +102,19 @@ export class Report {
   }
 }
 
-function between(text: string, name: string, inner: string): string {
+function today(): string {
+  return new Date().toISOString().slice(0, 10)
+}
+
+/** What is between the markers of a name. */
+function inner(text: string, name: string): string {
+  const start = `<!-- ${name} -->`
+  return text.slice(text.indexOf(start) + start.length, text.indexOf(`<!-- /${name} -->`))
+}
+
+function between(text: string, name: string, replacement: string): string {
   const [start, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`]
   if (!text.includes(start) || !text.includes(end)) throw new Error(`${name}: the markers are missing`)
   const [head, tail] = [text.slice(0, text.indexOf(start) + start.length), text.slice(text.indexOf(end))]
-  return `${head}\n\n${inner.trim()}\n\n${tail}`
+  return `${head}\n\n${replacement.trim()}\n\n${tail}`
 }

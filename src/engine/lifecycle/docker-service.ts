@@ -77,13 +77,22 @@ export function dockerHint(exit: ProcessExit | undefined): string {
  * host.
  */
 export async function requireDocker(provider: Provider, { resources }: Spec): Promise<void> {
-  if ((await provider.capabilities(CALL)).docker) {
+  const { docker, isolation } = await provider.capabilities(CALL)
+  if (docker) {
     if (resources.memoryMib >= LEAST_MEMORY_MIB) return
     throw invalid(
       'docker.memory',
       `a Docker engine needs at least ${LEAST_MEMORY_MIB} MiB of memory, and the limit is ${resources.memoryMib} MiB`,
       'raise `--memory`: the limit holds for the engine and all of its containers together',
     )
+  }
+  if (isolation !== 'container') {
+    throw new AgentPodError({
+      code: 'unsupported',
+      reason: 'docker.root',
+      message: `a Docker engine in a sandbox on ${provider.name} needs a server that runs as root`,
+      hint: 'run the server as root',
+    })
   }
   throw new AgentPodError({
     code: 'unsupported',

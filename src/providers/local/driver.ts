@@ -352,7 +352,7 @@ function capabilities({ isolation, images, runtime }: LocalOptions, host: HostIn
     host: runtime?.host !== false,
     volumes: host.volumes && runtime?.volumes !== false,
     rootMounts: host.rootMounts && runtime?.rootMounts !== false,
-    docker: runtime?.runsDocker ?? false,
+    docker: (runtime?.runsDocker ?? false) && !host.rootless,
     notes,
   }
 }
