@@ -7,7 +7,7 @@ import { after, before, type TestContext, test } from 'node:test'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
-import { differsOn, ON_DOCKER, ON_QEMU } from '../support/chosen-provider.ts'
+import { ON_DOCKER, ON_QEMU } from '../support/chosen-provider.ts'
 import { DOORS, type Outcomes, REACHED } from '../support/doors.ts'
 import { flood } from '../support/flood.ts'
 import { quietly } from '../support/host-view.ts'
@@ -108,16 +108,11 @@ after(async () => {
   }
 })
 
-/** Their waits end before such a machine has started its programs. */
-const TOO_SLOW = differsOn({
-  qemu: 'not shown yet: an emulated machine is too slow for the waits of this test',
-})
-
 type Attack = (t: TestContext) => Promise<void>
 
 /** Begins with nothing noticed. */
-function attack(name: string, work: Attack, mayRun: { skip: string | false } = { skip: false }): void {
-  test(name, { skip: skip || mayRun.skip }, async (t) => {
+function attack(name: string, work: Attack): void {
+  test(name, { skip }, async (t) => {
     await internet.forget()
     await work(t)
   })
@@ -284,26 +279,22 @@ attack('NW-04 a private address is reached under a private rule alone', async ()
   assert.notDeepEqual(internet.network.at(PRIVATE_SITE), [])
 })
 
-attack(
-  'NW-05 a neighbour is not reached, through any door',
-  async () => {
-    const serve = `cd ~ && echo neighbour-was-here > token && (setsid python3 -m http.server 8000 --bind 0.0.0.0 > log 2>&1 &)`
-    await shell(neighbour, serve)
-    const own = 'curl -sS --noproxy "*" http://127.0.0.1:8000/token'
-    await until('it serves', async () => (await shell(neighbour, own)).includes('neighbour-was-here'))
-    const addresses = (await shell(neighbour, 'hostname -I; hostname')).trim().split(/\s+/)
-    const hosts = ['127.0.0.1', '0.0.0.0', '198.18.0.1', 'neighbour', neighbour.id, ...addresses]
-    for (const host of new Set(hosts)) {
-      for (const [way, outcome] of Object.entries(await every(host, 8000)))
-        assert.doesNotMatch(outcome, /neighbour-was-here|Directory listing/, `${host} by ${way}`)
-    }
-    const requests = (await shell(neighbour, 'cat ~/log')).match(/"GET/g) ?? []
-    const asked = (await shell(neighbour, `${own} > /dev/null; cat ~/log`)).match(/"GET/g) ?? []
-    assert.equal(asked.length, requests.length + 1, 'the control: what reaches it is in its log')
-    assert.ok(!(await shell(neighbour, 'cat ~/log')).includes('GET / '), 'and nobody else asked')
-  },
-  TOO_SLOW,
-)
+attack('NW-05 a neighbour is not reached, through any door', async () => {
+  const serve = `cd ~ && echo neighbour-was-here > token && (setsid python3 -m http.server 8000 --bind 0.0.0.0 > log 2>&1 &)`
+  await shell(neighbour, serve)
+  const own = 'curl -sS --noproxy "*" http://127.0.0.1:8000/token'
+  await until('it serves', async () => (await shell(neighbour, own)).includes('neighbour-was-here'))
+  const addresses = (await shell(neighbour, 'hostname -I; hostname')).trim().split(/\s+/)
+  const hosts = ['127.0.0.1', '0.0.0.0', '198.18.0.1', 'neighbour', neighbour.id, ...addresses]
+  for (const host of new Set(hosts)) {
+    for (const [way, outcome] of Object.entries(await every(host, 8000)))
+      assert.doesNotMatch(outcome, /neighbour-was-here|Directory listing/, `${host} by ${way}`)
+  }
+  const requests = (await shell(neighbour, 'cat ~/log')).match(/"GET/g) ?? []
+  const asked = (await shell(neighbour, `${own} > /dev/null; cat ~/log`)).match(/"GET/g) ?? []
+  assert.equal(asked.length, requests.length + 1, 'the control: what reaches it is in its log')
+  assert.ok(!(await shell(neighbour, 'cat ~/log')).includes('GET / '), 'and nobody else asked')
+})
 
 attack('NET-1 NW-06 no question leaves by DNS of any kind', async () => {
   const resolvers = [RESOLVER, PUBLIC_RESOLVER]
@@ -784,7 +775,6 @@ tell({**found, 'evil': sorted(found['evil'])})`
     assertRefused(await every('evil.example'), 'afterwards')
     await assertSilence('a kill')
   },
-  TOO_SLOW,
 )
 
 attack('CP-20 the API is not reached from inside through any door, whatever the rules', async () => {

@@ -29,8 +29,8 @@ import {
 } from './packed.ts'
 
 /**
- * Four programs for two processors, and vminit for one, which takes 2.7 MiB (ADR 20). BuildKit's front end and
- * copy library take most of it.
+ * Four programs for two processors, and vminit for one, which takes 2.7 MiB (ADR 20). BuildKit's front end
+ * and copy library take most of it.
  */
 const LARGEST_BYTES = 43 * 1024 * 1024
 /** As a former build leaves one for a server that still runs. */
