@@ -173,7 +173,7 @@ func natRules(withContainers bool) rules {
 //	-A FORWARD -d 172.16.0.1/255.240.0.255 -j ACCEPT
 //
 // gVisor gives every packet that a bridge passes from one member to another to the stack of the bridge too,
-// whoever it is addressed to. The engine turns forwarding on, so the stack would send it once more, with
+// wherever it goes. The engine turns forwarding on, so the stack would send it once more, with
 // another source port where the table nat has rules: connections between containers would be reset now and
 // then. Connections to the outside are redirected before, and need no forwarding. A container may reach the
 // sandbox by its address in another network.

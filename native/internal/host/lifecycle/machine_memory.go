@@ -107,6 +107,10 @@ func (s *Sandboxes) continueMachine(handle *Handle, args hostproto.CreateSandbox
 	}
 	from.bootID = handle.BootID
 	clock.Lap("check memory")
+	// A resume that was cut off may have left its copy, and have changed the disk.
+	if err := s.Machines.PutBackDisk(handle.ID, s.machineDisk(handle)); err != nil {
+		return err
+	}
 	if err := s.Machines.KeepDisk(handle.ID, s.machineDisk(handle)); err != nil {
 		return err
 	}

@@ -194,18 +194,13 @@ func (s *Store) Saved(name string) (string, error) {
 	return filepath.Join(dir, memoryFile), err
 }
 
-// KeepDisk keeps a copy of the disk of a sandbox that is paused to disk, beside its memory. It keeps the one
-// that is there.
+// KeepDisk keeps a copy of the disk of a sandbox that is paused to disk, beside its memory.
 func (s *Store) KeepDisk(name, disk string) error {
 	dir, err := s.dir(name)
 	if err != nil {
 		return err
 	}
-	kept := filepath.Join(dir, diskFile)
-	if _, err := os.Lstat(kept); err == nil || !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return replaceFile(disk, kept)
+	return replaceFile(disk, filepath.Join(dir, diskFile))
 }
 
 // PutBackDisk gives the sandbox the copy of its disk, if there is one.
