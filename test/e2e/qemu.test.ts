@@ -7,7 +7,13 @@ import { after, before, describe, test } from 'node:test'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { LEVELS } from '../support/contract-table.ts'
 import { NOT_LONG } from '../support/long.ts'
-import { machineOf, machinePosture, podhostPids, sharedMachineFiles } from '../support/machine-view.ts'
+import {
+  machineOf,
+  machinePosture,
+  podhostPids,
+  sharedMachineFiles,
+  supervisorPids,
+} from '../support/machine-view.ts'
 import { makeImage } from '../support/made-image.ts'
 import { NO_QEMU, SMALL_MACHINE, USER_FILES } from '../support/qemu.ts'
 import { busyboxFiles, NO_BUSYBOX } from '../support/tiny-images.ts'
@@ -111,6 +117,31 @@ describe('virtual machines', { skip: NO_QEMU ?? NO_BUSYBOX }, () => {
     for (const pid of [world.serverPid, ...podhostPids(world)]) process.kill(pid, 'SIGKILL')
     assert.ok((await counts(box)) >= last)
     assert.deepEqual((await identity(box)).split('\n').slice(0, 3), kept)
+  })
+
+  test('PROV-12 a machine that waited becomes a sandbox of its own, and ends with podhost', async () => {
+    const create = (): Promise<Sandbox> =>
+      pod.create({ isolation: 'vm', environment: { image }, resources: SMALL_MACHINE })
+    const podhostLog = (): string => readFileSync(join(world.home, 'logs', 'podhost.log'), 'utf8')
+    const waited = (): number => podhostLog().match(/machine \S+ waits/g)?.length ?? 0
+    const before = waited()
+    const former = await create()
+    await until('a machine waits', () => waited() > before)
+    const box = await create()
+    assert.match(podhostLog(), new RegExp(`${box.id}: create: .*waiting machine`))
+    const identities = (await Promise.all([former, box].map(identity))).map((text) => text.split('\n'))
+    for (const n of [0, 1, 2, 3]) assert.notEqual(identities[0]?.[n], identities[1]?.[n], `line ${n}`)
+    const clock = Number(await run(box, 'date +%s'))
+    assert.ok(Math.abs(clock - Date.now() / 1000) < 5, `its clock says ${clock}`)
+    const commands = (await box.processes()).map(({ command }) => command.join(' '))
+    assert.ok(!commands.some((command) => / -c echo$/.test(command)), commands.join('\n'))
+    for (const one of [former, box]) await one.destroy()
+    await until('the next one waits', () => supervisorPids(world).length === 2)
+    for (const pid of podhostPids(world)) process.kill(pid, 'SIGKILL')
+    await until('it ends with podhost', () => supervisorPids(world).length === 1)
+    // The sandbox of the other tests is still there, and the next podhost makes more.
+    assert.equal(await world.ok(['exec', 'box', '--', 'sh', '-c', 'cat ~/file']), 'kept\n')
+    await (await create()).destroy()
   })
 
   test('STATE-14 PROV-12 machines with memory continue in copies, and none changes what others start from', {

@@ -15,6 +15,15 @@ export function podhostPids(world: World): number[] {
     .map((line) => Number.parseInt(line, 10))
 }
 
+/** The supervisors of the world's virtual machines, also of one that waits for a sandbox. */
+export function supervisorPids(world: World): number[] {
+  return allPids().filter(
+    (pid) =>
+      quietly(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8'))?.includes('\0vm-supervisor\0') &&
+      quietly(() => readlinkSync(`/proc/${pid}/fd/1`))?.startsWith(world.home),
+  )
+}
+
 export interface MachineProcesses {
   readonly supervisor: number
   readonly qemu: number

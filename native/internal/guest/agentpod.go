@@ -41,7 +41,10 @@ func readStrict(r *http.Request, into any) error {
 }
 
 func (s *Server) init(w http.ResponseWriter, r *http.Request) {
-	s.isSet.Store(true)
+	if !s.isSet.Swap(true) {
+		// A machine that waited for its sandbox has run a program to be ready for others.
+		s.processes.ForgetAll()
+	}
 	var request initRequest
 	err := readStrict(r, &request)
 	if err == nil {
@@ -60,8 +63,12 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	connect.WriteUnary(w, empty{}, err)
 }
 
-// setTrust writes the certificates that programs trust. The first settings find files that are prepared.
+// setTrust writes the certificates that programs trust. The first settings find files that are prepared. A
+// sandbox whose memory was saved gets the same anchors again, which are in its files already.
 func (s *Server) setTrust(anchors *trust.Anchors) {
+	if before := s.trusted.Swap(anchors); before != nil && anchors != nil && *before == *anchors {
+		return
+	}
 	prepared := s.prepared.Swap(nil)
 	switch {
 	case prepared != nil && anchors != nil:

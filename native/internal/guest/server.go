@@ -42,8 +42,10 @@ type Server struct {
 	isSet atomic.Bool
 	// prepared is what PUT /agentpod/root has prepared for the first settings.
 	prepared atomic.Pointer[trust.Prepared]
-	cpu      cpuMeter
-	routes   map[string]route
+	// trusted are the anchors of the last settings.
+	trusted atomic.Pointer[trust.Anchors]
+	cpu     cpuMeter
+	routes  map[string]route
 }
 
 type route struct {

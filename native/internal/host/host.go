@@ -128,7 +128,7 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
 	h.volumes = volumes.New(volumes.Options{Home: h.home, Stored: h.stored, Pool: h.pool, Locks: &h.locks, Log: logger})
 	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots, Volumes: h.volumes,
-		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, MemoryShells: h.memoryShells, Machines: h.machines, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
+		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, MemoryShells: h.memoryShells, Machines: h.machines, KeepsMachines: config.Shells > 0, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
 	if err := h.recover(); err != nil {
 		return nil, err
 	}

@@ -67,6 +67,7 @@ func (h *Host) clear() (any, error) {
 		return nil, hostproto.Errorf(hostproto.Conflict, "volume.exists", "volume %s still exists", ids[0])
 	}
 	h.shells.DropRoots()
+	h.sandboxes.DropWaiting()
 	h.sandboxes.AwaitUnmounts()
 	if err := h.machines.Clear(); err != nil {
 		return nil, err

@@ -106,6 +106,18 @@ func (t *Table) tidy() {
 	}
 }
 
+// ForgetAll kills every process and forgets it.
+func (t *Table) ForgetAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.byPid {
+		if p.Exit() == nil {
+			p.Signal(unix.SIGKILL)
+		}
+		t.forget(p)
+	}
+}
+
 func (t *Table) forget(p *Process) {
 	delete(t.byPid, p.Pid)
 	if p.Tag != "" && t.byTag[p.Tag] == p {

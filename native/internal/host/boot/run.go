@@ -3,6 +3,7 @@ package boot
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,6 +122,32 @@ func (r *Run) TellRoot() error {
 	if err == nil && !strings.HasPrefix(status, "20") {
 		err = fmt.Errorf("podd could not prepare its root: %s", status)
 	}
+	return err
+}
+
+// rehearsal is a program that every root is likely to have.
+const rehearsal = `{"process":{"cmd":"/bin/sh","args":["-c","echo"]},"stdin":false}`
+
+// Rehearse lets podd run a program that does nothing, as a client of the sandbox would. What it needs of the
+// disk is in memory afterwards, and an emulated processor has translated it. podd forgets the program when
+// its settings arrive.
+func (r *Run) Rehearse(within time.Duration) error {
+	peer, err := unixsocket.Dial(r.Socket, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
+	peer.SetDeadline(time.Now().Add(within))
+	// A message of the Connect protocol has its flags and its length before it.
+	message := append([]byte{0, 0, 0, 0, byte(len(rehearsal))}, rehearsal...)
+	head := fmt.Sprintf("POST /process.Process/Start HTTP/1.1\r\nHost: podd\r\nAuthorization: Basic %s\r\n"+
+		"Content-Type: application/connect+json\r\nConnect-Protocol-Version: 1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+		base64.StdEncoding.EncodeToString([]byte("root:")), len(message))
+	if _, err := peer.Write(append([]byte(head), message...)); err != nil {
+		return err
+	}
+	// SECURITY: the answer is dropped. The program may be anything that the root has under this name.
+	_, err = io.Copy(io.Discard, io.LimitReader(peer, maxReport))
 	return err
 }
 

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"time"
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/machines"
+	"agentpod/native/internal/host/standby"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/random"
 	"agentpod/native/internal/rootfs"
@@ -90,26 +90,19 @@ func (s *Sandboxes) createMachine(handle *Handle, args hostproto.CreateSandbox, 
 	if err := refuseForMachine(s.Machines.Program.Kind, args); err != nil {
 		return err
 	}
-	var from machineSource
-	var err error
-	if args.Memory {
-		from, err = s.savedMachine(args)
-	} else {
-		from, err = s.templateMachine(args)
+	if args.Snapshot == "" {
+		return s.createNewMachine(handle, args, clock)
 	}
+	defer s.waiting.Starting()("", nil)
+	source := s.templateMachine
+	if args.Memory {
+		source = s.savedMachine
+	}
+	from, err := source(args)
 	if err != nil {
 		return err
 	}
 	clock.Lap("template")
-	if args.Snapshot == "" {
-		if err := s.Pool.Create(handle.files(), 0); err != nil {
-			return err
-		}
-		if err := os.Mkdir(filepath.Join(s.Pool.Path(handle.files()), "upper"), 0o700); err != nil {
-			return err
-		}
-		return s.startMachine(handle, args, from, rootfs.NewFiles, clock)
-	}
 	// The size of the disk is its limit.
 	unlimited := args
 	unlimited.Resources.DiskBytes = 0
@@ -118,6 +111,30 @@ func (s *Sandboxes) createMachine(handle *Handle, args hostproto.CreateSandbox, 
 	}
 	clock.Lap("disk")
 	return s.startMachine(handle, args, from, rootfs.CopiedFiles, clock)
+}
+
+// createNewMachine is for a sandbox without files. The next one is expected to be like it.
+func (s *Sandboxes) createNewMachine(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) (err error) {
+	started, environment := s.waiting.Starting(), ""
+	var make standby.Maker
+	defer func() { started(environment, make) }()
+	from, err := s.templateMachine(args)
+	if err == nil {
+		environment, err = s.environmentName(args, from)
+	}
+	if err != nil {
+		return err
+	}
+	clock.Lap("template")
+	if s.fromWaiting(environment, handle, args, clock) {
+		err = s.watchStarted(handle)
+	} else if err = s.newMachineFiles(handle); err == nil {
+		err = s.startMachine(handle, args, from, rootfs.NewFiles, clock)
+	}
+	if err == nil {
+		make = func() (standby.Machine, error) { return s.makeWaiting(environment, args, from) }
+	}
+	return err
 }
 
 // A machineSource is what a machine starts from: a template, an environment, or a snapshot with memory.
@@ -141,6 +158,14 @@ func (s *Sandboxes) templateMachine(args hostproto.CreateSandbox) (machineSource
 
 // startMachine starts the machine of a sandbox. With NewFiles it makes its disk.
 func (s *Sandboxes) startMachine(handle *Handle, args hostproto.CreateSandbox, from machineSource, files rootfs.Files, clock *stopwatch.Stopwatch) error {
+	if err := s.bootMachine(handle, args, from, files, clock); err != nil {
+		return err
+	}
+	return s.watchStarted(handle)
+}
+
+// bootMachine starts a machine, which ends with podhost until its sandbox is watched.
+func (s *Sandboxes) bootMachine(handle *Handle, args hostproto.CreateSandbox, from machineSource, files rootfs.Files, clock *stopwatch.Stopwatch) error {
 	run := boot.NewRun(s.Home, "sh"+random.Hex(7), boot.Machine)
 	handle.Shell = run.Name
 	start := &machineStart{sandboxes: s, handle: handle, args: args, from: from, run: run}
@@ -164,19 +189,24 @@ func (s *Sandboxes) startMachine(handle *Handle, args hostproto.CreateSandbox, f
 	if levels == nil {
 		levels = start.from.levels
 	}
-	for name, level := range levels {
-		// The host's group holds the one on processors.
-		if name == "memory" || name == "pids" {
-			handle.Limits[name] = level
-		}
-	}
+	handle.setInnerLimits(levels)
 	if start.environment != "" {
 		start.keepEnvironment(levels)
 		clock.Lap("environment")
 	}
 	handle.setRun(run)
 	handle.Machine = &machineRecord{start.from.Shape, start.from.Accel, levels}
-	return s.watchStarted(handle)
+	return nil
+}
+
+// setInnerLimits records the limits that the machine's own kernel holds. The host's group holds the one on
+// processors.
+func (h *Handle) setInnerLimits(levels map[string]cgroup.Level) {
+	for _, name := range []string{"memory", "pids"} {
+		if level, known := levels[name]; known {
+			h.Limits[name] = level
+		}
+	}
 }
 
 // awaitMachine starts a machine and waits until podd serves in it.

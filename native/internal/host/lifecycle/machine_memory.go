@@ -139,8 +139,16 @@ func (s *Sandboxes) holdMachine(handle *Handle) (held, error) {
 	if err != nil {
 		return nil, err
 	}
+	control := s.runOf(handle).Control
+	// What is written now does not have to be written while the machine stands still.
+	if err = supervise.Sync(control); err == nil {
+		err = s.Machines.FlushMemory(handle.group())
+	}
 	since := time.Now()
-	hold, err := supervise.HoldStill(s.runOf(handle).Control)
+	var hold *supervise.Hold
+	if err == nil {
+		hold, err = supervise.HoldStill(control)
+	}
 	if err != nil {
 		return nil, memoryError(handle.ID, err)
 	}

@@ -34,19 +34,35 @@ type machineStart struct {
 // disk is the path of the sandbox's own disk.
 func (m *machineStart) disk() string { return m.sandboxes.machineDisk(m.handle) }
 
-// open opens everything, and copies what the machine writes to. The caller closes launch, also after an
-// error.
-func (m *machineStart) open(files rootfs.Files) error {
+// plan opens the disks of the layers, and says what the machine becomes.
+func (m *machineStart) plan(files rootfs.Files) (order.Sandbox, error) {
 	s, asked := m.sandboxes, m.args.Resources
 	lowers, err := s.addLowers(&m.launch, m.args.Root)
 	if err != nil {
-		return err
+		return order.Sandbox{}, err
 	}
 	keep, sizes := shells.Kept(m.args.RootDirs, shells.Sizes{Tmp: asked.TmpBytes, Shm: asked.ShmBytes})
 	begin := order.Sandbox{Lowers: lowers, Upper: s.nextDisk(&m.launch, false), Files: int(files), Keep: keep, Sizes: sizes, OpenFiles: asked.Files,
 		Limits: cgroup.Limits{MemoryBytes: asked.MemoryBytes, Pids: asked.Pids}}
 	for _, one := range m.args.Mounts {
 		begin.Tmpfs = append(begin.Tmpfs, order.Tmpfs{Path: one.Path, SizeBytes: one.SizeBytes, TakesOwner: one.TakesOwner})
+	}
+	return begin, nil
+}
+
+// environmentName is the name of the environment of a machine that begins like this, with a new disk.
+func (m *machineStart) environmentName(begin order.Sandbox) (string, error) {
+	begin.UpperBytes = m.args.Resources.DiskBytes
+	return machines.EnvironmentName(&m.from.Template, begin, m.launch.Disks)
+}
+
+// open opens everything, and copies what the machine writes to. The caller closes launch, also after an
+// error.
+func (m *machineStart) open(files rootfs.Files) error {
+	s, asked := m.sandboxes, m.args.Resources
+	begin, err := m.plan(files)
+	if err != nil {
+		return err
 	}
 	if files == rootfs.NewFiles {
 		if err := m.makeDisk(begin); err != nil {
@@ -74,7 +90,8 @@ func (m *machineStart) open(files rootfs.Files) error {
 	if m.run.BootID = m.from.bootID; m.run.BootID == "" {
 		m.run.BootID = random.UUID()
 	}
-	plan.Identity = order.Identity{Seed: []byte(random.Hex(32)), BootID: m.run.BootID, Hostname: m.args.Hostname, IsSame: m.from.bootID != ""}
+	plan.Identity = newIdentity(m.run.BootID, m.args.Hostname)
+	plan.Identity.IsSame = m.from.bootID != ""
 	if !m.from.isRooted {
 		begin.PreparesRoot = m.environment != ""
 		plan.Begin = &begin
@@ -85,8 +102,7 @@ func (m *machineStart) open(files rootfs.Files) error {
 // makeDisk makes the disk of a new sandbox: a copy of that of its environment, or an empty one.
 func (m *machineStart) makeDisk(begin order.Sandbox) error {
 	s := m.sandboxes
-	begin.UpperBytes = m.args.Resources.DiskBytes
-	name, err := machines.EnvironmentName(&m.from.Template, begin, m.launch.Disks)
+	name, err := m.environmentName(begin)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"agentpod/native/internal/host/machines"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
+	"agentpod/native/internal/host/standby"
+	"agentpod/native/internal/host/unmounts"
 	"agentpod/native/internal/host/volumes"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/ids"
@@ -36,7 +38,9 @@ type Options struct {
 	// MemoryShells are those of gVisor sandboxes that continue saved processes.
 	MemoryShells *shells.Pool
 	Machines     *machines.Store
-	Locks        *keylock.Locks
+	// KeepsMachines: a virtual machine waits for the next sandbox.
+	KeepsMachines bool
+	Locks         *keylock.Locks
 	// Publish sends an event to every client. It must not block.
 	Publish func(event any)
 	Log     *log.Logger
@@ -50,7 +54,9 @@ type Sandboxes struct {
 	disk diskCache
 	// tasks are the goroutines that watch sandboxes and react to their deadlines.
 	tasks    sync.WaitGroup
-	unmounts unmounts
+	unmounts unmounts.Queue
+	// waiting has a virtual machine for the next sandbox.
+	waiting *standby.Keeper
 
 	mu   sync.Mutex
 	live map[string]*live
@@ -58,7 +64,7 @@ type Sandboxes struct {
 
 // New returns the sandboxes of a state directory. Call Recover before anything else.
 func New(options Options) *Sandboxes {
-	return &Sandboxes{Options: options, handles: &handles{home: options.Home}, live: map[string]*live{}}
+	return &Sandboxes{Options: options, handles: &handles{home: options.Home}, live: map[string]*live{}, waiting: standby.New(options.KeepsMachines, options.Log)}
 }
 
 // shellsOf returns the shells that sandboxes on this runtime run in.
@@ -81,8 +87,12 @@ func (s *Sandboxes) task(work func()) {
 	}()
 }
 
+// DropWaiting ends the virtual machine that waits for the next sandbox.
+func (s *Sandboxes) DropWaiting() { s.waiting.Drop() }
+
 // Close stops watching. The sandboxes keep running.
 func (s *Sandboxes) Close() {
+	s.waiting.Close()
 	s.mu.Lock()
 	for _, l := range s.live {
 		l.pidfd.Close()

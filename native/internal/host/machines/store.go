@@ -20,6 +20,8 @@ import (
 	"agentpod/native/internal/pool"
 	"agentpod/native/internal/safefs"
 	"agentpod/native/internal/vm/drivers"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options is what a Store works with.
@@ -167,6 +169,21 @@ func (s *Store) NewMemory(run, from string) (*os.File, error) {
 		return nil, err
 	}
 	return cloneFile(from, filepath.Join(dir, memoryFile))
+}
+
+// FlushMemory writes the memory of a run to its file. A copy has to write what is left.
+func (s *Store) FlushMemory(run string) error {
+	dir, err := s.dir(run)
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(filepath.Join(dir, memoryFile))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	flags := unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	return os.NewSyscallError("sync_file_range", unix.SyncFileRange(int(file.Fd()), 0, 0, flags))
 }
 
 // KeepMemory copies the memory of a run into the entry of a snapshot, and returns how much of it is in use.

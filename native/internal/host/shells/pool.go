@@ -1,15 +1,12 @@
 package shells
 
 import (
-	"bufio"
 	"log"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"agentpod/native/internal/host/boot"
+	"agentpod/native/internal/meminfo"
 )
 
 // Most is the highest number of shells that can be kept. Each takes about two megabytes.
@@ -194,7 +191,7 @@ func (p *Pool) isShort() bool {
 		return false
 	default:
 	}
-	if availableMemory() < minMemory {
+	if meminfo.AvailableKiB() < minMemory {
 		p.dropAll()
 		return false
 	}
@@ -331,21 +328,4 @@ func (p *Pool) Close() {
 	p.once.Do(func() { close(p.done) })
 	p.wait.Wait()
 	p.dropAll()
-}
-
-// availableMemory is in KiB. If the kernel does not report it, there is enough.
-func availableMemory() int64 {
-	file, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return minMemory
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if name, value, _ := strings.Cut(lines.Text(), ":"); name == "MemAvailable" {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return kib
-		}
-	}
-	return minMemory
 }

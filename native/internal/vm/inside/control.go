@@ -70,6 +70,8 @@ func (m *machine) perform(request order.Request) (answer order.Answer, err error
 		if err = renew(m, request.Identity); err == nil {
 			err = m.continueAs(request.Identity)
 		}
+	case order.Sync:
+		err = m.sync()
 	case order.Freeze:
 		err = m.freeze()
 	case order.Thaw:

@@ -125,6 +125,14 @@ func (m *machine) setHostname(hostname string) error {
 	return <-done
 }
 
+// sync writes everything to the disk while programs continue.
+func (m *machine) sync() error {
+	if m.upper == nil {
+		return nil
+	}
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(m.upper.Fd())))
+}
+
 // freezeTries is how often to try to freeze a file system that is busy being frozen or thawed.
 const freezeTries = 50
 

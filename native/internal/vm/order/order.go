@@ -13,6 +13,8 @@ const (
 	Begin = "begin"
 	// Renew gives a machine that continues from saved memory an identity of its own.
 	Renew = "renew"
+	// Sync writes to the disk what programs have written. A Freeze right after it takes less time.
+	Sync = "sync"
 	// Freeze stops every program and writes everything to the disk. Programs continue after Thaw or Renew.
 	Freeze = "freeze"
 	Thaw   = "thaw"

@@ -18,11 +18,14 @@ import (
 
 // A control connection to the supervisor is for podhost. Each side writes lines of JSON:
 //
+//	{"op":"sync"}     what programs have written is on the disk; they continue
 //	{"op":"freeze"}   programs stand still and everything is on the disk, until {"op":"thaw"}
 //	{"op":"hold"}     the same, and the machine stands still until the connection ends
 //	{"op":"save"}     with the descriptor of a file: the state of a machine that stands still is in the file
+//	{"op":"wait"}     the machine stands still until {"op":"become"}, with the identity of its sandbox
 type controlOrder struct {
-	Op string `json:"op"`
+	Op       string          `json:"op"`
+	Identity *order.Identity `json:"identity,omitempty"`
 }
 
 type controlAnswer struct {
@@ -60,6 +63,8 @@ func (s *machineSupervisor) serveControl(conn *net.UnixConn) {
 		}
 		answer := controlAnswer{}
 		switch asked.Op {
+		case "sync":
+			_, err = s.ask(order.Request{Op: order.Sync}, askTimeout)
 		case "freeze":
 			_, err = s.ask(order.Request{Op: order.Freeze}, askTimeout)
 		case "thaw":
@@ -74,6 +79,10 @@ func (s *machineSupervisor) serveControl(conn *net.UnixConn) {
 			} else {
 				err, answer.Marker = s.machine.Save(file), s.marker
 			}
+		case "wait":
+			err = s.machine.Pause()
+		case "become":
+			err = s.become(asked.Identity)
 		default:
 			err = fmt.Errorf("there is no operation %q", asked.Op)
 		}
@@ -132,10 +141,25 @@ func (s *machineSupervisor) release() {
 	}
 }
 
+// become gives a machine that waits the identity of its sandbox.
+func (s *machineSupervisor) become(identity *order.Identity) error {
+	if identity == nil {
+		return errors.New("become needs an identity")
+	}
+	if err := s.machine.Resume(); err != nil {
+		return err
+	}
+	_, err := s.ask(order.Request{Op: order.Renew, Identity: identity}, askTimeout)
+	return err
+}
+
 func (s *machineSupervisor) thaw() error {
 	_, err := s.ask(order.Request{Op: order.Thaw, Identity: &order.Identity{}}, askTimeout)
 	return err
 }
+
+// Sync lets a machine write to its disk what programs have written. They continue.
+func Sync(control string) error { return once(control, "sync") }
 
 // Freeze lets a machine write everything to its disk, and nothing afterwards.
 func Freeze(control string) error { return once(control, "freeze") }
@@ -143,13 +167,23 @@ func Freeze(control string) error { return once(control, "freeze") }
 // Thaw lets it write again. It may be called at any time.
 func Thaw(control string) error { return once(control, "thaw") }
 
-func once(control, op string) error {
+// Wait lets a machine in which no sandbox has begun stand still until it becomes one. Its supervisor runs.
+func Wait(control string) error { return once(control, "wait") }
+
+// Become gives a machine that waits the identity of its sandbox.
+func Become(control string, identity order.Identity) error {
+	return send(control, controlOrder{Op: "become", Identity: &identity})
+}
+
+func once(control, op string) error { return send(control, controlOrder{Op: op}) }
+
+func send(control string, wish controlOrder) error {
 	h, err := dial(control)
 	if err != nil {
 		return err
 	}
 	defer h.Release()
-	_, err = h.order(op, nil, holdTimeout)
+	_, err = h.order(wish, nil, holdTimeout)
 	return err
 }
 
@@ -173,7 +207,7 @@ func HoldStill(control string) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.order("hold", nil, holdTimeout); err != nil {
+	if _, err := h.order(controlOrder{Op: "hold"}, nil, holdTimeout); err != nil {
 		h.Release()
 		return nil, err
 	}
@@ -182,15 +216,15 @@ func HoldStill(control string) (*Hold, error) {
 
 // Save writes everything of the machine but its memory, and returns the marker of its link.
 func (h *Hold) Save(state *os.File) (marker string, err error) {
-	return h.order("save", state, saveTimeout)
+	return h.order(controlOrder{Op: "save"}, state, saveTimeout)
 }
 
 // Release lets the machine run again.
 func (h *Hold) Release() { h.conn.Close() }
 
-func (h *Hold) order(op string, file *os.File, limit time.Duration) (marker string, err error) {
+func (h *Hold) order(wish controlOrder, file *os.File, limit time.Duration) (marker string, err error) {
 	h.conn.SetDeadline(time.Now().Add(limit))
-	line, err := json.Marshal(controlOrder{Op: op})
+	line, err := json.Marshal(wish)
 	if err != nil {
 		return "", err
 	}

@@ -1,4 +1,5 @@
-package lifecycle
+// Package unmounts removes the mounts of destroyed sandboxes, after their destroy was answered.
+package unmounts
 
 import (
 	"sync"
@@ -8,15 +9,15 @@ import (
 )
 
 const (
-	// unmountQuiet is how long no sandbox was destroyed before the mounts of the last ones are removed.
-	unmountQuiet = 100 * time.Millisecond
-	// unmountBatch is how many destroyed sandboxes may have mounts without a quiet moment.
-	unmountBatch = 16
+	// quiet is how long no sandbox was destroyed before the mounts of the last ones are removed.
+	quiet = 100 * time.Millisecond
+	// batch is how many destroyed sandboxes may have mounts without a quiet moment.
+	batch = 16
 )
 
-// unmounts removes the mounts of destroyed sandboxes, several at a time. The kernel writes the whole pool to
+// A Queue removes the mounts of destroyed sandboxes, several at a time. The kernel writes the whole pool to
 // the disk when it unmounts an overlay: after the first of a batch there is hardly anything left to write.
-type unmounts struct {
+type Queue struct {
 	// left counts the destroyed sandboxes that still have mounts.
 	left sync.WaitGroup
 
@@ -29,15 +30,15 @@ type unmounts struct {
 }
 
 // Begin announces a call of Add or of Remove.
-func (u *unmounts) Begin() { u.left.Add(1) }
+func (u *Queue) Begin() { u.left.Add(1) }
 
 // Add takes over the descriptor of a mount namespace, and removes the mounts soon.
-func (u *unmounts) Add(namespace int) {
+func (u *Queue) Add(namespace int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.namespaces = append(u.namespaces, namespace)
-	delay := unmountQuiet
-	if u.awaited > 0 || len(u.namespaces) >= unmountBatch {
+	delay := quiet
+	if u.awaited > 0 || len(u.namespaces) >= batch {
 		delay = 0
 	}
 	if u.timer == nil {
@@ -48,23 +49,23 @@ func (u *unmounts) Add(namespace int) {
 }
 
 // Remove closes the descriptor of a mount namespace, which removes the mounts.
-func (u *unmounts) Remove(namespace int) {
+func (u *Queue) Remove(namespace int) {
 	unix.Close(namespace)
 	u.left.Done()
 }
 
-func (u *unmounts) removeAll() {
+func (u *Queue) removeAll() {
 	u.mu.Lock()
-	batch := u.namespaces
+	removed := u.namespaces
 	u.namespaces = nil
 	u.mu.Unlock()
-	for _, namespace := range batch {
+	for _, namespace := range removed {
 		u.Remove(namespace)
 	}
 }
 
 // Await returns when no ended sandbox has mounts.
-func (u *unmounts) Await() {
+func (u *Queue) Await() {
 	u.mu.Lock()
 	u.awaited++
 	u.mu.Unlock()
