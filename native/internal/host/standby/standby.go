@@ -85,8 +85,8 @@ func (k *Keeper) Take(kind string) Machine {
 	return taken
 }
 
-// Starting says that the machine of a sandbox starts, until the returned function is called. If the maker that
-// is passed to it is not nil, the next sandbox is expected to need one of this kind.
+// Starting says that the machine of a sandbox starts, until the returned function is called. If the maker
+// that is passed to it is not nil, the next sandbox is expected to need one of this kind.
 func (k *Keeper) Starting() (started func(kind string, make Maker)) {
 	k.mu.Lock()
 	k.starting++
