@@ -13,6 +13,8 @@ export interface MeasuredLevel {
   readonly kinds: readonly [Kind, Kind]
   /** Between lives, while shells are replaced in the background. */
   readonly pauseMs: number
+  /** The second kind with nothing made ready ahead. */
+  readonly unready?: Kind | undefined
 }
 
 export interface Kind {
@@ -23,9 +25,10 @@ export interface Kind {
 const AT_ONCE = 20
 
 export async function singleLives(report: Report, level: MeasuredLevel, rounds: number): Promise<void> {
-  const { title, kinds } = level
+  const { title, kinds, unready } = level
+  const measured = [...kinds, ...(unready ? [unready] : [])]
   const samples = await inTurn(
-    kinds.map((kind) => ({ name: kind.name, once: () => live(kind, level.pauseMs) })),
+    measured.map((kind) => ({ name: kind.name, once: () => live(kind, level.pauseMs) })),
     rounds,
   )
   const of = (part: keyof Life): Summary[] =>
@@ -37,7 +40,7 @@ export async function singleLives(report: Report, level: MeasuredLevel, rounds: 
     )
   report.heading(`${title}: create to the first output of the first command`)
   report.table(of('firstOutputMs'), kinds[0].name)
-  keepMedians(report, 'create to first output', of('firstOutputMs'))
+  keepMedians(report, 'create to first output', of('firstOutputMs').slice(0, kinds.length))
   report.heading(`${title}: whole life`)
   report.table(of('lifeMs'), kinds[0].name)
 }

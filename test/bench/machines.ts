@@ -11,6 +11,8 @@ import { summarize, timed } from './measure.ts'
 import type { Report } from './report.ts'
 
 const NAME = 'virtual machine'
+/** podhost makes the machine that waits for the next sandbox after half a second without a start. */
+const UNTIL_ONE_WAITS_MS = 3000
 
 export async function onMachines(
   report: Report,
@@ -19,11 +21,12 @@ export async function onMachines(
   report.heading('Virtual machines')
   if (NO_QEMU !== undefined) return report.say(`Not here: ${NO_QEMU}.`)
   await using world = new World({ env: sharedBootstrap() })
-  const pod = world.client()
-  await pod.prepare('debian', () => undefined)
+  await using cold = new World({ env: { ...sharedBootstrap(), AGENTPOD_SHELLS: '0' } })
+  const [pod, coldPod] = [world.client(), cold.client()]
+  for (const one of [pod, coldPod]) await one.prepare('debian', () => undefined)
   /** Both on the base that virtual machines have. */
-  const create = (isolation: 'container' | 'vm'): Promise<Sandbox> =>
-    pod.create({ isolation, environment: { base: 'debian' }, resources: SMALL_MACHINE })
+  const create = (isolation: 'container' | 'vm', on = pod): Promise<Sandbox> =>
+    on.create({ isolation, environment: { base: 'debian' }, resources: SMALL_MACHINE })
   const level: MeasuredLevel = {
     title: 'Virtual machines',
     pod,
@@ -31,17 +34,19 @@ export async function onMachines(
       { name: 'crun', create: () => create('container') },
       { name: NAME, create: () => create('vm') },
     ],
-    pauseMs: 0,
+    pauseMs: UNTIL_ONE_WAITS_MS,
+    unready: { name: `${NAME}, none waits`, create: () => create('vm', coldPod) },
   }
   // The first one boots a template, and the second one makes an environment of it.
   const first = await timed(async () => (await create('vm')).destroy())
-  for (const kind of level.kinds) await (await kind.create()).destroy()
+  await (await create('vm', coldPod)).destroy()
+  for (const kind of [...level.kinds, level.unready]) await (await kind?.create())?.destroy()
   report.say(`256 MiB and one processor each. The first one, which boots, took ${first.toFixed(0)} ms.`)
-  await singleLives(report, level, o.rounds)
+  await singleLives(report, level, Math.ceil(o.rounds / 2))
   await manyAtOnce(report, level, o.isQuick ? 1 : 3)
   const still: number[] = []
   const onSnapshot = (id: string): unknown => still.push(standstillMs(world, id))
-  await memoryOf(report, level, { rounds: Math.ceil(o.rounds / 2), onSnapshot })
+  await memoryOf(report, level, { rounds: Math.ceil(o.rounds / 4), onSnapshot })
   const standstill = summarize('stands still for a snapshot with memory', still)
   report.say('')
   report.table([standstill])
@@ -52,6 +57,7 @@ export async function onMachines(
   await workInside(report, { title: level.title, boxes, isQuick: o.isQuick })
   for (const { box } of boxes) await box.destroy()
   pod.close()
+  coldPod.close()
 }
 
 /** What podhost logs about a snapshot: how long the machine was held. */
