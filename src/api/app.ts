@@ -134,7 +134,7 @@ export function createApp(parts: AppParts): Hono {
   )
   app.get('/v1/server/checks', async (c) => c.json(await engine.providers.diagnose()))
   app.post('/v1/server/listen', async (c) => {
-    const { port } = parseInput(listenRequest, await readJsonBody(c.req.raw))
+    const { port } = parseInput(listenRequest, await readJsonBody(c))
     return c.json(await parts.openTcp(port))
   })
   app.post('/v1/server/stop', (c) => {

@@ -19,6 +19,7 @@ import (
 	"agentpod/native/internal/host/serve"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
+	"agentpod/native/internal/host/spare"
 	"agentpod/native/internal/host/volumes"
 	"agentpod/native/internal/ids"
 	"agentpod/native/internal/keylock"
@@ -127,8 +128,12 @@ func New(config Config, logger *log.Logger) (*Host, error) {
 	h.snapshots = snapshots.New(snapshots.Options{Home: h.home, Pool: h.pool, Layers: h.layers, Locks: &h.locks, Log: logger, RemoveMemory: h.machines.Remove,
 		Layout: layer.Layout{Shift: h.stored.Base, IsUpper: true, UserXattr: config.Rootless}})
 	h.volumes = volumes.New(volumes.Options{Home: h.home, Stored: h.stored, Pool: h.pool, Locks: &h.locks, Log: logger})
+	spares, err := spare.Open(filepath.Join(h.home, "spare"), lifecycle.RecordFile)
+	if err != nil {
+		return nil, err
+	}
 	h.sandboxes = lifecycle.New(lifecycle.Options{Home: h.home, Stored: h.stored, IDs: h.ids, Pool: h.pool, Snapshots: h.snapshots, Volumes: h.volumes,
-		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, MemoryShells: h.memoryShells, Machines: h.machines, KeepsMachines: config.Shells > 0, Locks: &h.locks, Publish: h.server.Publish, Log: logger})
+		Builder: h.builder, Launcher: h.launcher, Shells: h.shells, GVisorShells: h.gvisorShells, MemoryShells: h.memoryShells, Machines: h.machines, KeepsMachines: config.Shells > 0, Locks: &h.locks, Spare: spares, Publish: h.server.Publish, Log: logger})
 	if err := h.recover(); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ export function e2bRoutes(parts: E2bParts): Hono {
     tokens,
     domain: sandboxDomain(c.req.header('host'), { domains: parts.domains, tcp: parts.tcpAddress() }),
   })
-  const body = (c: Context): Promise<unknown> => readJsonBody(c.req.raw)
+  const body = (c: Context): Promise<unknown> => readJsonBody(c)
 
   routes.on('POST', ['/sandboxes', '/v2/sandboxes'], async (c) => {
     const who = principalOf(c)

@@ -31,7 +31,7 @@ export function e2bVolumeRoutes({ engine, tokens, clock }: VolumeParts): Hono {
   const withToken = ({ id, name }: Volume): object => ({ volumeID: id, name, token: tokens.volumeToken(id) })
 
   routes.post('/volumes', async (c) => {
-    const { name } = parseInput(schema.newVolume, await readJsonBody(c.req.raw))
+    const { name } = parseInput(schema.newVolume, await readJsonBody(c))
     return c.json(withToken((await volumes.create({ name }, principalOf(c))).volume), 201)
   })
   routes.get('/volumes', async (c) => {
@@ -61,7 +61,7 @@ export function e2bVolumeRoutes({ engine, tokens, clock }: VolumeParts): Hono {
   })
   routes.patch('/volumecontent/:id/path', async (c) => {
     const { path } = parseInput(schema.volumePathQuery, c.req.query())
-    const o = parseInput(schema.volumeMetadata, await readJsonBody(c.req.raw))
+    const o = parseInput(schema.volumeMetadata, await readJsonBody(c))
     return c.json(
       await (await filesOf(c)).change(path, {
         uid: o.uid ?? undefined,

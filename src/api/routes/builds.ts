@@ -59,10 +59,7 @@ export function buildRoutes(parts: BuildParts): Hono {
   const uploads = new ExchangeLimit(MOST_UPLOADS, 'uploads')
 
   routes.post('/', async (c) => {
-    const { recipe, project, provider, keepFailed, again } = parseInput(
-      buildRequest,
-      await readJsonBody(c.req.raw),
-    )
+    const { recipe, project, provider, keepFailed, again } = parseInput(buildRequest, await readJsonBody(c))
     return streamed(c, async (o) => {
       const complete = await withPresets(recipe, presets)
       const result = await builder.build(complete, { ...o, project, provider, keepFailed, again })
@@ -74,7 +71,7 @@ export function buildRoutes(parts: BuildParts): Hono {
   routes.post('/dockerfile', async (c) => {
     const { dockerfile, project, provider, keepFailed } = parseInput(
       dockerfileBuildRequest,
-      await readJsonBody(c.req.raw),
+      await readJsonBody(c),
     )
     const { dockerfiles } = parts
     if (!dockerfiles) throw noDockerfiles()
@@ -182,7 +179,7 @@ export function buildRoutes(parts: BuildParts): Hono {
   })
 
   routes.post('/prune', adminOnly, async (c) => {
-    const { keepBytes, dryRun } = parseInput(pruneRequest, await readJsonBody(c.req.raw))
+    const { keepBytes, dryRun } = parseInput(pruneRequest, await readJsonBody(c))
     return c.json(await builder.prune({ keepBytes, isDry: dryRun }))
   })
 

@@ -12,7 +12,7 @@ export function groupRoutes({ groups }: Engine): Hono {
   const routes = new Hono()
   routes.get('/', (c) => c.json(groups.list(principalOf(c)).map(groupView)))
   routes.post('/', async (c) => {
-    const request = parseInput(createGroup, await readJsonBody(c.req.raw))
+    const request = parseInput(createGroup, await readJsonBody(c))
     return c.json(groupView(await groups.create(request, principalOf(c))), 201)
   })
   routes.get('/:ref', (c) => c.json(groupView(groups.get(c.req.param('ref'), principalOf(c)))))
@@ -26,12 +26,12 @@ export function groupRoutes({ groups }: Engine): Hono {
   }
   for (const verb of ['resume', 'start'] as const) {
     routes.post(`/:ref/${verb}`, async (c) => {
-      const { ttlMs } = parseInput(wakeSandbox, await readJsonBody(c.req.raw))
+      const { ttlMs } = parseInput(wakeSandbox, await readJsonBody(c))
       return c.json(groupView(await groups[verb](c.req.param('ref'), principalOf(c), ttlMs)))
     })
   }
   routes.post('/:ref/snapshots', async (c) => {
-    const { name } = parseInput(nameGroup, await readJsonBody(c.req.raw))
+    const { name } = parseInput(nameGroup, await readJsonBody(c))
     const taken = await groups.snapshot(c.req.param('ref'), name, principalOf(c))
     const views: MemberSnapshotView[] = taken.map(({ member, snapshot }) => ({
       member,
@@ -40,7 +40,7 @@ export function groupRoutes({ groups }: Engine): Hono {
     return c.json(views, 201)
   })
   routes.post('/:ref/fork', async (c) => {
-    const { name } = parseInput(nameGroup, await readJsonBody(c.req.raw))
+    const { name } = parseInput(nameGroup, await readJsonBody(c))
     return c.json(groupView(await groups.fork(c.req.param('ref'), name, principalOf(c))), 201)
   })
   return routes

@@ -54,7 +54,7 @@ export function imageRoutes(parts: ImageRouteParts): Hono {
   })
 
   routes.post('/pull', async (c) => {
-    const { image, provider } = parseInput(pullImage, await readJsonBody(c.req.raw))
+    const { image, provider } = parseInput(pullImage, await readJsonBody(c))
     const who = principalOf(c)
     return answer(c, who.owner, async (o) => ({
       pulled: viewOf(await engine.images.pull(image, { ...o, provider }, who)),
@@ -62,7 +62,7 @@ export function imageRoutes(parts: ImageRouteParts): Hono {
   })
 
   routes.post('/feature', async (c) => {
-    const { feature } = parseInput(getFeature, await readJsonBody(c.req.raw))
+    const { feature } = parseInput(getFeature, await readJsonBody(c))
     const who = principalOf(c)
     return answer(c, who.owner, async ({ signal }) => {
       const { archive, ...found } = await engine.images.feature(feature, { signal }, who)
@@ -72,7 +72,7 @@ export function imageRoutes(parts: ImageRouteParts): Hono {
 
   // SECURITY: IM-06. A push uses the credentials of the user who runs the server.
   routes.post('/push', adminOnly, async (c) => {
-    const { source, image } = parseInput(pushImage, await readJsonBody(c.req.raw))
+    const { source, image } = parseInput(pushImage, await readJsonBody(c))
     const who = principalOf(c)
     return answer(c, who.owner, async (o) => ({
       pushed: { image, ...(await engine.images.push(source, image, o, who)) },
@@ -80,7 +80,7 @@ export function imageRoutes(parts: ImageRouteParts): Hono {
   })
 
   routes.post('/layout', async (c) => {
-    const { source } = parseInput(packedSource, await readJsonBody(c.req.raw))
+    const { source } = parseInput(packedSource, await readJsonBody(c))
     const who = principalOf(c)
     const leave = transfers.enter(who.owner)
     try {

@@ -12,10 +12,7 @@ export function keyRoutes(keys: Keys): Hono {
   routes.use(adminOnly)
   routes.get('/', (c) => c.json(keys.list().map(view)))
   routes.post('/', async (c) => {
-    const { key, secret } = keys.create(
-      wanted(parseInput(createKey, await readJsonBody(c.req.raw))),
-      principalOf(c),
-    )
+    const { key, secret } = keys.create(wanted(parseInput(createKey, await readJsonBody(c))), principalOf(c))
     return c.json({ ...view(key), secret }, 201)
   })
   routes.delete('/:id', (c) => c.json(view(keys.revoke(c.req.param('id'), principalOf(c)))))

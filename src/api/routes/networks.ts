@@ -30,7 +30,7 @@ export function networkRoutes(engine: Engine): Hono {
 
   routes.post('/:ref/network', async (c) => {
     const who = principalOf(c)
-    const change = parseInput(networkChangeBody, await readJsonBody(c.req.raw))
+    const change = parseInput(networkChangeBody, await readJsonBody(c))
     const sandbox = await engine.networks.change(c.req.param('ref'), change, who)
     return c.json(await view(sandbox, engine.networks.counts(sandbox.id, who)))
   })
@@ -38,7 +38,7 @@ export function networkRoutes(engine: Engine): Hono {
   routes.post('/:ref/network/explain', async (c) => {
     const who = principalOf(c)
     const { id } = engine.sandboxes.get(c.req.param('ref'), who)
-    const asked = parseInput(explainRequest, await readJsonBody(c.req.raw))
+    const asked = parseInput(explainRequest, await readJsonBody(c))
     const explained = engine.networks.explain(id, asked, who)
     return c.json({ ...explained, rule: explained.rule ?? null })
   })

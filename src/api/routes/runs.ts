@@ -16,7 +16,7 @@ export function runRoutes(runs: Runs): Hono {
   const routes = new Hono()
 
   routes.post('/', async (c) => {
-    const body = parseInput(createRun, await readJsonBody(c.req.raw))
+    const body = parseInput(createRun, await readJsonBody(c))
     return c.json(runView(await runs.start(body, principalOf(c))), 201)
   })
 
@@ -42,17 +42,17 @@ export function runRoutes(runs: Runs): Hono {
   })
 
   routes.post('/:run/cancel', async (c) => {
-    parseInput(nothing, await readJsonBody(c.req.raw))
+    parseInput(nothing, await readJsonBody(c))
     return c.json(runView(runs.cancel(c.req.param('run'), principalOf(c))))
   })
 
   routes.post('/:run/messages', async (c) => {
-    const { text, limits } = parseInput(sendRun, await readJsonBody(c.req.raw))
+    const { text, limits } = parseInput(sendRun, await readJsonBody(c))
     return c.json(runView(runs.send(c.req.param('run'), text, { limits }, principalOf(c))))
   })
 
   routes.post('/:run/permissions/:permission', async (c) => {
-    const { answer } = parseInput(answerRun, await readJsonBody(c.req.raw))
+    const { answer } = parseInput(answerRun, await readJsonBody(c))
     const { run, permission } = c.req.param()
     return c.json(runView(await runs.answer(run, permission, answer, principalOf(c))))
   })
@@ -64,13 +64,13 @@ export function runRoutes(runs: Runs): Hono {
   })
 
   routes.post('/:run/take-over', async (c) => {
-    parseInput(nothing, await readJsonBody(c.req.raw))
+    parseInput(nothing, await readJsonBody(c))
     const taken = await runs.takeOver(c.req.param('run'), principalOf(c))
     return c.json({ ...taken, command: taken.command ?? null })
   })
 
   routes.post('/:run/hand-back', async (c) => {
-    parseInput(nothing, await readJsonBody(c.req.raw))
+    parseInput(nothing, await readJsonBody(c))
     return c.json(runView(runs.handBack(c.req.param('run'), principalOf(c))))
   })
 

@@ -46,7 +46,7 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
     if (requestKey !== undefined && (requestKey === '' || requestKey.length > LONGEST_KEY)) {
       throw invalid('request_key.malformed', `the Idempotency-Key must have 1 to ${LONGEST_KEY} characters`)
     }
-    const body = parseInput(createSandbox, await readJsonBody(c.req.raw))
+    const body = parseInput(createSandbox, await readJsonBody(c))
     const who = principalOf(c)
     const created = await engine.sandboxes.create({ ...body, requestKey, owner: who.owner }, who)
     return c.json(sandboxView(created), 201)
@@ -67,17 +67,17 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
   )
 
   routes.post('/:ref/extend', async (c) => {
-    const { ttlMs } = parseInput(extendSandbox, await readJsonBody(c.req.raw))
+    const { ttlMs } = parseInput(extendSandbox, await readJsonBody(c))
     return c.json(sandboxView(await engine.sandboxes.extend(c.req.param('ref'), ttlMs, principalOf(c))))
   })
 
   routes.post('/:ref/begin', async (c) => {
-    parseInput(beginSandbox, await readJsonBody(c.req.raw))
+    parseInput(beginSandbox, await readJsonBody(c))
     return c.json(sandboxView(await engine.guests.startProjectServices(c.req.param('ref'), principalOf(c))))
   })
 
   routes.post('/:ref/pause', async (c) => {
-    const how = parseInput(pauseRequest, await readJsonBody(c.req.raw))
+    const how = parseInput(pauseRequest, await readJsonBody(c))
     return c.json(sandboxView(await engine.sandboxes.pause(c.req.param('ref'), principalOf(c), how)))
   })
 
@@ -87,13 +87,13 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
 
   for (const verb of ['resume', 'start'] as const) {
     routes.post(`/:ref/${verb}`, async (c) => {
-      const wake = parseInput(wakeSandbox, await readJsonBody(c.req.raw))
+      const wake = parseInput(wakeSandbox, await readJsonBody(c))
       return c.json(sandboxView(await engine.sandboxes[verb](c.req.param('ref'), principalOf(c), wake)))
     })
   }
 
   routes.post('/:ref/fork', async (c) => {
-    const body = parseInput(forkSandbox, await readJsonBody(c.req.raw))
+    const body = parseInput(forkSandbox, await readJsonBody(c))
     const forked = await engine.sandboxes.fork(c.req.param('ref'), body, principalOf(c))
     const [first] = forked
     if (first && 'error' in first && !forked.some((one) => 'sandbox' in one)) throw first.error
@@ -104,7 +104,7 @@ export function sandboxRoutes(parts: SandboxParts): Hono {
   })
 
   routes.post('/:ref/snapshots', async (c) => {
-    const { memory, ...body } = parseInput(createSnapshot, await readJsonBody(c.req.raw))
+    const { memory, ...body } = parseInput(createSnapshot, await readJsonBody(c))
     const request = { ...body, hasMemory: memory }
     return c.json(
       snapshotView(await engine.snapshots.create(c.req.param('ref'), request, principalOf(c))),

@@ -10,11 +10,11 @@ export function secretRoutes({ secrets }: Engine): Hono {
   const routes = new Hono()
   routes.get('/', (c) => c.json(secrets.list(principalOf(c)).map(view)))
   routes.post('/', async (c) => {
-    const request = parseInput(setSecret, await readJsonBody(c.req.raw))
+    const request = parseInput(setSecret, await readJsonBody(c))
     return c.json(view(secrets.set(request, principalOf(c))), 201)
   })
   routes.post('/:name/rotate', async (c) => {
-    const { value } = parseInput(rotateSecret, await readJsonBody(c.req.raw))
+    const { value } = parseInput(rotateSecret, await readJsonBody(c))
     return c.json(view(secrets.rotate(c.req.param('name'), value, principalOf(c))))
   })
   routes.delete('/:name', (c) => c.json(view(secrets.remove(c.req.param('name'), principalOf(c)))))

@@ -10,7 +10,7 @@ export function volumeRoutes({ volumes }: Engine): Hono {
   const routes = new Hono()
   routes.get('/', async (c) => c.json((await volumes.list(principalOf(c))).map(volumeView)))
   routes.post('/', async (c) => {
-    const request = parseInput(createVolume, await readJsonBody(c.req.raw))
+    const request = parseInput(createVolume, await readJsonBody(c))
     return c.json(volumeView(await volumes.create(request, principalOf(c))), 201)
   })
   routes.get('/:ref', async (c) => c.json(volumeView(await volumes.get(c.req.param('ref'), principalOf(c)))))

@@ -374,9 +374,7 @@ async function createAtProvider(ctx: Context, sandbox: Sandbox, start: Start): P
   failpoint('create.made')
   const deadlineAt = await startLifetime(ctx, sandbox)
   const isContinued = start.hasMemory ?? false
-  const running = await activate(ctx, sandbox, created, { deadlineAt, event: 'created', isContinued })
-  await ctx.registry.synced()
-  return running
+  return await activate(ctx, sandbox, created, { deadlineAt, event: 'created', isContinued })
 }
 
 export function createPlan(ctx: Context, sandbox: Sandbox, start: Start): CreatePlan {
@@ -454,8 +452,11 @@ export async function activate(
     startedAt: ctx.clock.now(),
   })
   failpoint('create.recorded')
+  // The disk works meanwhile. Nothing until the wait throws.
+  const synced = ctx.registry.synced()
   ctx.connections.set(sandbox.id, connectionTo(guest, sandbox.spec.resources))
   openLink(ctx, running)
+  await synced
   return running
 }
 

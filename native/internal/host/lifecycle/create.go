@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"errors"
 	"os"
 	"time"
 
@@ -21,21 +22,17 @@ func (s *Sandboxes) Create(args hostproto.CreateSandbox) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(s.dir(args.ID), 0o700); err != nil {
-		if os.IsExist(err) {
-			return s.alreadyCreated(args)
-		}
-		return nil, err
-	}
 	handle := &Handle{ID: args.ID, State: stateCreating, Owner: args.Owner, Root: args.Root, DeadlineMs: args.DeadlineMs,
 		WhenOver: args.WhenOver, CreatedMs: time.Now().UnixMilli(), Volume: files.IsVolume, From: args.Snapshot, Mounts: args.Mounts, Runtime: boot.Runtime(args.Runtime), Docker: args.Docker}
 	clock := stopwatch.New()
 	defer func() { s.Log.Printf("%s: create: %s", args.ID, clock) }()
-	err = s.save(handle)
-	if err == nil {
-		err = s.createFiles(handle, args, clock)
+	if err := s.saveNew(handle); errors.Is(err, os.ErrExist) {
+		return s.alreadyCreated(args)
+	} else if err != nil {
+		return nil, err
 	}
-	if err != nil {
+	clock.Lap("record")
+	if err := s.createFiles(handle, args, clock); err != nil {
 		if undo := s.remove(handle, stopwatch.New()); undo != nil {
 			s.Log.Printf("%s: undo: %v", args.ID, undo)
 		}

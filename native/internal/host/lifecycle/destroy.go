@@ -10,7 +10,6 @@ import (
 	"agentpod/native/internal/host/processes"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/pool"
-	"agentpod/native/internal/safefs"
 	"agentpod/native/internal/stopwatch"
 
 	"golang.org/x/sys/unix"
@@ -60,7 +59,7 @@ func (s *Sandboxes) remove(handle *Handle, clock *stopwatch.Stopwatch) error {
 			return err
 		}
 	}
-	err := safefs.RemoveTree(s.sandboxesDir(), handle.ID)
+	err := s.removeDir(handle.ID)
 	clock.Lap("files")
 	return err
 }

@@ -1,8 +1,6 @@
 package lifecycle
 
 import (
-	"path/filepath"
-
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/boot"
 	"agentpod/native/internal/host/machines"
@@ -165,5 +163,3 @@ func (s *Sandboxes) egress(handle *Handle) (path string, level netns.Level) {
 	}
 	return "", handle.Network
 }
-
-func (s *Sandboxes) sandboxesDir() string { return filepath.Join(s.Home, "sandboxes") }

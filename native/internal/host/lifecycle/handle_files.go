@@ -11,6 +11,7 @@ import (
 
 	"agentpod/native/internal/cgroup"
 	"agentpod/native/internal/host/processes"
+	"agentpod/native/internal/host/spare"
 	"agentpod/native/internal/host/statedir"
 	"agentpod/native/internal/hostproto"
 	"agentpod/native/internal/pool"
@@ -32,15 +33,48 @@ type Exit struct {
 // handles reads and writes the records of sandboxes in <home>/sandboxes.
 type handles struct {
 	home string
+	// spare has directories for the records of new sandboxes.
+	spare *spare.Directories
 	// writing is held for writing while a record is overwritten, and for reading while one is read.
 	writing sync.RWMutex
 }
+
+// RecordFile is the name of a sandbox's record in its directory.
+const RecordFile = "handle.json"
 
 func (h *handles) dir(id string) string { return filepath.Join(h.home, "sandboxes", id) }
 
 // IDsOnDisk returns the ids of all sandboxes, also of those that are being created or destroyed. It needs no
 // lock.
 func (h *handles) IDsOnDisk() []string { return statedir.IDs(filepath.Join(h.home, "sandboxes")) }
+
+// saveNew makes the directory of a sandbox with its record. It returns os.ErrExist if there is one, and
+// leaves nothing behind if it fails.
+func (h *handles) saveNew(handle *Handle) error {
+	dir := h.dir(handle.ID)
+	taken, err := h.spare.Take(dir, func(record string) error {
+		return h.saveWith(handle, func(_ string, data []byte, mode os.FileMode) error { return h.overwrite(record, data, mode) })
+	})
+	if taken || err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err = h.save(handle); err != nil {
+		h.removeDir(handle.ID)
+	}
+	return err
+}
+
+// removeDir removes the directory of a sandbox, or keeps it for another one.
+func (h *handles) removeDir(id string) error {
+	parent := filepath.Dir(h.dir(id))
+	if h.spare.Keep(parent, id) {
+		return nil
+	}
+	return safefs.RemoveTree(parent, id)
+}
 
 func (h *handles) save(handle *Handle) error { return h.saveWith(handle, h.overwrite) }
 
@@ -81,7 +115,7 @@ func (h *handles) overwrite(path string, data []byte, mode os.FileMode) error {
 func (h *handles) read(id string) ([]byte, error) {
 	h.writing.RLock()
 	defer h.writing.RUnlock()
-	return os.ReadFile(filepath.Join(h.dir(id), "handle.json"))
+	return os.ReadFile(filepath.Join(h.dir(id), RecordFile))
 }
 
 func (h *handles) saveWith(handle *Handle, write func(string, []byte, os.FileMode) error) error {
@@ -89,7 +123,7 @@ func (h *handles) saveWith(handle *Handle, write func(string, []byte, os.FileMod
 	if err != nil {
 		return err
 	}
-	return write(filepath.Join(h.dir(handle.ID), "handle.json"), data, 0o600)
+	return write(filepath.Join(h.dir(handle.ID), RecordFile), data, 0o600)
 }
 
 // load returns nil for a sandbox that does not exist, or that has a directory and no handle yet.

@@ -9,6 +9,7 @@ import (
 	"agentpod/native/internal/host/machines"
 	"agentpod/native/internal/host/shells"
 	"agentpod/native/internal/host/snapshots"
+	"agentpod/native/internal/host/spare"
 	"agentpod/native/internal/host/standby"
 	"agentpod/native/internal/host/unmounts"
 	"agentpod/native/internal/host/volumes"
@@ -41,6 +42,8 @@ type Options struct {
 	// KeepsMachines: a virtual machine waits for the next sandbox.
 	KeepsMachines bool
 	Locks         *keylock.Locks
+	// Spare has directories for new sandboxes.
+	Spare *spare.Directories
 	// Publish sends an event to every client. It must not block.
 	Publish func(event any)
 	Log     *log.Logger
@@ -64,7 +67,7 @@ type Sandboxes struct {
 
 // New returns the sandboxes of a state directory. Call Recover before anything else.
 func New(options Options) *Sandboxes {
-	return &Sandboxes{Options: options, handles: &handles{home: options.Home}, live: map[string]*live{}, waiting: standby.New(options.KeepsMachines, options.Log)}
+	return &Sandboxes{Options: options, handles: &handles{home: options.Home, spare: options.Spare}, live: map[string]*live{}, waiting: standby.New(options.KeepsMachines, options.Log)}
 }
 
 // shellsOf returns the shells that sandboxes on this runtime run in.

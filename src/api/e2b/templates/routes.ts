@@ -32,7 +32,7 @@ const LEVELS = ['debug', 'info', 'warn', 'error'] as const
 export function e2bTemplateRoutes({ templates, files, signer, clock }: TemplateRouteParts): Hono {
   const routes = new Hono()
   const uploads = new UploadTurns(UPLOADS)
-  const body = (c: Context): Promise<unknown> => readJsonBody(c.req.raw)
+  const body = (c: Context): Promise<unknown> => readJsonBody(c)
   const own = (c: Context): TemplateRecord => templates.own(c.req.param('id') ?? '', principalOf(c))
   const buildOf = (c: Context): TemplateBuild =>
     templates.build(c.req.param('id') ?? '', c.req.param('build') ?? '', principalOf(c))
