@@ -146,6 +146,18 @@ type machineSource struct {
 	levels map[string]cgroup.Level
 	// bootID is that of a sandbox that continues; empty for another sandbox.
 	bootID string
+	// check compares the memory with its checksum; nil if it has none.
+	check func() error
+}
+
+// checking compares the memory with its checksum. The function that it returns waits for the result.
+func (m machineSource) checking() (result func() error) {
+	if m.check == nil {
+		return func() error { return nil }
+	}
+	done := make(chan error, 1)
+	go func() { done <- m.check() }()
+	return func() error { return <-done }
 }
 
 func (s *Sandboxes) templateMachine(args hostproto.CreateSandbox) (machineSource, error) {
@@ -170,13 +182,14 @@ func (s *Sandboxes) bootMachine(handle *Handle, args hostproto.CreateSandbox, fr
 	handle.Shell = run.Name
 	start := &machineStart{sandboxes: s, handle: handle, args: args, from: from, run: run}
 	defer start.close()
+	checked := from.checking()
 	err := start.open(files)
 	if err == nil {
 		clock.Lap("files")
 		run.Machine = &boot.MachineStart{Launch: &start.launch, ReadyWithin: machineReady, Prepare: func(run *boot.Run) error {
 			return s.limitMachine(run, handle, args.Resources, start.from.Shape)
 		}}
-		err = s.awaitMachine(run)
+		err = s.awaitMachine(run, checked)
 	}
 	if err != nil {
 		if undo := s.Launcher.End(run, stopwatch.New()); undo != nil {
@@ -209,10 +222,15 @@ func (h *Handle) setInnerLimits(levels map[string]cgroup.Level) {
 	}
 }
 
-// awaitMachine starts a machine and waits until podd serves in it.
-func (s *Sandboxes) awaitMachine(run *boot.Run) error {
+// awaitMachine starts a machine and waits until podd serves in it. Its memory is checked meanwhile: the caller
+// ends a machine whose memory is damaged.
+func (s *Sandboxes) awaitMachine(run *boot.Run, checked func() error) error {
 	defer s.Machines.Starting()()
-	if err := s.Launcher.Start(run); err != nil {
+	err := s.Launcher.Start(run)
+	if damage := checked(); damage != nil {
+		return damage
+	}
+	if err != nil {
 		return err
 	}
 	return s.Launcher.AwaitReady(run)

@@ -61,10 +61,20 @@ func (s *Sandboxes) savedMachine(args hostproto.CreateSandbox) (from machineSour
 			"the processes of snapshot %s need a machine with %d MiB and %d processors, as they had", args.Snapshot, record.MemoryMiB, record.CPUs).
 			WithHint("leave out the options for memory and processors, or restore its files only (`--files`)")
 	}
-	if from, err = s.sourceOf(record, args.Snapshot, dir, what); err != nil {
-		return from, hostproto.AsError(err).WithHint("its files can still be used: `agentpod restore --files " + args.Snapshot + "`")
+	return s.sourceOf(record, args.Snapshot, dir, func(memory string) error {
+		if err := record.checkMemory(memory, what); err != nil {
+			return hostproto.AsError(err).WithHint("its files can still be used: `agentpod restore --files " + args.Snapshot + "`")
+		}
+		return nil
+	})
+}
+
+// checkMemory compares the memory with the record.
+func (r savedMachineRecord) checkMemory(path, what string) error {
+	if r.Memory == nil {
+		return nil
 	}
-	return from, nil
+	return r.Memory.CheckPages(path, what)
 }
 
 // readSavedMachine reads the record in a directory. It is empty for a directory without one.
@@ -80,14 +90,11 @@ func readSavedMachine(dir, what string) (record savedMachineRecord, err error) {
 }
 
 // sourceOf is the machine that a record describes. name is the entry of its memory in the pool, and dir has
-// its state.
-func (s *Sandboxes) sourceOf(record savedMachineRecord, name, dir, what string) (from machineSource, err error) {
+// its state. check compares the memory with the record.
+func (s *Sandboxes) sourceOf(record savedMachineRecord, name, dir string, check func(memory string) error) (machineSource, error) {
 	memory, err := s.Machines.Saved(name)
-	if err == nil && record.Memory != nil {
-		err = record.Memory.CheckPages(memory, what)
-	}
 	return machineSource{Template: machines.Template{Shape: record.Shape, Accel: record.Accel, Marker: record.Marker, Memory: memory,
-		State: filepath.Join(dir, savedState)}, isRooted: true, levels: record.Levels}, err
+		State: filepath.Join(dir, savedState)}, isRooted: true, levels: record.Levels, check: func() error { return check(memory) }}, err
 }
 
 // continueMachine continues the machine of a sandbox that is paused to disk.
@@ -101,12 +108,11 @@ func (s *Sandboxes) continueMachine(handle *Handle, args hostproto.CreateSandbox
 	if err != nil {
 		return err
 	}
-	from, err := s.sourceOf(record, handle.ID, dir, what)
+	from, err := s.sourceOf(record, handle.ID, dir, func(memory string) error { return record.checkMemory(memory, what) })
 	if err != nil {
 		return err
 	}
 	from.bootID = handle.BootID
-	clock.Lap("check memory")
 	// A resume that was cut off may have left its copy, and have changed the disk.
 	if err := s.Machines.PutBackDisk(handle.ID, s.machineDisk(handle)); err != nil {
 		return err

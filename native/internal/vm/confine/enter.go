@@ -108,7 +108,7 @@ func Enter(args []string) error {
 	if err := dropRights(root.UID); err != nil {
 		return fmt.Errorf("drop rights: %w", err)
 	}
-	return unix.Exec(root.Program, append([]string{name}, rest...), []string{"PATH=/usr/bin"})
+	return unix.Exec(root.Program, append([]string{name}, rest...), []string{"PATH=/usr/bin", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"})
 }
 
 // enter assembles the root in memory and enters it.

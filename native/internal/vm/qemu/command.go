@@ -22,6 +22,9 @@ const kernelArguments = "quiet panic=-1 random.trust_cpu=on cgroup_no_v1=all"
 // measures against speculation like any other code: they cost time, and protect from nothing.
 const emulatedArguments = "mitigations=off"
 
+// hugePages is where the C library finds the size of huge pages, which it uses for its heap.
+const hugePages = "/sys/kernel/mm/transparent_hugepage/"
+
 // LineVersion changes whenever the command line does: the state of a machine can only be loaded by a QEMU
 // with the same devices.
 const LineVersion = 2

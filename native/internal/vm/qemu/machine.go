@@ -102,7 +102,7 @@ func (r *running) spawn(d Driver, m vm.Machine) (*net.UnixConn, error) {
 		numbers.kernel, numbers.initrd = files.add(m.Kernel), files.add(m.Initrd)
 	}
 	root := confine.Root{Program: d.Program, Scratch: d.Scratch, UID: m.UID, KVM: m.Accel == vm.Hardware,
-		Shown: []string{"/usr/share/qemu", "/usr/share/seabios"}}
+		Shown: []string{"/usr/share/qemu", "/usr/share/seabios", hugePages + "enabled", hugePages + "hpage_pmd_size"}}
 	args := append(root.Arguments(), commandLine(m, numbers)...)
 	r.cmd = exec.Command("/proc/self/exe", args...)
 	r.cmd.Env = []string{}
