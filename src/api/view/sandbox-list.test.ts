@@ -25,10 +25,10 @@ test('a list of sandboxes has the view of each, also after one has changed', () 
   const list = new SandboxListJson()
   const [one, other] = [sandbox('one', 1000), sandbox('other', 2000)]
   const expected = (...all: Sandbox[]): unknown => JSON.parse(JSON.stringify(all.map(sandboxView)))
-  assert.deepEqual(JSON.parse(list.of([])), [])
+  assert.deepEqual(JSON.parse(list.of([]).toString()), [])
   for (let times = 0; times < 2; times++) {
-    assert.deepEqual(JSON.parse(list.of([one, other])), expected(one, other))
+    assert.deepEqual(JSON.parse(list.of([one, other]).toString()), expected(one, other))
   }
   const later = { ...one, deadlineAt: 9000 }
-  assert.deepEqual(JSON.parse(list.of([later, other])), expected(later, other))
+  assert.deepEqual(JSON.parse(list.of([later, other]).toString()), expected(later, other))
 })

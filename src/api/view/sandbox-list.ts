@@ -2,22 +2,25 @@
 import type { Sandbox } from '../../core/sandbox.ts'
 import { sandboxView } from './sandbox-view.ts'
 
+const [BEGIN, BETWEEN, END] = ['[', ',', ']'].map((text) => Buffer.from(text)) as [Buffer, Buffer, Buffer]
+
 /**
- * A record never changes: a change makes a new one. So its text is made once, however often it is listed, and
- * goes when the record does.
+ * A record never changes: a change makes a new one. So its bytes are made once, however often it is listed,
+ * and go when the record does.
  */
 export class SandboxListJson {
-  readonly #texts = new WeakMap<Sandbox, string>()
+  readonly #known = new WeakMap<Sandbox, Buffer>()
 
-  of(sandboxes: readonly Sandbox[]): string {
-    return `[${sandboxes.map((sandbox) => this.#text(sandbox)).join()}]`
+  of(sandboxes: readonly Sandbox[]): Buffer<ArrayBuffer> {
+    const parts = sandboxes.flatMap((sandbox, n) => [n === 0 ? BEGIN : BETWEEN, this.#bytes(sandbox)])
+    return Buffer.concat(parts.length === 0 ? [BEGIN, END] : [...parts, END])
   }
 
-  #text(sandbox: Sandbox): string {
-    const known = this.#texts.get(sandbox)
+  #bytes(sandbox: Sandbox): Buffer {
+    const known = this.#known.get(sandbox)
     if (known !== undefined) return known
-    const text = JSON.stringify(sandboxView(sandbox))
-    this.#texts.set(sandbox, text)
-    return text
+    const bytes = Buffer.from(JSON.stringify(sandboxView(sandbox)))
+    this.#known.set(sandbox, bytes)
+    return bytes
   }
 }
