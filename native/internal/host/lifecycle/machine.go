@@ -222,8 +222,8 @@ func (h *Handle) setInnerLimits(levels map[string]cgroup.Level) {
 	}
 }
 
-// awaitMachine starts a machine and waits until podd serves in it. Its memory is checked meanwhile: the caller
-// ends a machine whose memory is damaged.
+// awaitMachine starts a machine and waits until podd serves in it. Its memory is checked meanwhile: the
+// caller ends a machine whose memory is damaged.
 func (s *Sandboxes) awaitMachine(run *boot.Run, checked func() error) error {
 	defer s.Machines.Starting()()
 	err := s.Launcher.Start(run)
