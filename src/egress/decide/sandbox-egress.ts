@@ -17,11 +17,12 @@ import type { OwnAddresses } from '../reach/own-address.ts'
 import { Lookups, type Resolve } from '../reach/resolve.ts'
 import { type DialedConnection, dialRoute, findRoute, type Route, type RouteParts } from '../reach/route.ts'
 import type { UpstreamProxy } from '../reach/upstream-proxy.ts'
-import { type RecordEntry, Records } from '../record/records.ts'
+import { type Occurrence, type RecordEntry, Records } from '../record/records.ts'
 import { type DeliverUsage, UsageRecords } from '../record/usage-records.ts'
 import { denied } from '../refusal.ts'
 import { Budgets } from './budget.ts'
-import { type Blocks, type Judgement, judge, type MethodAndPath, parseBlocks } from './judge.ts'
+import { type Blocks, type Judgement, type MethodAndPath, parseBlocks } from './judge.ts'
+import { JudgementMemory } from './judgement-memory.ts'
 import { NameFlood } from './name-flood.ts'
 
 /** What all sandboxes share. */
@@ -76,18 +77,22 @@ export class SandboxEgress {
   readonly #lookups: Lookups
   readonly #flood: NameFlood
   readonly #transfers = new Set<OpenTransfer>()
+  /** What was recorded last for a decision that is remembered. */
+  readonly #noted = new WeakMap<Judgement, Occurrence>()
   readonly #ended = new AbortController()
   readonly #counts = { connections: 0, allowed: 0, denied: 0, failed: 0, bytesIn: 0, bytesOut: 0 }
   #cancelRecording: (() => void) | undefined
   #dialed = 0
   #spec: LinkSpec
   #blocks: Blocks
+  #judgements: JudgementMemory
 
   constructor(spec: LinkSpec, parts: EgressParts) {
     this.id = spec.sandbox
     this.parts = parts
     this.#spec = spec
     this.#blocks = parseBlocks(spec.policy.addresses)
+    this.#judgements = new JudgementMemory(spec.policy, this.#blocks)
     this.connectionLimit = new ConnectionLimit(parts.clock)
     const { bandwidthBytes } = spec
     this.bandwidthLimit =
@@ -119,7 +124,7 @@ export class SandboxEgress {
   }
 
   judge(destination: Destination, request?: MethodAndPath): Judgement {
-    return judge({ policy: this.#spec.policy, blocks: this.#blocks }, destination, request)
+    return this.#judgements.judge(destination, request)
   }
 
   /**
@@ -192,11 +197,34 @@ export class SandboxEgress {
   }
 
   /** Records a decision. Called once for each. */
-  note({ outcome, destination, via, reason, message, judgement, request }: DecisionNote): RecordEntry {
-    this.#counts[outcome]++
+  note(note: DecisionNote): RecordEntry {
+    this.#counts[note.outcome]++
+    const entry = this.records.note(this.#occurrenceOf(note))
+    return {
+      add: (bytesIn, bytesOut) => {
+        this.#counts.bytesIn += bytesIn
+        this.#counts.bytesOut += bytesOut
+        entry.add(bytesIn, bytesOut)
+      },
+    }
+  }
+
+  /** Most requests repeat an earlier one, and so does their record. */
+  #occurrenceOf(note: DecisionNote): Occurrence {
+    const { outcome, via, judgement, request } = note
+    if (outcome !== 'allowed' || !judgement) return this.#describe(note)
+    const known = this.#noted.get(judgement)
+    const isKnown = known?.via === via && known.method === request?.method && known.path === undefined
+    if (known && isKnown) return known
+    const occurrence = this.#describe(note)
+    this.#noted.set(judgement, occurrence)
+    return occurrence
+  }
+
+  #describe({ outcome, destination, via, reason, message, judgement, request }: DecisionNote): Occurrence {
     const isUpstream = this.parts.upstreamProxy && outcome === 'allowed' && !judgement?.isMember
     const isPathDecided = judgement?.rule?.paths !== undefined || reason === 'request.path'
-    const entry = this.records.note({
+    return {
       verdict: outcome,
       reason,
       host: destination ? hostText(destination) : MALFORMED,
@@ -205,13 +233,6 @@ export class SandboxEgress {
       message: isUpstream ? `${message}, via upstream` : message,
       ...(request && { method: request.method, ...(isPathDecided && { path: request.path }) }),
       ...(judgement?.rule && { rule: describeRule(judgement.rule) }),
-    })
-    return {
-      add: (bytesIn, bytesOut) => {
-        this.#counts.bytesIn += bytesIn
-        this.#counts.bytesOut += bytesOut
-        entry.add(bytesIn, bytesOut)
-      },
     }
   }
 
@@ -234,6 +255,7 @@ export class SandboxEgress {
     const blocks = parseBlocks(spec.policy.addresses)
     this.#spec = spec
     this.#blocks = blocks
+    this.#judgements = new JudgementMemory(spec.policy, blocks)
     this.upstreams.forget()
     for (const open of [...this.#transfers]) if (!open.mayContinue()) open.cut()
   }

@@ -41,6 +41,8 @@ export class Records {
   readonly #deliver: Deliver
   /** The tallies of the current window. Delivery resets their counts. */
   readonly #tallies = new Map<string, Tally>()
+  /** Callers repeat occurrences that they keep. */
+  readonly #keys = new WeakMap<Occurrence, { readonly what: Occurrence; readonly key: string }>()
   #kept: NetRecord[] = []
   #cancelFirst: (() => void) | undefined
   #cancelRepeat: (() => void) | undefined
@@ -52,8 +54,7 @@ export class Records {
   }
 
   note(occurrence: Occurrence): RecordEntry {
-    const what = bounded(occurrence)
-    const key = keyOf(what)
+    const { what, key } = this.#keyed(occurrence)
     this.#tally(key, what).count++
     return {
       add: (bytesIn, bytesOut) => {
@@ -63,6 +64,15 @@ export class Records {
         tally.bytesOut += bytesOut
       },
     }
+  }
+
+  #keyed(occurrence: Occurrence): { readonly what: Occurrence; readonly key: string } {
+    const known = this.#keys.get(occurrence)
+    if (known) return known
+    const what = bounded(occurrence)
+    const made = { what, key: keyOf(what) }
+    this.#keys.set(occurrence, made)
+    return made
   }
 
   /** Delivers all records, for example when a server connects or the sandbox is closed. */
