@@ -128,8 +128,6 @@ class Forwarding {
     const key = `${site.scheme} ${hostText(site.destination)} ${site.destination.port} ${judgement.allowPrivate}`
     const upstream = request({
       agent: sandbox.upstreams.get(key, () => connectSite(sandbox, site, judgement)),
-      host: hostText(site.destination),
-      port: site.destination.port,
       method,
       path,
       headers: flat(this.#headers()),
@@ -338,6 +336,9 @@ class Forwarding {
   }
 }
 
+/** From here on, turning bytes into text and back takes longer than a second piece. */
+const SHORT_BYTES = 1024
+
 const REPEATABLE = ['GET', 'HEAD', 'OPTIONS']
 
 /** Trailers that Node does not accept are dropped. */
@@ -352,6 +353,11 @@ function addTrailers(res: ServerResponse, raw: readonly string[]): void {
 
 function trailers(raw: readonly string[]): [string, string][] {
   return pairs(raw).map(([name, value]) => [name, value])
+}
+
+/** Node writes a text in one piece with the head that waits to be sent, and bytes in a piece of their own. */
+function write(to: Writable, chunk: Buffer): boolean {
+  return chunk.length <= SHORT_BYTES ? to.write(chunk.toString('latin1'), 'latin1') : to.write(chunk)
 }
 
 /**
@@ -370,7 +376,7 @@ function pump(
   from.on('data', (chunk: Buffer) => {
     onBytes(chunk.length)
     cache?.add(chunk)
-    if ((!to.destroyed && !to.writableEnded && !to.write(chunk)) || cache?.isBehind) from.pause()
+    if ((!to.destroyed && !to.writableEnded && !write(to, chunk)) || cache?.isBehind) from.pause()
   })
   to.on('drain', resume)
   cache?.onRelief(resume)

@@ -44,7 +44,7 @@ export function flat(headers: readonly Header[]): string[] {
 }
 
 export function valuesOf(headers: readonly Header[], name: string): string[] {
-  return headers.filter(([one]) => one.toLowerCase() === name).map(([, value]) => value)
+  return headers.filter(([one]) => isNamed(one, name)).map(([, value]) => value)
 }
 
 export function listOf(headers: readonly Header[], name: string): string[] {
@@ -65,5 +65,10 @@ export function endToEnd(headers: readonly Header[]): Header[] {
 }
 
 export function without(headers: readonly Header[], name: string): Header[] {
-  return headers.filter(([one]) => one.toLowerCase() !== name)
+  return headers.filter(([one]) => !isNamed(one, name))
+}
+
+/** Most names differ in length, which costs less than to fold their case. */
+function isNamed(one: string, name: string): boolean {
+  return one.length === name.length && one.toLowerCase() === name
 }

@@ -50,7 +50,10 @@ export function readRequestTarget(
   // SECURITY: NW-17, NW-18. All requests of a connection are for one site.
   if (named && (named.scheme !== site.scheme || !isSameDestination(named.destination, site.destination)))
     return misdirected(site)
-  const host = readAuthority(valuesOf(headers, 'host')[0] ?? '', PORTS[site.scheme])
+  const text = valuesOf(headers, 'host')[0] ?? ''
+  // Exactly what AgentPod itself would write can only mean this site, so it is not read.
+  if (site.destination.kind === 'name' && text === hostHeader(site)) return { site, path }
+  const host = readAuthority(text, PORTS[site.scheme])
   if (!host) return malformedRequest('host', 'has a Host header that is not a valid host')
   if (isSameDestination(host, site.destination)) return { site, path }
   return named
