@@ -80,12 +80,14 @@ export async function packages(report: Report, o: { readonly isQuick: boolean })
     server = await serve(internet, made)
     await using world = internet.world()
     const sandbox = await world.client().create({ network: { allow: [`${HOST}:${PORT}`] } })
+    // The Node that runs this is in front of the PATH here, and another one runs npm inside.
+    const { stdout: path } = await sandbox.exec('sh', { args: ['-c', 'printf %s "$PATH"'] }).wait()
     report.say(`${count} packages of 12 files; every installation has a home of its own.\n`)
     const here = Object.entries(MANAGERS).filter(([, { program }]) => which(program))
     for (const [name, manager] of here) {
       const host = `${name}, on the machine itself`
       const cases = [
-        { name: host, once: () => timed(() => onMachine(internet, scratch, manager, count)) },
+        { name: host, once: () => timed(() => onMachine(internet, { scratch, path }, manager, count)) },
         { name: `${name}, in a sandbox`, once: () => timed(() => inside(sandbox, manager, count)) },
       ]
       report.table(await roundRobin(cases, o.isQuick ? 1 : 5, 1), host)
@@ -111,14 +113,17 @@ async function serve(internet: Internet, directory: string): Promise<ChildProces
 const alone = (install: string): string =>
   `set -e; d=$(mktemp -d); cd "$d"; export RUSTUP_HOME="\${RUSTUP_HOME:-$HOME/.rustup}" HOME="$d"\n(${install}) >log 2>&1 || { cat log >&2; exit 1; }\ncd /; rm -rf "$d"`
 
-/** The machine's own directory for temporary files is where its state directory would be. */
+/**
+ * With the programs that the sandbox finds. The machine's own directory for temporary files is where its
+ * state directory would be.
+ */
 async function onMachine(
   internet: Internet,
-  scratch: string,
+  { scratch, path }: { readonly scratch: string; readonly path: string },
   { install }: Manager,
   count: number,
 ): Promise<void> {
-  const script = `TMPDIR=${scratch}; export TMPDIR\n${alone(install)}`
+  const script = `TMPDIR=${scratch}; PATH='${path}'; export TMPDIR PATH\n${alone(install)}`
   await internet.onHost('sh', '-c', script, 'sh', String(count))
 }
 
