@@ -3,12 +3,11 @@
  * the process takes for each. Usage, as root:
  *
  *     scripts/with-node scripts/profile/requests.ts [--requests 40000] [--connections 16] [--rounds 3]
- *         [--kind kept|new] [--cpu-prof DIRECTORY] [EGRESS.js ...]
+ *         [--cpu-prof DIRECTORY] [EGRESS.js ...]
  *
  * Several builds of the process take their rounds in turn, so that a busy machine falls on all of them;
  * without one, dist/egress.js is measured. A build may have flags of Node before it, in the same word: those
- * words come last, after `--`. `--kind new` opens a connection for each request. With `--cpu-prof`, each
- * build writes a profile for Chrome's developer tools.
+ * words come last, after `--`. With `--cpu-prof`, each build writes a profile for Chrome's developer tools.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -38,7 +37,6 @@ const { values, positionals } = parseArgs({
     requests: { type: 'string', default: '40000' },
     connections: { type: 'string', default: '16' },
     rounds: { type: 'string', default: '3' },
-    kind: { type: 'string', default: 'kept' },
     'cpu-prof': { type: 'string' },
   },
   allowPositionals: true,
@@ -126,8 +124,7 @@ async function measure(one: Measured): Promise<void> {
 async function send({ podd }: Measured, count: number): Promise<void> {
   let left = count
   const work = async (): Promise<void> => {
-    if (values.kind === 'new') while (left-- > 0) await converse(podd, () => false)
-    else if (left-- > 0) await converse(podd, () => left-- > 0)
+    if (left-- > 0) await converse(podd, () => left-- > 0)
   }
   await Promise.all(Array.from({ length: Number(values.connections) }, work))
 }
