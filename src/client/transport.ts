@@ -46,8 +46,11 @@ export class Transport {
 
   /** The address and the credentials of a request. */
   #place(): RequestOptions {
-    if ('socket' in this.#options)
-      return { socketPath: socketPath(this.#options.socket), headers: { host: 'agentpod' } }
+    if ('socket' in this.#options) {
+      // Without a name for TLS, Node looks whether the host is an address, which takes milliseconds once.
+      const noTls = { servername: '' }
+      return { ...noTls, socketPath: socketPath(this.#options.socket), headers: { host: 'agentpod' } }
+    }
     const { hostname, port, host } = new URL(this.#options.url)
     return {
       hostname: hostname.replace(/^\[|\]$/g, ''),

@@ -292,7 +292,7 @@ class Dev {
   async #bringOut(sandbox: Sandbox, sync: DevSync | undefined): Promise<void> {
     try {
       if (sync) await sync.finish()
-      else if (this.#copy) showChanges(this.#ctx, await this.#copy.bringBack({ command: [] }), false)
+      else if (this.#copy) await showChanges(this.#ctx, await this.#copy.bringBack({ command: [] }), false)
     } catch (error) {
       const { message, code } = asAgentPodError(error)
       this.#ctx.terminal.say(showHidden(message))

@@ -5,7 +5,6 @@ import { ownLines } from '../../util/shell/shell-script.ts'
 import { VERBS } from '../detect/finding.ts'
 import type { Evidence, Rank, Rejected } from '../evidence.ts'
 import { rankOfFile } from '../source-rank.ts'
-import { printable } from '../toml/problem.ts'
 import { devcontainerRows } from './devcontainer/devcontainer-rows.ts'
 import type { ExplainedChoice } from './explained-choice.ts'
 import type { ToolchainSource } from './languages/find-toolchain.ts'
@@ -150,17 +149,4 @@ const LEADING = /^\s*(?:[()]|\w+=|printf )/
 function summary(run: string): string {
   const lines = ownLines(run).filter((line) => !LEADING.test(line))
   return lines.length > 1 ? `${lines[0]} ...` : (lines[0] ?? '')
-}
-
-/**
- * `package.json:12 "node": ">=20"`, or only the text.
- *
- * SECURITY: CF-02. Both come from the project and are shown on terminals and written into comments: the
- * result is always one line.
- */
-export function evidenceText({ file, line, said }: Evidence): string {
-  const words = printable(said, 120)
-  // A file that matters only by its existence is named once.
-  if (line === undefined && (file === said || file.endsWith(`/${said}`))) return printable(file, 200)
-  return file === '' ? words : `${printable(file, 200)}${line ? `:${line}` : ''} ${words}`
 }

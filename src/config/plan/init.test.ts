@@ -1,6 +1,7 @@
 /** What `agentpod init` writes: right, and the same environment as without it. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { evidenceText } from '../evidence-text.ts'
 import { parseProject } from '../project/project-file.ts'
 import {
   evidence,
@@ -13,7 +14,7 @@ import {
   tool,
   written,
 } from '../testing/plan-parts.ts'
-import { evidenceText, explainPlan } from './explain.ts'
+import { explainPlan } from './explain.ts'
 import { initText } from './init.ts'
 import type { Plan } from './plan.ts'
 import { recipeOf } from './recipe/recipe.ts'

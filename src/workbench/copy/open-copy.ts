@@ -5,9 +5,9 @@ import { DEFAULT_LIFETIME } from '../../core/spec.ts'
 import { openRepository, type Repository } from '../../sync/git/plumbing/repository.ts'
 import { dropUndefined } from '../../util/drop-undefined.ts'
 import { besideGroup } from '../compose/beside-group.ts'
+import { checkBesideWorkspace } from '../environment/beside-workspace.ts'
 import { loadEnvironment } from '../environment/load-environment.ts'
 import { placementOf } from '../environment/placement.ts'
-import { checkBesideWorkspace } from '../environment/project-volumes.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
 import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
 import { loadNetwork } from '../network/load-network.ts'
@@ -54,8 +54,9 @@ export async function repositoryToCopy(
   request: CopyRequest,
 ): Promise<Repository | undefined> {
   if (!isCopied(request)) return undefined
-  // Its code loads while git looks for a repository.
+  // What is needed next loads while git looks for a repository.
   void import('./repository-copy.ts')
+  void import('../../client/client.ts')
   try {
     return await openRepository(cwd, env)
   } catch (error) {

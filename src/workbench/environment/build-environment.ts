@@ -9,7 +9,8 @@ import { probeEnvironment } from '../devcontainer/probe-environment.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { buildCallbacks } from './build-callbacks.ts'
-import { ephemeralNotes, ephemeralWishes, type SaidEphemeral } from './ephemeral-directories.ts'
+import { ephemeralNotes, ephemeralWishes } from './ephemeral-directories.ts'
+import type { SaidEphemeral } from './place-ephemeral.ts'
 import {
   buildPlan,
   type EnvironmentPlanOptions,

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isAgentPodError } from '../../core/error.ts'
-import { ephemeralNotes, placeEphemeral } from './ephemeral-directories.ts'
+import { ephemeralNotes } from './ephemeral-directories.ts'
+import { placeEphemeral } from './place-ephemeral.ts'
 
 const said = (path: string) => ({ path, evidence: { file: 'agentpod.toml', line: 2, said: path } })
 const PLACE = { user: 'user', workspace: '/home/user/shop', generated: ['node_modules'] }

@@ -6,7 +6,8 @@ import { after, test } from 'node:test'
 import { parseProject } from '../../config/project/project-file.ts'
 import { isAgentPodError } from '../../core/error.ts'
 import { parseName } from '../../core/id.ts'
-import { checkBesideWorkspace, mergedVolumes, volumeNameOf } from './project-volumes.ts'
+import { checkBesideWorkspace } from './beside-workspace.ts'
+import { mergedVolumes, volumeNameOf } from './project-volumes.ts'
 
 const place = mkdtempSync(join(tmpdir(), 'agentpod-volumes-'))
 after(() => rmSync(place, { recursive: true }))

@@ -5,7 +5,7 @@ import type { Evidence } from '../../config/evidence.ts'
 import type { ExplainedChoice } from '../../config/plan/explained-choice.ts'
 import type { VolumeWish } from '../../config/project/data.ts'
 import { homeOf } from '../../core/environment.ts'
-import { invalid, isAgentPodError } from '../../core/error.ts'
+import { isAgentPodError } from '../../core/error.ts'
 import { checkMountPaths, parseMountPath } from '../../core/volume/mount-path.ts'
 import type { VolumeRequest } from '../../core/volume/volume.ts'
 import { nameOnMachine } from '../project/project-name.ts'
@@ -118,15 +118,4 @@ export function mergedVolumes(
   const rest = own.filter(({ path }) => !asked?.some((one) => one.path === path))
   const volumes = [...(asked ?? []), ...rest]
   return volumes.length === 0 ? {} : { volumes }
-}
-
-/** Refuses a volume that would hide the copy of the project. */
-export function checkBesideWorkspace(volumes: readonly VolumeRequest[] | undefined, workspace: string): void {
-  const hiding = volumes?.find(({ path }) => `${workspace}/`.startsWith(`${path}/`))
-  if (!hiding) return
-  throw invalid(
-    'volume.workspace',
-    `the volume ${hiding.volume} at ${hiding.path} would hide the copy of the project in ${workspace}`,
-    'mount it at another path, or start without the project: --no-project',
-  )
 }

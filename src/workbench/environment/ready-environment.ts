@@ -4,7 +4,7 @@ import type { NetworkWish } from '../../config/network/network-table.ts'
 import type { AddonName } from '../../config/project/addons-table.ts'
 import type { ProjectCompose } from '../compose/project-compose.ts'
 import type { Prebuild } from '../devcontainer/lifecycle-scripts.ts'
-import type { SaidEphemeral } from './ephemeral-directories.ts'
+import type { SaidEphemeral } from './place-ephemeral.ts'
 
 /** A built environment, and what a front end needs to start sandboxes with it. */
 export interface ReadyEnvironment {

@@ -5,7 +5,7 @@ import { homeOf } from '../../core/environment.ts'
 import { invalid } from '../../core/error.ts'
 import type { EphemeralDirectory } from '../../core/volume/ephemeral.ts'
 import { listProject } from '../../sync/project-files.ts'
-import { placeEphemeral, type SaidEphemeral } from '../environment/ephemeral-directories.ts'
+import { placeEphemeral, type SaidEphemeral } from '../environment/place-ephemeral.ts'
 import type { Workbench } from '../workbench.ts'
 
 export interface Project {
