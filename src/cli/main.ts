@@ -5,6 +5,7 @@ import { resolve } from 'node:path'
 import { invalid } from '../core/error.ts'
 import { homeAt } from '../core/home.ts'
 import { nearest } from '../util/nearest.ts'
+import { BUILD, VERSION } from '../util/version.ts'
 import { parseArgs } from './args/parse.ts'
 import type { Command, CommandContext } from './command.ts'
 import { COMMANDS, PASS_THROUGH } from './commands.ts'
@@ -13,7 +14,6 @@ import { exitCode, OWN_FAILURE, printError } from './output/error.ts'
 import { commandHelp, overview } from './output/help.ts'
 import { terminal } from './output/terminal.ts'
 import { otherServer } from './server/server-version.ts'
-import { BUILD, VERSION } from './version.ts'
 
 const root = process.env['AGENTPOD_HOME']
 const home = homeAt(root ? resolve(root) : `${homedir()}/.agentpod`)

@@ -6,13 +6,13 @@ import type { TcpAddress, TcpOptions } from '../../main/listeners.ts'
 import { ownCertificate } from '../../main/own-certificate.ts'
 import { startServer } from '../../main/server.ts'
 import type { ServerLimits } from '../../main/server-options.ts'
+import { BUILD, VERSION } from '../../util/version.ts'
 import { usualProvider } from '../../workbench/environment/placement.ts'
 import type { Parsed } from '../args/parse.ts'
 import { parseNumber } from '../args/values.ts'
 import type { Command } from '../command.ts'
 import { fileError } from '../output/file-error.ts'
 import { type E2bDomain, parseE2bDomain } from '../server/e2b-domain.ts'
-import { BUILD, VERSION } from '../version.ts'
 
 const IDLE_EXIT_MS = 10 * 60_000
 

@@ -1,7 +1,7 @@
 import { isAgentPodError } from '../../core/error.ts'
+import { VERSION } from '../../util/version.ts'
 import { JSON_OPTION } from '../args/options.ts'
 import type { Command } from '../command.ts'
-import { VERSION } from '../version.ts'
 
 export const command: Command = {
   usage: 'agentpod version [--json]',

@@ -7,10 +7,12 @@ import { relative } from 'node:path'
 import type { CreateOptions } from '../../client/sandbox.ts'
 import type { Repository } from '../../sync/git/plumbing/repository.ts'
 import { userSettings } from '../../sync/git/state/user-settings.ts'
+import type { WorkingList } from '../../sync/git/state/working-files.ts'
 import { showHidden } from '../../util/hidden-characters.ts'
-import { loadEnvironment, preloadEnvironment } from '../environment/load-environment.ts'
+import { checkBesideWorkspace } from '../environment/beside-workspace.ts'
+import { isUpToDetection, loadEnvironment, preloadEnvironment } from '../environment/load-environment.ts'
 import { placementOf } from '../environment/placement.ts'
-import { checkBesideWorkspace } from '../environment/project-volumes.ts'
+import { LookedAt, type PlainProject, plainProject, rememberPlain } from '../environment/plain-project.ts'
 import type { ReadyEnvironment } from '../environment/ready-environment.ts'
 import { bareOptions, type SandboxRequest, usualUser } from '../environment/sandbox-request.ts'
 import { loadNetwork } from '../network/load-network.ts'
@@ -50,11 +52,13 @@ export async function prepareRepository(
 ): Promise<PreparedRepository> {
   checkDirectory(repo.root)
   const isClean = request.isClean ?? false
-  const listing = Promise.withResolvers<readonly string[] | undefined>()
+  const plain = plainProject(bench.home, repo)
+  const listing = Promise.withResolvers<WorkingList | undefined>()
   const holding = holdState(bench, repo, {
     isClean,
     settings: await userSettings(repo),
     onListed: listing.resolve,
+    isWholeIndex: plain?.isIndex,
   })
   // With --clean the files are listed all the same: the environment is that of the working copy.
   if (isClean) listing.resolve(undefined)
@@ -67,14 +71,42 @@ export async function prepareRepository(
   )
   try {
     // Git looks at the files while the code is loaded.
-    preloadEnvironment(request, repo.root)
-    const project = await openProject(bench, usualUser(request), repo.root, await listing.promise)
-    const ready = await loadEnvironment(bench, request, project)
+    if (!plain) preloadEnvironment(request, repo.root)
+    const { project, ready } = await projectIn(bench, repo, request, { list: await listing.promise, plain })
     const prepared = await prepareIn(bench, repo, request, { project, ready, held: await holding })
     return { ...prepared, directory: directoryOf(bench, repo, project) }
   } finally {
     ;(await settled)?.[Symbol.dispose]()
   }
+}
+
+/**
+ * The files of a project that is known to ask for nothing are not listed, unless the directory has to be
+ * found.
+ */
+async function projectIn(
+  bench: Workbench,
+  repo: Repository,
+  request: RepositoryRequest,
+  { list, plain }: { readonly list: WorkingList | undefined; readonly plain: PlainProject | undefined },
+): Promise<Pick<Parts, 'project' | 'ready'>> {
+  const open = (files: readonly string[] | undefined): Promise<Project> =>
+    openProject(bench, usualUser(request), repo.root, files)
+  const isKnown = list && plain?.isStill(list) && (await isUpToDetection(bench, request, repo.root))
+  if (isKnown && isTop(bench, repo)) return { project: await open([]), ready: undefined }
+  const read = await list?.read()
+  const project = await open(read?.files)
+  if (isKnown) return { project, ready: undefined }
+  const looked = new LookedAt(repo.root)
+  const memory = { looked, remember: () => list && rememberPlain(bench.home, repo, list, looked) }
+  return {
+    project,
+    ready: await loadEnvironment(bench, request, project, read?.isWhole ? memory : undefined),
+  }
+}
+
+function isTop({ cwd }: Workbench, repo: Repository): boolean {
+  return realpathSync(cwd) === repo.root
 }
 
 /** A directory without files of the project is not in the copy. */

@@ -21,8 +21,12 @@ export interface ProjectFiles {
   readonly files: readonly string[]
 }
 
-export function detectProject(project: Pick<ProjectFiles, 'directory' | 'files'>): Detected {
-  return detect(treeOf(project))
+/** `onLook` is called before a file is looked at. */
+export function detectProject(
+  project: Pick<ProjectFiles, 'directory' | 'files'>,
+  onLook?: (path: string) => void,
+): Detected {
+  return detect(treeOf(project, onLook))
 }
 
 /** Whether nothing in the files asks for an environment. */
@@ -62,13 +66,19 @@ export function detectFrom(
 }
 
 /** SECURITY: CF-02, CF-05. Reads only small regular files that are really among those of the project. */
-export function treeOf({ directory, files }: Pick<ProjectFiles, 'directory' | 'files'>): FileTree {
+export function treeOf(
+  { directory, files }: Pick<ProjectFiles, 'directory' | 'files'>,
+  onLook: (path: string) => void = () => undefined,
+): FileTree {
   const root = realpathSync(directory)
-  const isThere = (path: string): boolean =>
-    lstatSync(join(root, path), { throwIfNoEntry: false })?.isFile() === true
+  const isThere = (path: string): boolean => {
+    onLook(path)
+    return lstatSync(join(root, path), { throwIfNoEntry: false })?.isFile() === true
+  }
   const tree: FileTree = fileTree(
     files,
     (path) => {
+      onLook(path)
       const data = readListed(root, path, { isListed: tree.has, mostBytes: LARGEST_READ })?.data
       return data === undefined || data.subarray(0, 4096).includes(0) ? undefined : data.toString('utf8')
     },

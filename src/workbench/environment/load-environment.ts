@@ -6,6 +6,7 @@ import type { ComposeChoice } from '../compose/used-compose.ts'
 import type { Project } from '../project/open-project.ts'
 import type { Workbench } from '../workbench.ts'
 import { placementOf } from './placement.ts'
+import type { LookedAt } from './plain-project.ts'
 import { hasProjectFile } from './project-file.ts'
 import type { ReadyEnvironment } from './ready-environment.ts'
 import type { SandboxRequest } from './sandbox-request.ts'
@@ -18,12 +19,13 @@ export async function loadEnvironment(
   bench: Workbench,
   request: SandboxRequest,
   project: Project,
+  memory?: PlainMemory,
 ): Promise<ReadyEnvironment | undefined> {
   if (!hasEnvironment(request)) return undefined
   const { base, image, profile } = request
   const placement = await placementOf(bench, request.placement, project.directory)
   const { detectProject, hasNothing } = await import('./detect-project.ts')
-  const detected = detectProject(project)
+  const detected = detectProject(project, memory && ((path) => memory.looked.add(path)))
   // The plan of such a project is that it has none; see `planOnly`.
   const hasContainer = hasDevcontainer(project) && !request.isWithoutDevcontainer
   const isPlain =
@@ -32,7 +34,10 @@ export async function loadEnvironment(
     !hasProjectFile(project.directory) &&
     !hasContainer
   const compose = await composeOf(bench, request, project, detected)
-  if (isPlain && !compose && hasNothing(detected)) return undefined
+  if (isPlain && !compose && hasNothing(detected)) {
+    if (!hasDevcontainer(project) && !mayHaveCompose(project, request)) memory?.remember()
+    return undefined
+  }
   const { buildEnvironment } = await import('./build-environment.ts')
   if (!compose) {
     const { devcontainer, isWithoutDevcontainer, isWithoutLifecycle, isInteractive } = request
@@ -51,6 +56,22 @@ export async function loadEnvironment(
   }
   const { composeEnvironment } = await import('../compose/compose-environment.ts')
   return composeEnvironment(bench, project, { request, detected, compose, ...placement })
+}
+
+/** Called when nothing in the project's files asks for an environment. */
+export interface PlainMemory {
+  readonly looked: LookedAt
+  remember(): void
+}
+
+/** Whether only what is detected in the project's files could ask for an environment. */
+export async function isUpToDetection(
+  bench: Workbench,
+  request: SandboxRequest,
+  directory: string,
+): Promise<boolean> {
+  if (isAsked(request) || asksForCompose(request) || hasProjectFile(directory)) return false
+  return (await placementOf(bench, request.placement, directory)).provider === undefined
 }
 
 /** The compose file of a project, if it decides and the user has approved it. */
@@ -75,9 +96,12 @@ export async function composeOf(
 }
 
 /** Most projects have no such file, and the code is large. */
-function mayHaveCompose({ files }: Project, { compose = {} }: ComposeChoice): boolean {
-  const isAbout = compose.service !== undefined || (compose.profiles ?? []).length > 0
-  return isAbout || files.some((file) => /^(?:docker-)?compose\.ya?ml$/.test(file))
+function mayHaveCompose({ files }: Project, choice: ComposeChoice): boolean {
+  return asksForCompose(choice) || files.some((file) => /^(?:docker-)?compose\.ya?ml$/.test(file))
+}
+
+function asksForCompose({ compose = {} }: ComposeChoice): boolean {
+  return compose.service !== undefined || (compose.profiles ?? []).length > 0
 }
 
 /** Begins to load the code that the request probably needs. */

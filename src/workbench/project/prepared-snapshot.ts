@@ -47,7 +47,7 @@ export interface HeldState extends Disposable {
 export async function holdState(
   { home }: Workbench,
   repo: Repository,
-  o: Pick<ProjectStateOptions, 'isClean' | 'settings' | 'onListed'>,
+  o: Pick<ProjectStateOptions, 'isClean' | 'settings' | 'onListed' | 'isWholeIndex'>,
 ): Promise<HeldState> {
   const scratch = scratchOf(home, projectKey(repo))
   try {

@@ -5,20 +5,22 @@
 import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { AgentPodError, isAgentPodError } from '../../../core/error.ts'
+import { sha256Hex } from '../../../util/sha256.ts'
 import type { CommandChange } from '../../changes.ts'
 import { look, unreadable } from '../../project-files.ts'
 import { byteNames, bytesOf, displayName, nulTerminated } from '../plumbing/byte-names.ts'
 import { diskFull } from '../plumbing/disk-full.ts'
 import { type GitAnswer, type GitOptions, git, gitFailed } from '../plumbing/git.ts'
 import { EMPTY_TREE, type ObjectId, type Repository } from '../plumbing/repository.ts'
+import { cachedTree } from './cached-tree.ts'
 import { withoutFiltered } from './filters.ts'
 import { DEFAULT_HISTORY, historyOf } from './history.ts'
-import { readIndex } from './read-index.ts'
+import { type ReadIndex, readIndex } from './read-index.ts'
 import { copyIndex, makeScratch, scratchOptions } from './scratch-repository.ts'
-import { linksOf, openSubmodule, type SubmoduleLink, submoduleLinks } from './submodules.ts'
+import { type FoundLinks, linksOf, openSubmodule, type SubmoduleLink, submoduleLinks } from './submodules.ts'
 import { type UserSettings, userSettings } from './user-settings.ts'
 import { checkFiles, type Differences, differences } from './working-copy.ts'
-import { workingFiles } from './working-files.ts'
+import { type WorkingList, workingList } from './working-files.ts'
 
 export interface ProjectState {
   /** Undefined in a repository without a commit. */
@@ -66,10 +68,12 @@ export interface ProjectStateOptions {
   /** The user's settings, if they were read already. */
   readonly settings?: UserSettings | undefined
   /**
-   * Called once, before the tree is made, with the files of the working copy as `listProject` lists them.
-   * Undefined if they have to be listed. Not called with `isClean`.
+   * Called once, before the tree is made, with the list of the working copy's files. Undefined if they have
+   * to be listed. Not called with `isClean`.
    */
-  readonly onListed?: ((files: readonly string[] | undefined) => void) | undefined
+  readonly onListed?: ((list: WorkingList | undefined) => void) | undefined
+  /** Whether a list with this index was whole: then the index has no submodules, and is not read. */
+  readonly isWholeIndex?: ((digest: string) => boolean) | undefined
 }
 
 /** A file may disappear while it is read; the next attempt does not list it. */
@@ -97,7 +101,7 @@ export async function readProjectState(repo: Repository, o: ProjectStateOptions)
     if (found.length >= MOST_SUBMODULES) throw tooManySubmodules()
     const one = await singleState(
       repository,
-      { ...o, onListed: undefined },
+      { ...o, onListed: undefined, isWholeIndex: undefined },
       join(realpathSync(o.scratch), `module-${found.length}`),
     )
     const { links: inner, ...state } = one
@@ -144,7 +148,7 @@ async function singleState(
     o.isClean
       ? reading.then(({ tree }) => committedTree(repo, scratch, tree))
       : // No commit is looked at here, and so not the border that is being written.
-        workingTree(repo, scratch, gitDir, settings, o),
+        workingTree(repo, scratch, gitDir, { ...o, settings, head: reading }),
   )
   const state = {
     commit: repo.commit,
@@ -182,6 +186,8 @@ async function headOf(
   return found
 }
 
+const NO_LINKS: FoundLinks = { links: [], notes: [] }
+
 interface FoundTree {
   readonly tree: ObjectId
   readonly links: readonly SubmoduleLink[]
@@ -200,21 +206,30 @@ async function workingTree(
   repo: Repository,
   scratch: GitOptions,
   gitDir: string,
-  settings: UserSettings,
-  o: ProjectStateOptions,
+  o: ProjectStateOptions & { readonly settings: UserSettings; readonly head: Promise<{ tree: ObjectId }> },
 ): Promise<FoundTree> {
   for (let attempt = 1; ; attempt++) {
     const data = copyIndex(repo, gitDir)
     const looking = differences(scratch, [...o.exclude, o.scratch])
     // Meanwhile git looks at the files.
-    const index = data && readIndex(data)
+    const digest = data && sha256Hex(data)
+    const isWhole = digest !== undefined && o.isWholeIndex?.(digest) === true
+    const index = data && !isWhole ? readIndex(data) : undefined
     const [all, { links, notes }] = await Promise.all([
       looking,
-      index ? linksOf(index.links) : submoduleLinks(scratch),
+      isWhole ? NO_LINKS : index ? linksOf(index.links) : submoduleLinks(scratch),
     ])
-    if (attempt === 1) o.onListed?.(index && (await workingFiles(repo, index, all, o.exclude)))
-    const found = await withoutFiltered(scratch, settings, all)
+    if (attempt === 1) {
+      const read = (): ReadIndex | undefined => index ?? (data && readIndex(data))
+      const isListed = digest !== undefined && (isWhole || index !== undefined)
+      o.onListed?.(isListed ? workingList(repo, { digest, read }, all, o.exclude) : undefined)
+    }
+    const found = await withoutFiltered(scratch, o.settings, all)
     checkFiles(repo.root, found.present)
+    // The tree of the commit is there, with all that is in it.
+    const cached = data && found.present.length + found.gone.length === 0 && cachedTree(data)
+    if (cached && cached === (await o.head).tree)
+      return { tree: cached, links, notes: [...notes, ...found.notes] }
     try {
       const refused = await record(scratch, found)
       const tree = (await must(['write-tree', '--missing-ok'], scratch)).stdout.toString('latin1').trim()

@@ -8,6 +8,7 @@ import { listProject } from '../../project-files.ts'
 import { openProjectState } from '../../testing/git-inside.ts'
 import { GitProject } from '../../testing/git-project.ts'
 import { KINDS, worktreeOf } from '../../testing/git-projects.ts'
+import type { WorkingList } from './working-files.ts'
 
 const PATH = process.env['PATH'] ?? ''
 
@@ -24,10 +25,10 @@ async function found(
   root = project.root,
   exclude: readonly string[] = [],
 ): Promise<readonly string[] | undefined> {
-  const calls: (readonly string[] | undefined)[] = []
-  await openProjectState(root, project.env, { exclude, onListed: (files) => calls.push(files) })
+  const calls: (WorkingList | undefined)[] = []
+  await openProjectState(root, project.env, { exclude, onListed: (list) => calls.push(list) })
   assert.equal(calls.length, 1)
-  return calls[0]
+  return (await calls[0]?.read())?.files
 }
 
 async function listed(root = project.root, exclude: readonly string[] = []): Promise<string[]> {

@@ -1,13 +1,52 @@
 /** Lists the files of a working copy from its index and what git found to differ. */
 import { dirname, join, relative, resolve } from 'node:path'
+import { sha256Hex } from '../../../util/sha256.ts'
 import { checkFileCount, isText, listInside, look, realDirectories } from '../../project-files.ts'
 import { bytesOf } from '../plumbing/byte-names.ts'
 import type { Repository } from '../plumbing/repository.ts'
 import type { ReadIndex } from './read-index.ts'
 import type { Differences } from './working-copy.ts'
 
-/** As `listProject` lists them: those that are there, sorted. */
-export async function workingFiles(
+/** The files of a working copy, as `listProject` lists them. */
+export interface WorkingList {
+  /** Of the index. */
+  readonly index: string
+  /** Two lists of one working copy that have the same key have the same files, if one of them is whole. */
+  readonly key: string
+  /** Tens of thousands of names take a while, so they are read when they are needed. */
+  read(): Promise<ReadList | undefined>
+}
+
+export interface ReadList {
+  readonly files: readonly string[]
+  /** Whether the index and what git found to differ decide the list, and no submodule is in it. */
+  readonly isWhole: boolean
+}
+
+export function workingList(
+  repo: Repository,
+  indexed: { readonly digest: string; read(): ReadIndex | undefined },
+  differences: Differences,
+  exclude: readonly string[],
+): WorkingList {
+  const { gone, untracked } = differences
+  const names = { gone, untracked: [...untracked], exclude }
+  return {
+    index: indexed.digest,
+    key: sha256Hex(`${indexed.digest}${JSON.stringify(names)}`),
+    async read() {
+      const index = indexed.read()
+      if (!index) return undefined
+      const files = await workingFiles(repo, index, differences, exclude)
+      // Whether a file has a name that is not text is for the file system to say.
+      const isText = ![...index.paths, ...files].some((path) => path.includes('\ufffd'))
+      return { files, isWhole: isText && index.links.length === 0 && index.uncompared.size === 0 }
+    },
+  }
+}
+
+/** Those that are there, sorted. */
+async function workingFiles(
   { root, env }: Repository,
   { paths, uncompared, links }: ReadIndex,
   { present, gone, untracked }: Differences,
