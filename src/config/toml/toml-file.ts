@@ -31,7 +31,8 @@ export function parseToml<T>(
   const { file, text } = source
   const data = parsed(source)
   const positions = positionsOf(text)
-  const result = schema.safeParse(data, { error: issueMessage, reportInput: true })
+  // A file is read once: compiling code for its schema takes longer than doing without.
+  const result = schema.safeParse(data, { error: issueMessage, reportInput: true, jitless: true })
   const remarks = result.success ? check(result.data) : schemaRemarks(result.error, schema)
   if (!result.success || remarks.length > 0) throw problemsError(placedProblems(source, positions, remarks))
   return {
