@@ -82,8 +82,12 @@ export function rememberPlain(
 ): void {
   if (build === undefined || files === undefined) return
   const seen: Seen = { build, index, list: key, files }
-  // A file that is cut off is no JSON, and then nothing is remembered.
-  writeFileSync(fileOf(home, repo), JSON.stringify(seen), { mode: 0o600 })
+  try {
+    // A file that is cut off is no JSON, and then nothing is remembered.
+    writeFileSync(fileOf(home, repo), JSON.stringify(seen), { mode: 0o600 })
+  } catch {
+    // On a full disk, the next command looks again.
+  }
 }
 
 /** All working trees of a repository share its directory. */
