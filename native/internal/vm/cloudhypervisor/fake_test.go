@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"agentpod/native/internal/mount"
 	"agentpod/native/internal/vm/confine"
 	"agentpod/native/internal/vm/link"
 	"agentpod/native/internal/vm/vmtest"
@@ -20,19 +19,15 @@ import (
 
 // TestMain also plays podhost and Cloud Hypervisor.
 func TestMain(m *testing.M) {
-	var err error
-	switch {
-	case strings.HasPrefix(os.Args[0], "cloud-hypervisor"):
-		err = play()
-	case len(os.Args) > 1 && os.Args[1] == confine.Command:
-		err = confine.Enter(os.Args[2:])
-	case len(os.Args) == 3 && os.Args[1] == mount.UserNamespaceHelper:
-		err = mount.RunUserNamespaceHelper(os.Args[2])
-	default:
-		os.Exit(m.Run())
-	}
-	fmt.Fprintln(os.Stderr, "violation", err)
-	os.Exit(1)
+	vmtest.Main(m, func() (bool, error) {
+		switch {
+		case strings.HasPrefix(os.Args[0], "cloud-hypervisor"):
+			return true, play()
+		case len(os.Args) > 1 && os.Args[1] == confine.Command:
+			return true, confine.Enter(os.Args[2:])
+		}
+		return false, nil
+	})
 }
 
 // Schemas, from the published description of the API.
@@ -97,16 +92,15 @@ func play() error {
 	}
 	f := &fake{events: os.NewFile(monitor, "events")}
 	f.Fault, f.Log = vmtest.FaultIn(os.Args[0]), os.Stderr
-	body := func(s vmtest.Schema) *vmtest.Schema { return &s }
 	f.Routes = map[string]vmtest.Route{
 		"GET /api/v1/vmm.ping":    {Answer: `{"version":"v51.1.0","build_version":"v51.1.0","pid":1,"features":["kvm"]}`},
-		"PUT /api/v1/vm.create":   {Body: body(vmSchema), Do: f.create},
+		"PUT /api/v1/vm.create":   {Body: &vmSchema, Do: f.create},
 		"PUT /api/v1/vm.boot":     {Do: f.boot},
 		"PUT /api/v1/vm.pause":    {Do: f.change("Running", "Paused")},
 		"PUT /api/v1/vm.resume":   {Do: f.change("Paused", "Running")},
-		"PUT /api/v1/vm.add-disk": {Body: body(diskSchema), Do: f.addDisk, Answer: `{"id":"disk","bdf":"0000:00:06.0"}`},
-		"PUT /api/v1/vm.snapshot": {Body: body(snapshotSchema), Do: f.snapshot},
-		"PUT /api/v1/vm.restore":  {Body: body(restoreSchema), Do: f.restore},
+		"PUT /api/v1/vm.add-disk": {Body: &diskSchema, Do: f.addDisk, Answer: `{"id":"disk","bdf":"0000:00:06.0"}`},
+		"PUT /api/v1/vm.snapshot": {Body: &snapshotSchema, Do: f.snapshot},
+		"PUT /api/v1/vm.restore":  {Body: &restoreSchema, Do: f.restore},
 	}
 	// The descriptor is a listening socket.
 	listener, err := net.FileListener(os.NewFile(api, "api"))
@@ -205,7 +199,7 @@ func (f *fake) boot(map[string]any) error {
 		return fmt.Errorf("the machine is %q", f.state)
 	}
 	f.state = "Running"
-	fmt.Println("the machine logs")
+	fmt.Print(vmtest.Booted)
 	fmt.Fprint(f.events, "{\n  \"source\": \"vm\",\n  \"event\": \"booted\"\n}\n\n")
 	if f.Fault.Kind == vmtest.Restart {
 		time.AfterFunc(50*time.Millisecond, func() { fmt.Fprint(f.events, "{\n  \"source\": \"vm\",\n  \"event\": \"rebooting\"\n}\n\n") })

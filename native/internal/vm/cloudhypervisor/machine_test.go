@@ -1,7 +1,6 @@
 package cloudhypervisor
 
 import (
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -11,177 +10,82 @@ import (
 	"agentpod/native/internal/vm/vmtest"
 )
 
-const memoryMiB = 1
-
-// stage is a driver whose program is a fake.
-type stage struct {
-	driver Driver
-	log    *os.File
-	// memory is the path of the memory of the machine that was started last.
-	memory string
-}
-
-func newStage(t *testing.T, fault string) *stage {
-	vmtest.NeedsRoot(t)
+func newStage(t *testing.T, fault string) *vmtest.Stage {
+	t.Helper()
 	if _, err := os.Stat("/dev/kvm"); err != nil {
 		t.Skip("needs /dev/kvm, which the program is shown: ", err)
 	}
-	name := "cloud-hypervisor"
-	if fault != "" {
-		name += "~" + fault
-	}
-	return &stage{driver: Driver{Program: vmtest.CopySelf(t, name), Scratch: t.TempDir(), Enter: "/proc/self/exe"}, log: vmtest.File(t, "")}
+	return vmtest.NewStage(t, func(scratch string) vm.Driver {
+		return Driver{Program: vmtest.CopySelf(t, vmtest.FaultyName("cloud-hypervisor", fault)), Scratch: scratch, Enter: "/proc/self/exe"}
+	})
 }
 
-// machine describes one that boots, or continues with this state and memory.
-func (s *stage) machine(t *testing.T, state *os.File, memory string) vm.Machine {
-	m := vm.Machine{Accel: vm.Hardware, MemoryMiB: memoryMiB, CPUs: 2, UID: vmtest.UID, Log: s.log, State: state}
-	if state == nil {
-		m.Kernel, m.Initrd = vmtest.File(t, "kernel"), vmtest.File(t, "initrd")
-		for _, file := range []*os.File{m.Kernel, m.Initrd} {
-			file.Chmod(0o644)
-		}
+// requests are the names of requests as the fake logs them.
+func requests(names ...string) []string {
+	var found []string
+	for _, name := range names {
+		found = append(found, "PUT /api/v1/"+name)
 	}
-	s.memory, m.Memory = vmtest.Mounted(t, memory+strings.Repeat("\x00", memoryMiB<<20-len(memory)), false)
-	return m
-}
-
-func (s *stage) start(t *testing.T, m vm.Machine) vm.Running {
-	t.Helper()
-	running, err := s.driver.Start(m)
-	if err != nil {
-		text, _ := os.ReadFile(s.log.Name())
-		t.Fatalf("%v\n%s", err, text)
-	}
-	t.Cleanup(running.End)
-	return running
-}
-
-// sequence compares the requests so far, and fails if one of them was wrong.
-func (s *stage) sequence(t *testing.T, wanted ...string) {
-	t.Helper()
-	for i, request := range wanted {
-		wanted[i] = "PUT /api/v1/" + request
-	}
-	if found := vmtest.Lines(t, s.log, "request"); strings.Join(found, "\n") != strings.Join(wanted, "\n") {
-		t.Errorf("the requests were %q, not %q", found, wanted)
-	}
-	for _, violation := range vmtest.Lines(t, s.log, "violation") {
-		t.Error(violation)
-	}
-}
-
-func speak(t *testing.T, running vm.Running) {
-	t.Helper()
-	conn, err := running.Link(time.Now().Add(5 * time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := conn.Write([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	if answer := make([]byte, 5); true {
-		if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "hello" {
-			t.Fatalf("the machine answers %q, %v", answer, err)
-		}
-	}
-}
-
-func must(t *testing.T, what string, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-}
-
-// saved boots a machine and saves it.
-func saved(t *testing.T, s *stage) *os.File {
-	t.Helper()
-	running := s.start(t, s.machine(t, nil, ""))
-	must(t, "resume", running.Resume())
-	must(t, "pause", running.Pause())
-	state := vmtest.File(t, "")
-	must(t, "save", running.Save(state))
-	running.End()
-	return state
+	return found
 }
 
 func TestAMachineBootsAndIsSavedWithItsMemoryInItsFile(t *testing.T) {
 	s := newStage(t, "")
-	running := s.start(t, s.machine(t, nil, ""))
-	s.sequence(t, "vm.create")
-	must(t, "resume", running.Resume())
-	speak(t, running)
-	output := make([]byte, 17)
-	running.Output().SetReadDeadline(time.Now().Add(5 * time.Second))
-	if _, err := io.ReadFull(running.Output(), output); err != nil || string(output) != "the machine logs\n" {
-		t.Errorf("the output is %q, %v", output, err)
-	}
-	must(t, "pause", running.Pause())
+	running := s.Start(t, s.Machine(t, nil, ""))
+	s.CheckRequests(t, requests("vm.create")...)
+	vmtest.Must(t, "resume", running.Resume())
+	vmtest.Speak(t, running)
+	vmtest.CheckOutput(t, running)
+	vmtest.Must(t, "pause", running.Pause())
 	state := vmtest.File(t, "")
-	must(t, "save", running.Save(state))
-	must(t, "resume again", running.Resume())
-	speak(t, running)
-	must(t, "pause again", running.Pause())
-	must(t, "save again", running.Save(vmtest.File(t, "")))
-	s.sequence(t, "vm.create", "vm.boot", "vm.pause", "vm.snapshot", "vm.resume", "vm.pause", "vm.snapshot")
-	must(t, "memory", vmtest.CheckMemory(s.memory, "booted", memoryMiB<<20))
-	if info, _ := state.Stat(); info.Size() == 0 {
-		t.Error("the state is empty")
-	}
-	running.End()
-	if running.Err() == nil {
-		t.Error("a machine that has ended has no reason")
-	}
-	if _, err := running.Link(time.Now().Add(5 * time.Second)); err == nil {
-		t.Error("a machine that has ended has a link")
-	}
+	vmtest.Must(t, "save", running.Save(state))
+	vmtest.Must(t, "resume again", running.Resume())
+	vmtest.Speak(t, running)
+	vmtest.Must(t, "pause again", running.Pause())
+	vmtest.Must(t, "save again", running.Save(vmtest.File(t, "")))
+	s.CheckRequests(t, requests("vm.create", "vm.boot", "vm.pause", "vm.snapshot", "vm.resume", "vm.pause", "vm.snapshot")...)
+	vmtest.Must(t, "memory", vmtest.CheckMemory(s.Memory, "booted", vmtest.MemoryMiB<<20))
+	vmtest.CheckSaved(t, state)
+	vmtest.CheckEnded(t, running)
 }
 
 func TestAMachineContinuesWithItsDisksAndGetsMore(t *testing.T) {
 	s := newStage(t, "")
-	state := saved(t, s)
-	m := s.machine(t, state, "booted")
-	_, layer := vmtest.Mounted(t, "layer", true)
-	_, upper := vmtest.Mounted(t, "upper", false)
-	m.Added = []vm.Disk{{Number: 0, File: layer, ReadOnly: true}, {Number: 1, File: upper}}
-	running := s.start(t, m)
-	must(t, "resume", running.Resume())
-	speak(t, running)
+	state := s.Saved(t)
+	m := s.Machine(t, state, "booted")
+	m.Added = vmtest.Disks(t, 1)
+	running := s.Start(t, m)
+	vmtest.Must(t, "resume", running.Resume())
+	vmtest.Speak(t, running)
 	// The machine with its disks is saved once more, and started from that.
-	must(t, "pause", running.Pause())
+	vmtest.Must(t, "pause", running.Pause())
 	state = vmtest.File(t, "")
-	must(t, "save", running.Save(state))
+	vmtest.Must(t, "save", running.Save(state))
 	running.End()
-	m = s.machine(t, state, "booted")
-	_, layer = vmtest.Mounted(t, "layer", true)
-	_, upper = vmtest.Mounted(t, "upper", false)
-	m.Disks = []vm.Disk{{Number: 0, File: layer, ReadOnly: true}, {Number: 1, File: upper}}
-	running = s.start(t, m)
-	must(t, "resume", running.Resume())
-	speak(t, running)
-	s.sequence(t, "vm.create", "vm.boot", "vm.pause", "vm.snapshot", "vm.restore", "vm.add-disk", "vm.add-disk", "vm.resume", "vm.pause", "vm.snapshot",
-		"vm.restore", "vm.resume")
+	m = s.Machine(t, state, "booted")
+	m.Disks = vmtest.Disks(t, 1)
+	running = s.Start(t, m)
+	vmtest.Must(t, "resume", running.Resume())
+	vmtest.Speak(t, running)
+	s.CheckRequests(t, requests("vm.create", "vm.boot", "vm.pause", "vm.snapshot", "vm.restore", "vm.add-disk", "vm.add-disk", "vm.resume", "vm.pause", "vm.snapshot",
+		"vm.restore", "vm.resume")...)
 }
 
 func TestAMachineWithoutKVMIsRefused(t *testing.T) {
-	if _, err := (Driver{}).Start(vm.Machine{Accel: vm.Emulated}); err == nil || !strings.Contains(err.Error(), "AGENTPOD_VMM=qemu") {
-		t.Errorf("%v", err)
-	}
+	vmtest.CheckNeedsKVM(t, Driver{})
 }
 
 func TestAConnectionIsTriedUntilTheMachineListens(t *testing.T) {
 	s := newStage(t, "mute")
-	running := s.start(t, s.machine(t, nil, ""))
-	must(t, "resume", running.Resume())
-	speak(t, running)
+	running := s.Start(t, s.Machine(t, nil, ""))
+	vmtest.Must(t, "resume", running.Resume())
+	vmtest.Speak(t, running)
 }
 
 func TestAMachineWhoseKernelRestartsEnds(t *testing.T) {
 	s := newStage(t, "restart")
-	running := s.start(t, s.machine(t, nil, ""))
-	must(t, "resume", running.Resume())
+	running := s.Start(t, s.Machine(t, nil, ""))
+	vmtest.Must(t, "resume", running.Resume())
 	select {
 	case <-running.Done():
 		if err := running.Err(); err == nil || !strings.Contains(err.Error(), "restarted") {
@@ -209,24 +113,11 @@ func TestFailuresOfTheProgramAreReported(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			s := newStage(t, fault)
-			running, err := s.driver.Start(s.machine(t, nil, ""))
-			if err == nil {
-				defer running.End()
-				err = running.Resume()
-			}
-			if err == nil {
-				_, err = running.Link(time.Now().Add(200 * time.Millisecond))
-			}
-			if err == nil {
-				err = running.Pause()
-			}
-			if err == nil {
-				err = running.Save(vmtest.File(t, ""))
-			}
+			running, err := s.Failure(t)
 			if err == nil || !strings.Contains(err.Error(), wanted) {
 				t.Errorf("%v, not %q", err, wanted)
 			}
-			if entries, _ := os.ReadDir(s.driver.Scratch); running == nil && len(entries) > 0 {
+			if entries, _ := os.ReadDir(s.Scratch); running == nil && len(entries) > 0 {
 				t.Errorf("a start that failed leaves %v", entries)
 			}
 		})
@@ -236,7 +127,7 @@ func TestFailuresOfTheProgramAreReported(t *testing.T) {
 func TestADamagedStateIsRefused(t *testing.T) {
 	for _, text := range []string{"", "{", `{"config.json":{}}`} {
 		s := newStage(t, "")
-		if _, err := s.driver.Start(s.machine(t, vmtest.File(t, text), "booted")); err == nil {
+		if _, err := s.Driver.Start(s.Machine(t, vmtest.File(t, text), "booted")); err == nil {
 			t.Errorf("%q was loaded", text)
 		}
 	}

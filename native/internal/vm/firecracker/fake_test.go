@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"agentpod/native/internal/mount"
 	"agentpod/native/internal/vm/link"
 	"agentpod/native/internal/vm/vmtest"
 
@@ -21,17 +20,12 @@ import (
 
 // TestMain also plays the jailer, which becomes Firecracker.
 func TestMain(m *testing.M) {
-	var err error
-	switch {
-	case filepath.Base(os.Args[0]) == "jailer":
-		err = playJailer(os.Args[1:])
-	case len(os.Args) == 3 && os.Args[1] == mount.UserNamespaceHelper:
-		err = mount.RunUserNamespaceHelper(os.Args[2])
-	default:
-		os.Exit(m.Run())
-	}
-	fmt.Fprintln(os.Stderr, "violation", err)
-	os.Exit(1)
+	vmtest.Main(m, func() (bool, error) {
+		if filepath.Base(os.Args[0]) != "jailer" {
+			return false, nil
+		}
+		return true, playJailer(os.Args[1:])
+	})
 }
 
 // playJailer does what the documentation of the jailer says, in the same process. It knows the options that
@@ -142,21 +136,20 @@ func play(name, socket string) error {
 	}
 	f := &fake{saved: saved{Drives: map[string]drive{}}}
 	f.Fault, f.Log = vmtest.FaultIn(name), os.Stderr
-	body := func(s vmtest.Schema) *vmtest.Schema { return &s }
 	f.Routes = map[string]vmtest.Route{
 		"GET /version":         {Answer: `{"firecracker_version":"1.12.0"}`},
-		"PUT /machine-config":  {Body: body(machineSchema), Do: before(f, func(m machineConfiguration) error { f.machine, f.tracksDirty = &m, m.TrackDirty; return checkCPUs(m) })},
-		"PUT /boot-source":     {Body: body(bootSchema), Do: before(f, func(b bootSource) error { f.boot = &b; return readable(b.Kernel, b.Initrd) })},
-		"PUT /vsock":           {Body: body(vsockSchema), Do: before(f, func(v vsock) error { f.Vsock = &v; return nil })},
-		"PUT /actions":         {Body: body(actionSchema), Do: before(f, f.act)},
-		"PUT /snapshot/load":   {Body: body(loadSchema), Do: before(f, f.load)},
-		"PATCH /vm":            {Body: body(stateSchema), Do: after(f, f.change)},
-		"PUT /snapshot/create": {Body: body(createSchema), Do: after(f, f.create)},
+		"PUT /machine-config":  {Body: &machineSchema, Do: before(f, func(m machineConfiguration) error { f.machine, f.tracksDirty = &m, m.TrackDirty; return checkCPUs(m) })},
+		"PUT /boot-source":     {Body: &bootSchema, Do: before(f, func(b bootSource) error { f.boot = &b; return readable(b.Kernel, b.Initrd) })},
+		"PUT /vsock":           {Body: &vsockSchema, Do: before(f, func(v vsock) error { f.Vsock = &v; return nil })},
+		"PUT /actions":         {Body: &actionSchema, Do: before(f, f.act)},
+		"PUT /snapshot/load":   {Body: &loadSchema, Do: before(f, f.load)},
+		"PATCH /vm":            {Body: &stateSchema, Do: after(f, f.change)},
+		"PUT /snapshot/create": {Body: &createSchema, Do: after(f, f.create)},
 	}
 	for n := 0; n < MostDisks; n++ {
 		id := driveID(n)
-		f.Routes["PUT /drives/"+id] = vmtest.Route{Body: body(driveSchema), Do: before(f, func(d drive) error { return f.setDrive(id, d) })}
-		f.Routes["PATCH /drives/"+id] = vmtest.Route{Body: body(partialSchema), Do: after(f, func(d partialDrive) error { return f.patchDrive(id, d) })}
+		f.Routes["PUT /drives/"+id] = vmtest.Route{Body: &driveSchema, Do: before(f, func(d drive) error { return f.setDrive(id, d) })}
+		f.Routes["PATCH /drives/"+id] = vmtest.Route{Body: &partialSchema, Do: after(f, func(d partialDrive) error { return f.patchDrive(id, d) })}
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -243,7 +236,7 @@ func (f *fake) act(a action) error {
 	if err := f.listen(); err != nil {
 		return err
 	}
-	fmt.Println("the machine logs")
+	fmt.Print(vmtest.Booted)
 	f.state = "Running"
 	return nil
 }

@@ -26,6 +26,9 @@ type Route struct {
 // A Fault is what a fake does wrong, with the request of one path.
 type Fault struct{ Kind, Path string }
 
+// Booted is what a fake's machine logs when it boots.
+const Booted = "the machine logs\n"
+
 // Kinds of faults.
 const (
 	// Refuse answers with an error. Hang never answers. Endless never ends its answer. Die ends the program.
