@@ -4,7 +4,6 @@ package drivers
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 
 	"agentpod/native/internal/hostproto"
@@ -140,7 +139,7 @@ func (i *Installed) Version() (string, error) {
 			return version, unavailable(fmt.Sprintf("Firecracker is of version %s, and its jailer of version %s", version, found),
 				"install both from one release")
 		}
-		if !firecracker.Supports(filepath.Base(i.Programs.Main)) {
+		if !firecracker.Supports(i.Programs.Main) {
 			return version, unavailable(fmt.Sprintf("the jailer does not start %s", i.Programs.Main), "the name of the file must contain `firecracker`")
 		}
 	}

@@ -76,6 +76,17 @@ func TestFirecrackerNeedsTheJailerOfTheSameRelease(t *testing.T) {
 	if _, err := installed(t, Firecracker, renamed).Version(); err == nil || !strings.Contains(err.Error(), "does not start") {
 		t.Errorf("%v", err)
 	}
+	// The jailer looks at the file that a link leads to, and not at the link.
+	for name, target := range map[string]string{"firecracker": renamed.Main, "fc": main} {
+		link := filepath.Join(t.TempDir(), name)
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		linked := Programs{Main: link, Jailer: renamed.Jailer}
+		if _, err := installed(t, Firecracker, linked).Version(); (err == nil) != (target == main) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestAReleaseNamesTheProgramAndItsVersion(t *testing.T) {

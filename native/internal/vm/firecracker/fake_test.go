@@ -46,7 +46,10 @@ func playJailer(args []string) error {
 			return fmt.Errorf("%s is missing", name)
 		}
 	}
-	program := given["--exec-file"]
+	program, err := filepath.EvalSymlinks(given["--exec-file"])
+	if err != nil {
+		return err
+	}
 	if !strings.Contains(filepath.Base(program), "firecracker") {
 		return errors.New("the program has another name")
 	}

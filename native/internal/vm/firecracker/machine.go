@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -70,6 +71,10 @@ func (d Driver) Start(m vm.Machine) (vm.Running, error) {
 func (r *running) spawn(d Driver, m vm.Machine) (err error) {
 	// Firecracker inherits this: the memory of a machine is never written to a core file.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return err
+	}
+	// The jailer names the jail after the file that a symbolic link leads to. Releases have their version in it.
+	if d.Program, err = filepath.EvalSymlinks(d.Program); err != nil {
 		return err
 	}
 	if r.jail, err = newJail(d.Scratch, d.Program, m); err != nil {
@@ -178,5 +183,9 @@ func (r *running) Save(to *os.File) error {
 	return err
 }
 
-// Supports reports whether a program can be used with the jailer, which looks at its name.
-func Supports(program string) bool { return strings.Contains(program, "firecracker") }
+// Supports reports whether a program can be used with the jailer, which looks at the name of the file that a
+// symbolic link leads to.
+func Supports(program string) bool {
+	file, err := filepath.EvalSymlinks(program)
+	return err == nil && strings.Contains(filepath.Base(file), "firecracker")
+}

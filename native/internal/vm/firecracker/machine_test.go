@@ -3,6 +3,7 @@ package firecracker
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,6 +62,17 @@ func TestAMachineBootsAndIsSavedWithItsMemoryInItsFile(t *testing.T) {
 	if !isUnmounted(t, s.Scratch) {
 		t.Error("the jail is still mounted")
 	}
+}
+
+func TestTheProgramCanBeASymbolicLink(t *testing.T) {
+	s := newStageOf(t, func() string {
+		link := filepath.Join(t.TempDir(), "firecracker")
+		vmtest.Must(t, "link", os.Symlink(vmtest.CopySelf(t, "firecracker-v1.12.1-x86_64"), link))
+		return link
+	})
+	running := s.Start(t, s.Machine(t, nil, ""))
+	vmtest.Must(t, "resume", running.Resume())
+	vmtest.Speak(t, running)
 }
 
 func TestAMachineContinuesWithItsDisksAndGetsMore(t *testing.T) {
