@@ -115,6 +115,16 @@ func (c *Channels) Close() {
 	}
 }
 
+// EndLink ends the connection to the machine, if there is one.
+func (c *Channels) EndLink() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link != nil {
+		c.link.Close()
+		c.link = nil
+	}
+}
+
 const (
 	// linkPause is how long to wait before a machine that does not listen yet is tried again.
 	linkPause = 5 * time.Millisecond
@@ -130,12 +140,7 @@ var greeting = regexp.MustCompile(`\AOK [0-9]{1,10}\n\z`)
 
 // Connect begins a connection to a port inside, and ends the one before. It tries until the machine listens.
 func (c *Channels) Connect(port uint32, deadline time.Time) (net.Conn, error) {
-	c.mu.Lock()
-	if c.link != nil {
-		c.link.Close()
-		c.link = nil
-	}
-	c.mu.Unlock()
+	c.EndLink()
 	for {
 		conn, err := c.try(port, deadline)
 		c.mu.Lock()

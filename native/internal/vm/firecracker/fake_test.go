@@ -263,6 +263,7 @@ func (f *fake) create(s snapshotCreate) error {
 	if s.Type == "Diff" && !f.tracksDirty {
 		return errors.New("changed pages are not known")
 	}
+	f.Reset()
 	// Changed pages are written into the file, which is not shortened.
 	memory, err := os.OpenFile(s.Memory, os.O_WRONLY, 0)
 	if err != nil {

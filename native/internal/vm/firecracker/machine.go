@@ -166,7 +166,11 @@ func (r *running) Save(to *os.File) error {
 	if err := r.jail.folder.Remove(savedName); err != nil {
 		return err
 	}
-	if err := r.do(saveRequest(), saveTimeout); err != nil {
+	err := r.do(saveRequest(), saveTimeout)
+	// The machine drops its connections when it continues: Firecracker tells it to while it saves it, whether or
+	// not that succeeds. Firecracker itself keeps them until something is sent, which would be lost.
+	r.EndLink()
+	if err != nil {
 		return err
 	}
 	saved, err := r.jail.folder.Read(savedName, mostState)

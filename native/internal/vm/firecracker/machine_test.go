@@ -1,11 +1,13 @@
 package firecracker
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"agentpod/native/internal/vm"
 	"agentpod/native/internal/vm/vmtest"
@@ -62,6 +64,27 @@ func TestAMachineBootsAndIsSavedWithItsMemoryInItsFile(t *testing.T) {
 	if !isUnmounted(t, s.Scratch) {
 		t.Error("the jail is still mounted")
 	}
+}
+
+func TestTheLinkEndsWhenItsMachineIsSaved(t *testing.T) {
+	s := newStage(t, "")
+	running := s.Start(t, s.Machine(t, nil, ""))
+	vmtest.Must(t, "resume", running.Resume())
+	conn, err := running.Link(time.Now().Add(5 * time.Second))
+	vmtest.Must(t, "link", err)
+	// It stays when the machine only stands still.
+	vmtest.Must(t, "pause", running.Pause())
+	conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a pause has ended it: %v", err)
+	}
+	vmtest.Must(t, "save", running.Save(vmtest.File(t, "")))
+	conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("it looks usable after the machine was saved: %v", err)
+	}
+	vmtest.Must(t, "resume again", running.Resume())
+	vmtest.Speak(t, running)
 }
 
 func TestTheProgramCanBeASymbolicLink(t *testing.T) {

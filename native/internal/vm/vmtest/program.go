@@ -54,7 +54,13 @@ type Program struct {
 
 	mu    sync.Mutex
 	muted int
+	// resets is how often the machine has dropped its connections.
+	resets int
 }
+
+// Reset makes the machine drop its connections. The host learns it when it sends something. It is called by a
+// Route.
+func (p *Program) Reset() { p.resets++ }
 
 func (p *Program) say(format string, args ...any) { fmt.Fprintf(p.Log, format+"\n", args...) }
 
@@ -165,6 +171,7 @@ func (p *Program) echo(conn net.Conn, port int, isRunning func() bool) {
 	p.mu.Lock()
 	p.muted++
 	isMute := p.Fault.Kind == Mute && p.muted <= 3 || !isRunning()
+	resets := p.resets
 	p.mu.Unlock()
 	if isMute {
 		return
@@ -174,5 +181,14 @@ func (p *Program) echo(conn net.Conn, port int, isRunning func() bool) {
 		return
 	}
 	fmt.Fprintf(conn, "OK 1073741824\n")
-	io.Copy(conn, reader)
+	for chunk := make([]byte, 4<<10); ; {
+		n, err := reader.Read(chunk)
+		p.mu.Lock()
+		isReset := p.resets != resets
+		p.mu.Unlock()
+		if err != nil || isReset {
+			return
+		}
+		conn.Write(chunk[:n])
+	}
 }
