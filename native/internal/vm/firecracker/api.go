@@ -27,6 +27,7 @@ type drive struct {
 	Path     string `json:"path_on_host"`
 	IsRoot   bool   `json:"is_root_device"`
 	ReadOnly bool   `json:"is_read_only"`
+	Cache    string `json:"cache_type"`
 }
 
 type partialDrive struct {
@@ -90,6 +91,10 @@ const (
 	mostCPUs = 32
 )
 
+// writeback: a drive can be flushed, as those of the other programs. By default it cannot: a file system inside
+// would not survive a power cut of the host, because its journal is written in any order.
+const writeback = "Writeback"
+
 func driveID(number int) string   { return fmt.Sprintf("disk%d", number) }
 func blankName(number int) string { return fmt.Sprintf("%s/%d", blanksName, number) }
 func diskName(number int) string  { return fmt.Sprintf("%s/%d", disksName, number) }
@@ -100,7 +105,7 @@ const kernelArguments = "console=ttyS0 quiet panic=-1 reboot=k pci=off 8250.nr_u
 
 // LineVersion changes whenever the devices of a machine do: a saved machine can only be loaded by a program
 // with the same ones.
-const LineVersion = 1
+const LineVersion = 2
 
 // processors is a number that the program accepts: 1, or an even one. The host's groups hold the limit.
 func processors(asked int) int {
@@ -128,7 +133,7 @@ func bootRequests(m vm.Machine) []request {
 	}
 	for number := 0; number < MostDisks; number++ {
 		requests = append(requests, request{"PUT", "/drives/" + driveID(number),
-			drive{ID: driveID(number), Path: inJail(blankName(number)), ReadOnly: number < WritableFrom}})
+			drive{ID: driveID(number), Path: inJail(blankName(number)), ReadOnly: number < WritableFrom, Cache: writeback}})
 	}
 	return append(requests, request{"PUT", "/vsock", vsock{CID: guestCID, Path: inJail(vsockName)}})
 }

@@ -218,6 +218,9 @@ func (f *fake) setDrive(id string, d drive) error {
 	if d.ID != id || d.Path == "" {
 		return fmt.Errorf("the drive is %+v", d)
 	}
+	if !d.ReadOnly && d.Cache != "Writeback" {
+		return errors.New("a drive that can be written to ignores flushes")
+	}
 	f.Drives[id] = d
 	return openDrive(d)
 }
