@@ -86,6 +86,11 @@ func (r *running) spawn(d Driver, m vm.Machine) (at payload, err error) {
 		return at, err
 	}
 	defer listener.Close()
+	defer func() {
+		if err != nil {
+			os.Remove(socket)
+		}
+	}()
 	if r.shared, err = control.NewFolder(m.UID, mostShared); err != nil {
 		return at, fmt.Errorf("the directory of %s: %w", title, err)
 	}

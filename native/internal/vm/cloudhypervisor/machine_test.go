@@ -124,6 +124,17 @@ func TestFailuresOfTheProgramAreReported(t *testing.T) {
 	}
 }
 
+func TestAProgramThatCannotBeStartedLeavesNothing(t *testing.T) {
+	s := newStage(t, "")
+	s.Driver = Driver{Program: "/does/not/exist", Scratch: s.Scratch, Enter: "/does/not/exist"}
+	if _, err := s.Driver.Start(s.Machine(t, nil, "")); err == nil || !strings.Contains(err.Error(), "start Cloud Hypervisor") {
+		t.Errorf("%v", err)
+	}
+	if entries, _ := os.ReadDir(s.Scratch); len(entries) > 0 {
+		t.Errorf("it leaves %v", entries)
+	}
+}
+
 func TestADamagedStateIsRefused(t *testing.T) {
 	for _, text := range []string{"", "{", `{"config.json":{}}`} {
 		s := newStage(t, "")
