@@ -77,7 +77,7 @@ func (s *machineSupervisor) serveControl(conn *net.UnixConn) {
 			if file == nil || !isHeld {
 				err = errors.New("save needs a file, and a machine that stands still")
 			} else {
-				err, answer.Marker = s.machine.Save(file), s.marker
+				answer.Marker, err = s.save(file)
 			}
 		case "wait":
 			err = s.machine.Pause()
@@ -112,12 +112,21 @@ func receiveOrder(conn *net.UnixConn) (asked controlOrder, file *os.File, err er
 		}
 		rights, err := unix.ParseUnixRights(&messages[0])
 		if err != nil || len(rights) != 1 {
+			for _, fd := range rights {
+				unix.Close(fd)
+			}
 			return asked, nil, errors.New("strange descriptors")
 		}
 		unix.CloseOnExec(rights[0])
 		file = os.NewFile(uintptr(rights[0]), "state")
 	}
-	return asked, file, json.Unmarshal(text[:n], &asked)
+	if err := json.Unmarshal(text[:n], &asked); err != nil {
+		if file != nil {
+			file.Close()
+		}
+		return asked, nil, err
+	}
+	return asked, file, nil
 }
 
 func (s *machineSupervisor) hold() error {
@@ -131,13 +140,37 @@ func (s *machineSupervisor) hold() error {
 	return nil
 }
 
-// release lets the machine run again.
+// save writes the state of a machine that stands still, and returns the marker of its link. The marker is
+// read first: a save can end the link, and another session is tried at once.
+func (s *machineSupervisor) save(state *os.File) (marker string, err error) {
+	s.mu.Lock()
+	marker = s.marker
+	s.mu.Unlock()
+	return marker, s.machine.Save(state)
+}
+
+const (
+	// mostThaws is how often a thaw is tried after a machine stood still, thawPause how long to wait in between.
+	mostThaws = 3
+	thawPause = 100 * time.Millisecond
+)
+
+// release lets the machine run again. Nobody else thaws it if that fails. A machine that was saved may drop
+// the first connection that it gets.
 func (s *machineSupervisor) release() {
 	if err := s.machine.Resume(); err != nil {
 		fmt.Fprintln(os.Stderr, "resume:", err)
 	}
-	if err := s.thaw(); err != nil {
-		fmt.Fprintln(os.Stderr, "thaw:", err)
+	for try := 1; ; try++ {
+		err := s.thaw()
+		if err == nil {
+			return
+		}
+		fmt.Fprintln(os.Stderr, "thaw:", s.why(err))
+		if try == mostThaws || s.machine.Err() != nil {
+			return
+		}
+		time.Sleep(thawPause)
 	}
 }
 

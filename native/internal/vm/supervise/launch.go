@@ -176,5 +176,9 @@ func (p Plan) file() (*os.File, error) {
 	if _, err = file.Write(data); err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
-	return file, err
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
 }
