@@ -91,8 +91,8 @@ const (
 	mostCPUs = 32
 )
 
-// writeback: a drive can be flushed, as those of the other programs. By default it cannot: a file system inside
-// would not survive a power cut of the host, because its journal is written in any order.
+// writeback: a drive can be flushed, as those of the other programs can. By default it cannot: a file system
+// inside would not survive a power cut of the host, because its journal is written in any order.
 const writeback = "Writeback"
 
 func driveID(number int) string   { return fmt.Sprintf("disk%d", number) }

@@ -44,60 +44,83 @@ var markerGrammar = regexp.MustCompile(`\Aagentpod-link-[0-9a-f]{32}\z`)
 
 func isMarker(text string) bool { return markerGrammar.MatchString(text) }
 
-// Connect begins a session, from the host. marker is that of the machine, and next will be. The returned
-// connection replaces conn.
-func Connect(conn net.Conn, marker, next string, deadline time.Time) (net.Conn, error) {
+// ErrNotBegun is in the error of a Connect after which the machine may have the next marker already.
+var ErrNotBegun = errors.New("the machine did not begin")
+
+// Connect begins a session, from the host. marker is that of the machine, and next will be. The machine may
+// have one of others in its place: the next markers of sessions that have not begun (ErrNotBegun). The
+// returned connection replaces conn.
+func Connect(conn net.Conn, marker, next string, deadline time.Time, others ...string) (net.Conn, error) {
 	number := random.Hex(8)
 	conn.SetDeadline(deadline)
 	answers := bufio.NewReaderSize(conn, chunkLength)
-	if err := sayUntilHeard(conn, answers, fmt.Sprintf("\n%s HELLO %s\n", marker, number), deadline); err != nil {
+	hello := map[string]string{}
+	for _, candidate := range append([]string{marker}, others...) {
+		hello[fmt.Sprintf("%s HELLO %s", candidate, number)] = candidate
+	}
+	heard, err := sayUntilHeard(conn, answers, hello, deadline)
+	if err != nil {
 		return nil, fmt.Errorf("the machine did not answer: %w", err)
 	}
-	if _, err := fmt.Fprintf(conn, "\n%s START %s %s\n", marker, number, next); err != nil {
-		return nil, err
+	if _, err := fmt.Fprintf(conn, "\n%s START %s %s\n", heard, number, next); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrNotBegun, err)
 	}
-	if err := await(answers, fmt.Sprintf("%s STARTED %s", marker, number)); err != nil {
-		return nil, fmt.Errorf("the machine did not begin: %w", err)
+	started := fmt.Sprintf("%s STARTED %s", heard, number)
+	if _, err := await(answers, map[string]string{started: heard}); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrNotBegun, err)
 	}
 	conn.SetDeadline(time.Time{})
 	return &buffered{conn, answers}, nil
 }
 
-// sayUntilHeard repeats a line until it comes back.
-func sayUntilHeard(conn net.Conn, answers *bufio.Reader, line string, deadline time.Time) error {
-	heard := make(chan error, 1)
-	go func() { heard <- await(answers, strings.TrimSpace(line)) }()
+// sayUntilHeard repeats lines until one comes back, and returns its marker.
+func sayUntilHeard(conn net.Conn, answers *bufio.Reader, lines map[string]string, deadline time.Time) (string, error) {
+	type answer struct {
+		marker string
+		err    error
+	}
+	heard := make(chan answer, 1)
+	go func() {
+		marker, err := await(answers, lines)
+		heard <- answer{marker, err}
+	}()
+	text := "\n"
+	for line := range lines {
+		text += line + "\n"
+	}
 	for pause := firstPause; ; pause *= 2 {
-		if _, err := conn.Write([]byte(line)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
+		if _, err := conn.Write([]byte(text)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return "", err
 		}
 		if pause > lastPause {
 			pause = lastPause
 		}
 		select {
-		case err := <-heard:
-			return err
+		case found := <-heard:
+			return found.marker, found.err
 		case <-time.After(pause):
 		}
 		if time.Now().After(deadline) {
-			return <-heard
+			found := <-heard
+			return found.marker, found.err
 		}
 	}
 }
 
-// await skips everything before a line. SECURITY: these are bytes of the machine, bounded in number.
-func await(answers *bufio.Reader, wanted string) error {
+// await skips everything before one of the lines, and returns its marker. SECURITY: these are bytes of the
+// machine, bounded in number.
+func await(answers *bufio.Reader, lines map[string]string) (string, error) {
 	for skipped := 0; skipped < mostSkipped; {
 		line, err := answers.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return err
+			return "", err
 		}
 		skipped += len(line)
-		if strings.TrimSpace(string(line)) == wanted {
-			return nil
+		if marker, found := lines[strings.TrimSpace(string(line))]; found {
+			return marker, nil
 		}
 	}
-	return errors.New("it sends other bytes")
+	return "", errors.New("it sends other bytes")
 }
 
 // buffered is a connection of which some bytes were read ahead.

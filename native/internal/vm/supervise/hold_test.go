@@ -20,6 +20,8 @@ import (
 
 // machine is a vm.Running without a program. vminit inside notes what it is asked.
 type machine struct {
+	// silence ends the connection when the machine says this.
+	silence string
 	// toDrop is how many answers are lost, because the connection ends.
 	toDrop int
 	// onSave is called while the machine is saved.
@@ -77,9 +79,17 @@ func (m *machine) Read(data []byte) (int, error) {
 func (m *machine) Write(data []byte) (int, error) {
 	m.mu.Lock()
 	conn := m.conn
+	isLost := conn != nil && m.silence != "" && strings.Contains(string(data), m.silence)
+	if isLost {
+		m.silence = ""
+		m.end()
+	}
 	m.mu.Unlock()
 	if conn == nil {
 		return 0, io.ErrClosedPipe
+	}
+	if isLost {
+		return len(data), nil
 	}
 	return conn.Write(data)
 }
@@ -146,6 +156,22 @@ func TestProgramsAreThawedThoughAConnectionIsLost(t *testing.T) {
 	defer m.mu.Unlock()
 	if found := strings.Join(m.asked, " "); found != "freeze thaw thaw" {
 		t.Errorf("the machine was asked to %s", found)
+	}
+}
+
+// The machine has taken the next marker, and the host has not heard of it.
+func TestASessionBeginsAfterOneOfWhichTheBeginningWasLost(t *testing.T) {
+	m := newMachine()
+	m.silence = " STARTED "
+	s := &machineSupervisor{machine: m, marker: link.FirstMarker}
+	if err := s.connect(time.Now().Add(5 * time.Second)); err == nil {
+		t.Fatal("the connection was not lost")
+	}
+	if err := s.connect(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ask(order.Request{Op: order.Ping}, askTimeout); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -35,6 +35,8 @@ const (
 	// lastAnswer is how long to wait for an answer that may be on its way.
 	lastAnswer = 50 * time.Millisecond
 	maxPlan    = 1 << 20
+	// mostUnsure bounds the markers that a machine may have after sessions that did not begin.
+	mostUnsure = 8
 )
 
 // A Report is the one line that a supervisor writes when the machine is ready, or fails.
@@ -56,8 +58,10 @@ type machineSupervisor struct {
 	// mu guards the link.
 	mu     sync.Mutex
 	client *link.Client
-	// marker is that of the machine's link.
+	// marker is that of the machine's link. The machine may have one of unsure in its place: a connection ended
+	// before it said so.
 	marker string
+	unsure []string
 }
 
 // Supervise is the process. It returns podd's exit code.
@@ -253,11 +257,17 @@ func (s *machineSupervisor) connect(deadline time.Time) error {
 	if err != nil {
 		return err
 	}
-	conn, err := link.Connect(stream, s.marker, next, deadline)
+	conn, err := link.Connect(stream, s.marker, next, deadline, s.unsure...)
+	if errors.Is(err, link.ErrNotBegun) {
+		s.unsure = append(s.unsure, next)
+		if len(s.unsure) > mostUnsure {
+			s.unsure = s.unsure[1:]
+		}
+	}
 	if err != nil {
 		return err
 	}
-	s.marker = next
+	s.marker, s.unsure = next, nil
 	s.client, err = link.NewClient(kept{conn})
 	return err
 }
