@@ -21,7 +21,12 @@ interface Footprint {
   readonly podhostMib: number
   readonly descriptors: number
   readonly mounts: number
-  readonly cgroups: number
+  readonly cgroups: readonly string[]
+}
+
+/** Every control group of this state directory, below those of the sandboxes too. */
+function groups(): string[] {
+  return globSync(`/sys/fs/cgroup/{*/,}agentpod/${SCOPE}/**/`).sort()
 }
 
 function footprint(): Footprint {
@@ -39,19 +44,19 @@ function footprint(): Footprint {
     descriptors:
       readdirSync(`/proc/${world.serverPid}/fd`).length + readdirSync(`/proc/${podhost}/fd`).length,
     mounts: readFileSync(`/proc/${podhost}/mounts`, 'utf8').split('\n').length,
-    cgroups: globSync(`/sys/fs/cgroup/{*/,}agentpod/${SCOPE}/**/`).length,
+    cgroups: groups(),
   }
 }
 
 /**
  * Shells count as well. After many starts at once podhost keeps more of them for a minute, so there may be
- * four for a moment while their number rises.
+ * four for a moment while their number rises, or while another one is made or ended.
  */
 async function shellsAreFull(): Promise<void> {
   for (;;) {
-    const before = await readyShells(world, 4, 120_000)
+    const before = [await readyShells(world, 4, 120_000), groups()]
     await pause(2000)
-    if (isDeepStrictEqual(await readyShells(world, 4, 120_000), before)) return
+    if (isDeepStrictEqual([await readyShells(world, 4, 120_000), groups()], before)) return
   }
 }
 
@@ -76,13 +81,17 @@ test('a thousand sandboxes, created, used and destroyed, leave the machine as it
   await lives(1000, 8)
   await shellsAreFull()
   const before = footprint()
-  assert.ok(before.cgroups > 0, 'the shells have control groups')
+  assert.ok(before.cgroups.length > 0, 'the shells have control groups')
   await lives(1000, 8)
   await shellsAreFull()
   const grown = footprint()
   assert.deepEqual(readdirSync(join(world.home, 'sandboxes')), [])
   assert.equal(grown.mounts, before.mounts)
-  assert.equal(grown.cgroups, before.cgroups)
+  assert.equal(
+    grown.cgroups.length,
+    before.cgroups.length,
+    [...before.cgroups, '', ...grown.cgroups].join('\n'),
+  )
   assert.ok(
     grown.descriptors <= before.descriptors + 16,
     `${before.descriptors} to ${grown.descriptors} descriptors`,
