@@ -132,7 +132,7 @@ func (k *Keeper) run() {
 	}
 }
 
-// useless takes the machine that nobody is expected to need; nil if there is none.
+// useless takes the machine that no new sandbox is expected to need; nil if there is none.
 func (k *Keeper) useless() Machine {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -217,7 +217,7 @@ func TestADescriptorOfAWrongOrderIsClosed(t *testing.T) {
 		if _, _, err := receiveOrder(theirs); err == nil {
 			t.Error("the order was accepted")
 		}
-		// The pipe ends when nobody has its other end any more.
+		// The pipe ends when its other end is closed everywhere.
 		read.SetReadDeadline(time.Now().Add(time.Second))
 		if _, err := read.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("%d descriptors: %v", count, err)
