@@ -452,7 +452,7 @@ export async function activate(
     startedAt: ctx.clock.now(),
   })
   failpoint('create.recorded')
-  // The disk works meanwhile. Nothing until the wait throws.
+  // The record is written to the disk meanwhile. Nothing before the `await` throws.
   const synced = ctx.registry.synced()
   ctx.connections.set(sandbox.id, connectionTo(guest, sandbox.spec.resources))
   openLink(ctx, running)
