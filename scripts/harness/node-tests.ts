@@ -37,7 +37,12 @@ export async function runNodeTests(options: NodeTestOptions): Promise<Case[]> {
       cwd: options.root,
       limitMs: options.limitMs,
       env: options.env,
-      onLine: (line) => collector.add(JSON.parse(line)),
+      onLine: (line) => {
+        const event: TestEvent = JSON.parse(line)
+        collector.add(event)
+        const note = progressOf(event, options.root)
+        if (note) console.error(note)
+      },
     },
   )
   const cases = collector.finish()
@@ -50,6 +55,12 @@ export async function runNodeTests(options: NodeTestOptions): Promise<Case[]> {
     cases.push(failed('test runner', `exited with ${code} and no failed test\n${output}`))
   }
   return cases
+}
+
+/** A line for a test that has just failed: a long run has no other output before its phase ends. */
+function progressOf(event: TestEvent, root: string): string | null {
+  if (event.kind !== 'result' || event.passed || event.failureType === 'subtestsFailed') return null
+  return `  failed: ${relative(root, resolve(root, event.file))}: ${event.name}`
 }
 
 type Collector = {
