@@ -119,11 +119,12 @@ describe('virtual machines', { skip: NO_QEMU ?? NO_BUSYBOX }, () => {
     assert.deepEqual((await identity(box)).split('\n').slice(0, 3), kept)
   })
 
+  const podhostLog = (): string => readFileSync(join(world.home, 'logs', 'podhost.log'), 'utf8')
+  const waited = (): number => podhostLog().match(/machine \S+ waits/g)?.length ?? 0
+
   test('PROV-12 a machine that waited becomes a sandbox of its own, and ends with podhost', async () => {
     const create = (): Promise<Sandbox> =>
       pod.create({ isolation: 'vm', environment: { image }, resources: SMALL_MACHINE })
-    const podhostLog = (): string => readFileSync(join(world.home, 'logs', 'podhost.log'), 'utf8')
-    const waited = (): number => podhostLog().match(/machine \S+ waits/g)?.length ?? 0
     const before = waited()
     const former = await create()
     await until('a machine waits', () => waited() > before)
@@ -142,6 +143,31 @@ describe('virtual machines', { skip: NO_QEMU ?? NO_BUSYBOX }, () => {
     // The sandbox of the other tests is still there, and the next podhost makes more.
     assert.equal(await world.ok(['exec', 'box', '--', 'sh', '-c', 'cat ~/file']), 'kept\n')
     await (await create()).destroy()
+  })
+
+  test('STATE-14 PROV-12 the programs of a snapshot stand still in a machine that waits, which ends with the snapshot', async () => {
+    const box = await pod.create({ isolation: 'vm', environment: { image }, resources: SMALL_MACHINE })
+    await run(box, START)
+    await box.snapshot({ name: 'again', memory: true })
+    const saved = await count(box)
+    const first = await pod.create({ snapshot: 'again' })
+    const before = waited()
+    await until('a machine waits', () => waited() > before)
+    const since = Date.now()
+    await until('the original counts on', async () => (await count(box)) > saved + 4)
+    const second = await pod.create({ snapshot: 'again' })
+    assert.match(podhostLog(), new RegExp(`${second.id}: create: .*waiting machine`))
+    const elapsed = (Date.now() - since) / 1000
+    assert.ok((await counts(second)) < saved + elapsed, 'its programs ran while the machine waited')
+    const identities = (await Promise.all([first, second].map(identity))).map((text) => text.split('\n'))
+    for (const n of [0, 1, 2, 3]) assert.notEqual(identities[0]?.[n], identities[1]?.[n], `line ${n}`)
+    const clock = Number(await run(second, 'date +%s'))
+    assert.ok(Math.abs(clock - Date.now() / 1000) < 5, `its clock says ${clock}`)
+    for (const one of [first, second, box]) await one.destroy()
+    // The other one is the sandbox of the other tests.
+    await until('the next one waits', () => supervisorPids(world).length === 2)
+    await world.ok(['snapshot', 'rm', 'again'])
+    await until('it ends with the snapshot', () => supervisorPids(world).length === 1)
   })
 
   test('STATE-14 PROV-12 machines with memory continue in copies, and none changes what others start from', {

@@ -312,8 +312,15 @@ for (const level of LEVELS)
       // A copy that ran before it was renewed would see the time of the snapshot.
       await sleep(3_000)
       const seen: Witnessed[] = []
+      const log = (): string => readFileSync(join(world.home, 'logs', 'podhost.log'), 'utf8')
+      const waited = (): number => log().match(/machine \S+ waits/g)?.length ?? 0
       for (const name of ['witness-1', 'witness-2']) {
+        const before = waited()
         const copy = await pod.create({ snapshot: 'witnessed', name })
+        // The second one was a machine that waited.
+        const isFromWaiting = new RegExp(`${copy.id}: create: .*waiting machine`).test(log())
+        assert.equal(isFromWaiting, name === 'witness-2')
+        await until('the next machine waits', () => waited() > before, 30_000)
         const lines = async (): Promise<string[]> => (await run(copy, 'cat /tmp/seen')).split('\n')
         await until('it writes on', async () => witnessed(await lines()).after.length > 2)
         assert.equal(await run(copy, 'cat /tmp/errors'), '')

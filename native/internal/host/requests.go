@@ -134,6 +134,9 @@ func (h *Host) performSnapshot(arguments any) (result any, known bool, err error
 	case hostproto.SnapshotID:
 		origin := h.snapshots.Origin(args.ID)
 		result, err = h.snapshots.Remove(args.ID, h.sandboxes)
+		if err == nil {
+			h.sandboxes.ForgetSnapshot(args.ID)
+		}
 		if origin != "" && err == nil {
 			h.sandboxes.LowerDiskLimit(origin)
 		}

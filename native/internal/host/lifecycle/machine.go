@@ -93,35 +93,45 @@ func (s *Sandboxes) createMachine(handle *Handle, args hostproto.CreateSandbox, 
 	if args.Snapshot == "" {
 		return s.createNewMachine(handle, args, clock)
 	}
-	defer s.waiting.Starting()("", nil)
-	source := s.templateMachine
 	if args.Memory {
-		source = s.savedMachine
+		return s.createSavedMachine(handle, args, clock)
 	}
-	from, err := source(args)
+	defer s.waiting.Starting()(nil)
+	from, err := s.templateMachine(args)
 	if err != nil {
 		return err
 	}
 	clock.Lap("template")
-	// The size of the disk is its limit.
-	unlimited := args
-	unlimited.Resources.DiskBytes = 0
-	if handle.FromBytes, err = s.Snapshots.CopyTo(handle.files(), unlimited); err != nil {
+	return s.startCopy(handle, args, from, clock)
+}
+
+// startCopy starts a machine on a copy of the disk of a snapshot.
+func (s *Sandboxes) startCopy(handle *Handle, args hostproto.CreateSandbox, from machineSource, clock *stopwatch.Stopwatch) error {
+	if err := s.copyMachineFiles(handle, args); err != nil {
 		return err
 	}
 	clock.Lap("disk")
 	return s.startMachine(handle, args, from, rootfs.CopiedFiles, clock)
 }
 
+// copyMachineFiles makes the entry of a sandbox, with a copy of the disk of a snapshot.
+func (s *Sandboxes) copyMachineFiles(handle *Handle, args hostproto.CreateSandbox) (err error) {
+	// The size of the disk is its limit.
+	args.Resources.DiskBytes = 0
+	handle.FromBytes, err = s.Snapshots.CopyTo(handle.files(), args)
+	return err
+}
+
 // createNewMachine is for a sandbox without files. The next one is expected to be like it.
 func (s *Sandboxes) createNewMachine(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) (err error) {
-	started, environment := s.waiting.Starting(), ""
-	var make standby.Maker
-	defer func() { started(environment, make) }()
+	started := s.waiting.Starting()
+	var next *standby.Wish
+	defer func() { started(next) }()
 	from, err := s.templateMachine(args)
-	if err == nil {
-		environment, err = s.environmentName(args, from)
+	if err != nil {
+		return err
 	}
+	environment, err := s.environmentName(args, from)
 	if err != nil {
 		return err
 	}
@@ -132,7 +142,34 @@ func (s *Sandboxes) createNewMachine(handle *Handle, args hostproto.CreateSandbo
 		err = s.startMachine(handle, args, from, rootfs.NewFiles, clock)
 	}
 	if err == nil {
-		make = func() (standby.Machine, error) { return s.makeWaiting(environment, args, from) }
+		next = &standby.Wish{Kind: environment, Make: func() (standby.Machine, error) { return s.makeWaiting(environment, args, from) }}
+	}
+	return err
+}
+
+// createSavedMachine is for a sandbox that continues the processes of a snapshot. The next one is expected to
+// continue them, too.
+func (s *Sandboxes) createSavedMachine(handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) error {
+	started := s.waiting.Starting()
+	var next *standby.Wish
+	defer func() { started(next) }()
+	from, err := s.savedMachine(args)
+	if err != nil {
+		return err
+	}
+	clock.Lap("template")
+	kind, err := savedKind(args)
+	if err != nil {
+		return err
+	}
+	if s.fromWaiting(kind, handle, args, clock) {
+		err = s.watchStarted(handle)
+	} else {
+		err = s.startCopy(handle, args, from, clock)
+	}
+	if err == nil {
+		next = &standby.Wish{Kind: kind, Make: func() (standby.Machine, error) { return s.makeSavedWaiting(args) },
+			IsThere: func() bool { return s.Snapshots.Has(args.Snapshot) }}
 	}
 	return err
 }
@@ -144,6 +181,8 @@ type machineSource struct {
 	isRooted bool
 	// levels are the limits that hold inside, if they are known.
 	levels map[string]cgroup.Level
+	// waits: the programs of a snapshot stay frozen, until a sandbox needs them.
+	waits bool
 	// bootID is that of a sandbox that continues; empty for another sandbox.
 	bootID string
 	// check compares the memory with its checksum; nil if it has none.

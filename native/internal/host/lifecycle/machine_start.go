@@ -91,7 +91,7 @@ func (m *machineStart) open(files rootfs.Files) error {
 		m.run.BootID = random.UUID()
 	}
 	plan.Identity = newIdentity(m.run.BootID, m.args.Hostname)
-	plan.Identity.IsSame = m.from.bootID != ""
+	plan.Identity.IsSame, plan.Waits = m.from.bootID != "", m.from.waits
 	if !m.from.isRooted {
 		begin.PreparesRoot = m.environment != ""
 		plan.Begin = &begin

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"time"
@@ -58,32 +59,81 @@ func (s *Sandboxes) makeWaiting(environment string, args hostproto.CreateSandbox
 	if err != nil || found == nil || s.Pool.CheckSpace() != nil {
 		return nil, err
 	}
+	clock := stopwatch.New()
+	waiting, err := s.newWaiting(&args)
+	if err != nil || waiting == nil {
+		return nil, err
+	}
+	if err = s.newMachineFiles(waiting.handle); err == nil {
+		err = s.bootMachine(waiting.handle, args, from, rootfs.NewFiles, clock)
+	}
+	if err != nil {
+		s.removeFiles(waiting.handle)
+		return nil, err
+	}
+	if err := waiting.handle.run.Rehearse(rehearseWithin); err != nil {
+		s.Log.Printf("machine %s: rehearse: %v", waiting.handle.Shell, err)
+	}
+	clock.Lap("rehearse")
+	return s.letWait(waiting, clock)
+}
+
+// savedKind is the kind of the machines that continue a snapshot with these arguments.
+func savedKind(args hostproto.CreateSandbox) (string, error) {
+	// What differs from sandbox to sandbox comes with its identity.
+	args.ID, args.Owner, args.Hostname, args.DeadlineMs, args.WhenOver = "", "", "", 0, ""
+	text, err := json.Marshal(args)
+	return "snapshot " + args.Snapshot + " " + string(text), err
+}
+
+// ForgetSnapshot ends the machine that waits to continue a snapshot, which is removed.
+func (s *Sandboxes) ForgetSnapshot(id string) { s.waiting.Forget("snapshot " + id + " ") }
+
+// makeSavedWaiting makes a machine for a sandbox that continues a snapshot. Its programs stay frozen: they
+// continue under the identity of that sandbox.
+func (s *Sandboxes) makeSavedWaiting(args hostproto.CreateSandbox) (standby.Machine, error) {
+	if s.Pool.CheckSpace() != nil {
+		return nil, nil
+	}
+	clock := stopwatch.New()
+	from, err := s.savedMachine(args)
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := s.newWaiting(&args)
+	if err != nil || waiting == nil {
+		return nil, err
+	}
+	from.waits = true
+	if err = s.copyMachineFiles(waiting.handle, args); err == nil {
+		err = s.bootMachine(waiting.handle, args, from, rootfs.CopiedFiles, clock)
+	}
+	if err != nil {
+		s.removeFiles(waiting.handle)
+		return nil, err
+	}
+	return s.letWait(waiting, clock)
+}
+
+// newWaiting returns a machine that has not started, and gives the arguments its name. It returns nil if the
+// pool cannot rename its files later.
+func (s *Sandboxes) newWaiting(args *hostproto.CreateSandbox) (*waitingMachine, error) {
 	name := random.Hex(8)
 	files, err := s.Pool.Entry(pool.Sandboxes, name)
 	if err != nil || !files.IsVolume {
 		return nil, err
 	}
-	clock := stopwatch.New()
 	args.ID, args.Hostname = name, boot.Hostname
-	handle := &Handle{ID: name, Volume: files.IsVolume, Runtime: boot.Machine, Docker: args.Docker}
-	if err := s.newMachineFiles(handle); err != nil {
-		s.removeFiles(handle)
-		return nil, err
-	}
-	if err := s.bootMachine(handle, args, from, rootfs.NewFiles, clock); err != nil {
-		s.removeFiles(handle)
-		return nil, err
-	}
-	waiting := &waitingMachine{s, handle}
-	if err := handle.run.Rehearse(rehearseWithin); err != nil {
-		s.Log.Printf("machine %s: rehearse: %v", handle.Shell, err)
-	}
-	clock.Lap("rehearse")
-	if err := supervise.Wait(handle.run.Control); err != nil {
+	return &waitingMachine{s, &Handle{ID: name, Volume: files.IsVolume, Runtime: boot.Machine, Docker: args.Docker}}, nil
+}
+
+// letWait lets a machine stand still until it becomes a sandbox.
+func (s *Sandboxes) letWait(waiting *waitingMachine, clock *stopwatch.Stopwatch) (standby.Machine, error) {
+	if err := supervise.Wait(waiting.handle.run.Control); err != nil {
 		waiting.Discard()
 		return nil, err
 	}
-	s.Log.Printf("machine %s waits: %s", handle.Shell, clock)
+	s.Log.Printf("machine %s waits: %s", waiting.handle.Shell, clock)
 	return waiting, nil
 }
 
@@ -114,6 +164,7 @@ func (s *Sandboxes) becomeSandbox(waiting *waitingMachine, handle *Handle, args 
 		return err
 	}
 	clock.Lap("waiting machine")
+	handle.FromBytes = waiting.handle.FromBytes
 	handle.Shell, handle.Machine = waiting.handle.Shell, waiting.handle.Machine
 	handle.setRun(waiting.handle.run)
 	return nil
@@ -135,8 +186,8 @@ func newIdentity(bootID, hostname string) order.Identity {
 }
 
 // fromWaiting tries to make a machine that waits the sandbox.
-func (s *Sandboxes) fromWaiting(environment string, handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) bool {
-	waiting, isThere := s.waiting.Take(environment).(*waitingMachine)
+func (s *Sandboxes) fromWaiting(kind string, handle *Handle, args hostproto.CreateSandbox, clock *stopwatch.Stopwatch) bool {
+	waiting, isThere := s.waiting.Take(kind).(*waitingMachine)
 	if !isThere {
 		return false
 	}

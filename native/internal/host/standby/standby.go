@@ -5,6 +5,7 @@ package standby
 
 import (
 	"log"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +34,15 @@ type Machine interface {
 // A Maker makes a machine of one kind; nil if it cannot have one.
 type Maker func() (Machine, error)
 
+// A Wish is for a machine like the one that has just started.
+type Wish struct {
+	Kind string
+	Make Maker
+	// IsThere reports whether there still is something to make it from; nil for always. A copy of a sandbox is
+	// made from a snapshot that is removed right afterwards.
+	IsThere func() bool
+}
+
 // Keeper keeps one machine of the kind that was needed last. It makes none before the first one is needed.
 type Keeper struct {
 	log   *log.Logger
@@ -41,10 +51,12 @@ type Keeper struct {
 	// making is held while a machine is made.
 	making sync.Mutex
 	mu     sync.Mutex
-	// kind is the one that was needed last, and when. make is nil if none is wanted.
-	kind     string
-	needed   time.Time
-	make     Maker
+	// kind is the one that is kept, and needed is when one was needed last. make is nil if none is wanted.
+	kind   string
+	needed time.Time
+	make   Maker
+	// next replaces kind and make after a quiet time, if it can still be made then.
+	next     *Wish
 	ready    Machine
 	readyFor string
 	// starting counts the machines of sandboxes that start now. started is when the last one had started.
@@ -85,18 +97,18 @@ func (k *Keeper) Take(kind string) Machine {
 	return taken
 }
 
-// Starting says that the machine of a sandbox starts, until the returned function is called. If the maker
-// that is passed to it is not nil, the next sandbox is expected to need one of this kind.
-func (k *Keeper) Starting() (started func(kind string, make Maker)) {
+// Starting says that the machine of a sandbox starts, until the returned function is called. If the wish that
+// is passed to it is not nil, the next sandbox is expected to need such a machine.
+func (k *Keeper) Starting() (started func(next *Wish)) {
 	k.mu.Lock()
 	k.starting++
 	k.mu.Unlock()
-	return func(kind string, make Maker) {
+	return func(next *Wish) {
 		k.mu.Lock()
 		k.starting--
 		k.started = time.Now()
-		if make != nil {
-			k.kind, k.make, k.needed = kind, make, k.started
+		if next != nil {
+			k.next = next
 		}
 		k.mu.Unlock()
 		select {
@@ -151,7 +163,7 @@ func (k *Keeper) useless() Machine {
 func (k *Keeper) untilNext() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.isClosed || k.make == nil || k.ready != nil {
+	if k.isClosed || k.next == nil && (k.make == nil || k.ready != nil) {
 		return -1
 	}
 	if k.starting > 0 {
@@ -163,14 +175,27 @@ func (k *Keeper) untilNext() time.Duration {
 	return 0
 }
 
-// add makes a machine. After a failure none is made until the next sandbox starts.
+// adopt makes the next kind the one that is kept.
+func (k *Keeper) adopt() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if next := k.next; next != nil && (next.IsThere == nil || next.IsThere()) {
+		k.kind, k.make, k.needed = next.Kind, next.Make, k.started
+	}
+	k.next = nil
+}
+
+// add makes a machine, unless the one that waits is of the kind that is wanted. After a failure none is made
+// until the next sandbox starts.
 func (k *Keeper) add() {
 	k.making.Lock()
 	defer k.making.Unlock()
+	k.adopt()
+	drop(k.useless())
 	k.mu.Lock()
-	kind, maker := k.kind, k.make
+	kind, maker, isReady := k.kind, k.make, k.ready != nil
 	k.mu.Unlock()
-	if maker == nil {
+	if maker == nil || isReady {
 		return
 	}
 	made, err := maker()
@@ -196,10 +221,28 @@ func drop(machine Machine) {
 	}
 }
 
+// Forget ends the machine that waits if the name of its kind begins so. It does not wait for one that is being
+// made, which ends when it is ready.
+func (k *Keeper) Forget(prefix string) {
+	k.mu.Lock()
+	if strings.HasPrefix(k.kind, prefix) {
+		k.make = nil
+	}
+	if k.next != nil && strings.HasPrefix(k.next.Kind, prefix) {
+		k.next = nil
+	}
+	var found Machine
+	if k.ready != nil && strings.HasPrefix(k.readyFor, prefix) {
+		found, k.ready = k.ready, nil
+	}
+	k.mu.Unlock()
+	drop(found)
+}
+
 // Drop ends the machine that waits, or is being made. None is made until the next sandbox starts.
 func (k *Keeper) Drop() {
 	k.mu.Lock()
-	k.make = nil
+	k.make, k.next = nil, nil
 	k.mu.Unlock()
 	k.making.Lock()
 	defer k.making.Unlock()

@@ -38,6 +38,8 @@ func (f *factory) make() (Machine, error) {
 	return f.made[len(f.made)-1], nil
 }
 
+func (f *factory) wish(kind string) *Wish { return &Wish{Kind: kind, Make: f.make} }
+
 func (f *factory) all() []*fake {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,17 +65,26 @@ func taken(t *testing.T, k *Keeper, kind string) Machine {
 	return nil
 }
 
+func untilMade(t *testing.T, f *factory) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); len(f.all()) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no machine was made")
+		}
+	}
+}
+
 func TestAMachineWaitsForTheNextSandboxOfTheSameKind(t *testing.T) {
 	k, f := newKeeper(t), &factory{}
 	if k.Take("a") != nil {
 		t.Fatal("a machine waits although none was needed")
 	}
-	k.Starting()("a", f.make)
+	k.Starting()(f.wish("a"))
 	first := taken(t, k, "a")
 	if k.Take("a") != nil {
 		t.Fatal("one machine was taken twice")
 	}
-	k.Starting()("a", f.make)
+	k.Starting()(f.wish("a"))
 	if second := taken(t, k, "a"); second == first {
 		t.Fatal("one machine was taken twice")
 	}
@@ -81,35 +92,89 @@ func TestAMachineWaitsForTheNextSandboxOfTheSameKind(t *testing.T) {
 
 func TestAMachineOfAnotherKindIsReplaced(t *testing.T) {
 	k, f, g := newKeeper(t), &factory{}, &factory{}
-	k.Starting()("a", f.make)
-	for end := time.Now().Add(10 * time.Second); len(f.all()) == 0 && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
-	k.Starting()("b", g.make)
+	k.Starting()(f.wish("a"))
+	untilMade(t, f)
+	k.Starting()(g.wish("b"))
 	taken(t, k, "b")
 	if !f.all()[0].isDiscarded.Load() {
 		t.Fatal("the machine of the former kind still waits")
 	}
 }
 
+func TestAMachineStaysWhenNothingIsLeftToMakeTheNextKindFrom(t *testing.T) {
+	k, f, g := newKeeper(t), &factory{}, &factory{}
+	k.Starting()(f.wish("a"))
+	untilMade(t, f)
+	asked := make(chan struct{})
+	gone := g.wish("b")
+	gone.IsThere = func() bool { close(asked); return false }
+	k.Starting()(gone)
+	<-asked
+	taken(t, k, "a")
+	if f.all()[0].isDiscarded.Load() || len(g.all()) > 0 {
+		t.Fatal("the machine was given up for one that cannot be made")
+	}
+	// The kind that is kept stays the same, too.
+	k.Starting()(f.wish("a"))
+	taken(t, k, "a")
+}
+
+func TestAForgottenKindIsNotKept(t *testing.T) {
+	k, f := newKeeper(t), &factory{}
+	k.Starting()(f.wish("a"))
+	untilMade(t, f)
+	k.making.Lock()
+	k.making.Unlock()
+	k.Forget("b")
+	if f.all()[0].isDiscarded.Load() {
+		t.Fatal("a machine of another kind was ended")
+	}
+	k.Forget("a")
+	if k.Take("a") != nil || !f.all()[0].isDiscarded.Load() {
+		t.Fatal("the machine still waits")
+	}
+	time.Sleep(3 * short)
+	if len(f.all()) != 1 {
+		t.Fatal("another one was made")
+	}
+}
+
+func TestAMachineThatIsForgottenWhileItIsMadeEnds(t *testing.T) {
+	k, f := newKeeper(t), &factory{}
+	making, finish := make(chan struct{}), make(chan struct{})
+	f.before = func() error {
+		close(making)
+		<-finish
+		return nil
+	}
+	k.Starting()(f.wish("a"))
+	<-making
+	k.Forget("a")
+	close(finish)
+	untilMade(t, f)
+	k.making.Lock()
+	k.making.Unlock()
+	if k.Take("a") != nil || !f.all()[0].isDiscarded.Load() {
+		t.Fatal("the machine waits")
+	}
+}
+
 func TestNoMachineIsMadeWhileSandboxesStart(t *testing.T) {
 	k, f := newKeeper(t), &factory{}
-	k.Starting()("a", f.make)
+	k.Starting()(f.wish("a"))
 	started := k.Starting()
 	time.Sleep(3 * short)
 	if len(f.all()) > 0 {
 		t.Fatal("a machine was made while a sandbox started")
 	}
-	started("a", f.make)
+	started(f.wish("a"))
 	taken(t, k, "a")
 }
 
 func TestAMachineThatHasEndedIsNotTaken(t *testing.T) {
 	k, f := newKeeper(t), &factory{}
-	k.Starting()("a", f.make)
-	for end := time.Now().Add(10 * time.Second); len(f.all()) == 0 && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
+	k.Starting()(f.wish("a"))
+	untilMade(t, f)
 	f.all()[0].isDead.Store(true)
 	k.making.Lock()
 	k.making.Unlock()
@@ -127,12 +192,12 @@ func TestAFailureIsTriedAgainWhenTheNextSandboxStarts(t *testing.T) {
 		}
 		return nil
 	}
-	k.Starting()("a", f.make)
+	k.Starting()(f.wish("a"))
 	time.Sleep(4 * short)
 	if found := tries.Load(); found != 1 {
 		t.Fatalf("it was tried %d times", found)
 	}
-	k.Starting()("a", f.make)
+	k.Starting()(f.wish("a"))
 	taken(t, k, "a")
 }
 
@@ -144,7 +209,7 @@ func TestDropWaitsForAMachineThatIsBeingMade(t *testing.T) {
 		<-finish
 		return nil
 	}
-	k.Starting()("a", f.make)
+	k.Starting()(f.wish("a"))
 	<-making
 	dropped := make(chan struct{})
 	go func() {
@@ -165,16 +230,14 @@ func TestDropWaitsForAMachineThatIsBeingMade(t *testing.T) {
 
 func TestCloseEndsTheMachineThatWaits(t *testing.T) {
 	k, f := begin(true, short, log.New(io.Discard, "", 0)), &factory{}
-	k.Starting()("a", f.make)
-	for end := time.Now().Add(10 * time.Second); len(f.all()) == 0 && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
+	k.Starting()(f.wish("a"))
+	untilMade(t, f)
 	k.Close()
 	k.Close()
 	if !f.all()[0].isDiscarded.Load() {
 		t.Fatal("the machine still waits")
 	}
-	k.Starting()("a", f.make)
+	k.Starting()(f.wish("a"))
 	time.Sleep(2 * short)
 	if len(f.all()) != 1 {
 		t.Fatal("a closed Keeper has made a machine")
@@ -183,7 +246,7 @@ func TestCloseEndsTheMachineThatWaits(t *testing.T) {
 
 func TestWithoutMachinesNoneIsMade(t *testing.T) {
 	k, f := begin(false, short, log.New(io.Discard, "", 0)), &factory{}
-	k.Starting()("a", f.make)
+	k.Starting()(f.wish("a"))
 	time.Sleep(2 * short)
 	if len(f.all()) > 0 || k.Take("a") != nil {
 		t.Fatal("a machine was made")

@@ -54,7 +54,7 @@ func (m *machine) perform(request order.Request) (answer order.Answer, err error
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if request.Identity == nil && (request.Op == order.Begin || request.Op == order.Renew || request.Op == order.Thaw) {
+	if request.Identity == nil && needsIdentity(request.Op) {
 		return answer, fmt.Errorf("%s needs an identity", request.Op)
 	}
 	switch request.Op {
@@ -70,6 +70,10 @@ func (m *machine) perform(request order.Request) (answer order.Answer, err error
 		if err = renew(m, request.Identity); err == nil {
 			err = m.continueAs(request.Identity)
 		}
+	case order.Prepare:
+		if err = renew(m, request.Identity); err == nil {
+			err = m.prepareAs(request.Identity)
+		}
 	case order.Sync:
 		err = m.sync()
 	case order.Freeze:
@@ -84,4 +88,8 @@ func (m *machine) perform(request order.Request) (answer order.Answer, err error
 	}
 	answer.Network = m.run.Network
 	return answer, err
+}
+
+func needsIdentity(op string) bool {
+	return op == order.Begin || op == order.Renew || op == order.Prepare || op == order.Thaw
 }

@@ -82,18 +82,21 @@ func ioctl(file *os.File, request uintptr, args unsafe.Pointer) error {
 // continueAs lets the programs of a saved sandbox continue, a copy's under its own host name and machine id.
 // They were frozen when it was saved, and are until the machine is renewed.
 func (m *machine) continueAs(identity *order.Identity) error {
+	if err := m.prepareAs(identity); err != nil {
+		return err
+	}
+	return m.cgroups.Thaw(runName)
+}
+
+// prepareAs does the same, and the programs stay frozen.
+func (m *machine) prepareAs(identity *order.Identity) error {
 	if m.upper == nil {
 		return errors.New("the machine has no sandbox")
 	}
-	if err := m.thawFiles(); err != nil {
+	if err := m.thawFiles(); err != nil || identity.IsSame {
 		return err
 	}
-	if !identity.IsSame {
-		if err := m.rename(identity.Hostname); err != nil {
-			return err
-		}
-	}
-	return m.cgroups.Thaw(runName)
+	return m.rename(identity.Hostname)
 }
 
 // rename sets the host name and the machine id.

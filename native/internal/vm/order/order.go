@@ -13,6 +13,8 @@ const (
 	Begin = "begin"
 	// Renew gives a machine that continues from saved memory an identity of its own.
 	Renew = "renew"
+	// Prepare gives it one for the time until Renew. Its programs stay frozen.
+	Prepare = "prepare"
 	// Sync writes to the disk what programs have written. A Freeze right after it takes less time.
 	Sync = "sync"
 	// Freeze stops every program and writes everything to the disk. Programs continue after Thaw or Renew.
@@ -27,7 +29,7 @@ const (
 // A Request has an operation and what it needs.
 type Request struct {
 	Op string `json:"op"`
-	// Identity is for Begin, Renew and Thaw.
+	// Identity is for Begin, Renew, Prepare and Thaw.
 	Identity *Identity `json:"identity,omitempty"`
 	// Sandbox is for Begin.
 	Sandbox *Sandbox `json:"sandbox,omitempty"`

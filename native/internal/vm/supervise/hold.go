@@ -200,7 +200,7 @@ func Freeze(control string) error { return once(control, "freeze") }
 // Thaw lets it write again. It may be called at any time.
 func Thaw(control string) error { return once(control, "thaw") }
 
-// Wait lets a machine in which no sandbox has begun stand still until it becomes one. Its supervisor runs.
+// Wait lets a machine that is no sandbox yet stand still until it becomes one. Its supervisor runs.
 func Wait(control string) error { return once(control, "wait") }
 
 // Become gives a machine that waits the identity of its sandbox.

@@ -39,6 +39,8 @@ type Plan struct {
 	IsTemplate bool
 	// Begin is what a machine from a template becomes. It is nil for a machine that continues a snapshot.
 	Begin *order.Sandbox
+	// Waits: the programs of a machine that continues a snapshot stay frozen until it becomes a sandbox.
+	Waits bool
 	// Identity is new for each machine. The supervisor adds the time.
 	Identity order.Identity
 	Disks    []PlannedDisk

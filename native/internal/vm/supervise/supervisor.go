@@ -215,8 +215,11 @@ func (s *machineSupervisor) start() (report Report, err error) {
 		return s.saveTemplate(state)
 	}
 	request := order.Request{Op: order.Renew, Identity: &s.plan.Identity, Sandbox: s.plan.Begin}
-	if s.plan.Begin != nil {
+	switch {
+	case s.plan.Begin != nil:
 		request.Op = order.Begin
+	case s.plan.Waits:
+		request.Op = order.Prepare
 	}
 	clock.Lap("link")
 	answer, err := s.ask(request, timeout)
