@@ -63,6 +63,9 @@ func (d Driver) Start(m vm.Machine) (vm.Running, error) {
 
 // complete gives the machine its disks and its state.
 func (r *running) complete(m vm.Machine) error {
+	if err := r.ignoreShared(); err != nil {
+		return err
+	}
 	for _, disk := range m.Disks {
 		if err := r.attach(disk); err != nil {
 			return err
@@ -166,15 +169,12 @@ func (r *running) attach(disk vm.Disk) error {
 	return r.monitor.call("device_add", keyed{"driver": "scsi-hd", "id": "dev" + node, "drive": node, "bus": disksBus, "scsi-id": disk.Number, "lun": 0}, nil)
 }
 
-// ignoreShared leaves the memory where it is: in its file.
+// ignoreShared leaves the memory where it is, in its file, when the state is loaded and saved.
 func (r *running) ignoreShared() error {
 	return r.monitor.call("migrate-set-capabilities", keyed{"capabilities": []keyed{{"capability": "x-ignore-shared", "state": true}}}, nil)
 }
 
 func (r *running) load(state *os.File) error {
-	if err := r.ignoreShared(); err != nil {
-		return err
-	}
 	if err := r.monitor.callWith("getfd", keyed{"fdname": "state"}, nil, state); err != nil {
 		return err
 	}
@@ -185,9 +185,6 @@ func (r *running) load(state *os.File) error {
 }
 
 func (r *running) Save(state *os.File) error {
-	if err := r.ignoreShared(); err != nil {
-		return err
-	}
 	if err := r.monitor.callWith("getfd", keyed{"fdname": "saved"}, nil, state); err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ const (
 	// mostReplies bounds the events before an answer.
 	mostReplies = 10_000
 	callTimeout = 30 * time.Second
+	// movePoll is short because a machine stands still meanwhile. Its state is written in a few milliseconds.
+	movePoll = time.Millisecond
 )
 
 // monitor speaks QMP, QEMU's control protocol, on a socket that QEMU inherited.
@@ -112,7 +114,7 @@ type keyed map[string]any
 
 // awaitMigration returns when the state is written or read.
 func (q *monitor) awaitMigration(limit time.Duration) error {
-	for end := time.Now().Add(limit); ; time.Sleep(3 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; time.Sleep(movePoll) {
 		var info struct {
 			Status string `json:"status"`
 			Desc   string `json:"error-desc"`
