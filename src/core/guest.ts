@@ -46,10 +46,17 @@ export interface GuestInit {
   readonly defaultWorkdir: string
   readonly sudo: boolean
   readonly lease: GuestLease
-  /** Certificates that programs inside trust besides those of the root file system, as PEM. */
-  readonly trust?: { readonly ca: string; readonly roots: string } | undefined
+  readonly trust?: GuestTrust | undefined
   /** Whether a part of envd answers programs inside, at localhost:49983. */
   readonly envd?: boolean | undefined
+}
+
+/** Certificates that programs inside trust besides those of the root file system, as PEM. */
+export interface GuestTrust {
+  readonly ca: string
+  readonly roots: string
+  /** Whether the guest continues from saved memory, and so usually has them. */
+  readonly isContinued?: boolean | undefined
 }
 
 /** How long the guest keeps the sandbox running without a server. Zero means no limit. */

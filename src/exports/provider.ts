@@ -10,6 +10,7 @@ export type {
   GuestRequest,
   GuestResponse,
   GuestStats,
+  GuestTrust,
 } from '../core/guest.ts'
 export type {
   ArchiveCall,

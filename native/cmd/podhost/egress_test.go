@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -284,6 +285,39 @@ func TestTrustedCertificatesAreInstalledWhenInitAnswers(t *testing.T) {
 		if response.StatusCode != 400 {
 			t.Errorf("%s: %d", name, response.StatusCode)
 		}
+	}
+}
+
+func TestCertificatesThatPoddHasNeedOnlyTheirName(t *testing.T) {
+	d := start(t)
+	c := d.dial()
+	defer c.close()
+	made := c.create("sure2", nil)
+	first, second := newAuthority(t), newAuthority(t)
+	const bundle = "/run/agentpod/ca-bundle.pem"
+	put := func(trust string, status int) {
+		t.Helper()
+		request, _ := http.NewRequest("PUT", "http://podd/agentpod/init", strings.NewReader(`{"trust":`+trust+`}`))
+		response, err := poddClient(made["socket"].(string)).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if answer, _ := io.ReadAll(response.Body); response.StatusCode != status {
+			t.Errorf("%.40s: %d %s, want %d", trust, response.StatusCode, answer, status)
+		}
+	}
+	put(`{"name":"one"}`, 400)
+	put(fmt.Sprintf(`{"ca":%q,"roots":"","name":"one"}`, first), 200)
+	put(`{"name":"one"}`, 200)
+	put(`{"name":"two"}`, 400)
+	if trusted := text(t, inside(made, bundle)); !strings.HasSuffix(trusted, first) {
+		t.Error("a name that podd knows, or does not know, changes what is trusted")
+	}
+	put(fmt.Sprintf(`{"ca":%q,"roots":"","name":"two"}`, second), 200)
+	put(`{"name":"one"}`, 400)
+	if trusted := text(t, inside(made, bundle)); !strings.HasSuffix(trusted, second) || strings.Contains(trusted, first) {
+		t.Error("other certificates do not replace those before")
 	}
 }
 

@@ -48,6 +48,9 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	var request initRequest
 	err := readStrict(r, &request)
 	if err == nil {
+		request.Trust, err = s.checkTrust(request.Trust)
+	}
+	if err == nil {
 		err = s.settings.apply(request)
 	}
 	if err == nil && request.Lease != nil {
@@ -63,10 +66,27 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	connect.WriteUnary(w, empty{}, err)
 }
 
+// checkTrust returns the anchors of a request. A request that only names them means those of the last settings.
+func (s *Server) checkTrust(asked *trust.Anchors) (*trust.Anchors, error) {
+	if asked == nil {
+		return nil, nil
+	}
+	if !asked.IsOnlyName() {
+		if err := asked.Check(); err != nil {
+			return nil, connect.Errorf(connect.InvalidArgument, "%v", err)
+		}
+		return asked, nil
+	}
+	if known := s.trusted.Load(); known != nil && known.Name == asked.Name {
+		return known, nil
+	}
+	return nil, connect.Errorf(connect.FailedPrecondition, "the sandbox has no certificates of the name %.100q", asked.Name)
+}
+
 // setTrust writes the certificates that programs trust. The first settings find files that are prepared. A
 // sandbox whose memory was saved gets the same anchors again, which are in its files already.
 func (s *Server) setTrust(anchors *trust.Anchors) {
-	if before := s.trusted.Swap(anchors); before != nil && anchors != nil && *before == *anchors {
+	if before := s.trusted.Swap(anchors); before != nil && anchors != nil && before.IsSame(*anchors) {
 		return
 	}
 	prepared := s.prepared.Swap(nil)

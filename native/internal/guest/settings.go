@@ -40,11 +40,6 @@ func (s *settings) apply(request initRequest) error {
 	if dir := request.DefaultWorkdir; dir != nil && *dir != "" && !strings.HasPrefix(*dir, "/") {
 		return connect.Errorf(connect.InvalidArgument, "defaultWorkdir %.200q is not absolute", *dir)
 	}
-	if request.Trust != nil {
-		if err := request.Trust.Check(); err != nil {
-			return connect.Errorf(connect.InvalidArgument, "%v", err)
-		}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if request.Env != nil {

@@ -37,7 +37,15 @@ var bundles = []string{
 type Anchors struct {
 	CA    string `json:"ca"`
 	Roots string `json:"roots"`
+	// Name is what the server calls both texts together. It names them again in place of sending them.
+	Name string `json:"name"`
 }
+
+// IsOnlyName reports whether the anchors are named and not there.
+func (a Anchors) IsOnlyName() bool { return a.Name != "" && a.CA == "" && a.Roots == "" }
+
+// IsSame reports whether both are the same certificates, whatever they are called.
+func (a Anchors) IsSame(b Anchors) bool { return a.CA == b.CA && a.Roots == b.Roots }
 
 // Check refuses anything but certificates.
 func (a Anchors) Check() error {

@@ -427,7 +427,7 @@ export async function activate(
         defaultWorkdir: environment.workdir,
         sudo: environment.sudo,
         lease: leaseOf(presentLifetime(ctx, sandbox), deadlineAt - ctx.clock.now()),
-        ...(trust && { trust }),
+        ...(trust && { trust: { ...trust, isContinued: o.isContinued } }),
         ...(added?.envd && { envd: true }),
       },
       CALL,

@@ -5,7 +5,7 @@
 import { Readable } from 'node:stream'
 import { baseKind } from '../../bases/bases.ts'
 import { hostsOf } from '../../core/group/group.ts'
-import type { Guest } from '../../core/guest.ts'
+import type { Guest, GuestTrust } from '../../core/guest.ts'
 import type { NetworkLevel, NetworkSpec, SandboxLink } from '../../core/network.ts'
 import type { Sandbox } from '../../core/sandbox.ts'
 import type { BoundSecret, Secret } from '../../core/secret.ts'
@@ -163,7 +163,7 @@ export async function writeJavaTrust(ctx: Context, sandbox: Sandbox, guest: Gues
 }
 
 /** A base with the machine's own certificates already has the system's roots. */
-export function trustOf(ctx: Context, { link, spec }: Sandbox): { ca: string; roots: string } | undefined {
+export function trustOf(ctx: Context, { link, spec }: Sandbox): GuestTrust | undefined {
   if (!link?.authority || !ctx.network || link.level === 'none') return undefined
   const isThere = baseKind(spec.environment.base).system.trust === 'machine' && ctx.network.isSystemBundle
   const roots = isThere ? '' : ctx.network.hostRoots()

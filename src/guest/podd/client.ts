@@ -1,5 +1,6 @@
 /** The client of podd: HTTP over streams that the provider opens. */
 
+import { createHash } from 'node:crypto'
 import {
   Agent,
   type ClientRequest,
@@ -9,7 +10,7 @@ import {
 } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { CallOptions, GuestCall } from '../../core/call.ts'
-import { AgentPodError } from '../../core/error.ts'
+import { AgentPodError, isAgentPodError } from '../../core/error.ts'
 import type { Guest, GuestInit, GuestRequest, GuestResponse, GuestStats } from '../../core/guest.ts'
 import { readBytes } from '../../util/stream/read-bytes.ts'
 import { poddArchive, poddFiles } from './files.ts'
@@ -73,8 +74,19 @@ class PoddGuest implements Guest {
     await this.#call('GET', '/health', undefined, o)
   }
 
-  async configure(init: GuestInit, o: CallOptions): Promise<void> {
-    await this.#call('PUT', '/agentpod/init', init, o)
+  async configure({ trust, ...init }: GuestInit, o: CallOptions): Promise<void> {
+    const configure = (trust?: object) => this.#call('PUT', '/agentpod/init', { ...init, trust }, o)
+    if (!trust) return void (await configure())
+    const { ca, roots } = trust
+    const name = createHash('sha256').update(`${ca}\n${roots}`).digest('base64url')
+    if (!trust.isContinued) return void (await configure({ ca, roots, name }))
+    try {
+      await configure({ name })
+    } catch (error) {
+      // A podd that was saved with other certificates, or by a version that gave them no name.
+      if (!isAgentPodError(error, 'internal') || error.reason !== 'guest.refused') throw error
+      await configure({ ca, roots })
+    }
   }
 
   async stats(o: CallOptions): Promise<GuestStats> {
