@@ -1,11 +1,13 @@
 /**
- * Restores a virtual machine with a small program from a snapshot with memory, again and again, and prints how
- * long each restore takes until the first output. Usage:
+ * Restores a virtual machine with a small program from a snapshot with memory, again and again, and prints
+ * how long each restore takes until the first output. Usage:
  *
- *     scripts/with-node scripts/profile/restores.ts [--restores 5] [--isolation vm|gvisor] [--perf FILE] [--log]
+ *     scripts/with-node scripts/profile/restores.ts [--restores 5] [--isolation vm|gvisor] [--pause MS]
+ *         [--idle] [--perf FILE] [--log]
  *
- * `--perf` writes a profile of the whole machine with Linux's perf: `perf report -i FILE --comm qemu-system-x86`.
- * `--log` prints the log of podhost, which has the time of each stage.
+ * `--idle` saves a machine without a busy program. `--perf` writes a profile of the whole machine with Linux's
+ * perf: `perf report -i FILE --comm qemu-system-x86`. `--log` prints the log of podhost, which has the time of
+ * each stage.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -60,4 +62,6 @@ for (let n = 0; n < Number(values.restores); n++) {
 if (perf?.kill('SIGINT')) await once(perf, 'exit')
 if (values.log) console.log(readFileSync(join(world.home, 'logs', 'podhost.log'), 'utf8'))
 const sorted = samples.toSorted((a, b) => a - b)
-console.log(`p50 ${(sorted[Math.floor(sorted.length / 2)] ?? 0).toFixed(0)} ms, min ${(sorted[0] ?? 0).toFixed(0)} ms`)
+console.log(
+  `p50 ${(sorted[Math.floor(sorted.length / 2)] ?? 0).toFixed(0)} ms, min ${(sorted[0] ?? 0).toFixed(0)} ms`,
+)

@@ -221,8 +221,8 @@ func drop(machine Machine) {
 	}
 }
 
-// Forget ends the machine that waits if the name of its kind begins so. It does not wait for one that is being
-// made, which ends when it is ready.
+// Forget ends the machine that waits if the name of its kind begins so. It does not wait for one that is
+// being made, which ends when it is ready.
 func (k *Keeper) Forget(prefix string) {
 	k.mu.Lock()
 	if strings.HasPrefix(k.kind, prefix) {
