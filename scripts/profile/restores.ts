@@ -6,8 +6,8 @@
  *         [--idle] [--perf FILE] [--log]
  *
  * `--idle` saves a machine without a busy program. `--perf` writes a profile of the whole machine with
- * Linux's perf: `perf report -i FILE --comm qemu-system-x86`. `--log` prints the log of podhost, which has the
- * time of each stage.
+ * Linux's perf: `perf report -i FILE --comm qemu-system-x86`. `--log` prints the log of podhost, which has
+ * the time of each stage.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -66,7 +66,8 @@ func (s *Server) init(w http.ResponseWriter, r *http.Request) {
 	connect.WriteUnary(w, empty{}, err)
 }
 
-// checkTrust returns the anchors of a request. A request that only names them means those of the last settings.
+// checkTrust returns the anchors of a request. A request that only names them means those of the last
+// settings.
 func (s *Server) checkTrust(asked *trust.Anchors) (*trust.Anchors, error) {
 	if asked == nil {
 		return nil, nil
