@@ -38,7 +38,7 @@ for (let n = 0; n < 5; n++) await live(pod, new Map())
 await new Promise((resolve) => setTimeout(resolve, 1000))
 
 const steps = new Map<string, number[]>()
-const before = processorTimes(world)
+const [before, busyBefore] = [processorTimes(world), busyMs()]
 const perf =
   values.perf === undefined
     ? undefined
@@ -56,7 +56,7 @@ await Promise.all(
 const took = performance.now() - start
 if (perf?.kill('SIGINT')) await once(perf, 'exit')
 await new Promise((resolve) => setTimeout(resolve, 1000))
-const after = processorTimes(world)
+const [after, busyAfter] = [processorTimes(world), busyMs()]
 
 if (values.log) console.log(readFileSync(join(world.home, 'logs', 'podhost.log'), 'utf8'))
 console.log(`${lives} lives in ${took.toFixed(0)} ms: ${(took / lives).toFixed(1)} ms each`)
@@ -72,6 +72,14 @@ for (const [name, each] of processorTimeOfOne(before, after, lives)) {
   console.log(`  ${name.padEnd(24)} ${each.toFixed(1)} ms`)
 }
 console.log(`  ${'all'.padEnd(24)} ${sum.toFixed(1)} ms`)
+console.log(`  ${'the whole machine'.padEnd(24)} ${((busyAfter - busyBefore) / lives).toFixed(1)} ms`)
+
+/** The processor time of everything on this machine, the kernel's own threads included. */
+function busyMs(): number {
+  const fields = (readFileSync('/proc/stat', 'utf8').split('\n')[0] ?? '').split(/\s+/).slice(1).map(Number)
+  const [user = 0, nice = 0, system = 0, _idle, _wait, irq = 0, softIrq = 0] = fields
+  return (user + nice + system + irq + softIrq) * 10
+}
 
 async function live(pod: AgentPod, into: Map<string, number[]>): Promise<void> {
   let last = performance.now()

@@ -32,15 +32,22 @@ type Program struct {
 	IDs syscall.SysProcIDMap
 	// Bounding has a bit for each capability that stays in the bounding set.
 	Bounding uint64
+	// Inheritable has a bit for each capability that the program has without its being in the bounding set: what
+	// the program starts cannot have it. Only with a user namespace of its own.
+	Inheritable uint64
 }
 
 // plan is the program as the child needs it: the child cannot allocate.
 type plan struct {
 	flags, unshared uintptr
 	bounding        uint64
-	path            *byte
-	argv, envv      []*byte
-	files           []int
+	// inherits says whether there is anything inheritable.
+	inherits   bool
+	header     unix.CapUserHeader
+	sets       [2]unix.CapUserData
+	path       *byte
+	argv, envv []*byte
+	files      []int
 	// group is -1 for none.
 	group int
 	// firstFree is above every descriptor in files and every descriptor that they become.
@@ -55,6 +62,7 @@ const (
 	stepMapped = iota
 	stepIdentity
 	stepSession
+	stepInheritable
 	stepBounding
 	stepGroup
 	stepUnshare
@@ -63,7 +71,7 @@ const (
 	stepExec
 )
 
-var steps = [...]string{"wait for the ids", "become root inside", "make a session", "reduce the bounding set", "enter the group", "make namespaces",
+var steps = [...]string{"wait for the ids", "become root inside", "make a session", "keep capabilities", "reduce the bounding set", "enter the group", "make namespaces",
 	"pass descriptors", "change the directory", "execute the program"}
 
 // Start returns the process id of the program when it has been executed. The process has its own session, no
@@ -123,6 +131,13 @@ func (p Program) Start() (pid int, err error) {
 
 func (p Program) prepare() (*plan, error) {
 	made := &plan{flags: p.Namespaces, unshared: p.Unshared, bounding: p.Bounding, firstFree: len(p.Files), group: -1}
+	if p.Inheritable != 0 {
+		made.inherits = true
+		made.header.Version = unix.LINUX_CAPABILITY_VERSION_3
+		for n := range made.sets {
+			made.sets[n] = unix.CapUserData{Effective: ^uint32(0), Permitted: ^uint32(0), Inheritable: uint32(p.Inheritable >> (32 * n))}
+		}
+	}
 	if p.Group != nil {
 		made.group = int(p.Group.Fd())
 	}
@@ -273,6 +288,12 @@ func become(p *plan) (step, failure uint64) {
 	}
 	if _, _, errno = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0); errno != 0 {
 		return stepSession, uint64(errno)
+	}
+	if p.inherits {
+		_, _, errno = syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&p.header)), uintptr(unsafe.Pointer(&p.sets)), 0)
+		if errno != 0 {
+			return stepInheritable, uint64(errno)
+		}
 	}
 	for c := uint64(0); c < 64; c++ {
 		if p.bounding&(1<<c) != 0 {

@@ -69,6 +69,26 @@ func TestAProgramStartsAsRootOfItsNamespacesWithTheGivenBoundingSet(t *testing.T
 	}
 }
 
+func TestWhatIsInheritableIsNotInTheBoundingSet(t *testing.T) {
+	const sets = "Cap(Inh|Prm|Eff|Bnd|Amb)"
+	keep := func(p *Program) { p.Inheritable = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHECKPOINT_RESTORE }
+	output, status, err := start(t, keep, "/bin/grep", "-E", sets, "/proc/self/status")
+	if err != nil || status.ExitStatus() != 0 {
+		t.Fatalf("%v, %v: %s", err, status, output)
+	}
+	for name, want := range map[string]string{"Inh": "0000010000200000", "Prm": "0000010000200021", "Eff": "0000010000200021",
+		"Bnd": "0000000000000021", "Amb": "0000000000000000"} {
+		if !strings.Contains(output, "Cap"+name+":\t"+want+"\n") {
+			t.Errorf("Cap%s is not %s: %s", name, want, output)
+		}
+	}
+	// What the program starts does not have it, though it is root.
+	output, _, err = start(t, keep, "/bin/sh", "-c", "setpriv --inh-caps=-all grep -E '"+sets+"' /proc/self/status")
+	if err != nil || strings.Count(output, "0000000000000021\n") != 3 {
+		t.Errorf("%v: %s", err, output)
+	}
+}
+
 func TestAProgramStartsWithoutBlockedOrIgnoredSignals(t *testing.T) {
 	output, _, err := start(t, same, "/bin/grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
 	if err != nil {

@@ -53,7 +53,7 @@ func Apply(config bundle.Config, namespaces []string) error {
 			return fmt.Errorf("%s: %w", limit.Type, err)
 		}
 	}
-	return limitCapabilities(config.Process.Capabilities)
+	return checkCapabilities(config.Process.Capabilities)
 }
 
 // check refuses a configuration that this process does not match or that Apply cannot apply.

@@ -67,7 +67,7 @@ func TestAConfigurationThatThisProcessDoesNotMatchIsRefused(t *testing.T) {
 }
 
 func TestACapabilityThatCannotBeGrantedIsRefused(t *testing.T) {
-	if err := limitCapabilities(bundle.Capabilities{Bounding: []string{"CAP_NOTHING"}}); err == nil || !strings.Contains(err.Error(), "CAP_NOTHING") {
+	if err := checkCapabilities(bundle.Capabilities{Bounding: []string{"CAP_NOTHING"}}); err == nil || !strings.Contains(err.Error(), "CAP_NOTHING") {
 		t.Fatalf("got %v", err)
 	}
 }

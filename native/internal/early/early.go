@@ -13,8 +13,9 @@ import (
 )
 
 func init() {
-	if len(os.Args) < 2 || os.Args[1] != "connect" {
-		// podd starts on one processor, which saves it threads, and uses two later.
+	if (len(os.Args) < 2 || os.Args[1] != "connect") && runtime.GOMAXPROCS(0) != 1 {
+		// podd starts on one processor, which saves it threads, and uses two later. podhost says so in the
+		// environment, which costs less.
 		runtime.GOMAXPROCS(1)
 	}
 	for n, word := range os.Args {

@@ -217,19 +217,20 @@ func (l *Launcher) spawn(run *Run, group *cgroup.Group, files *inherited) error 
 	}
 	defer log.Close()
 	program := clone.Program{
-		Path:       l.Root + bundle.PoddPath,
-		Argv:       append([]string{bundle.PoddPath}, files.flags...),
-		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Path: l.Root + bundle.PoddPath,
+		Argv: append([]string{bundle.PoddPath}, files.flags...),
+		// GOMAXPROCS is for podd alone: it saves Go a search for limits, and threads.
+		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=1"},
 		Files:      append([]*os.File{null, log, log}, files.files...),
 		Namespaces: namespaces,
 		Group:      group.Procs,
 		Unshared:   unshared,
 		IDs:        syscall.SysProcIDMap{ContainerID: 0, HostID: run.IDs.Base, Size: run.IDs.Count},
-		Bounding:   capability.Setup,
+		Bounding:   capability.Sudo, Inheritable: capability.Setup,
 	}
 	if run.Docker {
 		program.Namespaces &^= unix.CLONE_NEWUSER
-		program.Bounding = capability.All
+		program.Bounding, program.Inheritable = capability.All, 0
 	}
 	return group.Start(func() error {
 		if err := mount.BecomeOwner(run.IDs.Owner); err != nil {

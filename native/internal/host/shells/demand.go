@@ -5,14 +5,16 @@ import "time"
 // demandWindow is how long a burst counts as demand.
 const demandWindow = 30 * time.Second
 
-// demand decides how many shells to keep from how many sandboxes started at the same time lately. A burst is
-// usually followed by another one, and an idle machine should not hold memory for it. Starts one after
-// another need no more shells, because each shell that is taken is replaced.
+// demand decides how many shells to keep from how many more sandboxes than shells were started lately. A
+// burst is usually followed by another one, and an idle machine should not hold memory for it. Starts one
+// after another need no more shells, because each shell that is taken is replaced.
 type demand struct {
 	least int
 	// starting is how many sandboxes start now. last is when that changed.
 	starting int
 	last     time.Time
+	// behind is how many more sandboxes than shells were started since there were enough shells.
+	behind int
 	// peaks are the highest numbers in the last two windows, the current one last.
 	peaks [2]int
 	begin time.Time
@@ -22,11 +24,22 @@ type demand struct {
 func (d *demand) startBegins(now time.Time) {
 	d.advance(now)
 	d.starting++
+	d.behind++
 	d.last = now
-	if d.starting > d.peaks[1] {
-		d.peaks[1] = d.starting
+	if d.behind > d.peaks[1] {
+		d.peaks[1] = d.behind
 	}
 }
+
+// shellMade counts a shell that replaces another one.
+func (d *demand) shellMade() {
+	if d.behind > 0 {
+		d.behind--
+	}
+}
+
+// enough says that as many shells are ready as should be.
+func (d *demand) enough() { d.behind = 0 }
 
 // startEnds ends what startBegins began.
 func (d *demand) startEnds(now time.Time) {

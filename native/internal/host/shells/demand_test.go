@@ -17,16 +17,19 @@ func TestTheNumberOfShellsFollowsRecentBursts(t *testing.T) {
 	for i := 0; i < 100; i++ {
 		d.startBegins(now)
 		d.startEnds(now)
+		d.shellMade()
 	}
 	if got := d.target(now); got != 4 {
 		t.Fatalf("%d shells after 100 starts one after another", got)
 	}
+	// Starts that find a shell are so short that they hardly overlap.
 	for i := 0; i < 25; i++ {
 		d.startBegins(now)
-	}
-	for i := 0; i < 25; i++ {
 		d.startEnds(now)
 	}
+	d.enough()
+	d.startBegins(now)
+	d.startEnds(now)
 	for _, step := range []struct {
 		after time.Duration
 		want  int

@@ -9,8 +9,14 @@ import (
 	"agentpod/native/internal/meminfo"
 )
 
-// Most is the highest number of shells that can be kept. Each takes about two megabytes.
-const Most = 64
+const (
+	// Most is the highest number of shells that are kept. Each takes about two megabytes.
+	Most = 128
+	// mostGVisor is that of gVisor shells, mostAwaiting that of those that await memory. Each takes about thirty
+	// megabytes.
+	mostGVisor   = 32
+	mostAwaiting = 4
+)
 
 const (
 	// maxAge is when a shell is replaced, well before its podd gives up waiting.
@@ -56,14 +62,14 @@ type kept struct {
 // least 0 it keeps none.
 func NewPool(launcher *boot.Launcher, runtime boot.Runtime, least int, logger *log.Logger) *Pool {
 	p := &Pool{maker: maker{launcher: launcher, runtime: runtime, log: logger}, most: Most, demand: demand{least: least}, want: make(chan struct{}, 1), done: make(chan struct{})}
-	if least == 0 {
+	switch {
+	case least == 0:
 		p.most = 0
+	case runtime == boot.GVisor:
+		p.most = mostGVisor
 	}
 	return p
 }
-
-// mostAwaiting is how many shells that await memory are kept at most. Each takes about thirty megabytes.
-const mostAwaiting = 4
 
 // NewMemoryPool returns a pool of gVisor shells that await saved memory. A shell that has started cannot take
 // memory any more. It keeps one, once memory was saved or restored.
@@ -197,7 +203,11 @@ func (p *Pool) isShort() bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.ready) < p.target()
+	if len(p.ready) < p.target() {
+		return true
+	}
+	p.demand.enough()
+	return false
 }
 
 // awaitQuiet returns when a shell should be made: at once if half of the shells are gone. It returns false
@@ -267,6 +277,7 @@ func (p *Pool) addReady(shell *Shell) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = append(p.ready, kept{shell, time.Now()})
+	p.demand.shellMade()
 	return nil
 }
 
