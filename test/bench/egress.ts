@@ -2,14 +2,16 @@
  * Egress beside the same downloads on the machine itself: throughput, added latency of a request, and the
  * time of a command meanwhile.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { type ChildProcess, execFileSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { Internet, noInternet, OTHER_SITE, SITE } from '../support/internet.ts'
+import { LEAN_PORT, leanClient, PASSED, started, startLeanServer } from './lean-requests.ts'
 import { roundRobin, summarize, timed } from './measure.ts'
 import type { Report } from './report.ts'
 
-const PASSED = 'passed.example.com'
 const OPENED = 'opened.example.com'
 const SECRET = 'secret.example.com'
 const STREAMS = [1, 32]
@@ -106,9 +108,9 @@ async function throughput(
   )
 }
 
-const LEAN_PORT = 8099
 const PROXY_PORT = 8098
 const RELAY_PORT = 8097
+const BEHIND_RELAY_PORT = 8096
 
 /** What Node itself takes to copy bytes from one connection to another. */
 const RELAY = `
@@ -117,13 +119,6 @@ net.createServer((near) => near.pipe(net.connect(80, '${SITE}')).pipe(near))
   .listen(${RELAY_PORT}, '127.0.0.1', () => console.log('ready'))`
 
 const CONNECTIONS = 16
-
-/** Answers each request with a few bytes, and does nothing else. */
-const LEAN_SERVER = `
-const answer = 'HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nok'
-require('node:net').createServer((socket) => {
-  socket.on('data', () => socket.write(answer)).on('error', () => undefined)
-}).listen(${LEAN_PORT}, '0.0.0.0', () => console.log('ready'))`
 
 /** What Node itself takes for it: it forwards each request over kept connections, and looks at nothing. */
 const BARE_PROXY = `
@@ -136,32 +131,7 @@ http.createServer((asked, answered) => {
     answered.writeHead(answer.statusCode, answer.headers)
     answer.pipe(answered)
   }))
-}).listen(${PROXY_PORT}, '127.0.0.1', () => console.log('ready'))`
-
-/** Sends so many requests over kept connections, one at a time on each, and prints the seconds. */
-const LEAN_CLIENT = `
-import selectors, socket, sys, time
-host, port, count, connections = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-ask = ('GET /small HTTP/1.1\\r\\nhost: %s:%d\\r\\n\\r\\n' % (host, port)).encode()
-all = selectors.DefaultSelector()
-for _ in range(connections):
-    one = socket.create_connection((host, port))
-    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    all.register(one, selectors.EVENT_READ)
-start, sent, answered = time.monotonic(), 0, 0
-for key in list(all.get_map().values()):
-    key.fileobj.sendall(ask)
-    sent += 1
-while answered < count:
-    for key, _ in all.select():
-        answer = key.fileobj.recv(4096)
-        if not answer.startswith(b'HTTP/1.1 200'): sys.exit('answered %r' % answer[:200])
-        if not answer.endswith(b'ok'): sys.exit('cut: %r' % answer[-20:])
-        answered += 1
-        if sent < count:
-            key.fileobj.sendall(ask)
-            sent += 1
-print(time.monotonic() - start)`
+}).listen(process.argv[1], () => console.log('ready'))`
 
 async function requests(
   report: Report,
@@ -170,21 +140,23 @@ async function requests(
   { rounds, samples }: { readonly rounds: number; readonly samples: number },
 ): Promise<void> {
   const count = rounds * 500
-  const inNetwork = ['nsenter', '-t', String(internet.network.pid), '-n', '--']
   const servers: ChildProcess[] = []
+  const scratch = mkdtempSync(join(tmpdir(), 'agentpod-bench-'))
   try {
-    for (const [words, program] of [
-      [inNetwork, LEAN_SERVER],
-      [internet.onMachine, BARE_PROXY],
-    ] as const)
-      servers.push(await started([...words, process.execPath, '-e', program]))
-    const client = (host: string, port: number): string[] =>
-      ['python3', '-c', LEAN_CLIENT, host, port, count, CONNECTIONS].map(String)
+    servers.push(await startLeanServer(internet))
+    const [door, relay] = [join(scratch, 'door'), join(scratch, 'relay')]
+    execFileSync('go', ['build', '-o', relay, join(import.meta.dirname, 'relay.go')])
+    for (const program of [
+      [process.execPath, '-e', BARE_PROXY, PROXY_PORT],
+      [process.execPath, '-e', BARE_PROXY, door],
+      [relay, BEHIND_RELAY_PORT, door],
+    ])
+      servers.push(await started([...internet.onMachine, ...program.map(String)]))
     const onHost = async (host: string, port: number): Promise<number> =>
-      Number(await internet.onHost(...client(host, port))) * 1000
+      Number(await internet.onHost('python3', ...leanClient(host, port, count, CONNECTIONS))) * 1000
     const inside = async (): Promise<number> => {
       const { exitCode, stdout, stderr } = await sandbox
-        .exec('python3', { args: client(PASSED, LEAN_PORT).slice(1) })
+        .exec('python3', { args: leanClient(PASSED, LEAN_PORT, count, CONNECTIONS) })
         .wait()
       if (exitCode !== 0) throw new Error(`the client gave ${exitCode}: ${stderr}`)
       return Number(stdout) * 1000
@@ -193,6 +165,10 @@ async function requests(
       [
         { name: BARE, once: () => onHost(PASSED, LEAN_PORT) },
         { name: 'through a proxy of ten lines in Node', once: () => onHost('127.0.0.1', PROXY_PORT) },
+        {
+          name: 'through a relay in Go, and that proxy',
+          once: () => onHost('127.0.0.1', BEHIND_RELAY_PORT),
+        },
         { name: 'HTTP, each request looked at, from a sandbox', once: inside },
       ],
       samples,
@@ -205,15 +181,8 @@ async function requests(
     )
   } finally {
     for (const server of servers) server.kill()
+    rmSync(scratch, { recursive: true })
   }
-}
-
-/** Starts a server that prints a line when it listens. */
-async function started([program = '', ...args]: readonly string[]): Promise<ChildProcess> {
-  const server = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] })
-  await Promise.race([once(server.stdout, 'data'), once(server, 'exit')])
-  if (server.exitCode !== null) throw new Error(`${program} ended with ${server.exitCode}`)
-  return server
 }
 
 async function latency(report: Report, ask: Asker, rounds: number): Promise<void> {

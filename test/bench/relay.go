@@ -1,0 +1,31 @@
+// A relay copies bytes between a port and another one, as podd does between programs and the egress process,
+// and looks at nothing. Usage: relay PORT TARGET
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+)
+
+func main() {
+	listener, err := net.Listen("tcp4", "127.0.0.1:"+os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("ready")
+	for {
+		near, err := listener.Accept()
+		if err != nil {
+			log.Fatal(err)
+		}
+		far, err := net.Dial("unix", os.Args[2])
+		if err != nil {
+			log.Fatal(err)
+		}
+		go io.Copy(near, far)
+		go io.Copy(far, near)
+	}
+}
