@@ -43,6 +43,10 @@ var Granted = []string{
 	"CAP_FSETID", "CAP_SETFCAP", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE",
 }
 
+// Env is podd's environment. The host's may contain secrets (case LK-01). GOMAXPROCS saves Go a search for
+// limits, and threads. Payloads have an environment of their own.
+var Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=1"}
+
 // everyCapability is in the order of their numbers.
 var everyCapability = strings.Fields(`
 	CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP
@@ -161,7 +165,7 @@ func New(s Spec) Config {
 		Root:       Root{Path: s.Root},
 		Process: Process{
 			Args: append([]string{PoddPath}, s.PoddArgs...),
-			Env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			Env:  Env,
 			Cwd:  "/",
 			// podd sets no_new_privs for each payload that must have it. With sudo, some payloads do not.
 			NoNewPrivileges: false,

@@ -203,8 +203,7 @@ const (
 	unshared   = unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP
 )
 
-// spawn clones podd. The environment has only a path, because the host's may contain secrets (case LK-01).
-// Every descriptor of podhost that is not listed closes on exec (case LK-02).
+// spawn clones podd. Every descriptor of podhost that is not listed closes on exec (case LK-02).
 func (l *Launcher) spawn(run *Run, group *cgroup.Group, files *inherited) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -217,10 +216,9 @@ func (l *Launcher) spawn(run *Run, group *cgroup.Group, files *inherited) error 
 	}
 	defer log.Close()
 	program := clone.Program{
-		Path: l.Root + bundle.PoddPath,
-		Argv: append([]string{bundle.PoddPath}, files.flags...),
-		// GOMAXPROCS is for podd alone: it saves Go a search for limits, and threads.
-		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=1"},
+		Path:       l.Root + bundle.PoddPath,
+		Argv:       append([]string{bundle.PoddPath}, files.flags...),
+		Env:        bundle.Env,
 		Files:      append([]*os.File{null, log, log}, files.files...),
 		Namespaces: namespaces,
 		Group:      group.Procs,
