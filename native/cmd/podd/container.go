@@ -14,8 +14,8 @@ import (
 )
 
 // becomeContainer makes this process the first process of a container, if podhost started it in new
-// namespaces. The order matters: a network is set up with capabilities and files of /proc/sys that the
-// container does not have any more.
+// namespaces. The order matters: a network is set up with files of /proc/sys that the container does not have
+// any more.
 func becomeContainer(o *options) (level netns.Level, err error) {
 	if o.containerFD < 0 {
 		return level, nil

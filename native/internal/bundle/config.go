@@ -36,8 +36,8 @@ const DockerFlag = "--docker"
 // PoddPath is the path of podd inside every sandbox.
 const PoddPath = "/.agentpod/podd"
 
-// Granted are the capabilities that podd starts with. It needs them to install its seccomp filter and to set
-// up payloads, and drops the rest before it serves. A payload gets none of them.
+// Granted are the capabilities of the container. podd needs them to install its seccomp filter and to set up
+// payloads, and drops the rest before it serves. A payload gets none of them.
 var Granted = []string{
 	"CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 	"CAP_FSETID", "CAP_SETFCAP", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE",

@@ -22,8 +22,8 @@ const Sudo uint64 = Podd | 1<<unix.CAP_FSETID | 1<<unix.CAP_SETFCAP | 1<<unix.CA
 // it: it is not in the bounding set.
 const GVisorRenewal uint64 = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN
 
-// Setup is what podd has besides while it sets up its container and its network. It gives that up before it
-// serves, and nothing that it starts can have it: it is not in the bounding set.
+// Setup is what podd has besides while it sets up its container and its network, and executes nothing. It is
+// inheritable and not in the bounding set: when podd has given it up, nothing that it starts can gain it.
 const Setup uint64 = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_RESOURCE
 
 // All is for a container engine inside, where the kernel is the sandbox's own.

@@ -32,8 +32,9 @@ type Program struct {
 	IDs syscall.SysProcIDMap
 	// Bounding has a bit for each capability that stays in the bounding set.
 	Bounding uint64
-	// Inheritable has a bit for each capability that the program has without its being in the bounding set: what
-	// the program starts cannot have it. Only with a user namespace of its own.
+	// Inheritable has a bit for each capability that the program has without its being in the bounding set. It
+	// must not execute anything before it has cleared what is inheritable: root would have it too. Only with a
+	// user namespace of its own.
 	Inheritable uint64
 }
 

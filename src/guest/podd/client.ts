@@ -75,17 +75,19 @@ class PoddGuest implements Guest {
   }
 
   async configure({ trust, ...init }: GuestInit, o: CallOptions): Promise<void> {
-    const configure = (trust?: object) => this.#call('PUT', '/agentpod/init', { ...init, trust }, o)
-    if (!trust) return void (await configure())
-    const { ca, roots } = trust
-    const name = createHash('sha256').update(`${ca}\n${roots}`).digest('base64url')
-    if (!trust.isContinued) return void (await configure({ ca, roots, name }))
-    try {
-      await configure({ name })
-    } catch (error) {
-      // A podd that was saved with other certificates, or by a version that gave them no name.
-      if (!isAgentPodError(error, 'internal') || error.reason !== 'guest.refused') throw error
-      await configure({ ca, roots })
+    const put = (sent?: object) => this.#call('PUT', '/agentpod/init', { ...init, trust: sent }, o)
+    if (!trust) return void (await put())
+    const { ca, roots, isContinued } = trust
+    const name = nameOf(ca, roots)
+    // A podd that was saved with other certificates refuses the name, one of an earlier version every name.
+    const ways = [...(isContinued ? [{ name }] : []), { ca, roots, name }, { ca, roots }]
+    for (const [n, way] of ways.entries()) {
+      try {
+        return void (await put(way))
+      } catch (error) {
+        const isRefused = isAgentPodError(error, 'internal') && error.reason === 'guest.refused'
+        if (!isRefused || n === ways.length - 1) throw error
+      }
     }
   }
 
@@ -172,6 +174,15 @@ class PoddGuest implements Guest {
       outgoing.end(payload)
     })
   }
+}
+
+/** The roots are a quarter of a megabyte, and usually those of the machine. */
+let digested = { roots: '', digest: '' }
+
+function nameOf(ca: string, roots: string): string {
+  const digest = (text: string): string => createHash('sha256').update(text).digest('base64url')
+  if (digested.roots !== roots) digested = { roots, digest: digest(roots) }
+  return digest(`${digested.digest} ${ca}`)
 }
 
 function callSignal(o: CallOptions): AbortSignal {

@@ -61,8 +61,15 @@ test('a sandbox that continues gets only the name of its certificates', async ()
   assert.deepEqual(await sent({ ...TRUST, isContinued: true }, [200]), [{ name }])
 })
 
-test('a sandbox that continues with others, or with an older podd, gets its certificates', async () => {
+test('a sandbox that continues with others gets its certificates, with their name', async () => {
   const [{ name } = {}] = await sent(TRUST, [200])
-  assert.deepEqual(await sent({ ...TRUST, isContinued: true }, [400, 200]), [{ name }, TRUST])
-  await assert.rejects(sent({ ...TRUST, isContinued: true }, [400, 400]), /podd refused/)
+  assert.deepEqual(await sent({ ...TRUST, isContinued: true }, [400, 200]), [{ name }, { ...TRUST, name }])
+})
+
+test('a podd of an earlier version gets certificates without a name', async () => {
+  const [{ name } = {}] = await sent(TRUST, [200])
+  assert.deepEqual(await sent(TRUST, [400, 200]), [{ ...TRUST, name }, TRUST])
+  const continued = await sent({ ...TRUST, isContinued: true }, [400, 400, 200])
+  assert.deepEqual(continued, [{ name }, { ...TRUST, name }, TRUST])
+  await assert.rejects(sent(TRUST, [400, 400]), /podd refused/)
 })

@@ -5,16 +5,22 @@ import "time"
 // demandWindow is how long a burst counts as demand.
 const demandWindow = 30 * time.Second
 
-// demand decides how many shells to keep from how many more sandboxes than shells were started lately. A
-// burst is usually followed by another one, and an idle machine should not hold memory for it. Starts one
-// after another need no more shells, because each shell that is taken is replaced.
+// burst is how long the starts of a burst may take. What is asked for later finds shells that were made
+// meanwhile.
+const burst = 500 * time.Millisecond
+
+// demand decides how many shells to keep from how many were lacking in bursts lately. A burst is usually
+// followed by another one, and an idle machine should not hold memory for it. Starts one after another need
+// no more shells, because each shell that is taken is replaced.
 type demand struct {
 	least int
 	// starting is how many sandboxes start now. last is when that changed.
 	starting int
 	last     time.Time
-	// behind is how many more sandboxes than shells were started since there were enough shells.
+	// behind is how many more shells were asked for than made since there were enough of them. asked are the
+	// moments of those that were asked for in the last burst.
 	behind int
+	asked  []time.Time
 	// peaks are the highest numbers in the last two windows, the current one last.
 	peaks [2]int
 	begin time.Time
@@ -24,14 +30,27 @@ type demand struct {
 func (d *demand) startBegins(now time.Time) {
 	d.advance(now)
 	d.starting++
-	d.behind++
 	d.last = now
-	if d.behind > d.peaks[1] {
-		d.peaks[1] = d.behind
+}
+
+// shellAsked counts a sandbox that takes a shell, or would if there was one.
+func (d *demand) shellAsked(now time.Time) {
+	d.advance(now)
+	d.behind++
+	d.asked = append(d.asked, now)
+	for now.Sub(d.asked[0]) > burst {
+		d.asked = d.asked[1:]
+	}
+	lacking := d.behind
+	if lacking > len(d.asked) {
+		lacking = len(d.asked)
+	}
+	if lacking > d.peaks[1] {
+		d.peaks[1] = lacking
 	}
 }
 
-// shellMade counts a shell that replaces another one.
+// shellMade counts a shell that is ready.
 func (d *demand) shellMade() {
 	if d.behind > 0 {
 		d.behind--

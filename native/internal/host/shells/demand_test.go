@@ -14,9 +14,13 @@ func TestNoShellIsKeptBeforeTheFirstStart(t *testing.T) {
 func TestTheNumberOfShellsFollowsRecentBursts(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	d := demand{least: 4}
-	for i := 0; i < 100; i++ {
+	start := func() {
 		d.startBegins(now)
+		d.shellAsked(now)
 		d.startEnds(now)
+	}
+	for i := 0; i < 100; i++ {
+		start()
 		d.shellMade()
 	}
 	if got := d.target(now); got != 4 {
@@ -24,12 +28,10 @@ func TestTheNumberOfShellsFollowsRecentBursts(t *testing.T) {
 	}
 	// Starts that find a shell are so short that they hardly overlap.
 	for i := 0; i < 25; i++ {
-		d.startBegins(now)
-		d.startEnds(now)
+		start()
 	}
 	d.enough()
-	d.startBegins(now)
-	d.startEnds(now)
+	start()
 	for _, step := range []struct {
 		after time.Duration
 		want  int
@@ -37,6 +39,36 @@ func TestTheNumberOfShellsFollowsRecentBursts(t *testing.T) {
 		if got := d.target(now.Add(step.after)); got != step.want {
 			t.Errorf("%d shells after %v, not %d", got, step.after, step.want)
 		}
+	}
+}
+
+func TestStartsThatOutpaceTheShellsAreNoEverLargerBurst(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	d := demand{least: 4}
+	// A hundred each second, and half as many shells.
+	for i := 0; i < 1000; i++ {
+		now = now.Add(10 * time.Millisecond)
+		d.startBegins(now)
+		d.shellAsked(now)
+		d.startEnds(now)
+		if i%2 == 0 {
+			d.shellMade()
+		}
+	}
+	if got, most := d.target(now), int(burst/(10*time.Millisecond))+1; got > most {
+		t.Errorf("%d shells, though only %d were needed in any burst", got, most)
+	}
+}
+
+func TestASandboxThatTakesNoShellNeedsNone(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	d := demand{least: 2}
+	for i := 0; i < 25; i++ {
+		d.startBegins(now)
+		d.startEnds(now)
+	}
+	if got := d.target(now); got != 2 {
+		t.Errorf("%d shells", got)
 	}
 }
 

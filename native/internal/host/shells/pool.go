@@ -12,7 +12,7 @@ import (
 const (
 	// Most is the highest number of shells that are kept. Each takes about two megabytes.
 	Most = 128
-	// mostGVisor is that of gVisor shells, mostAwaiting that of those that await memory. Each takes about thirty
+	// mostGVisor is that of gVisor shells, mostAwaiting that of those that await memory. Each takes 30 to 40
 	// megabytes.
 	mostGVisor   = 32
 	mostAwaiting = 4
@@ -119,6 +119,7 @@ func (p *Pool) Starting() (started func()) {
 func (p *Pool) Take(rooted *Sizes) *Shell {
 	p.mu.Lock()
 	p.rooted = rooted
+	p.demand.shellAsked(time.Now())
 	var shell *Shell
 	if rooted != nil {
 		shell = p.take(func(shell *Shell) bool { return shell.Root != nil && shell.Root.Sizes == *rooted })
@@ -197,13 +198,13 @@ func (p *Pool) isShort() bool {
 		return false
 	default:
 	}
-	if meminfo.AvailableKiB() < minMemory {
+	isLow := meminfo.AvailableKiB() < minMemory
+	if isLow {
 		p.dropAll()
-		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.ready) < p.target() {
+	if !isLow && len(p.ready) < p.target() {
 		return true
 	}
 	p.demand.enough()
