@@ -5,12 +5,13 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import type { AgentPod } from '../../src/client/client.ts'
 import type { Sandbox } from '../../src/client/sandbox.ts'
+import { bootstrapDebian } from '../support/bootstrapped.ts'
 import { newToken } from '../support/canary.ts'
 import { NO_GVISOR } from '../support/gvisor.ts'
 import { Internet, noInternet, SITE } from '../support/internet.ts'
 import { NO_QEMU, SMALL_MACHINE } from '../support/qemu.ts'
 import { sharedBootstrap } from '../support/shared-bootstrap.ts'
-import { until, World } from '../support/world.ts'
+import { until, type World } from '../support/world.ts'
 
 const HOST = 'api.example'
 /** An emulated processor takes seconds to load Python's TLS, and one for each handshake. */
@@ -37,12 +38,6 @@ while True:
 const run = async (sandbox: Sandbox, script: string): Promise<string> =>
   (await sandbox.exec('sh', { args: ['-c', script] }).wait()).stdout.trim()
 
-/** The packages of the base come from where the internet of the test is not. */
-async function bootstrap(): Promise<void> {
-  await using world = new World({ env: sharedBootstrap() })
-  await world.client().prepare('debian', () => undefined)
-}
-
 const LEVELS = [
   { isolation: 'gvisor', skip: NO_GVISOR, environment: {}, resources: {} },
   { isolation: 'vm', skip: NO_QEMU, environment: { base: 'debian' }, resources: SMALL_MACHINE },
@@ -56,7 +51,7 @@ for (const { isolation, skip, environment, resources } of LEVELS)
     let pod: AgentPod
 
     before(async () => {
-      if (isolation === 'vm') await bootstrap()
+      if (isolation === 'vm') await bootstrapDebian()
       internet = await Internet.open([HOST])
       internet.name(HOST, [SITE])
       world = internet.world(sharedBootstrap())
