@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -14,11 +14,11 @@ import { gzipSync } from 'node:zlib'
 import type { Sandbox } from '../../src/client/sandbox.ts'
 import { isAgentPodError } from '../../src/core/error.ts'
 import { archiveParts } from '../support/archive-parts.ts'
-import { differsOn, HAS_HOST_BASE, NO_ARCHIVES, ON_DOCKER } from '../support/chosen-provider.ts'
+import { differsOn, HAS_HOST_BASE, NO_ARCHIVES, ON_DOCKER, ON_QEMU } from '../support/chosen-provider.ts'
 import { heldOutside } from '../support/host-view.ts'
 import { shell } from '../support/probe.ts'
 import { type TarEntry, tarOf } from '../support/tar-bytes.ts'
-import { World } from '../support/world.ts'
+import { until, World } from '../support/world.ts'
 
 const world = new World()
 const client = world.client()
@@ -44,6 +44,7 @@ describe('RS-05, RS-06 a sandbox that fills its disk', () => {
       // Empty files fill a disk slowly.
       await using filler = await client.create({ resources: { diskMib: what === 'files' ? 16 : 48 } })
       assert.equal(filler.info.limits?.disk.level, 'enforced')
+      if (ON_QEMU) await nextMachineWaits(filler)
       const earlier = stored()
       const result = await filler.exec('/bin/sh', { args: ['-c', script] }).wait()
       assert.notEqual(result.exitCode, 0, 'the control: it ran into a limit')
@@ -259,6 +260,13 @@ test('forks of a sandbox that is being destroyed are one clear error, and nothin
 })
 
 /** The space that a directory takes on the disk. Other tests use the disk at the same time. */
+/** A machine that is made ready after a create has its memory in the pool, which may grow for it. */
+async function nextMachineWaits({ id }: Sandbox): Promise<void> {
+  const log = join(world.home, 'logs', 'podhost.log')
+  const waits = new RegExp(`${id}: create: [^]* machine \\S+ waits: `)
+  await until('the next machine to wait', () => waits.test(readFileSync(log, 'utf8')), 60_000)
+}
+
 function allocatedBytes(directory: string): number {
   // Files that disappear meanwhile are reported, and do not matter.
   const { stdout } = spawnSync('du', ['-s', '-B1', directory], { encoding: 'utf8' })
