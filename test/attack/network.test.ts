@@ -729,6 +729,7 @@ attack(
   async () => {
     const program = `
 import threading
+while 'hello from' not in get('site.example'): time.sleep(0.05)
 begin = time.time()
 found = {'site': [], 'evil': set(), 'bytes': 0}
 def downloads():
@@ -758,6 +759,8 @@ for one in threads: one.join()
 tell({**found, 'evil': sorted(found['evil'])})`
     const before = egressPid()
     const running = within<{ site: [number, boolean][]; evil: string[]; bytes: number }>(box, program)
+    // An emulated machine takes seconds to start Python.
+    await until('it is reached', () => internet.network.of('request').length > 0, 30_000)
     await new Promise((resolve) => setTimeout(resolve, 1500))
     const killedAt = Date.now()
     process.kill(before, 'SIGKILL')
