@@ -259,7 +259,6 @@ test('forks of a sandbox that is being destroyed are one clear error, and nothin
   assert.deepEqual(await heldOutside(world), { sandboxes: [neighbour.id], snapshots: [] })
 })
 
-/** The space that a directory takes on the disk. Other tests use the disk at the same time. */
 /** A machine that is made ready after a create has its memory in the pool, which may grow for it. */
 async function nextMachineWaits({ id }: Sandbox): Promise<void> {
   const log = join(world.home, 'logs', 'podhost.log')
@@ -267,6 +266,7 @@ async function nextMachineWaits({ id }: Sandbox): Promise<void> {
   await until('the next machine to wait', () => waits.test(readFileSync(log, 'utf8')), 60_000)
 }
 
+/** The space that a directory takes on the disk. Other tests use the disk at the same time. */
 function allocatedBytes(directory: string): number {
   // Files that disappear meanwhile are reported, and do not matter.
   const { stdout } = spawnSync('du', ['-s', '-B1', directory], { encoding: 'utf8' })

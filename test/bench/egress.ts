@@ -131,7 +131,7 @@ http.createServer((asked, answered) => {
     answered.writeHead(answer.statusCode, answer.headers)
     answer.pipe(answered)
   }))
-}).listen(process.argv[1], () => console.log('ready'))`
+}).listen(process.argv[1], '127.0.0.1', () => console.log('ready'))`
 
 async function requests(
   report: Report,

@@ -1,5 +1,5 @@
-// A relay copies bytes between a port and another one, as podd does between programs and the egress process,
-// and looks at nothing. Usage: relay PORT TARGET
+// A relay copies bytes between connections to a port and a Unix socket, as podd does between programs and the
+// egress process, and looks at nothing. Usage: relay PORT SOCKET
 package main
 
 import (
@@ -25,7 +25,12 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		go io.Copy(near, far)
-		go io.Copy(far, near)
+		go relay(near, far)
+		go relay(far, near)
 	}
+}
+
+func relay(from, to net.Conn) {
+	io.Copy(to, from)
+	to.Close()
 }

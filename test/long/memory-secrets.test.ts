@@ -93,7 +93,7 @@ for (const { isolation, skip, environment, resources } of LEVELS)
       assert.deepEqual([...new Set(sentFrom(name))], [`Bearer ${key}`])
     }
 
-    test('STATE-14 STATE-15 the programs of a copy use their placeholders, and nobody else can', async () => {
+    test('STATE-14 STATE-15 the programs of a copy use their placeholders, and another sandbox cannot', async () => {
       const box = await create('asker', ['API_KEY'])
       await box.writeFile('/home/user/ask.py', Buffer.from(ASKER))
       await run(box, 'nohup python3 ~/ask.py >/tmp/errors 2>&1 &')
@@ -119,11 +119,15 @@ for (const { isolation, skip, environment, resources } of LEVELS)
 
       const placeholder = await run(copies[0] ?? box, 'cat /tmp/key')
       assert.match(placeholder, /^agentpod[a-z0-9]{40}$/)
-      const thief = await create('thief', [])
+      const other = await create('other', [])
       await internet.forget()
-      await run(thief, `curl -sS -m 20 -H 'Authorization: Bearer ${placeholder}' https://${HOST}/thief`)
+      await run(other, `curl -sS -m 20 -H 'Authorization: Bearer ${placeholder}' https://${HOST}/other`)
       await internet.settled()
-      assert.deepEqual(sentFrom('thief'), [`Bearer ${placeholder}`], 'it is only a word for another sandbox')
-      for (const one of [...copies, thief]) await one.destroy()
+      assert.deepEqual(
+        sentFrom('other'),
+        [`Bearer ${placeholder}`],
+        'another sandbox sends the placeholder itself',
+      )
+      for (const one of [...copies, other]) await one.destroy()
     })
   })

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { before, describe, test } from 'node:test'
 import { casesOf, type FileResult, RESULTS_FILE, readResults, resultOf } from '../support/attack-table.ts'
 import { bootstrapDebian } from '../support/bootstrapped.ts'
-import type { ProviderName } from '../support/chosen-provider.ts'
+import { hasHostBase, type ProviderName } from '../support/chosen-provider.ts'
 import { NO_DOCKER } from '../support/docker-daemon.ts'
 import { NO_GVISOR } from '../support/gvisor.ts'
 import { NO_QEMU } from '../support/qemu.ts'
@@ -52,7 +52,7 @@ function failuresIn(tap: string): string {
 
 for (const { provider, skip, more } of LEVELS)
   describe(`on ${provider}`, { skip }, () => {
-    if (provider !== 'crun' && provider !== 'gvisor') before(bootstrapDebian)
+    if (!hasHostBase(provider)) before(bootstrapDebian)
     for (const file of [...ATTACKS, ...more])
       test(`PROV-9 PROV-13 ${file} passes on ${provider}`, { timeout: LONGEST_MS }, () => {
         const ran = spawnSync(

@@ -11,7 +11,8 @@ export const ON_QEMU = CHOSEN === 'qemu'
 export const ON_DOCKER = CHOSEN === 'docker'
 
 /** The others have the base debian, which has its own files where `host` shows those of the machine. */
-export const HAS_HOST_BASE = CHOSEN === 'crun' || ON_GVISOR
+export const hasHostBase = (name: ProviderName): boolean => name === 'crun' || name === 'gvisor'
+export const HAS_HOST_BASE = hasHostBase(CHOSEN)
 
 /** Docker gives containers `no-new-privileges`, so an ordinary user cannot become root in them. */
 export const HAS_SUDO = !ON_DOCKER

@@ -42,8 +42,7 @@ type Program struct {
 type plan struct {
 	flags, unshared uintptr
 	bounding        uint64
-	// inherits says whether there is anything inheritable.
-	inherits   bool
+	// header has a version if sets has anything inheritable.
 	header     unix.CapUserHeader
 	sets       [2]unix.CapUserData
 	path       *byte
@@ -133,7 +132,6 @@ func (p Program) Start() (pid int, err error) {
 func (p Program) prepare() (*plan, error) {
 	made := &plan{flags: p.Namespaces, unshared: p.Unshared, bounding: p.Bounding, firstFree: len(p.Files), group: -1}
 	if p.Inheritable != 0 {
-		made.inherits = true
 		made.header.Version = unix.LINUX_CAPABILITY_VERSION_3
 		for n := range made.sets {
 			made.sets[n] = unix.CapUserData{Effective: ^uint32(0), Permitted: ^uint32(0), Inheritable: uint32(p.Inheritable >> (32 * n))}
@@ -290,7 +288,7 @@ func become(p *plan) (step, failure uint64) {
 	if _, _, errno = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0); errno != 0 {
 		return stepSession, uint64(errno)
 	}
-	if p.inherits {
+	if p.header.Version != 0 {
 		_, _, errno = syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&p.header)), uintptr(unsafe.Pointer(&p.sets)), 0)
 		if errno != 0 {
 			return stepInheritable, uint64(errno)
